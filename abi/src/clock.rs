@@ -1,0 +1,18 @@
+//! The one clock: `CLOCK_MONOTONIC`, as `bpf_ktime_get_ns` has it.
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    // The kernel cannot fail this clock; 0 reads as "long ago", which every reader treats as stale.
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
+}
+
+/// Milliseconds of `CLOCK_MONOTONIC`, wrapped to 32 bits as the radio decision word carries them (wraps every 49.7
+/// days; ages are differences modulo 2^32).
+#[must_use]
+pub fn monotonic_ms32() -> u32 {
+    (monotonic_ns() / 1_000_000) as u32
+}

@@ -1,0 +1,11 @@
+//! What userspace and BPF programs agree on: map layouts, where maps are pinned, and the one clock.
+//!
+//! Every structure here is `repr(C)` and carries (or is reached through a header that carries) a version. A reader
+//! that meets another version says so and stops. `bpf/lib` holds the C side; a test compares both through BTF.
+
+pub mod clock;
+pub mod pins;
+pub mod radio;
+pub mod radio_slots;
+pub mod stats;
+pub mod version;

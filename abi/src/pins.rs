@@ -1,0 +1,44 @@
+//! Where everything lives in bpffs, and the lock file commands take.
+
+use std::path::PathBuf;
+
+/// Mount point of the BPF file system.
+pub const BPFFS: &str = "/sys/fs/bpf";
+/// Root of all pins of this project.
+pub const ROOT: &str = "/sys/fs/bpf/hotcc";
+/// Directory of the signal maps, shared by all algorithms and feeders.
+pub const SIGNAL: &str = "/sys/fs/bpf/hotcc/signal";
+/// Directory with one subdirectory per loaded algorithm.
+pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
+/// Directory of run-time files: locks, verifier logs.
+pub const RUN: &str = "/run/hotcc";
+
+/// Name (and pin name) of the map from address to radio slot.
+pub const RADIO_INDEX: &str = "radio_index";
+/// Name (and pin name) of the array of radio slots.
+pub const RADIO_SLOTS: &str = "radio_slots";
+
+/// Name, in [`RUN`], of the lock that feeders take while they change the radio index.
+pub const RADIO_LOCK: &str = "radio.lock";
+/// Name (and pin name, below an algorithm's directory) of the map of its counters.
+pub const STATS: &str = "stats";
+
+/// Pin directory of the algorithm registered as `cc_name`.
+///
+/// bpffs refuses dots in names and the kernel refuses `-` in congestion control names, so one stands for the other.
+#[must_use]
+pub fn algo_dir(cc_name: &str) -> PathBuf {
+    PathBuf::from(ALGO).join(cc_name.replace('.', "-"))
+}
+
+/// Congestion control name that a pin directory of [`ALGO`] stands for.
+#[must_use]
+pub fn cc_name_of(dir_name: &str) -> String {
+    dir_name.replace('-', ".")
+}
+
+/// Path of a signal map's pin.
+#[must_use]
+pub fn signal(map: &str) -> PathBuf {
+    PathBuf::from(SIGNAL).join(map)
+}

@@ -1,0 +1,265 @@
+//! The radio signal: what a feeder knows of a link, where an algorithm finds it.
+//!
+//! Two maps. `radio_index` (LPM trie) leads from a peer's address, and port where one address is shared by several
+//! subscribers, to a slot number. `radio_slots` (array, memory-mappable) holds one 64-byte line per link; line 0 is
+//! a [`Header`]. What decisions rest on is one aligned `u64` ([`Decision`]): one store writes it, one load reads it,
+//! so it can never be torn or left half done by a writer that was killed. The rest of a line is informational.
+
+use bytemuck::{Pod, Zeroable};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// `Header::magic`: "HCCR".
+pub const MAGIC: u32 = 0x5243_4348;
+/// Version of everything in this module.
+pub const VERSION: u32 = 1;
+/// Lines in `radio_slots`, the header included.
+pub const SLOTS: u32 = 65_536;
+/// Capacity of `radio_index`.
+pub const INDEX_ENTRIES: u32 = 65_536;
+/// Prefix length of a full key: 128 address bits and 16 port bits.
+pub const FULL_PREFIX_LEN: u32 = 144;
+/// Maximum age of a reading where its source names none.
+pub const DEFAULT_MAX_AGE_MS: u32 = 500;
+/// No reading is used beyond this age, whatever its slot asks for.
+pub const MAX_AGE_LIMIT_MS: u32 = 30_000;
+/// SINR readings are clamped to this range by writers and readers.
+pub const SINR_RANGE_DB: std::ops::RangeInclusive<f64> = -20.0..=50.0;
+/// "Not known" in [`Slot::rsrp_q8_dbm`] and [`Slot::rsrq_q8_db`].
+pub const UNKNOWN_Q8: i32 = i32::MIN;
+/// "Not known" in [`Slot::cqi`] and [`Slot::mcs`].
+pub const UNKNOWN_U8: u8 = u8::MAX;
+
+/// Key of `radio_index`: prefix over `address ++ port`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct IndexKey {
+    /// Significant bits of `addr ++ port`, at most [`FULL_PREFIX_LEN`].
+    pub prefix_len: u32,
+    /// IPv6 address, or IPv4 mapped into `::ffff:0:0/96`, in network order.
+    pub addr: [u8; 16],
+    /// Port of the subscriber's side, in network order.
+    pub port: [u8; 2],
+    /// Zero.
+    pub pad: [u8; 2],
+}
+
+impl IndexKey {
+    /// Key for `addr/len`, where `len` counts bits of the address in its own family; the port is left open.
+    /// `None` if `len` is too long for the family.
+    #[must_use]
+    pub fn prefix(addr: IpAddr, len: u8) -> Option<Self> {
+        let (octets, bits, offset) = match addr {
+            IpAddr::V4(a) => (a.to_ipv6_mapped().octets(), 32, 96),
+            IpAddr::V6(a) => (a.octets(), 128, 0),
+        };
+        (len <= bits).then(|| Self::masked(octets, [0; 2], offset + u32::from(len)))
+    }
+
+    /// Key for a block of ports behind one shared address: `port_len` leading bits of `port` count (16: one port).
+    #[must_use]
+    pub fn port_block(addr: IpAddr, port: u16, port_len: u8) -> Option<Self> {
+        let octets = match addr {
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
+        };
+        (port_len <= 16).then(|| Self::masked(octets, port.to_be_bytes(), 128 + u32::from(port_len)))
+    }
+
+    /// Clears the bits beyond the prefix, so that equal prefixes are equal keys.
+    fn masked(addr: [u8; 16], port: [u8; 2], prefix_len: u32) -> Self {
+        let mut bytes = [0u8; 18];
+        bytes[..16].copy_from_slice(&addr);
+        bytes[16..].copy_from_slice(&port);
+        for (i, b) in bytes.iter_mut().enumerate() {
+            let kept = (prefix_len as usize).saturating_sub(i * 8).min(8);
+            *b &= ((0xff00u16 >> kept) & 0xff) as u8;
+        }
+        let mut key = Self { prefix_len, addr: [0; 16], port: [0; 2], pad: [0; 2] };
+        key.addr.copy_from_slice(&bytes[..16]);
+        key.port.copy_from_slice(&bytes[16..]);
+        key
+    }
+}
+
+/// As `--link` options take it: `ADDR/LEN`, or `ADDR:PORT/LEN` (`[ADDR]:PORT/LEN`) for a block of ports.
+impl std::fmt::Display for IndexKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let v6 = std::net::Ipv6Addr::from(self.addr);
+        let (addr, len) = match v6.to_ipv4_mapped() {
+            Some(v4) if self.prefix_len >= 96 => (IpAddr::V4(v4), self.prefix_len.min(128) - 96),
+            _ => (IpAddr::V6(v6), self.prefix_len.min(128)),
+        };
+        if self.prefix_len <= 128 {
+            return write!(f, "{addr}/{len}");
+        }
+        let port = std::net::SocketAddr::new(addr, u16::from_be_bytes(self.port));
+        write!(f, "{port}/{}", self.prefix_len - 128)
+    }
+}
+
+/// What a decision rests on, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB),
+/// 32..64 monotonic milliseconds of the reading. 0 means that nothing was ever written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// SINR of the reading, 1/256 dB.
+    pub sinr_q8_db: i16,
+    /// Running average of the link's SINR, 1/256 dB.
+    pub average_q8_db: i16,
+    /// When the reading was made, [`crate::clock::monotonic_ms32`].
+    pub time_ms: u32,
+}
+
+impl Decision {
+    /// The word as it stands in [`Slot::decision`]. Never 0: a reading that would pack to 0 is dated 1 ms later.
+    #[must_use]
+    pub fn pack(self) -> u64 {
+        let word = u64::from(self.sinr_q8_db as u16)
+            | u64::from(self.average_q8_db as u16) << 16
+            | u64::from(self.time_ms) << 32;
+        if word == 0 { 1 << 32 } else { word }
+    }
+
+    /// Reads a word; `None` where nothing was ever written.
+    #[must_use]
+    pub fn unpack(word: u64) -> Option<Self> {
+        (word != 0).then_some(Self {
+            sinr_q8_db: word as u16 as i16,
+            average_q8_db: (word >> 16) as u16 as i16,
+            time_ms: (word >> 32) as u32,
+        })
+    }
+
+    /// Age in milliseconds at `now_ms`; a reading from the future (another clock's) is as old as can be.
+    #[must_use]
+    pub fn age_ms(self, now_ms: u32) -> u32 {
+        let age = now_ms.wrapping_sub(self.time_ms);
+        if age > i32::MAX as u32 { u32::MAX } else { age }
+    }
+}
+
+/// dB as 1/256 dB, clamped to [`SINR_RANGE_DB`]. NaN becomes the lowest value.
+#[must_use]
+pub fn sinr_to_q8(db: f64) -> i16 {
+    let db = if db.is_nan() { *SINR_RANGE_DB.start() } else { db };
+    (db.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end()) * 256.0).round() as i16
+}
+
+/// 1/256 dB as dB.
+#[must_use]
+pub fn q8_to_db(q8: i32) -> f64 {
+    f64::from(q8) / 256.0
+}
+
+/// The age beyond which readers ignore a reading whose slot asks for `asked` ([`Slot::max_age_ms`]).
+#[must_use]
+pub fn effective_max_age_ms(asked: u32) -> u32 {
+    match asked {
+        0 => DEFAULT_MAX_AGE_MS,
+        _ => asked.min(MAX_AGE_LIMIT_MS),
+    }
+}
+
+/// Line 0 of `radio_slots`.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`] once the map is set up, 0 before.
+    pub magic: AtomicU32,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Moves whenever a prefix appears, disappears or changes its slot; readers then look their slot up again.
+    pub generation: AtomicU32,
+    /// Zero.
+    pub reserved: [u32; 13],
+}
+
+/// One link's line in `radio_slots`. All fields are written by one feeder and read by anybody.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Slot {
+    /// A packed [`Decision`], or 0.
+    pub decision: AtomicU64,
+    /// Readings written since the slot was taken.
+    pub updates: AtomicU64,
+    /// Capacity of the link in bit/s, 0 where not known.
+    pub capacity_bps: AtomicU64,
+    /// Reference signal received power, 1/256 dBm, or [`UNKNOWN_Q8`].
+    pub rsrp_q8_dbm: AtomicI32,
+    /// Reference signal received quality, 1/256 dB, or [`UNKNOWN_Q8`].
+    pub rsrq_q8_db: AtomicI32,
+    /// Beyond this age readers ignore `decision`: what they make of it is [`effective_max_age_ms`].
+    pub max_age_ms: AtomicU32,
+    /// The source's usual time between readings, 0 where not known.
+    pub period_ms: AtomicU32,
+    /// When the slot was given back, monotonic milliseconds; it rests for its maximum age before it is taken again.
+    pub freed_ms: AtomicU32,
+    /// Process that took the slot, 0 for none.
+    pub owner_pid: AtomicU32,
+    /// [`STATE_FREE`] or [`STATE_TAKEN`].
+    pub state: AtomicU16,
+    /// Channel quality indicator 0..15, or [`UNKNOWN_U8`].
+    pub cqi: AtomicU8,
+    /// Modulation and coding scheme 0..31, or [`UNKNOWN_U8`].
+    pub mcs: AtomicU8,
+    /// Kind of source, one of the `SOURCE_*` values.
+    pub source: AtomicU8,
+    /// Zero.
+    pub reserved: [u8; 7],
+    /// When `owner_pid` was started, which tells it from a later process of that number: the low 32 bits of its clock
+    /// ticks since boot, 0 where not known.
+    pub owner_start: AtomicU32,
+}
+
+/// [`Slot::state`]: nobody's.
+pub const STATE_FREE: u16 = 0;
+/// [`Slot::state`]: in the index.
+pub const STATE_TAKEN: u16 = 1;
+/// [`Slot::source`]: a replayed trace.
+pub const SOURCE_TRACE: u8 = 1;
+
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 64 && size_of::<IndexKey>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decision_survives_packing() {
+        for (s, a, t) in [(0, 0, 1), (-5120, 12800, u32::MAX), (i16::MIN, i16::MAX, 7), (-1, -1, 0)] {
+            let d = Decision { sinr_q8_db: s, average_q8_db: a, time_ms: t };
+            assert_eq!(Decision::unpack(d.pack()), Some(d));
+        }
+        assert_eq!(Decision::unpack(0), None);
+        let zero = Decision { sinr_q8_db: 0, average_q8_db: 0, time_ms: 0 };
+        assert_eq!(Decision::unpack(zero.pack()).map(|d| d.time_ms), Some(1));
+    }
+
+    #[test]
+    fn age_wraps_and_refuses_the_future() {
+        let d = |time_ms| Decision { sinr_q8_db: 0, average_q8_db: 0, time_ms };
+        assert_eq!(d(u32::MAX - 9).age_ms(10), 20);
+        assert_eq!(d(11).age_ms(10), u32::MAX);
+    }
+
+    #[test]
+    fn maximum_age_has_a_default_and_a_limit() {
+        for (asked, applied) in [(0, 500), (1, 1), (30_000, 30_000), (30_001, 30_000), (u32::MAX, 30_000)] {
+            assert_eq!(effective_max_age_ms(asked), applied);
+        }
+    }
+
+    #[test]
+    fn keys_mask_and_print() {
+        let k = |a: &str, l| IndexKey::prefix(a.parse().unwrap(), l).unwrap();
+        assert_eq!(k("10.1.2.3", 8), k("10.9.9.9", 8));
+        assert_eq!(k("10.1.2.3", 8).to_string(), "10.0.0.0/8");
+        assert_eq!(k("2001:db8::1", 128).to_string(), "2001:db8::1/128");
+        assert_eq!(k("::", 0).to_string(), "::/0");
+        assert_eq!(k("0.0.0.0", 0).prefix_len, 96);
+        assert!(IndexKey::prefix("10.0.0.1".parse().unwrap(), 33).is_none());
+        let b = IndexKey::port_block("192.0.2.1".parse().unwrap(), 0x1234, 6).unwrap();
+        assert_eq!((b.prefix_len, b.port), (134, [0x10, 0]));
+        assert_eq!(b.to_string(), "192.0.2.1:4096/6");
+    }
+}

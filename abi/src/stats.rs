@@ -1,0 +1,58 @@
+//! Counters that an algorithm keeps per CPU, and only moves at loss, timeout and release of a flow.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Buckets of a [`Log2Histogram`].
+pub const HISTOGRAM_BUCKETS: usize = 32;
+
+/// Histogram over powers of two: bucket `i` counts values in `(2^(i-1), 2^i]`, bucket 0 values up to 1, the last
+/// bucket everything above.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Log2Histogram {
+    /// Values per bucket.
+    pub buckets: [u64; HISTOGRAM_BUCKETS],
+    /// Sum of all values.
+    pub sum: u64,
+}
+
+/// One CPU's counters of an algorithm, all versions since it was loaded; the value of its pinned `stats` map
+/// (`struct hotcc_stats_v1`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct AlgoStats {
+    /// Flows that came under it (`init`).
+    pub flows_opened: u64,
+    /// Flows that left it (`release`: closed, or moved to another algorithm or version).
+    pub flows_closed: u64,
+    /// Bytes acknowledged while under it.
+    pub acked_bytes: u64,
+    /// Segments retransmitted while under it.
+    pub retransmitted_segments: u64,
+    /// Loss recoveries entered (fast recovery).
+    pub loss_events: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Decisions made with a fresh radio signal.
+    pub signal_fresh: u64,
+    /// Decisions made without, because the signal was too old.
+    pub signal_stale: u64,
+    /// Decisions made without, because there was none.
+    pub signal_absent: u64,
+    /// Minimum RTT of each flow at its release, over the kernel's window (`tcp_min_rtt_wlen`, 300 s), microseconds.
+    pub min_rtt_us: Log2Histogram,
+    /// Smoothed RTT of each flow at its release, microseconds.
+    pub final_srtt_us: Log2Histogram,
+    /// Time each flow spent under one version, milliseconds.
+    pub duration_ms: Log2Histogram,
+}
+
+impl AlgoStats {
+    /// Adds another CPU's or version's counters.
+    pub fn add(&mut self, other: &Self) {
+        let all: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(self));
+        for (a, b) in all.iter_mut().zip(bytemuck::cast_slice::<_, u64>(std::slice::from_ref(other))) {
+            *a = a.wrapping_add(*b);
+        }
+    }
+}
