@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * TCP Westwood+ (`westwoodp`)
+ *
+ * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
+ * 2020, Algorithm 1 and equations 3 and 4; the estimator is Grieco and Mascolo's, as in Linux's tcp_westwood.
+ *
+ *   on ACK            estimate the bandwidth; grow as NewReno                      (Algorithm 1, lines 1-4)
+ *   on 3 dupACKs      ssthresh = max(2, BWE * RTTmin / segment size); W = ssthresh   (lines 5-9, eqs 3, 4)
+ *   on timeout        same ssthresh; W = 1                                            (lines 10-14)
+ *
+ * One bandwidth sample per RTT, not per ACK: bytes delivered / elapsed time, taken once max(RTT, 50 ms) has passed.
+ *
+ * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the estimator, because it
+ * also runs during recovery, `ssthresh` once per recovery.
+ *
+ * Deviations from the paper, and why:
+ *  - W = min(W, ssthresh) at a loss: as printed a loss could raise W. Where ssthresh is above W, slow start takes W
+ *    back up to it after the recovery.
+ *  - Delivered segments are counted by the kernel's own `delivered`, which includes what SACK reports; the paper's
+ *    ACK size has to guess at duplicate ACKs.
+ *  - Until there is a bandwidth sample (the first max(RTT, 50 ms)) a loss halves the window as Reno does; the
+ *    formula would give two segments.
+ *  - W after a timeout is what the kernel leaves in flight, plus one.
+ * Linux's module forgets its least RTT at a timeout; the paper does not, and neither does this.
+ * ECN: a CE mark is treated as three duplicate ACKs, as in Linux's module. Idle: the sample that spans an idle period
+ * counts it, as there; times are kept modulo 2^32 us (71 minutes). The `paper` and `default` profiles are the same.
+ */
+#include "filter.h"
+#include "kernel.h"
+#include "stats.h"
+#include "struct_ops.h"
+#include "tags.h"
+
+char _license[] SEC("license") = "GPL";
+
+TUNABLE(u32, min_sample_us, 50000, 50000, 1000, 10000000, "us", "shortest time a bandwidth sample spans");
+
+struct westwoodp {
+	struct flow_account account;
+	struct westwood_filter bandwidth;
+	u32 sample_start_us FIELD("us", "when the running sample began");
+	u32 sample_delivered FIELD("segments", "delivered at that time");
+	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
+};
+FLOW_STATE(struct westwoodp);
+
+/* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */
+static __always_inline u32 bandwidth_delay_product(struct sock *sk, const struct westwoodp *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (!f->bandwidth.second_q8 || !f->base_us)
+		return tcp_reno_ssthresh(sk);
+	return max(min(segments_in(f->bandwidth.second_q8 >> 8, f->base_us, tp->mss_cache), (u64)TCP_INFINITE_SSTHRESH),
+		   2ULL);
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct westwoodp *f = flow_state(sk);
+
+	account_open(sk, &f->account);
+	f->bandwidth.first_q8 = 0;
+	f->bandwidth.second_q8 = 0;
+	f->sample_start_us = tp->tcp_mstamp;
+	f->sample_delivered = tp->delivered;
+	f->base_us = 0;
+	f->loss_ssthresh = 0;
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_release, struct sock *sk)
+{
+	account_close(sk, &flow_state(sk)->account);
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct westwoodp *f = flow_state(sk);
+	s32 rtt_us = sample->rtt_us;
+	u32 now_us = tp->tcp_mstamp;
+	u32 elapsed_us = now_us - f->sample_start_us;
+	u32 segments;
+
+	if (rtt_us > 0 && (!f->base_us || (u32)rtt_us < f->base_us))
+		f->base_us = rtt_us;
+	if (elapsed_us < min_sample_us || (rtt_us > 0 && elapsed_us < (u32)rtt_us))
+		return;
+	segments = tp->delivered - f->sample_delivered;
+	westwood_filter_add(&f->bandwidth, rate_bytes_per_s((u64)segments * tp->mss_cache, elapsed_us));
+	f->sample_start_us = now_us;
+	f->sample_delivered = tp->delivered;
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+/*
+ * Entry to a recovery, or to loss state. The value returned steers PRR, so it must not exceed W; what the formula
+ * gave is put in place when the recovery is over.
+ */
+SEC("struct_ops") u32 BPF_PROG(westwoodp_ssthresh, struct sock *sk)
+{
+	struct westwoodp *f = flow_state(sk);
+
+	f->loss_ssthresh = bandwidth_delay_product(sk, f);
+	return max(min(tcp_sk(sk)->snd_cwnd, f->loss_ssthresh), 2U);
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct westwoodp *f = flow_state(sk);
+
+	if (event != CA_EVENT_COMPLETE_CWR && event != CA_EVENT_LOSS)
+		return;
+	if (event == CA_EVENT_LOSS)
+		f->loss_ssthresh = bandwidth_delay_product(sk, f);
+	if (f->loss_ssthresh)
+		tcp_sk(sk)->snd_ssthresh = f->loss_ssthresh;
+	f->loss_ssthresh = 0;
+}
+
+SEC("struct_ops") void BPF_PROG(westwoodp_set_state, struct sock *sk, u8 new_state)
+{
+	struct westwoodp *f = flow_state(sk);
+
+	if (new_state == TCP_CA_Recovery)
+		account_loss(sk, &f->account);
+	else if (new_state == TCP_CA_Loss)
+		account_timeout(sk, &f->account);
+}
+
+SEC("struct_ops") u32 BPF_PROG(westwoodp_undo_cwnd, struct sock *sk)
+{
+	flow_state(sk)->loss_ssthresh = 0;
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc westwoodp ALGORITHM(
+	"Westwood+: after a loss the window becomes the measured bandwidth times the least RTT",
+	"Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4; Grieco & Mascolo 2004") = {
+	.init = (void *)westwoodp_init,
+	.release = (void *)westwoodp_release,
+	.pkts_acked = (void *)westwoodp_pkts_acked,
+	.cong_avoid = (void *)westwoodp_cong_avoid,
+	.ssthresh = (void *)westwoodp_ssthresh,
+	.cwnd_event = (void *)westwoodp_cwnd_event,
+	.set_state = (void *)westwoodp_set_state,
+	.undo_cwnd = (void *)westwoodp_undo_cwnd,
+	.name = "westwoodp",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The BPF side of the kernel's contract, as far as this project uses it: fixed-width types, sections, helper
+ * numbers, map definitions, CO-RE. No header of the host or of libbpf is needed to build.
+ */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+#define __always_inline inline __attribute__((always_inline))
+#define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
+#define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
+#define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+
+#ifndef HOTCC_HOST
+
+#define SEC(name) __attribute__((section(name), used))
+#define __ksym __attribute__((section(".ksyms")))
+#define __weak __attribute__((weak))
+/* Relocated by the loader to the running kernel's layout. */
+#define __core __attribute__((preserve_access_index))
+#define core_field_exists(type, field) __builtin_preserve_field_info(((type *)0)->field, 2)
+#define core_field_offset(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
+#define core_type_matches(type) __builtin_preserve_type_info(*(type *)0, 2)
+
+/* Map definitions in BTF (".maps" section). */
+#define __uint(name, val) int (*name)[val]
+#define __type(name, val) __typeof__(val) *name
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+};
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+
+/* Helpers by number (kernel ABI). */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
+static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+
+/*
+ * A program's arguments arrive as u64s. BPF_PROG(name, args...) declares a typed body and unpacks them.
+ */
+#define CTX_0()
+#define CTX_1(a) (void *)ctx[0]
+#define CTX_2(a, b) CTX_1(a), (void *)ctx[1]
+#define CTX_3(a, b, c) CTX_2(a, b), (void *)ctx[2]
+#define CTX_4(a, b, c, d) CTX_3(a, b, c), (void *)ctx[3]
+#define CTX_N(_1, _2, _3, _4, N, ...) CTX_##N
+#define CTX_ARGS(...) CTX_N(__VA_ARGS__, 4, 3, 2, 1)(__VA_ARGS__)
+#define BPF_PROG(name, args...)                                                              \
+	name(u64 *ctx);                                                                      \
+	static __always_inline __typeof__(name(0)) body_##name(u64 *ctx, ##args);            \
+	__typeof__(name(0)) name(u64 *ctx)                                                   \
+	{                                                                                    \
+		_Pragma("GCC diagnostic push")                                               \
+		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                       \
+		return body_##name(ctx, CTX_ARGS(args));                                     \
+		_Pragma("GCC diagnostic pop")                                                \
+	}                                                                                    \
+	static __always_inline __typeof__(name(0)) body_##name(u64 *ctx, ##args)
+
+#else
+#include "host.h"
+#endif

@@ -1,0 +1,37 @@
+//! hotcc's BPF objects, compiled by clang in this crate's build and embedded in whoever uses them.
+//!
+//! One object per file of `bpf/algos` (a congestion control each, describing itself through its BTF) and
+//! `bpf/agents` (programs that are no congestion control).
+
+/// A compiled BPF object.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// File name without `.bpf.c`.
+    pub name: &'static str,
+    /// The ELF file, aligned to eight bytes as ELF readers want it.
+    pub bytes: &'static [u8],
+}
+
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+macro_rules! aligned {
+    ($path:literal) => {{
+        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+        &OBJECT.0
+    }};
+}
+
+include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// The object of `bpf/algos/NAME.bpf.c`.
+#[must_use]
+pub fn algo(name: &str) -> Option<&'static Object> {
+    ALGOS.iter().find(|o| o.name == name)
+}
+
+/// The object of `bpf/agents/NAME.bpf.c`.
+#[must_use]
+pub fn agent(name: &str) -> Option<&'static Object> {
+    AGENTS.iter().find(|o| o.name == name)
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One algorithm, compiled for the host as a shared object, with plain functions around it: a test sets what the
+ * kernel would show the algorithm (struct host_view), calls a hook, and reads back what it changed.
+ * Tunables are global symbols of their own names.
+ */
+#include HOTCC_ALGO_FILE
+#include "stats.h" /* an algorithm may keep no counters */
+
+_Static_assert(sizeof(void *) == 8, "icsk_ca_priv is laid out for 64 bits");
+
+u64 host_now_ns;
+
+/* The flat mirror of the fields of struct tcp_sock that algorithms see. */
+struct host_view {
+	u64 now_us;
+	u64 bytes_acked;
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_cwnd_clamp;
+	u32 snd_ssthresh;
+	u32 prior_cwnd;
+	u32 srtt_us; /* 8 x */
+	u32 min_rtt_us;
+	u32 mss;
+	u32 delivered;
+	u32 app_limited;
+	u32 data_segs_out;
+	u32 total_retrans;
+	u32 max_packets_out;
+	u32 ca_state;
+	u32 is_cwnd_limited;
+	u32 pad;
+};
+
+HOTCC_EXPORT struct tcp_sock *host_new(void)
+{
+	struct tcp_sock *tp = __builtin_malloc(sizeof(*tp));
+
+	__builtin_memset(tp, 0, sizeof(*tp));
+	tp->inet_conn.icsk_inet.sk.__sk_common.skc_family = AF_INET;
+	tp->inet_conn.icsk_inet.sk.__sk_common.skc_state = TCP_ESTABLISHED;
+	return tp;
+}
+
+HOTCC_EXPORT void host_free(struct tcp_sock *tp)
+{
+	__builtin_free(tp);
+}
+
+HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
+{
+	host_now_ns = v->now_us * 1000;
+	tp->tcp_mstamp = v->now_us;
+	tp->bytes_acked = v->bytes_acked;
+	tp->snd_cwnd = v->snd_cwnd;
+	tp->snd_cwnd_cnt = v->snd_cwnd_cnt;
+	tp->snd_cwnd_clamp = v->snd_cwnd_clamp;
+	tp->snd_ssthresh = v->snd_ssthresh;
+	tp->prior_cwnd = v->prior_cwnd;
+	tp->srtt_us = v->srtt_us;
+	tp->rtt_min.s[0].v = v->min_rtt_us;
+	tp->mss_cache = v->mss;
+	tp->delivered = v->delivered;
+	tp->app_limited = v->app_limited;
+	tp->data_segs_out = v->data_segs_out;
+	tp->total_retrans = v->total_retrans;
+	tp->max_packets_out = v->max_packets_out;
+	tp->inet_conn.icsk_ca_state = v->ca_state;
+	tp->is_cwnd_limited = v->is_cwnd_limited;
+}
+
+HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
+{
+	v->snd_cwnd = tp->snd_cwnd;
+	v->snd_cwnd_cnt = tp->snd_cwnd_cnt;
+	v->snd_ssthresh = tp->snd_ssthresh;
+}
+
+/* The flow's private state; its layout is in the BPF object's BTF. */
+HOTCC_EXPORT const u8 *host_priv(const struct tcp_sock *tp)
+{
+	return (const u8 *)tp->inet_conn.icsk_ca_priv;
+}
+
+HOTCC_EXPORT const u64 *host_stats_words(void)
+{
+	return (const u64 *)&host_stats;
+}
+
+HOTCC_EXPORT void host_init(struct tcp_sock *tp)
+{
+	if (HOTCC_ALGO.init)
+		HOTCC_ALGO.init((struct sock *)tp);
+}
+
+HOTCC_EXPORT void host_release(struct tcp_sock *tp)
+{
+	if (HOTCC_ALGO.release)
+		HOTCC_ALGO.release((struct sock *)tp);
+}
+
+HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_us, u32 in_flight)
+{
+	struct ack_sample sample = { pkts_acked, rtt_us, in_flight };
+
+	if (HOTCC_ALGO.pkts_acked)
+		HOTCC_ALGO.pkts_acked((struct sock *)tp, &sample);
+}
+
+HOTCC_EXPORT void host_cong_avoid(struct tcp_sock *tp, u32 ack, u32 acked)
+{
+	HOTCC_ALGO.cong_avoid((struct sock *)tp, ack, acked);
+}
+
+HOTCC_EXPORT u32 host_ssthresh(struct tcp_sock *tp)
+{
+	return HOTCC_ALGO.ssthresh((struct sock *)tp);
+}
+HOTCC_EXPORT u32 host_undo_cwnd(struct tcp_sock *tp)
+{
+	return HOTCC_ALGO.undo_cwnd((struct sock *)tp);
+}
+
+HOTCC_EXPORT void host_set_state(struct tcp_sock *tp, u8 state)
+{
+	if (HOTCC_ALGO.set_state)
+		HOTCC_ALGO.set_state((struct sock *)tp, state);
+}
+
+HOTCC_EXPORT void host_cwnd_event(struct tcp_sock *tp, u32 event)
+{
+	if (HOTCC_ALGO.cwnd_event)
+		HOTCC_ALGO.cwnd_event((struct sock *)tp, event);
+}
+
+/* What the radio map holds for this flow's peer: a packed decision word; `present` 0: no entry in the index. */
+HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
+{
+#ifdef RADIO_VERSION
+	struct radio_header *header = &host_radio_lines[0].header;
+
+	if ((present != 0) != (host_radio_slot != 0))
+		header->generation++;
+	header->version = RADIO_VERSION;
+	host_radio_slot = present ? 1 : 0;
+	host_radio_lines[1].slot.decision = decision;
+	host_radio_lines[1].slot.max_age_ms = max_age_ms;
+#else
+	(void)decision;
+	(void)max_age_ms;
+	(void)present;
+#endif
+}

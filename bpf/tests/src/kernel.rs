@@ -1,0 +1,384 @@
+//! Plays the kernel around an algorithm and its model: same connection, same events, and after each hook a comparison.
+//!
+//! The order of calls and the kernel's own changes to W follow `net/ipv4/tcp_input.c`: `tcp_ack`, `tcp_enter_recovery`,
+//! `tcp_enter_cwr`, `tcp_enter_loss`, `tcp_end_cwnd_reduction`, `tcp_undo_cwnd_reduction`; and `tcp_cwnd_restart`.
+
+use crate::models::{Model, show};
+use crate::{
+    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
+};
+
+const OPEN: u8 = 0;
+const DISORDER: u8 = 1;
+const CWR: u8 = 2;
+const RECOVERY: u8 = 3;
+const LOSS: u8 = 4;
+
+/// Something that happens to a connection. What makes no sense in its present state is passed over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// An ACK, `after_us` after the last event.
+    Ack {
+        /// Microseconds since the last event.
+        after_us: u64,
+        /// Segments newly delivered.
+        acked: u32,
+        /// RTT sample, microseconds.
+        rtt_us: Option<u32>,
+    },
+    /// Whether the window holds the sender back from now on.
+    CwndLimited(bool),
+    /// The application runs dry (`true`) or has data again.
+    AppLimited(bool),
+    /// Another segment size, bytes.
+    Mss(u32),
+    /// First duplicate ACK.
+    Disorder,
+    /// Back to the open state from disorder, or from a timeout's loss state.
+    Open,
+    /// Fast recovery starts.
+    Recovery,
+    /// An ECN mark.
+    Cwr,
+    /// Fast recovery or the reduction after an ECN mark ends.
+    Complete,
+    /// The loss was none.
+    Undo,
+    /// Retransmission timeout. `ssthresh`: whether the kernel asks for a new ssthresh; it does not for a timeout that
+    /// interrupts a recovery, or follows another.
+    Timeout {
+        /// Whether `ssthresh()` and `CA_EVENT_LOSS` are called.
+        ssthresh: bool,
+    },
+    /// Nothing in flight for this long, microseconds, then a transmission.
+    Idle {
+        /// Microseconds.
+        for_us: u64,
+        /// Whether the kernel restarts the window (`tcp_slow_start_after_idle`).
+        restart: bool,
+    },
+    /// The connection changes to another algorithm and back.
+    Return,
+    /// Other tunables come into force; [`Model::retune`] says which.
+    Retune(u64),
+    /// The radio map holds this reading from now on.
+    Radio {
+        /// SINR, 1/256 dB.
+        sinr_q8: i16,
+        /// Average SINR, 1/256 dB.
+        average_q8: i16,
+        /// Its age now, ms; negative: in the future.
+        age_ms: i32,
+        /// Age at which it becomes stale, ms, 0: default.
+        max_age_ms: u32,
+    },
+    /// The radio map has an entry in which nothing was ever written (`true`), or no entry.
+    RadioGone(bool),
+}
+
+/// How often things happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Hooks called and compared.
+    pub hooks: u64,
+    /// ACKs.
+    pub acks: u64,
+    /// ACKs at W of one or two segments.
+    pub small_windows: u64,
+    /// ACKs at W of 100,000 segments and more.
+    pub large_windows: u64,
+    /// Fast recoveries.
+    pub recoveries: u64,
+    /// Reductions by ECN.
+    pub marks: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Undone reductions.
+    pub undos: u64,
+    /// Takeovers of a connection that the algorithm had before.
+    pub returns: u64,
+    /// Idle periods.
+    pub idles: u64,
+    /// Idle periods, and gaps between two ACKs, of 2^31 us (36 minutes) to 2^32 us.
+    pub long_gaps: u64,
+    /// Those of 2^32 us and more.
+    pub very_long_gaps: u64,
+    /// Crossings of a multiple of 2^32 us, or of 2^32 ms.
+    pub clock_wraps: u64,
+    /// Wraps of the delivered count.
+    pub delivered_wraps: u64,
+    /// ACKs with the same time stamp as the event before.
+    pub zero_intervals: u64,
+    /// Bytes acknowledged.
+    pub acked_bytes: u64,
+}
+
+/// The player.
+pub struct Kernel<'a, M> {
+    /// The connection as the kernel has it.
+    pub sock: View,
+    /// The model.
+    pub model: M,
+    /// The algorithm under test.
+    pub flow: Flow<'a>,
+    /// What happened.
+    pub counts: Counts,
+    algo: &'a HostAlgo,
+    initial_cwnd: u32,
+    prior_ssthresh: u32,
+    undo_possible: bool,
+}
+
+impl<'a, M: Model> Kernel<'a, M> {
+    /// Sets the model's tunables in the algorithm, empties the radio map and calls `init` on both.
+    ///
+    /// # Errors
+    /// They differ.
+    pub fn start(algo: &'a HostAlgo, model: M, sock: View) -> Result<Self, String> {
+        algo.set_radio(None);
+        let mut kernel = Self {
+            sock,
+            model,
+            flow: Flow::new(algo),
+            counts: Counts::default(),
+            algo,
+            initial_cwnd: sock.snd_cwnd.min(10),
+            prior_ssthresh: 0,
+            undo_possible: false,
+        };
+        kernel.set_tunables();
+        kernel.hook("init", |m, s| m.init(s), |f| f.init())?;
+        Ok(kernel)
+    }
+
+    fn set_tunables(&self) {
+        for (name, value) in self.model.tunables() {
+            self.algo.set_tunable(name, value);
+        }
+    }
+
+    /// Plays one event.
+    ///
+    /// # Errors
+    /// Algorithm and model differ; says where and how.
+    pub fn play(&mut self, event: Event) -> Result<(), String> {
+        let state = self.sock.ca_state as u8;
+        match event {
+            Event::Ack { after_us, acked, rtt_us } => self.ack(after_us, acked, rtt_us)?,
+            Event::CwndLimited(limited) => {
+                self.sock.is_cwnd_limited = u32::from(limited);
+                self.sock.max_packets_out = if limited { self.sock.snd_cwnd } else { self.sock.snd_cwnd / 3 };
+            }
+            Event::AppLimited(limited) => {
+                self.sock.app_limited = if limited { self.sock.delivered.wrapping_add(1).max(1) } else { 0 };
+            }
+            Event::Mss(mss) => self.sock.mss = mss,
+            Event::Disorder if state == OPEN => self.enter(DISORDER)?,
+            Event::Open if state == DISORDER || state == LOSS => self.enter(OPEN)?,
+            Event::Recovery if state <= CWR => self.recovery()?,
+            Event::Cwr if state < CWR => self.cwr()?,
+            Event::Complete if state == CWR || state == RECOVERY => self.complete(true)?,
+            Event::Undo if self.undo_possible && state >= RECOVERY => self.undo()?,
+            Event::Timeout { ssthresh } => self.timeout(ssthresh || state <= DISORDER)?,
+            Event::Idle { for_us, restart } if state == OPEN => self.idle(for_us, restart)?,
+            Event::Retune(choice) => {
+                self.model.retune(choice);
+                self.set_tunables();
+            }
+            Event::Return => self.come_back()?,
+            Event::Radio { sinr_q8, average_q8, age_ms, max_age_ms } => {
+                let time_ms = ((self.sock.now_us / 1000) as u32).wrapping_sub(age_ms as u32);
+                let decision = hotcc_abi::radio::Decision { sinr_q8_db: sinr_q8, average_q8_db: average_q8, time_ms };
+                self.radio(Some((decision.pack(), max_age_ms)));
+            }
+            Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn radio(&mut self, reading: Option<(u64, u32)>) {
+        self.algo.set_radio(reading);
+        self.model.set_radio(reading);
+    }
+
+    fn advance(&mut self, by_us: u64) {
+        let before = self.sock.now_us;
+        self.sock.now_us += by_us;
+        match by_us >> 31 {
+            0 => {}
+            1 => self.counts.long_gaps += 1,
+            _ => self.counts.very_long_gaps += 1,
+        }
+        self.counts.clock_wraps += u64::from(before >> 32 != self.sock.now_us >> 32)
+            + u64::from((before / 1000) >> 32 != (self.sock.now_us / 1000) >> 32);
+    }
+
+    /// `tcp_ack`: RTT and delivery first, then the hooks.
+    fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) -> Result<(), String> {
+        self.counts.acks += 1;
+        self.counts.small_windows += u64::from(self.sock.snd_cwnd <= 2);
+        self.counts.large_windows += u64::from(self.sock.snd_cwnd >= 100_000);
+        self.counts.zero_intervals += u64::from(after_us == 0);
+        self.advance(after_us);
+        let s = &mut self.sock;
+        self.counts.delivered_wraps += u64::from(s.delivered.checked_add(acked).is_none());
+        s.delivered = s.delivered.wrapping_add(acked);
+        s.bytes_acked += u64::from(acked) * u64::from(s.mss);
+        self.counts.acked_bytes += u64::from(acked) * u64::from(s.mss);
+        s.data_segs_out = s.data_segs_out.wrapping_add(acked);
+        if let Some(rtt) = rtt_us {
+            let first = s.srtt_us == 0;
+            s.srtt_us = if first { rtt << 3 } else { (s.srtt_us - (s.srtt_us >> 3) + rtt).max(1) };
+            // a windowed minimum: not what the connection's least RTT may be taken from
+            s.min_rtt_us = if first || s.delivered.is_multiple_of(97) { rtt } else { s.min_rtt_us.min(rtt) };
+        }
+        self.hook("pkts_acked", |m, s| m.pkts_acked(s, rtt_us), |f| f.pkts_acked(acked, rtt_us))?;
+        if matches!(self.sock.ca_state as u8, CWR | RECOVERY) {
+            // proportional rate reduction, on the way to ssthresh
+            let w = self.sock.snd_cwnd;
+            self.sock.snd_cwnd = w.saturating_sub(acked.div_ceil(2)).max(self.sock.snd_ssthresh.min(w));
+            return Ok(());
+        }
+        self.hook("cong_avoid", |m, s| m.cong_avoid(s, acked), |f| f.cong_avoid(acked))
+    }
+
+    /// `tcp_set_ca_state`: the hook still sees the old state.
+    fn enter(&mut self, state: u8) -> Result<(), String> {
+        self.hook("set_state", |m, s| m.set_state(s, state), |f| f.set_state(state))?;
+        self.sock.ca_state = u32::from(state);
+        Ok(())
+    }
+
+    fn event(&mut self, event: u32) -> Result<(), String> {
+        self.hook("cwnd_event", |m, s| m.cwnd_event(s, event), |f| f.cwnd_event(event))
+    }
+
+    /// `tcp_current_ssthresh`: what an undo goes back to.
+    fn remember_ssthresh(&mut self) {
+        let s = &self.sock;
+        self.prior_ssthresh = match s.ca_state as u8 {
+            CWR | RECOVERY => s.snd_ssthresh,
+            _ => s.snd_ssthresh.max((s.snd_cwnd >> 1) + (s.snd_cwnd >> 2)),
+        };
+    }
+
+    /// Asks for the new ssthresh.
+    fn reduce(&mut self) -> Result<(), String> {
+        self.sock.prior_cwnd = self.sock.snd_cwnd;
+        let (mut want, mut got) = (0, 0);
+        self.hook("ssthresh", |m, s| want = m.ssthresh(s), |f| got = f.ssthresh())?;
+        self.model.agree_on_ssthresh(want, got)?;
+        if got < 2 {
+            return Err(format!("ssthresh() is {got}, under 2"));
+        }
+        self.sock.snd_ssthresh = got;
+        Ok(())
+    }
+
+    fn recovery(&mut self) -> Result<(), String> {
+        self.counts.recoveries += 1;
+        if self.sock.ca_state as u8 != CWR {
+            self.remember_ssthresh();
+            self.sock.snd_cwnd_cnt = 0;
+            self.reduce()?;
+        }
+        self.undo_possible = self.prior_ssthresh != 0;
+        self.enter(RECOVERY)
+    }
+
+    fn cwr(&mut self) -> Result<(), String> {
+        self.counts.marks += 1;
+        self.prior_ssthresh = 0;
+        self.undo_possible = false;
+        self.sock.snd_cwnd_cnt = 0;
+        self.reduce()?;
+        self.enter(CWR)
+    }
+
+    /// `tcp_end_cwnd_reduction`; after an undo W stays.
+    fn complete(&mut self, lower: bool) -> Result<(), String> {
+        if lower && self.sock.snd_ssthresh < INFINITE_SSTHRESH {
+            self.sock.snd_cwnd = self.sock.snd_ssthresh;
+        }
+        self.event(EVENT_COMPLETE_CWR)?;
+        self.undo_possible = false;
+        self.enter(OPEN)
+    }
+
+    fn undo(&mut self) -> Result<(), String> {
+        self.counts.undos += 1;
+        let (mut want, mut got) = (0, 0);
+        self.hook("undo_cwnd", |m, s| want = m.undo_cwnd(s), |f| got = f.undo_cwnd())?;
+        if want != got {
+            return Err(format!("undo_cwnd() is {got}, the model's {want}"));
+        }
+        self.sock.snd_cwnd = got;
+        self.sock.snd_ssthresh = self.sock.snd_ssthresh.max(self.prior_ssthresh);
+        self.undo_possible = false;
+        if self.sock.ca_state as u8 == LOSS { self.enter(OPEN) } else { self.complete(false) }
+    }
+
+    fn timeout(&mut self, ssthresh: bool) -> Result<(), String> {
+        self.counts.timeouts += 1;
+        if ssthresh {
+            self.remember_ssthresh();
+            self.reduce()?;
+            self.event(EVENT_LOSS)?;
+            self.undo_possible = true;
+        }
+        self.sock.snd_cwnd = 1;
+        self.sock.snd_cwnd_cnt = 0;
+        self.enter(LOSS)
+    }
+
+    /// `release`, then `init` over the state it left.
+    fn come_back(&mut self) -> Result<(), String> {
+        self.counts.returns += 1;
+        self.finish()?;
+        self.hook("init", |m, s| m.init(s), |f| f.init())
+    }
+
+    /// `release`.
+    ///
+    /// # Errors
+    /// Algorithm and model differ.
+    pub fn finish(&mut self) -> Result<(), String> {
+        self.hook("release", |m, s| m.release(s), |f| f.release())
+    }
+
+    fn idle(&mut self, for_us: u64, restart: bool) -> Result<(), String> {
+        self.counts.idles += 1;
+        self.advance(for_us);
+        if restart {
+            self.event(EVENT_CWND_RESTART)?;
+            self.remember_ssthresh();
+            self.sock.snd_ssthresh = self.prior_ssthresh;
+            let floor = self.initial_cwnd.min(self.sock.snd_cwnd);
+            let halvings = for_us / u64::from(self.sock.srtt_us / 4).max(200_000);
+            self.sock.snd_cwnd = (self.sock.snd_cwnd >> halvings.min(31)).max(floor);
+        }
+        self.event(EVENT_TX_START)
+    }
+
+    /// Calls a hook of both with the same view, compares what they made of it, goes on with the algorithm's W and
+    /// ssthresh; the model keeps the rest of its state.
+    fn hook(
+        &mut self,
+        name: &str,
+        model: impl FnOnce(&mut M, &mut View),
+        host: impl FnOnce(&mut Flow<'a>),
+    ) -> Result<(), String> {
+        self.counts.hooks += 1;
+        let mut want = self.sock;
+        model(&mut self.model, &mut want);
+        self.flow.set(&self.sock);
+        host(&mut self.flow);
+        let got = self.flow.get(&self.sock);
+        if got.snd_cwnd < 1 || got.snd_cwnd > got.snd_cwnd_clamp || got.snd_ssthresh < 2 {
+            return Err(format!("{name}: out of bounds: {} (clamp {})", show(&got), got.snd_cwnd_clamp));
+        }
+        self.sock = got;
+        self.model.agree(&want, &got, &self.flow).map_err(|e| format!("{name}: {e}"))
+    }
+}

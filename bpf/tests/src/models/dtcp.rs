@@ -1,0 +1,561 @@
+//! NexGen D-TCP (Kanagarathinam et al., IEEE Access 2020): equations 1 to 16 and Algorithm 1.
+
+mod agreement;
+mod tunables;
+
+pub use tunables::Tunables;
+
+use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, close, elapsed_us, show, slow_start};
+use crate::{EVENT_TX_START, Flow, View};
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
+
+/// `TCP_CA_Disorder`: the last state in which N follows the estimate.
+const DISORDER: u32 = 1;
+/// `TCP_CA_Loss`.
+const LOSS: u8 = 4;
+/// Window of a connection that was taken over when it had sent data already (RFC 6928).
+const USUAL_INITIAL_WINDOW: u32 = 10;
+/// No N is larger, whatever W.
+const N_LIMIT: f64 = (1 << 20) as f64;
+/// Least Q/W: keeps one epoch's growth of N representable.
+const QUEUE_FLOOR: f64 = -1024.0;
+/// How far in the future a reading may lie, ms: the ACK's time stamp is a little older than the reader's clock.
+const FUTURE_MS: u32 = 10;
+/// Steps of the table of logarithms, dB; between them it is interpolated. The tests of `bpf/lib/shannon.h` show how
+/// far that is from the logarithm itself.
+const LOG_STEP: f64 = 0.25;
+/// Resolution of the table and of the interpolation, bit/s/Hz.
+const LOG_ERROR: f64 = 1.5 / (1 << 20) as f64;
+/// Resolution of N, of what W's next segment has gathered, and of shares such as Q/W.
+const Q16: f64 = 1.0 / 65_536.0;
+/// What N may be off by after any number of events, relative. No absolute allowance: N is 1 at least.
+const N_TOLERANCE: f64 = 1e-3;
+/// What W and the fraction of its next segment may be off by together, segments; what is more is counted and added up.
+const WINDOW_TOLERANCE: f64 = 0.05;
+
+/// The model of one connection.
+#[derive(Clone, Debug)]
+pub struct Dtcp {
+    /// Tunables in force.
+    pub tunables: Tunables,
+    /// Those that may come into force while it runs.
+    pub others: Vec<Tunables>,
+    /// Filtered bandwidth B_I, bytes/s.
+    pub filtered: f64,
+    /// Congestion control factor N.
+    pub n: f64,
+    initial_window: u32,
+    has_sample: bool,
+    previous_sample: f64,
+    previous_n: f64,
+    growth: f64,
+    base_us: Option<u32>,
+    epoch: Epoch,
+    ssthresh_before: Option<u32>,
+    radio: Option<(u64, u32)>,
+    /// How far rounding may have carried the algorithm's B_I from this one, bytes/s.
+    resolution: f64,
+    step: Step,
+    /// Segments that W would be off by now, had the model's not been set to the algorithm's on the way.
+    window_off: f64,
+    /// The window after a loss with the algorithm's own N.
+    own_ssthresh: u32,
+    rounding: Rounding,
+    coverage: Coverage,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Epoch {
+    start_us: u64,
+    delivered: u32,
+    app_limited: bool,
+}
+
+/// What the hook just called did, for the comparison with the algorithm.
+#[derive(Clone, Debug, Default)]
+struct Step {
+    /// The algorithm's own N and gathered growth before the hook.
+    n: f64,
+    growth: f64,
+    /// The bandwidth filter took a sample.
+    filtered: bool,
+    /// Where eq 10 may take the algorithm's own N, whatever becomes of the rounding of this one step.
+    range: Option<(f64, f64)>,
+    /// BW_C and BW_E so close that rounding decides which is larger (N and prevN then).
+    alternatives: Vec<(f64, f64)>,
+    /// An application-limited sample so close to B_I that rounding decides which is larger: filter it, or not.
+    app_limited: Option<[Filter; 2]>,
+    /// W before it grew in congestion avoidance, and what was acknowledged.
+    avoidance: Option<(u32, u32)>,
+}
+
+/// The filter of eq 5 or eq 4.
+#[derive(Clone, Copy, Debug)]
+struct Filter {
+    has_sample: bool,
+    filtered: f64,
+    previous_sample: f64,
+    resolution: f64,
+}
+
+/// How often the limits of fixed point made a difference.
+#[derive(Clone, Debug, Default)]
+struct Rounding {
+    coarse_bandwidths: u64,
+    sample_ties: u64,
+    comparison_ties: u64,
+    coarse_n: u64,
+    window_ties: u64,
+    clamped_ties: u64,
+    coarse_fractions: u64,
+    coarse_windows: u64,
+    parts_ties: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Coverage {
+    epochs: u64,
+    fast_samples: u64,
+    first_samples: u64,
+    app_limited_ignored: u64,
+    app_limited_filtered: u64,
+    updates: u64,
+    slow_start_epochs: u64,
+    recovery_epochs: u64,
+    fresh: u64,
+    future: u64,
+    stale: u64,
+    absent: u64,
+    clamped_terms: u64,
+    bandwidth_queues: u64,
+    negative_queues: u64,
+    rtt_queues: u64,
+    n_grew: u64,
+    n_fell: u64,
+    n_at_one: u64,
+    n_at_limit: u64,
+    alg1_doublings: u64,
+    alg1_steps: u64,
+    near_ties: u64,
+    slow_start_acks: u64,
+    avoidance_acks: u64,
+    unlimited_acks: u64,
+    jumps: u64,
+    decreases: u64,
+    minimum_decreases: u64,
+    timeouts: u64,
+    kept_thresholds: u64,
+    fresh_starts: u64,
+    windows_given_back: u64,
+    takeovers: u64,
+    restarts: u64,
+    retuned: u64,
+    estimates_not_positive: u64,
+}
+
+/// Outcome of looking for a reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Signal {
+    /// SINR and average, dB.
+    Fresh(f64, f64),
+    Stale,
+    Absent,
+}
+
+/// Spectral efficiency of a signal-to-noise ratio in dB (Shannon), bit/s/Hz, interpolated.
+fn efficiency(db: f64) -> f64 {
+    let at = |step: f64| (1.0 + 10f64.powf(step * LOG_STEP / 10.0)).log2();
+    let (below, within) = ((db / LOG_STEP).floor(), (db / LOG_STEP).fract().rem_euclid(1.0));
+    at(below) + (at(below + 1.0) - at(below)) * within
+}
+
+impl Dtcp {
+    /// A connection before `init`.
+    #[must_use]
+    pub fn new(tunables: Tunables) -> Self {
+        Self {
+            tunables,
+            others: Vec::new(),
+            filtered: 0.0,
+            n: 1.0,
+            initial_window: 0,
+            has_sample: false,
+            previous_sample: 0.0,
+            previous_n: 0.0,
+            growth: 0.0,
+            base_us: None,
+            epoch: Epoch::default(),
+            ssthresh_before: None,
+            radio: None,
+            resolution: 0.0,
+            step: Step::default(),
+            window_off: 0.0,
+            own_ssthresh: 0,
+            rounding: Rounding::default(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    fn state(&self) -> Filter {
+        Filter {
+            has_sample: self.has_sample,
+            filtered: self.filtered,
+            previous_sample: self.previous_sample,
+            resolution: self.resolution,
+        }
+    }
+
+    fn set_state_of_filter(&mut self, f: Filter) {
+        (self.has_sample, self.filtered, self.previous_sample, self.resolution) =
+            (f.has_sample, f.filtered, f.previous_sample, f.resolution);
+    }
+
+    /// N = 1 and nothing gathered, exactly.
+    fn restart_growth(&mut self) {
+        (self.n, self.previous_n, self.growth) = (1.0, 0.0, 0.0);
+        (self.step.n, self.step.growth) = (1.0, 0.0);
+        self.window_off = 0.0;
+    }
+
+    fn restart_epoch(&mut self, sock: &View) {
+        self.epoch = Epoch { start_us: sock.now_us, delivered: sock.delivered, app_limited: sock.app_limited != 0 };
+    }
+
+    /// Algorithm 1 line 15: `update_epoch`.
+    fn epoch_us(&self, sock: &View) -> u64 {
+        match self.tunables.epoch_us {
+            0 => u64::from(sock.srtt_us >> 3).max(5000),
+            set => u64::from(set),
+        }
+    }
+
+    /// Filters a sample, eq 5 or eq 4.
+    fn filter(&mut self, sample: f64) {
+        let kappa = f64::from(self.tunables.filter_permille) / 1000.0;
+        if !self.has_sample {
+            self.coverage.first_samples += 1;
+            self.has_sample = true;
+            self.filtered = sample;
+            self.resolution = SAMPLE;
+        } else if self.tunables.filter == 0 {
+            self.filtered = kappa * self.filtered + (1.0 - kappa) * sample;
+        } else {
+            self.filtered = kappa * self.filtered + (1.0 - kappa) * (sample + self.previous_sample) / 2.0;
+        }
+        self.resolution = kappa * self.resolution + (1.0 - kappa) * SAMPLE + Q8;
+        self.previous_sample = sample;
+    }
+
+    fn signal(&self, sock: &View) -> Signal {
+        let Some((word, max_age_ms)) = self.radio else { return Signal::Absent };
+        let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
+        let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
+        let now_ms = (sock.now_us / 1000) as u32; // the clock of Decision::time_ms
+        let age = now_ms.wrapping_sub(decision.time_ms);
+        let ahead = decision.time_ms.wrapping_sub(now_ms);
+        if age > limit && ahead > FUTURE_MS {
+            return Signal::Stale;
+        }
+        let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
+        Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
+    }
+
+    /// The SINR term of eq 6 in bytes/s, and how far integer arithmetic may be from it.
+    fn sinr_term(&mut self, sock: &View) -> (f64, f64) {
+        if self.tunables.sinr_term == 2 {
+            return (0.0, 0.0);
+        }
+        let (now, average) = match self.signal(sock) {
+            Signal::Fresh(now, average) => (now, average),
+            Signal::Stale => {
+                self.coverage.stale += 1;
+                return (0.0, 0.0);
+            }
+            Signal::Absent => {
+                self.coverage.absent += 1;
+                return (0.0, 0.0);
+            }
+        };
+        self.coverage.fresh += 1;
+        let time_ms = self.radio.map_or(0, |(word, _)| (word >> 32) as u32);
+        self.coverage.future +=
+            u64::from(time_ms.wrapping_sub((sock.now_us / 1000) as u32).wrapping_sub(1) < FUTURE_MS);
+        let (term, error) = if self.tunables.sinr_term == 0 {
+            // the capacity the SINR's change implies: B_I scaled by the change of log2(1+s)
+            let (now, average) = (efficiency(now), efficiency(average));
+            let ratio = now / average;
+            let error = ratio * (LOG_ERROR / now + LOG_ERROR / average) + Q16;
+            (self.filtered * (ratio - 1.0), self.filtered * error + (ratio - 1.0).abs() * (self.resolution + 1.0))
+        } else {
+            // eq 6 as printed: dB, taken for kbit/s
+            ((now - average) * f64::from(self.tunables.sinr_gain_kbps) * 125.0, 0.0)
+        };
+        self.coverage.clamped_terms += u64::from(term.abs() > self.filtered);
+        (term.clamp(-self.filtered, self.filtered), error + 1.0)
+    }
+
+    /// Queue over window from RTTs: the share of packets on their way that wait (TCP-FIT).
+    fn rtt_queue(&self, sock: &View) -> f64 {
+        let rtt = f64::from(sock.srtt_us >> 3);
+        match self.base_us.map(f64::from) {
+            Some(base) if rtt > base => (rtt - base) / rtt,
+            _ => 0.0,
+        }
+    }
+
+    /// Upper limit of N: W, and what else is set.
+    fn n_limit(&self, sock: &View) -> f64 {
+        let n_max = if self.tunables.n_max == 0 { N_LIMIT } else { f64::from(self.tunables.n_max) };
+        f64::from(sock.snd_cwnd).min(N_LIMIT).min(n_max).max(1.0)
+    }
+
+    /// Eqs 6, 7, 10, 11 or Algorithm 1 lines 14 to 25, for the sample `current` that was just filtered.
+    fn update_n(&mut self, sock: &View, current: f64) {
+        self.coverage.updates += 1;
+        let before = self.n;
+        let limit = self.n_limit(sock);
+        let g = f64::from(self.tunables.g_permille) / 1000.0;
+        let (term, term_error) = self.sinr_term(sock);
+        // eqs 6, 7: B_I + g * ((B_i - B_I) + S), put so that no difference where there is none comes of rounding here
+        let estimated = current + ((1.0 - g) * (self.filtered - current) + g * term);
+        self.coverage.estimates_not_positive += u64::from(estimated <= 0.0);
+        // whole bytes/s: B_i, B_I, S, the products; and what the filter has gathered
+        let error = (1.0 - g) * (self.resolution + 1.0) + g * (1.0 + term_error) + 1.0;
+        if self.tunables.n_rule == 1 {
+            self.algorithm_1(current, estimated, error, limit);
+        } else {
+            self.equation_10(sock, current, estimated, error, limit);
+        }
+        self.coverage.n_grew += u64::from(self.n > before);
+        self.coverage.n_fell += u64::from(self.n < before);
+        self.coverage.n_at_one += u64::from(self.n == 1.0);
+        self.coverage.n_at_limit += u64::from(self.n == limit);
+    }
+
+    /// Eqs 10 and 11 (eq 12 prints W_i where these two give N_i).
+    fn equation_10(&mut self, sock: &View, current: f64, estimated: f64, error: f64, limit: f64) {
+        let queue_of = |current: f64, estimated: f64| {
+            if estimated > 0.0 { ((estimated - current) / estimated).max(QUEUE_FLOOR) } else { 0.0 }
+        };
+        let from_bandwidth = queue_of(current, estimated);
+        // the extremes within the resolution of BW_C and BW_E; an estimate that may be zero or less may be no queue
+        let (low, high) = (estimated - error, estimated + error);
+        let mut least = if low > 0.0 { queue_of(current, low) } else { QUEUE_FLOOR };
+        let mut most = queue_of((current - 1.0).max(0.0), high);
+        if low <= 0.0 {
+            most = most.max(0.0);
+        }
+        if high <= 0.0 {
+            least = 0.0;
+        }
+        let from_rtt = self.rtt_queue(sock);
+        let queue = match self.tunables.queue {
+            0 => from_bandwidth,
+            1 => {
+                (least, most) = (from_rtt, from_rtt);
+                from_rtt
+            }
+            _ => {
+                (least, most) = (least.max(from_rtt), most.max(from_rtt));
+                from_bandwidth.max(from_rtt)
+            }
+        };
+        self.coverage.bandwidth_queues += u64::from(queue == from_bandwidth && queue > 0.0);
+        self.coverage.rtt_queues += u64::from(queue == from_rtt && queue > 0.0);
+        self.coverage.negative_queues += u64::from(queue < 0.0);
+        let alpha = f64::from(self.tunables.alpha_permille) / 1000.0;
+        let next = |n: f64, queue: f64| (n + 1.0 - n * queue / alpha).max(1.0).min(limit);
+        let own = self.step.n;
+        self.step.range = Some((next(own, most + Q16) - 2.0 * Q16, next(own, least - Q16) + 2.0 * Q16));
+        self.n = next(self.n, queue);
+    }
+
+    fn algorithm_1(&mut self, current: f64, estimated: f64, error: f64, limit: f64) {
+        let doubled = (self.n + self.previous_n.max(1.0)).min(limit).max(1.0); // line 18, 19
+        let stepped = (self.n + 1.0).min(limit).max(1.0); // line 23
+        let kept = (self.n.min(limit), self.previous_n);
+        if current < estimated {
+            self.coverage.alg1_doublings += 1;
+            (self.n, self.previous_n) = (doubled, doubled); // lines 17 to 21
+        } else if current > estimated {
+            self.coverage.alg1_steps += 1;
+            (self.n, self.previous_n) = (stepped, stepped); // lines 22 to 24
+        } else {
+            (self.n, self.previous_n) = kept;
+        }
+        if (current - estimated).abs() <= error + 1.0 {
+            self.coverage.near_ties += 1;
+            self.step.alternatives = vec![kept, (doubled, doubled), (stepped, stepped)];
+        } else {
+            self.step.alternatives = vec![(self.n, self.previous_n)];
+        }
+    }
+
+    /// Eqs 15 and 16 for some N.
+    fn decreased(&self, window: u32, n: f64) -> f64 {
+        let eta = f64::from(self.tunables.eta);
+        let parts = ((2.0 * eta - 1.0) * n).ceil() + 1.0;
+        (f64::from(window) * (parts - eta) / parts).floor()
+    }
+}
+
+impl Model for Dtcp {
+    fn tunables(&self) -> Vec<(&'static str, u32)> {
+        self.tunables.named()
+    }
+
+    fn retune(&mut self, choice: u64) {
+        if !self.others.is_empty() {
+            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+            self.coverage.retuned += 1;
+        }
+    }
+
+    /// Algorithm 1 lines 1 to 4.
+    fn init(&mut self, sock: &mut View) {
+        let (coverage, rounding) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.rounding));
+        let others = std::mem::take(&mut self.others);
+        *self = Self { coverage, rounding, others, radio: self.radio, ..Self::new(self.tunables) };
+        self.restart_growth();
+        let untouched = sock.data_segs_out == 0;
+        self.initial_window = if untouched { sock.snd_cwnd } else { USUAL_INITIAL_WINDOW };
+        self.coverage.fresh_starts += u64::from(untouched);
+        self.coverage.takeovers += u64::from(!untouched);
+        if untouched {
+            sock.snd_cwnd = (2 * self.initial_window).min(sock.snd_cwnd_clamp);
+            if self.tunables.initial_ssthresh_bytes != 0 {
+                sock.snd_ssthresh = (self.tunables.initial_ssthresh_bytes / sock.mss).max(2);
+            }
+        }
+        self.restart_epoch(sock); // line 10
+    }
+
+    /// A first window that was never used is given back: swaps to and fro do not add up.
+    fn release(&mut self, sock: &mut View) {
+        if sock.data_segs_out == 0 && sock.snd_cwnd == 2 * self.initial_window {
+            self.coverage.windows_given_back += 1;
+            sock.snd_cwnd = self.initial_window;
+        }
+    }
+
+    fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
+        // a sample of zero is none: the path has no length
+        if let Some(rtt) = rtt_us.filter(|&r| r > 0) {
+            self.base_us = Some(self.base_us.map_or(rtt, |b| b.min(rtt)));
+        }
+        let elapsed = elapsed_us(self.epoch.start_us, sock.now_us);
+        if elapsed < self.epoch_us(sock) {
+            return;
+        }
+        self.coverage.epochs += 1;
+        let segments = sock.delivered.wrapping_sub(self.epoch.delivered);
+        let current = f64::from(segments) * f64::from(sock.mss) / (elapsed as f64 / 1e6); // eq 1
+        self.coverage.fast_samples += u64::from(current > FAST);
+        let app_limited = self.epoch.app_limited || sock.app_limited != 0;
+        self.restart_epoch(sock); // line 16
+        let before = self.state();
+        self.filter(current);
+        self.step.filtered = true;
+        if app_limited {
+            let after = self.state();
+            if (current - before.filtered).abs() <= SAMPLE + before.resolution {
+                self.step.app_limited = Some([before, after]);
+            }
+            if current <= before.filtered {
+                self.coverage.app_limited_ignored += 1;
+                self.set_state_of_filter(before);
+                return;
+            }
+            self.coverage.app_limited_filtered += 1;
+        } else if sock.in_slow_start() {
+            self.coverage.slow_start_epochs += 1;
+        } else if sock.ca_state > DISORDER {
+            self.coverage.recovery_epochs += 1;
+        } else {
+            self.update_n(sock, current);
+        }
+    }
+
+    /// Eq 14: N per W acknowledged.
+    fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        if !sock.cwnd_limited() {
+            self.coverage.unlimited_acks += 1;
+            return;
+        }
+        let mut left = acked;
+        if sock.in_slow_start() {
+            self.coverage.slow_start_acks += 1;
+            left = slow_start(sock, acked);
+            if left == 0 {
+                return;
+            }
+        }
+        self.coverage.avoidance_acks += 1;
+        self.step.avoidance = Some((sock.snd_cwnd, left));
+        self.growth += self.n * f64::from(left);
+        let window = f64::from(sock.snd_cwnd);
+        if self.growth >= window {
+            let whole = (self.growth / window).floor();
+            self.coverage.jumps += u64::from(whole > 1.0);
+            self.growth -= whole * window;
+            sock.snd_cwnd = (window + whole).min(f64::from(sock.snd_cwnd_clamp)) as u32;
+        }
+    }
+
+    /// Eqs 15 and 16, Algorithm 1 lines 6 and 7.
+    fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        self.coverage.decreases += 1;
+        self.ssthresh_before = Some(sock.snd_ssthresh);
+        let kept = self.decreased(sock.snd_cwnd, self.n);
+        self.coverage.minimum_decreases += u64::from(kept < 2.0);
+        self.own_ssthresh = self.decreased(sock.snd_cwnd, self.step.n).max(2.0) as u32;
+        kept.max(2.0) as u32
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        sock.snd_cwnd.max(sock.prior_cwnd)
+    }
+
+    /// Algorithm 1 lines 11 to 13 and 8 to 10.
+    fn set_state(&mut self, sock: &mut View, state: u8) {
+        if state != LOSS {
+            self.ssthresh_before = Some(sock.snd_ssthresh); // what a timeout within it, or right after, finds
+            return;
+        }
+        self.coverage.timeouts += 1;
+        sock.snd_cwnd = (2 * self.initial_window).min(sock.snd_cwnd_clamp);
+        if let (1, Some(before)) = (self.tunables.rto_ssthresh, self.ssthresh_before) {
+            self.coverage.kept_thresholds += 1;
+            sock.snd_ssthresh = before;
+        }
+        self.restart_growth();
+        self.restart_epoch(sock);
+    }
+
+    fn cwnd_event(&mut self, sock: &mut View, event: u32) {
+        if event == EVENT_TX_START {
+            self.coverage.restarts += 1;
+            self.restart_epoch(sock);
+        }
+    }
+
+    fn set_radio(&mut self, reading: Option<(u64, u32)>) {
+        self.radio = reading;
+    }
+
+    fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        self.compare(want, got, flow)
+    }
+
+    fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        self.compare_ssthresh(want, got)
+    }
+
+    fn rounding(&self) -> Vec<(&'static str, u64)> {
+        self.rounding_counts()
+    }
+
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        self.coverage_counts()
+    }
+}

@@ -1,0 +1,191 @@
+//! How far the algorithm may be from the model, and how often it was that far.
+
+use super::*;
+
+impl Dtcp {
+    /// Algorithm and model compare the same whole numbers here, except where rounding decides the branch.
+    fn agree_on_branch(&mut self, n: f64, previous: f64) -> Result<(), String> {
+        let own = (self.n, self.previous_n);
+        if (n, previous) == own {
+            return Ok(());
+        }
+        if !self.step.alternatives.contains(&(n, previous)) {
+            return Err(format!("N {n}, prevN {previous}; the model has {own:?}, or {:?}", self.step.alternatives));
+        }
+        self.rounding.comparison_ties += 1;
+        (self.n, self.previous_n) = (n, previous);
+        Ok(())
+    }
+
+    fn agree_on_n(&mut self, n: f64) -> Result<(), String> {
+        // this one step, from the algorithm's own N: nothing but its own rounding
+        let (low, high) = self.step.range.unwrap_or((self.step.n, self.step.n));
+        if n < low || n > high {
+            return Err(format!("N {n}, after {} it may be {low} to {high}", self.step.n));
+        }
+        // all steps so far
+        if !close(n, self.n, N_TOLERANCE, 0.0) {
+            // tiny alphas, BW_E near zero, rates of a few kbyte/s: Q/W has too few digits for more
+            if high - low < N_TOLERANCE * n {
+                return Err(format!("N {n}, the model has {}", self.n));
+            }
+            self.rounding.coarse_n += 1;
+            self.n = n;
+        }
+        Ok(())
+    }
+
+    /// W and the fraction of a segment that it gathered.
+    fn agree_on_window(&mut self, want: &View, got: &View, growth: f64) -> Result<(), String> {
+        let different = || format!("{}; the model has {}", show(got), show(want));
+        let Some((window, acked)) = self.step.avoidance else {
+            return if got.snd_cwnd == want.snd_cwnd && growth == self.step.growth {
+                Ok(())
+            } else {
+                Err(format!("{} (growth {growth}, was {})", different(), self.step.growth))
+            };
+        };
+        // this one step, from the algorithm's own N and fraction: exact
+        let unit = f64::from(window);
+        let gathered = self.step.growth + self.step.n * f64::from(acked);
+        let whole = (gathered / unit).floor();
+        let own = (unit + whole).min(f64::from(got.snd_cwnd_clamp)) as u32;
+        if own != got.snd_cwnd || growth != gathered - whole * unit {
+            return Err(format!("{} (growth {growth}; W from its own N and growth {own})", different()));
+        }
+        // all steps so far: whole segments and the fraction together
+        let segments = f64::from(want.snd_cwnd) - f64::from(got.snd_cwnd);
+        let mut off = segments + (self.growth - growth) / unit;
+        if want.snd_cwnd == got.snd_cwnd_clamp && segments == 0.0 {
+            // what would be a segment more for one of them is none for either
+            let cut = off.round();
+            self.rounding.clamped_ties += u64::from(cut != 0.0);
+            self.growth -= cut * unit;
+            off -= cut;
+        }
+        if off.abs() > WINDOW_TOLERANCE {
+            // N's 0.1 % over many segments, or a W that shrank and left a fraction larger than itself
+            self.rounding.coarse_fractions += 1;
+            self.growth = growth;
+            self.window_off += off;
+            if self.window_off.abs() > 1.0 {
+                self.rounding.coarse_windows += 1;
+                self.window_off = 0.0;
+            }
+        } else {
+            self.rounding.window_ties += u64::from(segments != 0.0); // one segment, and within a fraction of it
+            self.growth += segments * unit;
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        if want.snd_ssthresh != got.snd_ssthresh {
+            return Err(format!("{}; the model has {}", show(got), show(want)));
+        }
+        let sample = flow.private("sample_rate") as f64;
+        if let Some([ignored, filtered]) = self.step.app_limited {
+            let [ignored_fits, filtered_fits] =
+                [ignored, filtered].map(|f| (sample - f.previous_sample).abs() <= SAMPLE);
+            let (other, own) = if self.previous_sample == filtered.previous_sample {
+                (ignored, filtered_fits)
+            } else {
+                (filtered, ignored_fits)
+            };
+            if !own && (ignored_fits || filtered_fits) {
+                self.rounding.sample_ties += 1;
+                self.set_state_of_filter(other);
+            }
+        }
+        let bandwidth = flow.private("bandwidth_q8") as f64 / 256.0;
+        if !close(bandwidth, self.filtered, 1e-12, self.resolution) {
+            return Err(format!("B_I {bandwidth} bytes/s, the model has {} +- {}", self.filtered, self.resolution));
+        }
+        let filtered = std::mem::take(&mut self.step.filtered);
+        self.rounding.coarse_bandwidths +=
+            u64::from(filtered && !close(bandwidth, self.filtered, BANDWIDTH_TOLERANCE, 0.0));
+        let [n, previous_n, growth] =
+            ["n_q16", "prev_n_q16", "growth_q16"].map(|name| flow.private(name) as f64 / 65_536.0);
+        if !(1.0..=N_LIMIT).contains(&n) {
+            return Err(format!("N {n} out of its range"));
+        }
+        if self.tunables.n_rule == 1 {
+            self.agree_on_branch(n, previous_n)?;
+        } else {
+            self.agree_on_n(n)?;
+        }
+        self.agree_on_window(want, got, growth)?;
+        self.step = Step { n, growth, ..Step::default() };
+        Ok(())
+    }
+
+    pub(super) fn compare_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        if got == want {
+            return Ok(());
+        }
+        // eq 16 counts whole parts: the two N may lie on either side of a step
+        if got != self.own_ssthresh {
+            return Err(format!("ssthresh() is {got}, the model's {want} or {}", self.own_ssthresh));
+        }
+        self.rounding.parts_ties += 1;
+        Ok(())
+    }
+
+    pub(super) fn rounding_counts(&self) -> Vec<(&'static str, u64)> {
+        let r = &self.rounding;
+        vec![
+            ("samples that left a bandwidth beyond 0.1 %", r.coarse_bandwidths),
+            ("application-limited samples ranked the other way", r.sample_ties),
+            ("BW_C and BW_E ranked the other way", r.comparison_ties),
+            ("N beyond 0.1 %", r.coarse_n),
+            ("W rounded the other way", r.window_ties),
+            ("growth at the clamp rounded the other way", r.clamped_ties),
+            ("growth beyond 0.05 segments", r.coarse_fractions),
+            ("W beyond a segment", r.coarse_windows),
+            ("parts rounded the other way", r.parts_ties),
+        ]
+    }
+
+    pub(super) fn coverage_counts(&self) -> Vec<(&'static str, u64)> {
+        let c = &self.coverage;
+        vec![
+            ("epochs", c.epochs),
+            ("samples over 100 Gbit/s", c.fast_samples),
+            ("first samples", c.first_samples),
+            ("application-limited epochs ignored", c.app_limited_ignored),
+            ("application-limited epochs filtered", c.app_limited_filtered),
+            ("updates of N", c.updates),
+            ("epochs in slow start", c.slow_start_epochs),
+            ("epochs in recovery", c.recovery_epochs),
+            ("fresh signals", c.fresh),
+            ("signals from the future", c.future),
+            ("stale signals", c.stale),
+            ("absent signals", c.absent),
+            ("SINR terms clamped", c.clamped_terms),
+            ("queues seen by bandwidth", c.bandwidth_queues),
+            ("negative queues", c.negative_queues),
+            ("queues seen by RTT", c.rtt_queues),
+            ("N grew", c.n_grew),
+            ("N fell", c.n_fell),
+            ("N at one", c.n_at_one),
+            ("N at its limit", c.n_at_limit),
+            ("Algorithm 1 doublings", c.alg1_doublings),
+            ("Algorithm 1 steps", c.alg1_steps),
+            ("Algorithm 1 near ties", c.near_ties),
+            ("slow start ACKs", c.slow_start_acks),
+            ("congestion avoidance ACKs", c.avoidance_acks),
+            ("ACKs while not limited by the window", c.unlimited_acks),
+            ("ACKs that grew W by more than one", c.jumps),
+            ("decreases", c.decreases),
+            ("decreases to the minimum", c.minimum_decreases),
+            ("timeouts", c.timeouts),
+            ("thresholds kept over a timeout", c.kept_thresholds),
+            ("fresh starts", c.fresh_starts),
+            ("unused windows given back", c.windows_given_back),
+            ("takeovers", c.takeovers),
+            ("epochs restarted after idling", c.restarts),
+            ("tunables changed", c.retuned),
+            ("estimates of zero or less", c.estimates_not_positive),
+        ]
+    }
+}

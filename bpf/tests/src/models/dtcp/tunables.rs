@@ -1,0 +1,51 @@
+//! D-TCP's tunables and their values in both profiles.
+
+macro_rules! tunables {
+    ($($(#[$doc:meta])* $name:ident = $default:literal / $paper:literal;)*) => {
+        /// The tunables, named as in the algorithm.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Tunables { $($(#[$doc])* pub $name: u32,)* }
+
+        impl Tunables {
+            /// Profile `default`.
+            pub const DEFAULT: Self = Self { $($name: $default,)* };
+            /// Profile `paper`.
+            pub const PAPER: Self = Self { $($name: $paper,)* };
+
+            /// Names and values.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u32)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+tunables! {
+    /// Epoch, microseconds; 0: one smoothed RTT, at least 5 ms.
+    epoch_us = 0 / 500_000;
+    /// 0: eq 5, 1: eq 4.
+    filter = 0 / 0;
+    /// Weight of the old estimate (kappa of eq 3), permille.
+    filter_permille = 900 / 900;
+    /// g of eq 7, permille.
+    g_permille = 500 / 500;
+    /// 0: Shannon capacities, 1: dB as kbit/s, 2: none.
+    sinr_term = 0 / 1;
+    /// kbit/s per dB where `sinr_term` is 1.
+    sinr_gain_kbps = 1 / 1;
+    /// 0: eq 10, 1: Algorithm 1.
+    n_rule = 0 / 0;
+    /// alpha of eq 10, permille.
+    alpha_permille = 200 / 200;
+    /// Q of eq 10, 0: from bandwidths (eq 11), 1: from RTTs, 2: the larger one.
+    queue = 2 / 0;
+    /// Upper limit of N, 0: only W.
+    n_max = 0 / 0;
+    /// eta of eq 16.
+    eta = 2 / 2;
+    /// First ssthresh of a new connection, bytes; 0: the kernel's.
+    initial_ssthresh_bytes = 0 / 65_535;
+    /// ssthresh after a timeout, 0: the kernel's rule, 1: as it was (Algorithm 1 lines 11 to 13).
+    rto_ssthresh = 0 / 1;
+}

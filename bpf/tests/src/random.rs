@@ -1,0 +1,393 @@
+//! Connections made up from a seed, played on algorithm and model, and cut down to the events that matter on failure.
+
+use crate::kernel::{Counts, Event, Kernel};
+use crate::models::Model;
+use crate::{HostAlgo, INFINITE_SSTHRESH, View};
+use std::collections::BTreeMap;
+
+/// splitmix64 (Steele, Lea, Flood 2014): reproducible from its seed.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Uniform in `low..=high`.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.bits() % (high - low + 1)
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.bits().is_multiple_of(n)
+    }
+
+    /// Uniform in 0..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Between `low` and `high`, each order of magnitude as likely.
+    pub fn scale(&mut self, low: f64, high: f64) -> f64 {
+        low * (high / low).powf(self.unit())
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.bits() % from.len() as u64) as usize]
+    }
+}
+
+/// A connection: how it starts and what happens to it.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What `init` sees.
+    pub start: View,
+    /// What happens.
+    pub events: Vec<Event>,
+}
+
+/// Whether timeouts may leave out `ssthresh()`, as the kernel does within a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeouts {
+    /// Each asks for an ssthresh.
+    Asking,
+    /// Those within a recovery or after another timeout may not.
+    Mixed,
+}
+
+/// A connection of `length` events.
+pub fn script(random: &mut Random, length: usize, timeouts: Timeouts) -> Script {
+    let start = start(random);
+    let mut path = Path::new(random, start.mss);
+    let mut events = Vec::new();
+    if start.data_segs_out == 0 && random.once_in(8) {
+        // swaps to and fro before the first byte
+        events.extend((0..random.between(1, 4)).map(|_| Event::Return));
+    }
+    events.extend((0..length).flat_map(|_| path.next(random, timeouts)));
+    Script { start, events }
+}
+
+fn start(random: &mut Random) -> View {
+    let second = 1_000_000;
+    let now_us = match random.between(0, 3) {
+        0 => random.between(1, 100 * second),
+        1 => (1 << 32) * random.between(1, 5) - random.between(1, 20 * second),
+        2 => 1000 * (1 << 32) - random.between(1, 20 * second),
+        _ => random.between(1, 1 << 52),
+    };
+    let fresh = random.once_in(2);
+    let snd_cwnd = match (fresh, random.between(0, 3)) {
+        (true, _) => random.pick(&[1, 2, 4, 10, 10, 40]),
+        (false, 0) => random.between(1, 4) as u32,
+        (false, _) => random.scale(1.0, 1_000_000.0) as u32,
+    };
+    let clamp = if random.once_in(4) { snd_cwnd.max(2) + random.between(0, 300) as u32 } else { u32::MAX };
+    let near = random.scale(1.0, 200_000.0) as u32;
+    let delivered = if fresh { random.pick(&[0, 1]) } else { u32::MAX - near };
+    let ssthresh = if random.once_in(3) { INFINITE_SSTHRESH } else { random.scale(2.0, 100_000.0) as u32 };
+    View {
+        now_us,
+        snd_cwnd,
+        snd_cwnd_clamp: clamp,
+        snd_ssthresh: ssthresh,
+        mss: random.pick(&[500, 536, 1220, 1400, 1448, 1460, 8948, 9000]),
+        delivered,
+        data_segs_out: if fresh { 0 } else { delivered.max(1) },
+        max_packets_out: snd_cwnd,
+        is_cwnd_limited: 1,
+        ..View::default()
+    }
+}
+
+/// The network: makes up the next events.
+struct Path {
+    base_us: f64,
+    rate: f64,
+    queue: f64,
+    mss: u32,
+}
+
+const RATE_LIMIT: f64 = 50e9; // 400 Gbit/s in bytes/s
+
+impl Path {
+    fn new(random: &mut Random, mss: u32) -> Self {
+        let mut path = Self { base_us: 0.0, rate: 0.0, queue: 0.0, mss };
+        path.jump(random);
+        path
+    }
+
+    fn jump(&mut self, random: &mut Random) {
+        self.base_us = random.scale(50.0, 10e6);
+        self.rate = if random.once_in(8) { RATE_LIMIT } else { random.scale(2e3, RATE_LIMIT) };
+    }
+
+    fn next(&mut self, random: &mut Random, timeouts: Timeouts) -> Vec<Event> {
+        match random.between(0, 999) {
+            0..820 => vec![self.ack(random)],
+            820..824 => {
+                self.jump(random);
+                vec![]
+            }
+            824..840 => vec![Event::CwndLimited(random.once_in(2)), Event::CwndLimited(!random.once_in(4))],
+            840..850 => vec![Event::CwndLimited(false)],
+            850..862 => vec![Event::CwndLimited(true)],
+            862..868 => vec![Event::AppLimited(true)],
+            868..880 => vec![Event::AppLimited(false)],
+            880..882 => {
+                self.mss = random.pick(&[500, 1448, 8948]);
+                vec![Event::Mss(self.mss)]
+            }
+            882..890 => vec![Event::Disorder],
+            890..900 => vec![Event::Open],
+            900..912 => vec![Event::Recovery],
+            912..915 => vec![Event::Cwr],
+            915..935 => vec![Event::Complete],
+            935..939 => vec![Event::Undo],
+            939..944 => {
+                vec![Event::Timeout { ssthresh: timeouts == Timeouts::Asking || random.once_in(2) }]
+            }
+            944..952 => vec![Event::Idle { for_us: self.idle_us(random), restart: random.once_in(2) }],
+            952..990 => vec![self.radio(random)],
+            990..992 => vec![Event::Retune(random.bits())],
+            992..994 => vec![Event::Return],
+            _ => vec![Event::RadioGone(random.once_in(2))],
+        }
+    }
+
+    fn idle_us(&self, random: &mut Random) -> u64 {
+        match random.between(0, 5) {
+            0 => random.between(1 << 31, (1 << 32) - 1), // beyond what a signed 32-bit number of microseconds holds
+            1 => random.scale((1u64 << 32) as f64, (1u64 << 36) as f64) as u64, // and what an unsigned one does
+            _ => random.scale(1e3, 100e6) as u64,
+        }
+    }
+
+    fn ack(&mut self, random: &mut Random) -> Event {
+        let acked = match random.between(0, 29) {
+            0 => random.scale(64.0, 60_000.0) as u64, // what 400 Gbit/s need to show within a few hundred ACKs
+            1..11 => random.between(1, 64),
+            _ => random.between(1, 3),
+        } as u32;
+        let bytes = f64::from(acked) * f64::from(self.mss);
+        let after_us = match random.between(0, 9) {
+            0 => 0.0,
+            1 => self.base_us.max(bytes / RATE_LIMIT * 1e6),
+            _ => bytes / self.rate * 1e6 * random.scale(0.5, 2.0),
+        };
+        self.queue = (self.queue + random.unit() - 0.5).clamp(0.0, 4.0);
+        let rtt = match random.between(0, 39) {
+            0 => random.scale(50.0, 10e6),
+            _ => self.base_us * (1.0 + if random.once_in(2) { 0.0 } else { self.queue }),
+        };
+        let rtt_us = match random.between(0, 499) {
+            0 => Some(random.pick(&[0, 1])), // within the clock's resolution
+            1..50 => None,
+            _ => Some(rtt.clamp(50.0, 10e6) as u32),
+        };
+        let after_us = match random.between(0, 999) {
+            0 => self.idle_us(random), // nothing got through for that long
+            _ => after_us.min(20e6) as u64,
+        };
+        Event::Ack { after_us, acked, rtt_us }
+    }
+
+    fn radio(&self, random: &mut Random) -> Event {
+        let q8 = |random: &mut Random| match random.between(0, 9) {
+            0 => random.pick(&[i16::MIN, i16::MAX, -5120, 12_800, -5121, 12_801]),
+            _ => (random.between(0, 70 * 256) as i32 - 20 * 256) as i16,
+        };
+        let sinr_q8 = q8(random);
+        let average_q8 = if random.once_in(2) {
+            q8(random)
+        } else {
+            (i32::from(sinr_q8) + random.between(0, 1024) as i32 - 512).clamp(-5120, 12_800) as i16
+        };
+        let max_age_ms = random.pick(&[0, 0, 1, 500, 5000, 30_000, 30_001, u32::MAX]);
+        let limit = match max_age_ms {
+            0 => 500,
+            set => set.min(30_000) as i32,
+        };
+        let age_ms = match random.between(0, 5) {
+            0 => -(random.between(0, 12) as i32),
+            1 => limit + random.between(0, 2) as i32 - 1,
+            2 => random.bits() as i32,
+            _ => 0,
+        };
+        Event::Radio { sinr_q8, average_q8, age_ms, max_age_ms }
+    }
+}
+
+/// Totals over many connections.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Connections played.
+    pub connections: u64,
+    /// The kernel's part.
+    pub counts: Counts,
+    /// The model's part, by branch.
+    pub coverage: BTreeMap<&'static str, u64>,
+    /// How often the limits of fixed point made a difference, by kind.
+    pub rounding: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    /// How often the model took a branch.
+    #[must_use]
+    pub fn covered(&self, branch: &str) -> u64 {
+        self.coverage.get(branch).copied().unwrap_or(0)
+    }
+
+    /// Panics unless each of these branches was taken `at_least` times.
+    pub fn require(&self, at_least: u64, branches: &[&str]) {
+        for branch in branches {
+            let times = self.covered(branch);
+            assert!(times >= at_least, "only {times} of: {branch}\n{self:#?}");
+        }
+    }
+
+    /// Panics if this limit of fixed point made a difference more than once in `per` of these.
+    pub fn require_rare(&self, kind: &str, per: u64, of: u64) {
+        let times = self.rounding[kind];
+        assert!(times * per < of, "{times} times in {of}: {kind}\n{self:#?}");
+    }
+
+    /// Panics unless the kernel's part was varied.
+    pub fn require_variety(&self) {
+        let c = &self.counts;
+        let all = [c.recoveries, c.marks, c.timeouts, c.undos, c.returns, c.idles, c.clock_wraps, c.delivered_wraps];
+        assert!(all.iter().all(|&n| n > 100), "{self:#?}");
+        assert!([c.long_gaps, c.very_long_gaps].iter().all(|&n| n > 300), "{self:#?}");
+        assert!([c.small_windows, c.large_windows, c.zero_intervals].iter().all(|&n| n > 1000), "{self:#?}");
+    }
+
+    /// Panics unless the algorithm's own counters agree with what was played.
+    pub fn require_counted(&self, algo: &HostAlgo) {
+        use hotcc_abi::stats::AlgoStats;
+        use std::mem::offset_of;
+        let counter = |offset: usize| algo.stat(offset / 8);
+        assert_eq!(counter(offset_of!(AlgoStats, flows_opened)), self.connections + self.counts.returns);
+        assert_eq!(counter(offset_of!(AlgoStats, flows_closed)), self.connections + self.counts.returns);
+        assert_eq!(counter(offset_of!(AlgoStats, acked_bytes)), self.counts.acked_bytes);
+        assert_eq!(counter(offset_of!(AlgoStats, loss_events)), self.counts.recoveries);
+        assert_eq!(counter(offset_of!(AlgoStats, timeouts)), self.counts.timeouts);
+        assert_eq!(counter(offset_of!(AlgoStats, signal_fresh)), self.covered("fresh signals"));
+        assert_eq!(counter(offset_of!(AlgoStats, signal_stale)), self.covered("stale signals"));
+        assert_eq!(counter(offset_of!(AlgoStats, signal_absent)), self.covered("absent signals"));
+    }
+
+    fn add<M: Model>(&mut self, counts: &Counts, model: &M) {
+        let (a, b) = (&mut self.counts, counts);
+        for (a, b) in [
+            (&mut a.hooks, b.hooks),
+            (&mut a.acks, b.acks),
+            (&mut a.small_windows, b.small_windows),
+            (&mut a.large_windows, b.large_windows),
+            (&mut a.recoveries, b.recoveries),
+            (&mut a.marks, b.marks),
+            (&mut a.timeouts, b.timeouts),
+            (&mut a.undos, b.undos),
+            (&mut a.returns, b.returns),
+            (&mut a.idles, b.idles),
+            (&mut a.long_gaps, b.long_gaps),
+            (&mut a.very_long_gaps, b.very_long_gaps),
+            (&mut a.clock_wraps, b.clock_wraps),
+            (&mut a.delivered_wraps, b.delivered_wraps),
+            (&mut a.zero_intervals, b.zero_intervals),
+            (&mut a.acked_bytes, b.acked_bytes),
+        ] {
+            *a += b;
+        }
+        for (branch, times) in model.coverage() {
+            *self.coverage.entry(branch).or_default() += times;
+        }
+        for (kind, times) in model.rounding() {
+            *self.rounding.entry(kind).or_default() += times;
+        }
+        self.connections += 1;
+    }
+}
+
+/// Plays a script from its start; `Err` has the index of the event that failed (`None`: `init`) and the difference.
+fn play<M: Model>(
+    algo: &HostAlgo,
+    model: M,
+    script: &Script,
+    totals: &mut Totals,
+) -> Result<(), (Option<usize>, String)> {
+    let mut kernel = Kernel::start(algo, model, script.start).map_err(|e| (None, e))?;
+    for (i, event) in script.events.iter().enumerate() {
+        kernel.play(*event).map_err(|e| (Some(i), e))?;
+    }
+    kernel.finish().map_err(|e| (script.events.len().checked_sub(1), e))?;
+    totals.add(&kernel.counts, &kernel.model);
+    Ok(())
+}
+
+/// Plays `connections` scripts of `length` events from seeds `seed..`; `model` makes the model for each.
+/// Panics at the first difference with the shortest script found that shows one.
+pub fn check<M: Model + Clone>(
+    algo: &HostAlgo,
+    seed: u64,
+    connections: u64,
+    length: usize,
+    timeouts: Timeouts,
+    model: impl Fn(&mut Random) -> M,
+) -> Totals {
+    let mut totals = Totals::default();
+    for seed in seed..seed + connections {
+        let mut random = Random::new(seed);
+        let fresh = model(&mut random);
+        let mut script = script(&mut random, length, timeouts);
+        if let Err((at, difference)) = play(algo, fresh.clone(), &script, &mut totals) {
+            script.events.truncate(at.map_or(0, |i| i + 1));
+            let (shortest, shortest_difference) = shorten(algo, &fresh, script, difference.clone());
+            panic!(
+                "seed {seed}: {difference}\nshortest: {shortest_difference}\ntunables {:?}\n{:#?}\n{:?}",
+                fresh.tunables(),
+                shortest.start,
+                shortest.events
+            );
+        }
+    }
+    totals
+}
+
+/// Leaves out runs of events, long ones first, as long as some difference remains.
+fn shorten<M: Model + Clone>(
+    algo: &HostAlgo,
+    model: &M,
+    mut script: Script,
+    mut difference: String,
+) -> (Script, String) {
+    let mut run = script.events.len().div_ceil(2);
+    while run > 0 {
+        let mut at = 0;
+        while at < script.events.len() {
+            let mut shorter = script.clone();
+            shorter.events.drain(at..(at + run).min(script.events.len()));
+            match play(algo, model.clone(), &shorter, &mut Totals::default()) {
+                Err((failed, other)) => {
+                    shorter.events.truncate(failed.map_or(0, |i| i + 1));
+                    (script, difference) = (shorter, other);
+                }
+                Ok(()) => at += run,
+            }
+        }
+        run /= 2;
+    }
+    (script, difference)
+}

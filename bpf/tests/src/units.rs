@@ -1,0 +1,91 @@
+//! The pure functions of `bpf/lib`, callable.
+
+use crate::{open_copy, symbol};
+use libloading::Library;
+
+/// The functions, in a library of their own; see `bpf/lib/{fixed,filter,shannon}.h`.
+pub struct Units {
+    rate_bytes_per_s: unsafe extern "C" fn(u64, u64) -> u64,
+    segments_in: unsafe extern "C" fn(u64, u32, u32) -> u64,
+    div_s64: unsafe extern "C" fn(i64, u64) -> i64,
+    mul_shift: unsafe extern "C" fn(u64, u64, u32) -> u64,
+    log2_bucket: unsafe extern "C" fn(u64) -> u32,
+    ewma_q8: unsafe extern "C" fn(u64, u64, u32) -> u64,
+    westwood_filter_add: unsafe extern "C" fn(*mut u64, u64),
+    shannon_efficiency_q20: unsafe extern "C" fn(i32) -> u32,
+    _library: Library,
+}
+
+impl Units {
+    /// Loads them.
+    #[must_use]
+    pub fn load() -> Self {
+        let library = open_copy("lib_units.so");
+        Self {
+            rate_bytes_per_s: symbol(&library, "unit_rate_bytes_per_s"),
+            segments_in: symbol(&library, "unit_segments_in"),
+            div_s64: symbol(&library, "unit_div_s64"),
+            mul_shift: symbol(&library, "unit_mul_shift"),
+            log2_bucket: symbol(&library, "unit_log2_bucket"),
+            ewma_q8: symbol(&library, "unit_ewma_q8"),
+            westwood_filter_add: symbol(&library, "unit_westwood_filter_add"),
+            shannon_efficiency_q20: symbol(&library, "unit_shannon_efficiency_q20"),
+            _library: library,
+        }
+    }
+
+    /// Bytes over microseconds in bytes/s.
+    #[must_use]
+    pub fn rate_bytes_per_s(&self, bytes: u64, elapsed_us: u64) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.rate_bytes_per_s)(bytes, elapsed_us) }
+    }
+
+    /// Whole segments of `mss` bytes that a rate in bytes/s fills in a time in microseconds.
+    #[must_use]
+    pub fn segments_in(&self, rate: u64, time_us: u32, mss: u32) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.segments_in)(rate, time_us, mss) }
+    }
+
+    /// `a / b` towards zero; `b` is not 0.
+    #[must_use]
+    pub fn div_s64(&self, a: i64, b: u64) -> i64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.div_s64)(a, b) }
+    }
+
+    /// `x * factor >> shift`, saturating; `factor < 2^32`, `shift <= 32`.
+    #[must_use]
+    pub fn mul_shift(&self, x: u64, factor: u64, shift: u32) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.mul_shift)(x, factor, shift) }
+    }
+
+    /// Smallest i with `v <= 2^i`.
+    #[must_use]
+    pub fn log2_bucket(&self, v: u64) -> u32 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.log2_bucket)(v) }
+    }
+
+    /// Weighted mean of two rates in 1/256 byte/s, the old one's weight in permille.
+    #[must_use]
+    pub fn ewma_q8(&self, old_q8: u64, sample_q8: u64, weight_permille: u32) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.ewma_q8)(old_q8, sample_q8, weight_permille) }
+    }
+
+    /// Adds a sample in bytes/s to the two stages in 1/256 byte/s.
+    pub fn westwood_filter_add(&self, stages: &mut [u64; 2], sample: u64) {
+        // SAFETY: reads and writes the two words only.
+        unsafe { (self.westwood_filter_add)(stages.as_mut_ptr(), sample) }
+    }
+
+    /// `log2(1 + s)` in 2^-20 bit/s/Hz of an s in 1/256 dB.
+    #[must_use]
+    pub fn shannon_efficiency_q20(&self, db_q8: i32) -> u32 {
+        // SAFETY: a pure function of its argument; the table index is clamped.
+        unsafe { (self.shannon_efficiency_q20)(db_q8) }
+    }
+}
