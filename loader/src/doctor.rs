@@ -1,0 +1,207 @@
+//! What this machine has of what hotcc needs, found out by trying: one line each.
+
+use crate::registry;
+use crate::run::cgroup2_root;
+use crate::sysctl;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Struct};
+use libbpf_rs::{MapType, ProgramType};
+use serde::Serialize;
+use std::path::Path;
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// There.
+    Ok,
+    /// Missing, and something smaller will not work.
+    Degraded,
+    /// Missing, and nothing will work.
+    Missing,
+    /// Cannot be tried without root.
+    Unknown,
+}
+
+/// One finding.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was looked for.
+    pub what: &'static str,
+    /// Whether it is there.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// Since which kernel it exists, and what does not work without it.
+    pub without: &'static str,
+    /// What to do about it.
+    pub cure: &'static str,
+}
+
+/// All findings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Processor architecture.
+    pub machine: String,
+    /// In the order of importance.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// 0: algorithms can be loaded here; 3: the kernel lacks something they need; 4: only privileges are missing.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let missing = |f: &&Finding| f.verdict == Verdict::Missing;
+        match self.findings.iter().filter(missing).map(|f| f.what).collect::<Vec<_>>()[..] {
+            [] => 0,
+            [PRIVILEGES] => 4,
+            _ => 3,
+        }
+    }
+}
+
+const NOT_TRIED: &str = "cannot be tried without root";
+const PRIVILEGES: &str = "privileges";
+
+struct Check {
+    what: &'static str,
+    needed: bool,
+    without: &'static str,
+    cure: &'static str,
+}
+
+impl Check {
+    fn found(self, result: Result<String, String>) -> Finding {
+        let (verdict, found) = match result {
+            Ok(found) => (Verdict::Ok, found),
+            Err(why) if why == NOT_TRIED => (Verdict::Unknown, why),
+            Err(why) => (if self.needed { Verdict::Missing } else { Verdict::Degraded }, why),
+        };
+        Finding { what: self.what, verdict, found, without: self.without, cure: self.cure }
+    }
+}
+
+const fn needed(what: &'static str, without: &'static str, cure: &'static str) -> Check {
+    Check { what, needed: true, without, cure }
+}
+
+const fn wanted(what: &'static str, without: &'static str, cure: &'static str) -> Check {
+    Check { what, needed: false, without, cure }
+}
+
+/// Looks at everything. Some probes need root; without it they say so.
+#[must_use]
+pub fn report() -> Report {
+    let system = nix::sys::utsname::uname();
+    let field = |f: Result<&std::ffi::OsStr, _>| {
+        f.map_or_else(|_: nix::Error| String::new(), |s| s.to_string_lossy().into_owned())
+    };
+    let mut findings = kernel_findings();
+    findings.extend(system_findings());
+    Report {
+        kernel: field(system.as_ref().map(|u| u.release()).map_err(|e| *e)),
+        machine: field(system.as_ref().map(|u| u.machine()).map_err(|e| *e)),
+        findings,
+    }
+}
+
+fn kernel_findings() -> Vec<Finding> {
+    let btf = Btf::from_vmlinux();
+    let has_struct = |name: &str| btf.as_ref().is_ok_and(|b| b.type_by_name::<Struct<'_>>(name).is_some());
+    let has_function = |name: &str| btf.as_ref().is_ok_and(|b| b.type_by_name::<Func<'_>>(name).is_some());
+    let yes_no = |there: bool, what: &str| if there { Ok(what.to_owned()) } else { Err(format!("no {what}")) };
+    let root = nix::unistd::geteuid().is_root();
+    let as_root = |probe: libbpf_rs::Result<bool>, what: &str| match probe {
+        _ if !root => Err(NOT_TRIED.to_owned()),
+        Ok(there) => yes_no(there, what),
+        Err(e) => Err(e.to_string()),
+    };
+    vec![
+        needed(PRIVILEGES, "loading BPF programs needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and bpffs", "run as root")
+            .found(yes_no(root, "root")),
+        needed("BTF", "since 5.2 with CONFIG_DEBUG_INFO_BTF; nothing loads without it", "boot a distribution kernel")
+            .found(
+                btf.as_ref().map(|b| format!("{} types", b.len())).map_err(|_| "no /sys/kernel/btf/vmlinux".to_owned()),
+            ),
+        needed(
+            "struct_ops for TCP",
+            "since 5.6; nothing loads without it",
+            "boot a kernel with CONFIG_BPF_JIT and struct_ops",
+        )
+        .found(yes_no(has_struct("bpf_struct_ops_tcp_congestion_ops"), "bpf_struct_ops_tcp_congestion_ops")),
+        needed("struct_ops programs", "the JIT must be on", "sysctl net.core.bpf_jit_enable=1")
+            .found(as_root(ProgramType::StructOps.is_supported(), "struct_ops program type")),
+        needed(
+            "functions for BPF",
+            "since 5.13: tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai",
+            "boot a newer kernel",
+        )
+        .found(yes_no(
+            ["tcp_reno_cong_avoid", "tcp_slow_start", "tcp_cong_avoid_ai", "tcp_reno_undo_cwnd"]
+                .iter()
+                .all(|f| has_function(f)),
+            "TCP's congestion control functions",
+        )),
+        wanted("struct_ops links", "since 6.4; without them a swap has a moment with no algorithm under the name", "")
+            .found(yes_no(crate::kernel::has_links(), "in-place update")),
+        wanted(
+            "socket iterator",
+            "since 5.9, with a socket lock since 5.16: status, metrics, moving open connections",
+            "",
+        )
+        .found(yes_no(has_struct("bpf_iter__tcp"), "iter/tcp")),
+        wanted("socket storage", "since 5.2: signals that belong to one flow", "")
+            .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
+        wanted("LPM trie", "since 4.11: the radio index", "")
+            .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
+    ]
+}
+
+fn system_findings() -> Vec<Finding> {
+    let jit = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
+    let available = sysctl::available();
+    vec![
+        needed(
+            "BPF file system",
+            "pins live there; without it nothing outlives a command",
+            "mount -t bpf bpf /sys/fs/bpf",
+        )
+        .found(
+            registry::need_bpffs().map(|()| "mounted at /sys/fs/bpf".to_owned()).map_err(|_| "not mounted".to_owned()),
+        ),
+        wanted("cgroup v2", "`hotcc run` needs it", "mount -t cgroup2 none /sys/fs/cgroup/unified")
+            .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
+        wanted("JIT", "the kernel interprets, and struct_ops cannot work", "sysctl net.core.bpf_jit_enable=1").found(
+            match jit.as_deref().map(str::trim) {
+                Ok("0") => Err("off".to_owned()),
+                Ok(on) => Ok(format!("on ({on})")),
+                Err(_) => Ok("always on".to_owned()),
+            },
+        ),
+        wanted("fq", "pacing then is TCP's own, which costs a timer per flow", "modprobe sch_fq")
+            .found(module("sch_fq")),
+        wanted("netem", "the native demo's path then has no delay; the algorithms do not mind", "modprobe sch_netem")
+            .found(module("sch_netem")),
+        wanted("congestion controls", "", "").found(match available {
+            Ok(names) => Ok(format!("{}; default {}", names.join(" "), sysctl::default().unwrap_or_default())),
+            Err(e) => Err(e.to_string()),
+        }),
+    ]
+}
+
+/// Whether a module is loaded, built in, or there to be loaded.
+fn module(name: &str) -> Result<String, String> {
+    if Path::new("/sys/module").join(name).exists() {
+        return Ok(format!("{name} loaded"));
+    }
+    let release = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default();
+    for (list, how) in [("modules.builtin", "built in"), ("modules.dep", "can be loaded")] {
+        let text = std::fs::read_to_string(format!("/lib/modules/{release}/{list}")).unwrap_or_default();
+        if text.lines().any(|l| l.contains(&format!("/{name}.ko"))) {
+            return Ok(format!("{name} {how}"));
+        }
+    }
+    Err(format!("no {name}"))
+}

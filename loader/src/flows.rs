@@ -1,0 +1,188 @@
+//! The open TCP sockets of all network namespaces: counted by congestion control and version, or moved to another.
+
+use crate::error::{Error, Result, Tried};
+use crate::netns;
+use bytemuck::{Pod, Zeroable};
+use hotcc_abi::stats::Log2Histogram;
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder};
+use std::io::Read;
+use std::path::Path;
+
+/// Sockets that run the same version of a congestion control.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Name of the congestion control.
+    pub cc: String,
+    /// Id of the struct_ops map behind it; 0 for one of the kernel's own.
+    pub map_id: u32,
+    /// Counts and distributions.
+    pub counts: GroupCounts,
+}
+
+/// What the kernel counted (`struct group` of the flows agent).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct GroupCounts {
+    /// Sockets in any state but LISTEN.
+    pub connections: u64,
+    /// Sockets that listen.
+    pub listeners: u64,
+    /// Congestion windows, segments.
+    pub cwnd_segments: Log2Histogram,
+    /// Smoothed RTTs, microseconds.
+    pub srtt_us: Log2Histogram,
+    /// Latest delivery rates, kbit/s.
+    pub delivery_kbps: Log2Histogram,
+}
+
+/// An iterator program over TCP sockets, loaded once and run as often as wanted.
+#[derive(Debug)]
+struct SocketWalk {
+    object: Object,
+    link: Link,
+}
+
+impl SocketWalk {
+    fn load(agent: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
+        let embedded = hotcc_bpf::agent(agent).ok_or_else(|| Error::failed(format!("no agent {agent} built in")))?;
+        let tried = || format!("cannot load the socket iterator ({agent}); it needs iter/tcp (kernel 5.9)");
+        let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
+        prepare(&mut open)?;
+        let object = open.load().tried(tried)?;
+        let program = object.progs_mut().next();
+        let link =
+            program.ok_or_else(|| Error::failed(format!("agent {agent} has no program")))?.attach().tried(tried)?;
+        Ok(Self { object, link })
+    }
+
+    /// Walks the sockets of every network namespace.
+    fn run(&self) -> Result<()> {
+        netns::in_each(|ns| {
+            let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
+            if !has_sockets() {
+                return Ok(());
+            }
+            let mut iterator = Iter::new(&self.link).tried(tried)?;
+            let mut nothing = [0u8; 64];
+            loop {
+                match iterator.read(&mut nothing) {
+                    Ok(0) => return Ok(()),
+                    Ok(_) => {}
+                    // the kernel pauses after a while to be fair to others
+                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(e) => return Err(e).tried(tried),
+                }
+            }
+        })
+        .map(|_| ())
+    }
+
+    fn map(&self, suffix: &str) -> Result<libbpf_rs::Map<'_>> {
+        let found = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(suffix));
+        found.ok_or_else(|| Error::failed(format!("the socket iterator has no map {suffix}")))
+    }
+}
+
+/// Whether the thread's network namespace has any TCP socket. The kernel walks its whole hash table for each namespace,
+/// milliseconds of work even where there is nothing; these counters cost microseconds.
+fn has_sockets() -> bool {
+    let in_use = |file: &str, protocol: &str| {
+        let text = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix(protocol)).map(str::to_owned);
+        // a file that is not there says nothing about IPv6; one that cannot be read says nothing at all
+        line.is_none_or(|l| !l.trim_start().starts_with("inuse 0"))
+    };
+    in_use("sockstat", "TCP:")
+        || (Path::new("/proc/thread-self/net/sockstat6").exists() && in_use("sockstat6", "TCP6:"))
+}
+
+/// Counts open sockets.
+#[derive(Debug)]
+pub struct FlowCounter(SocketWalk);
+
+impl FlowCounter {
+    /// Loads the iterator. It belongs to this process; nothing is pinned.
+    pub fn new() -> Result<Self> {
+        SocketWalk::load("flows", |_| Ok(())).map(Self)
+    }
+
+    /// Counts now, in the kernel: what comes back is one entry per congestion control and version.
+    pub fn count(&mut self) -> Result<Vec<Group>> {
+        const KEY_SIZE: usize = 20;
+        let map = self.0.map("groups")?;
+        for key in map.keys() {
+            map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
+        }
+        self.0.run()?;
+        let mut groups = Vec::new();
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
+            let counts = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
+            if let (Some(counts), true) = (counts, key.len() == KEY_SIZE) {
+                let map_id = u32::from_le_bytes([key[0], key[1], key[2], key[3]]);
+                let name = key[4..].split(|&b| b == 0).next().unwrap_or_default();
+                groups.push(Group { cc: String::from_utf8_lossy(name).into_owned(), map_id, counts });
+            }
+        }
+        groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));
+        Ok(groups)
+    }
+}
+
+/// What moving open sockets came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Sockets that run the wanted version now.
+    pub moved: u64,
+    /// Sockets the kernel refused to move (a route that locks its congestion control, say).
+    pub failed: u64,
+}
+
+/// `struct migrate_job` of the migration agent.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct MigrateJob {
+    from_name: [u8; 16],
+    to_name: [u8; 16],
+    keep_map_id: u64,
+    moved: u64,
+    failed: u64,
+}
+
+/// Moves every open socket that runs `from` (listeners included) to what now stands behind `to`, except those that
+/// run the version `keep_map_id` already.
+pub fn migrate(from: &str, to: &str, keep_map_id: u32) -> Result<Moved> {
+    let job = MigrateJob {
+        from_name: padded(from),
+        to_name: padded(to),
+        keep_map_id: u64::from(keep_map_id),
+        ..Zeroable::zeroed()
+    };
+    let walk = SocketWalk::load("migrate", |open| set_job(open, &job))?;
+    walk.run()?;
+    let value =
+        walk.map(".data")?.lookup(&[0; 4], MapFlags::empty()).tried(|| "cannot read what was moved".to_owned())?;
+    let job: MigrateJob = value
+        .and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok())
+        .ok_or_else(|| Error::failed("the migration agent has another layout"))?;
+    Ok(Moved { moved: job.moved, failed: job.failed })
+}
+
+/// A congestion control's name as the kernel has it: NUL padded to 16 bytes.
+#[must_use]
+pub fn padded(name: &str) -> [u8; 16] {
+    let mut field = [0; 16];
+    let length = name.len().min(field.len() - 1);
+    field[..length].copy_from_slice(&name.as_bytes()[..length]);
+    field
+}
+
+/// Writes an agent's job into its `.data` before it is loaded.
+pub fn set_job<T: Pod>(open: &mut libbpf_rs::OpenObject, job: &T) -> Result<()> {
+    let map = open.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".data"));
+    let written = map.and_then(|mut map| {
+        let value = map.initial_value_mut()?;
+        (value.len() == size_of::<T>()).then(|| value.copy_from_slice(bytemuck::bytes_of(job)))
+    });
+    written.ok_or_else(|| Error::failed("the agent's job has another layout"))
+}

@@ -1,0 +1,212 @@
+//! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
+
+use crate::describe::Section;
+use crate::error::{Error, Result, Tried};
+use crate::killpoint::killpoint;
+use crate::object::{Loaded, Opened, Source};
+use crate::registry::{self, Algo, Version};
+use crate::values::Setting;
+use crate::{kernel, sys, tune};
+use bytemuck::Zeroable;
+use hotcc_abi::pins;
+use hotcc_abi::version::{META_VERSION, Meta};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Loads an object into the kernel; nothing is registered yet.
+pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
+    fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot make {}", pins::SIGNAL))?;
+    let loaded = opened.load(kernel::has_links())?;
+    share_with_feeders()?;
+    Ok(loaded)
+}
+
+/// The signal maps, and the lock on them, belong to root and the group `hotcc`: a feeder in that group needs no root.
+/// Each time anew: a command may have been killed between making a map and this.
+fn share_with_feeders() -> Result<()> {
+    let run = Path::new(pins::RUN);
+    fs::set_permissions(run, fs::Permissions::from_mode(0o755))
+        .tried(|| format!("cannot open up {}", run.display()))?;
+    let lock = run.join(pins::RADIO_LOCK);
+    File::options().append(true).create(true).open(&lock).tried(|| format!("cannot make {}", lock.display()))?;
+    // a system without /etc/group has no such group either
+    let group = nix::unistd::Group::from_name("hotcc").ok().flatten();
+    for path in [pins::signal(pins::RADIO_INDEX), pins::signal(pins::RADIO_SLOTS), lock] {
+        if !path.exists() {
+            continue; // this algorithm has no use for it
+        }
+        let tried = || format!("cannot set the permissions of {}", path.display());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).tried(tried)?;
+        if let Some(group) = &group {
+            nix::unistd::chown(&path, None, Some(group.gid)).tried(tried)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pins all that belongs to a version, before it serves.
+pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, profile: &str) -> Result<Version> {
+    let ops = loaded.ops()?;
+    let map_id = ops.info().tried(|| "cannot read the struct_ops map".to_owned())?.info.id;
+    let dir = algo.dir().join(format!("v{map_id}"));
+    fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
+    let version = Version { map_id, dir };
+    pin_parts(algo, &version, loaded, source, profile).inspect_err(|_| {
+        let _ = registry::remove_tree(&version.dir);
+    })?;
+    Ok(version)
+}
+
+fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Source, profile: &str) -> Result<()> {
+    let pin = |map: &mut libbpf_rs::MapMut<'_>, name: &str| {
+        let path = version.dir.join(name);
+        MapHandle::try_from(&*map).and_then(|mut m| m.pin(&path)).tried(|| format!("cannot pin {}", path.display()))
+    };
+    pin(&mut loaded.ops()?, "map")?;
+    let keeps_stats = loaded.keeps_stats;
+    for mut map in loaded.object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.ends_with(".data") {
+            pin(&mut map, "tunables")?;
+        } else if name.ends_with(".rodata") {
+            pin(&mut map, "constants")?;
+        } else if keeps_stats && name == pins::STATS && !algo.stats_path().exists() {
+            pin(&mut map, "../stats")?;
+        }
+    }
+    let program = loaded.object.progs_mut().find(|p| p.autoload());
+    let mut program = program.ok_or_else(|| Error::failed("the object has no program"))?;
+    let path = version.dir.join("prog");
+    program.pin(&path).tried(|| format!("cannot pin {}", path.display()))?;
+    let mut meta = Meta { version: META_VERSION, sha256: source.sha256(), ..Meta::zeroed() };
+    copy_tail(&mut meta.object, &source.origin);
+    copy_tail(&mut meta.profile, profile);
+    registry::create_cell(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
+    Ok(())
+}
+
+/// Copies the end of `text`, which tells most of a path, leaving room for a NUL.
+fn copy_tail(field: &mut [u8], text: &str) {
+    let bytes = text.as_bytes();
+    let tail = &bytes[bytes.len().saturating_sub(field.len() - 1)..];
+    field[..tail.len()].copy_from_slice(tail);
+}
+
+/// Registers a version whose name is free.
+pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
+    let name = loaded.cc_name.clone();
+    let mut link = loaded.ops()?.attach_struct_ops().map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => {
+            Error::failed(format!("a congestion control named `{name}` was registered meanwhile"))
+        }
+        _ => Error::failed(format!("cannot register {name}: {e}")),
+    })?;
+    killpoint("registered");
+    if kernel::has_links() {
+        let path = algo.link_path();
+        link.pin(&path).tried(|| format!("cannot pin {}", path.display()))?;
+    } else {
+        link.disconnect(); // the map is the registration, and it is pinned
+    }
+    Ok(())
+}
+
+/// Puts `loaded`, pinned already, in the place of `old`.
+pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result<()> {
+    let Some(link) = registry::open_link(algo)? else {
+        unregister(old)?;
+        killpoint("unregistered");
+        return register(algo, loaded).map_err(|error| restore(algo, old, error));
+    };
+    let name = algo.name.clone();
+    let mut ops = loaded.ops()?;
+    commit(&mut ops, &name)?;
+    sys::link_update(link, ops.as_fd(), old.need_map("map")?.as_fd())
+        .tried(|| format!("the kernel refuses to put the new version behind {name}"))
+}
+
+/// Puts `previous`, which served before, in the place of `serving`; returns the version that serves then.
+pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Result<Version> {
+    if let Some(link) = registry::open_link(algo)? {
+        sys::link_update(link, previous.need_map("map")?.as_fd(), serving.need_map("map")?.as_fd())
+            .tried(|| format!("the kernel refuses to put the previous version back behind {}", algo.name))?;
+        return Ok(previous.clone());
+    }
+    // A map is registered once; an equal one can take its place.
+    let (again, mut loaded) = load_again(algo, previous)?;
+    unregister(serving)?;
+    register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
+    registry::remove_tree(&previous.dir)?;
+    Ok(again)
+}
+
+/// Without links: `version` was unregistered, and what should have followed it failed. Says what came of bringing it
+/// back.
+fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
+    let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
+    match restored {
+        Ok(()) => error,
+        Err(why) => Error::failed(format!("{error}; and the old version could not be brought back: {why}")),
+    }
+}
+
+/// Writes the ops table into its map. libbpf does so on the way to registering, which then fails because the name is
+/// taken, and that is just as wanted.
+fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
+    match ops.attach_struct_ops() {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(Error::failed(format!("cannot prepare the new version of {name}: {e}"))),
+        Ok(_registered) => Err(Error::failed(format!("`{name}` vanished from the kernel meanwhile"))),
+    }
+}
+
+/// Loads a version's object anew, with the tunables it has now.
+fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
+    let meta = version.meta()?;
+    let origin = text(&meta.object);
+    let source = Source::find(origin.strip_prefix("builtin:").unwrap_or(&origin))?;
+    if source.sha256() != meta.sha256 {
+        return Err(Error::failed(format!("{origin} is not the file it was; swap to the one you want")));
+    }
+    let mut opened = source.open()?;
+    opened.rename(&algo.name)?;
+    let values = [(Section::Data, "tunables"), (Section::Rodata, "constants")];
+    for (section, pin) in values {
+        if let Some(bytes) = tune::read_section(version, pin)? {
+            let tunables = opened.description.tunables.iter().filter(|t| t.section == section);
+            let settings: Vec<Setting> = tunables
+                .filter_map(|t| t.place.read(&bytes).map(|value| Setting { tunable: t.clone(), value }))
+                .collect();
+            opened.apply(&settings)?;
+        }
+    }
+    let mut loaded = prepare(opened)?;
+    let again = pin_version(algo, &mut loaded, &source, &text(&meta.profile))?;
+    again.set_meta(&meta)?;
+    Ok((again, loaded))
+}
+
+pub(crate) fn unregister(version: &Version) -> Result<()> {
+    version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
+}
+
+/// Registers an object for as long as the returned link lives; nothing is pinned. For kernels with links: without them
+/// the registration would outlive the process.
+pub fn load_for_process(object: &str) -> Result<(Loaded, Link)> {
+    registry::need_bpffs()?; // the signal maps are pinned all the same
+    fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
+    let source = Source::find(object)?;
+    let mut loaded = prepare(source.open()?)?;
+    let name = loaded.cc_name.clone();
+    let link = loaded.ops()?.attach_struct_ops().tried(|| format!("cannot register {name}"))?;
+    Ok((loaded, link))
+}
+
+/// A NUL-padded field as text.
+#[must_use]
+pub fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,247 @@
+//! The `hotcc` command.
+
+use clap::{CommandFactory, Parser, Subcommand};
+use hotcc::error::Result;
+use hotcc::{doctor, exporter, manage, run, status, tune};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+mod show;
+
+/// TCP congestion control as BPF programs: load, feed, tune, swap, watch. No kernel rebuild, no module.
+///
+/// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
+/// and nothing changed, 2 usage, 3 the kernel lacks something (hotcc doctor), 4 not permitted.
+#[derive(Parser)]
+#[command(name = "hotcc", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotcc list                                   what is built in
+  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1   one command's sockets only: the first trial
+  hotcc load dtcp --profile paper              register it
+  sysctl -w net.ipv4.tcp_congestion_control=dtcp          … as the default of new sockets
+  ip route change 198.51.100.0/24 via … congctl dtcp      … for one route
+  hotcc set dtcp alpha_permille=300            tune it while it runs
+  hotcc swap dtcp ./mine.bpf.o --live          replace it, open connections too
+  hotcc rollback dtcp --live                   and back
+  hotcc unload dtcp";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the built-in algorithms: summary, paper, tunables
+    List {
+        /// Only this one, with its tunables and per-flow state; a name or a path
+        object: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Load an algorithm and register it as a congestion control
+    Load(LoadArgs),
+    /// Take a congestion control away; connections that use it run on
+    Unload {
+        /// Congestion control
+        name: String,
+        /// What network namespaces get whose default it was [default: cubic, else reno]
+        #[arg(long, value_name = "CC")]
+        fallback: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Replace what stands behind a name, atomically; the old stays if the new fails
+    Swap {
+        /// Congestion control to replace
+        name: String,
+        #[command(flatten)]
+        new: ObjectArgs,
+        /// Move open connections too; without, they keep the old version until they close
+        #[arg(long)]
+        live: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Undo the last swap
+    Rollback {
+        /// Congestion control
+        name: String,
+        /// Move open connections too
+        #[arg(long)]
+        live: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show tunables and their present values
+    Get {
+        /// Congestion control
+        name: String,
+        /// Only this tunable: prints the bare value
+        tunable: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set tunables of a running algorithm; if one of several is wrong, none is set
+    Set {
+        /// Congestion control
+        name: String,
+        /// tunable=value
+        #[arg(required = true, value_name = "TUNABLE=VALUE")]
+        assignments: Vec<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// What is registered, which object serves, since when, how many sockets use it
+    Status {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// What this machine has of what hotcc needs
+    Doctor {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one command with its sockets under a congestion control; a built-in one is loaded for the time
+    #[command(
+        after_help = "Examples:\n  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1\n  hotcc run --cc westwoodp -- nginx -g 'daemon off;'"
+    )]
+    Run {
+        /// Congestion control, loaded or built in
+        #[arg(long)]
+        cc: String,
+        /// The command
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+    /// Serve Prometheus metrics
+    Exporter {
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:9717")]
+        listen: SocketAddr,
+        /// Most radio links to show as series of their own
+        #[arg(long, default_value_t = 256)]
+        max_links: usize,
+    },
+    /// Print a completion script
+    #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(clap::Args)]
+struct ObjectArgs {
+    /// Built-in name, or path of a .bpf.o
+    #[arg(value_name = "NAME|PATH")]
+    object: String,
+    /// Set of tunable values to start from: default (recommended) or paper (as published)
+    #[arg(long, default_value = "default")]
+    profile: String,
+    /// Tunable to set before it is loaded, on top of the profile; may be given again
+    #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct LoadArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Register under this name (at most 15 letters, digits, `_`, `.`)
+    #[arg(long = "as", value_name = "CCNAME")]
+    cc_name: Option<String>,
+    /// Machine-readable
+    #[arg(long)]
+    json: bool,
+}
+
+impl ObjectArgs {
+    fn request(self, cc_name: Option<String>) -> manage::Request {
+        manage::Request { object: self.object, cc_name, profile: self.profile, set: self.set }
+    }
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let command = Cli::parse().command;
+    libbpf_rs::set_print(None); // failures are told in our own words, with libbpf's where they help
+    if !matches!(command, Command::Exporter { .. } | Command::Run { .. }) {
+        end_quietly_on_closed_pipe();
+    }
+    match dispatch(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hotcc: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// `hotcc list | head` is no reason to panic.
+fn end_quietly_on_closed_pipe() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: restores the default disposition; no handler of ours runs.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::List { object, json } => show::list(object.as_deref(), json)?,
+        Command::Load(args) => {
+            let outcome = manage::load(&args.object.request(args.cc_name))?;
+            show::outcome("loaded", &outcome, args.json)?;
+        }
+        Command::Unload { name, fallback, json } => {
+            show::unloaded(&manage::unload(&name, fallback.as_deref())?, json)?;
+        }
+        Command::Swap { name, new, live, json } => {
+            let outcome = manage::swap(&name, &new.request(None), live)?;
+            show::outcome("swapped", &outcome, json)?;
+        }
+        Command::Rollback { name, live, json } => {
+            show::outcome("rolled back", &manage::rollback(&name, live)?, json)?;
+        }
+        Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
+        Command::Set { name, assignments, json } => {
+            show::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
+        }
+        Command::Status { json } => show::status(&status::status()?, json)?,
+        Command::Doctor { json } => {
+            let report = doctor::report();
+            show::doctor(&report, json)?;
+            return Ok(ExitCode::from(report.exit_code()));
+        }
+        Command::Run { cc, command } => return run_command(&cc, &command),
+        Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "hotcc", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends as the command ended.
+fn run_command(cc: &str, command: &[String]) -> Result<ExitCode> {
+    use std::os::unix::process::ExitStatusExt;
+    let ran = run::run(cc, command)?;
+    let loaded = if ran.loaded_for_this_run { ", loaded for this run" } else { "" };
+    eprintln!("hotcc: {} sockets ran {cc}{loaded}", ran.sockets);
+    if ran.refused > 0 {
+        eprintln!("hotcc: the kernel refused {cc} to {} sockets", ran.refused);
+    }
+    let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}

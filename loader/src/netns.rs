@@ -1,0 +1,72 @@
+//! All network namespaces of this machine, as far as a process or a mount shows them.
+
+use crate::error::{Error, Result, Tried};
+use nix::sched::{CloneFlags, setns};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// One network namespace.
+#[derive(Debug)]
+pub struct NetNs {
+    file: File,
+    /// Inode, as in `net:[INODE]`.
+    pub inode: u64,
+    /// Where it was found.
+    pub path: PathBuf,
+}
+
+/// Every network namespace with a process in it or a mount under `/run/netns`. The caller's own comes first.
+pub fn all() -> Result<Vec<NetNs>> {
+    let own = Path::new("/proc/self/ns/net");
+    let first = open(own).tried(|| "cannot open /proc/self/ns/net".to_owned())?;
+    let own_inode = first.inode;
+    let mut found = BTreeMap::new();
+    let named = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|e| e.path());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    for path in named.chain(processes.map(|e| e.path().join("ns/net"))) {
+        // Processes end while we look, and other users' are closed to us: neither is an error. A stat is cheaper
+        // than an open, and most processes share one namespace.
+        let Ok(inode) = std::fs::metadata(&path).map(|m| m.st_ino()) else { continue };
+        if inode != own_inode
+            && !found.contains_key(&inode)
+            && let Ok(ns) = open(&path)
+        {
+            found.insert(inode, ns);
+        }
+    }
+    Ok(std::iter::once(first).chain(found.into_values()).collect())
+}
+
+/// Only a namespace is one: while `ip netns add` and `del` work, and after they crashed, plain files stand there.
+fn open(path: &Path) -> std::io::Result<NetNs> {
+    const NSFS_MAGIC: i64 = 0x6e73_6673;
+    let file = File::open(path)?;
+    if nix::sys::statfs::fstatfs(&file)?.filesystem_type().0 != NSFS_MAGIC {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    let inode = file.metadata()?.st_ino();
+    Ok(NetNs { file, inode, path: path.to_owned() })
+}
+
+/// Runs `work` once in each namespace, on a thread of its own: a thread cannot come back from a namespace safely.
+pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
+    let namespaces = all()?;
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut results = Vec::new();
+            for ns in &namespaces {
+                if let Err(error) = setns(&ns.file, CloneFlags::CLONE_NEWNET) {
+                    // one that cannot be entered must not keep us from the others
+                    tracing::warn!("network namespace {}: {error}", ns.path.display());
+                    continue;
+                }
+                results.push(work(ns)?);
+            }
+            Ok(results)
+        });
+        worker.join().unwrap_or_else(|_| Err(Error::failed("the thread that walks network namespaces panicked")))
+    })
+}

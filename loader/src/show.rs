@@ -1,0 +1,256 @@
+//! How results are printed: tables for people, JSON for programs.
+
+use hotcc::doctor::{Report, Verdict};
+use hotcc::error::{Error, Result};
+use hotcc::manage::{Outcome, Unloaded};
+use hotcc::object::Source;
+use hotcc::status::Status;
+use hotcc::tune::{SetOutcome, Value};
+use hotcc::values::format_value;
+use serde::Serialize;
+use std::time::{Duration, SystemTime};
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Error::failed(format!("cannot write JSON: {e}")))?;
+    println!("{text}");
+    Ok(())
+}
+
+/// Prints rows in columns as wide as their widest cell; the last one is left ragged.
+fn table(rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .enumerate()
+            .map(|(c, cell)| if c + 1 == row.len() { cell.clone() } else { format!("{cell:<w$}", w = widths[c]) })
+            .collect();
+        println!("{}", cells.join("  ").trim_end());
+    }
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    cc_name: String,
+    #[serde(flatten)]
+    description: hotcc::describe::Description,
+}
+
+fn listed(source: &Source, name: &str) -> Result<Listed> {
+    let opened = source.open()?;
+    Ok(Listed { name: name.to_owned(), cc_name: opened.cc_name, description: opened.description })
+}
+
+pub fn list(object: Option<&str>, json: bool) -> Result<()> {
+    let all: Vec<Listed> = match object {
+        Some(object) => vec![listed(&Source::find(object)?, object)?],
+        None => hotcc_bpf::ALGOS.iter().map(|o| listed(&Source::builtin(o), o.name)).collect::<Result<_>>()?,
+    };
+    if json {
+        return print_json(&all);
+    }
+    for (index, one) in all.iter().enumerate() {
+        if index > 0 {
+            println!();
+        }
+        let d = &one.description;
+        println!("{}  {}", one.cc_name, d.summary.as_deref().unwrap_or("(does not describe itself)"));
+        if let Some(paper) = &d.paper {
+            println!("  paper: {paper}");
+        }
+        let mut rows = vec![row(["  tunable", "default", "paper", "range", "meaning"])];
+        for t in &d.tunables {
+            let value = |v: Option<i128>| v.map_or_else(|| "-".to_owned(), |v| format_value(t, v));
+            let range = if t.choices.is_empty() {
+                format!("{}..{} {}", t.min, t.max, t.unit).trim_end().to_owned()
+            } else {
+                t.choices.join("|")
+            };
+            let name = format!("  {}", t.name);
+            rows.push(vec![name, value(t.default), value(t.paper), range, t.help.clone()]);
+        }
+        if rows.len() > 1 {
+            table(&rows);
+        }
+        if object.is_some() && !d.state.is_empty() {
+            let mut rows = vec![row(["  per-flow state", "unit", "meaning"])];
+            rows.extend(d.state.iter().map(|f| vec![format!("  {}", f.name), f.unit.clone(), f.help.clone()]));
+            println!();
+            table(&rows);
+        }
+    }
+    Ok(())
+}
+
+pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
+    if json {
+        return print_json(outcome);
+    }
+    let Outcome { name, object, profile, .. } = outcome;
+    let switched_ms = outcome.switched_in_us as f64 / 1e3;
+    println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    if outcome.defaults_rewritten > 0 {
+        println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
+    }
+    if outcome.defaults_refused > 0 {
+        let n = outcome.defaults_refused;
+        println!("  default of {n} network namespace(s) NOT written again: there it must be TCP_CONG_NON_RESTRICTED;");
+        println!("  new sockets there get the version before");
+    }
+    if let Some(moved) = outcome.moved {
+        println!("  open sockets moved to it: {}", moved.moved);
+        if moved.failed > 0 {
+            println!("  open sockets the kernel refused to move: {}", moved.failed);
+        }
+    }
+    warn(&outcome.warnings);
+    if let Some(n) = outcome.connections_older.filter(|&n| n > 0) {
+        println!("  connections that keep the version they have until they close: {n} (--live moves them)");
+    }
+    Ok(())
+}
+
+pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
+    if json {
+        return print_json(unloaded);
+    }
+    println!("{} unloaded", unloaded.name);
+    if unloaded.defaults_moved > 0 {
+        println!(
+            "  default of {} network namespace(s) is {} now",
+            unloaded.defaults_moved,
+            unloaded.fallback.join(" or ")
+        );
+    }
+    if let Some(n) = unloaded.connections_left.filter(|&n| n > 0) {
+        println!("  connections that run it until they close: {n}");
+    }
+    if let Some(n) = unloaded.listeners_left.filter(|&n| n > 0) {
+        println!("  listeners that chose it, and hand it on until they choose another: {n}");
+    }
+    warn(&unloaded.warnings);
+    Ok(())
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("hotcc: warning: {warning}");
+    }
+}
+
+pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
+    if let Some(name) = only {
+        let found = values.iter().find(|v| v.name == name);
+        let found = found.ok_or_else(|| Error::usage(format!("no tunable `{name}`")))?;
+        if json {
+            return print_json(found);
+        }
+        println!("{}", found.value);
+        return Ok(());
+    }
+    if json {
+        return print_json(&values);
+    }
+    let mut rows = vec![row(["tunable", "value", "unit", "meaning"])];
+    rows.extend(values.iter().map(|v| {
+        let help = if v.settable { v.help.clone() } else { format!("{} (fixed once loaded)", v.help) };
+        vec![v.name.clone(), v.value.clone(), v.unit.clone(), help.trim().to_owned()]
+    }));
+    table(&rows);
+    Ok(())
+}
+
+pub fn set(name: &str, assignments: &[String], outcome: &SetOutcome, json: bool) -> Result<()> {
+    if json {
+        return print_json(outcome);
+    }
+    let versions = if outcome.versions > 1 { format!(" in {} versions", outcome.versions) } else { String::new() };
+    println!("{name}: {} set{versions}", assignments.join(" "));
+    if let Some(n) = outcome.connections_missed.filter(|&n| n > 0) {
+        println!("  connections that run a version beyond reach: {n}");
+    }
+    Ok(())
+}
+
+pub fn status(status: &Status, json: bool) -> Result<()> {
+    if json {
+        return print_json(status);
+    }
+    if status.algorithms.is_empty() {
+        println!("nothing is loaded by hotcc; see: hotcc list");
+    } else {
+        let mut rows = vec![row(["name", "connections", "older", "listeners", "since", "swaps", "profile", "object"])];
+        for a in &status.algorithms {
+            let marks =
+                [(a.name == status.default).then_some("default here"), (!a.registered).then_some("NOT REGISTERED")];
+            let marks: Vec<&str> = marks.into_iter().flatten().collect();
+            let object =
+                if marks.is_empty() { a.object.clone() } else { format!("{} [{}]", a.object, marks.join(", ")) };
+            rows.push(vec![
+                a.name.clone(),
+                a.connections_current.to_string(),
+                a.connections_older.to_string(),
+                a.listeners.to_string(),
+                a.since_unix_s.map_or_else(|| "?".to_owned(), since),
+                a.swaps.to_string(),
+                a.profile.clone(),
+                object,
+            ]);
+        }
+        table(&rows);
+    }
+    println!();
+    let mut rows = vec![row(["others", "connections", "listeners", "kind"])];
+    for o in &status.others {
+        let default = if o.name == status.default { " [default here]" } else { "" };
+        let kind = format!("{}{default}", o.kind);
+        rows.push(vec![o.name.clone(), o.connections.to_string(), o.listeners.to_string(), kind]);
+    }
+    table(&rows);
+    Ok(())
+}
+
+/// "3 min 5 s ago".
+fn since(unix_s: u64) -> String {
+    let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(unix_s));
+    let seconds = elapsed.map_or(0, |d| d.as_secs());
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min {} s ago", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min ago", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h ago", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+pub fn doctor(report: &Report, json: bool) -> Result<()> {
+    if json {
+        return print_json(report);
+    }
+    println!("kernel {} on {}", report.kernel, report.machine);
+    let mut rows = Vec::new();
+    for f in &report.findings {
+        let verdict = match f.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Degraded => "without",
+            Verdict::Missing => "MISSING",
+            Verdict::Unknown => "?",
+        };
+        let mut text = f.found.clone();
+        if matches!(f.verdict, Verdict::Degraded | Verdict::Missing) {
+            text = format!("{text}: {}", f.without);
+            if !f.cure.is_empty() {
+                text = format!("{text}. Try: {}", f.cure);
+            }
+        }
+        rows.push(row([verdict, f.what, &text]));
+    }
+    table(&rows);
+    Ok(())
+}

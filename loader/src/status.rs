@@ -1,0 +1,113 @@
+//! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
+
+use crate::error::{Result, need_root};
+use crate::flows::FlowCounter;
+use crate::install::text;
+use crate::registry::{Algo, need_bpffs};
+use crate::sysctl;
+use serde::Serialize;
+
+/// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Default of the caller's network namespace.
+    pub default: String,
+    /// Congestion controls that hotcc loaded.
+    pub algorithms: Vec<AlgorithmStatus>,
+    /// All others the kernel has.
+    pub others: Vec<OtherStatus>,
+}
+
+/// A congestion control that hotcc loaded.
+#[derive(Clone, Debug, Serialize)]
+pub struct AlgorithmStatus {
+    /// Name.
+    pub name: String,
+    /// Whether the kernel has it registered now; if not, only pins are left of it.
+    pub registered: bool,
+    /// Object that serves: `builtin:NAME` or a path.
+    pub object: String,
+    /// SHA-256 of that object file, hexadecimal.
+    pub sha256: String,
+    /// Profile it started from.
+    pub profile: String,
+    /// When it began to serve: seconds since 1970. `None` after a swap that was killed before noting it.
+    pub since_unix_s: Option<u64>,
+    /// Swaps and rollbacks of this name so far.
+    pub swaps: u64,
+    /// Object that `hotcc rollback` would put back.
+    pub previous_object: Option<String>,
+    /// Network namespaces whose default it is.
+    pub default_in_namespaces: usize,
+    /// Connections that run the serving version.
+    pub connections_current: u64,
+    /// Connections that run an older version under this name.
+    pub connections_older: u64,
+    /// Listening sockets that hand it to what they accept, any version.
+    pub listeners: u64,
+}
+
+/// A congestion control that came from elsewhere.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherStatus {
+    /// Name.
+    pub name: String,
+    /// `kernel`, or `bpf` for somebody else's struct_ops.
+    pub kind: &'static str,
+    /// Connections that use it.
+    pub connections: u64,
+    /// Listening sockets that use it.
+    pub listeners: u64,
+}
+
+/// Gathers it.
+pub fn status() -> Result<Status> {
+    need_root("hotcc status")?;
+    need_bpffs()?;
+    let groups = FlowCounter::new()?.count()?;
+    let available = sysctl::available()?;
+    let mut algorithms = Vec::new();
+    for algo in Algo::all()? {
+        let Some(current) = algo.current()? else { continue };
+        let meta = match current.meta() {
+            Ok(meta) => meta,
+            Err(error) => {
+                tracing::warn!("{error}"); // the others are still worth showing
+                continue;
+            }
+        };
+        let own = |is_current: bool| {
+            let matching = groups.iter().filter(|g| g.cc == algo.name && (g.map_id == current.map_id) == is_current);
+            matching.map(|g| g.counts.connections).sum::<u64>()
+        };
+        algorithms.push(AlgorithmStatus {
+            registered: available.contains(&algo.name),
+            object: text(&meta.object),
+            sha256: meta.sha256.iter().map(|b| format!("{b:02x}")).collect(),
+            profile: text(&meta.profile),
+            since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
+            swaps: meta.swaps,
+            previous_object: algo.previous()?.and_then(|v| v.meta().ok()).map(|m| text(&m.object)),
+            default_in_namespaces: sysctl::count_defaults(&algo.name)?,
+            connections_current: own(true),
+            connections_older: own(false),
+            listeners: groups.iter().filter(|g| g.cc == algo.name).map(|g| g.counts.listeners).sum(),
+            name: algo.name,
+        });
+    }
+    let ours = |name: &str| algorithms.iter().any(|a| a.name == name);
+    let mut names: Vec<&str> = available.iter().map(String::as_str).collect();
+    names.extend(groups.iter().map(|g| g.cc.as_str()));
+    names.sort_unstable();
+    names.dedup();
+    let others = names.into_iter().filter(|n| !ours(n)).map(|name| {
+        let its = || groups.iter().filter(move |g| g.cc == name);
+        OtherStatus {
+            name: name.to_owned(),
+            kind: if its().any(|g| g.map_id != 0) { "bpf" } else { "kernel" },
+            connections: its().map(|g| g.counts.connections).sum(),
+            listeners: its().map(|g| g.counts.listeners).sum(),
+        }
+    });
+    Ok(Status { default: sysctl::default()?, others: others.collect(), algorithms })
+}

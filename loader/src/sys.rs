@@ -1,0 +1,43 @@
+//! The few kernel calls that libbpf-rs has no safe wrapper for.
+
+use libbpf_rs::libbpf_sys as bpf;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Puts another struct_ops map behind a link, if the link still has `expected` behind it (compare and swap).
+pub fn link_update(link: impl AsFd, new_map: impl AsFd, expected: impl AsFd) -> io::Result<()> {
+    let mut options = bpf::bpf_link_update_opts {
+        sz: size_of::<bpf::bpf_link_update_opts>() as bpf::size_t,
+        flags: bpf::BPF_F_REPLACE,
+        ..Default::default()
+    };
+    options.old_map_fd = expected.as_fd().as_raw_fd() as u32;
+    // SAFETY: all three file descriptors are open for the call, and `options` is initialised with its own size.
+    let result =
+        unsafe { bpf::bpf_link_update(link.as_fd().as_raw_fd(), new_map.as_fd().as_raw_fd(), &raw const options) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+/// Opens whatever is pinned at `path`.
+pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
+    // SAFETY: `path` is NUL-terminated and outlives the call.
+    let fd = unsafe { bpf::bpf_obj_get(path.as_ptr()) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Turns on the kernel's run-time statistics of BPF programs for as long as the descriptor is open.
+pub fn enable_stats() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    let fd = unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

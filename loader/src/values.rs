@@ -1,0 +1,65 @@
+//! Tunable values as people write them: numbers within their range, choices by name.
+
+use crate::describe::{Description, Tunable};
+use crate::error::{Error, Result};
+
+/// A tunable and the value it is to have.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// What is set.
+    pub tunable: Tunable,
+    /// To what; within its range.
+    pub value: i128,
+}
+
+/// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
+/// object has it; `paper` exists where the object describes itself.
+pub fn profile(description: &Description, name: &str) -> Result<Vec<Setting>> {
+    let value_in: fn(&Tunable) -> Option<i128> = match name {
+        "default" => |t| t.default,
+        "paper" if description.tunables.iter().any(|t| t.paper.is_some()) => |t| t.paper,
+        "paper" => return Err(Error::usage("this object names no `paper` profile; it has only `default`")),
+        _ => return Err(Error::usage(format!("no profile `{name}`; there are `default` and `paper`"))),
+    };
+    let settings = description.tunables.iter();
+    Ok(settings.filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
+}
+
+/// Parses one `name=value`.
+pub fn parse(description: &Description, text: &str) -> Result<Setting> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| Error::usage(format!("`{text}` is not of the form tunable=value")))?;
+    let tunable = description.tunables.iter().find(|t| t.name == name).ok_or_else(|| {
+        let known: Vec<&str> = description.tunables.iter().map(|t| t.name.as_str()).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+        Error::usage(format!("no tunable `{name}`; {known}"))
+    })?;
+    let value = parse_value(tunable, value)?;
+    Ok(Setting { tunable: tunable.clone(), value })
+}
+
+fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
+    let Tunable { name, min, max, unit, .. } = tunable;
+    if let Some(index) = tunable.choices.iter().position(|c| c == text) {
+        return Ok(index as i128);
+    }
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match number {
+        Some(n) if (*min..=*max).contains(&n) => Ok(n),
+        _ if !tunable.choices.is_empty() => {
+            Err(Error::usage(format!("{name}: `{text}` is none of {}", tunable.choices.join(", "))))
+        }
+        Some(n) => Err(Error::usage(format!("{name}: {n} is out of range {min}..{max} {unit}").trim_end().to_owned())),
+        None => Err(Error::usage(format!("{name}: `{text}` is no whole number"))),
+    }
+}
+
+/// A value as people read it.
+#[must_use]
+pub fn format_value(tunable: &Tunable, value: i128) -> String {
+    let choice = usize::try_from(value).ok().and_then(|i| tunable.choices.get(i));
+    choice.map_or_else(|| value.to_string(), Clone::clone)
+}

@@ -1,0 +1,142 @@
+//! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_abi::{radio, stats};
+use libbpf_rs::btf::types::{MemberAttr, Struct};
+use libbpf_rs::btf::{Btf, HasSize};
+use std::mem::offset_of;
+
+fn btf(object: &hotcc_bpf::Object) -> (tempfile::NamedTempFile, Btf<'static>) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), object.bytes).unwrap();
+    let btf = Btf::from_path(file.path()).unwrap();
+    (file, btf)
+}
+
+/// Every member of the C structure, in order, with its offset.
+fn members(btf: &Btf<'_>, name: &str) -> (usize, Vec<(String, usize)>) {
+    let found: Struct<'_> = btf.type_by_name(name).unwrap_or_else(|| panic!("no struct {name}"));
+    let members = found.iter().map(|m| {
+        let MemberAttr::Normal { offset } = m.attr else { panic!("{name} has a bit field") };
+        (m.name.unwrap().to_str().unwrap().to_owned(), offset as usize / 8)
+    });
+    (found.size(), members.collect())
+}
+
+macro_rules! same_layout {
+    ($btf:expr, $c_name:literal, $rust:ty, $($field:ident),+ $(,)?) => {
+        let rust = vec![$((stringify!($field).to_owned(), offset_of!($rust, $field))),+];
+        assert_eq!(members($btf, $c_name), (size_of::<$rust>(), rust), $c_name);
+    };
+}
+
+#[test]
+fn radio_maps() {
+    for object in [hotcc_bpf::agent("signal").unwrap(), hotcc_bpf::algo("dtcp").unwrap()] {
+        let (_file, btf) = btf(object);
+        same_layout!(&btf, "radio_header", radio::Header, magic, version, generation, reserved);
+        same_layout!(&btf, "radio_key", radio::IndexKey, prefix_len, addr, port, pad);
+        same_layout!(
+            &btf,
+            "radio_slot",
+            radio::Slot,
+            decision,
+            updates,
+            capacity_bps,
+            rsrp_q8_dbm,
+            rsrq_q8_db,
+            max_age_ms,
+            period_ms,
+            freed_ms,
+            owner_pid,
+            state,
+            cqi,
+            mcs,
+            source,
+            reserved,
+            owner_start,
+        );
+    }
+}
+
+#[test]
+fn counters() {
+    for object in hotcc_bpf::ALGOS {
+        let (_file, btf) = btf(object);
+        same_layout!(
+            &btf,
+            "hotcc_stats_v1",
+            stats::AlgoStats,
+            flows_opened,
+            flows_closed,
+            acked_bytes,
+            retransmitted_segments,
+            loss_events,
+            timeouts,
+            signal_fresh,
+            signal_stale,
+            signal_absent,
+            min_rtt_us,
+            final_srtt_us,
+            duration_ms,
+        );
+        same_layout!(&btf, "log2_histogram", stats::Log2Histogram, buckets, sum);
+    }
+}
+
+#[test]
+fn socket_groups() {
+    let (_file, btf) = btf(hotcc_bpf::agent("flows").unwrap());
+    same_layout!(
+        &btf,
+        "group",
+        hotcc::flows::GroupCounts,
+        connections,
+        listeners,
+        cwnd_segments,
+        srtt_us,
+        delivery_kbps,
+    );
+}
+
+/// Numbers that both sides must share, as the C side writes them.
+#[test]
+fn constants() {
+    let header = include_str!("../../bpf/lib/signal.h");
+    let defined = |name: &str| -> String {
+        let line = header.lines().find(|l| l.starts_with(&format!("#define {name} "))).unwrap();
+        line.splitn(3, ' ').nth(2).unwrap().trim().to_owned()
+    };
+    assert_eq!(defined("RADIO_VERSION"), radio::VERSION.to_string());
+    assert_eq!(defined("RADIO_SLOTS"), radio::SLOTS.to_string());
+    assert_eq!(defined("RADIO_INDEX_ENTRIES"), radio::INDEX_ENTRIES.to_string());
+    assert_eq!(defined("RADIO_FULL_PREFIX_LEN"), radio::FULL_PREFIX_LEN.to_string());
+    assert_eq!(defined("RADIO_DEFAULT_MAX_AGE_MS"), radio::DEFAULT_MAX_AGE_MS.to_string());
+    assert_eq!(defined("RADIO_MAX_AGE_LIMIT_MS"), radio::MAX_AGE_LIMIT_MS.to_string());
+    assert_eq!(defined("RADIO_SINR_MIN_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.start()));
+    assert_eq!(defined("RADIO_SINR_MAX_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.end()));
+}
+
+/// Every object describes itself, and starts with the values its `default` profile names.
+#[test]
+fn descriptions() {
+    for object in hotcc_bpf::ALGOS {
+        let opened = hotcc::object::Source::builtin(object).open().unwrap();
+        assert_eq!(opened.cc_name, object.name);
+        let d = &opened.description;
+        assert!(d.summary.is_some() && d.paper.is_some(), "{}", object.name);
+        assert!(!d.tunables.is_empty() && !d.state.is_empty(), "{}", object.name);
+        for tunable in &d.tunables {
+            let range = tunable.min..=tunable.max;
+            for value in [tunable.default.unwrap(), tunable.paper.unwrap()] {
+                assert!(range.contains(&value), "{}: {} = {value}", object.name, tunable.name);
+            }
+            assert!(!tunable.help.is_empty());
+            assert_eq!(opened.initial_value(tunable), tunable.default, "{}: {}", object.name, tunable.name);
+        }
+        for field in &d.state {
+            assert!(!field.help.is_empty(), "{}: {}", object.name, field.name);
+            assert!(field.place.offset + field.place.size <= 104);
+        }
+    }
+}

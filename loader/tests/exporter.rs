@@ -1,0 +1,353 @@
+//! The exporter, scraped: by this test, by promtool, and by a real Prometheus server.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, helpers too")]
+
+mod common;
+use common::*;
+use hotcc_abi::radio::{Decision, IndexKey, sinr_to_q8};
+use hotcc_abi::radio_slots::RadioSlots;
+use hotcc_abi::{clock, pins};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A process of this test's; it does not outlive it.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
+    }
+
+    fn stop(mut self, signal: Signal) -> ExitStatus {
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // fails where it has ended already
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts `hotcc exporter` on a free port.
+fn exporter(options: &[&str]) -> (Process, SocketAddr) {
+    let mut command = Command::new(hotcc_path());
+    command.args(["exporter", "--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::piped());
+    let mut process = Process::start(&mut command);
+    let mut line = String::new();
+    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));
+    (process, address.parse().unwrap())
+}
+
+/// Head and body of the answer.
+fn get(address: SocketAddr, path: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other(text.clone()))?;
+    Ok((head.to_owned(), body.to_owned()))
+}
+
+fn scrape(address: SocketAddr) -> String {
+    let (head, body) = get(address, "/metrics").unwrap();
+    assert!(head.contains("200 OK"), "{head}\n{body}");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
+    assert!(body.ends_with("# EOF\n"));
+    for line in body.lines().filter(|l| l.starts_with("hotcc_scrape_errors_total")) {
+        assert!(line.ends_with(" 0"), "{line}");
+    }
+    body
+}
+
+/// The value of a series, labels as they stand on the page.
+fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+fn installed(test: &str, program: &str) -> bool {
+    let found = Path::new(program).exists();
+    if !found {
+        println!("SKIPPED {test}: needs {program}");
+    }
+    found
+}
+
+const PROMTOOL: &str = "/usr/bin/promtool";
+const PROMETHEUS: &str = "/usr/bin/prometheus";
+
+#[test]
+fn answers_and_stops_cleanly() {
+    let Some(_test) = kernel_test("answers_and_stops_cleanly", &[]) else { return };
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let (process, address) = exporter(&[]);
+        assert_eq!(get(address, "/healthz").unwrap().1, "ok\n");
+        assert!(get(address, "/").unwrap().1.contains("/metrics"));
+        assert!(get(address, "/nothing").unwrap().0.contains("404"));
+        let taken = fails(1, &["exporter", "--listen", &address.to_string()]);
+        assert!(taken.contains(&format!("cannot listen on {address}")) && taken.contains("in use"), "{taken}");
+        assert_eq!(process.stop(signal).code(), Some(0));
+    }
+}
+
+#[test]
+fn many_scrapes_at_once_all_answer() {
+    let Some(_test) = kernel_test("many_scrapes_at_once_all_answer", &[]) else { return };
+    let (_process, address) = exporter(&[]);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| scrape(address));
+        }
+    });
+}
+
+/// Flows far shorter than any scrape interval are counted to the last one.
+#[test]
+fn short_flows_are_all_counted() {
+    const FLOWS_PER_THREAD: usize = 50;
+    const THREADS: usize = 20;
+    const HALF: usize = 10_000;
+    let Some(_test) = kernel_test("short_flows_are_all_counted", &["dtcp_short"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_short"]);
+    let (_process, address) = exporter(&[]);
+    let before = scrape(address);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                for _ in 0..FLOWS_PER_THREAD {
+                    let mut flow = Connection::to(&listener, Some("dtcp_short"));
+                    flow.send(HALF);
+                    std::thread::sleep(Duration::from_millis(50));
+                    flow.send(HALF);
+                    // the server closes when it has seen the end, so all is acknowledged when the client sees that
+                    flow.client.shutdown(Shutdown::Write).unwrap();
+                    assert_eq!(flow.server.read(&mut [0]).unwrap(), 0);
+                    drop(flow.server);
+                    assert_eq!(flow.client.read(&mut [0]).unwrap(), 0);
+                }
+            });
+        }
+    });
+    let flows = (THREADS * FLOWS_PER_THREAD) as f64;
+    // what the algorithm counts last when a flow leaves
+    let last = r#"hotcc_flow_min_rtt_seconds_count{cc="dtcp_short"}"#;
+    let goal = value(&before, last).unwrap() + flows;
+    let after = wait_for("all flows to close", || Some(scrape(address)).filter(|page| value(page, last) >= Some(goal)));
+    assert_eq!(value(&after, r#"hotcc_sockets{cc="dtcp_short",version="current"}"#), Some(0.0));
+    let grown = |series: &str| value(&after, series).unwrap() - value(&before, series).unwrap();
+    for series in [
+        r#"hotcc_flows_opened_total{cc="dtcp_short"}"#,
+        r#"hotcc_flows_closed_total{cc="dtcp_short"}"#,
+        last,
+        r#"hotcc_flow_final_srtt_seconds_bucket{le="+Inf",cc="dtcp_short"}"#,
+        r#"hotcc_flow_duration_seconds_count{cc="dtcp_short"}"#,
+    ] {
+        assert_eq!(grown(series), flows, "{series}");
+    }
+    assert!(grown(r#"hotcc_flow_duration_seconds_sum{cc="dtcp_short"}"#) >= flows * 0.05);
+    // a FIN takes a sequence number too
+    let acked = grown(r#"hotcc_acked_bytes_total{cc="dtcp_short"}"#);
+    assert_eq!(acked, flows * (2 * HALF + 1) as f64);
+}
+
+/// A counter that falls looks like a reset, and a rate over it like a burst that never was. So none does, however often
+/// the name is swapped and old versions are removed, at whatever moment somebody looks.
+#[test]
+fn counters_never_fall_while_versions_come_and_go() {
+    const SERIES: &str = r#"hotcc_flows_closed_total{cc="dtcp_gone"}"#;
+    const ROUNDS: u32 = 15;
+    let Some(_test) = kernel_test("counters_never_fall_while_versions_come_and_go", &["dtcp_gone"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_gone"]);
+    let (_process, address) = exporter(&[]);
+    let swapping = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut seen = vec![0.0];
+            while swapping.load(Relaxed) {
+                seen.extend(value(&scrape(address), SERIES));
+            }
+            seen
+        });
+        for round in 0..ROUNDS {
+            Connection::new("dtcp_gone").send(1000);
+            ok(if round % 5 == 4 { &["rollback", "dtcp_gone"] } else { &["swap", "dtcp_gone", "dtcp"] });
+        }
+        swapping.store(false, Relaxed);
+        let seen = watcher.join().unwrap();
+        assert!(seen.is_sorted(), "it fell: {seen:?}");
+        assert!(seen.len() > 20, "only {} looks", seen.len());
+    });
+    wait_for("all flows to be counted", || (value(&scrape(address), SERIES) == Some(f64::from(ROUNDS))).then_some(()));
+}
+
+/// Two links of documentation addresses in the real radio maps, for as long as this lives.
+struct RadioLinks(MapHandle, [IndexKey; 2]);
+
+impl RadioLinks {
+    fn new() -> Self {
+        const SLOT: u32 = 65_000;
+        let open = |name| MapHandle::from_pinned_path(pins::signal(name)).unwrap();
+        let keys = [1, 2].map(|n| IndexKey::prefix([203, 0, 113, n].into(), 32).unwrap());
+        let links = Self(open(pins::RADIO_INDEX), keys);
+        let slots = RadioSlots::writable(open(pins::RADIO_SLOTS)).unwrap();
+        for (key, number) in links.1.iter().zip(SLOT..) {
+            slots.slot(number).unwrap().decision.store(0, Relaxed);
+            links.0.update(bytemuck::bytes_of(key), &number.to_ne_bytes(), MapFlags::ANY).unwrap();
+        }
+        let slot = slots.slot(SLOT).unwrap();
+        let time_ms = clock::monotonic_ms32();
+        let decision = Decision { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
+        slot.max_age_ms.store(10_000, Relaxed);
+        slot.decision.store(decision.pack(), Relaxed);
+        links
+    }
+}
+
+impl Drop for RadioLinks {
+    fn drop(&mut self) {
+        for key in &self.1 {
+            let _ = self.0.delete(bytemuck::bytes_of(key));
+        }
+    }
+}
+
+#[test]
+fn radio_links_are_shown_up_to_the_limit() {
+    let Some(_test) = kernel_test("radio_links_are_shown_up_to_the_limit", &["dtcp_radio"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_radio"]); // makes the maps
+    let _links = RadioLinks::new();
+    let (_all, address) = exporter(&[]);
+    let page = scrape(address);
+    assert_eq!(value(&page, r#"hotcc_radio_sinr_db{link="203.0.113.1/32"}"#), Some(12.5));
+    assert_eq!(value(&page, r#"hotcc_radio_sinr_average_db{link="203.0.113.1/32"}"#), Some(10.0));
+    assert_eq!(value(&page, r#"hotcc_radio_fresh{link="203.0.113.1/32"}"#), Some(1.0));
+    assert_eq!(value(&page, r#"hotcc_radio_fresh{link="203.0.113.2/32"}"#), Some(0.0));
+    assert_eq!(value(&page, r#"hotcc_radio_sinr_db{link="203.0.113.2/32"}"#), None);
+    let (_first, address) = exporter(&["--max-links", "1"]);
+    let page = scrape(address);
+    assert_eq!(page.matches("hotcc_radio_fresh{").count(), 1);
+    let (links, omitted) = (value(&page, "hotcc_radio_links"), value(&page, "hotcc_radio_links_omitted"));
+    assert!(links >= Some(2.0) && omitted == links.map(|n| n - 1.0), "{links:?} {omitted:?}");
+}
+
+/// The page as promtool reads it: it knows only the format before OpenMetrics, which names a counter's family by its
+/// series and has no infos.
+fn classic(page: &str) -> String {
+    let kinds: Vec<(&str, &str)> = page
+        .lines()
+        .filter_map(|l| l.strip_prefix("# TYPE ")?.split_once(' '))
+        .filter(|(_, k)| *k != "gauge")
+        .collect();
+    let mut text = String::new();
+    for line in page.lines() {
+        let kind = kinds.iter().find(|(name, _)| line.starts_with("# ") && line.split(' ').nth(2) == Some(name));
+        let line = match kind {
+            Some((name, "counter")) => line.replacen(name, &format!("{name}_total"), 1),
+            Some((name, "info")) if line.starts_with("# TYPE") => format!("# TYPE {name}_info gauge"),
+            Some((name, "info")) => line.replacen(name, &format!("{name}_info"), 1),
+            _ => line.to_owned(),
+        };
+        text += &line;
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn promtool_finds_only_what_is_meant_so() {
+    const NAME: &str = "promtool_finds_only_what_is_meant_so";
+    let Some(test) = kernel_test(NAME, &["dtcp_lint"]) else { return };
+    if !installed(NAME, PROMTOOL) {
+        return;
+    }
+    ok(&["load", "dtcp", "--as", "dtcp_lint"]);
+    let _links = RadioLinks::new();
+    let (_process, address) = exporter(&[]);
+    let page = std::fs::File::open(test.file("page", classic(&scrape(address)).as_bytes())).unwrap();
+    let output = Command::new(PROMTOOL).args(["check", "metrics"]).stdin(page).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap() + std::str::from_utf8(&output.stdout).unwrap();
+    // Distributions over what is open now may fall, so they are gauges; and rates of links are told in bits.
+    let wanted = [r#"should not have "le" label"#, r#"use base unit "bytes" instead of "bits""#];
+    let unexpected: Vec<&str> = said.lines().filter(|l| !wanted.iter().any(|w| l.contains(w))).collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+}
+
+#[test]
+fn alerts_are_valid() {
+    if !installed("alerts_are_valid", PROMTOOL) {
+        return;
+    }
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus-rules.yml");
+    let output = Command::new(PROMTOOL).args(["check", "rules"]).arg(&rules).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Asks again until there is an answer.
+#[track_caller]
+fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "waited 60 s for {what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_real_prometheus_scrapes_it() {
+    const NAME: &str = "a_real_prometheus_scrapes_it";
+    let Some(test) = kernel_test(NAME, &["dtcp_prom"]) else { return };
+    if !installed(NAME, PROMETHEUS) {
+        return;
+    }
+    ok(&["load", "dtcp", "--as", "dtcp_prom"]);
+    let (_exporter, address) = exporter(&[]);
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus-rules.yml");
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: hotcc\n    \
+         static_configs: [{{targets: ['{address}']}}]\n",
+        rules.canonicalize().unwrap().display()
+    );
+    let config = test.file("prometheus.yml", config.as_bytes());
+    // free now; nothing else on this machine is likely to take it within the second
+    let server = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let log = std::fs::File::create(test.dir.path().join("log")).unwrap();
+    let _prometheus = Process::start(
+        Command::new(PROMETHEUS)
+            .arg(format!("--config.file={config}"))
+            .arg(format!("--storage.tsdb.path={}", test.dir.path().join("data").display()))
+            .arg(format!("--web.listen-address={server}"))
+            .stdout(log.try_clone().unwrap())
+            .stderr(log),
+    );
+    // The value of the first series of that name.
+    let query = |name: &str| -> Option<(serde_json::Value, String)> {
+        let (_, body) = get(server, &format!("/api/v1/query?query={name}")).ok()?;
+        let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let first = answer["data"]["result"].get(0)?;
+        Some((first["metric"].clone(), first["value"][1].as_str()?.to_owned()))
+    };
+    wait_for("up == 1", || query("up").filter(|(_, value)| value == "1"));
+    let (labels, one) = wait_for("the first samples", || query("hotcc_build_info"));
+    assert_eq!((labels["version"].as_str(), one.as_str()), (Some(env!("CARGO_PKG_VERSION")), "1"));
+    let (labels, _) = wait_for("the algorithm", || query("hotcc_algorithm_info%7Bcc=%22dtcp_prom%22%7D"));
+    assert_eq!(labels["object"], "builtin:dtcp");
+    for name in ["hotcc_flow_duration_seconds_bucket", "hotcc_acked_bytes_total", "hotcc_sockets", "hotcc_swaps_total"]
+    {
+        assert!(query(name).is_some(), "{name}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Commands that are killed, and commands that meet: whatever happens, the next command finds a usable state.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(hotcc_path()).args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// What must hold after a kill: the kernel and the pins agree, and every command works.
+fn usable(name: &str) {
+    match status_of(name) {
+        Some(status) => {
+            assert_eq!(status["registered"], true, "pinned and registered go together: {status}");
+            Connection::new(name).send(100_000);
+        }
+        None => assert!(!registered(name), "registered, and hotcc does not know it: {:?}", pins_of(name)),
+    }
+}
+
+/// Kills `arguments` at points spread over the time it takes, more of them towards its end, where it changes things.
+fn kill_everywhere(name: &str, arguments: &[&str], restore: impl Fn()) {
+    const KILLS: u32 = 24;
+    let started = Instant::now();
+    assert!(start(arguments).wait().unwrap().success());
+    let whole = started.elapsed();
+    restore();
+    let mut hits = 0;
+    for n in 0..KILLS {
+        let mut child = start(arguments);
+        let share = f64::from(n) / f64::from(KILLS);
+        std::thread::sleep(whole.mul_f64(share.sqrt()));
+        child.kill().unwrap();
+        hits += u32::from(!child.wait().unwrap().success());
+        usable(name);
+        restore();
+        usable(name);
+    }
+    assert!(hits >= KILLS / 4, "only {hits} of {KILLS} kills came before the command's end");
+}
+
+#[test]
+fn load_killed_anywhere() {
+    let Some(_test) = kernel_test("load_killed_anywhere", &["kill_load"]) else { return };
+    kill_everywhere("kill_load", &["load", "dtcp", "--as", "kill_load"], || {
+        if status_of("kill_load").is_none() {
+            ok(&["load", "westwoodp", "--as", "kill_load"]);
+        }
+        ok(&["unload", "kill_load"]);
+        assert!(pins_of("kill_load").is_empty());
+    });
+}
+
+#[test]
+fn swap_killed_anywhere() {
+    let Some(_test) = kernel_test("swap_killed_anywhere", &["kill_swap"]) else { return };
+    ok(&["load", "westwoodp", "--as", "kill_swap"]);
+    kill_everywhere("kill_swap", &["swap", "kill_swap", "dtcp", "--live"], || {
+        // the interrupted swap may or may not have happened; another one works, and can be undone
+        let before = status_of("kill_swap").unwrap()["object"].clone();
+        ok(&["swap", "kill_swap", "westwoodp"]);
+        ok(&["rollback", "kill_swap"]);
+        assert_eq!(status_of("kill_swap").unwrap()["object"], before);
+        let versions = std::fs::read_dir(hotcc_abi::pins::algo_dir("kill_swap")).unwrap().count();
+        assert!(versions <= 4, "link, stats and two versions, not {versions} entries");
+    });
+}
+
+#[test]
+fn unload_and_rollback_killed_anywhere() {
+    let Some(_test) = kernel_test("unload_and_rollback_killed_anywhere", &["kill_undo"]) else { return };
+    let prepare = || {
+        if status_of("kill_undo").is_none() {
+            ok(&["load", "westwoodp", "--as", "kill_undo"]);
+        }
+        ok(&["swap", "kill_undo", "dtcp"]);
+    };
+    prepare();
+    kill_everywhere("kill_undo", &["rollback", "kill_undo"], prepare);
+    kill_everywhere("kill_undo", &["unload", "kill_undo"], prepare);
+}
+
+/// What a new connection on the namespace's default runs: what serves, and nothing older.
+fn default_runs_current(ns: &NetNs, name: &str) {
+    let connection = ns.enter(|| Connection::to(&TcpListener::bind("127.0.0.1:0").unwrap(), None));
+    assert_eq!(connection.cc(), name);
+    let status = status_of(name).unwrap();
+    assert!(status["connections_current"].as_u64().unwrap() >= 1, "{status}");
+    assert_eq!(status["connections_older"], 0, "a new connection on the default runs an old version");
+}
+
+/// Every place between two changes of the kernel's state, with and without links.
+#[test]
+fn killed_between_any_two_changes() {
+    let Some(_test) = kernel_test("killed_between_any_two_changes", &["kill_at"]) else { return };
+    let ns = NetNs::new("hotcc-test-kill");
+    for links in [true, false] {
+        let hotcc = |arguments: &[&str], place: &str| {
+            let mut command = Command::new(hotcc_path());
+            command.args(arguments).env("HOTCC_KILL_AT", place).stdout(Stdio::null());
+            if !links {
+                command.env("HOTCC_NO_LINKS", "1");
+            }
+            command.status().unwrap()
+        };
+        let done = |arguments: &[&str]| assert!(hotcc(arguments, "").success(), "{arguments:?}");
+        let commands: [(&[&str], &[&str]); 4] = [
+            (
+                &["load", "westwoodp", "--as", "kill_at"],
+                &["pinned", "registered", "switched", "defaults", "moved", "noted"],
+            ),
+            (&["swap", "kill_at", "dtcp", "--live"], &["pinned", "switched", "defaults", "moved", "noted"]),
+            (&["rollback", "kill_at", "--live"], &["pinned", "switched", "defaults", "moved", "noted"]),
+            (&["unload", "kill_at"], &["defaults", "unlinked"]),
+        ];
+        for (command, places) in commands {
+            for place in places {
+                if status_of("kill_at").is_some() {
+                    done(&["unload", "kill_at"]);
+                }
+                if command[0] != "load" {
+                    done(&["load", "westwoodp", "--as", "kill_at"]);
+                    done(&["swap", "kill_at", "dtcp"]);
+                    ns.sh("echo kill_at > /proc/sys/net/ipv4/tcp_congestion_control");
+                }
+                let killed = hotcc(command, place);
+                assert!(!killed.success(), "{command:?} was not killed at {place}");
+                usable("kill_at");
+                match command[0] {
+                    // the next command finishes what was begun: the default follows what serves
+                    "swap" | "rollback" => {
+                        done(&["set", "kill_at"].iter().copied().chain([tunable("kill_at")]).collect::<Vec<_>>());
+                        default_runs_current(&ns, "kill_at");
+                    }
+                    _ if status_of("kill_at").is_some() => done(&["unload", "kill_at"]),
+                    _ => done(&["load", "dtcp", "--as", "kill_at"]),
+                }
+            }
+        }
+        done(&["unload", "kill_at"]);
+    }
+}
+
+/// Something that can be set, whichever object serves.
+fn tunable(name: &str) -> &'static str {
+    let object = status_of(name).unwrap()["object"].clone();
+    if object == "builtin:dtcp" { "eta=2" } else { "min_sample_us=50000" }
+}
+
+#[test]
+fn of_two_loads_at_once_one_wins() {
+    let Some(_test) = kernel_test("of_two_loads_at_once_one_wins", &["two_loads"]) else { return };
+    for _ in 0..5 {
+        let children =
+            [start(&["load", "dtcp", "--as", "two_loads"]), start(&["load", "westwoodp", "--as", "two_loads"])];
+        let outputs: Vec<_> = children.into_iter().map(|c| c.wait_with_output().unwrap()).collect();
+        let (won, lost): (Vec<_>, Vec<_>) = outputs.iter().partition(|o| o.status.success());
+        assert_eq!((won.len(), lost.len()), (1, 1));
+        assert!(failed(1, lost[0]).contains("registered already"));
+        usable("two_loads");
+        ok(&["unload", "two_loads"]);
+    }
+}

@@ -1,0 +1,409 @@
+//! Load, tune, swap, roll back, unload: the real command on the running kernel, under real TCP flows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use std::net::TcpListener;
+use std::process::Command;
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn built_in_algorithms_load_carry_traffic_and_unload() {
+    for object in hotcc_bpf::ALGOS {
+        let Some(_test) = kernel_test("built_in_algorithms_load_carry_traffic_and_unload", &[object.name]) else {
+            return;
+        };
+        for profile in ["default", "paper"] {
+            ok(&["load", object.name, "--profile", profile]);
+            let status = status_of(object.name).unwrap();
+            assert_eq!(status["registered"], true);
+            assert_eq!(status["object"], format!("builtin:{}", object.name));
+            assert_eq!(status["profile"], profile);
+            assert_eq!(status["connections_current"], 0);
+            let mut connection = Connection::new(object.name);
+            connection.send(10 * MIB);
+            assert_eq!(connection.cc(), object.name);
+            assert_eq!(status_of(object.name).unwrap()["connections_current"], 1);
+            drop(connection);
+            ok(&["unload", object.name]);
+            assert!(!registered(object.name));
+            assert_eq!(pins_of(object.name), Vec::<std::path::PathBuf>::new());
+        }
+    }
+}
+
+#[test]
+fn counters_say_what_flows_did() {
+    let Some(_test) = kernel_test("counters_say_what_flows_did", &["wp_count"]) else { return };
+    ok(&["load", "westwoodp", "--as", "wp_count"]);
+    for _ in 0..3 {
+        Connection::new("wp_count").send(MIB);
+    }
+    let stats = stats_after_closing("wp_count", 3);
+    assert_eq!((stats.flows_opened, stats.flows_closed), (3, 3));
+    // the last ACK may still be on its way when a socket closes
+    assert!((3 * MIB as u64 - 200_000..=3 * MIB as u64 + 3).contains(&stats.acked_bytes), "{}", stats.acked_bytes);
+    assert_eq!(stats.min_rtt_us.buckets.iter().sum::<u64>(), 3);
+    assert_eq!(stats.duration_ms.buckets.iter().sum::<u64>(), 3);
+}
+
+/// A socket outlives its descriptor for a moment.
+fn stats_after_closing(name: &str, closed: u64) -> hotcc_abi::stats::AlgoStats {
+    for _ in 0..100 {
+        let stats = hotcc::registry::Algo::named(name).stats().unwrap().unwrap();
+        if stats.flows_closed >= closed {
+            return stats;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{closed} flows did not close in 5 s");
+}
+
+#[test]
+fn tunables_are_set_live_and_read_back() {
+    let Some(_test) = kernel_test("tunables_are_set_live_and_read_back", &["dtcp_set"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_set", "--set", "eta=3", "--set", "n_rule=alg1"]);
+    assert_eq!(ok(&["get", "dtcp_set", "eta"]), "3\n");
+    assert_eq!(ok(&["get", "dtcp_set", "n_rule"]), "alg1\n");
+    ok(&["set", "dtcp_set", "eta=4", "queue=rtt", "alpha_permille=0x12c"]);
+    assert_eq!(ok(&["get", "dtcp_set", "eta"]), "4\n");
+    assert_eq!(ok(&["get", "dtcp_set", "queue"]), "rtt\n");
+    assert_eq!(ok(&["get", "dtcp_set", "alpha_permille"]), "300\n");
+    assert_eq!(ok(&["get", "dtcp_set", "g_permille"]), "500\n", "the others stay");
+    // all or nothing
+    fails(2, &["set", "dtcp_set", "eta=5", "alpha_permille=99999"]);
+    assert_eq!(ok(&["get", "dtcp_set", "eta"]), "4\n");
+}
+
+#[test]
+fn paper_profile_is_what_the_paper_says() {
+    let Some(_test) = kernel_test("paper_profile_is_what_the_paper_says", &["dtcp_paper"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_paper", "--profile", "paper", "--set", "eta=3"]);
+    for (tunable, value) in [
+        ("epoch_us", "500000"),
+        ("sinr_term", "literal"),
+        ("queue", "bandwidth"),
+        ("initial_ssthresh_bytes", "65535"),
+        ("rto_ssthresh", "keep"),
+        ("eta", "3"),
+    ] {
+        assert_eq!(ok(&["get", "dtcp_paper", tunable]).trim(), value, "{tunable}");
+    }
+}
+
+#[test]
+fn swap_reaches_new_sockets_and_with_live_open_ones() {
+    let Some(_test) = kernel_test("swap_reaches_new_sockets_and_with_live_open_ones", &["cc_swap"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_swap"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut before = Connection::to(&listener, Some("cc_swap"));
+    before.send(MIB);
+    let swapped = json(&["swap", "cc_swap", "dtcp", "--json"]);
+    assert_eq!(swapped["object"], "builtin:dtcp");
+    assert_eq!((&swapped["connections_current"], &swapped["connections_older"]), (&0.into(), &1.into()));
+    before.send(MIB); // runs on, under the old version
+    let mut after = Connection::to(&listener, Some("cc_swap"));
+    after.send(MIB);
+    let status = status_of("cc_swap").unwrap();
+    assert_eq!((&status["connections_current"], &status["connections_older"]), (&1.into(), &1.into()));
+    assert_eq!(status["previous_object"], "builtin:westwoodp");
+    let back = json(&["rollback", "cc_swap", "--live", "--json"]);
+    assert_eq!(back["object"], "builtin:westwoodp");
+    assert_eq!(back["moved"]["moved"], 1, "the one that ran dtcp; the other has the right version already");
+    assert_eq!((&back["connections_current"], &back["connections_older"]), (&2.into(), &0.into()));
+    for connection in [&mut before, &mut after] {
+        connection.send(MIB);
+        assert_eq!(connection.cc(), "cc_swap");
+    }
+    assert_eq!(status_of("cc_swap").unwrap()["swaps"], 2);
+    ok(&["rollback", "cc_swap"]);
+    assert_eq!(status_of("cc_swap").unwrap()["object"], "builtin:dtcp", "a second rollback undoes the first");
+}
+
+#[test]
+fn live_swap_under_load_breaks_nothing() {
+    let Some(_test) = kernel_test("live_swap_under_load_breaks_nothing", &["cc_busy"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_busy"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let senders: Vec<_> = (0..4)
+        .map(|_| {
+            let mut connection = Connection::to(&listener, Some("cc_busy"));
+            std::thread::spawn(move || {
+                for _ in 0..40 {
+                    connection.send(8 * MIB);
+                }
+                connection
+            })
+        })
+        .collect();
+    for object in ["dtcp", "westwoodp", "dtcp"] {
+        let outcome = json(&["swap", "cc_busy", object, "--live", "--json"]);
+        assert_eq!(outcome["moved"]["moved"], 4);
+        assert_eq!(outcome["connections_older"], 0);
+    }
+    let outcome = json(&["rollback", "cc_busy", "--live", "--json"]);
+    assert_eq!(outcome["object"], "builtin:westwoodp");
+    let connections: Vec<_> = senders.into_iter().map(|s| s.join().unwrap()).collect();
+    assert_eq!(status_of("cc_busy").unwrap()["connections_current"], connections.len());
+}
+
+#[test]
+fn set_reaches_connections_on_the_previous_version() {
+    let Some(_test) = kernel_test("set_reaches_connections_on_the_previous_version", &["cc_older"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_older"]);
+    let _open = Connection::new("cc_older");
+    ok(&["swap", "cc_older", "dtcp", "--profile", "paper"]);
+    let outcome = json(&["set", "cc_older", "eta=5", "--json"]);
+    assert_eq!(outcome["versions"], 2);
+    assert_eq!(outcome["connections_missed"], 0);
+    // two swaps on, the version that the connection runs is no longer pinned, and the command says so
+    ok(&["swap", "cc_older", "dtcp"]);
+    assert_eq!(json(&["set", "cc_older", "eta=6", "--json"])["connections_missed"], 1);
+    ok(&["rollback", "cc_older"]);
+    assert_eq!(ok(&["get", "cc_older", "eta"]), "6\n", "the version before was set too");
+}
+
+#[test]
+fn counters_survive_the_versions_that_kept_them() {
+    let Some(_test) = kernel_test("counters_survive_the_versions_that_kept_them", &["cc_sum"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_sum"]);
+    let oldest = Connection::new("cc_sum");
+    Connection::new("cc_sum").send(MIB);
+    stats_after_closing("cc_sum", 1);
+    for (n, object) in ["dtcp", "westwoodp", "dtcp", "dtcp"].into_iter().enumerate() {
+        ok(&["swap", "cc_sum", object]);
+        let sum = hotcc::registry::Algo::named("cc_sum").stats().unwrap().unwrap();
+        assert_eq!(sum.flows_closed, n as u64 + 1);
+        Connection::new("cc_sum").send(MIB);
+        stats_after_closing("cc_sum", n as u64 + 2);
+    }
+    drop(oldest); // its version went away three swaps ago
+    let sum = stats_after_closing("cc_sum", 6);
+    assert_eq!((sum.flows_opened, sum.flows_closed), (6, 6));
+}
+
+#[test]
+fn a_swap_that_fails_leaves_the_old_serving() {
+    let Some(test) = kernel_test("a_swap_that_fails_leaves_the_old_serving", &["cc_stay"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_stay"]);
+    let before = pins_of("cc_stay");
+    let message = fails(1, &["swap", "cc_stay", &test.object("unverifiable")]);
+    assert!(message.contains("verifier rejects"), "{message}");
+    fails(2, &["swap", "cc_stay", "dtcp", "--set", "eta=99"]);
+    fails(1, &["swap", "cc_stay", &test.object("choose")]);
+    fails(1, &["swap", "cc_stay", "/nonexistent.bpf.o"]);
+    assert_eq!(pins_of("cc_stay"), before);
+    assert_eq!(status_of("cc_stay").unwrap()["object"], "builtin:westwoodp");
+    Connection::new("cc_stay").send(MIB);
+    fails(1, &["rollback", "cc_stay"]); // nothing to go back to
+    fails(1, &["swap", "not_loaded", "dtcp"]);
+}
+
+#[test]
+fn a_stranger_loads_is_renamed_tuned_swapped_and_unloaded() {
+    let Some(test) = kernel_test("a_stranger_loads_is_renamed_tuned_swapped_and_unloaded", &["stranger", "str.anger2"])
+    else {
+        return;
+    };
+    let path = test.object("stranger");
+    ok(&["load", &path]);
+    ok(&["load", &path, "--as", "str.anger2", "--set", "fixed_window=30"]);
+    let mut connection = Connection::new("str.anger2");
+    connection.send(MIB);
+    assert_eq!(ok(&["get", "str.anger2", "fixed_window"]), "30\n");
+    assert_eq!(ok(&["get", "str.anger2", "extra_window"]), "2\n");
+    ok(&["set", "str.anger2", "extra_window=5"]);
+    connection.send(MIB);
+    assert_eq!(cwnd(&connection), 35, "its programs see what was set");
+    let message = fails(2, &["set", "str.anger2", "fixed_window=3"]);
+    assert!(message.contains("fixed once it is loaded"), "{message}");
+    fails(2, &["load", &path, "--as", "stranger3", "--profile", "paper"]);
+    ok(&["swap", "str.anger2", "westwoodp", "--live"]);
+    connection.send(MIB);
+    assert_eq!(status_of("str.anger2").unwrap()["connections_current"], 1);
+    ok(&["rollback", "str.anger2", "--live"]);
+    connection.send(MIB);
+    assert_eq!(cwnd(&connection), 35);
+    ok(&["unload", "str.anger2"]);
+    ok(&["unload", "stranger"]);
+    assert!(!registered("stranger") && !registered("str.anger2"));
+}
+
+/// As the kernel tells it.
+fn cwnd(connection: &Connection) -> u32 {
+    use std::os::fd::AsRawFd;
+    const TCPI_SND_CWND: usize = 80; // struct tcp_info of linux/tcp.h
+    let mut info = [0u8; 104];
+    let mut length = info.len() as u32;
+    // SAFETY: the buffer is as long as `length` says, and lives over the call.
+    let result = unsafe {
+        nix::libc::getsockopt(
+            connection.client.as_raw_fd(),
+            nix::libc::IPPROTO_TCP,
+            nix::libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    u32::from_ne_bytes(info[TCPI_SND_CWND..TCPI_SND_CWND + 4].try_into().unwrap())
+}
+
+#[test]
+fn unloading_in_use_says_how_many_and_they_run_on() {
+    let Some(_test) = kernel_test("unloading_in_use_says_how_many_and_they_run_on", &["cc_used"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_used"]);
+    let mut connections = [Connection::new("cc_used"), Connection::new("cc_used")];
+    let text = ok(&["unload", "cc_used"]);
+    assert!(text.contains("connections that run it until they close: 2"), "{text}");
+    assert!(!registered("cc_used"));
+    for connection in &mut connections {
+        connection.send(4 * MIB);
+        assert_eq!(connection.cc(), "cc_used");
+    }
+}
+
+#[test]
+fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
+    let Some(test) = kernel_test("swap_and_unload_look_after_the_defaults_of_every_namespace", &["cc_default"]) else {
+        return;
+    };
+    let ns = NetNs::new("hotcc-test-default");
+    const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    ok(&["load", "westwoodp", "--as", "cc_default"]);
+    ns.sh(&format!("echo cc_default > {SYSCTL}"));
+    assert_eq!(status_of("cc_default").unwrap()["default_in_namespaces"], 1);
+    let swapped = json(&["swap", "cc_default", "dtcp", "--json"]);
+    assert_eq!(swapped["defaults_rewritten"], 1);
+    // a socket on the default, made after the swap, runs the new version
+    ns.sh("iperf3 -s -1 -D -p 5311; sleep 0.3; iperf3 -c 127.0.0.1 -p 5311 -t 2 >/dev/null 2>&1 & sleep 1.2");
+    let status = status_of("cc_default").unwrap();
+    assert!(status["connections_current"].as_u64().unwrap() >= 1, "{status}");
+    assert_eq!(status["connections_older"], 0);
+    // one that the kernel does not let other namespaces have
+    let refused = json(&["swap", "cc_default", &test.object("stranger"), "--json"]);
+    assert_eq!((&refused["defaults_rewritten"], &refused["defaults_refused"]), (&0.into(), &1.into()));
+    assert_eq!(json(&["rollback", "cc_default", "--json"])["defaults_rewritten"], 1);
+    // a plain file beside the namespaces, as `ip netns add` leaves one for a moment, disturbs nothing
+    std::fs::write("/run/netns/hotcc-test-plain", "").unwrap();
+    let status = hotcc(&["status"]);
+    let unloaded = json(&["unload", "cc_default", "--json"]);
+    std::fs::remove_file("/run/netns/hotcc-test-plain").unwrap();
+    assert!(status.status.success());
+    assert_eq!(unloaded["defaults_moved"], 1);
+    let default = ns.sh(&format!("cat {SYSCTL}"));
+    assert!(default == "cubic" || default == "reno", "{default}");
+}
+
+#[test]
+fn live_swaps_leave_listeners_on_the_default_to_the_default() {
+    let Some(_test) = kernel_test("live_swaps_leave_listeners_on_the_default_to_the_default", &["cc_listen"]) else {
+        return;
+    };
+    let ns = NetNs::new("hotcc-test-listen");
+    const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    ok(&["load", "westwoodp", "--as", "cc_listen"]);
+    ns.sh(&format!("echo cc_listen > {SYSCTL}"));
+    // inside: a listener on the default; here: one that chose
+    ns.sh("iperf3 -s -D -p 5313 -I /tmp/hotcc-test-listen.pid; sleep 0.3");
+    let chosen = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::setsockopt(&chosen, nix::sys::socket::sockopt::TcpCongestion, &"cc_listen".into()).unwrap();
+    let swapped = json(&["swap", "cc_listen", "dtcp", "--live", "--json"]);
+    assert_eq!(swapped["moved"]["moved"], 1, "the one that chose");
+    assert_eq!(status_of("cc_listen").unwrap()["listeners"], 1);
+    let accepted = Connection::to(&chosen, None);
+    assert_eq!(cc_of(&accepted.server), "cc_listen");
+    drop(accepted);
+    let unloaded = json(&["unload", "cc_listen", "--fallback", "reno", "--json"]);
+    assert_eq!(unloaded["listeners_left"], 1);
+    let served = ns.sh("iperf3 -c 127.0.0.1 -p 5313 -n 1M -R -J; kill $(cat /tmp/hotcc-test-listen.pid)");
+    assert!(served.contains("\"sender_tcp_congestion\":\t\"reno\""), "{served}");
+}
+
+#[test]
+fn an_object_older_than_links_and_than_us_is_served_too() {
+    let Some(test) = kernel_test("an_object_older_than_links_and_than_us_is_served_too", &["foreign", "cc_foreign"])
+    else {
+        return;
+    };
+    let path = test.object("foreign");
+    ok(&["load", &path]);
+    Connection::new("foreign").send(MIB);
+    assert_eq!(ok(&["get", "foreign"]).lines().count(), 1, "it has nothing to tune");
+    ok(&["unload", "foreign"]);
+    ok(&["load", "westwoodp", "--as", "cc_foreign"]);
+    let mut connection = Connection::new("cc_foreign");
+    ok(&["swap", "cc_foreign", &path, "--live"]);
+    connection.send(MIB);
+    ok(&["rollback", "cc_foreign", "--live"]);
+    connection.send(MIB);
+    assert_eq!(status_of("cc_foreign").unwrap()["connections_current"], 1);
+}
+
+#[test]
+fn run_gives_one_command_the_congestion_control_and_nobody_else() {
+    let Some(_test) = kernel_test("run_gives_one_command_the_congestion_control_and_nobody_else", &["dtcp"]) else {
+        return;
+    };
+    const CLIENT: [&str; 8] = ["iperf3", "-c", "127.0.0.1", "-p", "5312", "-n", "1M", "-J"];
+    let mut serving =
+        Command::new("iperf3").args(["-s", "-p", "5312"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let ran = Command::new(hotcc_path()).args(["run", "--cc", "dtcp", "--"]).args(CLIENT).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let beside = Command::new(CLIENT[0]).args(&CLIENT[1..]).output().unwrap();
+    let code = Command::new(hotcc_path()).args(["run", "--cc", "dtcp", "--", "sh", "-c", "exit 7"]).status().unwrap();
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(text.contains("\"sender_tcp_congestion\":\t\"dtcp\""), "{text}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("2 sockets ran dtcp, loaded for this run"));
+    assert!(!String::from_utf8_lossy(&beside.stdout).contains("dtcp"));
+    assert_eq!(code.code(), Some(7), "ends as the command ends");
+    assert!(!registered("dtcp"), "gone with the command");
+    let root = hotcc::run::cgroup2_root().unwrap();
+    let left = std::fs::read_dir(root)
+        .unwrap()
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("hotcc-run-"));
+    assert_eq!(left.count(), 0);
+    fails(1, &["run", "--cc", "no_such_cc", "--", "true"]);
+    // it starts as the paper has it, twice the initial window: so it was given when the kernel knew that window
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let look = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}");
+    let looked = ok(&["run", "--cc", "dtcp", "--", "bash", "-c", &look]);
+    assert!(looked.contains("dtcp") && looked.contains("cwnd:20 "), "{looked}");
+}
+
+#[test]
+fn kernels_without_links_are_served_too() {
+    let Some(test) = kernel_test("kernels_without_links_are_served_too", &["cc_nolink"]) else { return };
+    let hotcc = |arguments: &[&str]| {
+        let output = Command::new(hotcc_path()).args(arguments).env("HOTCC_NO_LINKS", "1").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    hotcc(&["load", "westwoodp", "--as", "cc_nolink", "--set", "min_sample_us=60000"]);
+    assert!(!hotcc_abi::pins::algo_dir("cc_nolink").join("link").exists());
+    let mut connection = Connection::new("cc_nolink");
+    connection.send(MIB);
+    hotcc(&["swap", "cc_nolink", "dtcp", "--live"]);
+    connection.send(MIB);
+    assert_eq!(status_of("cc_nolink").unwrap()["connections_current"], 1);
+    hotcc(&["rollback", "cc_nolink", "--live"]);
+    connection.send(MIB);
+    assert_eq!(hotcc(&["get", "cc_nolink", "min_sample_us"]), "60000\n", "comes back as it was");
+    assert_eq!(status_of("cc_nolink").unwrap()["object"], "builtin:westwoodp");
+    let bad = Command::new(hotcc_path())
+        .args(["swap", "cc_nolink", &test.object("unverifiable")])
+        .env("HOTCC_NO_LINKS", "1")
+        .output()
+        .unwrap();
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(registered("cc_nolink"));
+    hotcc(&["unload", "cc_nolink"]);
+    assert!(!registered("cc_nolink"));
+    connection.send(MIB);
+}

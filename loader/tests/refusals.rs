@@ -1,0 +1,174 @@
+//! Bad input and bad surroundings: each its own clear message and exit code, and nothing half-loaded.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+/// Runs a refused load and checks that it left no trace.
+fn refused(test: &KernelTest, code: i32, arguments: &[&str], expected: &str) {
+    let before = (hotcc::sysctl::available().unwrap(), all_pins());
+    let message = fails(code, arguments);
+    assert!(message.starts_with("hotcc: "), "{message}");
+    assert!(message.contains(expected), "{arguments:?} says: {message}");
+    assert_eq!((hotcc::sysctl::available().unwrap(), all_pins()), before, "{arguments:?} left something");
+    let _ = &test.dir;
+}
+
+fn all_pins() -> Vec<std::path::PathBuf> {
+    let mut found = pins_below(std::path::Path::new(hotcc_abi::pins::ALGO));
+    found.sort();
+    found
+}
+
+#[test]
+fn objects_that_cannot_be_loaded() {
+    let Some(test) = kernel_test("objects_that_cannot_be_loaded", &["unverifiable"]) else { return };
+    refused(&test, 1, &["load", &test.file("text.bpf.o", b"no ELF at all")], "is no ELF file");
+    refused(&test, 1, &["load", &test.file("empty.bpf.o", b"")], "is no ELF file");
+    let stub = test.file("stub.bpf.o", b"\x7fELF and then nothing");
+    refused(&test, 1, &["load", &stub], "is no usable BPF object");
+    refused(&test, 1, &["load", &test.object("choose")], "has no congestion control in it");
+    refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
+    refused(&test, 1, &["load", "no_such_algorithm"], "no built-in algorithm `no_such_algorithm`; there are: dtcp");
+    let mut cut = hotcc_bpf::algo("dtcp").unwrap().bytes.to_vec();
+    cut.truncate(cut.len() / 2);
+    refused(&test, 1, &["load", &test.file("cut.bpf.o", &cut)], "is no usable BPF object");
+}
+
+#[test]
+fn the_verifiers_reasons_are_shown_and_kept() {
+    let Some(test) = kernel_test("the_verifiers_reasons_are_shown_and_kept", &["unverifiable"]) else { return };
+    let path = test.object("unverifiable");
+    refused(&test, 1, &["load", &path], "the kernel's verifier rejects it");
+    let message = fails(1, &["load", &path]);
+    let kept = message.rsplit(' ').next().unwrap().trim();
+    let whole = std::fs::read_to_string(kept).unwrap();
+    let last = whole.lines().rfind(|l| !l.trim().is_empty()).unwrap();
+    assert!(message.contains(last), "the end of the log is in the message");
+    assert!(message.lines().count() <= 24, "{message}");
+    std::fs::remove_file(kept).unwrap();
+}
+
+#[test]
+fn names() {
+    let Some(test) = kernel_test("names", &["taken_cc"]) else { return };
+    let long = "sixteen_bytes_xx";
+    assert_eq!(long.len(), 16);
+    refused(&test, 2, &["load", "dtcp", "--as", long], "has 16 bytes; the kernel takes 1 to 15");
+    refused(&test, 2, &["load", "dtcp", "--as", "a-b"], "has a `-`");
+    refused(&test, 2, &["load", "dtcp", "--as", ""], "has 0 bytes");
+    refused(&test, 1, &["load", "dtcp", "--as", "cubic"], "named `cubic` is registered already");
+    ok(&["load", "dtcp", "--as", "taken_cc"]);
+    refused(&test, 1, &["load", "westwoodp", "--as", "taken_cc"], "to replace it: hotcc swap taken_cc NEW");
+    refused(&test, 1, &["unload", "cubic"], "`cubic` is not loaded by hotcc");
+    refused(&test, 1, &["get", "no_such"], "`no_such` is not loaded by hotcc");
+    // `fifteen_bytes_x` is the longest that works, and it does
+    let longest = "fifteen_bytes_x";
+    ok(&["load", "dtcp", "--as", longest]);
+    assert!(registered(longest));
+    ok(&["unload", longest]);
+}
+
+#[test]
+fn tunables() {
+    let Some(test) = kernel_test("tunables", &["dtcp"]) else { return };
+    let set = |assignment| ["load", "dtcp", "--set", assignment];
+    refused(&test, 2, &set("no_such=1"), "no tunable `no_such`; it has epoch_us, filter");
+    refused(&test, 2, &set("eta=17"), "eta: 17 is out of range 1..16");
+    refused(&test, 2, &set("eta=-1"), "eta: -1 is out of range 1..16");
+    refused(&test, 2, &set("eta=two"), "eta: `two` is no whole number");
+    refused(&test, 2, &set("queue=fifo"), "queue: `fifo` is none of bandwidth, rtt, max");
+    refused(&test, 2, &set("eta"), "`eta` is not of the form tunable=value");
+    refused(&test, 2, &["load", "dtcp", "--profile", "racing"], "no profile `racing`");
+    ok(&["load", "dtcp"]);
+    refused(&test, 2, &["set", "dtcp", "eta=0"], "out of range 1..16");
+    refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`");
+    refused(&test, 2, &["unload", "dtcp", "--fallback", "no_such_cc"], "cannot be the default instead");
+    assert!(registered("dtcp"));
+}
+
+#[test]
+fn without_privileges() {
+    let Some(test) = kernel_test("without_privileges", &["dtcp"]) else { return };
+    // somewhere nobody may go to read the program
+    let copy = "/tmp/hotcc-refusals-test";
+    std::fs::copy(hotcc_path(), copy).unwrap();
+    let nobody =
+        |arguments: &[&str]| -> Output { Command::new(copy).args(arguments).uid(65534).gid(65534).output().unwrap() };
+    for arguments in [
+        &["load", "dtcp"][..],
+        &["unload", "dtcp"],
+        &["swap", "dtcp", "dtcp"],
+        &["rollback", "dtcp"],
+        &["get", "dtcp"],
+        &["set", "dtcp", "eta=2"],
+        &["exporter", "--listen", "127.0.0.1:0"],
+        &["status"],
+        &["run", "--cc", "dtcp", "--", "true"],
+    ] {
+        let message = failed(4, &nobody(arguments));
+        assert!(message.contains("needs root"), "{message}");
+    }
+    let doctor = nobody(&["doctor"]);
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  privileges"));
+    assert_eq!(doctor.status.code(), Some(4), "{}", String::from_utf8_lossy(&doctor.stdout));
+    assert!(nobody(&["list"]).status.success(), "looking at what is built in needs no privilege");
+    std::fs::remove_file(copy).unwrap();
+    assert!(!registered("dtcp"));
+    let _ = test;
+}
+
+/// Runs the command in a mount namespace of its own, after `script` changed it.
+fn elsewhere(script: &str, arguments: &str) -> Output {
+    let script = format!("{script} && exec {} {arguments}", hotcc_path());
+    Command::new("unshare").args(["--mount", "--propagation", "private", "sh", "-c", &script]).output().unwrap()
+}
+
+#[test]
+fn without_bpffs() {
+    let Some(test) = kernel_test("without_bpffs", &["dtcp"]) else { return };
+    let message = failed(3, &elsewhere("umount -l /sys/fs/bpf", "load dtcp"));
+    assert!(message.contains("mount -t bpf bpf /sys/fs/bpf"), "{message}");
+    let doctor = elsewhere("umount -l /sys/fs/bpf", "doctor");
+    assert_eq!(doctor.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  BPF file system"));
+    assert!(!registered("dtcp"));
+    let _ = test;
+}
+
+#[test]
+fn without_btf() {
+    let Some(test) = kernel_test("without_btf", &["dtcp"]) else { return };
+    let hide = "mount --bind /dev/null /sys/kernel/btf/vmlinux";
+    let message = failed(3, &elsewhere(hide, "load dtcp"));
+    assert!(message.contains("no BTF"), "{message}");
+    let doctor = elsewhere(hide, "doctor --json");
+    assert_eq!(doctor.status.code(), Some(3));
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let btf = report["findings"].as_array().unwrap().iter().find(|f| f["what"] == "BTF").unwrap();
+    assert_eq!(btf["verdict"], "missing");
+    assert!(!registered("dtcp"));
+    let _ = test;
+}
+
+#[test]
+fn machine_readable_output_is_json() {
+    let Some(_test) = kernel_test("machine_readable_output_is_json", &["dtcp"]) else { return };
+    let list = json(&["list", "--json"]);
+    let dtcp = list.as_array().unwrap().iter().find(|a| a["name"] == "dtcp").unwrap();
+    assert!(dtcp["paper"].as_str().unwrap().contains("D-TCP"));
+    let epoch = dtcp["tunables"].as_array().unwrap().iter().find(|t| t["name"] == "epoch_us").unwrap();
+    assert_eq!((&epoch["unit"], &epoch["default"], &epoch["paper"]), (&"us".into(), &0.into(), &500_000.into()));
+    assert_eq!(json(&["doctor", "--json"])["findings"][0]["what"], "privileges");
+    let loaded = json(&["load", "dtcp", "--json"]);
+    assert_eq!(loaded["name"], "dtcp");
+    assert_eq!(json(&["get", "dtcp", "eta", "--json"])["value"], "2");
+    assert_eq!(json(&["unload", "dtcp", "--json"])["name"], "dtcp");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&["completions", shell]).contains("rollback"));
+    }
+    fails(2, &["frobnicate"]);
+    fails(2, &["load"]);
+}
