@@ -1,0 +1,133 @@
+//! Publishing readings: the path that runs once per reading, and makes no system call.
+
+use super::MapError;
+use super::owner::Owner;
+use hotcc_abi::radio::{self, Decision, IndexKey, Slot, sinr_to_q8};
+use hotcc_abi::radio_slots::RadioSlots;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How a link is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkOptions {
+    /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
+    pub source: u8,
+    /// Age in milliseconds beyond which readers ignore a reading; at most [`radio::MAX_AGE_LIMIT_MS`].
+    pub max_age_ms: u32,
+    /// The source's usual time between readings in milliseconds, 0 where not known.
+    pub period_ms: u32,
+    /// Take the link even from a process that still runs.
+    pub take_over: bool,
+}
+
+/// What is known of a link at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reading {
+    /// SINR in dB; without it the last one stays, and ages.
+    pub sinr_db: Option<f64>,
+    /// Running average of the SINR in dB; counts only together with `sinr_db`, and is that where `None`.
+    pub average_db: Option<f64>,
+    /// Capacity in bit/s.
+    pub capacity_bps: Option<f64>,
+    /// Reference signal received power in dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Reference signal received quality in dB.
+    pub rsrq_db: Option<f64>,
+    /// Channel quality indicator 0..15.
+    pub cqi: Option<u8>,
+    /// Modulation and coding scheme 0..31.
+    pub mcs: Option<u8>,
+}
+
+/// The right to publish one link's readings. Dropping it leaves link and last reading in the map, where they age.
+#[derive(Debug)]
+pub struct LinkWriter {
+    slots: Arc<RadioSlots>,
+    key: IndexKey,
+    slot: u32,
+    owner: Owner,
+    new: bool,
+}
+
+impl LinkWriter {
+    pub(super) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
+        Self { slots, key, slot, owner, new }
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn key(&self) -> IndexKey {
+        self.key
+    }
+
+    /// Its line in `radio_slots`.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether the link was not in the map before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.new
+    }
+
+    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]).
+    ///
+    /// # Errors
+    /// [`MapError::Lost`] where another process took the link over or removed it; nothing is written then.
+    pub fn publish(&self, reading: &Reading, made_ms: u32) -> Result<(), MapError> {
+        let line = self.line()?;
+        line.capacity_bps.store(reading.capacity_bps.map_or(0, |c| c.max(0.0) as u64), Relaxed);
+        line.rsrp_q8_dbm.store(to_q8(reading.rsrp_dbm), Relaxed);
+        line.rsrq_q8_db.store(to_q8(reading.rsrq_db), Relaxed);
+        line.cqi.store(reading.cqi.unwrap_or(radio::UNKNOWN_U8), Relaxed);
+        line.mcs.store(reading.mcs.unwrap_or(radio::UNKNOWN_U8), Relaxed);
+        line.updates.fetch_add(1, Relaxed);
+        if let Some(sinr_db) = reading.sinr_db {
+            let average_db = reading.average_db.unwrap_or(sinr_db);
+            let decision =
+                Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
+            line.decision.store(decision.pack(), Release);
+        }
+        Ok(())
+    }
+
+    /// The line, as long as it is ours: a slot that was given back will be somebody else's.
+    fn line(&self) -> Result<&Slot, MapError> {
+        let lost = |by: String| MapError::Lost { link: self.key, by };
+        let line = self.slots.slot(self.slot).ok_or_else(|| lost("its slot does not exist".to_owned()))?;
+        if line.state.load(Acquire) != radio::STATE_TAKEN {
+            return Err(lost("it was removed from the radio map".to_owned()));
+        }
+        let owner = Owner::of(line);
+        if owner != self.owner {
+            return Err(lost(format!("process {} took it over", owner.pid)));
+        }
+        Ok(line)
+    }
+}
+
+impl Drop for LinkWriter {
+    fn drop(&mut self) {
+        if let Ok(line) = self.line() {
+            Owner::clear(line);
+        }
+    }
+}
+
+fn to_q8(value: Option<f64>) -> i32 {
+    value.map_or(radio::UNKNOWN_Q8, |v| (v * 256.0).round() as i32)
+}
+
+/// Makes a free line blank, its decision first.
+pub(super) fn reset(line: &Slot) {
+    line.decision.store(0, Release);
+    line.updates.store(0, Relaxed);
+    line.capacity_bps.store(0, Relaxed);
+    line.rsrp_q8_dbm.store(radio::UNKNOWN_Q8, Relaxed);
+    line.rsrq_q8_db.store(radio::UNKNOWN_Q8, Relaxed);
+    line.freed_ms.store(0, Relaxed);
+    line.cqi.store(radio::UNKNOWN_U8, Relaxed);
+    line.mcs.store(radio::UNKNOWN_U8, Relaxed);
+}

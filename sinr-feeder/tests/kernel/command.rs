@@ -1,0 +1,155 @@
+//! The command: what people and service managers see of it.
+
+use crate::sandbox::{sandbox, stderr};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Ten readings a second, 10 to 19 dB.
+fn readings(seconds: u32) -> String {
+    let rows = (0..seconds * 10).map(|i| format!("{}.{},{}\n", i / 10, i % 10, 10 + i % 10));
+    format!("time_s,sinr_db\n{}", rows.collect::<String>())
+}
+
+#[test]
+fn killed_feeder_is_followed_by_another_in_the_same_slot() {
+    let Some(sandbox) = sandbox("killed_feeder_is_followed_by_another_in_the_same_slot") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let args = ["--source", &source, "--link", "10.1.0.0/16", "--loop"];
+    let mut first = sandbox.feeder(&args);
+    let before = sandbox.wait_for(|l| l["state"] == "fresh");
+    assert_eq!((before["owner_pid"].as_u64(), &before["owner_alive"]), (Some(first.0.id().into()), &true.into()));
+
+    let second = sandbox.output(&[&["run"], &args[..]].concat());
+    assert_eq!(second.status.code(), Some(1));
+    let text = stderr(&second);
+    assert!(text.contains(&format!("cannot take 10.1.0.0/16: process {} feeds it", first.0.id())), "{text}");
+    let removal = sandbox.output(&["remove", "--link", "10.1.0.0/16"]);
+    assert_eq!(removal.status.code(), Some(1), "{}", stderr(&removal));
+
+    first.0.kill().unwrap(); // SIGKILL
+    first.0.wait().unwrap();
+    let orphan = sandbox.wait_for(|l| l["owner_alive"] == false);
+    assert_eq!(orphan["slot"], before["slot"]);
+    sandbox.wait_for(|l| l["state"] == "stale");
+    let third = sandbox.feeder(&args);
+    let after = sandbox.wait_for(|l| l["state"] == "fresh");
+    assert_eq!((&after["slot"], after["owner_pid"].as_u64()), (&before["slot"], Some(third.0.id().into())));
+    assert_eq!(sandbox.links().len(), 1);
+}
+
+#[test]
+fn taking_over_stops_the_other_feeder() {
+    let Some(sandbox) = sandbox("taking_over_stops_the_other_feeder") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let args = ["--source", &source, "--link", "2001:db8::/32", "--loop"];
+    let mut first = sandbox.feeder(&args);
+    sandbox.wait_for(|l| l["state"] == "fresh");
+    let second = sandbox.feeder(&[&args[..], &["--take-over"]].concat());
+    assert_eq!(first.0.wait().unwrap().code(), Some(1));
+    let link = sandbox.wait_for(|l| l["state"] == "fresh");
+    assert_eq!(link["owner_pid"].as_u64(), Some(second.0.id().into()));
+}
+
+#[test]
+fn stopped_feeder_leaves_a_value_that_goes_stale() {
+    let Some(sandbox) = sandbox("stopped_feeder_leaves_a_value_that_goes_stale") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let mut feeder = sandbox.feeder(&["--source", &source, "--link", "10.2.0.1:4096/6", "--loop"]);
+    let link = sandbox.wait_for(|l| l["state"] == "fresh");
+    assert_eq!(
+        (&link["link"], &link["max_age_ms"], &link["period_ms"]),
+        (&"10.2.0.1:4096/6".into(), &500.into(), &100.into())
+    );
+    assert!(link["sinr_db"].as_f64().is_some_and(|db| (10.0..20.0).contains(&db)), "{link}");
+    assert!(link["average_db"].as_f64().is_some_and(|db| (10.0..20.0).contains(&db)), "{link}");
+    kill(Pid::from_raw(feeder.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(feeder.0.wait().unwrap().code(), Some(0));
+    let stale = sandbox.wait_for(|l| l["state"] == "stale");
+    assert!(stale["age_ms"].as_u64() > Some(500) && stale["owner_pid"].is_null(), "{stale}");
+    let table = String::from_utf8(sandbox.output(&["show"]).stdout).unwrap();
+    assert!(table.contains("10.2.0.1:4096/6") && table.contains("stale"), "{table}");
+    let removed = sandbox.output(&["remove", "--link", "10.2.0.1:4096/6"]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+    assert!(sandbox.links().is_empty());
+    let again = sandbox.output(&["remove", "--link", "10.2.0.1:4096/6"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("it is not in the radio map"), "{}", stderr(&again));
+}
+
+#[test]
+fn end_of_the_trace_is_success() {
+    let Some(sandbox) = sandbox("end_of_the_trace_is_success") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let start = Instant::now();
+    let run = |speed, more: &[&str]| {
+        let args = ["run", "--source", &source, "--link", "10.0.0.1", "--link", "10.0.0.2", "--speed", speed];
+        sandbox.output(&[&args, more].concat())
+    };
+    assert!(run("2", &[]).status.success());
+    // The last of 20 readings is due after 0.95 s.
+    assert!(start.elapsed() >= Duration::from_millis(950), "{:?}", start.elapsed());
+    let links = sandbox.links();
+    assert_eq!(links.iter().map(|l| l["updates"].as_u64()).collect::<Vec<_>>(), [Some(20), Some(20)]);
+    assert!(run("100", &["--remove-on-exit"]).status.success());
+    assert!(sandbox.links().is_empty());
+}
+
+#[test]
+fn a_link_that_cannot_be_had_leaves_none_behind() {
+    let Some(sandbox) = sandbox("a_link_that_cannot_be_had_leaves_none_behind") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let _first = sandbox.feeder(&["--source", &source, "--link", "10.0.0.2", "--loop"]);
+    sandbox.wait_for(|l| l["state"] == "fresh");
+    let second = sandbox.output(&["run", "--source", &source, "--link", "10.0.0.1", "--link", "10.0.0.2"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(sandbox.links().len(), 1);
+}
+
+#[test]
+fn malformed_input_leaves_nothing_behind() {
+    let Some(sandbox) = sandbox("malformed_input_leaves_nothing_behind") else { return };
+    let source = sandbox.trace("bad.csv", "time_s,sinr_db\n0,1\n0.1,loud\n");
+    let run = sandbox.output(&["run", "--source", &source, "--link", "10.0.0.1"]);
+    assert_eq!(run.status.code(), Some(1));
+    let text = stderr(&run);
+    assert!(text.starts_with("sinr-feeder: cannot use the trace: "), "{text}");
+    assert!(text.contains("bad.csv:3: sinr_db 'loud' is not a finite number"), "{text}");
+    assert!(!sandbox.root.exists());
+
+    let run = sandbox.output(&["run", "--source", &source, "--link", "10.0.0.1/8"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(stderr(&run).contains("did you mean 10.0.0.0/8?"), "{}", stderr(&run));
+    let show = sandbox.output(&["show"]);
+    assert_eq!(show.status.code(), Some(1));
+    assert_eq!(stderr(&show), "sinr-feeder: no radio map: no feeder or algorithm has made one yet\n");
+    assert!(!sandbox.root.exists());
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let Some(sandbox) = sandbox("what_is_missing_is_said") else { return };
+    let source = sandbox.trace("t.csv", &readings(1));
+    let command = || {
+        // Another user may not reach the build directory.
+        let copy = sandbox.files.path().join("sinr-feeder");
+        fs::copy(env!("CARGO_BIN_EXE_sinr-feeder"), &copy).unwrap();
+        fs::set_permissions(sandbox.files.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Command::new(copy)
+    };
+    let elsewhere = sandbox.files.path().join("pins");
+    let run = |command: &mut Command, root: &std::path::Path| {
+        command.arg("--pin-root").arg(root).args(["run", "--source", &source, "--link", "10.0.0.1"]).output().unwrap()
+    };
+    let unmounted = run(&mut command(), &elsewhere);
+    assert_eq!(unmounted.status.code(), Some(1));
+    assert!(stderr(&unmounted).contains("mount it: mount -t bpf bpf /sys/fs/bpf"), "{}", stderr(&unmounted));
+    fs::create_dir(&sandbox.root).unwrap();
+    let nobody = run(command().uid(65_534).gid(65_534), &sandbox.root);
+    assert_eq!(nobody.status.code(), Some(4), "{}", stderr(&nobody));
+    assert!(stderr(&nobody).contains("run as root"), "{}", stderr(&nobody));
+}

@@ -1,0 +1,96 @@
+//! A user who is not root, but in the group that the maps and the lock file belong to.
+
+use crate::map::OPTIONS;
+use crate::sandbox::{Sandbox, key, sandbox, stderr};
+use sinr_feeder::map::{Freshness, RadioMap};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::{Command, Output};
+
+/// Nobody's: group ids need no name.
+const GROUP: u32 = 54_321;
+
+/// Runs the rest as a user of group $1, with a lock file of group $2 in place of the system's own.
+const AS_USER: &str = "set -e
+own=$1 lock=$2
+shift 2
+mkdir -p /run/hotcc
+mount -t tmpfs -o mode=0755 tmpfs /run/hotcc
+touch /run/hotcc/radio.lock
+chgrp \"$lock\" /run/hotcc/radio.lock
+chmod 0660 /run/hotcc/radio.lock
+exec setpriv --reuid=65534 --regid=\"$own\" --clear-groups --inh-caps=-all --no-new-privs -- \"$@\"
+";
+
+fn as_user(group: u32, args: &[&str]) -> Output {
+    let (own, lock) = (group.to_string(), GROUP.to_string());
+    let script = ["--mount", "--propagation", "private", "sh", "-c", AS_USER, "sh", &own, &lock];
+    Command::new("unshare").args(script).args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+/// Before Linux 5.19 this setting closes the whole system call to users, later only the creation of maps and programs.
+fn closed_to_users() -> Option<String> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let disabled = read("/proc/sys/kernel/unprivileged_bpf_disabled");
+    let release = read("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next()?, numbers.next()?);
+    (disabled.trim() != "0" && version < (5, 19))
+        .then(|| format!("kernel.unprivileged_bpf_disabled is {} on Linux {}", disabled.trim(), release.trim()))
+}
+
+/// Command and trace where any user can read them.
+fn shared(sandbox: &Sandbox) -> (String, String) {
+    let command = sandbox.files.path().join("sinr-feeder");
+    fs::copy(env!("CARGO_BIN_EXE_sinr-feeder"), &command).unwrap();
+    let trace = sandbox.trace("t.csv", "time_s,sinr_db\n0,11\n0.1,12.5\n");
+    for (path, mode) in [(sandbox.files.path().to_owned(), 0o755), (sandbox.files.path().join("t.csv"), 0o644)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    (command.display().to_string(), trace)
+}
+
+#[test]
+fn a_member_of_the_group_may_feed() {
+    const NAME: &str = "a_member_of_the_group_may_feed";
+    let Some(sandbox) = sandbox(NAME) else { return };
+    let probe = as_user(GROUP, &["true"]);
+    let cannot = (!probe.status.success()).then(|| format!("cannot become a user: {}", stderr(&probe).trim()));
+    if let Some(reason) = cannot.or_else(closed_to_users) {
+        println!("SKIPPED {NAME}: {reason}");
+        return;
+    }
+    let (command, trace) = shared(&sandbox);
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    for pin in ["radio_index", "radio_slots"] {
+        chown(sandbox.root.join("signal").join(pin), None, Some(GROUP)).unwrap();
+    }
+    let root = sandbox.root.display().to_string();
+    let feeder = |group, args: &[&str]| as_user(group, &[&[&command, "--pin-root", &root], args].concat());
+    let run = |group, link| feeder(group, &["run", "--source", &trace, "--link", link, "--max-age-ms", "30000"]);
+
+    let member = run(GROUP, "10.0.0.0/8");
+    assert!(member.status.success(), "{}", stderr(&member));
+    let links = map.view().links().unwrap();
+    assert_eq!((links.len(), links[0].key, links[0].snapshot.updates), (1, key("10.0.0.0/8"), 2));
+    assert_eq!(links[0].snapshot.freshness(hotcc_abi::clock::monotonic_ms32()), Freshness::Fresh);
+    let show = feeder(GROUP, &["show", "--json"]);
+    assert!(show.status.success(), "{}", stderr(&show));
+    let report: serde_json::Value = serde_json::from_slice(&show.stdout).unwrap();
+    assert_eq!((&report["links"][0]["link"], &report["links"][0]["sinr_db"]), (&"10.0.0.0/8".into(), &12.5.into()));
+
+    // A feeder of root's is seen to run, and kept.
+    let writer = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
+    let refused = run(GROUP, "10.0.0.0/8");
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(&format!("process {} feeds it", std::process::id())), "{}", stderr(&refused));
+    drop(writer);
+    let removed = feeder(GROUP, &["remove", "--link", "10.0.0.0/8"]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+
+    for args in [&["run", "--source", &trace, "--link", "10.0.0.0/8"][..], &["show"]] {
+        let stranger = feeder(65_534, args);
+        assert_eq!(stranger.status.code(), Some(4), "{}", stderr(&stranger));
+    }
+    assert!(map.view().links().unwrap().is_empty());
+}

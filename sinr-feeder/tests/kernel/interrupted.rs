@@ -1,0 +1,129 @@
+//! What commands leave behind that were killed half-way, and what the next one makes of it.
+
+use crate::map::{OPTIONS, slots_map};
+use crate::sandbox::{Sandbox, key, sandbox};
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::{Decision, SLOTS, STATE_FREE, STATE_TAKEN};
+use hotcc_abi::radio_slots::RadioSlots;
+use sinr_feeder::map::{LinkOptions, MapError, RadioMap, Reading};
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+const SHORT_LIVED: LinkOptions = LinkOptions { max_age_ms: 500, ..OPTIONS };
+
+fn writable(sandbox: &Sandbox) -> RadioSlots {
+    RadioSlots::writable(slots_map(sandbox).fd()).unwrap()
+}
+
+/// A process id whose process is gone.
+fn dead_pid() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+/// Every slot but `lost` is taken by this process, which lives.
+fn fill_but(slots: &RadioSlots, lost: u32) {
+    for line in (1..SLOTS).filter(|i| *i != lost).map(|i| slots.slot(i).unwrap()) {
+        line.owner_pid.store(std::process::id(), Relaxed);
+        line.state.store(STATE_TAKEN, Relaxed);
+    }
+}
+
+#[test]
+fn readers_are_told_of_a_link_that_was_there_already() {
+    let Some(sandbox) = sandbox("readers_are_told_of_a_link_that_was_there_already") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = writable(&sandbox);
+    let generation = || slots.header().generation.load(Relaxed);
+    let start = generation();
+    drop(map.take_link(key("10.0.0.1"), &OPTIONS).unwrap());
+    slots.header().generation.store(start, Relaxed); // as if killed before telling
+    let again = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
+    assert!(!again.is_new());
+    assert_ne!(generation(), start);
+}
+
+#[test]
+fn a_slot_taken_for_a_link_that_never_came_is_found_again() {
+    let Some(sandbox) = sandbox("a_slot_taken_for_a_link_that_never_came_is_found_again") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = writable(&sandbox);
+    fill_but(&slots, 7);
+    let lost = slots.slot(7).unwrap();
+    lost.owner_pid.store(dead_pid(), Relaxed);
+    lost.state.store(STATE_TAKEN, Relaxed);
+    // No reading was ever in it, so there is nothing to wait for.
+    let writer = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
+    assert_eq!((writer.slot(), writer.is_new()), (7, true));
+    writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
+    // What live processes hold is theirs, and so is what a link leads to, whether somebody feeds it or not.
+    drop(writer);
+    let refused = map.take_link(key("10.0.0.2"), &OPTIONS);
+    assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
+    assert_eq!(map.view().slot_of("10.0.0.1:1".parse().unwrap()).unwrap(), Some(7));
+    assert_eq!(lost.state.load(Relaxed), STATE_TAKEN);
+}
+
+#[test]
+fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
+    let Some(sandbox) = sandbox("a_slot_whose_link_is_gone_rests_and_is_found_again") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = writable(&sandbox);
+    let generation = || slots.header().generation.load(Relaxed);
+    // Owners: none (it stopped in good order), one that is gone, and another process that has its number by now.
+    let pids = [(0, 0), (dead_pid(), 5), (std::process::id(), 5)];
+    for (i, (pid, start)) in pids.into_iter().enumerate() {
+        let link = key(&format!("10.0.0.{i}"));
+        let writer = map.take_link(link, &SHORT_LIVED).unwrap();
+        let slot = writer.slot();
+        fill_but(&slots, slot);
+        writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
+        // Removed, and killed right after it left the index: the line is as it was.
+        let line = slots.slot(slot).unwrap();
+        let decision = line.decision.load(Relaxed);
+        map.remove_link(link, false).unwrap();
+        drop(writer);
+        line.freed_ms.store(0, Relaxed);
+        line.owner_pid.store(pid, Relaxed);
+        line.owner_start.store(start, Relaxed);
+        line.state.store(STATE_TAKEN, Relaxed);
+
+        let before = generation();
+        let refused = map.take_link(key("10.1.0.0"), &SHORT_LIVED);
+        assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
+        assert_ne!(generation(), before);
+        assert_eq!((line.state.load(Relaxed), line.decision.load(Relaxed)), (STATE_FREE, decision));
+        assert_eq!(line.freed_ms.load(Relaxed), Decision::unpack(decision).unwrap().time_ms);
+        std::thread::sleep(Duration::from_millis(550));
+        assert_eq!(map.take_link(key("10.1.0.0"), &SHORT_LIVED).unwrap().slot(), slot);
+        map.remove_link(key("10.1.0.0"), false).unwrap();
+        std::thread::sleep(Duration::from_millis(550));
+    }
+}
+
+#[test]
+fn a_reused_process_id_is_another_process() {
+    let Some(sandbox) = sandbox("a_reused_process_id_is_another_process") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = writable(&sandbox);
+    let writer = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
+    let line = slots.slot(writer.slot()).unwrap();
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    line.owner_pid.store(other.id(), Relaxed);
+    line.owner_start.store(0, Relaxed); // not known: the number counts
+    let refused = map.take_link(key("10.0.0.1"), &OPTIONS);
+    assert!(matches!(refused, Err(MapError::Owned { pid, .. }) if pid == other.id()), "{refused:?}");
+    line.owner_start.store(5, Relaxed); // who wrote this was started long ago
+    assert!(!map.view().snapshot(writer.slot()).unwrap().owner_alive());
+    let again = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
+    assert!(map.view().snapshot(again.slot()).unwrap().owner_alive());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    // The same number in another pid namespace: whoever came second has the link.
+    line.owner_start.store(5, Relaxed);
+    let lost = again.publish(&Reading::default(), monotonic_ms32());
+    assert!(matches!(lost, Err(MapError::Lost { .. })), "{lost:?}");
+    map.remove_link(key("10.0.0.1"), false).unwrap();
+}

@@ -1,0 +1,226 @@
+//! The library: maps, slots, precedence.
+
+use crate::sandbox::{Sandbox, key, sandbox};
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, LpmTrie, Map, MapData};
+use aya::{EbpfLoader, Pod};
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::{Decision, INDEX_ENTRIES, SLOTS, SOURCE_TRACE, STATE_FREE, STATE_TAKEN};
+use hotcc_abi::radio_slots::RadioSlots;
+use sinr_feeder::map::{Freshness, LinkOptions, MapError, RadioMap, RadioView, Reading};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub const OPTIONS: LinkOptions =
+    LinkOptions { source: SOURCE_TRACE, max_age_ms: 1000, period_ms: 100, take_over: false };
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Line([u8; 64]);
+
+// SAFETY: bytes.
+unsafe impl Pod for Line {}
+
+pub fn slots_map(sandbox: &Sandbox) -> MapData {
+    MapData::from_pin(sandbox.root.join("signal/radio_slots")).unwrap()
+}
+
+fn raw_line(sandbox: &Sandbox, slot: u32) -> Line {
+    let array: Array<_, Line> = Map::Array(slots_map(sandbox)).try_into().unwrap();
+    array.get(&slot, 0).unwrap()
+}
+
+#[test]
+fn created_once_and_found_again() {
+    let Some(sandbox) = sandbox("created_once_and_found_again") else { return };
+    assert!(matches!(RadioView::open(&sandbox.root), Err(MapError::Absent)));
+    assert!(matches!(RadioMap::open(&sandbox.root), Err(MapError::Absent)));
+    let id = |sandbox: &Sandbox| slots_map(sandbox).info().unwrap().id();
+    RadioMap::open_or_create(&sandbox.root).unwrap();
+    let first = id(&sandbox);
+    RadioMap::open_or_create(&sandbox.root).unwrap();
+    assert_eq!(id(&sandbox), first);
+    let mode = fs::metadata(sandbox.root.join("signal/radio_index")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    // One pin lost: it is made again beside the other.
+    fs::remove_file(sandbox.root.join("signal/radio_index")).unwrap();
+    assert!(matches!(RadioView::open(&sandbox.root), Err(MapError::Absent)));
+    RadioMap::open_or_create(&sandbox.root).unwrap();
+    assert_eq!(id(&sandbox), first);
+}
+
+#[test]
+fn many_may_create_at_once() {
+    let Some(sandbox) = sandbox("many_may_create_at_once") else { return };
+    for round in 0..8 {
+        let root = sandbox.root.join(round.to_string());
+        fs::create_dir_all(root.join("signal")).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                // Others load objects with these maps without our lock, and may lose the race.
+                scope.spawn(|| {
+                    let object = hotcc_bpf::agent("signal").unwrap();
+                    let _ = EbpfLoader::new().default_map_pin_directory(root.join("signal")).load(object.bytes);
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| RadioMap::open_or_create(&root).unwrap());
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_published_can_be_read() {
+    let Some(sandbox) = sandbox("what_is_published_can_be_read") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let writer = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
+    assert!(writer.is_new());
+    let view = RadioView::open(&sandbox.root).unwrap();
+    let empty = view.snapshot(writer.slot()).unwrap();
+    assert_eq!((empty.freshness(monotonic_ms32()), empty.capacity_bps, empty.cqi), (Freshness::Never, None, None));
+
+    let now = monotonic_ms32();
+    let reading = Reading {
+        sinr_db: Some(12.5),
+        average_db: Some(-3.25),
+        capacity_bps: Some(1e9),
+        rsrp_dbm: Some(-90.5),
+        cqi: Some(9),
+        ..Reading::default()
+    };
+    writer.publish(&reading, now).unwrap();
+    let word = Decision { sinr_q8_db: 3200, average_q8_db: -832, time_ms: now }.pack();
+    // As the kernel has it,
+    let raw = raw_line(&sandbox, writer.slot()).0;
+    assert_eq!(raw[..8], word.to_ne_bytes());
+    assert_eq!(raw[8..16], 1u64.to_ne_bytes());
+    assert_eq!(raw[16..24], 1_000_000_000u64.to_ne_bytes());
+    // and as another process maps it.
+    let links = view.links().unwrap();
+    assert_eq!(links.len(), 1);
+    assert_eq!((links[0].key, links[0].slot), (key("10.0.0.0/8"), writer.slot()));
+    let s = &links[0].snapshot;
+    assert_eq!(s.decision.map(Decision::pack), Some(word));
+    assert_eq!((s.rsrp_dbm, s.rsrq_db, s.cqi, s.mcs), (Some(-90.5), None, Some(9), None));
+    assert_eq!((s.max_age_ms, s.period_ms, s.owner_pid), (1000, Some(100), Some(std::process::id())));
+    assert_eq!(s.freshness(now.wrapping_add(1000)), Freshness::Fresh);
+    assert_eq!(s.freshness(now.wrapping_add(1001)), Freshness::Stale);
+
+    // Without SINR the decision stays as it is.
+    writer.publish(&Reading { capacity_bps: Some(2e9), ..Reading::default() }, now + 5).unwrap();
+    let s = view.snapshot(writer.slot()).unwrap();
+    assert_eq!((s.decision.map(Decision::pack), s.updates, s.capacity_bps), (Some(word), 2, Some(2_000_000_000)));
+
+    // A writer that stops in good order leaves everything but its claim.
+    let slot = writer.slot();
+    drop(writer);
+    let s = view.snapshot(slot).unwrap();
+    assert_eq!((s.decision.map(Decision::pack), s.owner_pid), (Some(word), None));
+    let again = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
+    assert_eq!((again.slot(), again.is_new()), (slot, false));
+}
+
+#[test]
+fn the_longest_prefix_wins() {
+    let Some(sandbox) = sandbox("the_longest_prefix_wins") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let mut slot = |link| map.take_link(key(link), &OPTIONS).unwrap().slot();
+    let all = slot("::/0");
+    let all_v4 = slot("0.0.0.0/0");
+    let host = slot("192.0.2.1");
+    let ports = slot("192.0.2.1:4096/6");
+    let port = slot("192.0.2.1:4100");
+    let v6 = slot("2001:db8::/32");
+    for (peer, wanted) in [
+        ("192.0.2.1:4100", port),
+        ("192.0.2.1:4099", ports),
+        ("192.0.2.1:5119", ports),
+        ("192.0.2.1:5120", host),
+        ("192.0.2.2:4100", all_v4),
+        ("[2001:db8::1]:4100", v6),
+        ("[2001:db9::1]:4100", all),
+    ] {
+        assert_eq!(map.view().slot_of(peer.parse().unwrap()).unwrap(), Some(wanted), "{peer}");
+    }
+    map.remove_link(key("0.0.0.0/0"), false).unwrap();
+    assert_eq!(map.view().slot_of("192.0.2.2:1".parse().unwrap()).unwrap(), Some(all));
+    // A prefix that only lies within another is not in the map.
+    let inside = map.remove_link(key("192.0.2.1:4096/7"), false);
+    assert!(matches!(inside, Err(MapError::NoSuchLink { .. })), "{inside:?}");
+}
+
+#[test]
+fn a_freed_slot_rests_and_readers_are_told() {
+    let Some(sandbox) = sandbox("a_freed_slot_rests_and_readers_are_told") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = RadioSlots::read_only(slots_map(&sandbox).fd()).unwrap();
+    let generation = || slots.header().generation.load(Relaxed);
+    let start = generation();
+    let options = LinkOptions { max_age_ms: 200, ..OPTIONS };
+    let writer = map.take_link(key("10.0.0.1"), &options).unwrap();
+    writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
+    assert_eq!(generation(), start + 1);
+    let freed = writer.slot();
+    map.remove_link(key("10.0.0.1"), false).unwrap();
+    assert_eq!(generation(), start + 2);
+    let lost = writer.publish(&Reading::default(), monotonic_ms32());
+    assert!(lost.unwrap_err().to_string().contains("removed from the radio map"));
+    let other = map.take_link(key("10.0.0.2"), &options).unwrap();
+    assert_ne!(other.slot(), freed);
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    let third = map.take_link(key("10.0.0.3"), &options).unwrap();
+    assert_eq!(third.slot(), freed);
+    let blank = map.view().snapshot(freed).unwrap();
+    assert_eq!((blank.decision, blank.updates), (None, 0));
+}
+
+#[test]
+fn full_maps_are_refused() {
+    let Some(sandbox) = sandbox("full_maps_are_refused") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = RadioSlots::writable(slots_map(&sandbox).fd()).unwrap();
+    let set_all = |state, owner| {
+        for line in (1..SLOTS).map(|i| slots.slot(i).unwrap()) {
+            line.owner_pid.store(owner, Relaxed);
+            line.state.store(state, Relaxed);
+        }
+    };
+    set_all(STATE_TAKEN, std::process::id());
+    let refused = map.take_link(key("10.0.0.1"), &OPTIONS);
+    assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
+    set_all(STATE_FREE, 0);
+    let index = MapData::from_pin(sandbox.root.join("signal/radio_index")).unwrap();
+    let mut index: LpmTrie<_, [u8; 20], u32> = Map::LpmTrie(index).try_into().unwrap();
+    for i in 0..INDEX_ENTRIES {
+        let mut data = [0xfd; 20];
+        data[..4].copy_from_slice(&i.to_be_bytes());
+        index.insert(&Key::new(128, data), 1, 0).unwrap();
+    }
+    let refused = map.take_link(key("10.0.0.1"), &OPTIONS);
+    assert!(matches!(refused, Err(MapError::IndexFull)), "{refused:?}");
+    assert!((1..SLOTS).all(|i| slots.slot(i).unwrap().state.load(Relaxed) == STATE_FREE));
+    // Every link is listed, once.
+    assert_eq!(map.view().links().unwrap().len(), INDEX_ENTRIES as usize);
+}
+
+#[test]
+fn another_version_is_refused() {
+    let Some(sandbox) = sandbox("another_version_is_refused") else { return };
+    drop(RadioMap::open_or_create(&sandbox.root).unwrap());
+    let header = RadioSlots::writable(slots_map(&sandbox).fd()).unwrap();
+    header.header().version.store(2, Relaxed);
+    for refused in [RadioMap::open_or_create(&sandbox.root).map(drop), RadioView::open(&sandbox.root).map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, MapError::Version(_)), "{error:?}");
+        assert!(error.to_string().contains("version 2; this program speaks version 1"), "{error}");
+    }
+    let pin = sandbox.root.join("signal/radio_slots");
+    fs::remove_file(&pin).unwrap();
+    let mmapable = 1 << 10;
+    let other = Array::<MapData, [u8; 32]>::create(SLOTS, mmapable).unwrap();
+    other.pin(&pin).unwrap();
+    let error = RadioMap::open_or_create(&sandbox.root).unwrap_err().to_string();
+    assert!(error.contains("another layout: Array, key 4 bytes, value 32 bytes"), "{error}");
+}
