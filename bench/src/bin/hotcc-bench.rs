@@ -1,0 +1,65 @@
+//! The `hotcc-bench` command: stock kernels, and what runs on them.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use hotcc_bench::kernels::{self, Selector};
+use hotcc_bench::lab::job::Row;
+use hotcc_bench::lab::matrix;
+use std::process::ExitCode;
+
+/// The lab: algorithms on unmodified distribution kernels, in virtual time. Needs QEMU; neither root nor KVM.
+#[derive(Parser)]
+#[command(
+    name = "hotcc-bench",
+    version,
+    after_help = "Examples:\n  hotcc-bench kernels fetch 6.1 6.12\n  hotcc-bench matrix 6.1 newest"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Debian's stock kernels: what there is, what is here
+    Kernels(kernels::KernelsCommand),
+    /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
+    Matrix {
+        /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
+        #[arg(default_values = ["6.1", "6.12", "6.18", "newest"])]
+        kernels: Vec<String>,
+        /// Bytes of each transfer
+        #[arg(long, default_value_t = 10_000_000)]
+        bytes: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hotcc-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Kernels(command) => Ok(kernels::run_cli(command)),
+        Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
+    }
+}
+
+/// A kernel that cannot be had or that fails does not keep the others from their turn.
+fn run_matrix(names: &[String], bytes: u64) -> Result<ExitCode> {
+    let mut columns = Vec::new();
+    for name in names {
+        let selector: Selector = name.parse()?;
+        let kernel = kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
+        columns.push(matrix::run(&kernel, bytes, &mut |line| eprintln!("  {line}")));
+    }
+    println!("{}", matrix::table(&columns));
+    let passed = columns.iter().all(|c| c.rows.as_ref().is_ok_and(|rows| rows.iter().all(Row::passed)));
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

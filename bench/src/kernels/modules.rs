@@ -1,0 +1,181 @@
+//! Which module files of a kernel are wanted, and in which order they load.
+
+use super::error::{Error, Result, Tried};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the lab can use; other modules are kept only where these need them.
+const KEPT: [&str; 14] = [
+    "kernel/net/",
+    "kernel/drivers/net/veth",
+    "kernel/drivers/net/ifb",
+    "kernel/drivers/net/dummy",
+    "kernel/drivers/net/tun",
+    "kernel/drivers/net/virtio_net",
+    "kernel/drivers/net/wireless/mac80211_hwsim",
+    "kernel/drivers/net/wireless/virtual/",
+    "kernel/drivers/virtio/",
+    "kernel/drivers/char/virtio_console",
+    "kernel/drivers/char/hw_random/virtio",
+    "kernel/drivers/block/virtio",
+    "kernel/fs/9p/",
+    "kernel/fs/netfs/",
+];
+
+/// The modules of a kernel: those in files, with what each needs, and those built in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Modules {
+    /// Module file (relative) to the files it needs, by `modules.dep`.
+    needs: BTreeMap<String, Vec<String>>,
+    builtin: HashSet<String>,
+}
+
+impl Modules {
+    /// From a directory with `modules.dep` and, perhaps, `modules.builtin`.
+    pub(super) fn read(directory: &Path) -> Result<Self> {
+        let needs = directory.join("modules.dep");
+        let needs = fs::read_to_string(&needs).tried("cannot read", &needs)?;
+        let builtin = fs::read_to_string(directory.join("modules.builtin")).unwrap_or_default();
+        Ok(Self::parse(&needs, &builtin))
+    }
+
+    fn parse(needs: &str, builtin: &str) -> Self {
+        let line = |line: &str| {
+            let (file, needs) = line.split_once(':')?;
+            Some((file.trim().to_owned(), needs.split_whitespace().map(str::to_owned).collect()))
+        };
+        Self {
+            needs: needs.lines().filter_map(line).collect(),
+            builtin: builtin.lines().map(|line| name(line.trim())).collect(),
+        }
+    }
+
+    /// Files to load, in this order, so that `modules` work; none for those that are built in.
+    pub(super) fn closure(&self, release: &str, modules: &[&str]) -> Result<Vec<String>> {
+        let files: BTreeMap<String, &String> = self.needs.keys().map(|file| (name(file), file)).collect();
+        let mut order = Vec::new();
+        let mut seen = BTreeSet::new();
+        for module in modules {
+            let wanted = name(module);
+            match files.get(&wanted) {
+                Some(file) => self.visit(file, &mut seen, &mut order),
+                None if self.builtin.contains(&wanted) => {}
+                None => return Err(Error::NoModule { release: release.into(), module: (*module).into() }),
+            }
+        }
+        Ok(order)
+    }
+
+    fn visit(&self, file: &str, seen: &mut BTreeSet<String>, order: &mut Vec<String>) {
+        if seen.insert(file.to_owned()) {
+            // modules.dep names what is needed first last
+            for needed in self.needs.get(file).into_iter().flatten().rev() {
+                self.visit(needed, seen, order);
+            }
+            order.push(file.to_owned());
+        }
+    }
+
+    /// What is left of the modules when only the lab's are kept.
+    pub(super) fn kept(&self) -> Self {
+        let mut order = Vec::new();
+        let mut seen = BTreeSet::new();
+        let wanted = |file: &&String| KEPT.iter().any(|start| file.starts_with(start));
+        self.needs.keys().filter(wanted).for_each(|file| self.visit(file, &mut seen, &mut order));
+        let needs = order.into_iter().map(|file| (file.clone(), self.needs.get(&file).cloned().unwrap_or_default()));
+        Self { needs: needs.collect(), builtin: self.builtin.clone() }
+    }
+
+    /// Files, relative to the directory of `modules.dep`.
+    pub(super) fn files(&self) -> impl Iterator<Item = &String> {
+        self.needs.keys()
+    }
+
+    /// As `modules.dep`.
+    pub(super) fn text(&self) -> String {
+        let line = |(file, needs): (&String, &Vec<String>)| {
+            let needs: String = needs.iter().map(|needed| format!(" {needed}")).collect();
+            format!("{file}:{needs}\n")
+        };
+        self.needs.iter().map(line).collect()
+    }
+}
+
+/// What the kernel calls the module of a file: `virtio-rng.ko` is `virtio_rng`.
+fn name(file: &str) -> String {
+    let stem = file.rsplit('/').next().unwrap_or(file);
+    stem.split_once(".ko").map_or(stem, |(stem, _)| stem).replace('-', "_")
+}
+
+/// All files under `directory` whose name ends with `end`.
+pub(super) fn files_ending(directory: &Path, end: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).tried("cannot read", &directory)? {
+            let entry = entry.tried("cannot read", &directory)?;
+            let kind = entry.file_type().tried("cannot read", &entry.path())?;
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() && entry.file_name().as_encoded_bytes().ends_with(end.as_bytes()) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDS: &str = "kernel/net/sched/sch_netem.ko:\n\
+        kernel/net/bridge/bridge.ko: kernel/net/802/stp.ko kernel/net/llc/llc.ko\n\
+        kernel/net/802/stp.ko: kernel/net/llc/llc.ko\n\
+        kernel/net/llc/llc.ko:\n\
+        kernel/drivers/char/hw_random/virtio-rng.ko: kernel/drivers/char/hw_random/rng-core.ko\n\
+        kernel/drivers/char/hw_random/rng-core.ko:\n\
+        kernel/drivers/gpu/drm/drm.ko:\n";
+
+    fn modules() -> Modules {
+        Modules::parse(NEEDS, "kernel/drivers/net/veth.ko\nkernel/drivers/virtio/virtio_pci.ko\n")
+    }
+
+    #[test]
+    fn orders_by_need() {
+        let order = modules().closure("6.1", &["sch_netem", "bridge", "stp", "virtio_rng", "virtio-pci"]).unwrap();
+        let expected = [
+            "kernel/net/sched/sch_netem.ko",
+            "kernel/net/llc/llc.ko",
+            "kernel/net/802/stp.ko",
+            "kernel/net/bridge/bridge.ko",
+            "kernel/drivers/char/hw_random/rng-core.ko",
+            "kernel/drivers/char/hw_random/virtio-rng.ko",
+        ];
+        assert_eq!(order, expected);
+        assert_eq!(modules().closure("6.1", &["veth"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn names_what_is_missing() {
+        let error = modules().closure("6.1-x", &["veth", "sch_fq", "bridge"]).unwrap_err();
+        assert_eq!(error.to_string(), "kernel 6.1-x has no module `sch_fq`, nor is it built in");
+    }
+
+    #[test]
+    fn ends_on_a_circle() {
+        let circle = Modules::parse("a.ko: b.ko\nb.ko: a.ko\n", "");
+        assert_eq!(circle.closure("6.1", &["a"]).unwrap(), ["b.ko", "a.ko"]);
+    }
+
+    #[test]
+    fn keeps_what_the_lab_uses_and_what_that_needs() {
+        let kept = modules().kept();
+        assert_eq!(kept.files().count(), 6);
+        assert!(!kept.text().contains("drm"));
+        let again = Modules::parse(&kept.text(), "");
+        assert_eq!(again.needs, kept.needs);
+    }
+}

@@ -1,0 +1,269 @@
+//! The cache of kernels: one directory each, complete or absent; one fetch at a time.
+
+use super::apt::Apt;
+use super::error::{Error, Result, Tried};
+use super::mirror::Mirror;
+use super::package::Package;
+use super::selector::{Selector, Suite, Wanted};
+use super::{Kernel, Listed, Manifest, Progress, unpack, version};
+use nix::fcntl::{Flock, FlockArg};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The environment variable that names another place for the cache.
+const CACHE: &str = "HOTCC_CACHE";
+const MANIFEST: &str = "manifest.json";
+const UNFINISHED: &str = ".fetch-";
+const INDEXES: &str = ".apt";
+
+/// What the directory of a kernel holds; one of another layout is fetched again.
+pub(super) const FORMAT: u32 = 1;
+
+/// The kernels of a suite, or why its index could not be reached.
+type Index = std::result::Result<Arc<Vec<Package>>, String>;
+
+/// A place where kernels are kept, and where they come from.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+    mirror: Option<Mirror>,
+    /// Each is asked for once in a process.
+    indexes: Mutex<HashMap<Suite, Index>>,
+}
+
+impl Store {
+    /// This user's: `$HOTCC_CACHE/kernels`, else `$XDG_CACHE_HOME/hotcc/kernels`, else `~/.cache/hotcc/kernels`; filled
+    /// from this machine's mirror.
+    pub fn open() -> Result<Self> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = variable(CACHE)
+            .or_else(|| variable("XDG_CACHE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("hotcc")))
+            .or_else(|| variable("HOME").map(|path| path.join(".cache/hotcc")));
+        let unset = || Error::Io {
+            tried: "cannot tell where the cache of kernels is".into(),
+            source: io::Error::other(format!("neither {CACHE}, XDG_CACHE_HOME nor HOME is set")),
+        };
+        Self::at(&cache.ok_or_else(unset)?.join("kernels"), None)
+    }
+
+    /// One in `directory`, filled from `mirror`, or from this machine's.
+    pub fn at(directory: &Path, mirror: Option<Mirror>) -> Result<Self> {
+        let directory = std::path::absolute(directory).tried("cannot find", directory)?;
+        Ok(Self { directory, mirror, indexes: Mutex::default() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The newest kernel that fits, from the index.
+    pub fn resolve(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Package> {
+        let _lock = self.lock(progress)?;
+        self.newest(selector, progress)
+    }
+
+    /// All kernels that fit any of the selectors, newest first; for none, the newest of each that is
+    /// [supported](Selector::supported). Where the index cannot be reached: those in the cache.
+    pub fn list(&self, selectors: &[Selector], progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Listed>> {
+        let _lock = self.lock(progress)?;
+        let (mut listed, mut said) = (Vec::new(), Vec::new());
+        let (all, limit) =
+            if selectors.is_empty() { (Selector::supported(), 1) } else { (selectors.to_vec(), usize::MAX) };
+        for selector in all {
+            let packages = match self.matching(&selector, progress) {
+                Err(error) if error.is_offline() => {
+                    let kept: Vec<_> = self.kept(&selector).into_iter().map(|kernel| kernel.manifest.package).collect();
+                    if kept.is_empty() {
+                        return Err(error);
+                    }
+                    let told = Progress::Offline { why: error.to_string() };
+                    if !said.contains(&told) {
+                        progress(&told);
+                        said.push(told);
+                    }
+                    kept
+                }
+                other => other?,
+            };
+            for package in packages.into_iter().take(limit) {
+                let cached = self.kept_as(&package).map(|kernel| kernel.dir);
+                listed.push(Listed { selector: selector.clone(), package, cached });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The newest kernel that fits, downloaded if the cache does not have it. Where the index cannot be reached, or has
+    /// none that fits any more, the newest in the cache serves; `progress` is told.
+    pub fn fetch(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
+        if let (Wanted::Release(_), Some(kernel)) = (&selector.wanted, self.cached(selector)) {
+            return Ok(kernel);
+        }
+        let _lock = self.lock(progress)?;
+        let fetched = self.newest(selector, progress).and_then(|package| match self.kept_as(&package) {
+            Some(kernel) if kernel.verify().is_ok() => Ok(kernel),
+            _ => self.make(&package, progress),
+        });
+        match fetched {
+            Err(error) if error.is_offline() || matches!(error, Error::NotFound { .. }) => {
+                let Some(kernel) = self.cached(selector) else { return Err(error) };
+                progress(&Progress::Fallback { release: kernel.release.clone(), why: error.to_string() });
+                Ok(kernel)
+            }
+            other => other,
+        }
+    }
+
+    /// The newest kernel in the cache that fits; never asks the network.
+    #[must_use]
+    pub fn cached(&self, selector: &Selector) -> Option<Kernel> {
+        self.kept(selector).into_iter().find(|kernel| kernel.verify().is_ok())
+    }
+
+    /// Removes all kernels and indexes; gives how many bytes that frees.
+    pub fn clean(&self, progress: &mut dyn FnMut(&Progress)) -> Result<u64> {
+        if !self.directory.is_dir() {
+            return Ok(0);
+        }
+        let _lock = self.lock(progress)?;
+        let mut freed = 0;
+        for path in self.entries() {
+            if path.join(MANIFEST).is_file() || path.ends_with(INDEXES) {
+                freed += size(&path);
+                fs::remove_dir_all(&path).tried("cannot remove", &path)?;
+            }
+        }
+        Ok(freed)
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        fs::read_dir(&self.directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    }
+
+    /// The right to change the cache; what a killed fetch left is removed.
+    fn lock(&self, progress: &mut dyn FnMut(&Progress)) -> Result<Flock<File>> {
+        fs::create_dir_all(&self.directory)
+            .tried("cannot create", &self.directory)
+            .map_err(|e| e.in_directory(&self.directory))?;
+        let path = self.directory.join(".lock");
+        let file = File::create(&path).tried("cannot create", &path).map_err(|e| e.in_directory(&self.directory))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).or_else(|(file, _)| {
+            progress(&Progress::Waiting);
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)
+        });
+        let lock = lock.tried("cannot lock", &path)?;
+        let unfinished = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(UNFINISHED));
+        for path in self.entries().into_iter().filter(unfinished) {
+            fs::remove_dir_all(&path).tried("cannot remove", &path)?;
+        }
+        Ok(lock)
+    }
+
+    fn apt(&self, suite: Suite) -> Result<Apt> {
+        let mirror = match &self.mirror {
+            Some(mirror) => mirror.clone(),
+            None => Mirror::of_this_machine()?,
+        };
+        Apt::new(&self.directory.join(INDEXES).join(suite.name()), &mirror, suite)
+    }
+
+    fn index(&self, suite: Suite, progress: &mut dyn FnMut(&Progress)) -> Result<Arc<Vec<Package>>> {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = indexes.get(&suite) {
+            return known.clone().map_err(|why| Error::Unreachable { suite, why });
+        }
+        progress(&Progress::Index { suite });
+        let ask = || {
+            let apt = self.apt(suite)?;
+            apt.update()?;
+            apt.kernels().map(Arc::new)
+        };
+        let asked = ask().map_err(|error| error.in_directory(&self.directory));
+        match &asked {
+            Ok(index) => drop(indexes.insert(suite, Ok(Arc::clone(index)))),
+            Err(Error::Unreachable { why, .. }) => drop(indexes.insert(suite, Err(why.clone()))),
+            Err(_) => {}
+        }
+        asked
+    }
+
+    /// Kernels that fit, from the first suite that has any.
+    fn matching(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Package>> {
+        for suite in selector.suites() {
+            let index = self.index(suite, progress)?;
+            let fits = |package: &&Package| selector.accepts(&package.release, suite);
+            let found: Vec<_> = index.iter().filter(fits).cloned().collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        let suites = selector.suites().into_iter().map(Suite::name).collect::<Vec<_>>().join(" or ");
+        Err(Error::NotFound { selector: selector.clone(), suites })
+    }
+
+    fn newest(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Package> {
+        let found = self.matching(selector, progress)?.into_iter().next();
+        found.ok_or_else(|| Error::NotFound { selector: selector.clone(), suites: "any suite".into() })
+    }
+
+    /// Kernels in the cache that fit, newest first.
+    fn kept(&self, selector: &Selector) -> Vec<Kernel> {
+        let fits = |kernel: &Kernel| {
+            let package = &kernel.manifest.package;
+            Suite::from_str(&package.suite).is_ok_and(|suite| selector.accepts(&package.release, suite))
+        };
+        let mut kernels: Vec<_> = self.entries().iter().filter_map(|path| kernel_in(path)).filter(fits).collect();
+        kernels.sort_by(|a, b| version::compare(&b.manifest.package.version, &a.manifest.package.version));
+        kernels
+    }
+
+    /// The kernel in the cache that was made of exactly these files.
+    fn kept_as(&self, package: &Package) -> Option<Kernel> {
+        let kernel = kernel_in(&self.directory.join(&package.release))?;
+        (kernel.manifest.package.debs == package.debs).then_some(kernel)
+    }
+
+    fn make(&self, package: &Package, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
+        let scratch = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.directory);
+        let made = scratch.tried("cannot create a directory in", &self.directory).and_then(|scratch| {
+            let [debs, tree, kernel] = ["debs", "tree", "kernel"].map(|name| scratch.path().join(name));
+            fs::create_dir(&debs).tried("cannot create", &debs)?;
+            let total = package.size();
+            self.apt(package.suite.parse()?)?.download(package, &debs, &mut |bytes| {
+                progress(&Progress::Downloading { release: package.release.clone(), bytes, total });
+            })?;
+            progress(&Progress::Unpacking { release: package.release.clone() });
+            let vmlinuz_sha256 = unpack::unpack(package, &debs, &tree, &kernel)?;
+            let manifest = Manifest { format: FORMAT, package: package.clone(), vmlinuz_sha256 };
+            let path = kernel.join(MANIFEST);
+            let text = serde_json::to_string_pretty(&manifest).map_err(io::Error::from).tried("cannot write", &path)?;
+            fs::write(&path, text + "\n").tried("cannot write", &path)?;
+            let place = self.directory.join(&package.release);
+            if place.exists() {
+                fs::rename(&place, scratch.path().join("replaced")).tried("cannot move", &place)?;
+            }
+            fs::rename(&kernel, &place).tried("cannot move", &kernel)?;
+            Ok(Kernel::new(place, manifest))
+        });
+        made.map_err(|error| error.in_directory(&self.directory))
+    }
+}
+
+/// The kernel that a directory holds, if it is one.
+fn kernel_in(directory: &Path) -> Option<Kernel> {
+    let manifest: Manifest = serde_json::from_slice(&fs::read(directory.join(MANIFEST)).ok()?).ok()?;
+    let named = directory.file_name().is_some_and(|name| name == manifest.package.release.as_str());
+    (named && manifest.format == FORMAT).then(|| Kernel::new(directory.into(), manifest))
+}
+
+fn size(path: &Path) -> u64 {
+    let Ok(metadata) = path.symlink_metadata() else { return 0 };
+    let entries = if metadata.is_dir() { fs::read_dir(path).ok() } else { None };
+    metadata.len() + entries.into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum::<u64>()
+}

@@ -1,0 +1,82 @@
+//! What the host asks of the guest, and what the guest answers: JSON, one message a line.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the guest finds its job.
+pub const JOB_PATH: &str = "/job.json";
+/// Where the guest finds object files.
+pub const OBJECTS_PATH: &str = "/objects";
+/// Where the guest finds modules, in load order by file name.
+pub const MODULES_PATH: &str = "/modules";
+
+/// The guest's job.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Load, carry traffic, swap, roll back, unload: for each algorithm.
+    Matrix {
+        /// What to load; each is swapped for the next one.
+        subjects: Vec<Subject>,
+        /// Bytes of each transfer.
+        bytes: u64,
+    },
+}
+
+/// An object under test.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Subject {
+    /// As `hotcc load` takes it: a built-in name, or a path in the guest.
+    pub object: String,
+    /// Name of its congestion control.
+    pub cc: String,
+}
+
+/// One line from the guest.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// The guest's first process runs.
+    Booted {
+        /// `uname -r`.
+        release: String,
+        /// Virtual time since the start of the machine.
+        uptime_s: f64,
+    },
+    /// Something takes a while.
+    Progress(String),
+    /// One algorithm's row of the matrix.
+    Row(Row),
+    /// The job is done.
+    Done {
+        /// Virtual time since the start of the machine.
+        uptime_s: f64,
+    },
+    /// The job could not be done.
+    Failed(String),
+}
+
+/// How one algorithm fared on one kernel.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub algorithm: String,
+    /// What was tried, in order, up to the first that failed.
+    pub steps: Vec<Step>,
+}
+
+/// One thing tried.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Step {
+    /// "load", "traffic", ...
+    pub what: String,
+    /// `None`: it worked.
+    pub error: Option<String>,
+}
+
+impl Row {
+    /// Whether every step worked.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        !self.steps.is_empty() && self.steps.iter().all(|s| s.error.is_none())
+    }
+}

@@ -1,0 +1,112 @@
+//! One run of the virtual machine: QEMU's flags, the guest's messages, and what is shown when it goes wrong.
+
+use crate::lab::job::Message;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Virtual time: one instruction is one nanosecond, waiting takes no time, and nothing random comes from outside.
+const VIRTUAL_TIME: [&str; 8] = [
+    "-accel",
+    "tcg",
+    "-icount",
+    "shift=0,sleep=off",
+    "-cpu",
+    "max,-rdrand,-rdseed",
+    "-rtc",
+    "base=2026-01-01,clock=vm",
+];
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off";
+const CONSOLE_TAIL_LINES: usize = 25;
+
+/// What to boot.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The kernel.
+    pub vmlinuz: PathBuf,
+    /// The initramfs.
+    pub initramfs: PathBuf,
+    /// Memory, MiB.
+    pub memory_mib: u32,
+    /// The guest is taken for hung when it says nothing for that long.
+    pub patience: Duration,
+}
+
+/// Kills the machine with the value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // fails where it has ended, which is the usual case
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Boots it and hands every message to `each`, up to the last. The console goes to a file in `scratch`.
+pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
+    let console = scratch.join("console.log");
+    let errors = scratch.join("qemu.err");
+    let mut command = Command::new(QEMU);
+    command
+        .args(VIRTUAL_TIME)
+        .args(["-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-smp", "1"])
+        .args(["-m", &machine.memory_mib.to_string()])
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .args(["-serial", "stdio", "-append", KERNEL_ARGUMENTS, "-kernel"])
+        .arg(&machine.vmlinuz)
+        .arg("-initrd")
+        .arg(&machine.initramfs)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&errors).context("cannot write to the scratch directory")?);
+    let mut qemu = Running(command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?);
+    let lines = BufReader::new(qemu.0.stdout.take().context("QEMU has no output")?);
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        for line in lines.lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut heard = Instant::now();
+    loop {
+        let line = match receive.recv_timeout(machine.patience.saturating_sub(heard.elapsed())) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the guest has said nothing for {} s{}", machine.patience.as_secs(), tails(&console, &errors))
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("the guest ended early{}", tails(&console, &errors)),
+        };
+        heard = Instant::now();
+        let message: Message = match serde_json::from_str(line.trim()) {
+            Ok(message) => message,
+            Err(_) if line.trim().is_empty() => continue,
+            Err(why) => bail!("the guest said `{line}`, which is no message: {why}{}", tails(&console, &errors)),
+        };
+        each(&message)?;
+        match message {
+            Message::Done { .. } => return Ok(()),
+            Message::Failed(why) => bail!("in the guest: {why}{}", tails(&console, &errors)),
+            _ => {}
+        }
+    }
+}
+
+fn tails(console: &Path, errors: &Path) -> String {
+    let tail = |path: &Path| {
+        let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+        lines[lines.len().saturating_sub(CONSOLE_TAIL_LINES)..].join("\n  ")
+    };
+    let named = [("its console ends with", console), ("QEMU says", errors)];
+    let texts = named.map(|(what, path)| (what, tail(path)));
+    texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
+}

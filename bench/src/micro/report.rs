@@ -1,0 +1,199 @@
+//! What the measures found, as a table for people and as JSON.
+
+use serde::Serialize;
+use std::fmt;
+
+/// What a ratio or figure may be at most, or has to be at least.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Upper bound.
+    AtMost(f64),
+    /// Lower bound.
+    AtLeast(f64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(limit) => write!(f, "<= {limit}"),
+            Self::AtLeast(limit) => write!(f, ">= {limit}"),
+        }
+    }
+}
+
+/// Whether a bound holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does.
+    Ok,
+    /// It does not.
+    Over,
+    /// The measurement was too noisy to say, or failed.
+    Unclear,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Over => "OVER",
+            Self::Unclear => "UNCLEAR",
+        })
+    }
+}
+
+/// One row: figures, and the one that is held against a bound.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The measure it came from.
+    pub measure: &'static str,
+    /// What was measured.
+    pub subject: String,
+    /// Figures, with their units.
+    pub figures: Vec<String>,
+    /// What `value` is.
+    pub judged: &'static str,
+    /// What is held against the bound; `None` where it could not be had.
+    pub value: Option<f64>,
+    /// The bound.
+    pub bound: Bound,
+    /// Whether it holds.
+    pub verdict: Verdict,
+}
+
+impl Finding {
+    /// Holds `value` against `bound`.
+    #[must_use]
+    pub fn new(
+        measure: &'static str,
+        subject: impl Into<String>,
+        judged: &'static str,
+        value: Option<f64>,
+        bound: Bound,
+    ) -> Self {
+        let verdict = match (value, bound) {
+            (Some(v), _) if v.is_nan() => Verdict::Unclear,
+            (None, _) => Verdict::Unclear,
+            (Some(v), Bound::AtMost(limit)) if v <= limit => Verdict::Ok,
+            (Some(v), Bound::AtLeast(limit)) if v >= limit => Verdict::Ok,
+            _ => Verdict::Over,
+        };
+        Self { measure, subject: subject.into(), figures: Vec::new(), judged, value, bound, verdict }
+    }
+
+    /// Adds a figure.
+    #[must_use]
+    pub fn figure(mut self, text: impl Into<String>) -> Self {
+        self.figures.push(text.into());
+        self
+    }
+}
+
+/// The machine it was measured on. Absolute figures are only its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Processors this process may use.
+    pub cpus: usize,
+    /// Their model.
+    pub cpu_model: String,
+    /// Load average over a minute, before the run.
+    pub load: String,
+}
+
+impl Machine {
+    /// This one, now.
+    #[must_use]
+    pub fn here() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ").map(|(_, m)| m));
+        Self {
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            cpu_model: model.unwrap_or("model not known").to_owned(),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// Everything one run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// Whether it was the short form.
+    pub quick: bool,
+    /// The rows.
+    pub findings: Vec<Finding>,
+    /// Measures that could not be made, and why.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Whether everything was measured and every bound holds.
+    #[must_use]
+    pub fn good(&self) -> bool {
+        self.failures.is_empty() && self.findings.iter().all(|f| f.verdict == Verdict::Ok)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let m = &self.machine;
+        let quick = if self.quick { ", --quick" } else { "" };
+        writeln!(f, "Linux {}, {} CPUs ({}), load {} before{quick}\n", m.kernel, m.cpus, m.cpu_model, m.load)?;
+        let mut rows = vec![["measure", "figures", "value", "bound", "verdict"].map(str::to_owned)];
+        for finding in &self.findings {
+            let value = finding.value.map_or("-".to_owned(), significant);
+            let subject = format!("{}: {}", finding.measure, finding.subject);
+            let judged = format!("{value} ({})", finding.judged);
+            // one figure per line, beside the first of which stands all the rest
+            let mut figures = finding.figures.iter().cloned();
+            let first = figures.next().unwrap_or_default();
+            rows.push([subject, first, judged, finding.bound.to_string(), finding.verdict.to_string()]);
+            rows.extend(figures.map(|figure| [String::new(), figure, String::new(), String::new(), String::new()]));
+        }
+        let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..5).map(width).collect();
+        for row in &rows {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &w)| format!("{cell:<w$}")).collect();
+            writeln!(f, "{}", cells.join("  ").trim_end())?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "\nnot measured: {failure}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn significant(value: f64) -> String {
+    let magnitude = if value == 0.0 || !value.is_finite() { 0 } else { value.abs().log10().floor() as i32 };
+    format!("{value:.*}", (2 - magnitude).clamp(0, 6) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let verdict = |value, bound| Finding::new("m", "s", "j", value, bound).verdict;
+        assert_eq!(verdict(Some(1.5), Bound::AtMost(1.5)), Verdict::Ok);
+        assert_eq!(verdict(Some(1.51), Bound::AtMost(1.5)), Verdict::Over);
+        assert_eq!(verdict(Some(0.94), Bound::AtLeast(0.95)), Verdict::Over);
+        assert_eq!(verdict(None, Bound::AtLeast(0.95)), Verdict::Unclear);
+        assert_eq!(verdict(Some(f64::NAN), Bound::AtMost(1.0)), Verdict::Unclear);
+    }
+
+    #[test]
+    fn three_digits() {
+        let shown = [0.0, 0.951, 1.5, 12.345, 123.4, 98_765.0, 0.000_012_3].map(significant);
+        assert_eq!(shown, ["0.00", "0.951", "1.50", "12.3", "123", "98765", "0.000012"]);
+    }
+}

@@ -1,0 +1,25 @@
+//! A view of the file system in which the bench may pin and name what it likes.
+//!
+//! bpffs and the named network namespaces belong to a mount namespace of this process and its children, so the kernel
+//! removes them with the last of these, even after SIGKILL, and what somebody has loaded and pinned is out of reach.
+
+use anyhow::{Context, Result};
+use hotcc_abi::pins;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use std::fs;
+
+/// Where `ip netns` keeps names.
+const NAMED_NAMESPACES: &str = "/run/netns";
+
+/// Moves this process there. Call before the first thread starts: threads and children inherit it.
+pub fn enter() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("cannot make mounts private")?;
+    for (kind, path) in [("tmpfs", NAMED_NAMESPACES), ("tmpfs", pins::RUN), ("bpf", pins::BPFFS)] {
+        fs::create_dir_all(path).with_context(|| format!("cannot make {path}"))?;
+        mount(Some(kind), path, Some(kind), MsFlags::empty(), none).with_context(|| format!("cannot mount {path}"))?;
+    }
+    Ok(())
+}
