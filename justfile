@@ -1,0 +1,78 @@
+# List the recipes.
+default:
+    @just --list
+
+# Install what is missing on this machine (system packages, just).
+setup:
+    ./setup.sh
+
+# Build everything, optimised.
+build:
+    cargo build --release --workspace
+
+# Run all tests; those on the real kernel need root and say SKIPPED without it.
+test *args:
+    #!/usr/bin/env bash
+    set -uo pipefail
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    if [[ -t 1 ]]; then export CARGO_TERM_COLOR=always; fi
+    cargo test --workspace {{ args }} -- --show-output 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    mapfile -t skipped < <(sed -n 's/^SKIPPED //p' "$log" | sort -u)
+    if ((EUID == 0)); then who="as root"; else who="not root: 'sudo -E env PATH=\"\$PATH\" just test' runs them"; fi
+    echo "kernel tests skipped: ${#skipped[@]} ($who)"
+    if ((${#skipped[@]})); then printf '  %s\n' "${skipped[@]}"; fi
+    exit "$status"
+
+# Check formatting, clippy, docs and shell scripts; warnings are errors.
+lint: && (clang-format "--dry-run" "-Werror") shellcheck
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Format Rust and C in place.
+fmt: && (clang-format "-i")
+    cargo fmt --all
+
+# Show it at work: load algorithms, swap them under running traffic.
+demo *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-demo -- {{ args }}
+
+# Measure what the programs cost.
+bench *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-microbench -- {{ args }}
+
+# Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
+matrix *kernels: build
+    cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
+
+# Remove everything that was built.
+clean:
+    cargo clean
+
+# The configuration needs clang-format 18; the formatting is that of 19, so 19 goes first.
+[private]
+clang-format *options:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for tool in clang-format-{19,22,21,20,18} clang-format; do
+        command -v "$tool" >/dev/null || continue
+        version=$("$tool" --version | sed 's/.*version \([0-9]*\).*/\1/')
+        ((version >= 18)) || continue
+        echo "$tool {{ options }} (bpf/**/*.[ch])"
+        find bpf -name '*.[ch]' -print0 | xargs -0 "$tool" {{ options }}
+        exit
+    done
+    echo "no clang-format 18 or later found: run ./setup.sh" >&2
+    exit 1
+
+[private]
+shellcheck:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if command -v shellcheck >/dev/null; then
+        find . -path ./target -prune -o -name '*.sh' -print0 | xargs -0 shellcheck .ci/run
+    else
+        echo "shellcheck is not installed: shell scripts were not checked"
+    fi
