@@ -6,4 +6,5 @@
 pub mod image;
 pub mod job;
 pub mod matrix;
+pub mod results;
 pub mod vm;

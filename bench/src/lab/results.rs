@@ -1,0 +1,326 @@
+//! What a scenario's runs leave behind, as files and as types.
+//!
+//! ```text
+//! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects (see Manifest)
+//! DIR/scenario.toml                    the scenario as it was
+//! DIR/CASE/seed-N/summary.json         one run (see RunSummary); written last, so a run that has it is whole
+//! DIR/CASE/seed-N/flows.csv            series of each flow (see FLOW_COLUMNS)
+//! DIR/CASE/seed-N/links.csv            series of each link with a rate (see LINK_COLUMNS)
+//! DIR/report.html                      all of it as one page
+//! ```
+//! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Columns of `flows.csv`; an empty cell: not known at that time. One row per flow and sampling period with ACKs.
+///
+/// `delivery_rate_bps` is what arrived in order at the receiver in the period; windows in segments; `state` is the
+/// kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss); `sinr_db` is the link's true
+/// SINR; `detail` is what the algorithm says is in force (N, rule), where it says so.
+pub const FLOW_COLUMNS: [&str; 12] = [
+    "t_s",
+    "flow",
+    "cwnd",
+    "ssthresh",
+    "srtt_us",
+    "rtt_us",
+    "min_rtt_us",
+    "in_flight",
+    "delivery_rate_bps",
+    "state",
+    "sinr_db",
+    "detail",
+];
+/// Columns of `links.csv`. `queue_bytes` is the longest queue in the period, the rest are sums over it.
+pub const LINK_COLUMNS: [&str; 9] =
+    ["t_s", "link", "capacity_bps", "sinr_db", "queue_bytes", "sent_bytes", "queue_drops", "losses", "ce_marks"];
+
+/// What ran. Two runs with the same manifest have the same results, byte for byte.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Manifest {
+    /// The scenario's name.
+    pub scenario: String,
+    /// SHA-256 of the scenario file and of every file it names.
+    pub scenario_sha256: String,
+    /// `vm` or `native`.
+    pub backend: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// SHA-256 of the kernel image.
+    pub kernel_sha256: String,
+    /// QEMU's version line; empty natively.
+    pub qemu: String,
+    /// The CPU the guest saw.
+    pub cpu: String,
+    /// SHA-256 of every BPF object and program that ran, by name.
+    pub objects: BTreeMap<String, String>,
+    /// Every run there is to be, in order.
+    pub runs: Vec<RunId>,
+}
+
+/// One run of a scenario.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct RunId {
+    /// The swept values, by key.
+    pub case: BTreeMap<String, String>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl RunId {
+    /// Its case as text: `cc=dtcp,loss=0.01`; `all` if nothing is swept.
+    #[must_use]
+    pub fn case_name(&self) -> String {
+        if self.case.is_empty() {
+            return "all".to_owned();
+        }
+        self.case.iter().map(|(k, v)| format!("{k}={}", v.replace('/', "_"))).collect::<Vec<_>>().join(",")
+    }
+
+    /// Its directory under the result directory.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        Path::new(&self.case_name()).join(format!("seed-{}", self.seed))
+    }
+}
+
+/// Mean and order statistics of a sample; all zero for an empty one.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Distribution {
+    /// How many values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+impl Distribution {
+    /// Of these values (nearest rank).
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
+        let rank = |p: usize| values[(values.len() * p).div_ceil(100).max(1) - 1];
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        Self { count: values.len() as u64, mean, min, p50: rank(50), p95: rank(95), p99: rank(99), max }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// Which run.
+    pub run: RunId,
+    /// Length of the measurement, virtual seconds.
+    pub duration_s: f64,
+    /// Why the run must not be used; empty: it is valid.
+    pub invalid: Vec<String>,
+    /// Greatest share of a 100 ms window in which the CPU was busy, and the mean share. 0 natively.
+    pub busy_max: f64,
+    /// Mean share of time in which the CPU was busy.
+    pub busy_mean: f64,
+    /// Each flow.
+    pub flows: Vec<FlowSummary>,
+    /// Each direction of each link that has a rate or loses packets.
+    pub links: Vec<LinkSummary>,
+    /// Jain's fairness index over the throughputs of the TCP flows that start together or overlap; 1 for one flow.
+    pub jain: f64,
+    /// What happened when, as done: `12.5 swap dtcp -> westwoodp: moved 3`.
+    pub events: Vec<String>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FlowSummary {
+    /// Its name in the scenario, with `-K` for the K-th of several.
+    pub name: String,
+    /// Congestion control at its end (`udp` for a datagram flow).
+    pub cc: String,
+    /// When it started.
+    pub start_s: f64,
+    /// When it ended: its bytes were received or its time was over.
+    pub end_s: f64,
+    /// Bytes the receiving application got.
+    pub bytes: u64,
+    /// `bytes` over `end_s - start_s`.
+    pub throughput_bps: f64,
+    /// Throughput over the mean capacity that its narrowest link had in that time; absent where no link has a rate.
+    pub utilisation: Option<f64>,
+    /// Whether all bytes that it was to send arrived; absent for a flow without an end of its own.
+    pub complete: Option<bool>,
+    /// RTT samples, ms.
+    pub rtt_ms: Distribution,
+    /// Time its data packets waited in queues, one way, ms.
+    pub queue_delay_ms: Distribution,
+    /// Congestion window per ACK, segments, weighted by time.
+    pub mean_cwnd: f64,
+    /// Data packets sent over the network, and those lost in queues and on links.
+    pub packets: u64,
+    /// Data packets that queues dropped.
+    pub queue_drops: u64,
+    /// Data packets that links lost.
+    pub losses: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// From its start until its rate over 1 s stays within 20 % of its mean for 3 s; absent: never.
+    pub convergence_s: Option<f64>,
+    /// For each NLOS -> LOS edge while it ran: time until its rate over 100 ms reached 80 % of the capacity; absent:
+    /// not before the next edge or the end.
+    pub recovery_s: Vec<Option<f64>>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct LinkSummary {
+    /// `NAME:FROM>TO`.
+    pub name: String,
+    /// Packets that left it.
+    pub packets: u64,
+    /// Bytes that left it.
+    pub bytes: u64,
+    /// Packets dropped at a full queue.
+    pub queue_drops: u64,
+    /// Packets lost.
+    pub losses: u64,
+    /// Packets marked (CE).
+    pub ce_marks: u64,
+    /// Bytes that left over the bytes that could have; absent without a rate.
+    pub utilisation: Option<f64>,
+    /// Queue found by each packet, bytes.
+    pub queue_bytes: Distribution,
+    /// Wait of each packet, ms.
+    pub queue_delay_ms: Distribution,
+}
+
+/// A figure of a paper, to stand beside ours.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// Cases it is about: all whose swept values are these.
+    #[serde(default)]
+    pub case: BTreeMap<String, toml::Value>,
+    /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
+    pub flow: Option<String>,
+    /// Which figure: see [`METRICS`].
+    pub metric: String,
+    /// The paper's value.
+    pub value: f64,
+    /// Where it stands: `000, Table 4`.
+    pub source: String,
+    /// What to know when comparing.
+    pub note: Option<String>,
+}
+
+/// The figures that a run has, with units.
+pub const METRICS: [(&str, &str); 16] = [
+    ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
+    ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
+    ("utilisation", "share of the capacity that existed, 0..1"),
+    ("rtt_mean_ms", "mean RTT, ms"),
+    ("rtt_p50_ms", "median RTT, ms"),
+    ("rtt_p95_ms", "95th percentile of the RTT, ms"),
+    ("rtt_p99_ms", "99th percentile of the RTT, ms"),
+    ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
+    ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
+    ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
+    ("retransmits", "segments sent again"),
+    ("completion_s", "time until all bytes were received, s"),
+    ("mean_cwnd", "mean congestion window, segments"),
+    ("convergence_s", "time to a steady rate, s"),
+    ("recovery_s", "mean time to 80 % of the capacity after the line of sight came back, s"),
+    ("jain", "Jain's fairness index"),
+];
+
+impl FlowSummary {
+    /// One of [`METRICS`]; `None`: this flow has no such figure.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
+        let of = |d: &Distribution, v: f64| (d.count > 0).then_some(v);
+        match name {
+            "throughput_mbps" | "throughput_mbps_total" => Some(self.throughput_bps / 1e6),
+            "utilisation" => self.utilisation,
+            "rtt_mean_ms" => of(&self.rtt_ms, self.rtt_ms.mean),
+            "rtt_p50_ms" => of(&self.rtt_ms, self.rtt_ms.p50),
+            "rtt_p95_ms" => of(&self.rtt_ms, self.rtt_ms.p95),
+            "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
+            "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
+            "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
+            "loss_ratio" => ratio(self.losses + self.queue_drops, self.packets),
+            "retransmits" => Some(self.retransmits as f64),
+            "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
+            "mean_cwnd" => Some(self.mean_cwnd),
+            "convergence_s" => self.convergence_s,
+            "recovery_s" => mean(self.recovery_s.iter().flatten().copied()),
+            _ => None,
+        }
+    }
+}
+
+impl RunSummary {
+    /// One of [`METRICS`], of the flow with that name or prefix (`NAME` finds `NAME-1`, `NAME-2`), or of all TCP flows.
+    #[must_use]
+    pub fn metric(&self, name: &str, flow: Option<&str>) -> Option<f64> {
+        if name == "jain" {
+            return Some(self.jain);
+        }
+        let chosen = |f: &&FlowSummary| match flow {
+            Some(wanted) => f.name == wanted || f.name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('-')),
+            None => f.cc != "udp",
+        };
+        let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
+        if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
+    }
+}
+
+/// `None` of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0u32, 0.0), |(n, s), v| (n + 1, s + v));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// A result directory, read back.
+#[derive(Debug)]
+pub struct Results {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// What ran.
+    pub manifest: Manifest,
+    /// Runs that are whole, in the manifest's order.
+    pub runs: Vec<RunSummary>,
+}
+
+impl Results {
+    /// Reads `manifest.json` and every summary there is.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let manifest: Manifest = read_json(&directory.join("manifest.json"))?;
+        let mut runs = Vec::new();
+        for run in &manifest.runs {
+            let path = directory.join(run.path()).join("summary.json");
+            if path.exists() {
+                runs.push(read_json(&path)?);
+            }
+        }
+        Ok(Self { directory: directory.to_owned(), manifest, runs })
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not of this version of the lab", path.display()))
+}
