@@ -14,5 +14,11 @@ pub fn monotonic_ns() -> u64 {
 /// days; ages are differences modulo 2^32).
 #[must_use]
 pub fn monotonic_ms32() -> u32 {
-    (monotonic_ns() / 1_000_000) as u32
+    ms32(monotonic_ns())
+}
+
+/// A moment of [`monotonic_ns`] as the decision word carries it.
+#[must_use]
+pub fn ms32(at_ns: u64) -> u32 {
+    (at_ns / 1_000_000) as u32
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use hotcc_bench::kernels::{self, Selector};
+use hotcc_bench::lab::cli::LabCommand;
 use hotcc_bench::lab::job::Row;
 use hotcc_bench::lab::matrix;
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Debian's stock kernels: what there is, what is here
     Kernels(kernels::KernelsCommand),
+    /// Run scenarios and write their results
+    Lab(LabCommand),
     /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
     Matrix {
         /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
+        Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
     }
 }

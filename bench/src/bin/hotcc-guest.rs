@@ -3,14 +3,16 @@
 //! It talks over the second serial line, one JSON message a line; the first one is the kernel's console.
 
 use anyhow::{Context, Result, bail};
-use hotcc_bench::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, Row, Step, Subject};
+use hotcc_bench::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
+use hotcc_bench::lab::play;
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const RESULTS: &str = "/dev/ttyS1";
@@ -41,6 +43,10 @@ fn guest() -> Result<()> {
         mount(Some(source), target, Some(kind), MsFlags::empty(), None::<&str>)
             .with_context(|| format!("cannot mount {target}"))?;
     }
+    std::os::unix::fs::symlink("/run", "/var/run").or_else(|_| {
+        fs::create_dir_all("/var")?;
+        std::os::unix::fs::symlink("/run", "/var/run")
+    })?;
     let mut line = File::options().write(true).open(RESULTS).context("cannot open the result line")?;
     let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
     say(&mut line, &Message::Booted { release, uptime_s: uptime_s()? })?;
@@ -56,6 +62,11 @@ fn work(line: &mut File) -> Result<()> {
     run("/bin/ip", &["link", "set", "lo", "up"])?;
     let job = serde_json::from_slice(&fs::read(JOB_PATH).context("no job")?)?;
     match job {
+        Job::Scenario(plan) => {
+            let mut out = BufWriter::with_capacity(1 << 20, results_port()?);
+            play::play(&plan, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
+            out.flush().context("cannot write results")?;
+        }
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
                 say(line, &Message::Row(matrix_row(subject, next, bytes)))?;
@@ -63,6 +74,18 @@ fn work(line: &mut File) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The virtio port of that name, once its driver has found it.
+fn results_port() -> Result<File> {
+    for entry in fs::read_dir("/sys/class/virtio-ports").context("no virtio ports")?.flatten() {
+        let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+        if name.trim() == RESULTS_PORT {
+            let path = Path::new("/dev").join(entry.file_name());
+            return File::options().write(true).open(&path).with_context(|| format!("cannot open {}", path.display()));
+        }
+    }
+    bail!("no virtio port is called {RESULTS_PORT}")
 }
 
 fn say(line: &mut File, message: &Message) -> Result<()> {

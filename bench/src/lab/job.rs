@@ -1,5 +1,6 @@
 //! What the host asks of the guest, and what the guest answers: JSON, one message a line.
 
+use crate::lab::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// Where the guest finds its job.
@@ -8,6 +9,9 @@ pub const JOB_PATH: &str = "/job.json";
 pub const OBJECTS_PATH: &str = "/objects";
 /// Where the guest finds modules, in load order by file name.
 pub const MODULES_PATH: &str = "/modules";
+
+/// Name of the virtio port that takes a run's results.
+pub const RESULTS_PORT: &str = "results";
 
 /// The guest's job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -20,6 +24,8 @@ pub enum Job {
         /// Bytes of each transfer.
         bytes: u64,
     },
+    /// One run of a scenario.
+    Scenario(Box<Plan>),
 }
 
 /// An object under test.

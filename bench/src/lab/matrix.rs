@@ -1,12 +1,12 @@
 //! The kernel matrix: every algorithm loaded, under traffic, swapped, rolled back and unloaded on every kernel.
 
-use crate::kernels::{Kernel, module_closure};
-use crate::lab::image::{Image, is_executable};
-use crate::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, OBJECTS_PATH, Row, Subject};
+use crate::kernels::Kernel;
+use crate::lab::guest;
+use crate::lab::image::Image;
+use crate::lab::job::{Job, Message, OBJECTS_PATH, Row, Subject};
 use crate::lab::vm::{self, Machine};
 use anyhow::{Context, Result, bail};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
 use std::time::Duration;
 
 /// Modules of the kernel that the matrix needs; what is built in is left out.
@@ -43,10 +43,16 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         subjects.push(Subject { object: path, cc: name.to_owned() });
     }
     let expected = subjects.len();
-    guest(&mut image, kernel, &Job::Matrix { subjects, bytes })?;
+    guest::furnish(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;
-    let machine = Machine { vmlinuz: kernel.vmlinuz.clone(), initramfs, memory_mib: MEMORY_MIB, patience: PATIENCE };
+    let machine = Machine {
+        vmlinuz: kernel.vmlinuz.clone(),
+        initramfs,
+        memory_mib: MEMORY_MIB,
+        results: None,
+        patience: PATIENCE,
+    };
     let mut rows = Vec::new();
     vm::run(&machine, scratch.path(), |message| {
         match message {
@@ -63,34 +69,6 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         bail!("the guest reported {} of {expected} objects", rows.len());
     }
     Ok(rows)
-}
-
-/// The guest: our agent as its first process, the commands under test, `ip`, and modules.
-fn guest(image: &mut Image, kernel: &Kernel, job: &Job) -> Result<()> {
-    image.program("/init", &sibling("hotcc-guest")?)?;
-    image.program("/bin/hotcc", &sibling("hotcc")?)?;
-    image.program("/bin/ip", &system_program("ip")?)?;
-    image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
-    for (order, path) in module_closure(kernel, &MODULES)?.iter().enumerate() {
-        let name = path.file_name().context("a module without a name")?.to_string_lossy();
-        let content = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        image.file(Path::new(MODULES_PATH).join(format!("{order:03}-{name}")), 0o644, content);
-    }
-    Ok(())
-}
-
-/// A program built beside this one.
-fn sibling(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
-    // tests run from target/PROFILE/deps
-    let found = own.ancestors().skip(1).take(2).map(|d| d.join(name)).find(|p| is_executable(p));
-    found.with_context(|| format!("{name} is not beside {}; build it: just build", own.display()))
-}
-
-fn system_program(name: &str) -> Result<PathBuf> {
-    let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
-    let found = directories.map(|d| Path::new(d).join(name)).into_iter().find(|p| is_executable(p));
-    found.with_context(|| format!("{name} is not installed; ./setup.sh installs it"))
 }
 
 /// One line a kernel and algorithm: what worked, and the first thing that did not.

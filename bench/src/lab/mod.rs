@@ -3,8 +3,18 @@
 //! One virtual CPU executes 10^9 instructions per virtual second, whatever the machine underneath is busy with; time
 //! stands still while the guest waits for nothing. Neither root nor KVM is needed.
 
+pub mod algorithms;
+pub mod analyse;
+pub mod cli;
+pub mod guest;
 pub mod image;
 pub mod job;
 pub mod matrix;
+pub mod plan;
+pub mod planner;
+pub mod play;
+pub mod records;
 pub mod results;
+pub mod run;
+pub mod scenario;
 pub mod vm;

@@ -226,6 +226,16 @@ pub struct Expected {
     pub note: Option<String>,
 }
 
+impl Expected {
+    /// Whether it is about this run.
+    #[must_use]
+    pub fn matches(&self, run: &RunId) -> bool {
+        self.case
+            .iter()
+            .all(|(key, value)| run.case.get(key).is_some_and(|v| *v == crate::lab::algorithms::text(value)))
+    }
+}
+
 /// The figures that a run has, with units.
 pub const METRICS: [(&str, &str); 16] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),

@@ -1,9 +1,12 @@
 //! One run of the virtual machine: QEMU's flags, the guest's messages, and what is shown when it goes wrong.
 
-use crate::lab::job::Message;
+use crate::lab::job::{Message, RESULTS_PORT};
 use anyhow::{Context, Result, bail};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -33,11 +36,23 @@ pub struct Machine {
     pub initramfs: PathBuf,
     /// Memory, MiB.
     pub memory_mib: u32,
+    /// File that gets what the guest writes to its port [`RESULTS_PORT`].
+    pub results: Option<PathBuf>,
     /// The guest is taken for hung when it says nothing for that long.
     pub patience: Duration,
 }
 
-/// Kills the machine with the value.
+/// QEMU's first line about itself.
+pub fn qemu_version() -> Result<String> {
+    let output = Command::new(QEMU).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+/// The processor that the guest sees.
+pub const CPU: &str = "max,-rdrand,-rdseed at 10^9 instructions/s (TCG, icount shift=0)";
+
+/// Kills the machine with the value; the kernel does it if we are killed.
 struct Running(Child);
 
 impl Drop for Running {
@@ -48,7 +63,8 @@ impl Drop for Running {
     }
 }
 
-/// Boots it and hands every message to `each`, up to the last. The console goes to a file in `scratch`.
+/// Boots it and hands every message to `each`, up to the last. The console goes to a file in `scratch`. It must be called
+/// on a thread that lives as long as the machine.
 pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
     let console = scratch.join("console.log");
     let errors = scratch.join("qemu.err");
@@ -66,6 +82,15 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(&errors).context("cannot write to the scratch directory")?);
+    if let Some(path) = &machine.results {
+        command
+            .args(["-device", "virtio-serial-pci", "-chardev"])
+            .arg(format!("file,id=results,path={}", path.display()))
+            .args(["-device", &format!("virtserialport,chardev=results,name={RESULTS_PORT}")]);
+    }
+    let die_with_us = || set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from);
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(die_with_us) };
     let mut qemu = Running(command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?);
     let lines = BufReader::new(qemu.0.stdout.take().context("QEMU has no output")?);
     let (send, receive) = channel();

@@ -1,0 +1,55 @@
+//! Congestion controls that a scenario can name: ours, and those that stock kernels have.
+
+use hotcc::describe::Description;
+use hotcc::object::Source;
+use hotcc::values;
+use std::collections::BTreeMap;
+
+/// Those of Debian's kernels; all but cubic and reno are modules there.
+pub const OF_THE_KERNEL: [&str; 8] = ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois"];
+
+/// Whether we bring it.
+#[must_use]
+pub fn is_ours(name: &str) -> bool {
+    hotcc_bpf::algo(name).is_some()
+}
+
+/// What one of ours says of itself.
+pub fn description(name: &str) -> hotcc::error::Result<Description> {
+    Ok(Source::find(name)?.open()?.description)
+}
+
+/// What is wrong with values for its tunables, if something is.
+pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
+    let description = description(name).map_err(|e| e.to_string())?;
+    for assignment in assignments(set) {
+        values::parse(&description, &assignment).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// As `hotcc set` takes them: `eta=3`.
+#[must_use]
+pub fn assignments(set: &BTreeMap<String, toml::Value>) -> Vec<String> {
+    set.iter().map(|(key, value)| format!("{key}={}", text(value))).collect()
+}
+
+/// A value without TOML's quotes.
+#[must_use]
+pub fn text(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+/// The module that has one of the kernel's; `None` for ours and those that are built in.
+#[must_use]
+pub fn module(cc: &str) -> Option<&'static str> {
+    Some(match cc {
+        "bbr" => "tcp_bbr",
+        "highspeed" => "tcp_highspeed",
+        "bic" => "tcp_bic",
+        "westwood" => "tcp_westwood",
+        "vegas" => "tcp_vegas",
+        "illinois" => "tcp_illinois",
+        _ => return None,
+    })
+}

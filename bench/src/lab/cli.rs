@@ -1,0 +1,139 @@
+//! `hotcc-bench lab`: scenarios from the command line.
+
+use crate::kernels::{self, Selector};
+use crate::lab::results::{Expected, METRICS, Results};
+use crate::lab::run::{Lab, Progress};
+use crate::lab::scenario::Source;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Run scenarios (docs/scenarios.md) and write their results: summaries, series, a report.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
+    hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
+    hotcc-bench lab --check bench/scenarios/*.toml")]
+pub struct LabCommand {
+    /// Scenario files
+    #[arg(required = true, value_name = "FILE")]
+    scenarios: Vec<PathBuf>,
+    /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …); `vm` is vm:6.12
+    #[arg(long, default_value = "vm", value_name = "BACKEND")]
+    lab: String,
+    /// Runs at once; the results are the same for any number
+    #[arg(long, short, default_value_t = default_jobs())]
+    jobs: usize,
+    /// Directory for the results; of several scenarios, each has its own below it
+    #[arg(long, default_value = "lab-results")]
+    out: PathBuf,
+    /// Only the first of each scenario's seeds: a quick look
+    #[arg(long)]
+    one_seed: bool,
+    /// Only say whether the files are right
+    #[arg(long)]
+    check: bool,
+    /// Write the summaries as JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+const DEFAULT_KERNEL: &str = "6.12";
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl LabCommand {
+    /// Runs them. Exit code 1 if one failed or is not valid.
+    pub fn run(&self) -> Result<ExitCode> {
+        let sources = self.scenarios.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
+        if self.check {
+            for source in &sources {
+                println!("{}: right, {} cases", source.path.display(), source.cases()?.len());
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let selector: Selector = match self.lab.split_once(':') {
+            None if self.lab == "vm" => DEFAULT_KERNEL.parse()?,
+            Some(("vm", kernel)) => kernel.parse()?,
+            _ => bail!("`{}` is no backend: vm, vm:KERNEL", self.lab),
+        };
+        let kernel = kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
+        let mut good = true;
+        for source in &sources {
+            let stem = source.path.file_stem().context("a scenario without a name")?;
+            let directory = self.out.join(stem).join(&kernel.release);
+            let lab = Lab { source, kernel: &kernel, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
+            let started = Instant::now();
+            let results = lab.run(&|progress| show(progress))?;
+            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), directory.display());
+            if self.json {
+                println!("{}", serde_json::to_string_pretty(&results.runs)?);
+            } else {
+                print!("{}", table(&results, source)?);
+            }
+            good &= results.runs.iter().all(|run| run.invalid.is_empty());
+        }
+        Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.
+fn show(progress: &Progress<'_>) {
+    let Progress { run, done, text } = progress;
+    let line = format!("[{}/{}] {} seed {}: {text}", done.0, done.1, run.case_name(), run.seed);
+    if !text.ends_with('%') {
+        eprintln!("{line}");
+    } else if std::io::stderr().is_terminal() {
+        eprint!("{line}\r");
+    }
+}
+
+/// Figures of each case, mean over the seeds, and the paper's beside them.
+fn table(results: &Results, source: &Source) -> Result<String> {
+    const SHOWN: [&str; 7] =
+        ["throughput_mbps", "utilisation", "rtt_mean_ms", "rtt_p95_ms", "queue_delay_mean_ms", "loss_ratio", "jain"];
+    let mut by_case: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for run in &results.runs {
+        by_case.entry(run.run.case_name()).or_default().push(run);
+    }
+    let width = by_case.keys().map(String::len).max().unwrap_or(4).max(4);
+    let mut text = format!("{:width$} {:>5}", "case", "seeds");
+    text.extend(SHOWN.map(|name| format!(" {name:>19}")));
+    text.push('\n');
+    let mean = |runs: &[&crate::lab::results::RunSummary], metric: &str, flow: Option<&str>| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| run.metric(metric, flow)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let cell = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+    for (case, runs) in &by_case {
+        text += &format!("{case:width$} {:>5}", runs.len());
+        text.extend(SHOWN.map(|name| format!(" {:>19}", cell(mean(runs, name, None)))));
+        text.push('\n');
+        for why in runs.iter().flat_map(|run| &run.invalid) {
+            text += &format!("  INVALID: {why}\n");
+        }
+    }
+    let expected: Vec<Expected> = source
+        .cases()?
+        .first()
+        .map(|case| case.scenario.expected.iter().map(|e| e.get_ref().clone()).collect())
+        .unwrap_or_default();
+    if !expected.is_empty() {
+        text += "\nthe paper's figures beside ours:\n";
+    }
+    for entry in expected {
+        let is_its = |run: &&&crate::lab::results::RunSummary| entry.matches(&run.run);
+        let runs: Vec<_> = results.runs.iter().collect();
+        let runs: Vec<_> = runs.iter().filter(is_its).copied().collect();
+        let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
+        let ours = cell(mean(&runs, &entry.metric, entry.flow.as_deref()));
+        let case = entry.case.iter().map(|(k, v)| format!("{k}={}", crate::lab::algorithms::text(v)));
+        let case = case.collect::<Vec<_>>().join(",");
+        text += &format!("  {case}: {unit}: paper {} ({}), ours {ours}\n", entry.value, entry.source);
+    }
+    Ok(text)
+}

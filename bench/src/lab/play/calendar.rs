@@ -1,0 +1,114 @@
+//! What happens at which time: readings published, flows stopped, events, progress.
+
+use super::net::Net;
+use super::traffic::{Traffic, sleep_until};
+use crate::lab::plan::{Action, Plan, PlannedReading};
+use anyhow::{Context, Result};
+use hotcc::manage::{self, Request};
+use hotcc::tune;
+use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
+use hotcc_abi::{clock, pins};
+use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
+use std::path::Path;
+
+/// Reports in a run.
+const REPORTS: u64 = 20;
+
+/// One thing to do.
+enum Entry<'a> {
+    Reading(usize, &'a PlannedReading),
+    Stop(usize),
+    Event(&'a Action),
+    Progress(u64),
+}
+
+/// Everything to do, in order of time.
+pub(super) struct Calendar<'a> {
+    plan: &'a Plan,
+    zero_ns: u64,
+    entries: Vec<(u64, Entry<'a>)>,
+}
+
+impl<'a> Calendar<'a> {
+    pub fn new(plan: &'a Plan, zero_ns: u64) -> Self {
+        let mut entries: Vec<(u64, Entry<'_>)> = Vec::new();
+        for (feed, planned) in plan.feeds.iter().enumerate() {
+            entries.extend(planned.readings.iter().map(|r| (r.at_ns, Entry::Reading(feed, r))));
+        }
+        entries.extend(plan.flows.iter().enumerate().map(|(flow, p)| (p.stop_ns, Entry::Stop(flow))));
+        entries.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Event(&e.action))));
+        entries.extend((1..=REPORTS).map(|k| (plan.duration_ns * k / REPORTS, Entry::Progress(100 * k / REPORTS))));
+        entries.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
+        entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the order above
+        Self { plan, zero_ns, entries }
+    }
+
+    /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
+    pub fn run(self, net: &Net, traffic: &mut Traffic, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Vec<String>> {
+        let writers = self.writers()?;
+        let mut happened = Vec::new();
+        for (at_ns, entry) in &self.entries {
+            sleep_until(self.zero_ns + at_ns);
+            match entry {
+                Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
+                Entry::Stop(flow) => traffic.stop(*flow),
+                Entry::Event(action) => {
+                    let result = act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"));
+                    happened.push(format!("{} {result}", *at_ns as f64 / 1e9));
+                }
+                Entry::Progress(percent) => say(&format!("{percent} %"))?,
+            }
+        }
+        Ok(happened)
+    }
+
+    fn writers(&self) -> Result<Vec<LinkWriter>> {
+        if self.plan.feeds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+        let mut writers = Vec::new();
+        for feed in &self.plan.feeds {
+            let key = IndexKey::prefix(feed.address.into(), 32).context("no prefix")?;
+            let options = LinkOptions {
+                source: SOURCE_TRACE,
+                max_age_ms: feed.max_age_ms,
+                period_ms: feed.period_ms,
+                take_over: false,
+            };
+            writers.push(map.take_link(key, &options)?);
+        }
+        Ok(writers)
+    }
+}
+
+fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Result<()> {
+    let made_ms = clock::ms32(zero_ns + reading.made_ns);
+    let value = Reading {
+        sinr_db: Some(f64::from(reading.sinr_db)),
+        average_db: Some(f64::from(reading.average_db)),
+        ..Reading::default()
+    };
+    Ok(writer.publish(&value, made_ms)?)
+}
+
+fn act(action: &Action, net: &Net) -> Result<String> {
+    match action {
+        Action::Swap { cc, new } => {
+            let profile = "default".to_owned();
+            let request = Request { object: new.clone(), cc_name: None, profile, set: Vec::new() };
+            let outcome = manage::swap(cc, &request, true)?;
+            let moved = outcome.moved.map_or(0, |m| m.moved);
+            Ok(format!("swap {cc} -> {new}: {moved} connections moved"))
+        }
+        Action::Tune { cc, set } => {
+            tune::set(cc, set)?;
+            Ok(format!("set {cc} {}", set.join(" ")))
+        }
+        Action::Route { host, arguments } => {
+            net.hosts[*host].batch("ip", std::slice::from_ref(arguments))?;
+            Ok(arguments.clone())
+        }
+        Action::Note(text) => Ok(text.clone()),
+    }
+}

@@ -1,0 +1,139 @@
+//! A plan carried out on the kernel that runs here: the guest's part of the lab.
+//!
+//! Hosts are network namespaces, links are wires with a program at each end ([`instruments`]). Everything random
+//! comes from the plan; everything that is measured is kept in memory until the end.
+
+mod calendar;
+mod instruments;
+mod net;
+mod traffic;
+
+use crate::lab::plan::Plan;
+use crate::lab::records::LinkState;
+use anyhow::{Context, Result};
+use calendar::Calendar;
+use hotcc::manage::{self, Request};
+use hotcc_abi::clock::monotonic_ns;
+use instruments::Instruments;
+use net::Net;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::time::Duration;
+use traffic::Traffic;
+
+/// From the moment all is ready to time zero.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// How a run went. The records follow it: packets, then ACKs, as they are in memory.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Played {
+    /// Each flow, as planned.
+    pub flows: Vec<FlowEnd>,
+    /// Each link, as planned.
+    pub links: Vec<LinkEnd>,
+    /// Idle time in each 100 ms.
+    pub idle_ns: Vec<u64>,
+    /// What happened: when (s), and what.
+    pub events: Vec<String>,
+    /// Packet records that follow.
+    pub packet_records: u64,
+    /// ACK records that follow.
+    pub ack_records: u64,
+    /// Records that there was no room for.
+    pub missing_records: u64,
+}
+
+/// How a flow ended.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FlowEnd {
+    /// Congestion control at the end.
+    pub cc: String,
+    /// Bytes the receiver got.
+    pub bytes: u64,
+    /// When it had them all, or the flow was stopped.
+    pub end_ns: u64,
+    /// Whether it had them all.
+    pub complete: bool,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// What went wrong, if something did.
+    pub error: Option<String>,
+}
+
+/// Counts of a link.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct LinkEnd {
+    /// Packets that left it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that found the queue full.
+    pub queue_drops: u64,
+    /// Packets lost.
+    pub losses: u64,
+    /// Packets marked.
+    pub ce_marks: u64,
+}
+
+impl From<&LinkState> for LinkEnd {
+    fn from(s: &LinkState) -> Self {
+        let LinkState { packets, bytes, queue_drops, losses, ce_marks, .. } = *s;
+        Self { packets, bytes, queue_drops, losses, ce_marks }
+    }
+}
+
+/// Does it, and writes [`Played`] as a line of JSON and the records to `out`. `say` gets progress.
+pub fn play(plan: &Plan, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let net = Net::build(plan)?;
+    let instruments = net.wires.enter(|| Instruments::start(plan, &net.wire_devices))??;
+    let algorithms = Algorithms::load(plan)?;
+    let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+    instruments.set_zero(zero_ns);
+    let mut traffic = Traffic::start(plan, &net, zero_ns)?;
+    say("running")?;
+    let events = Calendar::new(plan, zero_ns).run(&net, &mut traffic, say)?;
+    let ends = traffic.end();
+    instruments.stop();
+    let mut played = instruments.counts(plan);
+    for (end, timeouts) in ends.into_iter().zip(instruments.timeouts()) {
+        played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
+    }
+    played.events = events;
+    serde_json::to_writer(&mut *out, &played).context("cannot write results")?;
+    out.write_all(b"\n")?;
+    instruments.write_records(&played, out).context("cannot write records")?;
+    drop(algorithms);
+    Ok(())
+}
+
+/// Algorithms of ours that were loaded for the run; unloaded with the value.
+struct Algorithms(Vec<String>);
+
+impl Algorithms {
+    fn load(plan: &Plan) -> Result<Self> {
+        let mut loaded = Self(Vec::new());
+        for algorithm in &plan.algorithms {
+            let request = Request {
+                object: algorithm.object.clone(),
+                cc_name: Some(algorithm.cc.clone()),
+                profile: algorithm.profile.clone(),
+                set: algorithm.set.clone(),
+            };
+            manage::load(&request)?;
+            loaded.0.push(algorithm.cc.clone());
+        }
+        Ok(loaded)
+    }
+}
+
+impl Drop for Algorithms {
+    fn drop(&mut self) {
+        for cc in &self.0 {
+            if let Err(error) = manage::unload(cc, None) {
+                eprintln!("cannot unload {cc}: {error}");
+            }
+        }
+    }
+}

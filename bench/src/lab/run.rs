@@ -1,0 +1,239 @@
+//! A scenario's runs: each in a virtual machine of its own, several at once, resumed where they were interrupted.
+
+use crate::kernels::Kernel;
+use crate::lab::algorithms;
+use crate::lab::analyse::{Analysed, Measured, analyse};
+use crate::lab::guest;
+use crate::lab::image::Image;
+use crate::lab::job::{Job, Message};
+use crate::lab::plan::Plan;
+use crate::lab::planner::{Planned, plan};
+use crate::lab::results::{Manifest, Results, RunId};
+use crate::lab::scenario::{Case, Source};
+use crate::lab::vm::{self, Machine};
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Of every scenario: links, and the port for results; what is built in is left out.
+const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
+/// Kernel, programs, sockets' buffers.
+const MEMORY_MIB: u32 = 768;
+/// A guest that says nothing for so long is hung; it reports every twentieth of the run.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Where a run is made until it is whole.
+const UNFINISHED: &str = ".unfinished";
+
+/// Scenarios on one kernel, in virtual time.
+#[derive(Debug)]
+pub struct Lab<'a> {
+    /// The scenario.
+    pub source: &'a Source,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Result directory.
+    pub directory: &'a Path,
+    /// Runs at once.
+    pub jobs: usize,
+    /// Only the first of the seeds.
+    pub one_seed: bool,
+}
+
+/// Progress of a run.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// Which.
+    pub run: &'a RunId,
+    /// Runs that are whole, and all.
+    pub done: (usize, usize),
+    /// What it says.
+    pub text: &'a str,
+}
+
+struct OneRun<'a> {
+    case: &'a Case,
+    id: RunId,
+}
+
+impl Lab<'_> {
+    /// Does every run that the directory does not have yet. A run that fails does not keep the others from their turn;
+    /// what failed is told at the end.
+    pub fn run(&self, say: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Results> {
+        let cases = self.source.cases()?;
+        let mut runs = Vec::new();
+        for case in &cases {
+            let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
+            runs.extend(seeds.map(|seed| OneRun { case, id: case.run(*seed) }));
+        }
+        let manifest = self.manifest(&cases, &runs)?;
+        self.prepare(&manifest)?;
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failures = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.clamp(1, runs.len()) {
+                scope.spawn(|| {
+                    while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        let tell = |text: &str| {
+                            let done = (done.load(Ordering::SeqCst), runs.len());
+                            say(&Progress { run: &one.id, done, text });
+                        };
+                        if let Err(why) = self.run_one(one, &tell)
+                            && let Ok(mut failures) = failures.lock()
+                        {
+                            failures.push(format!("{} seed {}: {why:#}", one.id.case_name(), one.id.seed));
+                        }
+                        done.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        let failures = failures.into_inner().unwrap_or_default();
+        if !failures.is_empty() {
+            bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
+        }
+        Results::read(self.directory)
+    }
+
+    /// Makes the directory ready: keeps runs of this very manifest, removes those of another.
+    fn prepare(&self, manifest: &Manifest) -> Result<()> {
+        let path = self.directory.join("manifest.json");
+        let old = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Manifest>(&text).ok());
+        if let Some(old) = old.filter(|old| old != manifest) {
+            for run in &old.runs {
+                remove(&self.directory.join(run.case_name()))?;
+            }
+        } else if !path.exists() && self.directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            bail!("{} has files in it and no results of the lab; name another with --out", self.directory.display());
+        }
+        remove(&self.directory.join(UNFINISHED))?;
+        fs::create_dir_all(self.directory).with_context(|| format!("cannot make {}", self.directory.display()))?;
+        write(&self.directory.join("scenario.toml"), self.source.text.as_bytes())?;
+        write(&path, &serde_json::to_vec_pretty(manifest)?)
+    }
+
+    fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
+        let mut scenario = Sha256::new().chain_update(&self.source.text);
+        for file in cases.iter().flat_map(|case| case.scenario.files()) {
+            let path = self.scenario_directory().join(file);
+            scenario.update(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+        }
+        let mut objects = BTreeMap::new();
+        for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
+            objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
+        }
+        for program in ["hotcc-guest", "hotcc"] {
+            objects.insert(program.to_owned(), hex(&Sha256::digest(fs::read(guest::sibling(program)?)?)));
+        }
+        let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
+        Ok(Manifest {
+            scenario: name,
+            scenario_sha256: hex(&scenario.finalize()),
+            backend: "vm".to_owned(),
+            kernel: self.kernel.release.clone(),
+            kernel_sha256: hex(&Sha256::digest(fs::read(&self.kernel.vmlinuz)?)),
+            qemu: vm::qemu_version()?,
+            cpu: vm::CPU.to_owned(),
+            objects,
+            runs: runs.iter().map(|one| one.id.clone()).collect(),
+        })
+    }
+
+    fn scenario_directory(&self) -> &Path {
+        self.source.path.parent().unwrap_or(Path::new("."))
+    }
+
+    fn run_one(&self, one: &OneRun<'_>, say: &dyn Fn(&str)) -> Result<()> {
+        let target = self.directory.join(one.id.path());
+        if target.join("summary.json").exists() {
+            say("is there already");
+            return Ok(());
+        }
+        let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
+        let scratch = self.directory.join(UNFINISHED).join(one.id.path());
+        fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+        let measured = self.boot(&planned.plan, &scratch, say)?;
+        let series_ms = *one.case.scenario.series_ms.get_ref();
+        let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
+        keep(&analysed, &scratch)?;
+        remove(&target)?;
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::rename(&scratch, &target).with_context(|| format!("cannot make {}", target.display()))?;
+        say(&verdict(&analysed, &planned));
+        Ok(())
+    }
+
+    fn boot(&self, plan: &Plan, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
+        let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
+        let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
+        let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
+        let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
+        let mut image = Image::default();
+        guest::furnish(&mut image, self.kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
+        let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
+        let mut out = std::io::BufWriter::new(file);
+        image.write(&mut out).with_context(|| format!("cannot write {}", initramfs.display()))?;
+        drop(out);
+        let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
+        let image_mib = fs::metadata(&initramfs)?.len() >> 20;
+        let machine = Machine {
+            vmlinuz: self.kernel.vmlinuz.clone(),
+            initramfs: initramfs.clone(),
+            memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+            results: Some(results.clone()),
+            patience: PATIENCE,
+        };
+        vm::run(&machine, scratch, |message| {
+            match message {
+                Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
+                Message::Progress(text) => say(text),
+                Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
+            }
+            Ok(())
+        })?;
+        let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
+        for used in [initramfs, results] {
+            fs::remove_file(used)?;
+        }
+        Measured::parse(&bytes)
+    }
+}
+
+fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {
+    write(&directory.join("flows.csv"), analysed.flows_csv.as_bytes())?;
+    write(&directory.join("links.csv"), analysed.links_csv.as_bytes())?;
+    for leftover in ["console.log", "qemu.err"] {
+        let _ = fs::remove_file(directory.join(leftover));
+    }
+    write(&directory.join("summary.json"), &serde_json::to_vec_pretty(&analysed.summary)?)
+}
+
+fn verdict(analysed: &Analysed, planned: &Planned) -> String {
+    let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
+    let seconds = planned.plan.duration_ns as f64 / 1e9;
+    let invalid = if analysed.summary.invalid.is_empty() { String::new() } else { ", INVALID".to_owned() };
+    format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn remove(path: &PathBuf) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+            Err(why).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

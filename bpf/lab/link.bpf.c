@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lab's links, as programs on both ends of a wire: `pass` hands what comes in to the other end, `transmit` there
+ * decides when it leaves and leaves the waiting to the fq queueing discipline (earliest departure time).
+ *
+ * Unlike netem it is exact to the byte and to the nanosecond, follows a rate that changes every few milliseconds
+ * without being called for it, and everything random depends on seed and packet number alone.
+ */
+#include "records.h"
+#include "link.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define TC_ACT_OK 0
+#define TC_ACT_SHOT 2
+#define ETHERNET_HEADER 14
+#define MAX_DEVICES 2048
+#define MAX_LINKS 1024
+#define STEPS_AHEAD 4
+#define SEARCH_ROUNDS 22
+
+/* Kernel ABI. */
+struct __sk_buff {
+	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
+	u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end, napi_id;
+	u32 family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port, data_meta;
+	u64 flow_keys __attribute__((aligned(8)));
+	u64 tstamp;
+	u32 wire_len, gso_segs;
+};
+
+static long (*const bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const bpf_skb_ecn_set_ce)(void *skb) = (void *)97;
+
+/* A device of a wire. */
+struct end {
+	u32 other_ifindex;
+	u32 link; /* what leaves through this device is on this link */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DEVICES);
+	__type(key, u32);
+	__type(value, struct end);
+} ends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LINKS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct link);
+} links SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as the scenario needs */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct service_step);
+} steps SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as the scenario needs */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct phase);
+} phases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as the scenario needs */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct packet_record);
+} packet_records SEC(".maps");
+
+/* Read and written by the guest as it stands. */
+struct {
+	u64 time_zero_ns;
+	u64 records_made; /* may exceed the room: then some are missing */
+} lab SEC(".data") = {};
+
+static __always_inline const struct service_step *step_at(const struct link *l, u32 i)
+{
+	u32 at = l->first_step + i;
+
+	return bpf_map_lookup_elem(&steps, &at);
+}
+
+static __always_inline u64 served_by(const struct link *l, u64 now_ns)
+{
+	u64 i = min(now_ns / l->step_ns, (u64)l->steps - 1);
+	const struct service_step *s = step_at(l, i);
+
+	return s ? served(s, now_ns - i * l->step_ns) : 0;
+}
+
+/* The last step that begins at or before `position`; positions only grow, so the search begins where it last ended. */
+static __always_inline u32 step_of(const struct link *l, u64 position)
+{
+	const struct service_step *s;
+	u32 low = l->hint, high = l->steps, middle;
+
+	for (int i = 0; i < STEPS_AHEAD; i++) {
+		if (low + 1 >= high)
+			return low;
+		s = step_at(l, low + 1);
+		if (!s || s->before > position)
+			return low;
+		low++;
+	}
+	for (int i = 0; i < SEARCH_ROUNDS && low + 1 < high; i++) {
+		middle = low + (high - low) / 2;
+		s = step_at(l, middle);
+		if (!s)
+			return low;
+		if (s->before > position)
+			high = middle;
+		else
+			low = middle;
+	}
+	return low;
+}
+
+static __always_inline const struct phase *phase_at(struct link *l, u64 now_ns)
+{
+	const struct phase *p, *next;
+	u32 at;
+
+	for (int i = 0; i < 8; i++) {
+		at = l->first_phase + l->phase + 1;
+		if (l->phase + 1 >= l->phases)
+			break;
+		next = bpf_map_lookup_elem(&phases, &at);
+		if (!next || next->from_ns > now_ns)
+			break;
+		l->phase++;
+	}
+	at = l->first_phase + l->phase;
+	p = bpf_map_lookup_elem(&phases, &at);
+	return p;
+}
+
+/* Flows are told apart by the port of their receiver. */
+static __always_inline void classify(struct __sk_buff *skb, struct packet_record *r)
+{
+	u8 protocol = 0, ports[4] = {};
+	u16 from, to;
+
+	bpf_skb_load_bytes(skb, ETHERNET_HEADER + 9, &protocol, 1);
+	bpf_skb_load_bytes(skb, ETHERNET_HEADER + 20, ports, 4);
+	from = ports[0] << 8 | ports[1];
+	to = ports[2] << 8 | ports[3];
+	r->flow = NO_FLOW;
+	if (protocol != 6 && protocol != 17)
+		return;
+	if (to >= FIRST_FLOW_PORT && to < FIRST_FLOW_PORT + MAX_FLOWS) {
+		r->flow = to - FIRST_FLOW_PORT;
+		r->towards_receiver = 1;
+	} else if (from >= FIRST_FLOW_PORT && from < FIRST_FLOW_PORT + MAX_FLOWS) {
+		r->flow = from - FIRST_FLOW_PORT;
+	}
+}
+
+static __always_inline void record(const struct packet_record *made)
+{
+	u32 at = __sync_fetch_and_add(&lab.records_made, 1);
+	struct packet_record *r = bpf_map_lookup_elem(&packet_records, &at);
+
+	if (r)
+		*r = *made;
+}
+
+/* Takes its place in the queue: false if there is none. Sets when it leaves the queue. */
+static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64 now_ns, u64 *leaves_ns)
+{
+	u64 done = served_by(l, now_ns), start = max(done, l->position), position;
+	const struct service_step *s;
+	u32 i;
+
+	r->queue_bytes = (start - done) / MILLIBITS_PER_BYTE;
+	r->wait_ns = l->free_ns > now_ns ? l->free_ns - now_ns : 0;
+	if ((u64)r->queue_bytes + r->bytes > l->queue_bytes)
+		return false;
+	position = start + (u64)r->bytes * MILLIBITS_PER_BYTE;
+	i = step_of(l, position - 1); /* so that a step's last bit leaves within it, not after a pause that follows */
+	s = step_at(l, i);
+	if (!s || !s->rate_bps) /* the rate never comes back */
+		return false;
+	l->position = position;
+	l->hint = i;
+	*leaves_ns = i * l->step_ns + time_in_step(s, position);
+	l->free_ns = *leaves_ns;
+	return true;
+}
+
+SEC("tc") int pass(struct __sk_buff *skb)
+{
+	u32 ifindex = skb->ifindex;
+	const struct end *e = bpf_map_lookup_elem(&ends, &ifindex);
+
+	return e ? bpf_redirect(e->other_ifindex, 0) : TC_ACT_SHOT;
+}
+
+SEC("tc") int transmit(struct __sk_buff *skb)
+{
+	u32 ifindex = skb->ifindex, index, segments;
+	const struct end *e = bpf_map_lookup_elem(&ends, &ifindex);
+	struct packet_record r = {};
+	u64 now_ns, leaves_ns, packet, delay_ns;
+	const struct phase *p;
+	struct link *l;
+
+	if (!e)
+		return TC_ACT_SHOT;
+	index = e->link;
+	l = bpf_map_lookup_elem(&links, &index);
+	if (!l)
+		return TC_ACT_SHOT;
+	now_ns = bpf_ktime_get_ns() - lab.time_zero_ns;
+	if ((s64)now_ns < 0)
+		now_ns = 0;
+	leaves_ns = now_ns;
+	packet = l->arrived++;
+	segments = max(skb->gso_segs, 1u);
+	classify(skb, &r);
+	r.time_ns = now_ns;
+	r.link = index;
+	r.segments = segments;
+	r.bytes = skb->wire_len - segments * ETHERNET_HEADER;
+	p = phase_at(l, now_ns);
+	if (!p)
+		return TC_ACT_SHOT;
+	if (l->steps && !enqueue(l, &r, now_ns, &leaves_ns)) {
+		l->queue_drops += segments;
+		r.fate = FATE_QUEUE_DROP;
+		goto drop;
+	}
+	/* what is lost was sent: it took its time on the link */
+	if (draw(l->seed, packet, DRAW_LOSS) < p->loss ||
+	    (p->bit_errors && draw(l->seed, packet, DRAW_BIT_ERROR) >= survival(p, r.bytes))) {
+		l->losses += segments;
+		r.fate = FATE_LOST;
+		goto drop;
+	}
+	if (l->mark_bytes && r.queue_bytes > l->mark_bytes && bpf_skb_ecn_set_ce(skb) == 1) {
+		l->ce_marks += segments;
+		r.marked = 1;
+	}
+	l->packets += segments;
+	l->bytes += r.bytes;
+	delay_ns = p->delay_ns;
+	if (p->jitter_ns)
+		delay_ns += (p->jitter_ns * draw(l->seed, packet, DRAW_JITTER)) >> 32;
+	leaves_ns += delay_ns;
+	if (p->reorder && draw(l->seed, packet, DRAW_REORDER) < p->reorder) {
+		leaves_ns += p->hold_ns;
+	} else {
+		leaves_ns = max(leaves_ns, l->release_ns);
+		l->release_ns = leaves_ns;
+	}
+	skb->tstamp = lab.time_zero_ns + leaves_ns;
+	if (l->keeps_records)
+		record(&r);
+	return TC_ACT_OK;
+drop:
+	if (l->keeps_records)
+		record(&r);
+	return TC_ACT_SHOT;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One direction of a link: a first-in-first-out queue that is served at a rate which changes over time, and after it
+ * delay, jitter, reordering and loss. The rate's future is known, so a packet's whole way is known when it arrives.
+ *
+ * Service is counted in millibits from time 0. It only grows, so "when is this packet done" is a search in a table.
+ */
+#pragma once
+#include "bpf.h"
+
+#define NS_PER_MS 1000000ULL
+#define MILLIBITS_PER_BYTE 8000
+#define SURVIVAL_POWERS 16
+
+/* A stretch of time with one rate; all stretches of a link are of one length. */
+struct service_step {
+	u64 before;   /* millibits served before it */
+	u64 rate_bps;
+};
+
+/* What follows the queue, from a moment on. Probabilities are of 2^32. */
+struct phase {
+	u64 from_ns;
+	u64 delay_ns;
+	u64 jitter_ns;	 /* up to this much more delay, evenly spread */
+	u64 hold_ns;	 /* a reordered packet comes this much later, and holds up nobody */
+	u32 loss;
+	u32 reorder;
+	u32 survival[SURVIVAL_POWERS]; /* [i]: 2^i bytes arrive without a bit error; 0: certain loss, ~0: certain */
+	u32 bit_errors;		       /* whether there are any */
+	u32 pad;
+};
+
+struct link {
+	/* what it is */
+	u64 seed;
+	u64 step_ns;
+	u64 queue_bytes;
+	u64 mark_bytes; /* queue from which ECN-capable packets are marked; 0: never */
+	u32 first_step;
+	u32 steps; /* 0: no rate, no queue */
+	u32 first_phase;
+	u32 phases;
+	u32 keeps_records;
+	u32 pad;
+	/* where it stands */
+	u64 position; /* millibits of service used up by what was accepted */
+	u64 free_ns;  /* when the last accepted packet has left the queue */
+	u64 release_ns;
+	u32 hint;  /* step of `position` */
+	u32 phase; /* the present one */
+	/* what happened */
+	u64 arrived; /* packets */
+	u64 packets; /* that left it */
+	u64 bytes;
+	u64 queue_drops;
+	u64 losses;
+	u64 ce_marks;
+};
+
+/* Purposes of random numbers: each has its own stream, so switching one thing on changes nothing else. */
+enum { DRAW_LOSS = 1, DRAW_BIT_ERROR, DRAW_JITTER, DRAW_REORDER };
+
+/* 32 even bits for a packet and a purpose. The mixer is splitmix64's. */
+static __always_inline u32 draw(u64 seed, u64 packet, u32 purpose)
+{
+	u64 x = seed + (packet * 8 + purpose) * 0x9e3779b97f4a7c15ULL;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return (x ^ (x >> 31)) >> 32;
+}
+
+/* Probability, of 2^32, that `bytes` arrive without a bit error: the product of the powers of two it is made of. */
+static __always_inline u32 survival(const struct phase *p, u32 bytes)
+{
+	u64 all = 0xffffffff;
+
+	for (int i = 0; i < SURVIVAL_POWERS; i++)
+		if (bytes & (1u << i))
+			all = (all * p->survival[i]) >> 32;
+	return all;
+}
+
+/* Millibits a step has served after `ns` of it. */
+static __always_inline u64 served(const struct service_step *s, u64 ns)
+{
+	return s->before + s->rate_bps * ns / NS_PER_MS;
+}
+
+/* Nanoseconds into the step until it has served up to `position`, which lies in it. */
+static __always_inline u64 time_in_step(const struct service_step *s, u64 position)
+{
+	if (!s->rate_bps)
+		return 0;
+	return ((position - s->before) * NS_PER_MS + s->rate_bps - 1) / s->rate_bps;
+}

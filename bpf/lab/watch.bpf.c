@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lab's instruments: every ACK and retransmission of its flows, and when the processor was idle. Congestion
+ * controls of the kernel and of ours are measured by the same ones.
+ */
+#include "kernel.h"
+#include "records.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define IDLE_BIN_NS 100000000ULL
+#define IDLE_BINS 65536
+#define IDLE_BINS_AT_ONCE 64 /* the guest wakes far more often */
+
+/* More of the connection than congestion controls look at. */
+struct tcp_rack {
+	u32 rtt_us;
+} __core;
+
+struct inet_connection_sock___lab {
+	u8 icsk_retransmits; /* timeouts in a row */
+} __core;
+
+struct tcp_sock___lab {
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	struct tcp_rack rack;
+} __core;
+
+/* What userspace knows of a flow, and what is counted. */
+struct flow {
+	u32 detail_offset; /* in icsk_ca_priv */
+	u32 detail_size;   /* bytes; 0: none */
+	u16 timeouts;
+	u8 timeouts_in_a_row;
+	u8 pad[5];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_FLOWS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as the scenario needs */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ack_record);
+} ack_records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, IDLE_BINS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, u64);
+} idle_ns SEC(".maps");
+
+/* Read and written by the guest as it stands. */
+struct {
+	u64 time_zero_ns;
+	u64 records_made; /* may exceed the room: then some are missing */
+	u64 idle_since_ns;
+} lab SEC(".data") = {};
+
+static __always_inline void watch(struct sock *sk, u8 is_retransmission)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct tcp_sock___lab *more = (void *)sk;
+	u32 port = sk->__sk_common.skc_dport, number, at;
+	u64 now_ns = bpf_ktime_get_ns() - lab.time_zero_ns;
+	struct ack_record *r;
+	struct flow *f;
+	u8 in_a_row;
+
+	port = (port & 0xff) << 8 | port >> 8;
+	number = port - FIRST_FLOW_PORT;
+	f = bpf_map_lookup_elem(&flows, &number);
+	if (!f || (s64)now_ns < 0)
+		return;
+	in_a_row = ((struct inet_connection_sock___lab *)sk)->icsk_retransmits;
+	if (is_retransmission && tcp_ca_state(sk) == TCP_CA_Loss && in_a_row && in_a_row != f->timeouts_in_a_row)
+		f->timeouts++;
+	f->timeouts_in_a_row = in_a_row;
+	at = __sync_fetch_and_add(&lab.records_made, 1);
+	r = bpf_map_lookup_elem(&ack_records, &at);
+	if (!r)
+		return;
+	r->time_ns = now_ns;
+	r->bytes_acked = tp->bytes_acked;
+	r->cwnd = tp->snd_cwnd;
+	r->ssthresh = tp->snd_ssthresh;
+	r->in_flight = more->packets_out - more->sacked_out - more->lost_out + more->retrans_out;
+	r->retransmits = tp->total_retrans;
+	r->srtt_us = tp->srtt_us >> 3;
+	r->rtt_us = more->rack.rtt_us;
+	r->min_rtt_us = tp->rtt_min.s[0].v;
+	r->flow = number;
+	r->timeouts = f->timeouts;
+	r->ca_state = tcp_ca_state(sk);
+	r->is_retransmission = is_retransmission;
+	if (f->detail_size)
+		bpf_probe_read_kernel(&r->detail, min(f->detail_size, (u32)sizeof(r->detail)),
+				      (const u8 *)tp->inet_conn.icsk_ca_priv + f->detail_offset);
+}
+
+SEC("tp_btf/tcp_probe") int BPF_PROG(watch_ack, struct sock *sk)
+{
+	watch(sk, 0);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb") int BPF_PROG(watch_retransmission, const struct sock *sk)
+{
+	watch((struct sock *)sk, 1);
+	return 0;
+}
+
+/* `state` is ~0 at the end of a pause. */
+SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
+{
+	u64 now_ns = bpf_ktime_get_ns(), since = lab.idle_since_ns, until, *bin;
+	u32 at;
+
+	if ((u32)state != ~0u) {
+		lab.idle_since_ns = now_ns;
+		return 0;
+	}
+	if (!since || !lab.time_zero_ns || now_ns < lab.time_zero_ns)
+		return 0;
+	since = max(since, lab.time_zero_ns) - lab.time_zero_ns;
+	now_ns -= lab.time_zero_ns;
+	for (int i = 0; i < IDLE_BINS_AT_ONCE && since < now_ns; i++) {
+		at = since / IDLE_BIN_NS;
+		until = min(now_ns, (at + 1) * IDLE_BIN_NS);
+		bin = bpf_map_lookup_elem(&idle_ns, &at);
+		if (!bin)
+			break;
+		*bin += until - since;
+		since = until;
+	}
+	return 0;
+}
