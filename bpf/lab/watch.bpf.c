@@ -71,8 +71,8 @@ struct {
 
 static __always_inline void watch(struct sock *sk, u8 is_retransmission)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct tcp_sock___lab *more = (void *)sk;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct tcp_sock___lab *more = (void *)tp;
 	u32 port = sk->__sk_common.skc_dport, number, at;
 	u64 now_ns = bpf_ktime_get_ns() - lab.time_zero_ns;
 	struct ack_record *r;
@@ -82,10 +82,10 @@ static __always_inline void watch(struct sock *sk, u8 is_retransmission)
 	port = (port & 0xff) << 8 | port >> 8;
 	number = port - FIRST_FLOW_PORT;
 	f = bpf_map_lookup_elem(&flows, &number);
-	if (!f || (s64)now_ns < 0)
+	if (!tp || !f || (s64)now_ns < 0)
 		return;
-	in_a_row = ((struct inet_connection_sock___lab *)sk)->icsk_retransmits;
-	if (is_retransmission && tcp_ca_state(sk) == TCP_CA_Loss && in_a_row && in_a_row != f->timeouts_in_a_row)
+	in_a_row = ((struct inet_connection_sock___lab *)tp)->icsk_retransmits;
+	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row && in_a_row != f->timeouts_in_a_row)
 		f->timeouts++;
 	f->timeouts_in_a_row = in_a_row;
 	at = __sync_fetch_and_add(&lab.records_made, 1);
@@ -103,7 +103,7 @@ static __always_inline void watch(struct sock *sk, u8 is_retransmission)
 	r->min_rtt_us = tp->rtt_min.s[0].v;
 	r->flow = number;
 	r->timeouts = f->timeouts;
-	r->ca_state = tcp_ca_state(sk);
+	r->ca_state = tcp_ca_state((struct sock *)tp);
 	r->is_retransmission = is_retransmission;
 	if (f->detail_size)
 		bpf_probe_read_kernel(&r->detail, min(f->detail_size, (u32)sizeof(r->detail)),

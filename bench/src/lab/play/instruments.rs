@@ -26,7 +26,7 @@ impl<T: Pod> Mapped<T> {
 
     fn new(object: &Object, name: &str) -> Result<Self> {
         let () = Self::WORDS;
-        let map = object.maps().find(|m| m.name() == name).with_context(|| format!("no map {name}"))?;
+        let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(name)).with_context(|| format!("no map {name}"))?;
         let entries = map.info()?.info.max_entries as usize;
         let length = entries * size_of::<T>();
         let map = MmapOptions::new()
