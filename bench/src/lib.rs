@@ -5,3 +5,4 @@ pub mod kernels;
 pub mod lab;
 pub mod micro;
 pub mod netlab;
+pub mod report;
