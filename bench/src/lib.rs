@@ -6,3 +6,4 @@ pub mod lab;
 pub mod micro;
 pub mod netlab;
 pub mod radio;
+pub mod report;

@@ -6,6 +6,7 @@ use hotcc_bench::kernels::{self, Selector};
 use hotcc_bench::lab::cli::LabCommand;
 use hotcc_bench::lab::job::Row;
 use hotcc_bench::lab::matrix;
+use hotcc_bench::report;
 use std::process::ExitCode;
 
 /// The lab: algorithms on unmodified distribution kernels, in virtual time. Needs QEMU; neither root nor KVM.
@@ -35,6 +36,10 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         bytes: u64,
     },
+    /// Write the page of a result directory: tables, the papers' figures, charts
+    Report(report::ReportCommand),
+    /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
+    Diff(report::DiffCommand),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +57,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
+        Command::Report(command) => report::run_report(command),
+        Command::Diff(command) => Ok(report::run_diff(command)),
     }
 }
 

@@ -1,0 +1,248 @@
+//! What a figure's paired differences say.
+
+use super::super::estimate::Estimate;
+use serde::Serialize;
+use std::fmt;
+
+/// Which way a figure should go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// It is neither good nor bad in itself.
+    Neither,
+}
+
+impl Better {
+    /// Of one of the lab's metrics.
+    #[must_use]
+    pub fn of(metric: &str) -> Self {
+        match metric {
+            "throughput_mbps" | "throughput_mbps_total" | "utilisation" | "jain" => Self::Higher,
+            "mean_cwnd" => Self::Neither,
+            // RTTs, queueing delays, losses, retransmissions, and times until something is reached
+            _ => Self::Lower,
+        }
+    }
+}
+
+impl fmt::Display for Better {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::Neither => "neither",
+        })
+    }
+}
+
+/// What is to be thought of B.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is worse than A.
+    Worse,
+    /// It is better than A.
+    Better,
+    /// It is another, for a figure that is neither good nor bad.
+    Differs,
+    /// These runs do not say.
+    CannotTell,
+    /// It is as A is, within the margin.
+    Same,
+}
+
+impl Verdict {
+    /// Every verdict, the worst first.
+    pub const ALL: [Self; 5] = [Self::Worse, Self::Better, Self::Differs, Self::CannotTell, Self::Same];
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Same => "same",
+            Self::Differs => "differs",
+            Self::CannotTell => "cannot tell",
+        })
+    }
+}
+
+/// A figure of the same seeds in A and B.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// A's mean over the pairs that both have.
+    pub a: Option<f64>,
+    /// B's.
+    pub b: Option<f64>,
+    /// B less A, over those pairs.
+    pub difference: Option<Estimate>,
+    /// What that says.
+    pub verdict: Verdict,
+    /// Why, where the interval alone does not say.
+    pub note: Option<String>,
+}
+
+/// One seed's figure in A and in B; `None`: that run does not have it.
+pub type Pair = (Option<f64>, Option<f64>);
+
+/// Pairs that have to go one way, and none the other, before chance is out of it: a sign test at 5 % needs as many.
+const SIGNS: usize = 6;
+
+/// Judges a figure. `margin` is a share of A's mean; `identical`: the runs are, byte for byte.
+///
+/// - The 95 % interval of the mean paired difference excludes 0: better or worse.
+/// - Otherwise it lies within the margin on either side of 0: same.
+/// - Otherwise, and with a single seed: cannot tell.
+///
+/// `None` where no run has the figure.
+#[must_use]
+pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Option<Judged> {
+    if pairs.iter().all(|(a, b)| a.is_none() && b.is_none()) {
+        return None;
+    }
+    let both: Vec<(f64, f64)> = pairs.iter().filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| Estimate::of(&both.iter().map(of).collect::<Vec<_>>()).map(|e| e.mean);
+    let difference = Estimate::of(&both.iter().map(|(a, b)| b - a).collect::<Vec<_>>());
+    let lost = pairs.iter().filter(|(a, b)| a.is_some() && b.is_none()).count();
+    let gained = pairs.iter().filter(|(a, b)| a.is_none() && b.is_some()).count();
+    let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let judged = |verdict, note: Option<String>| Some(Judged { a, b, difference, verdict, note });
+    if identical {
+        return judged(Verdict::Same, Some("identical".to_owned()));
+    }
+    if let Some((verdict, note)) = judge_absent(metric, pairs.len(), lost, gained) {
+        return judged(verdict, Some(note));
+    }
+    let absent =
+        (lost + gained > 0).then(|| format!("only one of A and B has it in {} of {}", lost + gained, pairs.len()));
+    let (Some(difference), Some(a)) = (difference, a) else { return judged(Verdict::CannotTell, absent) };
+    let Some((low, high)) = difference.interval() else {
+        return judged(Verdict::CannotTell, absent.or_else(|| Some("one seed cannot tell".to_owned())));
+    };
+    // the last bits of a sum are no change
+    let noise = 1e-12 * a.abs();
+    let verdict = if low > noise {
+        directed(Better::of(metric), true)
+    } else if high < -noise {
+        directed(Better::of(metric), false)
+    } else if low >= -(margin * a.abs()).max(noise) && high <= (margin * a.abs()).max(noise) {
+        Verdict::Same
+    } else {
+        Verdict::CannotTell
+    };
+    judged(verdict, absent)
+}
+
+fn directed(better: Better, rose: bool) -> Verdict {
+    match better {
+        Better::Neither => Verdict::Differs,
+        Better::Higher if rose => Verdict::Better,
+        Better::Lower if !rose => Verdict::Better,
+        _ => Verdict::Worse,
+    }
+}
+
+/// The figures that are absent where something was never reached: the pairs that have it on one side only must not drop
+/// out silently, for those that are left are the lucky ones.
+fn judge_absent(metric: &str, pairs: usize, lost: usize, gained: usize) -> Option<(Verdict, String)> {
+    if lost + gained == 0 || !["completion_s", "convergence_s", "recovery_s"].contains(&metric) {
+        return None;
+    }
+    let side = |name, count| format!("never reached in {name} alone: {count} of {pairs}");
+    let note = match (lost, gained) {
+        (_, 0) => side("B", lost),
+        (0, _) => side("A", gained),
+        _ => format!("{}; {}", side("B", lost), side("A", gained)),
+    };
+    // that a transfer does not end is no matter of chance
+    let needed = if metric == "completion_s" { 1 } else { SIGNS };
+    let verdict = match (lost, gained) {
+        _ if pairs < 2 => Verdict::CannotTell,
+        (_, 0) if lost >= needed => Verdict::Worse,
+        (0, _) if gained >= needed => Verdict::Better,
+        _ => Verdict::CannotTell,
+    };
+    Some((verdict, note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(metric: &str, pairs: &[(f64, f64)]) -> Verdict {
+        let pairs: Vec<Pair> = pairs.iter().map(|(a, b)| (Some(*a), Some(*b))).collect();
+        judge(metric, &pairs, 0.02, false).unwrap().verdict
+    }
+
+    #[test]
+    fn the_rule() {
+        // differences 1, 2, 3: mean 2, error 1/sqrt 3, t(2) = 4.303: [-0.484, 4.484]
+        assert_eq!(verdict("throughput_mbps", &[(10.0, 11.0), (10.0, 12.0), (10.0, 13.0)]), Verdict::CannotTell);
+        // differences 2, 2.5, 3: mean 2.5, half 1.242
+        let up = [(10.0, 12.0), (10.0, 12.5), (10.0, 13.0)];
+        assert_eq!(verdict("throughput_mbps", &up), Verdict::Better);
+        assert_eq!(verdict("rtt_mean_ms", &up), Verdict::Worse);
+        assert_eq!(verdict("mean_cwnd", &up), Verdict::Differs);
+        let down = up.map(|(a, b)| (b, a));
+        assert_eq!(verdict("throughput_mbps", &down), Verdict::Worse);
+        assert_eq!(verdict("rtt_mean_ms", &down), Verdict::Better);
+        // differences -0.01, 0, 0.01: half 0.0248, margin 0.2
+        assert_eq!(verdict("jain", &[(10.0, 9.99), (10.0, 10.0), (10.0, 10.01)]), Verdict::Same);
+        // beyond chance is worse, however little
+        assert_eq!(verdict("jain", &[(10.0, 9.99), (10.0, 9.99), (10.0, 9.99)]), Verdict::Worse);
+    }
+
+    #[test]
+    fn the_pairing_counts() {
+        // seeds differ widely, each by the same step: unpaired intervals would overlap
+        assert_eq!(verdict("throughput_mbps", &[(1.0, 2.0), (50.0, 51.1), (100.0, 100.9)]), Verdict::Better);
+    }
+
+    #[test]
+    fn differences_by_hand() {
+        let pairs = [(Some(10.0), Some(12.0)), (Some(20.0), Some(22.5)), (Some(30.0), Some(33.0))];
+        let judged = judge("throughput_mbps", &pairs, 0.02, false).unwrap();
+        assert_eq!((judged.a, judged.b), (Some(20.0), Some(22.5)));
+        let difference = judged.difference.unwrap();
+        assert!((difference.mean - 2.5).abs() < 1e-12);
+        assert!((difference.half_width.unwrap() - 4.303 * 0.5 / 3f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_seed_cannot_tell() {
+        let pair = [(Some(10.0), Some(50.0))];
+        let judged = judge("throughput_mbps", &pair, 0.02, false).unwrap();
+        assert_eq!((judged.verdict, judged.note.as_deref()), (Verdict::CannotTell, Some("one seed cannot tell")));
+        let same = [(Some(10.0), Some(10.0))];
+        assert_eq!(judge("jain", &same, 0.02, false).unwrap().verdict, Verdict::CannotTell);
+        assert_eq!(judge("jain", &same, 0.02, true).unwrap().verdict, Verdict::Same);
+    }
+
+    #[test]
+    fn nothing_lost_is_no_change() {
+        assert_eq!(verdict("retransmits", &[(0.0, 0.0), (0.0, 0.0)]), Verdict::Same);
+        assert_eq!(verdict("jain", &[(0.3, 0.1 + 0.2), (0.3, 0.1 + 0.2)]), Verdict::Same);
+        assert_eq!(judge("recovery_s", &[(None, None)], 0.02, false), None);
+    }
+
+    #[test]
+    fn what_is_never_reached_is_not_passed_over() {
+        let pairs = |lost: usize, both: usize| -> Vec<Pair> {
+            let unlucky = std::iter::repeat_n((Some(5.0), None), lost);
+            unlucky.chain(std::iter::repeat_n((Some(5.0), Some(1.0)), both)).collect()
+        };
+        let verdict = |metric, lost, both| judge(metric, &pairs(lost, both), 0.02, false).unwrap().verdict;
+        assert_eq!(verdict("completion_s", 1, 9), Verdict::Worse);
+        assert_eq!(verdict("completion_s", 1, 0), Verdict::CannotTell);
+        assert_eq!(verdict("convergence_s", 5, 5), Verdict::CannotTell);
+        assert_eq!(verdict("convergence_s", 6, 4), Verdict::Worse);
+        let swapped: Vec<Pair> = pairs(6, 4).into_iter().map(|(a, b)| (b, a)).collect();
+        assert_eq!(judge("recovery_s", &swapped, 0.02, false).unwrap().verdict, Verdict::Better);
+        assert_eq!(judge("rtt_mean_ms", &pairs(1, 3), 0.02, false).unwrap().verdict, Verdict::Better);
+    }
+}

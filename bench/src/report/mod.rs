@@ -1,0 +1,102 @@
+//! A result directory as a page, and two of them held against each other.
+
+pub mod charts;
+pub mod data;
+pub mod diff;
+pub mod ellipse;
+pub mod estimate;
+pub mod expected;
+pub mod html;
+pub mod page;
+pub mod rows;
+pub mod series;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use data::Data;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// `report DIR`.
+#[derive(Args, Debug)]
+pub struct ReportCommand {
+    /// Result directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Where the page goes [default: DIR/report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the figures as JSON, too
+    #[arg(long)]
+    json: bool,
+    /// Cases that are drawn, at most; the tables have all
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    charts: usize,
+}
+
+/// `diff A B`.
+#[derive(Args, Debug)]
+pub struct DiffCommand {
+    /// Result directory of before
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// Result directory of after
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// What a figure may differ by and still be the same, per cent of A's
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    margin: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number".to_owned())?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
+}
+
+/// Writes the page of a result directory.
+pub fn write(directory: &Path, out: &Path, charts: usize) -> Result<Data> {
+    let data = Data::read(directory)?;
+    let page = page::page(&data, charts)?;
+    fs::write(out, page).with_context(|| format!("cannot write {}", out.display()))?;
+    Ok(data)
+}
+
+/// Runs `report`.
+pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
+    let out = command.out.unwrap_or_else(|| command.directory.join("report.html"));
+    let data = write(&command.directory, &out, command.charts)?;
+    if command.json {
+        let mut json = data.json();
+        json["page"] = serde_json::Value::from(out.display().to_string());
+        print(&serde_json::to_string_pretty(&json)?);
+    } else {
+        print(&format!("{}. {}", data.state(), out.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.
+#[must_use]
+pub fn run_diff(command: DiffCommand) -> ExitCode {
+    let compared = diff::compare(&command.before, &command.after, command.margin / 100.0);
+    match compared {
+        Ok(diff) => {
+            print(&if command.json { diff.json() } else { diff.text() });
+            ExitCode::from(u8::from(diff.is_worse()))
+        }
+        Err(error) => {
+            eprintln!("hotcc-bench diff: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print(text: &str) {
+    // whoever reads us may have had enough
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+}

@@ -1,0 +1,219 @@
+//! The page: its figures, its markup, and what it says of runs that are not as they should be.
+
+use crate::fixture::{self, case, flow, manifest, run};
+use crate::markup;
+use hotcc_bench::lab::results::RunId;
+use hotcc_bench::report;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The page of a directory, checked for what holds for every page.
+fn page(directory: &Path) -> String {
+    let out = directory.join("report.html");
+    report::write(directory, &out, 12).unwrap();
+    let html = fs::read_to_string(&out).unwrap();
+    markup::check(&html);
+    for what in ["http://", "https://", "<script", "@import", "url("] {
+        assert!(!html.contains(what), "{what}");
+    }
+    assert!(html.contains("<html lang=\"en\">") && html.contains("<title>") && html.contains("<h1>"));
+    assert_eq!(html.matches("<table").count(), html.matches("<caption").count());
+    assert_eq!(html.matches("role=\"img\" aria-label=\"").count(), html.matches("<figure").count());
+    html
+}
+
+/// Cells of the first row of a table's body that has that heading.
+fn row<'a>(html: &'a str, heading: &str) -> Vec<&'a str> {
+    let row = html.split("<tr>").find(|row| row.contains(&format!("<th scope=\"row\">{heading}</th>"))).unwrap();
+    let cells = row.split("</t").filter_map(|cell| cell.rsplit_once('>').map(|(_, text)| text));
+    cells.take(row.matches("</td>").count() + 1).collect()
+}
+
+#[test]
+fn figures_are_those_computed_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    // mean 10, deviation 1: ± 4.303 / sqrt 3 = 2.484
+    let runs: Vec<_> = [(1, 9.0), (2, 10.0), (3, 11.0)]
+        .map(|(seed, mbps)| run(case(&[("cc", "dtcp")]), seed, vec![flow("bulk", "dtcp", mbps, 40.0)]))
+        .to_vec();
+    fixture::write(dir.path(), &runs);
+    let html = page(dir.path());
+    let figures = ["all", "dtcp", "10.0 ± 2.5", "20.0 ± 5.0", "40 ± 0", "60 ± 0", "20 ± 0", "0.25 ± 0", "25 ± 0"];
+    assert_eq!(row(&html, "dtcp")[..9], figures);
+    assert_eq!(row(&html, "dtcp")[9..], ["0.98 ± 0", "3"]);
+    assert!(html.contains("All 3 runs have finished, none is invalid."));
+}
+
+#[test]
+fn flows_of_a_congestion_control_are_averaged_and_others_kept_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = vec![
+        flow("a-1", "dtcp", 10.0, 30.0),
+        flow("a-2", "dtcp", 14.0, 50.0),
+        flow("b", "cubic", 20.0, 60.0),
+        flow("noise", "udp", 1.0, 60.0),
+    ];
+    fixture::write(dir.path(), &[run(case(&[]), 7, flows)]);
+    let html = page(dir.path());
+    assert_eq!(row(&html, "dtcp")[..5], ["all", "dtcp", "12", "24", "40"]);
+    assert_eq!(row(&html, "cubic")[..5], ["all", "cubic", "20", "40", "60"]);
+    assert_eq!(row(&html, "a-2 (dtcp)")[..5], ["all", "a-2 (dtcp)", "14", "28", "50"]);
+    assert!(!html.contains("<th scope=\"row\">udp</th>"));
+    assert_eq!(row(&html, "noise (udp)")[2], "1");
+}
+
+#[test]
+fn the_papers_stand_beside_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = [(1, 9.0), (2, 10.0), (3, 11.0)]
+        .map(|(seed, mbps)| {
+            run(case(&[("cc", "dtcp"), ("loss", "0.010")]), seed, vec![flow("bulk", "dtcp", mbps, 40.0)])
+        })
+        .to_vec();
+    fixture::write(dir.path(), &runs);
+    let expected = "[[expected]]\ncase = { loss = 0.01 }\nmetric = 'throughput_mbps'\nvalue = 8\nsource = '017, Table 4'\n\
+                    note = 'indoors'\n[[expected]]\ncase = { cc = 'bbr' }\nmetric = 'jain'\nvalue = 1\nsource = 'x'\n\
+                    [[expected]]\nmetric = 'speed'\nvalue = 1\nsource = 'y'\n[[expected]]\nmetric = 'jain'\n";
+    fs::write(dir.path().join("scenario.toml"), format!("anything = 1\n{expected}")).unwrap();
+    let html = page(dir.path());
+    assert_eq!(
+        row(&html, "throughput_mbps"),
+        ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "017, Table 4", "indoors"]
+    );
+    assert_eq!(row(&html, "jain")[8], "there is no such case");
+    assert_eq!(row(&html, "speed")[8], "there is no such metric");
+    assert!(html.contains("[[expected]] number 4 is left out: missing field"));
+}
+
+#[test]
+fn invalid_and_unfinished_runs_are_named_and_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (1..=3).map(|seed| run(case(&[]), seed, vec![flow("bulk", "dtcp", 10.0, 40.0)])).collect();
+    let mut bad = runs[2].clone();
+    bad.invalid = vec!["the CPU was busy all the time".to_owned(), "clock ran < backwards".to_owned()];
+    bad.flows[0].throughput_bps = 9e9;
+    fixture::write(dir.path(), &[runs[0].clone(), runs[1].clone(), bad]);
+    fs::remove_file(dir.path().join("all/seed-2/summary.json")).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("2 of 3 runs have finished, 1 is invalid and left out of every figure."));
+    assert!(html.contains("<li>all, seed 3: the CPU was busy all the time; clock ran &lt; backwards</li>"));
+    assert!(html.contains("<li>all, seed 2</li>"));
+    assert_eq!(row(&html, "dtcp")[2..4], ["10", "20"]);
+    assert_eq!(row(&html, "dtcp").last(), Some(&"1"));
+}
+
+#[test]
+fn nothing_finished_is_a_page_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write_manifest(dir.path(), &manifest(vec![RunId { case: case(&[]), seed: 1 }]));
+    let html = page(dir.path());
+    assert!(html.contains("Of 1 run none has finished."));
+    assert!(html.contains("No run has finished, so there are no figures."));
+    assert!(html.contains("scenario.toml cannot be read"));
+    let empty = tempfile::tempdir().unwrap();
+    fixture::write_manifest(empty.path(), &manifest(Vec::new()));
+    assert!(page(empty.path()).contains("The manifest names no runs."));
+}
+
+#[test]
+fn broken_series_do_not_keep_the_rest_from_being_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
+    fixture::write(dir.path(), std::slice::from_ref(&one));
+    assert!(page(dir.path()).contains("flows.csv is incomplete: "));
+    fixture::write_series(dir.path(), &one, 0.1);
+    let path = dir.path().join("all/seed-1/flows.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &text[..text.len() / 2]).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("flows.csv is incomplete: line "), "the reader is told");
+    assert!(html.contains("aria-label=\"all, seed 1\""), "half of it is drawn");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let evil = "</title><script>alert(1)</script>\"'&";
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = run(case(&[("<b>", evil)]), 1, vec![flow(evil, evil, 10.0, 40.0), flow("<i>", "<u>", 1.0, 40.0)]);
+    one.events = vec![format!("1.0 {evil}")];
+    one.links[0].name = evil.to_owned();
+    let mut second = one.clone();
+    second.run.seed = 2;
+    second.invalid = vec![evil.to_owned()];
+    fixture::write(dir.path(), &[one.clone(), second]);
+    fixture::write_series(dir.path(), &one, 0.1);
+    let mut manifest = manifest(vec![one.run.clone(), RunId { case: one.run.case.clone(), seed: 2 }]);
+    manifest.scenario = evil.to_owned();
+    manifest.kernel = evil.to_owned();
+    manifest.objects.insert(evil.to_owned(), evil.to_owned());
+    fixture::write_manifest(dir.path(), &manifest);
+    let expected =
+        format!("[[expected]]\nmetric = '''{evil}'''\nvalue = 1\nsource = '''{evil}'''\nflow = '''{evil}'''\n");
+    fs::write(dir.path().join("scenario.toml"), expected).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn the_same_directory_gives_the_same_bytes() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fixture::write_comparison(one.path());
+    fixture::write_comparison(other.path());
+    assert_eq!(page(one.path()), page(one.path()));
+    assert_eq!(page(one.path()), page(other.path()));
+}
+
+#[test]
+fn a_hundred_cases_make_a_page_that_can_be_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (0..100)
+        .map(|k| run(case(&[("load", &format!("kind-{k}"))]), 1, vec![flow("bulk", "dtcp", 10.0 + f64::from(k), 40.0)]))
+        .collect();
+    fixture::write(dir.path(), &runs);
+    for one in &runs {
+        fixture::write_series(dir.path(), one, 0.05);
+    }
+    let html = page(dir.path());
+    assert_eq!(html.matches("<th scope=\"row\">dtcp</th>").count(), 100);
+    assert!(html.contains("Drawn are the first 12 of 100 cases"));
+    assert!(html.contains("Drawn are the first 12 of 100 conditions"));
+    assert!(html.len() < 4_000_000, "{} bytes", html.len());
+}
+
+fn hotcc_bench(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_hotcc-bench")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_command_writes_and_tells() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write_comparison(dir.path());
+    let directory = dir.path().to_str().unwrap();
+    let told = hotcc_bench(&["report", directory]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(String::from_utf8_lossy(&told.stdout).starts_with("All 45 runs have finished, none is invalid. "));
+    let elsewhere = dir.path().join("elsewhere.html");
+    let told = hotcc_bench(&["report", directory, "--json", "--out", elsewhere.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(json["page"], elsewhere.to_str().unwrap());
+    assert_eq!(json["by_cc"].as_array().unwrap().len(), 9);
+    assert_eq!(json["by_cc"][0]["metrics"]["throughput_mbps"]["n"], 5);
+    assert_eq!(json["papers"].as_array().unwrap().len(), 3);
+    assert_eq!(fs::read(&elsewhere).unwrap(), fs::read(dir.path().join("report.html")).unwrap());
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = hotcc_bench(&["report", dir.path().to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot read"));
+    assert!(!dir.path().join("report.html").exists());
+    let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
+    fixture::write(dir.path(), &[one]);
+    fs::write(dir.path().join("all/seed-1/summary.json"), "{\"run\": {}").unwrap();
+    let refused = hotcc_bench(&["report", dir.path().to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("summary.json is not of this version of the lab"));
+}
