@@ -29,7 +29,7 @@ struct __sk_buff {
 	u32 wire_len, gso_segs;
 };
 
-static long (*const bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*const bpf_clone_redirect)(void *skb, u32 ifindex, u64 flags) = (void *)13;
 static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const bpf_skb_ecn_set_ce)(void *skb) = (void *)97;
 
@@ -198,12 +198,18 @@ static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64
 	return true;
 }
 
+/*
+ * A clone belongs to no socket. The packet itself does, across namespaces: on the link it would count as still in the
+ * sender's own queue, which TCP keeps short (small queues).
+ */
 SEC("tc") int pass(struct __sk_buff *skb)
 {
 	u32 ifindex = skb->ifindex;
 	const struct end *e = bpf_map_lookup_elem(&ends, &ifindex);
 
-	return e ? bpf_redirect(e->other_ifindex, 0) : TC_ACT_SHOT;
+	if (e)
+		bpf_clone_redirect(skb, e->other_ifindex, 0);
+	return TC_ACT_SHOT;
 }
 
 SEC("tc") int transmit(struct __sk_buff *skb)

@@ -22,7 +22,9 @@ fn main() -> ExitCode {
         eprintln!("hotcc-guest is the first process of the lab's virtual machine; it does nothing elsewhere");
         return ExitCode::from(2);
     }
-    if let Err(error) = guest() {
+    // a panic of the first process is one of the kernel, whose console text would hide ours
+    std::panic::set_hook(Box::new(|panic| println!("guest: {panic}")));
+    if let Err(error) = std::panic::catch_unwind(guest).unwrap_or_else(|_| bail!("the guest's agent panicked")) {
         println!("guest: {error:#}"); // to the console: the other line may be what failed
     }
     // the host takes an end without a last message for a failure

@@ -26,9 +26,13 @@ impl<T: Pod> Mapped<T> {
 
     fn new(object: &Object, name: &str) -> Result<Self> {
         let () = Self::WORDS;
-        let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(name)).with_context(|| format!("no map {name}"))?;
-        let entries = map.info()?.info.max_entries as usize;
-        let length = entries * size_of::<T>();
+        let map = object
+            .maps()
+            .find(|m| m.name().to_string_lossy().ends_with(name))
+            .with_context(|| format!("no map {name}"))?;
+        // a section's map is one element, of as many T
+        let length = map.info()?.info.max_entries as usize * map.value_size() as usize;
+        let entries = length / size_of::<T>();
         let map = MmapOptions::new()
             .len(length)
             .map_raw(map.as_fd().as_raw_fd())

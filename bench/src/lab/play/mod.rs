@@ -22,7 +22,7 @@ use std::time::Duration;
 use traffic::Traffic;
 
 /// From the moment all is ready to time zero.
-const LEAD: Duration = Duration::from_millis(20);
+const LEAD: Duration = Duration::from_millis(500);
 
 /// How a run went. The records follow it: packets, then ACKs, as they are in memory.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
