@@ -11,6 +11,7 @@ pub mod flows;
 pub mod install;
 pub mod kernel;
 mod killpoint;
+mod lease;
 mod libbpf_log;
 pub mod manage;
 pub mod metrics;

@@ -31,6 +31,14 @@ Examples:
   hotcc rollback dtcp --live                   and back
   hotcc unload dtcp";
 
+const RUN_HELP: &str = "\
+Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be
+executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
+
+Examples:
+  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
+  hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
+
 #[derive(Subcommand)]
 enum Command {
     /// Show the built-in algorithms: summary, paper, tunables
@@ -111,12 +119,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run one command with its sockets under a congestion control; a built-in one is loaded for the time
-    #[command(
-        after_help = "Examples:\n  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1\n  hotcc run --cc westwoodp -- nginx -g 'daemon off;'"
-    )]
+    /// Run one command with its sockets under a congestion control, which is loaded for the time where it is not there
+    #[command(after_help = RUN_HELP)]
     Run {
-        /// Congestion control, loaded or built in
+        /// Congestion control, registered or built in, or path of a .bpf.o
         #[arg(long)]
         cc: String,
         /// The command
@@ -237,10 +243,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 fn run_command(cc: &str, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
     let ran = run::run(cc, command)?;
-    let loaded = if ran.loaded_for_this_run { ", loaded for this run" } else { "" };
-    eprintln!("hotcc: {} sockets ran {cc}{loaded}", ran.sockets);
+    let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
+    let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
+    eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
     if ran.refused > 0 {
-        eprintln!("hotcc: the kernel refused {cc} to {} sockets", ran.refused);
+        eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
     }
     let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))

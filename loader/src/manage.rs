@@ -10,7 +10,7 @@ use crate::killpoint::killpoint;
 use crate::object::{Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
 use crate::values::{self, Setting};
-use crate::{describe, sysctl};
+use crate::{describe, lease, sysctl};
 use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
@@ -85,12 +85,21 @@ fn count(what: impl FnOnce(&mut Counters)) {
 pub fn load(request: &Request) -> Result<Outcome> {
     let _lock = begin("hotcc load")?;
     let counter = counter();
-    let outcome = load_locked(request, counter);
+    let outcome = load_locked(request, counter, false);
     count(|c| if outcome.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
     outcome
 }
 
-fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
+/// Loads an object that is to go when no run uses it. Call with the lock held.
+pub(crate) fn load_for_runs(object: &str) -> Result<()> {
+    registry::need_bpffs()?;
+    let request = Request { object: object.to_owned(), cc_name: None, profile: "default".to_owned(), set: Vec::new() };
+    let loaded = load_locked(&request, counter(), true);
+    count(|c| if loaded.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
+    loaded.map(|_| ())
+}
+
+fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Outcome> {
     let source = Source::find(&request.object)?;
     let mut opened = source.open()?;
     if let Some(name) = &request.cc_name {
@@ -100,15 +109,18 @@ fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
     check_cc_name(&name)?;
     let algo = Algo::named(&name);
     algo.tidy()?;
+    if lease::is_for_runs(&algo) && !lease::in_use(&algo)? {
+        unload_locked(&name, None)?; // a killed run left it
+    }
     if sysctl::is_registered(&name)? {
-        let hint = if algo.dir().exists() { format!("; to replace it: hotcc swap {name} NEW") } else { String::new() };
-        return Err(Error::failed(format!(
-            "a congestion control named `{name}` is registered already{hint}; to load beside it: hotcc load --as OTHER_NAME"
-        )));
+        return Err(taken(&algo));
     }
     opened.apply(&settings(&opened.description, request)?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
+    if for_runs {
+        std::fs::create_dir(algo.runs_path()).tried(|| format!("cannot make {}", algo.runs_path().display()))?;
+    }
     killpoint("pinned");
     let started = Instant::now();
     if let Err(error) = register(&algo, &mut loaded) {
@@ -117,6 +129,21 @@ fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
         return Err(error);
     }
     Ok(finish(&algo, &version, 0, false, Pending { started, counter }))
+}
+
+/// Why a name that is registered already cannot be loaded, and what can be done instead.
+fn taken(algo: &Algo) -> Error {
+    let name = &algo.name;
+    let hint = if lease::is_for_runs(algo) {
+        " for a `hotcc run`, and goes when that ends".to_owned()
+    } else if algo.dir().exists() {
+        format!("; to replace it: hotcc swap {name} NEW")
+    } else {
+        ", not by hotcc (hotcc status shows by whom)".to_owned()
+    };
+    Error::failed(format!(
+        "a congestion control named `{name}` is registered already{hint}; to load beside it: hotcc load --as OTHER_NAME"
+    ))
 }
 
 /// Replaces what stands behind `name`. `live` moves the open sockets too.
@@ -224,6 +251,10 @@ pub struct Unloaded {
 /// Takes a congestion control away. Connections that use it run on.
 pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let _lock = begin("hotcc unload")?;
+    unload_locked(name, fallback)
+}
+
+pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let (algo, serving) = Algo::serving(name)?;
     let fallback = choose_fallback(name, fallback)?;
     let groups = count_sockets();

@@ -25,9 +25,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// The built-in algorithm of that name, or the file if it looks like a path (has a `/` or ends in `.o`).
+    /// Whether it looks like a path: has a `/` or ends in `.o`.
+    #[must_use]
+    pub fn is_path(name_or_path: &str) -> bool {
+        name_or_path.contains('/') || name_or_path.ends_with(".o")
+    }
+
+    /// The built-in algorithm of that name, or the file if it looks like a path.
     pub fn find(name_or_path: &str) -> Result<Self> {
-        if name_or_path.contains('/') || name_or_path.ends_with(".o") {
+        if Self::is_path(name_or_path) {
             return Self::file(Path::new(name_or_path));
         }
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {

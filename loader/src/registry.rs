@@ -5,6 +5,7 @@
 //! /sys/fs/bpf/hotcc/algo/NAME/link        the registration; what it points to is the version that serves
 //! /sys/fs/bpf/hotcc/algo/NAME/vID/        one version each; ID is its struct_ops map's
 //!     map  prog  meta  tunables  constants
+//! /sys/fs/bpf/hotcc/algo/NAME/run/        there where it was loaded for `hotcc run` only; locked by each run
 //! /sys/fs/bpf/hotcc/algo/NAME/stats       counters of all versions, those included that are gone
 //! ```
 //! A version directory is complete before its version serves, and the kernel says which one serves, so a command
@@ -130,6 +131,12 @@ impl Algo {
     #[must_use]
     pub fn link_path(&self) -> PathBuf {
         self.dir.join("link")
+    }
+
+    /// What marks it as loaded for runs only.
+    #[must_use]
+    pub fn runs_path(&self) -> PathBuf {
+        self.dir.join("run")
     }
 
     /// All versions, oldest first.

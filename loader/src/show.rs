@@ -188,8 +188,16 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     } else {
         let mut rows = vec![row(["name", "connections", "older", "listeners", "since", "swaps", "profile", "object"])];
         for a in &status.algorithms {
-            let marks =
-                [(a.name == status.default).then_some("default here"), (!a.registered).then_some("NOT REGISTERED")];
+            let loaded_for = match a.loaded_for {
+                "run" => Some("for `hotcc run`, goes with it"),
+                "killed run" => Some("left by a `hotcc run` that was killed"),
+                _ => None,
+            };
+            let marks = [
+                (a.name == status.default).then_some("default here"),
+                loaded_for,
+                (!a.registered).then_some("NOT REGISTERED"),
+            ];
             let marks: Vec<&str> = marks.into_iter().flatten().collect();
             let object =
                 if marks.is_empty() { a.object.clone() } else { format!("{} [{}]", a.object, marks.join(", ")) };

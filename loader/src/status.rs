@@ -3,8 +3,8 @@
 use crate::error::{Result, need_root};
 use crate::flows::FlowCounter;
 use crate::install::text;
-use crate::registry::{Algo, need_bpffs};
-use crate::sysctl;
+use crate::registry::{self, Algo, need_bpffs};
+use crate::{lease, sysctl};
 use serde::Serialize;
 
 /// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
@@ -31,6 +31,9 @@ pub struct AlgorithmStatus {
     pub sha256: String,
     /// Profile it started from.
     pub profile: String,
+    /// What keeps it loaded: `load` (until it is unloaded), `run` (until the last `hotcc run` that uses it ends), or
+    /// `killed run` (nothing any more).
+    pub loaded_for: &'static str,
     /// When it began to serve: seconds since 1970. `None` after a swap that was killed before noting it.
     pub since_unix_s: Option<u64>,
     /// Swaps and rollbacks of this name so far.
@@ -85,6 +88,7 @@ pub fn status() -> Result<Status> {
             object: text(&meta.object),
             sha256: meta.sha256.iter().map(|b| format!("{b:02x}")).collect(),
             profile: text(&meta.profile),
+            loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
             previous_object: algo.previous()?.and_then(|v| v.meta().ok()).map(|m| text(&m.object)),
@@ -110,4 +114,13 @@ pub fn status() -> Result<Status> {
         }
     });
     Ok(Status { default: sysctl::default()?, others: others.collect(), algorithms })
+}
+
+fn loaded_for(algo: &Algo) -> Result<&'static str> {
+    if !lease::is_for_runs(algo) {
+        return Ok("load");
+    }
+    let _lock = registry::lock()?;
+    // looked at again: the last run may have ended while this waited for the lock
+    Ok(if lease::is_for_runs(algo) && lease::in_use(algo)? { "run" } else { "killed run" })
 }
