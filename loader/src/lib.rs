@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod netns;
 pub mod object;
 pub mod radio;
+pub mod registrations;
 pub mod registry;
 pub mod run;
 pub mod status;

@@ -218,7 +218,12 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     let mut rows = vec![row(["others", "connections", "listeners", "kind"])];
     for o in &status.others {
         let default = if o.name == status.default { " [default here]" } else { "" };
-        let kind = format!("{}{default}", o.kind);
+        let kind = match (o.kind, o.map_id) {
+            ("bpf", Some(map_id)) => format!("bpf, not ours (map {map_id})"),
+            ("bpf", None) if !o.registered => "bpf, unloaded: its sockets run on".to_owned(),
+            (kind, _) => kind.to_owned(),
+        };
+        let kind = format!("{kind}{default}");
         rows.push(vec![o.name.clone(), o.connections.to_string(), o.listeners.to_string(), kind]);
     }
     table(&rows);

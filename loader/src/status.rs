@@ -3,6 +3,7 @@
 use crate::error::{Result, need_root};
 use crate::flows::FlowCounter;
 use crate::install::text;
+use crate::registrations::registrations;
 use crate::registry::{self, Algo, need_bpffs};
 use crate::{lease, sysctl};
 use serde::Serialize;
@@ -55,8 +56,12 @@ pub struct AlgorithmStatus {
 pub struct OtherStatus {
     /// Name.
     pub name: String,
-    /// `kernel`, or `bpf` for somebody else's struct_ops.
+    /// `kernel`, or `bpf` for struct_ops that hotcc does not have (any more).
     pub kind: &'static str,
+    /// Whether new sockets can get it; if not, only open ones still run it.
+    pub registered: bool,
+    /// Id of the struct_ops map behind a registered one that is BPF.
+    pub map_id: Option<u32>,
     /// Connections that use it.
     pub connections: u64,
     /// Listening sockets that use it.
@@ -69,6 +74,7 @@ pub fn status() -> Result<Status> {
     need_bpffs()?;
     let groups = FlowCounter::new()?.count()?;
     let available = sysctl::available()?;
+    let in_bpf = registrations()?;
     let mut algorithms = Vec::new();
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };
@@ -106,9 +112,12 @@ pub fn status() -> Result<Status> {
     names.dedup();
     let others = names.into_iter().filter(|n| !ours(n)).map(|name| {
         let its = || groups.iter().filter(move |g| g.cc == name);
+        let map_id = in_bpf.iter().find(|r| r.name == name).map(|r| r.map_id);
         OtherStatus {
             name: name.to_owned(),
-            kind: if its().any(|g| g.map_id != 0) { "bpf" } else { "kernel" },
+            kind: if map_id.is_some() || its().any(|g| g.map_id != 0) { "bpf" } else { "kernel" },
+            registered: available.iter().any(|a| a == name),
+            map_id,
             connections: its().map(|g| g.counts.connections).sum(),
             listeners: its().map(|g| g.counts.listeners).sum(),
         }
