@@ -6,7 +6,7 @@ use hotcc::manage::{Outcome, Unloaded};
 use hotcc::object::Source;
 use hotcc::status::Status;
 use hotcc::tune::{SetOutcome, Value};
-use hotcc::values::format_value;
+use hotcc::values::{format_value, unknown};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 
@@ -148,7 +148,7 @@ fn warn(warnings: &[String]) {
 pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
     if let Some(name) = only {
         let found = values.iter().find(|v| v.name == name);
-        let found = found.ok_or_else(|| Error::usage(format!("no tunable `{name}`")))?;
+        let found = found.ok_or_else(|| unknown(name, values.iter().map(|v| v.name.as_str())))?;
         if json {
             return print_json(found);
         }
@@ -186,7 +186,17 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     if status.algorithms.is_empty() {
         println!("nothing is loaded by hotcc; see: hotcc list");
     } else {
-        let mut rows = vec![row(["name", "connections", "older", "listeners", "since", "swaps", "profile", "object"])];
+        let mut rows = vec![row([
+            "name",
+            "connections",
+            "older",
+            "listeners",
+            "default in",
+            "since",
+            "swaps",
+            "profile",
+            "object",
+        ])];
         for a in &status.algorithms {
             let loaded_for = match a.loaded_for {
                 "run" => Some("for `hotcc run`, goes with it"),
@@ -206,6 +216,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
                 a.connections_current.to_string(),
                 a.connections_older.to_string(),
                 a.listeners.to_string(),
+                format!("{} netns", a.default_in_namespaces),
                 a.since_unix_s.map_or_else(|| "?".to_owned(), since),
                 a.swaps.to_string(),
                 a.profile.clone(),

@@ -274,6 +274,9 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     ok(&["load", "westwoodp", "--as", "cc_default"]);
     ns.sh(&format!("echo cc_default > {SYSCTL}"));
     assert_eq!(status_of("cc_default").unwrap()["default_in_namespaces"], 1);
+    let shown = ok(&["status"]);
+    let ours = shown.lines().find(|l| l.starts_with("cc_default")).unwrap();
+    assert!(shown.lines().next().unwrap().contains("default in") && ours.contains(" 1 netns "), "{shown}");
     let swapped = json(&["swap", "cc_default", "dtcp", "--json"]);
     assert_eq!(swapped["defaults_rewritten"], 1);
     // a socket on the default, made after the swap, runs the new version
