@@ -3,14 +3,15 @@
 //! The new is loaded and verified before the old is touched. Once the kernel has switched, a command no longer fails: what
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
+use crate::describe::Section;
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{self, FlowCounter, Group, Moved};
 use crate::install::{self, pin_version, prepare, register, text};
 use crate::killpoint::killpoint;
-use crate::object::{Source, check_cc_name};
+use crate::object::{Opened, Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
 use crate::values::{self, Setting};
-use crate::{describe, lease, sysctl};
+use crate::{describe, lease, sysctl, tune};
 use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
@@ -51,6 +52,9 @@ pub struct Outcome {
     pub connections_older: Option<u64>,
     /// Open sockets that were moved, if that was asked for.
     pub moved: Option<Moved>,
+    /// Whether it served before already, from the same object with the same tunables: then nothing was swapped, and what
+    /// rolling back would bring is still that.
+    pub served_already: bool,
     /// What went wrong after the kernel had switched.
     pub warnings: Vec<String>,
 }
@@ -128,7 +132,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
         let _ = registry::remove_tree(algo.dir());
         return Err(error);
     }
-    Ok(finish(&algo, &version, 0, false, Pending { started, counter }))
+    Ok(finish(&algo, &version, Some(0), false, Pending { started, counter }))
 }
 
 /// Why a name that is registered already cannot be loaded, and what can be done instead.
@@ -151,7 +155,10 @@ pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
     let _lock = begin("hotcc swap")?;
     let counter = counter();
     let outcome = swap_locked(name, request, live, counter);
-    count(|c| if outcome.is_ok() { c.swaps += 1 } else { c.swap_failures += 1 });
+    count(|c| match &outcome {
+        Ok(outcome) => c.swaps += u64::from(!outcome.served_already),
+        Err(_) => c.swap_failures += 1,
+    });
     outcome
 }
 
@@ -163,6 +170,11 @@ fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> R
     let swaps = old.meta()?.swaps + 1;
     opened.rename(name)?;
     opened.apply(&settings(&opened.description, request)?)?;
+    if serves_already(&old, &source, &opened)? {
+        // another version of the very same would only push the one to roll back to out of its place
+        let pending = Pending { started: Instant::now(), counter };
+        return Ok(Outcome { served_already: true, ..finish(&algo, &old, None, live, pending) });
+    }
     let mut loaded = prepare(opened)?;
     let new = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     killpoint("pinned");
@@ -171,7 +183,7 @@ fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> R
         let _ = registry::remove_tree(&new.dir);
         return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
     }
-    Ok(finish(&algo, &new, swaps, live, Pending { started, counter }))
+    Ok(finish(&algo, &new, Some(swaps), live, Pending { started, counter }))
 }
 
 /// Puts the previous version of `name` back. Doing it twice undoes the undoing.
@@ -195,11 +207,19 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous)
         .map_err(|e| e.during(&format!("cannot roll {name} back; the current version serves on")))?;
-    Ok(finish(&algo, &back, swaps, live, Pending { started, counter }))
+    Ok(finish(&algo, &back, Some(swaps), live, Pending { started, counter }))
 }
 
-/// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions.
-fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) -> Outcome {
+/// Whether a version is what `opened`, ready to be loaded from `source`, would become.
+fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
+    Ok(version.meta()?.sha256 == source.sha256()
+        && tune::read_section(version, "tunables")? == opened.initial_values(Section::Data)
+        && tune::read_section(version, "constants")? == opened.initial_values(Section::Rodata))
+}
+
+/// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions. No `swaps`: it
+/// had been switched to it already.
+fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: Pending) -> Outcome {
     killpoint("switched");
     let mut warnings = Vec::new();
     let mut warn = |error: Error| warnings.push(error.to_string());
@@ -209,7 +229,11 @@ fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) 
     killpoint("defaults");
     let moved = live.then(|| flows::migrate(&algo.name, &algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
     killpoint("moved");
-    let noted = new.settle(swaps).and_then(|()| algo.tidy()).and_then(|()| new.meta()).map_err(&mut warn);
+    let noted = swaps
+        .map_or(Ok(()), |swaps| new.settle(swaps))
+        .and_then(|()| algo.tidy())
+        .and_then(|()| new.meta())
+        .map_err(&mut warn);
     if !matches!(algo.current(), Ok(Some(current)) if current.map_id == new.map_id) {
         warn(Error::failed(format!("another version of {} serves: somebody else swapped it meanwhile", algo.name)));
     }
@@ -227,6 +251,7 @@ fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) 
         connections_current: of(true),
         connections_older: of(false),
         moved,
+        served_already: false,
         warnings,
     }
 }

@@ -1,6 +1,6 @@
 //! Object files: built in or somebody else's, opened, described, made ready, and loaded into the kernel.
 
-use crate::describe::{Description, Tunable, describe, member_offset};
+use crate::describe::{Description, Section, describe, member_offset};
 use crate::error::{Error, Result, Tried};
 use crate::values::Setting;
 use crate::{kernel, libbpf_log};
@@ -157,12 +157,11 @@ impl Opened {
         Ok(())
     }
 
-    /// Value a tunable has if nobody sets it.
+    /// What a section holds before anything runs; `None` if there is none.
     #[must_use]
-    pub fn initial_value(&self, tunable: &Tunable) -> Option<i128> {
-        let suffix = tunable.section.name();
-        let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(suffix))?;
-        tunable.place.read(map.initial_value()?)
+    pub fn initial_values(&self, section: Section) -> Option<Vec<u8>> {
+        let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(section.name()))?;
+        map.initial_value().map(<[u8]>::to_vec)
     }
 
     /// Writes settings into the object's initial values.

@@ -95,7 +95,13 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     }
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
-    println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    if outcome.served_already {
+        println!(
+            "{name} not {verb}: {object} served already, with the same tunables; `hotcc rollback` undoes what it did"
+        );
+    } else {
+        println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    }
     if outcome.defaults_rewritten > 0 {
         println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
     }

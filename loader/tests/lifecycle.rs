@@ -171,7 +171,7 @@ fn counters_survive_the_versions_that_kept_them() {
     let oldest = Connection::new("cc_sum");
     Connection::new("cc_sum").send(MIB);
     stats_after_closing("cc_sum", 1);
-    for (n, object) in ["dtcp", "westwoodp", "dtcp", "dtcp"].into_iter().enumerate() {
+    for (n, object) in ["dtcp", "westwoodp", "dtcp", "westwoodp"].into_iter().enumerate() {
         ok(&["swap", "cc_sum", object]);
         let sum = hotcc::registry::Algo::named("cc_sum").stats().unwrap().unwrap();
         assert_eq!(sum.flows_closed, n as u64 + 1);
@@ -181,6 +181,37 @@ fn counters_survive_the_versions_that_kept_them() {
     drop(oldest); // its version went away three swaps ago
     let sum = stats_after_closing("cc_sum", 6);
     assert_eq!((sum.flows_opened, sum.flows_closed), (6, 6));
+}
+
+#[test]
+fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
+    let Some(test) = kernel_test("a_swap_to_the_very_same_keeps_what_rollback_brings", &["cc_same"]) else { return };
+    let stranger = test.object("stranger");
+    ok(&["load", "westwoodp", "--as", "cc_same"]);
+    let older = Connection::new("cc_same");
+    ok(&["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"]);
+    let before = status_of("cc_same").unwrap();
+    let same = ["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"];
+    let text = ok(&same);
+    assert!(text.contains("served already, with the same tunables"), "{text}");
+    let again = json(&[&same[..], &["--live", "--json"]].concat());
+    assert_eq!((&again["served_already"], &again["moved"]["moved"]), (&true.into(), &1.into()), "--live moves as ever");
+    assert_eq!(again["connections_older"], 0);
+    drop(older);
+    let after = status_of("cc_same").unwrap();
+    for field in ["object", "previous_object", "swaps", "since_unix_s"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert_eq!(json(&["rollback", "cc_same", "--json"])["object"], "builtin:westwoodp");
+    // the same object with other tunables is another version, whether they were set before it was loaded or after
+    ok(&["rollback", "cc_same"]);
+    ok(&["set", "cc_same", "extra_window=7"]);
+    let other = json(&[&same[..], &["--json"]].concat());
+    assert_eq!((&other["served_already"], &other["object"]), (&false.into(), &before["object"]));
+    ok(&["rollback", "cc_same"]);
+    assert_eq!(ok(&["get", "cc_same", "extra_window"]), "7\n");
+    ok(&["swap", "cc_same", &stranger, "--set", "extra_window=7", "--set", "fixed_window=31"]);
+    assert_eq!(ok(&["get", "cc_same", "fixed_window"]), "31\n");
 }
 
 #[test]
