@@ -15,6 +15,7 @@ mod lease;
 mod libbpf_log;
 pub mod manage;
 pub mod metrics;
+pub mod migrate;
 pub mod netns;
 pub mod object;
 pub mod radio;

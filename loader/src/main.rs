@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
-use hotcc::{doctor, exporter, manage, run, status, tune};
+use hotcc::{doctor, exporter, manage, migrate, run, status, tune};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -29,6 +29,7 @@ Examples:
   hotcc set dtcp alpha_permille=300            tune it while it runs
   hotcc swap dtcp ./mine.bpf.o --live          replace it, open connections too
   hotcc rollback dtcp --live                   and back
+  hotcc migrate cubic dtcp                     open connections only; back: hotcc migrate dtcp cubic
   hotcc unload dtcp";
 
 const RUN_HELP: &str = "\
@@ -38,6 +39,16 @@ executed, 127: there is none of that name. Runs of the same algorithm at once sh
 Examples:
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
   hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
+
+const MIGRATE_HELP: &str = "\
+The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what
+the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the
+default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
+
+Examples:
+  hotcc migrate cubic dtcp --dry-run
+  hotcc migrate cubic dtcp --netns edge
+  hotcc migrate dtcp cubic --netns edge";
 
 #[derive(Subcommand)]
 enum Command {
@@ -82,6 +93,23 @@ enum Command {
         /// Move open connections too
         #[arg(long)]
         live: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move open connections from one congestion control to another; nothing is loaded, swapped or unloaded
+    #[command(after_help = MIGRATE_HELP)]
+    Migrate {
+        /// Congestion control that the sockets run now, the kernel's own too
+        from: String,
+        /// Registered congestion control that they are to run, the kernel's own too
+        to: String,
+        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Vec<String>,
+        /// Only count what would be moved
+        #[arg(long)]
+        dry_run: bool,
         /// Machine-readable
         #[arg(long)]
         json: bool,
@@ -219,6 +247,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Rollback { name, live, json } => {
             show::outcome("rolled back", &manage::rollback(&name, live)?, json)?;
+        }
+        Command::Migrate { from, to, netns, dry_run, json } => {
+            show::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
         }
         Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {

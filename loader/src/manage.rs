@@ -5,9 +5,10 @@
 
 use crate::describe::Section;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{self, FlowCounter, Group, Moved};
+use crate::flows::{FlowCounter, Group};
 use crate::install::{self, pin_version, prepare, register, text};
 use crate::killpoint::killpoint;
+use crate::migrate::{self, Moved};
 use crate::object::{Opened, Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
 use crate::values::{self, Setting};
@@ -60,7 +61,7 @@ pub struct Outcome {
 }
 
 /// What every command that changes something begins with.
-fn begin(command: &str) -> Result<Lock> {
+pub(crate) fn begin(command: &str) -> Result<Lock> {
     need_root(command)?;
     registry::need_bpffs()?;
     registry::lock()
@@ -227,7 +228,7 @@ fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: P
     let defaults = sysctl::replace_defaults(&algo.name, &[&algo.name]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;
     killpoint("defaults");
-    let moved = live.then(|| flows::migrate(&algo.name, &algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
+    let moved = live.then(|| migrate::to_version(&algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
     killpoint("moved");
     let noted = swaps
         .map_or(Ok(()), |swaps| new.settle(swaps))

@@ -3,6 +3,7 @@
 use hotcc::doctor::{Report, Verdict};
 use hotcc::error::{Error, Result};
 use hotcc::manage::{Outcome, Unloaded};
+use hotcc::migrate::{Migrated, Moved, MovedIn};
 use hotcc::object::Source;
 use hotcc::status::Status;
 use hotcc::tune::{SetOutcome, Value};
@@ -142,6 +143,24 @@ pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
         println!("  listeners that chose it, and hand it on until they choose another: {n}");
     }
     warn(&unloaded.warnings);
+    Ok(())
+}
+
+pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
+    if json {
+        return print_json(migrated);
+    }
+    let Migrated { from, to, dry_run, sockets, namespaces } = migrated;
+    let would = if *dry_run { "would be " } else { "" };
+    println!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
+    if sockets.failed > 0 {
+        println!("  open sockets the kernel refuses to move (their route locks it): {}", sockets.failed);
+    }
+    for ns in namespaces {
+        let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
+        println!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
+        warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
+    }
     Ok(())
 }
 

@@ -125,6 +125,7 @@ fn without_privileges() {
         &["unload", "dtcp"],
         &["swap", "dtcp", "dtcp"],
         &["rollback", "dtcp"],
+        &["migrate", "reno", "cubic"],
         &["get", "dtcp"],
         &["set", "dtcp", "eta=2"],
         &["exporter", "--listen", "127.0.0.1:0"],
