@@ -331,6 +331,37 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
 }
 
 #[test]
+fn routes_that_name_what_was_unloaded_give_the_default() {
+    let Some(_test) = kernel_test("routes_that_name_what_was_unloaded_give_the_default", &["cc_route"]) else { return };
+    let ns = NetNs::new("hotcc-test-route");
+    let connect = || ns.enter(|| Connection::to(&TcpListener::bind("127.0.0.1:0").unwrap(), None));
+    let both = |connection: &Connection| (connection.cc(), cc_of(&connection.server));
+    let on = |cc: &str| (cc.to_owned(), cc.to_owned());
+    ok(&["load", "westwoodp", "--as", "cc_route"]);
+    ns.sh("echo reno > /proc/sys/net/ipv4/tcp_congestion_control");
+    for lock in ["", "lock "] {
+        ns.sh(&format!("ip route change local 127.0.0.1 dev lo table local congctl {lock}cc_route"));
+        let mut before = connect();
+        assert_eq!(both(&before), on("cc_route"));
+        ok(&["unload", "cc_route"]);
+        let mut after = connect();
+        assert_eq!(both(&after), on("reno"), "neither the dead one nor a failure");
+        for connection in [&mut before, &mut after] {
+            connection.send(MIB);
+        }
+        // the route keeps the name, though `ip route` cannot show it meanwhile; a locked one makes iproute2 6.1 crash
+        assert!(!lock.is_empty() || !ns.sh("ip route show table local").contains("congctl"));
+        ok(&["load", "dtcp", "--as", "cc_route"]);
+        assert_eq!(both(&connect()), on("cc_route"));
+        assert!(ns.sh("ip route show table local").contains("cc_route"));
+        ok(&["swap", "cc_route", "westwoodp"]);
+        let _new = connect();
+        let status = status_of("cc_route").unwrap();
+        assert_eq!((&status["connections_current"], &status["connections_older"]), (&2.into(), &2.into()), "{lock}");
+    }
+}
+
+#[test]
 fn live_swaps_leave_listeners_on_the_default_to_the_default() {
     let Some(_test) = kernel_test("live_swaps_leave_listeners_on_the_default_to_the_default", &["cc_listen"]) else {
         return;
