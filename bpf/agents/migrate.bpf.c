@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Moves the open sockets of one network namespace, listeners that chose it included, from a congestion control to the
- * version that now stands behind `to_name`. Setting the same name again is what makes the kernel give a socket the new version.
+ * version that now stands behind `to_name`, or only counts them. Setting the same name again is what makes the kernel
+ * give a socket the new version.
  * Window, ssthresh and RTT estimate stay; the algorithm's own state starts anew.
  */
 #include "sockets.h"
@@ -13,6 +14,7 @@ struct migrate_job {
 	char from_name[CC_NAME_MAX];
 	char to_name[CC_NAME_MAX];
 	u64 keep_map_id; /* sockets that already run this version stay as they are */
+	u64 only_count;
 	u64 moved;
 	u64 failed;
 };
@@ -44,7 +46,8 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		return 0;
 	if (!same_name(cc.name, job.from_name) || (job.keep_map_id && cc.map_id == job.keep_map_id))
 		return 0;
-	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name)))
+	if (job.only_count ? core_bitfield(&tp->inet_conn, icsk_ca_dst_locked) :
+			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name)))
 		job.failed++;
 	else
 		job.moved++;

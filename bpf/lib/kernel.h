@@ -66,6 +66,7 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	u8 icsk_ca_state : 5;	   /* enum tcp_ca_state */
 	u8 icsk_ca_setsockopt : 1; /* chosen for this socket, not the default */
+	u8 icsk_ca_dst_locked : 1; /* its route lets nobody change it */
 	u64 icsk_ca_priv[ICSK_CA_PRIV_SIZE / 8];
 } __core;
 

@@ -13,6 +13,10 @@ pub enum Kind {
     KernelLacks,
     /// Missing privileges.
     NotPermitted,
+    /// There is no such command to run.
+    NoCommand,
+    /// The command to run cannot be executed.
+    NotExecutable,
 }
 
 /// A failure, told in full sentences.
@@ -42,13 +46,20 @@ impl Error {
         Self { kind: Kind::KernelLacks, message: message.into() }
     }
 
+    /// The command of `hotcc run` could not be started.
+    pub fn not_started(program: &str, why: &std::io::Error) -> Self {
+        let kind = if why.kind() == std::io::ErrorKind::NotFound { Kind::NoCommand } else { Kind::NotExecutable };
+        Self { kind, message: format!("cannot run {program}: {why}") }
+    }
+
     /// What kind of failure it was.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Exit code: 1 failed, 2 usage, 3 the kernel lacks it, 4 not permitted.
+    /// Exit code: 1 failed, 2 usage, 3 the kernel lacks it, 4 not permitted; and as shells have it, 126 for a command
+    /// that cannot be executed, 127 for one that is not there.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.kind {
@@ -56,6 +67,8 @@ impl Error {
             Kind::Usage => 2,
             Kind::KernelLacks => 3,
             Kind::NotPermitted => 4,
+            Kind::NotExecutable => 126,
+            Kind::NoCommand => 127,
         }
     }
 

@@ -1,7 +1,7 @@
-//! The open TCP sockets of all network namespaces: counted by congestion control and version, or moved to another.
+//! The open TCP sockets of all network namespaces: walked, and counted by congestion control and version.
 
 use crate::error::{Error, Result, Tried};
-use crate::netns;
+use crate::netns::{self, NetNs};
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::stats::Log2Histogram;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder};
@@ -37,13 +37,13 @@ pub struct GroupCounts {
 
 /// An iterator program over TCP sockets, loaded once and run as often as wanted.
 #[derive(Debug)]
-struct SocketWalk {
+pub(crate) struct SocketWalk {
     object: Object,
     link: Link,
 }
 
 impl SocketWalk {
-    fn load(agent: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
+    pub(crate) fn load(agent: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
         let embedded = hotcc_bpf::agent(agent).ok_or_else(|| Error::failed(format!("no agent {agent} built in")))?;
         let tried = || format!("cannot load the socket iterator ({agent}); it needs iter/tcp (kernel 5.9)");
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
@@ -55,29 +55,26 @@ impl SocketWalk {
         Ok(Self { object, link })
     }
 
-    /// Walks the sockets of every network namespace.
-    fn run(&self) -> Result<()> {
-        netns::in_each(|ns| {
-            let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
-            if !has_sockets() {
-                return Ok(());
+    /// Walks the sockets of the network namespace that the thread is in.
+    pub(crate) fn run(&self, ns: &NetNs) -> Result<()> {
+        let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
+        if !has_sockets() {
+            return Ok(());
+        }
+        let mut iterator = Iter::new(&self.link).tried(tried)?;
+        let mut nothing = [0u8; 64];
+        loop {
+            match iterator.read(&mut nothing) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                // the kernel pauses after a while to be fair to others
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e).tried(tried),
             }
-            let mut iterator = Iter::new(&self.link).tried(tried)?;
-            let mut nothing = [0u8; 64];
-            loop {
-                match iterator.read(&mut nothing) {
-                    Ok(0) => return Ok(()),
-                    Ok(_) => {}
-                    // the kernel pauses after a while to be fair to others
-                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                    Err(e) => return Err(e).tried(tried),
-                }
-            }
-        })
-        .map(|_| ())
+        }
     }
 
-    fn map(&self, suffix: &str) -> Result<libbpf_rs::Map<'_>> {
+    pub(crate) fn map(&self, suffix: &str) -> Result<libbpf_rs::Map<'_>> {
         let found = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(suffix));
         found.ok_or_else(|| Error::failed(format!("the socket iterator has no map {suffix}")))
     }
@@ -113,7 +110,7 @@ impl FlowCounter {
         for key in map.keys() {
             map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
         }
-        self.0.run()?;
+        netns::in_each(|ns| self.0.run(ns))?;
         let mut groups = Vec::new();
         for key in map.keys() {
             let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
@@ -127,45 +124,6 @@ impl FlowCounter {
         groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));
         Ok(groups)
     }
-}
-
-/// What moving open sockets came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Moved {
-    /// Sockets that run the wanted version now.
-    pub moved: u64,
-    /// Sockets the kernel refused to move (a route that locks its congestion control, say).
-    pub failed: u64,
-}
-
-/// `struct migrate_job` of the migration agent.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct MigrateJob {
-    from_name: [u8; 16],
-    to_name: [u8; 16],
-    keep_map_id: u64,
-    moved: u64,
-    failed: u64,
-}
-
-/// Moves every open socket that runs `from` (listeners included) to what now stands behind `to`, except those that
-/// run the version `keep_map_id` already.
-pub fn migrate(from: &str, to: &str, keep_map_id: u32) -> Result<Moved> {
-    let job = MigrateJob {
-        from_name: padded(from),
-        to_name: padded(to),
-        keep_map_id: u64::from(keep_map_id),
-        ..Zeroable::zeroed()
-    };
-    let walk = SocketWalk::load("migrate", |open| set_job(open, &job))?;
-    walk.run()?;
-    let value =
-        walk.map(".data")?.lookup(&[0; 4], MapFlags::empty()).tried(|| "cannot read what was moved".to_owned())?;
-    let job: MigrateJob = value
-        .and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok())
-        .ok_or_else(|| Error::failed("the migration agent has another layout"))?;
-    Ok(Moved { moved: job.moved, failed: job.failed })
 }
 
 /// A congestion control's name as the kernel has it: NUL padded to 16 bytes.

@@ -10,7 +10,7 @@ use crate::{kernel, sys, tune};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::version::{META_VERSION, Meta};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -191,18 +191,6 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
 
 pub(crate) fn unregister(version: &Version) -> Result<()> {
     version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
-}
-
-/// Registers an object for as long as the returned link lives; nothing is pinned. For kernels with links: without them
-/// the registration would outlive the process.
-pub fn load_for_process(object: &str) -> Result<(Loaded, Link)> {
-    registry::need_bpffs()?; // the signal maps are pinned all the same
-    fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
-    let source = Source::find(object)?;
-    let mut loaded = prepare(source.open()?)?;
-    let name = loaded.cc_name.clone();
-    let link = loaded.ops()?.attach_struct_ops().tried(|| format!("cannot register {name}"))?;
-    Ok((loaded, link))
 }
 
 /// A NUL-padded field as text.

@@ -1,6 +1,6 @@
 //! What the running kernel offers, read once from its BTF: parsing that takes as long as a swap.
 
-use crate::describe::member_names;
+use crate::describe::{member_names, member_offset};
 use crate::error::{Error, Result};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
@@ -11,6 +11,10 @@ use std::sync::OnceLock;
 pub struct Kernel {
     /// Members of its tcp_congestion_ops.
     pub operations: Vec<String>,
+    /// BTF id of what a struct_ops map holds that is a congestion control.
+    pub table_type: Option<u32>,
+    /// Offset of the congestion control's name in it.
+    pub table_name_offset: usize,
     /// Whether struct_ops can be updated in place (links, since 6.4).
     pub links: bool,
 }
@@ -22,7 +26,12 @@ pub fn kernel() -> Result<&'static Kernel> {
     let found = KERNEL.get_or_init(|| {
         let btf = Btf::from_vmlinux().ok()?;
         let ops = btf.type_by_name::<Struct<'_>>("tcp_congestion_ops");
+        let table = btf.type_by_name::<Struct<'_>>("bpf_struct_ops_tcp_congestion_ops");
+        let data = table.as_ref().and_then(|t| member_offset(t, "data"));
+        let name = ops.as_ref().and_then(|ops| member_offset(ops, "name"));
         Some(Kernel {
+            table_type: data.and(name).and(table).map(|t| t.type_id().into()),
+            table_name_offset: data.unwrap_or(0) + name.unwrap_or(0),
             operations: ops.map_or_else(Vec::new, |ops| member_names(&ops)),
             links: btf.type_by_name::<Struct<'_>>("bpf_struct_ops_link").is_some(),
         })

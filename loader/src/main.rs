@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
-use hotcc::{doctor, exporter, manage, run, status, tune};
+use hotcc::{doctor, exporter, manage, migrate, run, status, tune};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -29,7 +29,26 @@ Examples:
   hotcc set dtcp alpha_permille=300            tune it while it runs
   hotcc swap dtcp ./mine.bpf.o --live          replace it, open connections too
   hotcc rollback dtcp --live                   and back
+  hotcc migrate cubic dtcp                     open connections only; back: hotcc migrate dtcp cubic
   hotcc unload dtcp";
+
+const RUN_HELP: &str = "\
+Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be
+executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
+
+Examples:
+  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
+  hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
+
+const MIGRATE_HELP: &str = "\
+The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what
+the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the
+default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
+
+Examples:
+  hotcc migrate cubic dtcp --dry-run
+  hotcc migrate cubic dtcp --netns edge
+  hotcc migrate dtcp cubic --netns edge";
 
 #[derive(Subcommand)]
 enum Command {
@@ -78,6 +97,23 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Move open connections from one congestion control to another; nothing is loaded, swapped or unloaded
+    #[command(after_help = MIGRATE_HELP)]
+    Migrate {
+        /// Congestion control that the sockets run now, the kernel's own too
+        from: String,
+        /// Registered congestion control that they are to run, the kernel's own too
+        to: String,
+        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Vec<String>,
+        /// Only count what would be moved
+        #[arg(long)]
+        dry_run: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
     /// Show tunables and their present values
     Get {
         /// Congestion control
@@ -111,12 +147,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run one command with its sockets under a congestion control; a built-in one is loaded for the time
-    #[command(
-        after_help = "Examples:\n  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1\n  hotcc run --cc westwoodp -- nginx -g 'daemon off;'"
-    )]
+    /// Run one command with its sockets under a congestion control, which is loaded for the time where it is not there
+    #[command(after_help = RUN_HELP)]
     Run {
-        /// Congestion control, loaded or built in
+        /// Congestion control, registered or built in, or path of a .bpf.o
         #[arg(long)]
         cc: String,
         /// The command
@@ -214,6 +248,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Rollback { name, live, json } => {
             show::outcome("rolled back", &manage::rollback(&name, live)?, json)?;
         }
+        Command::Migrate { from, to, netns, dry_run, json } => {
+            show::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
+        }
         Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
             show::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
@@ -237,10 +274,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 fn run_command(cc: &str, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
     let ran = run::run(cc, command)?;
-    let loaded = if ran.loaded_for_this_run { ", loaded for this run" } else { "" };
-    eprintln!("hotcc: {} sockets ran {cc}{loaded}", ran.sockets);
+    let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
+    let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
+    eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
     if ran.refused > 0 {
-        eprintln!("hotcc: the kernel refused {cc} to {} sockets", ran.refused);
+        eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
     }
     let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))

@@ -3,14 +3,16 @@
 //! The new is loaded and verified before the old is touched. Once the kernel has switched, a command no longer fails: what
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
+use crate::describe::Section;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{self, FlowCounter, Group, Moved};
+use crate::flows::{FlowCounter, Group};
 use crate::install::{self, pin_version, prepare, register, text};
 use crate::killpoint::killpoint;
-use crate::object::{Source, check_cc_name};
+use crate::migrate::{self, Moved};
+use crate::object::{Opened, Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
 use crate::values::{self, Setting};
-use crate::{describe, sysctl};
+use crate::{describe, lease, sysctl, tune};
 use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
@@ -51,12 +53,15 @@ pub struct Outcome {
     pub connections_older: Option<u64>,
     /// Open sockets that were moved, if that was asked for.
     pub moved: Option<Moved>,
+    /// Whether it served before already, from the same object with the same tunables: then nothing was swapped, and what
+    /// rolling back would bring is still that.
+    pub served_already: bool,
     /// What went wrong after the kernel had switched.
     pub warnings: Vec<String>,
 }
 
 /// What every command that changes something begins with.
-fn begin(command: &str) -> Result<Lock> {
+pub(crate) fn begin(command: &str) -> Result<Lock> {
     need_root(command)?;
     registry::need_bpffs()?;
     registry::lock()
@@ -85,12 +90,21 @@ fn count(what: impl FnOnce(&mut Counters)) {
 pub fn load(request: &Request) -> Result<Outcome> {
     let _lock = begin("hotcc load")?;
     let counter = counter();
-    let outcome = load_locked(request, counter);
+    let outcome = load_locked(request, counter, false);
     count(|c| if outcome.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
     outcome
 }
 
-fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
+/// Loads an object that is to go when no run uses it. Call with the lock held.
+pub(crate) fn load_for_runs(object: &str) -> Result<()> {
+    registry::need_bpffs()?;
+    let request = Request { object: object.to_owned(), cc_name: None, profile: "default".to_owned(), set: Vec::new() };
+    let loaded = load_locked(&request, counter(), true);
+    count(|c| if loaded.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
+    loaded.map(|_| ())
+}
+
+fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Outcome> {
     let source = Source::find(&request.object)?;
     let mut opened = source.open()?;
     if let Some(name) = &request.cc_name {
@@ -100,15 +114,18 @@ fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
     check_cc_name(&name)?;
     let algo = Algo::named(&name);
     algo.tidy()?;
+    if lease::is_for_runs(&algo) && !lease::in_use(&algo)? {
+        unload_locked(&name, None)?; // a killed run left it
+    }
     if sysctl::is_registered(&name)? {
-        let hint = if algo.dir().exists() { format!("; to replace it: hotcc swap {name} NEW") } else { String::new() };
-        return Err(Error::failed(format!(
-            "a congestion control named `{name}` is registered already{hint}; to load beside it: hotcc load --as OTHER_NAME"
-        )));
+        return Err(taken(&algo));
     }
     opened.apply(&settings(&opened.description, request)?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
+    if for_runs {
+        std::fs::create_dir(algo.runs_path()).tried(|| format!("cannot make {}", algo.runs_path().display()))?;
+    }
     killpoint("pinned");
     let started = Instant::now();
     if let Err(error) = register(&algo, &mut loaded) {
@@ -116,7 +133,22 @@ fn load_locked(request: &Request, counter: Counter) -> Result<Outcome> {
         let _ = registry::remove_tree(algo.dir());
         return Err(error);
     }
-    Ok(finish(&algo, &version, 0, false, Pending { started, counter }))
+    Ok(finish(&algo, &version, Some(0), false, Pending { started, counter }))
+}
+
+/// Why a name that is registered already cannot be loaded, and what can be done instead.
+fn taken(algo: &Algo) -> Error {
+    let name = &algo.name;
+    let hint = if lease::is_for_runs(algo) {
+        " for a `hotcc run`, and goes when that ends".to_owned()
+    } else if algo.dir().exists() {
+        format!("; to replace it: hotcc swap {name} NEW")
+    } else {
+        ", not by hotcc (hotcc status shows by whom)".to_owned()
+    };
+    Error::failed(format!(
+        "a congestion control named `{name}` is registered already{hint}; to load beside it: hotcc load --as OTHER_NAME"
+    ))
 }
 
 /// Replaces what stands behind `name`. `live` moves the open sockets too.
@@ -124,7 +156,10 @@ pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
     let _lock = begin("hotcc swap")?;
     let counter = counter();
     let outcome = swap_locked(name, request, live, counter);
-    count(|c| if outcome.is_ok() { c.swaps += 1 } else { c.swap_failures += 1 });
+    count(|c| match &outcome {
+        Ok(outcome) => c.swaps += u64::from(!outcome.served_already),
+        Err(_) => c.swap_failures += 1,
+    });
     outcome
 }
 
@@ -136,6 +171,11 @@ fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> R
     let swaps = old.meta()?.swaps + 1;
     opened.rename(name)?;
     opened.apply(&settings(&opened.description, request)?)?;
+    if serves_already(&old, &source, &opened)? {
+        // another version of the very same would only push the one to roll back to out of its place
+        let pending = Pending { started: Instant::now(), counter };
+        return Ok(Outcome { served_already: true, ..finish(&algo, &old, None, live, pending) });
+    }
     let mut loaded = prepare(opened)?;
     let new = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     killpoint("pinned");
@@ -144,7 +184,7 @@ fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> R
         let _ = registry::remove_tree(&new.dir);
         return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
     }
-    Ok(finish(&algo, &new, swaps, live, Pending { started, counter }))
+    Ok(finish(&algo, &new, Some(swaps), live, Pending { started, counter }))
 }
 
 /// Puts the previous version of `name` back. Doing it twice undoes the undoing.
@@ -168,11 +208,19 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous)
         .map_err(|e| e.during(&format!("cannot roll {name} back; the current version serves on")))?;
-    Ok(finish(&algo, &back, swaps, live, Pending { started, counter }))
+    Ok(finish(&algo, &back, Some(swaps), live, Pending { started, counter }))
 }
 
-/// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions.
-fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) -> Outcome {
+/// Whether a version is what `opened`, ready to be loaded from `source`, would become.
+fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
+    Ok(version.meta()?.sha256 == source.sha256()
+        && tune::read_section(version, "tunables")? == opened.initial_values(Section::Data)
+        && tune::read_section(version, "constants")? == opened.initial_values(Section::Rodata))
+}
+
+/// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions. No `swaps`: it
+/// had been switched to it already.
+fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: Pending) -> Outcome {
     killpoint("switched");
     let mut warnings = Vec::new();
     let mut warn = |error: Error| warnings.push(error.to_string());
@@ -180,9 +228,13 @@ fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) 
     let defaults = sysctl::replace_defaults(&algo.name, &[&algo.name]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;
     killpoint("defaults");
-    let moved = live.then(|| flows::migrate(&algo.name, &algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
+    let moved = live.then(|| migrate::to_version(&algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
     killpoint("moved");
-    let noted = new.settle(swaps).and_then(|()| algo.tidy()).and_then(|()| new.meta()).map_err(&mut warn);
+    let noted = swaps
+        .map_or(Ok(()), |swaps| new.settle(swaps))
+        .and_then(|()| algo.tidy())
+        .and_then(|()| new.meta())
+        .map_err(&mut warn);
     if !matches!(algo.current(), Ok(Some(current)) if current.map_id == new.map_id) {
         warn(Error::failed(format!("another version of {} serves: somebody else swapped it meanwhile", algo.name)));
     }
@@ -200,6 +252,7 @@ fn finish(algo: &Algo, new: &Version, swaps: u64, live: bool, pending: Pending) 
         connections_current: of(true),
         connections_older: of(false),
         moved,
+        served_already: false,
         warnings,
     }
 }
@@ -224,6 +277,10 @@ pub struct Unloaded {
 /// Takes a congestion control away. Connections that use it run on.
 pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let _lock = begin("hotcc unload")?;
+    unload_locked(name, fallback)
+}
+
+pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let (algo, serving) = Algo::serving(name)?;
     let fallback = choose_fallback(name, fallback)?;
     let groups = count_sockets();

@@ -7,6 +7,10 @@ use std::fs::File;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+const OWN: &str = "/proc/self/ns/net";
+/// Where `ip netns` has them.
+const NAMED: &str = "/run/netns";
+
 /// One network namespace.
 #[derive(Debug)]
 pub struct NetNs {
@@ -19,11 +23,10 @@ pub struct NetNs {
 
 /// Every network namespace with a process in it or a mount under `/run/netns`. The caller's own comes first.
 pub fn all() -> Result<Vec<NetNs>> {
-    let own = Path::new("/proc/self/ns/net");
-    let first = open(own).tried(|| "cannot open /proc/self/ns/net".to_owned())?;
+    let first = open(Path::new(OWN)).tried(|| format!("cannot open {OWN}"))?;
     let own_inode = first.inode;
     let mut found = BTreeMap::new();
-    let named = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|e| e.path());
+    let named = std::fs::read_dir(NAMED).into_iter().flatten().flatten().map(|e| e.path());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     for path in named.chain(processes.map(|e| e.path().join("ns/net"))) {
@@ -40,6 +43,25 @@ pub fn all() -> Result<Vec<NetNs>> {
     Ok(std::iter::once(first).chain(found.into_values()).collect())
 }
 
+/// The one that `ip netns` knows by that name, or that is mounted at that path (has a `/`).
+pub fn named(name_or_path: &str) -> Result<NetNs> {
+    let path = Path::new(NAMED).join(name_or_path);
+    let path = if name_or_path.contains('/') { Path::new(name_or_path) } else { &path };
+    open(path).map_err(|why| Error::usage(format!("no network namespace `{name_or_path}`: {}: {why}", path.display())))
+}
+
+impl NetNs {
+    /// What people call it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.path.strip_prefix(NAMED) {
+            Ok(name) => name.display().to_string(),
+            Err(_) if self.path == Path::new(OWN) => "here".to_owned(),
+            Err(_) => self.path.display().to_string(),
+        }
+    }
+}
+
 /// Only a namespace is one: while `ip netns add` and `del` work, and after they crashed, plain files stand there.
 fn open(path: &Path) -> std::io::Result<NetNs> {
     const NSFS_MAGIC: i64 = 0x6e73_6673;
@@ -53,11 +75,15 @@ fn open(path: &Path) -> std::io::Result<NetNs> {
 
 /// Runs `work` once in each namespace, on a thread of its own: a thread cannot come back from a namespace safely.
 pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
-    let namespaces = all()?;
+    in_these(&all()?, work)
+}
+
+/// Runs `work` once in each of these.
+pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut results = Vec::new();
-            for ns in &namespaces {
+            for ns in namespaces {
                 if let Err(error) = setns(&ns.file, CloneFlags::CLONE_NEWNET) {
                     // one that cannot be entered must not keep us from the others
                     tracing::warn!("network namespace {}: {error}", ns.path.display());

@@ -1,6 +1,6 @@
 //! Object files: built in or somebody else's, opened, described, made ready, and loaded into the kernel.
 
-use crate::describe::{Description, Tunable, describe, member_offset};
+use crate::describe::{Description, Section, describe, member_offset};
 use crate::error::{Error, Result, Tried};
 use crate::values::Setting;
 use crate::{kernel, libbpf_log};
@@ -16,6 +16,9 @@ use std::path::Path;
 /// Longest congestion control name the kernel takes.
 pub const CC_NAME_MAX: usize = 15;
 
+/// Machine of a BPF object, in the ELF header.
+const EM_BPF: u16 = 247;
+
 /// An object file's bytes and where they came from.
 #[derive(Debug)]
 pub struct Source {
@@ -25,9 +28,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// The built-in algorithm of that name, or the file if it looks like a path (has a `/` or ends in `.o`).
+    /// Whether it looks like a path: has a `/` or ends in `.o`.
+    #[must_use]
+    pub fn is_path(name_or_path: &str) -> bool {
+        name_or_path.contains('/') || name_or_path.ends_with(".o")
+    }
+
+    /// The built-in algorithm of that name, or the file if it looks like a path.
     pub fn find(name_or_path: &str) -> Result<Self> {
-        if name_or_path.contains('/') || name_or_path.ends_with(".o") {
+        if Self::is_path(name_or_path) {
             return Self::file(Path::new(name_or_path));
         }
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
@@ -48,11 +57,16 @@ impl Source {
 
     fn file(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).tried(|| format!("cannot read {}", path.display()))?;
-        if !bytes.starts_with(b"\x7fELF") {
-            return Err(Error::failed(format!(
-                "{} is no ELF file; a BPF object is what `clang -target bpf -g -O2 -c` makes",
-                path.display()
-            )));
+        let what = match bytes.get(18..20) {
+            _ if !bytes.starts_with(b"\x7fELF") => Some("no ELF file"),
+            Some(machine) if machine != EM_BPF.to_le_bytes() => {
+                Some("no usable BPF object: an ELF file of another kind")
+            }
+            _ => None,
+        };
+        if let Some(what) = what {
+            let text = "a BPF object is what `clang -target bpf -g -O2 -c` makes";
+            return Err(Error::failed(format!("{} is {what}; {text}", path.display())));
         }
         let origin = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
         Ok(Self { origin, bytes: Cow::Owned(bytes) })
@@ -66,8 +80,10 @@ impl Source {
 
     /// Parses the object. Needs no privilege.
     pub fn open(&self) -> Result<Opened> {
-        let opened = libbpf_log::capture(|| ObjectBuilder::default().open_memory(&self.bytes));
-        let (result, log) = opened;
+        let (result, log) = libbpf_log::capture(|| {
+            // libbpf would make up a name, which nobody would know in its messages
+            ObjectBuilder::default().name(&self.origin).and_then(|builder| builder.open_memory(&self.bytes))
+        });
         let object = result.map_err(|e| {
             let hint = log.lines().last().unwrap_or_default();
             Error::failed(format!("{} is no usable BPF object: {e} {hint}", self.origin))
@@ -141,12 +157,11 @@ impl Opened {
         Ok(())
     }
 
-    /// Value a tunable has if nobody sets it.
+    /// What a section holds before anything runs; `None` if there is none.
     #[must_use]
-    pub fn initial_value(&self, tunable: &Tunable) -> Option<i128> {
-        let suffix = tunable.section.name();
-        let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(suffix))?;
-        tunable.place.read(map.initial_value()?)
+    pub fn initial_values(&self, section: Section) -> Option<Vec<u8>> {
+        let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(section.name()))?;
+        map.initial_value().map(<[u8]>::to_vec)
     }
 
     /// Writes settings into the object's initial values.
@@ -300,7 +315,8 @@ fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) 
     const SHOWN_LINES: usize = 20;
     let Some(verifier) = libbpf_log::verifier_log(log) else {
         let reason = log.lines().last().unwrap_or_default().trim();
-        let kind = Error::failed(format!("cannot load {cc_name} ({origin}): {error}; {reason}"));
+        let hint = kfunc_hint(log).unwrap_or_default();
+        let kind = Error::failed(format!("cannot load {cc_name} ({origin}): {error}; {reason}{hint}"));
         return if log.contains("-ENOTSUP") || log.contains("not supported") {
             Error::kernel_lacks(kind.to_string())
         } else {
@@ -316,4 +332,23 @@ fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) 
     Error::failed(format!(
         "cannot load {cc_name} ({origin}): the kernel's verifier rejects it ({error}).\n  {tail}\n{whole}"
     ))
+}
+
+/// In plain words what libbpf says of a kernel function that the object declares.
+fn kfunc_hint(log: &str) -> Option<String> {
+    let (name, complaint) = log.split_once("extern (func ksym) '")?.1.split_once("': ")?;
+    let hint = if complaint.starts_with("func_proto ") {
+        format!(
+            "the object declares the kernel function {name} with other arguments, or another result, than it has in \
+                 this kernel's BTF; correct its `extern ... {name}(...) __ksym` and compile again"
+        )
+    } else if complaint.starts_with("not found") {
+        format!(
+            "this kernel has no function {name} that BPF may call; declare it `__weak` and do without where it is \
+                 missing, or boot a kernel that has it"
+        )
+    } else {
+        return None;
+    };
+    Some(format!("\n  {hint}"))
 }

@@ -5,6 +5,7 @@
 //! /sys/fs/bpf/hotcc/algo/NAME/link        the registration; what it points to is the version that serves
 //! /sys/fs/bpf/hotcc/algo/NAME/vID/        one version each; ID is its struct_ops map's
 //!     map  prog  meta  tunables  constants
+//! /sys/fs/bpf/hotcc/algo/NAME/run/        there where it was loaded for `hotcc run` only; locked by each run
 //! /sys/fs/bpf/hotcc/algo/NAME/stats       counters of all versions, those included that are gone
 //! ```
 //! A version directory is complete before its version serves, and the kernel says which one serves, so a command
@@ -13,7 +14,7 @@
 
 use crate::describe::{Description, describe};
 use crate::error::{Error, Result, Tried};
-use crate::{sys, sysctl};
+use crate::{registrations, sys, sysctl};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
@@ -27,8 +28,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 const KEY: [u8; 4] = [0; 4];
-/// `bpf_struct_ops_state`: registered, in a kernel without links.
-const STATE_INUSE: u32 = 1;
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Held by every command that changes something.
@@ -115,8 +114,13 @@ impl Algo {
         let loaded: Vec<String> =
             Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
         let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { format!("loaded: {}", loaded.join(", ")) };
-        let hint =
-            if hotcc_bpf::algo(name).is_some() { format!(". Load it: hotcc load {name}") } else { String::new() };
+        let hint = if sysctl::is_registered(name)? {
+            ". It is registered, but not by hotcc: hotcc status shows what it is".to_owned()
+        } else if hotcc_bpf::algo(name).is_some() {
+            format!(". Load it: hotcc load {name}")
+        } else {
+            String::new()
+        };
         Err(Error::failed(format!("`{name}` is not loaded by hotcc; {loaded}{hint}")))
     }
 
@@ -130,6 +134,12 @@ impl Algo {
     #[must_use]
     pub fn link_path(&self) -> PathBuf {
         self.dir.join("link")
+    }
+
+    /// What marks it as loaded for runs only.
+    #[must_use]
+    pub fn runs_path(&self) -> PathBuf {
+        self.dir.join("run")
     }
 
     /// All versions, oldest first.
@@ -233,8 +243,7 @@ impl Version {
 
     fn is_registered_map(&self) -> bool {
         let value = self.map("map").ok().flatten().and_then(|m| m.lookup(&KEY, MapFlags::empty()).ok().flatten());
-        // struct bpf_struct_ops_value: refcnt (u32), state (u32), data
-        value.is_some_and(|v| v.get(4..8) == Some(&STATE_INUSE.to_le_bytes()))
+        value.is_some_and(|v| registrations::is_in_use(&v))
     }
 
     /// What is known of it.

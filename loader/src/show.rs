@@ -3,10 +3,11 @@
 use hotcc::doctor::{Report, Verdict};
 use hotcc::error::{Error, Result};
 use hotcc::manage::{Outcome, Unloaded};
+use hotcc::migrate::{Migrated, Moved, MovedIn};
 use hotcc::object::Source;
 use hotcc::status::Status;
 use hotcc::tune::{SetOutcome, Value};
-use hotcc::values::format_value;
+use hotcc::values::{format_value, unknown};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 
@@ -95,7 +96,13 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     }
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
-    println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    if outcome.served_already {
+        println!(
+            "{name} not {verb}: {object} served already, with the same tunables; `hotcc rollback` undoes what it did"
+        );
+    } else {
+        println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    }
     if outcome.defaults_rewritten > 0 {
         println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
     }
@@ -139,6 +146,24 @@ pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
     Ok(())
 }
 
+pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
+    if json {
+        return print_json(migrated);
+    }
+    let Migrated { from, to, dry_run, sockets, namespaces } = migrated;
+    let would = if *dry_run { "would be " } else { "" };
+    println!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
+    if sockets.failed > 0 {
+        println!("  open sockets the kernel refuses to move (their route locks it): {}", sockets.failed);
+    }
+    for ns in namespaces {
+        let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
+        println!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
+        warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
 fn warn(warnings: &[String]) {
     for warning in warnings {
         eprintln!("hotcc: warning: {warning}");
@@ -148,7 +173,7 @@ fn warn(warnings: &[String]) {
 pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
     if let Some(name) = only {
         let found = values.iter().find(|v| v.name == name);
-        let found = found.ok_or_else(|| Error::usage(format!("no tunable `{name}`")))?;
+        let found = found.ok_or_else(|| unknown(name, values.iter().map(|v| v.name.as_str())))?;
         if json {
             return print_json(found);
         }
@@ -186,10 +211,28 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     if status.algorithms.is_empty() {
         println!("nothing is loaded by hotcc; see: hotcc list");
     } else {
-        let mut rows = vec![row(["name", "connections", "older", "listeners", "since", "swaps", "profile", "object"])];
+        let mut rows = vec![row([
+            "name",
+            "connections",
+            "older",
+            "listeners",
+            "default in",
+            "since",
+            "swaps",
+            "profile",
+            "object",
+        ])];
         for a in &status.algorithms {
-            let marks =
-                [(a.name == status.default).then_some("default here"), (!a.registered).then_some("NOT REGISTERED")];
+            let loaded_for = match a.loaded_for {
+                "run" => Some("for `hotcc run`, goes with it"),
+                "killed run" => Some("left by a `hotcc run` that was killed"),
+                _ => None,
+            };
+            let marks = [
+                (a.name == status.default).then_some("default here"),
+                loaded_for,
+                (!a.registered).then_some("NOT REGISTERED"),
+            ];
             let marks: Vec<&str> = marks.into_iter().flatten().collect();
             let object =
                 if marks.is_empty() { a.object.clone() } else { format!("{} [{}]", a.object, marks.join(", ")) };
@@ -198,6 +241,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
                 a.connections_current.to_string(),
                 a.connections_older.to_string(),
                 a.listeners.to_string(),
+                format!("{} netns", a.default_in_namespaces),
                 a.since_unix_s.map_or_else(|| "?".to_owned(), since),
                 a.swaps.to_string(),
                 a.profile.clone(),
@@ -210,7 +254,12 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     let mut rows = vec![row(["others", "connections", "listeners", "kind"])];
     for o in &status.others {
         let default = if o.name == status.default { " [default here]" } else { "" };
-        let kind = format!("{}{default}", o.kind);
+        let kind = match (o.kind, o.map_id) {
+            ("bpf", Some(map_id)) => format!("bpf, not ours (map {map_id})"),
+            ("bpf", None) if !o.registered => "bpf, unloaded: its sockets run on".to_owned(),
+            (kind, _) => kind.to_owned(),
+        };
+        let kind = format!("{kind}{default}");
         rows.push(vec![o.name.clone(), o.connections.to_string(), o.listeners.to_string(), kind]);
     }
     table(&rows);

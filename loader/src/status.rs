@@ -3,8 +3,9 @@
 use crate::error::{Result, need_root};
 use crate::flows::FlowCounter;
 use crate::install::text;
-use crate::registry::{Algo, need_bpffs};
-use crate::sysctl;
+use crate::registrations::registrations;
+use crate::registry::{self, Algo, need_bpffs};
+use crate::{lease, sysctl};
 use serde::Serialize;
 
 /// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
@@ -31,6 +32,9 @@ pub struct AlgorithmStatus {
     pub sha256: String,
     /// Profile it started from.
     pub profile: String,
+    /// What keeps it loaded: `load` (until it is unloaded), `run` (until the last `hotcc run` that uses it ends), or
+    /// `killed run` (nothing any more).
+    pub loaded_for: &'static str,
     /// When it began to serve: seconds since 1970. `None` after a swap that was killed before noting it.
     pub since_unix_s: Option<u64>,
     /// Swaps and rollbacks of this name so far.
@@ -52,8 +56,12 @@ pub struct AlgorithmStatus {
 pub struct OtherStatus {
     /// Name.
     pub name: String,
-    /// `kernel`, or `bpf` for somebody else's struct_ops.
+    /// `kernel`, or `bpf` for struct_ops that hotcc does not have (any more).
     pub kind: &'static str,
+    /// Whether new sockets can get it; if not, only open ones still run it.
+    pub registered: bool,
+    /// Id of the struct_ops map behind a registered one that is BPF.
+    pub map_id: Option<u32>,
     /// Connections that use it.
     pub connections: u64,
     /// Listening sockets that use it.
@@ -66,6 +74,7 @@ pub fn status() -> Result<Status> {
     need_bpffs()?;
     let groups = FlowCounter::new()?.count()?;
     let available = sysctl::available()?;
+    let in_bpf = registrations()?;
     let mut algorithms = Vec::new();
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };
@@ -85,6 +94,7 @@ pub fn status() -> Result<Status> {
             object: text(&meta.object),
             sha256: meta.sha256.iter().map(|b| format!("{b:02x}")).collect(),
             profile: text(&meta.profile),
+            loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
             previous_object: algo.previous()?.and_then(|v| v.meta().ok()).map(|m| text(&m.object)),
@@ -102,12 +112,24 @@ pub fn status() -> Result<Status> {
     names.dedup();
     let others = names.into_iter().filter(|n| !ours(n)).map(|name| {
         let its = || groups.iter().filter(move |g| g.cc == name);
+        let map_id = in_bpf.iter().find(|r| r.name == name).map(|r| r.map_id);
         OtherStatus {
             name: name.to_owned(),
-            kind: if its().any(|g| g.map_id != 0) { "bpf" } else { "kernel" },
+            kind: if map_id.is_some() || its().any(|g| g.map_id != 0) { "bpf" } else { "kernel" },
+            registered: available.iter().any(|a| a == name),
+            map_id,
             connections: its().map(|g| g.counts.connections).sum(),
             listeners: its().map(|g| g.counts.listeners).sum(),
         }
     });
     Ok(Status { default: sysctl::default()?, others: others.collect(), algorithms })
+}
+
+fn loaded_for(algo: &Algo) -> Result<&'static str> {
+    if !lease::is_for_runs(algo) {
+        return Ok("load");
+    }
+    let _lock = registry::lock()?;
+    // looked at again: the last run may have ended while this waited for the lock
+    Ok(if lease::is_for_runs(algo) && lease::in_use(algo)? { "run" } else { "killed run" })
 }

@@ -29,13 +29,18 @@ pub fn profile(description: &Description, name: &str) -> Result<Vec<Setting>> {
 pub fn parse(description: &Description, text: &str) -> Result<Setting> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| Error::usage(format!("`{text}` is not of the form tunable=value")))?;
-    let tunable = description.tunables.iter().find(|t| t.name == name).ok_or_else(|| {
-        let known: Vec<&str> = description.tunables.iter().map(|t| t.name.as_str()).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-        Error::usage(format!("no tunable `{name}`; {known}"))
-    })?;
+    let (name, value) = (name.trim(), value.trim());
+    let tunable = description.tunables.iter().find(|t| t.name == name);
+    let tunable = tunable.ok_or_else(|| unknown(name, description.tunables.iter().map(|t| t.name.as_str())))?;
     let value = parse_value(tunable, value)?;
     Ok(Setting { tunable: tunable.clone(), value })
+}
+
+/// Nothing of that name can be tuned; says what can.
+pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let known: Vec<&str> = known.collect();
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+    Error::usage(format!("no tunable `{name}`; {known}"))
 }
 
 fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {

@@ -132,7 +132,8 @@ fn descriptions() {
                 assert!(range.contains(&value), "{}: {} = {value}", object.name, tunable.name);
             }
             assert!(!tunable.help.is_empty());
-            assert_eq!(opened.initial_value(tunable), tunable.default, "{}: {}", object.name, tunable.name);
+            let value = tunable.place.read(&opened.initial_values(tunable.section).unwrap());
+            assert_eq!(value, tunable.default, "{}: {}", object.name, tunable.name);
         }
         for field in &d.state {
             assert!(!field.help.is_empty(), "{}: {}", object.name, field.name);

@@ -62,9 +62,10 @@ fn swap_killed_anywhere() {
     kill_everywhere("kill_swap", &["swap", "kill_swap", "dtcp", "--live"], || {
         // the interrupted swap may or may not have happened; another one works, and can be undone
         let before = status_of("kill_swap").unwrap()["object"].clone();
-        ok(&["swap", "kill_swap", "westwoodp"]);
+        ok(&["swap", "kill_swap", "westwoodp", "--set", "min_sample_us=60000"]);
         ok(&["rollback", "kill_swap"]);
         assert_eq!(status_of("kill_swap").unwrap()["object"], before);
+        ok(&["swap", "kill_swap", "westwoodp"]);
         let versions = std::fs::read_dir(hotcc_abi::pins::algo_dir("kill_swap")).unwrap().count();
         assert!(versions <= 4, "link, stats and two versions, not {versions} entries");
     });
@@ -113,7 +114,10 @@ fn killed_between_any_two_changes() {
                 &["load", "westwoodp", "--as", "kill_at"],
                 &["pinned", "registered", "switched", "defaults", "moved", "noted"],
             ),
-            (&["swap", "kill_at", "dtcp", "--live"], &["pinned", "switched", "defaults", "moved", "noted"]),
+            (
+                &["swap", "kill_at", "dtcp", "--profile", "paper", "--live"],
+                &["pinned", "switched", "defaults", "moved", "noted"],
+            ),
             (&["rollback", "kill_at", "--live"], &["pinned", "switched", "defaults", "moved", "noted"]),
             (&["unload", "kill_at"], &["defaults", "unlinked"]),
         ];

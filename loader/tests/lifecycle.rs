@@ -171,7 +171,7 @@ fn counters_survive_the_versions_that_kept_them() {
     let oldest = Connection::new("cc_sum");
     Connection::new("cc_sum").send(MIB);
     stats_after_closing("cc_sum", 1);
-    for (n, object) in ["dtcp", "westwoodp", "dtcp", "dtcp"].into_iter().enumerate() {
+    for (n, object) in ["dtcp", "westwoodp", "dtcp", "westwoodp"].into_iter().enumerate() {
         ok(&["swap", "cc_sum", object]);
         let sum = hotcc::registry::Algo::named("cc_sum").stats().unwrap().unwrap();
         assert_eq!(sum.flows_closed, n as u64 + 1);
@@ -181,6 +181,37 @@ fn counters_survive_the_versions_that_kept_them() {
     drop(oldest); // its version went away three swaps ago
     let sum = stats_after_closing("cc_sum", 6);
     assert_eq!((sum.flows_opened, sum.flows_closed), (6, 6));
+}
+
+#[test]
+fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
+    let Some(test) = kernel_test("a_swap_to_the_very_same_keeps_what_rollback_brings", &["cc_same"]) else { return };
+    let stranger = test.object("stranger");
+    ok(&["load", "westwoodp", "--as", "cc_same"]);
+    let older = Connection::new("cc_same");
+    ok(&["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"]);
+    let before = status_of("cc_same").unwrap();
+    let same = ["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"];
+    let text = ok(&same);
+    assert!(text.contains("served already, with the same tunables"), "{text}");
+    let again = json(&[&same[..], &["--live", "--json"]].concat());
+    assert_eq!((&again["served_already"], &again["moved"]["moved"]), (&true.into(), &1.into()), "--live moves as ever");
+    assert_eq!(again["connections_older"], 0);
+    drop(older);
+    let after = status_of("cc_same").unwrap();
+    for field in ["object", "previous_object", "swaps", "since_unix_s"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert_eq!(json(&["rollback", "cc_same", "--json"])["object"], "builtin:westwoodp");
+    // the same object with other tunables is another version, whether they were set before it was loaded or after
+    ok(&["rollback", "cc_same"]);
+    ok(&["set", "cc_same", "extra_window=7"]);
+    let other = json(&[&same[..], &["--json"]].concat());
+    assert_eq!((&other["served_already"], &other["object"]), (&false.into(), &before["object"]));
+    ok(&["rollback", "cc_same"]);
+    assert_eq!(ok(&["get", "cc_same", "extra_window"]), "7\n");
+    ok(&["swap", "cc_same", &stranger, "--set", "extra_window=7", "--set", "fixed_window=31"]);
+    assert_eq!(ok(&["get", "cc_same", "fixed_window"]), "31\n");
 }
 
 #[test]
@@ -274,6 +305,9 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     ok(&["load", "westwoodp", "--as", "cc_default"]);
     ns.sh(&format!("echo cc_default > {SYSCTL}"));
     assert_eq!(status_of("cc_default").unwrap()["default_in_namespaces"], 1);
+    let shown = ok(&["status"]);
+    let ours = shown.lines().find(|l| l.starts_with("cc_default")).unwrap();
+    assert!(shown.lines().next().unwrap().contains("default in") && ours.contains(" 1 netns "), "{shown}");
     let swapped = json(&["swap", "cc_default", "dtcp", "--json"]);
     assert_eq!(swapped["defaults_rewritten"], 1);
     // a socket on the default, made after the swap, runs the new version
@@ -294,6 +328,37 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     assert_eq!(unloaded["defaults_moved"], 1);
     let default = ns.sh(&format!("cat {SYSCTL}"));
     assert!(default == "cubic" || default == "reno", "{default}");
+}
+
+#[test]
+fn routes_that_name_what_was_unloaded_give_the_default() {
+    let Some(_test) = kernel_test("routes_that_name_what_was_unloaded_give_the_default", &["cc_route"]) else { return };
+    let ns = NetNs::new("hotcc-test-route");
+    let connect = || ns.enter(|| Connection::to(&TcpListener::bind("127.0.0.1:0").unwrap(), None));
+    let both = |connection: &Connection| (connection.cc(), cc_of(&connection.server));
+    let on = |cc: &str| (cc.to_owned(), cc.to_owned());
+    ok(&["load", "westwoodp", "--as", "cc_route"]);
+    ns.sh("echo reno > /proc/sys/net/ipv4/tcp_congestion_control");
+    for lock in ["", "lock "] {
+        ns.sh(&format!("ip route change local 127.0.0.1 dev lo table local congctl {lock}cc_route"));
+        let mut before = connect();
+        assert_eq!(both(&before), on("cc_route"));
+        ok(&["unload", "cc_route"]);
+        let mut after = connect();
+        assert_eq!(both(&after), on("reno"), "neither the dead one nor a failure");
+        for connection in [&mut before, &mut after] {
+            connection.send(MIB);
+        }
+        // the route keeps the name, though `ip route` cannot show it meanwhile; a locked one makes iproute2 6.1 crash
+        assert!(!lock.is_empty() || !ns.sh("ip route show table local").contains("congctl"));
+        ok(&["load", "dtcp", "--as", "cc_route"]);
+        assert_eq!(both(&connect()), on("cc_route"));
+        assert!(ns.sh("ip route show table local").contains("cc_route"));
+        ok(&["swap", "cc_route", "westwoodp"]);
+        let _new = connect();
+        let status = status_of("cc_route").unwrap();
+        assert_eq!((&status["connections_current"], &status["connections_older"]), (&2.into(), &2.into()), "{lock}");
+    }
 }
 
 #[test]

@@ -29,12 +29,33 @@ fn objects_that_cannot_be_loaded() {
     refused(&test, 1, &["load", &test.file("empty.bpf.o", b"")], "is no ELF file");
     let stub = test.file("stub.bpf.o", b"\x7fELF and then nothing");
     refused(&test, 1, &["load", &stub], "is no usable BPF object");
+    let message = fails(1, &["load", "/bin/ls"]);
+    assert!(message.starts_with("hotcc: /bin/ls is no usable BPF object: an ELF file of another kind;"), "{message}");
     refused(&test, 1, &["load", &test.object("choose")], "has no congestion control in it");
     refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
     refused(&test, 1, &["load", "no_such_algorithm"], "no built-in algorithm `no_such_algorithm`; there are: dtcp");
     let mut cut = hotcc_bpf::algo("dtcp").unwrap().bytes.to_vec();
     cut.truncate(cut.len() / 2);
-    refused(&test, 1, &["load", &test.file("cut.bpf.o", &cut)], "is no usable BPF object");
+    let cut = test.file("cut.bpf.o", &cut);
+    refused(&test, 1, &["load", &cut], &format!("names strings from {cut}:"));
+}
+
+#[test]
+fn kernel_functions_that_are_not_as_declared() {
+    let Some(test) = kernel_test("kernel_functions_that_are_not_as_declared", &["foreign"]) else { return };
+    let object = std::fs::read(test.object("foreign")).unwrap();
+    for (function, expected) in [
+        ("tcp_cong_avoid_ai", "declares the kernel function tcp_cong_avoid_ai with other arguments, or another result"),
+        ("tcp_no_such_thing", "this kernel has no function tcp_no_such_thing that BPF may call"),
+    ] {
+        let mut other = object.clone();
+        let declared = b"tcp_reno_ssthresh";
+        assert_eq!(declared.len(), function.len());
+        while let Some(at) = other.windows(declared.len()).position(|w| w == declared) {
+            other[at..at + declared.len()].copy_from_slice(function.as_bytes());
+        }
+        refused(&test, 1, &["load", &test.file("other.bpf.o", &other)], expected);
+    }
 }
 
 #[test]
@@ -84,7 +105,9 @@ fn tunables() {
     refused(&test, 2, &["load", "dtcp", "--profile", "racing"], "no profile `racing`");
     ok(&["load", "dtcp"]);
     refused(&test, 2, &["set", "dtcp", "eta=0"], "out of range 1..16");
-    refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`");
+    refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`; it has epoch_us, filter");
+    ok(&["set", "dtcp", " eta = 3", "g_permille= 400"]);
+    assert_eq!((&*ok(&["get", "dtcp", "eta"]), &*ok(&["get", "dtcp", "g_permille"])), ("3\n", "400\n"));
     refused(&test, 2, &["unload", "dtcp", "--fallback", "no_such_cc"], "cannot be the default instead");
     assert!(registered("dtcp"));
 }
@@ -102,6 +125,7 @@ fn without_privileges() {
         &["unload", "dtcp"],
         &["swap", "dtcp", "dtcp"],
         &["rollback", "dtcp"],
+        &["migrate", "reno", "cubic"],
         &["get", "dtcp"],
         &["set", "dtcp", "eta=2"],
         &["exporter", "--listen", "127.0.0.1:0"],

@@ -1,0 +1,108 @@
+//! Congestion controls that `hotcc run` loads: they go when the last run that uses them ends.
+//!
+//! Such a one has a directory `run` beside its pins, and every run that uses it holds a shared lock on that directory.
+//! The kernel drops the lock however a run ends, so who still uses it is never a count that could be wrong. What a
+//! killed run leaves behind stays registered until the next command that wants the name.
+
+use crate::error::{Error, Result, Tried};
+use crate::manage;
+use crate::object::Source;
+use crate::registry::{self, Algo, Version};
+use crate::sysctl;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::os::linux::fs::MetadataExt;
+
+/// The use of a congestion control by one run.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Its name.
+    pub(crate) name: String,
+    /// `None` for one that others look after: the kernel's own, or one that was loaded to stay.
+    hold: Option<Flock<File>>,
+}
+
+impl Lease {
+    /// Takes what `cc` stands for, a registered or built-in name or a path, and loads it if it is not there.
+    pub(crate) fn take(cc: &str) -> Result<Self> {
+        let file = if Source::is_path(cc) { Some(Source::find(cc)?) } else { None };
+        let name = match &file {
+            Some(file) => file.open()?.cc_name,
+            None => cc.to_owned(),
+        };
+        let _lock = registry::lock()?;
+        let algo = Algo::named(&name);
+        match algo.current()? {
+            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => same_file(&name, &serving, file.as_ref())?,
+            // of a killed run: loaded anew, since its tunables may have been set meanwhile
+            Some(_) => manage::load_for_runs(cc)?,
+            None if file.is_none() && sysctl::is_registered(&name)? => {}
+            None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
+                return Err(Error::failed(format!(
+                    "`{name}` is neither registered nor built in; `hotcc list` and `hotcc status` show what there is"
+                )));
+            }
+            None => manage::load_for_runs(cc)?,
+        }
+        let hold = is_for_runs(&algo).then(|| hold(&algo, FlockArg::LockSharedNonblock)).transpose()?.flatten();
+        Ok(Self { name, hold })
+    }
+
+    /// Whether it is there for runs only.
+    pub(crate) fn is_for_runs(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// Unloads it, if no other run uses it.
+    fn end(&self) -> Result<()> {
+        let Some(hold) = &self.hold else { return Ok(()) };
+        let _lock = registry::lock()?;
+        let algo = Algo::named(&self.name);
+        // somebody may have unloaded it, and loaded another under its name
+        let inode = |m: std::io::Result<std::fs::Metadata>| m.ok().map(|m| m.st_ino());
+        let ours = inode(hold.metadata()) == inode(std::fs::metadata(algo.runs_path()));
+        if ours && hold.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            manage::unload_locked(&self.name, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!("{}: {error}", self.name);
+        }
+    }
+}
+
+/// Whether it was loaded for runs, and not to stay.
+pub(crate) fn is_for_runs(algo: &Algo) -> bool {
+    algo.runs_path().exists()
+}
+
+/// Whether a run uses one that was loaded for runs. Call with the registry's lock held: a run that ends looks the same
+/// way.
+pub(crate) fn in_use(algo: &Algo) -> Result<bool> {
+    Ok(hold(algo, FlockArg::LockExclusiveNonblock)?.is_none())
+}
+
+/// `None` where others' locks are in the way.
+fn hold(algo: &Algo, how: FlockArg) -> Result<Option<Flock<File>>> {
+    let tried = || format!("cannot lock {}", algo.runs_path().display());
+    match Flock::lock(File::open(algo.runs_path()).tried(tried)?, how) {
+        Ok(held) => Ok(Some(held)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, why)) => Err(why).tried(tried),
+    }
+}
+
+fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()> {
+    match file {
+        Some(file) if file.sha256() != serving.meta()?.sha256 => Err(Error::failed(format!(
+            "`{name}` is loaded already, from another object than {}; to run with what is loaded: --cc {name}",
+            file.origin
+        ))),
+        _ => Ok(()),
+    }
+}

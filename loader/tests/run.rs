@@ -1,0 +1,320 @@
+//! `hotcc run`: signals, several at once, kills, and how it says what became of the command.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+
+fn default_disposition(of: Signal) -> std::io::Result<()> {
+    // SAFETY: no handler of ours runs.
+    unsafe { signal(of, SigHandler::SigDfl) }?;
+    Ok(())
+}
+
+/// A `hotcc run` whose command is a shell script that has said `ready PID`.
+struct Run {
+    hotcc: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    /// The shell.
+    command: Pid,
+}
+
+impl Run {
+    fn start(cc: &str, script: &str) -> Self {
+        Self::start_with(cc, script, &[])
+    }
+
+    fn start_with(cc: &str, script: &str, environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(hotcc_path());
+        command.args(["run", "--cc", cc, "--", "bash", "-c", &format!("echo ready $$; {script}")]);
+        command.envs(environment.iter().copied());
+        // whoever runs the tests in the background, or under nohup, has some of them ignored
+        let usual = || SIGNALS.into_iter().try_for_each(default_disposition);
+        // SAFETY: between fork and exec the closure only sets signal dispositions.
+        unsafe { command.pre_exec(usual) };
+        let mut hotcc = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(hotcc.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let command = line.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+        let Some(command) = command else {
+            let mut text = String::new();
+            hotcc.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            panic!("no command runs: {line}{text}");
+        };
+        Self { stdin: hotcc.stdin.take(), hotcc, stdout, command: Pid::from_raw(command) }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.hotcc.id() as i32), signal).unwrap();
+    }
+
+    /// Lets a script that waits in `read` go on.
+    fn go_on(&mut self) {
+        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Waits for its end; returns exit code, what is left of its output, and what hotcc said.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut output, mut said) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut output).unwrap();
+        self.hotcc.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.hotcc.wait().unwrap().code(), output, said)
+    }
+
+    /// Kills hotcc, which leaves the command alone.
+    fn kill(mut self) -> Pid {
+        self.hotcc.kill().unwrap();
+        self.hotcc.wait().unwrap();
+        self.command
+    }
+}
+
+/// A test failed: nothing of it may stay.
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.hotcc.try_wait().unwrap().is_none() {
+            let _ = kill(self.command, Signal::SIGKILL);
+            let _ = self.hotcc.wait();
+        }
+    }
+}
+
+fn groups() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(hotcc::run::cgroup2_root().unwrap()).unwrap().flatten().map(|e| e.path());
+    entries.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("hotcc-run-")).collect()
+}
+
+fn nothing_left(name: &str) {
+    assert!(!registered(name), "{name} is still registered");
+    assert_eq!(pins_of(name), Vec::<PathBuf>::new());
+    assert_eq!(groups(), Vec::<PathBuf>::new());
+}
+
+fn wait_for_end_of(process: Pid) {
+    let started = Instant::now();
+    while kill(process, None).is_ok() {
+        assert!(started.elapsed() < Duration::from_secs(5), "{process} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn signals_to_hotcc_reach_the_command_and_it_cleans_up_after() {
+    let Some(_test) = kernel_test("signals_to_hotcc_reach_the_command_and_it_cleans_up_after", &["dtcp"]) else {
+        return;
+    };
+    for signal in SIGNALS {
+        let handling = Run::start(
+            "dtcp",
+            "trap 'echo got; sleep 0.3; exit 9' TERM HUP INT QUIT; for i in {1..200}; do sleep 0.05; done",
+        );
+        std::thread::sleep(Duration::from_millis(200)); // until the trap is set
+        handling.signal(signal);
+        let (code, output, said) = handling.end();
+        assert_eq!((code, &*output), (Some(9), "got\n"), "{signal}: {said}");
+        nothing_left("dtcp");
+        let ended = Run::start("dtcp", "exec sleep 20");
+        let command = ended.command;
+        std::thread::sleep(Duration::from_millis(200)); // until it is no shell any more: that would wait for its children
+        ended.signal(signal);
+        assert_eq!(ended.end().0, Some(128 + signal as i32));
+        wait_for_end_of(command);
+        nothing_left("dtcp");
+    }
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_reaches_the_command_once() {
+    let Some(test) = kernel_test("an_interrupt_from_the_terminal_reaches_the_command_once", &["dtcp"]) else { return };
+    // perl counts signals; a shell takes several for one
+    let script = test.file(
+        "command.pl",
+        br#"$SIG{INT} = sub { syswrite STDOUT, "interrupted\n" };
+            syswrite STDOUT, "ready\n";
+            select undef, undef, undef, 0.1 for 1 .. 10;"#,
+    );
+    // `script` gives it a terminal, and types what it reads
+    let mut terminal = Command::new("script")
+        .args(["-qec", &format!("{} run --cc dtcp -- perl {script}", hotcc_path()), "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(terminal.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("ready") {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0, "the command did not start");
+    }
+    terminal.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(terminal.wait().unwrap().success(), "{rest}");
+    assert_eq!(rest.matches("interrupted").count(), 1, "{rest}");
+    assert!(rest.contains("0 sockets ran dtcp"), "hotcc outlives it, and says: {rest}");
+    nothing_left("dtcp");
+}
+
+/// Connects to the test, which says when, and says how it went.
+fn connecting(port: u16) -> String {
+    format!("read; exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}; read")
+}
+
+#[test]
+fn the_last_of_several_runs_unloads() {
+    let Some(_test) = kernel_test("the_last_of_several_runs_unloads", &["dtcp"]) else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = connecting(listener.local_addr().unwrap().port());
+    for environment in [&[][..], &[("HOTCC_NO_LINKS", "1")]] {
+        for kill_first in [false, true] {
+            let mut first = Run::start_with("dtcp", "read", environment);
+            let mut second = Run::start_with("dtcp", &script, environment);
+            assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "run");
+            if kill_first {
+                let orphan = first.kill();
+                kill(orphan, Signal::SIGKILL).unwrap();
+            } else {
+                first.go_on();
+                assert_eq!(first.end().0, Some(0));
+            }
+            assert!(registered("dtcp"), "the second still uses it");
+            second.go_on();
+            let (server, _) = listener.accept().unwrap();
+            second.go_on();
+            let (code, output, said) = second.end();
+            drop(server);
+            assert_eq!(code, Some(0), "{said}");
+            assert!(output.contains("dtcp"), "a new socket gets it: {output}");
+            assert!(said.contains("1 socket ran dtcp, loaded for this run"), "{said}");
+            // the killed one's cgroup is left to the next run
+            assert!(Command::new(hotcc_path()).args(["run", "--cc", "reno", "--", "true"]).status().unwrap().success());
+            nothing_left("dtcp");
+        }
+    }
+}
+
+#[test]
+fn runs_that_start_and_end_at_once_do_not_disturb_each_other() {
+    let Some(_test) = kernel_test("runs_that_start_and_end_at_once_do_not_disturb_each_other", &["dtcp"]) else {
+        return;
+    };
+    for _ in 0..3 {
+        let runs: Vec<_> = (0..6).map(|n| Run::start("dtcp", &format!("sleep 0.{n}"))).collect();
+        for run in runs {
+            let (code, _, said) = run.end();
+            assert_eq!(code, Some(0), "{said}");
+        }
+        nothing_left("dtcp");
+    }
+    // an empty cgroup whose run is alive, as it is for a moment at the start, is no left-over
+    let root = hotcc::run::cgroup2_root().unwrap();
+    let mut empty = Run::start("dtcp", &format!("echo $$ > {}/cgroup.procs; echo moved; read", root.display()));
+    let mut line = String::new();
+    empty.stdout.read_line(&mut line).unwrap();
+    let before = groups();
+    ok(&["run", "--cc", "dtcp", "--", "true"]);
+    assert_eq!((before.len(), groups()), (1, before));
+    empty.go_on();
+    assert_eq!(empty.end().0, Some(0));
+    nothing_left("dtcp");
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_usable() {
+    let Some(_test) = kernel_test("what_a_killed_run_leaves_is_usable", &["dtcp"]) else { return };
+    let orphan = Run::start("dtcp", "exec sleep 20").kill();
+    let status = status_of("dtcp").unwrap();
+    assert_eq!((&status["registered"], &status["loaded_for"]), (&true.into(), &"killed run".into()));
+    assert!(ok(&["status"]).contains("left by a `hotcc run` that was killed"));
+    // beside the orphan, which lives on
+    ok(&["set", "dtcp", "eta=9"]);
+    let mut again = Run::start("dtcp", "read");
+    assert_eq!(ok(&["get", "dtcp", "eta"]), "2\n", "loaded anew");
+    again.go_on();
+    assert_eq!(again.end().0, Some(0));
+    assert!(!registered("dtcp"));
+    kill(orphan, Signal::SIGKILL).unwrap();
+    wait_for_end_of(orphan);
+    // killed between any two changes of the kernel's state
+    for place in ["pinned", "registered", "switched", "noted"] {
+        for next in [&["run", "--cc", "dtcp", "--", "true"][..], &["load", "dtcp"]] {
+            let mut command = Command::new(hotcc_path());
+            let killed = command.args(["run", "--cc", "dtcp", "--", "true"]).env("HOTCC_KILL_AT", place).status();
+            assert!(!killed.unwrap().success(), "not killed at {place}");
+            ok(&["status"]);
+            ok(next);
+            if next[0] == "load" {
+                assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "load");
+                ok(&["unload", "dtcp"]);
+            }
+            nothing_left("dtcp");
+        }
+    }
+}
+
+#[test]
+fn what_is_loaded_to_stay_stays() {
+    let Some(_test) = kernel_test("what_is_loaded_to_stay_stays", &["dtcp"]) else { return };
+    ok(&["load", "dtcp"]);
+    let ran = hotcc(&["run", "--cc", "dtcp", "--", "true"]);
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("0 sockets ran dtcp\n"));
+    assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "load");
+    ok(&["unload", "dtcp"]);
+    // advice that does not lead in a circle
+    let mut running = Run::start("dtcp", "read");
+    let message = fails(1, &["load", "dtcp"]);
+    assert!(message.contains("registered already for a `hotcc run`, and goes when that ends"), "{message}");
+    // somebody takes it away and loads it to stay: it is no longer the run's
+    ok(&["unload", "dtcp"]);
+    ok(&["load", "dtcp"]);
+    running.go_on();
+    assert_eq!(running.end().0, Some(0));
+    assert!(registered("dtcp"));
+}
+
+#[test]
+fn a_path_is_loaded_for_the_run() {
+    let Some(test) = kernel_test("a_path_is_loaded_for_the_run", &["stranger"]) else { return };
+    let path = test.object("stranger");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = connecting(listener.local_addr().unwrap().port());
+    let mut first = Run::start(&path, &script);
+    let mut second = Run::start(&path, "read");
+    first.go_on();
+    let (_server, _) = listener.accept().unwrap();
+    first.go_on();
+    let (code, output, said) = first.end();
+    assert_eq!(code, Some(0));
+    assert!(output.contains("stranger") && said.contains("1 socket ran stranger, loaded for this run"), "{said}");
+    let other = test.dir.path().join("other.bpf.o");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend([0; 8]);
+    std::fs::write(&other, bytes).unwrap();
+    let message = fails(1, &["run", "--cc", other.to_str().unwrap(), "--", "true"]);
+    assert!(message.contains("`stranger` is loaded already, from another object than"), "{message}");
+    second.go_on();
+    assert_eq!(second.end().0, Some(0));
+    nothing_left("stranger");
+    fails(1, &["run", "--cc", "./nowhere.bpf.o", "--", "true"]);
+}
+
+#[test]
+fn commands_that_cannot_be_run() {
+    let Some(test) = kernel_test("commands_that_cannot_be_run", &["dtcp"]) else { return };
+    let plain = test.file("plain", b"no program");
+    let message = fails(127, &["run", "--cc", "dtcp", "--", "/no/such/command"]);
+    assert!(message.contains("cannot run /no/such/command: No such file"), "{message}");
+    fails(126, &["run", "--cc", "dtcp", "--", &plain]);
+    fails(126, &["run", "--cc", "dtcp", "--", "/tmp"]);
+    nothing_left("dtcp");
+}
