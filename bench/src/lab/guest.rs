@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 /// Fills the image. Modules that are built into the kernel are left out.
 pub fn furnish(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
     image.program("/init", &sibling("hotcc-guest")?)?;
-    image.program("/bin/hotcc", &sibling("hotcc")?)?;
+    if matches!(job, Job::Matrix { .. }) {
+        image.program("/bin/hotcc", &sibling("hotcc")?)?;
+    }
     for name in ["ip", "tc"] {
         image.program(format!("/bin/{name}"), &system_program(name)?)?;
     }

@@ -51,6 +51,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         initramfs,
         memory_mib: MEMORY_MIB,
         results: None,
+        cpu: None,
         patience: PATIENCE,
     };
     let mut rows = Vec::new();

@@ -74,15 +74,18 @@ impl Lab<'_> {
         self.prepare(&manifest)?;
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
+        let processors = vm::processors();
         std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, runs.len()) {
-                scope.spawn(|| {
+            for worker in 0..self.jobs.clamp(1, runs.len()) {
+                let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
+                let (runs, next, done, failures) = (&runs, &next, &done, &failures);
+                scope.spawn(move || {
                     while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
                         let tell = |text: &str| {
                             let done = (done.load(Ordering::SeqCst), runs.len());
                             say(&Progress { run: &one.id, done, text });
                         };
-                        if let Err(why) = self.run_one(one, &tell)
+                        if let Err(why) = self.run_one(one, cpu, &tell)
                             && let Ok(mut failures) = failures.lock()
                         {
                             failures.push(format!("{} seed {}: {why:#}", one.id.case_name(), one.id.seed));
@@ -126,9 +129,8 @@ impl Lab<'_> {
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
             objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
         }
-        for program in ["hotcc-guest", "hotcc"] {
-            objects.insert(program.to_owned(), hex(&Sha256::digest(fs::read(guest::sibling(program)?)?)));
-        }
+        let agent = fs::read(guest::sibling("hotcc-guest")?)?;
+        objects.insert("hotcc-guest".to_owned(), hex(&Sha256::digest(agent)));
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
             scenario: name,
@@ -147,7 +149,7 @@ impl Lab<'_> {
         self.source.path.parent().unwrap_or(Path::new("."))
     }
 
-    fn run_one(&self, one: &OneRun<'_>, say: &dyn Fn(&str)) -> Result<()> {
+    fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<()> {
         let target = self.directory.join(one.id.path());
         if target.join("summary.json").exists() {
             say("is there already");
@@ -156,7 +158,7 @@ impl Lab<'_> {
         let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-        let measured = self.boot(&planned.plan, &scratch, say)?;
+        let measured = self.boot(&planned.plan, &scratch, cpu, say)?;
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
         keep(&analysed, &scratch)?;
@@ -169,7 +171,7 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn boot(&self, plan: &Plan, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
+    fn boot(&self, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<Measured> {
         let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
         let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
         let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
@@ -187,6 +189,7 @@ impl Lab<'_> {
             initramfs: initramfs.clone(),
             memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
             results: Some(results.clone()),
+            cpu,
             patience: PATIENCE,
         };
         vm::run(&machine, scratch, |message| {

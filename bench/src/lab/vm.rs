@@ -2,8 +2,10 @@
 
 use crate::lab::job::{Message, RESULTS_PORT};
 use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -38,6 +40,8 @@ pub struct Machine {
     pub memory_mib: u32,
     /// File that gets what the guest writes to its port [`RESULTS_PORT`].
     pub results: Option<PathBuf>,
+    /// Processor of this machine to stay on, which makes waking the guest much cheaper; `None`: any.
+    pub cpu: Option<usize>,
     /// The guest is taken for hung when it says nothing for that long.
     pub patience: Duration,
 }
@@ -47,6 +51,12 @@ pub fn qemu_version() -> Result<String> {
     let output = Command::new(QEMU).arg("--version").output();
     let output = output.with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+/// Processors that this process may use.
+pub fn processors() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect()
 }
 
 /// The processor that the guest sees.
@@ -83,14 +93,26 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
         .stdout(Stdio::piped())
         .stderr(File::create(&errors).context("cannot write to the scratch directory")?);
     if let Some(path) = &machine.results {
+        // no ioeventfd: the device answers within the guest's instruction, not when another thread comes to it
         command
-            .args(["-device", "virtio-serial-pci", "-chardev"])
+            .args(["-device", "virtio-serial-pci,ioeventfd=off", "-chardev"])
             .arg(format!("file,id=results,path={}", path.display()))
             .args(["-device", &format!("virtserialport,chardev=results,name={RESULTS_PORT}")]);
     }
-    let die_with_us = || set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from);
-    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
-    unsafe { command.pre_exec(die_with_us) };
+    let mut only = CpuSet::new();
+    if let Some(cpu) = machine.cpu {
+        only.set(cpu).context("no such processor")?;
+    }
+    let stay = machine.cpu.is_some();
+    let before_exec = move || {
+        set_pdeathsig(Signal::SIGKILL)?;
+        if stay {
+            sched_setaffinity(Pid::from_raw(0), &only)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
     let mut qemu = Running(command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?);
     let lines = BufReader::new(qemu.0.stdout.take().context("QEMU has no output")?);
     let (send, receive) = channel();
