@@ -1,8 +1,10 @@
-//! The demo: algorithms loaded, fed, tuned and swapped under real traffic, by the real commands, on one machine.
+//! The demo: algorithms loaded, fed, tuned and swapped under real traffic, by the real commands, on one machine; or,
+//! where that cannot be, by the same code in the lab's virtual machine.
 //!
 //! Every number it prints was read back from the kernel or from iperf3, and what it claims it has checked.
 
 mod cleanup;
+mod in_lab;
 mod iperf;
 mod path;
 mod report;
@@ -33,6 +35,9 @@ pub struct Options {
     /// Write the final table as JSON to stdout, the story to stderr
     #[arg(long)]
     pub json: bool,
+    /// Run in the lab: a stock kernel in a virtual machine. Needs no root; chosen by itself where this machine cannot
+    #[arg(long)]
+    pub lab: bool,
 }
 
 /// Why the demo cannot run here at all.
@@ -66,7 +71,19 @@ pub fn run(options: Options) -> ExitCode {
 }
 
 fn play(options: Options, say: Say) -> Result<bool> {
-    check_machine()?;
+    if options.lab {
+        return in_lab::play(&options, say, None);
+    }
+    match check_machine() {
+        None => {
+            check_programs()?;
+            play_here(&options, say)
+        }
+        Some(unfit) => in_lab::play(&options, say, Some(unfit)),
+    }
+}
+
+fn play_here(options: &Options, say: Say) -> Result<bool> {
     let tools = Tools::new(say)?;
     let before = Before::look()?;
     netlab::catch_interrupts()?;
@@ -89,16 +106,19 @@ fn play(options: Options, say: Say) -> Result<bool> {
     Ok(report.holds() && gone.is_ok())
 }
 
-fn check_machine() -> Result<()> {
+/// Why this machine cannot show it, if so.
+fn check_machine() -> Option<Unfit> {
     if !nix::unistd::geteuid().is_root() {
-        let why = "the demo makes network namespaces and loads BPF programs; run it as root (sudo)".to_owned();
-        return Err(Unfit { code: NOT_PERMITTED, why }.into());
+        let why = "to load BPF programs and make network namespaces here takes root (sudo)".to_owned();
+        return Some(Unfit { code: NOT_PERMITTED, why });
     }
-    if let Some(missing) = doctor::report().findings.iter().find(|f| f.verdict == Verdict::Missing) {
-        let cure = if missing.cure.is_empty() { String::new() } else { format!("; try: {}", missing.cure) };
-        let why = format!("{}: {} ({}){cure}", missing.what, missing.found, missing.without);
-        return Err(Unfit::kernel(why).into());
-    }
+    let report = doctor::report();
+    let missing = report.findings.iter().find(|f| f.verdict == Verdict::Missing)?;
+    let cure = if missing.cure.is_empty() { String::new() } else { format!("; try: {}", missing.cure) };
+    Some(Unfit::kernel(format!("{}: {} ({}){cure}", missing.what, missing.found, missing.without)))
+}
+
+fn check_programs() -> Result<()> {
     for (program, version) in [("ip", "-V"), ("tc", "-V"), ("iperf3", "-v")] {
         netlab::output(netlab::quiet(program).arg(version)).with_context(|| format!("no {program}; run ./setup.sh"))?;
     }

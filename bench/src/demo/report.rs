@@ -16,8 +16,10 @@ pub struct Fact {
 /// The final table. Schema of `--json`; fields are only ever added.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// `uname -r`.
+    /// `uname -r` where it ran.
     pub kernel: String,
+    /// Why it ran in the lab's virtual machine; absent: it ran on this machine.
+    pub lab: Option<String>,
     /// Whether the path has a delay of its own.
     pub path_has_delay: bool,
     /// Flow by flow.

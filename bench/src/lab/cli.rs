@@ -40,7 +40,8 @@ pub struct LabCommand {
     json: bool,
 }
 
-const DEFAULT_KERNEL: &str = "6.12";
+/// The newest of Debian's stable kernels.
+pub const DEFAULT_KERNEL: &str = "6.12";
 
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

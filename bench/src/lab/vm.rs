@@ -1,6 +1,7 @@
 //! One run of the virtual machine: QEMU's flags, the guest's messages, and what is shown when it goes wrong.
 
 use crate::lab::job::{Message, RESULTS_PORT};
+use crate::netlab;
 use anyhow::{Context, Result, bail};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
@@ -28,6 +29,8 @@ const VIRTUAL_TIME: [&str; 8] = [
 ];
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off";
 const CONSOLE_TAIL_LINES: usize = 25;
+/// How long an interrupt may go unnoticed.
+const NOTICE: Duration = Duration::from_millis(100);
 
 /// What to boot.
 #[derive(Clone, Debug)]
@@ -74,7 +77,8 @@ impl Drop for Running {
 }
 
 /// Boots it and hands every message to `each`, up to the last. The console goes to a file in `scratch`. It must be called
-/// on a thread that lives as long as the machine.
+/// on a thread that lives as long as the machine. Whoever catches interrupts gets them as the error
+/// [`Interrupted`](netlab::Interrupted), with the machine gone.
 pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
     let console = scratch.join("console.log");
     let errors = scratch.join("qemu.err");
@@ -125,8 +129,10 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     });
     let mut heard = Instant::now();
     loop {
-        let line = match receive.recv_timeout(machine.patience.saturating_sub(heard.elapsed())) {
+        netlab::check()?;
+        let line = match receive.recv_timeout(NOTICE) {
             Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) if heard.elapsed() < machine.patience => continue,
             Err(RecvTimeoutError::Timeout) => {
                 bail!("the guest has said nothing for {} s{}", machine.patience.as_secs(), tails(&console, &errors))
             }

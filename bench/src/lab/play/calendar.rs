@@ -92,6 +92,13 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
     Ok(writer.publish(&value, made_ms)?)
 }
 
+/// What two readings differ in: `queue=bandwidth (was max)`.
+fn changes(before: &[tune::Value], after: &[tune::Value]) -> String {
+    let pairs = before.iter().zip(after).filter(|(old, new)| old.value != new.value);
+    let told: Vec<String> = pairs.map(|(old, new)| format!("{}={} (was {})", new.name, new.value, old.value)).collect();
+    if told.is_empty() { "to what it was".to_owned() } else { told.join(" ") }
+}
+
 fn act(action: &Action, net: &Net) -> Result<String> {
     match action {
         Action::Swap { cc, new } => {
@@ -102,8 +109,9 @@ fn act(action: &Action, net: &Net) -> Result<String> {
             Ok(format!("swap {cc} -> {new}: {moved} connections moved"))
         }
         Action::Tune { cc, set } => {
+            let before = tune::get(cc)?;
             tune::set(cc, set)?;
-            Ok(format!("set {cc} {}", set.join(" ")))
+            Ok(format!("set {cc} {}", changes(&before, &tune::get(cc)?)))
         }
         Action::Route { host, arguments } => {
             net.hosts[*host].batch("ip", std::slice::from_ref(arguments))?;
