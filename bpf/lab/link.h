@@ -14,7 +14,7 @@
 
 /* A stretch of time with one rate; all stretches of a link are of one length. */
 struct service_step {
-	u64 before;   /* millibits served before it */
+	u64 before; /* millibits served before it */
 	u64 rate_bps;
 };
 
@@ -22,8 +22,8 @@ struct service_step {
 struct phase {
 	u64 from_ns;
 	u64 delay_ns;
-	u64 jitter_ns;	 /* up to this much more delay, evenly spread */
-	u64 hold_ns;	 /* a reordered packet comes this much later, and holds up nobody */
+	u64 jitter_ns; /* up to this much more delay, evenly spread */
+	u64 hold_ns;   /* a reordered packet comes this much later, and holds up nobody */
 	u32 loss;
 	u32 reorder;
 	u32 survival[SURVIVAL_POWERS]; /* [i]: 2^i bytes arrive without a bit error; 0: certain loss, ~0: certain */
