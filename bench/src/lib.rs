@@ -1,6 +1,7 @@
 //! What hotcc's demo and benchmarks are made of.
 
 pub mod demo;
+pub mod first_use;
 pub mod kernels;
 pub mod lab;
 pub mod micro;

@@ -116,8 +116,9 @@ impl Drop for Lab {
     }
 }
 
-/// Processes end with their parent (see [`Process`]), but namespaces have names in the file system.
-fn remove_left_over(prefix: &str) {
+/// Removes the namespaces that processes left which are gone. Processes end with their parent (see [`Process`]), but
+/// namespaces have names in the file system.
+pub fn remove_left_over(prefix: &str) {
     for entry in fs::read_dir(NAMED).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));

@@ -17,6 +17,22 @@ struct tcp_rack {
 	u32 rtt_us;
 } __core;
 
+struct ns_common {
+	u32 inum;
+} __core;
+
+struct net {
+	struct ns_common ns;
+} __core;
+
+struct sock___lab {
+	struct {
+		struct {
+			struct net *net;
+		} skc_net;
+	} __sk_common;
+} __core;
+
 struct inet_connection_sock___lab {
 	u8 icsk_retransmits; /* timeouts in a row */
 } __core;
@@ -35,7 +51,8 @@ struct flow {
 	u32 detail_size;   /* bytes; 0: none */
 	u16 timeouts;
 	u8 timeouts_in_a_row;
-	u8 pad[5];
+	u8 pad;
+	u32 netns; /* inode number of its sender's: others may use its port */
 };
 
 struct {
@@ -84,8 +101,11 @@ static __always_inline void watch(struct sock *sk, u8 is_retransmission)
 	f = bpf_map_lookup_elem(&flows, &number);
 	if (!tp || !f || (s64)now_ns < 0)
 		return;
+	if (((struct sock___lab *)sk)->__sk_common.skc_net.net->ns.inum != f->netns)
+		return;
 	in_a_row = ((struct inet_connection_sock___lab *)tp)->icsk_retransmits;
-	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row && in_a_row != f->timeouts_in_a_row)
+	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row &&
+	    in_a_row != f->timeouts_in_a_row)
 		f->timeouts++;
 	f->timeouts_in_a_row = in_a_row;
 	at = __sync_fetch_and_add(&lab.records_made, 1);

@@ -5,11 +5,18 @@ use clap::{Parser, Subcommand};
 use hotcc_bench::kernels::{self, Selector};
 use hotcc_bench::lab::cli::LabCommand;
 use hotcc_bench::lab::job::Row;
-use hotcc_bench::lab::matrix;
+use hotcc_bench::lab::{matrix, native};
+use hotcc_bench::netlab;
 use hotcc_bench::report;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Interrupted.
+const INTERRUPTED: u8 = 130;
+
 /// The lab: algorithms on unmodified distribution kernels, in virtual time. Needs QEMU; neither root nor KVM.
+///
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 the kernel lacks something, 4 not permitted, 130 interrupted.
 #[derive(Parser)]
 #[command(
     name = "hotcc-bench",
@@ -38,6 +45,9 @@ enum Command {
     },
     /// Write the page of a result directory: tables, the papers' figures, charts
     Report(report::ReportCommand),
+    /// One native run: what `lab --lab native` starts for each
+    #[command(name = native::COMMAND, hide = true)]
+    PlayNatively { job: PathBuf, results: PathBuf },
     /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
     Diff(report::DiffCommand),
 }
@@ -47,9 +57,16 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("hotcc-bench: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if netlab::check().is_err() {
+        return INTERRUPTED;
+    }
+    error.downcast_ref().map_or(1, hotcc::error::Error::exit_code)
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {
@@ -57,6 +74,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
+        Command::PlayNatively { job, results } => native::play_job(&job, &results).map(|()| ExitCode::SUCCESS),
         Command::Report(command) => report::run_report(command),
         Command::Diff(command) => Ok(report::run_diff(command)),
     }

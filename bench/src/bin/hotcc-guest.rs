@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use hotcc_bench::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
-use hotcc_bench::lab::play;
+use hotcc_bench::lab::play::{self, Stage};
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use std::ffi::OsString;
@@ -66,7 +66,7 @@ fn work(line: &mut File) -> Result<()> {
     match job {
         Job::Scenario(plan) => {
             let mut out = BufWriter::with_capacity(1 << 20, results_port()?);
-            play::play(&plan, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
+            play::play(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
             out.flush().context("cannot write results")?;
         }
         Job::Matrix { subjects, bytes } => {

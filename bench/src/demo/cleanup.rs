@@ -2,12 +2,12 @@
 
 use super::path::PREFIX;
 use super::tools::Tools;
+use crate::first_use::{FirstUse, entries};
 use crate::netlab;
 use anyhow::{Context, Result, bail, ensure};
-use hotcc::{registry, sysctl};
+use hotcc::sysctl;
 use hotcc_abi::pins;
 use std::fs;
-use std::path::Path;
 
 const ALGORITHMS: [&str; 2] = ["westwoodp", "dtcp"];
 
@@ -75,7 +75,7 @@ fn free_name(algorithm: &str) -> Result<String> {
 /// What the machine had before the demo.
 #[derive(Debug)]
 pub struct Before {
-    had_root: bool,
+    first_use: FirstUse,
     names: Vec<String>,
     pins: Vec<String>,
 }
@@ -83,23 +83,12 @@ pub struct Before {
 impl Before {
     /// Looks.
     pub fn look() -> Result<Self> {
-        let had_root = Path::new(pins::ROOT).exists();
-        Ok(Self { had_root, names: sysctl::available()?, pins: entries(pins::ALGO) })
+        Ok(Self { first_use: FirstUse::look(), names: sysctl::available()?, pins: entries(pins::ALGO) })
     }
 
-    /// Removes what hotcc's commands leave on purpose (the empty radio map, counters), if the demo was the first to
-    /// use them here and nobody else came since.
+    /// Removes what hotcc's commands leave on purpose, if the demo was the first to use them here.
     pub fn remove_first_use(&self) -> Result<()> {
-        if self.had_root || !Path::new(pins::ROOT).exists() {
-            return Ok(());
-        }
-        let _lock = registry::lock()?;
-        let known = |name: &String| ["algo", "signal", "counters"].contains(&name.as_str());
-        let in_use = !entries(pins::ALGO).is_empty() || !entries(pins::ROOT).iter().all(known);
-        if in_use || !hotcc::radio::links()?.is_empty() {
-            return Ok(());
-        }
-        Ok(registry::remove_tree(Path::new(pins::ROOT))?)
+        self.first_use.remove()
     }
 
     /// Reads back that nothing of the demo is left.
@@ -119,12 +108,6 @@ impl Before {
         ensure!(left.is_empty(), "processes are left: {}", left.join(" "));
         Ok(())
     }
-}
-
-/// Names in a directory; none where there is no such directory.
-fn entries(directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Our child processes.

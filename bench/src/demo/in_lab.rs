@@ -9,7 +9,7 @@ use crate::lab::analyse::TOO_BUSY;
 use crate::lab::cli::DEFAULT_KERNEL;
 use crate::lab::guest;
 use crate::lab::results::{FlowSummary, RunSummary};
-use crate::lab::run::Lab;
+use crate::lab::run::{Backend, Lab};
 use crate::lab::scenario::{Scenario, Source};
 use crate::lab::vm;
 use crate::netlab;
@@ -50,7 +50,7 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     introduce(say, &kernel, &case.scenario);
     let files = tempfile::tempdir().context("cannot make a directory for temporary files")?;
     let directory = files.path().join("results");
-    let lab = Lab { source: &source, kernel: &kernel, directory: &directory, jobs: 1, one_seed: true };
+    let lab = Lab { source: &source, backend: Backend::Vm(&kernel), directory: &directory, jobs: 1, one_seed: true };
     let results = lab.run(&|progress| show(say, progress.text))?;
     let run = results.runs.first().context("the lab left no results")?;
     let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv")).context("no series of flows")?;
@@ -67,7 +67,9 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     judge(say, &mut report, &case.scenario, run, &series);
     say.line("");
     say.part(&report.text());
-    say.line(format!("the same again, with series and a page: just build && hotcc-bench lab {SCENARIO_PATH}"));
+    say.line(format!(
+        "the same again, with series and a page: just build && target/release/hotcc-bench lab {SCENARIO_PATH}"
+    ));
     drop(files);
     say.line("cleaned up: the virtual machine and its files are gone; nothing else was touched");
     if options.json {

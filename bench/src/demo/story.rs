@@ -6,6 +6,7 @@ use super::path::{self, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
 use super::report::{Report, Row};
 use super::scrape::Exporter;
 use super::tools::{Say, Tools};
+use crate::lab::algorithms::is_usable;
 use crate::netlab::{Process, check, pause};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc::registry::Algo;
@@ -15,7 +16,6 @@ use hotcc_abi::stats::AlgoStats;
 use serde_json::Value;
 use sinr_feeder::map::RadioView;
 use sinr_feeder::trace::Trace;
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,7 @@ impl Story<'_> {
     fn one_after_another(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
         self.say.line(format!("\nOne flow each, {} s of iperf3", self.seconds));
         for cc in ["cubic", "bbr", westwoodp, dtcp] {
-            if !can_use(cc)? {
+            if !is_usable(cc)? {
                 self.say.line(format!("  {cc:<14} this kernel has none"));
                 continue;
             }
@@ -243,13 +243,6 @@ impl Story<'_> {
         self.report.fact(self.say, holds, what);
         Ok(())
     }
-}
-
-/// Whether a socket can have it. The kernel loads the module for it, if it is in one.
-fn can_use(cc: &str) -> Result<bool> {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion};
-    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    Ok(setsockopt(&socket, TcpCongestion, &OsString::from(cc)).is_ok())
 }
 
 fn summary(m: &Measured) -> String {

@@ -3,7 +3,9 @@
 use hotcc::describe::Description;
 use hotcc::object::Source;
 use hotcc::values;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 /// Those of Debian's kernels; all but cubic and reno are modules there.
 pub const OF_THE_KERNEL: [&str; 8] = ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois"];
@@ -38,6 +40,12 @@ pub fn assignments(set: &BTreeMap<String, toml::Value>) -> Vec<String> {
 #[must_use]
 pub fn text(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+/// Whether a socket on this machine can have it. The kernel loads the module for it, if it is in one.
+pub fn is_usable(cc: &str) -> nix::Result<bool> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    Ok(setsockopt(&socket, TcpCongestion, &OsString::from(cc)).is_ok())
 }
 
 /// The module that has one of the kernel's; `None` for ours and those that are built in.

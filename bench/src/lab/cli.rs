@@ -1,9 +1,11 @@
 //! `hotcc-bench lab`: scenarios from the command line.
 
 use crate::kernels::{self, Selector};
+use crate::lab::native::Native;
 use crate::lab::results::{Expected, METRICS, Results};
-use crate::lab::run::{Lab, Progress};
+use crate::lab::run::{Backend, Lab, Progress};
 use crate::lab::scenario::Source;
+use crate::netlab;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -15,15 +17,17 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
+    hotcc-bench lab --lab native --one-seed bench/scenarios/demo.toml\n  \
     hotcc-bench lab --check bench/scenarios/*.toml")]
 pub struct LabCommand {
     /// Scenario files
     #[arg(required = true, value_name = "FILE")]
     scenarios: Vec<PathBuf>,
-    /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …); `vm` is vm:6.12
+    /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …), `vm` is vm:6.12; `native`, the
+    /// kernel that runs here (needs root; figures then depend on this machine)
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
     lab: String,
-    /// Runs at once; the results are the same for any number
+    /// Runs at once; the results are the same for any number; natively always one
     #[arg(long, short, default_value_t = default_jobs())]
     jobs: usize,
     /// Directory for the results; of several scenarios, each has its own below it
@@ -57,17 +61,34 @@ impl LabCommand {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let selector: Selector = match self.lab.split_once(':') {
-            None if self.lab == "vm" => DEFAULT_KERNEL.parse()?,
-            Some(("vm", kernel)) => kernel.parse()?,
-            _ => bail!("`{}` is no backend: vm, vm:KERNEL", self.lab),
+        let fetched = |selector: &Selector| kernels::ready(selector, &mut |progress| eprintln!("{progress}"));
+        let (kernel, native);
+        let backend = match self.lab.split_once(':') {
+            None if self.lab == "native" => {
+                native = Native::ready()?;
+                netlab::catch_interrupts()?;
+                eprintln!("{}", native.note());
+                Backend::Native(&native)
+            }
+            None if self.lab == "vm" => {
+                kernel = fetched(&DEFAULT_KERNEL.parse()?)?;
+                Backend::Vm(&kernel)
+            }
+            Some(("vm", name)) => {
+                kernel = fetched(&name.parse()?)?;
+                Backend::Vm(&kernel)
+            }
+            _ => bail!("`{}` is no backend: vm, vm:KERNEL, native", self.lab),
         };
-        let kernel = kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
+        let place = match backend {
+            Backend::Vm(kernel) => kernel.release.clone(),
+            Backend::Native(native) => format!("native-{}", native.release),
+        };
         let mut good = true;
         for source in &sources {
             let stem = source.path.file_stem().context("a scenario without a name")?;
-            let directory = self.out.join(stem).join(&kernel.release);
-            let lab = Lab { source, kernel: &kernel, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
+            let directory = self.out.join(stem).join(&place);
+            let lab = Lab { source, backend, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
             let started = Instant::now();
             let results = lab.run(&|progress| show(progress))?;
             eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), directory.display());

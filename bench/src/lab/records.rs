@@ -37,6 +37,13 @@ pub struct PacketRecord {
 }
 
 impl PacketRecord {
+    /// One of that fate; the rest is zero.
+    #[must_use]
+    pub fn with(fate: u8, marked: bool, towards_receiver: bool) -> Self {
+        let bits = (fate & 15) | u8::from(marked) << 4 | u8::from(towards_receiver) << 6;
+        Self { bits, ..Self::zeroed() }
+    }
+
     /// [`SENT`], [`QUEUE_DROP`] or [`LOST`].
     #[must_use]
     pub fn fate(&self) -> u8 {
@@ -186,7 +193,9 @@ pub struct FlowWatch {
     /// Those in a row.
     pub timeouts_in_a_row: u8,
     /// Unused.
-    pub pad: [u8; 5],
+    pub pad: u8,
+    /// Inode number of its sender's network namespace.
+    pub netns: u32,
 }
 
 /// 2^32 times a probability, at most the largest u32.

@@ -39,7 +39,7 @@ pub const FLOW_COLUMNS: [&str; 12] = [
 pub const LINK_COLUMNS: [&str; 9] =
     ["t_s", "link", "capacity_bps", "sinr_db", "queue_bytes", "sent_bytes", "queue_drops", "losses", "ce_marks"];
 
-/// What ran. Two runs with the same manifest have the same results, byte for byte.
+/// What ran. In virtual time, two runs with the same manifest have the same results, byte for byte.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Manifest {
     /// The scenario's name.
@@ -50,11 +50,11 @@ pub struct Manifest {
     pub backend: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// SHA-256 of the kernel image.
+    /// SHA-256 of the kernel image; empty natively.
     pub kernel_sha256: String,
     /// QEMU's version line; empty natively.
     pub qemu: String,
-    /// The CPU the guest saw.
+    /// The CPU the guest saw, or this machine's.
     pub cpu: String,
     /// SHA-256 of every BPF object and program that ran, by name.
     pub objects: BTreeMap<String, String>,

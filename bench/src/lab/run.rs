@@ -6,11 +6,13 @@ use crate::lab::analyse::{Analysed, Measured, analyse};
 use crate::lab::guest;
 use crate::lab::image::Image;
 use crate::lab::job::{Job, Message};
+use crate::lab::native::Native;
 use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
 use crate::lab::results::{Manifest, Results, RunId};
 use crate::lab::scenario::{Case, Source};
 use crate::lab::vm::{self, Machine};
+use crate::netlab;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -29,16 +31,25 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// Where a run is made until it is whole.
 const UNFINISHED: &str = ".unfinished";
 
-/// Scenarios on one kernel, in virtual time.
+/// What runs are made on.
+#[derive(Clone, Copy, Debug)]
+pub enum Backend<'a> {
+    /// A stock kernel in a virtual machine, in virtual time.
+    Vm(&'a Kernel),
+    /// The kernel that runs here.
+    Native(&'a Native),
+}
+
+/// Scenarios on one kernel.
 #[derive(Debug)]
 pub struct Lab<'a> {
     /// The scenario.
     pub source: &'a Source,
-    /// The kernel.
-    pub kernel: &'a Kernel,
+    /// The kernel, and where it runs.
+    pub backend: Backend<'a>,
     /// Result directory.
     pub directory: &'a Path,
-    /// Runs at once.
+    /// Runs at once; natively always one.
     pub jobs: usize,
     /// Only the first of the seeds.
     pub one_seed: bool,
@@ -65,6 +76,9 @@ impl Lab<'_> {
     /// what failed is told at the end.
     pub fn run(&self, say: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Results> {
         let cases = self.source.cases()?;
+        if let Backend::Native(native) = self.backend {
+            cases.iter().try_for_each(|case| native.check(&case.scenario))?;
+        }
         let mut runs = Vec::new();
         for case in &cases {
             let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
@@ -75,12 +89,16 @@ impl Lab<'_> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
         let processors = vm::processors();
+        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs };
         std::thread::scope(|scope| {
-            for worker in 0..self.jobs.clamp(1, runs.len()) {
+            for worker in 0..jobs.clamp(1, runs.len()) {
                 let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
                 let (runs, next, done, failures) = (&runs, &next, &done, &failures);
                 scope.spawn(move || {
                     while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        if netlab::check().is_err() {
+                            return;
+                        }
                         let tell = |text: &str| {
                             let done = (done.load(Ordering::SeqCst), runs.len());
                             say(&Progress { run: &one.id, done, text });
@@ -95,6 +113,7 @@ impl Lab<'_> {
                 });
             }
         });
+        netlab::check()?;
         let failures = failures.into_inner().unwrap_or_default();
         if !failures.is_empty() {
             bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
@@ -129,17 +148,27 @@ impl Lab<'_> {
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
             objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
         }
-        let agent = fs::read(guest::sibling("hotcc-guest")?)?;
-        objects.insert("hotcc-guest".to_owned(), hex(&Sha256::digest(agent)));
+        let (agent, backend) = match self.backend {
+            Backend::Vm(_) => ("hotcc-guest", "vm"),
+            Backend::Native(_) => ("hotcc-bench", "native"),
+        };
+        objects.insert(agent.to_owned(), hex(&Sha256::digest(fs::read(guest::sibling(agent)?)?)));
+        let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
+            Backend::Vm(kernel) => {
+                let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
+                (kernel.release.clone(), image, vm::qemu_version()?, vm::CPU.to_owned())
+            }
+            Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
+        };
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
             scenario: name,
             scenario_sha256: hex(&scenario.finalize()),
-            backend: "vm".to_owned(),
-            kernel: self.kernel.release.clone(),
-            kernel_sha256: hex(&Sha256::digest(fs::read(&self.kernel.vmlinuz)?)),
-            qemu: vm::qemu_version()?,
-            cpu: vm::CPU.to_owned(),
+            backend: backend.to_owned(),
+            kernel,
+            kernel_sha256,
+            qemu,
+            cpu,
             objects,
             runs: runs.iter().map(|one| one.id.clone()).collect(),
         })
@@ -158,7 +187,10 @@ impl Lab<'_> {
         let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-        let measured = self.boot(&planned.plan, &scratch, cpu, say)?;
+        let measured = match self.backend {
+            Backend::Vm(kernel) => boot(kernel, &planned.plan, &scratch, cpu, say)?,
+            Backend::Native(native) => native.run(&planned.plan, &scratch, say)?,
+        };
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
         keep(&analysed, &scratch)?;
@@ -170,42 +202,42 @@ impl Lab<'_> {
         say(&verdict(&analysed, &planned));
         Ok(())
     }
+}
 
-    fn boot(&self, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<Measured> {
-        let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
-        let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
-        let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
-        let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
-        let mut image = Image::default();
-        guest::furnish(&mut image, self.kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
-        let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
-        let mut out = std::io::BufWriter::new(file);
-        image.write(&mut out).with_context(|| format!("cannot write {}", initramfs.display()))?;
-        drop(out);
-        let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
-        let image_mib = fs::metadata(&initramfs)?.len() >> 20;
-        let machine = Machine {
-            vmlinuz: self.kernel.vmlinuz.clone(),
-            initramfs: initramfs.clone(),
-            memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
-            results: Some(results.clone()),
-            cpu,
-            patience: PATIENCE,
-        };
-        vm::run(&machine, scratch, |message| {
-            match message {
-                Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
-                Message::Progress(text) => say(text),
-                Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
-            }
-            Ok(())
-        })?;
-        let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
-        for used in [initramfs, results] {
-            fs::remove_file(used)?;
+fn boot(kernel: &Kernel, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<Measured> {
+    let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
+    let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
+    let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
+    let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
+    let mut image = Image::default();
+    guest::furnish(&mut image, kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
+    let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    image.write(&mut out).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    drop(out);
+    let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
+    let image_mib = fs::metadata(&initramfs)?.len() >> 20;
+    let machine = Machine {
+        vmlinuz: kernel.vmlinuz.clone(),
+        initramfs: initramfs.clone(),
+        memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+        results: Some(results.clone()),
+        cpu,
+        patience: PATIENCE,
+    };
+    vm::run(&machine, scratch, |message| {
+        match message {
+            Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
+            Message::Progress(text) => say(text),
+            Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
-        Measured::parse(&bytes)
+        Ok(())
+    })?;
+    let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
+    for used in [initramfs, results] {
+        fs::remove_file(used)?;
     }
+    Measured::parse(&bytes)
 }
 
 fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {

@@ -122,6 +122,7 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
     if measured.played.missing_records > 0 {
         why.push(format!("there was no room for {} records", measured.played.missing_records));
     }
+    why.extend(measured.played.faults.iter().cloned());
     for flow in measured.played.flows.iter().filter_map(|f| f.error.as_ref()) {
         why.push(format!("a flow failed: {flow}"));
     }

@@ -1,8 +1,10 @@
 //! What happens at which time: readings published, flows stopped, events, progress.
 
+use super::Stage;
 use super::net::Net;
 use super::traffic::{Traffic, sleep_until};
 use crate::lab::plan::{Action, Plan, PlannedReading};
+use crate::netlab;
 use anyhow::{Context, Result};
 use hotcc::manage::{self, Request};
 use hotcc::tune;
@@ -13,6 +15,8 @@ use std::path::Path;
 
 /// Reports in a run.
 const REPORTS: u64 = 20;
+/// How long an interrupt may go unnoticed.
+const NOTICE_NS: u64 = 100_000_000;
 
 /// One thing to do.
 enum Entry<'a> {
@@ -25,12 +29,13 @@ enum Entry<'a> {
 /// Everything to do, in order of time.
 pub(super) struct Calendar<'a> {
     plan: &'a Plan,
+    stage: Stage,
     zero_ns: u64,
     entries: Vec<(u64, Entry<'a>)>,
 }
 
 impl<'a> Calendar<'a> {
-    pub fn new(plan: &'a Plan, zero_ns: u64) -> Self {
+    pub fn new(plan: &'a Plan, stage: Stage, zero_ns: u64) -> Self {
         let mut entries: Vec<(u64, Entry<'_>)> = Vec::new();
         for (feed, planned) in plan.feeds.iter().enumerate() {
             entries.extend(planned.readings.iter().map(|r| (r.at_ns, Entry::Reading(feed, r))));
@@ -40,7 +45,7 @@ impl<'a> Calendar<'a> {
         entries.extend((1..=REPORTS).map(|k| (plan.duration_ns * k / REPORTS, Entry::Progress(100 * k / REPORTS))));
         entries.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
         entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the order above
-        Self { plan, zero_ns, entries }
+        Self { plan, stage, zero_ns, entries }
     }
 
     /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
@@ -48,7 +53,7 @@ impl<'a> Calendar<'a> {
         let writers = self.writers()?;
         let mut happened = Vec::new();
         for (at_ns, entry) in &self.entries {
-            sleep_until(self.zero_ns + at_ns);
+            self.wait_until(self.zero_ns + at_ns)?;
             match entry {
                 Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
                 Entry::Stop(flow) => traffic.stop(*flow),
@@ -60,6 +65,16 @@ impl<'a> Calendar<'a> {
             }
         }
         Ok(happened)
+    }
+
+    /// Nobody interrupts a guest, whose processor has better things to do than to look for it.
+    fn wait_until(&self, at_ns: u64) -> Result<()> {
+        while self.stage != Stage::Guest && clock::monotonic_ns() + NOTICE_NS < at_ns {
+            netlab::check()?;
+            sleep_until(clock::monotonic_ns() + NOTICE_NS);
+        }
+        sleep_until(at_ns);
+        Ok(())
     }
 
     fn writers(&self) -> Result<Vec<LinkWriter>> {

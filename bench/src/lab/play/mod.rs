@@ -4,9 +4,13 @@
 //! comes from the plan; everything that is measured is kept in memory until the end.
 
 mod calendar;
+mod emulator;
+mod frame;
 mod instruments;
 mod net;
+mod tap;
 mod traffic;
+mod wires;
 
 use crate::lab::plan::Plan;
 use crate::lab::records::LinkState;
@@ -21,8 +25,22 @@ use std::io::Write;
 use std::time::Duration;
 use traffic::Traffic;
 
+pub(crate) use net::{PREFIX, RELEASE_AT_STAMP};
+
 /// From the moment all is ready to time zero.
 const LEAD: Duration = Duration::from_millis(500);
+
+/// Where a plan is carried out.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The lab's guest: one processor, nobody else, and its end is the end of everything.
+    Guest,
+    /// This machine, whose kernel holds packets until they are due.
+    Native,
+    /// This machine, where a thread holds them, as the kernel cannot.
+    NativeEmulated,
+}
 
 /// How a run went. The records follow it: packets, then ACKs, as they are in memory.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -41,6 +59,9 @@ pub struct Played {
     pub ack_records: u64,
     /// Records that there was no room for.
     pub missing_records: u64,
+    /// Why the run must not be used, beside what the figures say.
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// How a flow ended.
@@ -85,17 +106,17 @@ impl From<&LinkState> for LinkEnd {
 }
 
 /// Does it, and writes [`Played`] as a line of JSON and the records to `out`. `say` gets progress.
-pub fn play(plan: &Plan, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
-    let net = Net::build(plan)?;
-    let instruments = net.wires.enter(|| Instruments::start(plan, &net.wire_devices))??;
+pub fn play(plan: &Plan, stage: Stage, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let net = Net::build(plan, stage)?;
+    let mut instruments = net.wires.enter(|| Instruments::start(plan, &net, stage))??;
     let algorithms = Algorithms::load(plan)?;
     let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     instruments.set_zero(zero_ns);
     let mut traffic = Traffic::start(plan, &net, zero_ns)?;
     say("running")?;
-    let events = Calendar::new(plan, zero_ns).run(&net, &mut traffic, say)?;
+    let events = Calendar::new(plan, stage, zero_ns).run(&net, &mut traffic, say)?;
     let ends = traffic.end();
-    instruments.stop();
+    instruments.stop()?;
     let mut played = instruments.counts(plan);
     for (end, timeouts) in ends.into_iter().zip(instruments.timeouts()) {
         played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });

@@ -1,18 +1,23 @@
 //! The plan's hosts and wires, as network namespaces and veth pairs.
 
+use super::Stage;
 use crate::lab::plan::{Plan, Wire};
 use crate::lab::planner::mac;
+use crate::netlab;
 use anyhow::{Context, Result, bail};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const NAMED: &str = "/run/netns";
+/// Names of the lab's namespaces begin so.
+pub(crate) const PREFIX: &str = "hotcc-lab";
 /// First in, first out, released at the time that the link's program stamped on the packet; nothing else.
-const RELEASE_AT_STAMP: &str = "fq nopacing limit 10000000 flow_limit 10000000 horizon 4000s timer_slack 0";
+pub(crate) const RELEASE_AT_STAMP: &str = "fq nopacing limit 10000000 flow_limit 10000000 horizon 4000s timer_slack 0";
 
 /// A network namespace that has a name, and loses it with the value.
 #[derive(Debug)]
@@ -32,8 +37,11 @@ impl Namespace {
             mount(Some("/proc/thread-self/ns/net"), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
             Ok(())
         };
-        std::thread::scope(|scope| scope.spawn(make).join().map_err(|_| anyhow::anyhow!("panicked"))?)
-            .with_context(|| format!("cannot make network namespace {name}"))?;
+        let made = std::thread::scope(|scope| scope.spawn(make).join().map_err(|_| anyhow::anyhow!("panicked"))?);
+        if let Err(why) = made {
+            let _ = fs::remove_file(&path);
+            return Err(why.context(format!("cannot make network namespace {name}")));
+        }
         Ok(Self { file: File::open(&path)?, name, path })
     }
 
@@ -47,6 +55,12 @@ impl Namespace {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         })
+    }
+
+    /// What the kernel tells it by.
+    pub fn inode(&self) -> Result<u32> {
+        let inode = self.file.metadata().with_context(|| format!("cannot look at {}", self.name))?.ino();
+        Ok(u32::try_from(inode)?)
     }
 
     /// For a thread that enters later.
@@ -105,8 +119,8 @@ pub(super) struct WireDevice {
 }
 
 impl Net {
-    pub fn build(plan: &Plan) -> Result<Self> {
-        let full = |name: &str| format!("hotcc-lab-{}-{name}", std::process::id());
+    pub fn build(plan: &Plan, stage: Stage) -> Result<Self> {
+        let full = |name: &str| netlab::stem(PREFIX) + name;
         let wires = Namespace::create(full("wires"))?;
         wires.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         let hosts = plan.hosts.iter().map(|h| Namespace::create(full(&h.name))).collect::<Result<Vec<_>>>()?;
@@ -125,7 +139,9 @@ impl Net {
             }
         }
         wires.batch("ip", &ip)?;
-        wires.batch("tc", &tc)?;
+        if stage != Stage::NativeEmulated {
+            wires.batch("tc", &tc)?;
+        }
         for (place, host) in hosts.iter().enumerate() {
             let mut lines = Vec::new();
             for end in plan.wires.iter().flat_map(|w| w.ends.iter().map(move |e| (w, e))) {

@@ -1,0 +1,43 @@
+//! Leaving a machine on which hotcc had never run as it was: what its commands leave on purpose goes too.
+
+use anyhow::Result;
+use hotcc::registry;
+use hotcc_abi::pins;
+use std::fs;
+use std::path::Path;
+
+/// Whether hotcc had been used here.
+#[derive(Debug)]
+pub struct FirstUse {
+    had_root: bool,
+}
+
+impl FirstUse {
+    /// Looks.
+    #[must_use]
+    pub fn look() -> Self {
+        Self { had_root: Path::new(pins::ROOT).exists() }
+    }
+
+    /// Removes what hotcc's commands leave on purpose (the empty radio map, counters), if it had not been used here then
+    /// and nobody else came since.
+    pub fn remove(&self) -> Result<()> {
+        if self.had_root || !Path::new(pins::ROOT).exists() {
+            return Ok(());
+        }
+        let _lock = registry::lock()?;
+        let known = |name: &String| ["algo", "signal", "counters"].contains(&name.as_str());
+        let in_use = !entries(pins::ALGO).is_empty() || !entries(pins::ROOT).iter().all(known);
+        if in_use || !hotcc::radio::links()?.is_empty() {
+            return Ok(());
+        }
+        Ok(registry::remove_tree(Path::new(pins::ROOT))?)
+    }
+}
+
+/// Names in a directory; none where there is no such directory.
+#[must_use]
+pub fn entries(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}

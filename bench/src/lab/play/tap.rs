@@ -1,0 +1,89 @@
+//! A packet socket on one device: takes every frame that comes in, and sends frames, offloading and all.
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::libc;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Room for frames that wait for us.
+const ROOM_BYTES: libc::c_int = 64 << 20;
+
+/// One device's socket.
+#[derive(Debug)]
+pub(super) struct Tap(OwnedFd);
+
+fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> nix::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the value lives through the call, and its length is its own.
+    let code = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    Errno::result(code).map(drop)
+}
+
+impl Tap {
+    /// Of a device in the calling thread's network namespace.
+    pub fn open(ifindex: i32) -> Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: makes a socket and touches no memory. Without a protocol it gets nothing until it is bound.
+        let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).context("no packet sockets here")?;
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        set(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).context("cannot have offloading told")?;
+        set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).context("cannot leave out what we send")?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM_BYTES).context("no room for frames")?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ROOM_BYTES).context("no room for frames")?;
+        let all = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: plain data, for which zeros are valid.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        (address.sll_family, address.sll_protocol, address.sll_ifindex) = (libc::AF_PACKET as u16, all, ifindex);
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address lives through the call, and its length is its own.
+        Errno::result(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })
+            .context("cannot listen on a wire")?;
+        Ok(Self(fd))
+    }
+
+    /// The next frame behind its offload header, if one waits.
+    pub fn receive(&self, buffer: &mut [u8]) -> nix::Result<Option<usize>> {
+        // SAFETY: the kernel writes at most the buffer's length into it.
+        let got = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match Errno::result(got) {
+            Ok(length) => Ok(Some(length.cast_unsigned())),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Sends a frame that stands behind its offload header.
+    pub fn send(&self, data: &[u8]) -> nix::Result<()> {
+        // SAFETY: the kernel reads the slice, no more.
+        Errno::result(unsafe { libc::send(self.0.as_raw_fd(), data.as_ptr().cast(), data.len(), 0) }).map(drop)
+    }
+
+    /// Frames that found no room, since the last time somebody asked.
+    pub fn missed(&self) -> nix::Result<u32> {
+        let mut counts = [0u32; 2]; // struct tpacket_stats: all, missed
+        let mut length = size_of_val(&counts) as libc::socklen_t;
+        let (fd, option) = (self.0.as_raw_fd(), libc::PACKET_STATISTICS);
+        // SAFETY: the kernel writes at most `length` bytes into the array, which is that long.
+        let code =
+            unsafe { libc::getsockopt(fd, libc::SOL_PACKET, option, counts.as_mut_ptr().cast(), &raw mut length) };
+        Errno::result(code).map(|_| counts[1])
+    }
+
+    /// For `ppoll`.
+    pub fn poll(&self) -> libc::pollfd {
+        libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+    }
+}
+
+/// Waits until a frame is there, but no longer than that.
+pub(super) fn wait(polls: &mut [libc::pollfd], ns: u64) -> nix::Result<()> {
+    let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    // SAFETY: the array and the time live through the call; no signal mask is given.
+    let code =
+        unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const time, std::ptr::null()) };
+    match Errno::result(code) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(why) => Err(why),
+    }
+}
