@@ -1,6 +1,6 @@
 //! A plan carried out on the kernel that runs here: the guest's part of the lab.
 //!
-//! Hosts are network namespaces, links are wires with a program at each end ([`instruments`]). Everything random
+//! Hosts are network namespaces, links are wires with a program at each end (`wires`). Everything random
 //! comes from the plan; everything that is measured is kept in memory until the end.
 
 mod calendar;
