@@ -47,6 +47,10 @@ bench *args: build
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
 
+# Run scenarios in the lab and write their reports: just lab bench/scenarios/dtcp-lte-loss.toml
+lab *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
+
 # Remove everything that was built.
 clean:
     cargo clean
