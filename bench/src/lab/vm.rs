@@ -85,7 +85,7 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     if let Some(path) = &machine.results {
         command
             .args(["-device", "virtio-serial-pci", "-chardev"])
-            .arg(format!("file,id=results,path={}", path.display()))
+            .arg(format!("file,id=results,path={}", option_value(&path.to_string_lossy())))
             .args(["-device", &format!("virtserialport,chardev=results,name={RESULTS_PORT}")]);
     }
     let die_with_us = || set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from);
@@ -125,6 +125,11 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     }
 }
 
+/// A value within one of QEMU's lists of options, which commas separate.
+fn option_value(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
 fn tails(console: &Path, errors: &Path) -> String {
     let tail = |path: &Path| {
         let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
@@ -134,4 +139,14 @@ fn tails(console: &Path, errors: &Path) -> String {
     let named = [("its console ends with", console), ("QEMU says", errors)];
     let texts = named.map(|(what, path)| (what, tail(path)));
     texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commas_of_a_case_end_no_option() {
+        assert_eq!(option_value("cc=dtcp,loss=0.01/seed-1/results"), "cc=dtcp,,loss=0.01/seed-1/results");
+    }
 }
