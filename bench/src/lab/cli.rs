@@ -158,7 +158,8 @@ fn table(results: &Results, source: &Source) -> Result<String> {
         let runs: Vec<_> = results.runs.iter().collect();
         let runs: Vec<_> = runs.iter().filter(is_its).copied().collect();
         let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
-        let ours = cell(mean(&runs, &entry.metric, entry.flow.as_deref()));
+        let ours = mean(&runs, &entry.metric, entry.flow.as_deref());
+        let ours = if runs.is_empty() { "not run".to_owned() } else { cell(ours) };
         let case = entry.case.iter().map(|(k, v)| format!("{k}={}", crate::lab::algorithms::text(v)));
         let case = case.collect::<Vec<_>>().join(",");
         text += &format!("  {case}: {unit}: paper {} ({}), ours {ours}\n", entry.value, entry.source);

@@ -15,8 +15,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 const QEMU: &str = "qemu-system-x86_64";
+/// No cmpxchg16b: QEMU up to 7.2 reckons its flags from a stale operand, and an interrupt right after it, as icount places
+/// one again and again in the same run, then returns with the trap flag set, at which the kernel panics.
 const VIRTUAL_TIME: &str =
-    "-accel tcg -icount shift=0,sleep=off -cpu max,-rdrand,-rdseed -rtc base=2026-01-01,clock=vm";
+    "-accel tcg -icount shift=0,sleep=off -cpu max,-rdrand,-rdseed,-cx16 -rtc base=2026-01-01,clock=vm";
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off";
 const CONSOLE_TAIL_LINES: usize = 45;
 
@@ -36,7 +38,7 @@ impl Clock {
     fn flags(self) -> &'static str {
         match self {
             Self::Virtual => VIRTUAL_TIME,
-            Self::RealTranslated => "-accel tcg -cpu max",
+            Self::RealTranslated => "-accel tcg -cpu max,-cx16",
             Self::RealKvm => "-accel kvm -cpu host",
         }
     }
@@ -45,7 +47,7 @@ impl Clock {
     #[must_use]
     pub fn cpu(self) -> &'static str {
         match self {
-            Self::Virtual => "max,-rdrand,-rdseed at 10^9 instructions/s (TCG, icount shift=0)",
+            Self::Virtual => "max,-rdrand,-rdseed,-cx16 at 10^9 instructions/s (TCG, icount shift=0)",
             Self::RealTranslated => "max (TCG, real time)",
             Self::RealKvm => "host (KVM, real time)",
         }
@@ -118,7 +120,7 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
         // no ioeventfd: the device answers within the guest's instruction, not when another thread comes to it
         command
             .args(["-device", "virtio-serial-pci,ioeventfd=off", "-chardev"])
-            .arg(format!("file,id=results,path={}", path.display()))
+            .arg(format!("file,id=results,path={}", option_value(&path.to_string_lossy())))
             .args(["-device", &format!("virtserialport,chardev=results,name={RESULTS_PORT}")]);
     }
     let mut only = CpuSet::new();
@@ -169,6 +171,11 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     }
 }
 
+/// A value within one of QEMU's lists of options, which commas separate.
+fn option_value(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
 fn tails(console: &Path, errors: &Path) -> String {
     let tail = |path: &Path| {
         let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
@@ -178,4 +185,14 @@ fn tails(console: &Path, errors: &Path) -> String {
     let named = [("its console ends with", console), ("QEMU says", errors)];
     let texts = named.map(|(what, path)| (what, tail(path)));
     texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commas_of_a_case_end_no_option() {
+        assert_eq!(option_value("cc=dtcp,loss=0.01/seed-1/results"), "cc=dtcp,,loss=0.01/seed-1/results");
+    }
 }
