@@ -48,7 +48,7 @@ impl Clock {
     pub fn cpu(self) -> &'static str {
         match self {
             Self::Virtual => "max,-rdrand,-rdseed,-cx16 at 10^9 instructions/s (TCG, icount shift=0)",
-            Self::RealTranslated => "max (TCG, real time)",
+            Self::RealTranslated => "max,-cx16 (TCG, real time)",
             Self::RealKvm => "host (KVM, real time)",
         }
     }
