@@ -24,7 +24,6 @@ enum Entry<'a> {
 
 /// Everything to do, in order of time.
 pub(super) struct Calendar<'a> {
-    plan: &'a Plan,
     zero_ns: u64,
     entries: Vec<(u64, Entry<'a>)>,
 }
@@ -40,12 +39,17 @@ impl<'a> Calendar<'a> {
         entries.extend((1..=REPORTS).map(|k| (plan.duration_ns * k / REPORTS, Entry::Progress(100 * k / REPORTS))));
         entries.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
         entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the order above
-        Self { plan, zero_ns, entries }
+        Self { zero_ns, entries }
     }
 
     /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
-    pub fn run(self, net: &Net, traffic: &mut Traffic, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Vec<String>> {
-        let writers = self.writers()?;
+    pub fn run(
+        self,
+        net: &Net,
+        traffic: &mut Traffic,
+        writers: &[LinkWriter],
+        say: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Vec<String>> {
         std::thread::scope(|scope| {
             let mut happened = Vec::new();
             for (at_ns, entry) in &self.entries {
@@ -70,25 +74,26 @@ impl<'a> Calendar<'a> {
             Ok(told.collect())
         })
     }
+}
 
-    fn writers(&self) -> Result<Vec<LinkWriter>> {
-        if self.plan.feeds.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
-        let mut writers = Vec::new();
-        for feed in &self.plan.feeds {
-            let key = IndexKey::prefix(feed.address.into(), 32).context("no prefix")?;
-            let options = LinkOptions {
-                source: SOURCE_TRACE,
-                max_age_ms: feed.max_age_ms,
-                period_ms: feed.period_ms,
-                take_over: false,
-            };
-            writers.push(map.take_link(key, &options)?);
-        }
-        Ok(writers)
+/// Who publishes each feed. To make the radio map takes half a second: before time zero.
+pub(super) fn writers(plan: &Plan) -> Result<Vec<LinkWriter>> {
+    if plan.feeds.is_empty() {
+        return Ok(Vec::new());
     }
+    let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+    let mut writers = Vec::new();
+    for feed in &plan.feeds {
+        let key = IndexKey::prefix(feed.address.into(), 32).context("no prefix")?;
+        let options = LinkOptions {
+            source: SOURCE_TRACE,
+            max_age_ms: feed.max_age_ms,
+            period_ms: feed.period_ms,
+            take_over: false,
+        };
+        writers.push(map.take_link(key, &options)?);
+    }
+    Ok(writers)
 }
 
 /// From now on this thread only runs when nothing else wants to: loading a program takes a while, and must not keep

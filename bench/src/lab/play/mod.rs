@@ -89,11 +89,12 @@ pub fn play(plan: &Plan, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Resul
     let net = Net::build(plan)?;
     let instruments = net.wires.enter(|| Instruments::start(plan, &net.wire_devices))??;
     let algorithms = Algorithms::load(plan)?;
+    let writers = calendar::writers(plan)?;
     let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     instruments.set_zero(zero_ns);
     let mut traffic = Traffic::start(plan, &net, zero_ns)?;
     say("running")?;
-    let events = Calendar::new(plan, zero_ns).run(&net, &mut traffic, say)?;
+    let events = Calendar::new(plan, zero_ns).run(&net, &mut traffic, &writers, say)?;
     let ends = traffic.end();
     instruments.stop();
     let mut played = instruments.counts(plan);
