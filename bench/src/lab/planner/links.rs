@@ -76,7 +76,7 @@ impl LinkPlanner<'_> {
 
     fn plan_one(&mut self, link: usize) -> Result<PlannedLink> {
         let (cable, mut way, name) = self.network.direction(link);
-        let changes = self.changes(cable.link.name.get_ref(), link % 2 == 0);
+        let changes = self.changes(cable.link.name.get_ref(), link.is_multiple_of(2));
         let moves = way.radio.is_some() || !changes.is_empty();
         let step_ns = if moves { FINE_NS } else { COARSE_NS };
         let length = self.duration + AFTER_THE_END;

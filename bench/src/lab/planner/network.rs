@@ -80,14 +80,15 @@ impl<'a> Network<'a> {
     /// What a direction of a cable is to be, and its name.
     pub fn direction(&self, link: usize) -> (&Cable<'a>, Way, String) {
         let cable = &self.cables[link / 2];
-        let (over, from, to) = if link % 2 == 0 { (&cable.link.forward, 0, 1) } else { (&cable.link.reverse, 1, 0) };
+        let (over, from, to) =
+            if link.is_multiple_of(2) { (&cable.link.forward, 0, 1) } else { (&cable.link.reverse, 1, 0) };
         let [from, to] = [from, to].map(|side: usize| &self.nodes[cable.ends[side]].name);
         (cable, cable.link.both.with(over), format!("{}:{from}>{to}", cable.link.name.get_ref()))
     }
 
     pub fn radio_name(&self, link: usize) -> Option<&'a String> {
         let cable = &self.cables[link / 2];
-        let over = if link % 2 == 0 { &cable.link.forward } else { &cable.link.reverse };
+        let over = if link.is_multiple_of(2) { &cable.link.forward } else { &cable.link.reverse };
         over.radio.as_ref().or(cable.link.both.radio.as_ref()).map(|r| r.get_ref())
     }
 

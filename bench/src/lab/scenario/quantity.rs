@@ -73,7 +73,7 @@ impl Queue {
             "B" => Self::bytes(number),
             "kB" => Self::bytes(number * 1e3),
             "MB" => Self::bytes(number * 1e6),
-            "packets" if number >= 1.0 && number <= LONGEST_QUEUE_BYTES => Some(Self::Packets(number as u64)),
+            "packets" if (1.0..=LONGEST_QUEUE_BYTES).contains(&number) => Some(Self::Packets(number as u64)),
             "BDP" if number > 0.0 && number <= 1e4 => Some(Self::Bdp(number)),
             _ => None,
         }
