@@ -51,6 +51,10 @@ matrix *kernels: build
 cost *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- cost {{ args }}
 
+# Run scenarios in the lab and write their reports: just lab bench/scenarios/dtcp-lte-loss.toml
+lab *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
+
 # Remove everything that was built.
 clean:
     cargo clean

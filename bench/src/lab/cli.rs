@@ -4,6 +4,8 @@ use crate::kernels::{self, Selector};
 use crate::lab::results::{Expected, METRICS, Results};
 use crate::lab::run::{Lab, Progress};
 use crate::lab::scenario::Source;
+use crate::lab::vm::Clock;
+use crate::report;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -35,9 +37,24 @@ pub struct LabCommand {
     /// Only say whether the files are right
     #[arg(long)]
     check: bool,
+    /// Guests have this machine's time, not their own: nothing is reproducible then
+    #[arg(long)]
+    real_time: bool,
+    /// With --real-time: translated, or on this machine's own processor
+    #[arg(long, value_enum, default_value_t = Accelerator::Tcg, requires = "real_time")]
+    accel: Accelerator,
     /// Write the summaries as JSON to stdout
     #[arg(long)]
     json: bool,
+}
+
+/// QEMU's ways to run a guest.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Accelerator {
+    /// Translated.
+    Tcg,
+    /// On this machine's processor.
+    Kvm,
 }
 
 const DEFAULT_KERNEL: &str = "6.12";
@@ -66,10 +83,13 @@ impl LabCommand {
         for source in &sources {
             let stem = source.path.file_stem().context("a scenario without a name")?;
             let directory = self.out.join(stem).join(&kernel.release);
-            let lab = Lab { source, kernel: &kernel, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
+            let (jobs, clock, one_seed) = (self.jobs, self.clock(), self.one_seed);
+            let lab = Lab { source, kernel: &kernel, directory: &directory, jobs, clock, one_seed };
             let started = Instant::now();
             let results = lab.run(&|progress| show(progress))?;
-            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), directory.display());
+            let page = directory.join("report.html");
+            report::write(&directory, &page, report::CHARTS)?;
+            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
             if self.json {
                 println!("{}", serde_json::to_string_pretty(&results.runs)?);
             } else {
@@ -78,6 +98,14 @@ impl LabCommand {
             good &= results.runs.iter().all(|run| run.invalid.is_empty());
         }
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn clock(&self) -> Clock {
+        match (self.real_time, self.accel) {
+            (false, _) => Clock::Virtual,
+            (true, Accelerator::Tcg) => Clock::RealTranslated,
+            (true, Accelerator::Kvm) => Clock::RealKvm,
+        }
     }
 }
 
@@ -130,7 +158,8 @@ fn table(results: &Results, source: &Source) -> Result<String> {
         let runs: Vec<_> = results.runs.iter().collect();
         let runs: Vec<_> = runs.iter().filter(is_its).copied().collect();
         let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
-        let ours = cell(mean(&runs, &entry.metric, entry.flow.as_deref()));
+        let ours = mean(&runs, &entry.metric, entry.flow.as_deref());
+        let ours = if runs.is_empty() { "not run".to_owned() } else { cell(ours) };
         let case = entry.case.iter().map(|(k, v)| format!("{k}={}", crate::lab::algorithms::text(v)));
         let case = case.collect::<Vec<_>>().join(",");
         text += &format!("  {case}: {unit}: paper {} ({}), ours {ours}\n", entry.value, entry.source);

@@ -10,7 +10,7 @@ use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
 use crate::lab::results::{Manifest, Results, RunId};
 use crate::lab::scenario::{Case, Source};
-use crate::lab::vm::{self, Machine};
+use crate::lab::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct Lab<'a> {
     pub directory: &'a Path,
     /// Runs at once.
     pub jobs: usize,
+    /// Whose time the guests have.
+    pub clock: Clock,
     /// Only the first of the seeds.
     pub one_seed: bool,
 }
@@ -139,7 +141,7 @@ impl Lab<'_> {
             kernel: self.kernel.release.clone(),
             kernel_sha256: hex(&Sha256::digest(fs::read(&self.kernel.vmlinuz)?)),
             qemu: vm::qemu_version()?,
-            cpu: vm::CPU.to_owned(),
+            cpu: self.clock.cpu().to_owned(),
             objects,
             runs: runs.iter().map(|one| one.id.clone()).collect(),
         })
@@ -188,6 +190,7 @@ impl Lab<'_> {
             vmlinuz: self.kernel.vmlinuz.clone(),
             initramfs: initramfs.clone(),
             memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+            clock: self.clock,
             results: Some(results.clone()),
             cpu,
             patience: PATIENCE,

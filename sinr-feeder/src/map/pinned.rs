@@ -6,6 +6,7 @@ use aya::maps::{MapData, MapType};
 use aya::{EbpfLoader, VerifierLogLevel};
 use hotcc_abi::pins;
 use hotcc_abi::radio::{INDEX_ENTRIES, IndexKey, SLOTS, Slot};
+use nix::errno::Errno;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::Group;
 use std::fs::{self, File, Permissions};
@@ -115,7 +116,11 @@ fn grant(path: &Path) -> io::Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());
     }
-    if let Some(group) = Group::from_name(GROUP)? {
+    let group = match Group::from_name(GROUP) {
+        Err(Errno::ENOENT) => None, // no /etc/group at all, as in a small container
+        found => found?,
+    };
+    if let Some(group) = group {
         chown(path, None, Some(group.gid.as_raw()))?;
     }
     fs::set_permissions(path, Permissions::from_mode(0o660))

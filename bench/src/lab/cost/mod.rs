@@ -13,7 +13,7 @@ use crate::lab::plan::Plan;
 use crate::lab::planner::plan;
 use crate::lab::run::MODULES;
 use crate::lab::scenario::Source;
-use crate::lab::vm::{self, Machine};
+use crate::lab::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -186,6 +186,7 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
         vmlinuz: kernel.vmlinuz.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
+        clock: Clock::Virtual,
         results: None,
         cpu,
         patience: PATIENCE,

@@ -46,20 +46,29 @@ impl<'a> Calendar<'a> {
     /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
     pub fn run(self, net: &Net, traffic: &mut Traffic, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Vec<String>> {
         let writers = self.writers()?;
-        let mut happened = Vec::new();
-        for (at_ns, entry) in &self.entries {
-            sleep_until(self.zero_ns + at_ns);
-            match entry {
-                Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
-                Entry::Stop(flow) => traffic.stop(*flow),
-                Entry::Event(action) => {
-                    let result = act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"));
-                    happened.push(format!("{} {result}", *at_ns as f64 / 1e9));
+        std::thread::scope(|scope| {
+            let mut happened = Vec::new();
+            for (at_ns, entry) in &self.entries {
+                sleep_until(self.zero_ns + at_ns);
+                match entry {
+                    Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
+                    Entry::Stop(flow) => traffic.stop(*flow),
+                    Entry::Event(action) => {
+                        let acting = scope.spawn(move || {
+                            rest_whenever_others_work();
+                            act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"))
+                        });
+                        happened.push((*at_ns, acting));
+                    }
+                    Entry::Progress(percent) => say(&format!("{percent} %"))?,
                 }
-                Entry::Progress(percent) => say(&format!("{percent} %"))?,
             }
-        }
-        Ok(happened)
+            let told = happened.into_iter().map(|(at_ns, acting)| {
+                let result = acting.join().unwrap_or_else(|_| "panicked".to_owned());
+                format!("{} {result}", at_ns as f64 / 1e9)
+            });
+            Ok(told.collect())
+        })
     }
 
     fn writers(&self) -> Result<Vec<LinkWriter>> {
@@ -80,6 +89,14 @@ impl<'a> Calendar<'a> {
         }
         Ok(writers)
     }
+}
+
+/// From now on this thread only runs when nothing else wants to: loading a program takes a while, and must not keep
+/// traffic waiting, as it does not on a machine with several processors.
+fn rest_whenever_others_work() {
+    let any = nix::libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the structure, which outlives the call. It cannot fail: anybody may become idle.
+    unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_IDLE, &raw const any) };
 }
 
 fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Result<()> {
