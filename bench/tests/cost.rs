@@ -10,8 +10,8 @@ const KERNEL: &str = "6.12";
 
 /// Name, and the most it may cost as a multiple of the reference program (the kernel's CUBIC called from BPF).
 const BOUNDS: [(&str, f64); 2] = [
-    ("dtcp", 1.23),      // measured: 0.98
-    ("westwoodp", 0.96), // measured: 0.77
+    ("dtcp", 1.26),      // measured: 1.01
+    ("westwoodp", 0.97), // measured: 0.78
 ];
 
 #[test]
