@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use hotcc_bench::kernels::{self, Selector};
 use hotcc_bench::lab::cli::LabCommand;
+use hotcc_bench::lab::cost::cli::CostCommand;
 use hotcc_bench::lab::job::Row;
 use hotcc_bench::lab::matrix;
 use hotcc_bench::report;
@@ -36,6 +37,7 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         bytes: u64,
     },
+    Cost(CostCommand),
     /// Write the page of a result directory: tables, the papers' figures, charts
     Report(report::ReportCommand),
     /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
@@ -57,6 +59,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
+        Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Diff(command) => Ok(report::run_diff(command)),
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Of every scenario: links, and the port for results; what is built in is left out.
-const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
+pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
 /// Kernel, programs, sockets' buffers.
 const MEMORY_MIB: u32 = 768;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
@@ -199,7 +199,7 @@ impl Lab<'_> {
             match message {
                 Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
                 Message::Progress(text) => say(text),
-                Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
+                Message::Row(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
             }
             Ok(())
         })?;

@@ -155,6 +155,12 @@ impl Instruments {
         }
     }
 
+    /// ACKs that came; the records have retransmissions too.
+    pub fn acks(&self, counted: &Played) -> u64 {
+        let records = 0..usize::try_from(counted.ack_records).unwrap_or(usize::MAX).min(self.acks.entries);
+        records.filter(|at| self.acks.get(*at).is_retransmission == 0).count() as u64
+    }
+
     /// Packets, then ACKs.
     pub fn write_records(&self, counted: &Played, out: &mut dyn Write) -> std::io::Result<()> {
         out.write_all(self.packets.bytes(counted.packet_records as usize))?;

@@ -86,27 +86,54 @@ impl From<&LinkState> for LinkEnd {
 
 /// Does it, and writes [`Played`] as a line of JSON and the records to `out`. `say` gets progress.
 pub fn play(plan: &Plan, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
-    let net = Net::build(plan)?;
-    let instruments = net.wires.enter(|| Instruments::start(plan, &net.wire_devices))??;
+    let stage = Stage::build(plan)?;
     let algorithms = Algorithms::load(plan)?;
-    let writers = calendar::writers(plan)?;
-    let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
-    instruments.set_zero(zero_ns);
-    let mut traffic = Traffic::start(plan, &net, zero_ns)?;
-    say("running")?;
-    let events = Calendar::new(plan, zero_ns).run(&net, &mut traffic, &writers, say)?;
-    let ends = traffic.end();
-    instruments.stop();
-    let mut played = instruments.counts(plan);
-    for (end, timeouts) in ends.into_iter().zip(instruments.timeouts()) {
-        played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
-    }
-    played.events = events;
+    let played = stage.perform(say)?;
     serde_json::to_writer(&mut *out, &played).context("cannot write results")?;
     out.write_all(b"\n")?;
-    instruments.write_records(&played, out).context("cannot write records")?;
+    stage.instruments.write_records(&played, out).context("cannot write records")?;
     drop(algorithms);
     Ok(())
+}
+
+/// A plan's network with its instruments, where it is performed once.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    plan: &'a Plan,
+    net: Net,
+    instruments: Instruments,
+}
+
+impl<'a> Stage<'a> {
+    /// Makes hosts and links.
+    pub fn build(plan: &'a Plan) -> Result<Self> {
+        let net = Net::build(plan)?;
+        let instruments = net.wires.enter(|| Instruments::start(plan, &net.wire_devices))??;
+        Ok(Self { plan, net, instruments })
+    }
+
+    /// Carries the flows from start to stop. The algorithms are loaded already. `say` gets progress.
+    pub fn perform(&self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
+        let writers = calendar::writers(self.plan)?;
+        let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+        self.instruments.set_zero(zero_ns);
+        let mut traffic = Traffic::start(self.plan, &self.net, zero_ns)?;
+        say("running")?;
+        let events = Calendar::new(self.plan, zero_ns).run(&self.net, &mut traffic, &writers, say)?;
+        let ends = traffic.end();
+        self.instruments.stop();
+        let mut played = self.instruments.counts(self.plan);
+        for (end, timeouts) in ends.into_iter().zip(self.instruments.timeouts()) {
+            played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
+        }
+        played.events = events;
+        Ok(played)
+    }
+
+    /// ACKs that the senders of a performance got.
+    pub fn acks(&self, played: &Played) -> u64 {
+        self.instruments.acks(played)
+    }
 }
 
 /// Algorithms of ours that were loaded for the run; unloaded with the value.
