@@ -47,6 +47,14 @@ bench *args: build
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
 
+# Count the instructions that algorithms take for each ACK, in a virtual machine (default: Linux 6.12).
+cost *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-bench -- cost {{ args }}
+
+# Run scenarios in the lab and write their reports: just lab bench/scenarios/dtcp-lte-loss.toml
+lab *args: build
+    cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
+
 # Remove everything that was built.
 clean:
     cargo clean

@@ -8,6 +8,7 @@
 
 char _license[] SEC("license") = "GPL";
 
+#define SCHED_IDLE 5
 #define IDLE_BIN_NS 100000000ULL
 #define IDLE_BINS 65536
 #define IDLE_BINS_AT_ONCE 64 /* the guest wakes far more often */
@@ -43,6 +44,10 @@ struct tcp_sock___lab {
 	u32 lost_out;
 	u32 retrans_out;
 	struct tcp_rack rack;
+} __core;
+
+struct task_struct {
+	unsigned int policy;
 } __core;
 
 /* What userspace knows of a flow, and what is counted. */
@@ -83,7 +88,11 @@ struct {
 struct {
 	u64 time_zero_ns;
 	u64 records_made; /* may exceed the room: then some are missing */
-	u64 idle_since_ns;
+	u64 rests_since_ns; /* 0: it does not rest */
+	u32 interrupts;	    /* under way, those of programs' own making included */
+	u8 idle;
+	u8 background; /* a task of the idle class runs */
+	u8 pad[2];
 } lab SEC(".data") = {};
 
 static __always_inline void watch(struct sock *sk, u8 is_retransmission)
@@ -142,18 +151,15 @@ SEC("tp_btf/tcp_retransmit_skb") int BPF_PROG(watch_retransmission, const struct
 	return 0;
 }
 
-/* `state` is ~0 at the end of a pause. */
-SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
+/* The time from `rests_since_ns` on was rest. */
+static __always_inline void count_rest(u64 now_ns)
 {
-	u64 now_ns = bpf_ktime_get_ns(), since = lab.idle_since_ns, until, *bin;
+	u64 since = lab.rests_since_ns, until, *bin;
 	u32 at;
 
-	if ((u32)state != ~0u) {
-		lab.idle_since_ns = now_ns;
-		return 0;
-	}
+	lab.rests_since_ns = 0;
 	if (!since || !lab.time_zero_ns || now_ns < lab.time_zero_ns)
-		return 0;
+		return;
 	since = max(since, lab.time_zero_ns) - lab.time_zero_ns;
 	now_ns -= lab.time_zero_ns;
 	for (int i = 0; i < IDLE_BINS_AT_ONCE && since < now_ns; i++) {
@@ -165,5 +171,56 @@ SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
 		*bin += until - since;
 		since = until;
 	}
+}
+
+/* After each change of what follows. */
+static __always_inline int look(void)
+{
+	bool rests = (lab.idle || lab.background) && !lab.interrupts;
+
+	if (rests && !lab.rests_since_ns)
+		lab.rests_since_ns = bpf_ktime_get_ns();
+	else if (!rests && lab.rests_since_ns)
+		count_rest(bpf_ktime_get_ns());
 	return 0;
+}
+
+/* `state` is ~0 at the end of a pause; the interrupt that ends it comes before that. */
+SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
+{
+	lab.idle = (u32)state != ~0u;
+	return look();
+}
+
+/* What runs only when nothing else wants to keeps nobody waiting. */
+SEC("tp_btf/sched_switch") int BPF_PROG(watch_switch, u64 preempt, struct task_struct *prev, struct task_struct *next)
+{
+	lab.background = next->policy == SCHED_IDLE;
+	return look();
+}
+
+SEC("tp_btf/softirq_entry") int BPF_PROG(watch_softirq_entry, u64 vector)
+{
+	lab.interrupts++;
+	return look();
+}
+
+SEC("tp_btf/softirq_exit") int BPF_PROG(watch_softirq_exit, u64 vector)
+{
+	if (lab.interrupts)
+		lab.interrupts--;
+	return look();
+}
+
+SEC("tp_btf/local_timer_entry") int BPF_PROG(watch_timer_entry, u64 vector)
+{
+	lab.interrupts++;
+	return look();
+}
+
+SEC("tp_btf/local_timer_exit") int BPF_PROG(watch_timer_exit, u64 vector)
+{
+	if (lab.interrupts)
+		lab.interrupts--;
+	return look();
 }

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use hotcc_bench::kernels::{self, Selector};
 use hotcc_bench::lab::cli::LabCommand;
+use hotcc_bench::lab::cost::cli::CostCommand;
 use hotcc_bench::lab::job::Row;
 use hotcc_bench::lab::{matrix, native};
 use hotcc_bench::netlab;
@@ -43,11 +44,15 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         bytes: u64,
     },
+    Cost(CostCommand),
     /// Write the page of a result directory: tables, the papers' figures, charts
     Report(report::ReportCommand),
     /// One native run: what `lab --lab native` starts for each
     #[command(name = native::COMMAND, hide = true)]
-    PlayNatively { job: PathBuf, results: PathBuf },
+    PlayNatively {
+        job: PathBuf,
+        results: PathBuf,
+    },
     /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
     Diff(report::DiffCommand),
 }
@@ -75,6 +80,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results).map(|()| ExitCode::SUCCESS),
+        Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Diff(command) => Ok(report::run_diff(command)),
     }

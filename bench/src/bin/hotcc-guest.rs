@@ -3,6 +3,7 @@
 //! It talks over the second serial line, one JSON message a line; the first one is the kernel's console.
 
 use anyhow::{Context, Result, bail};
+use hotcc_bench::lab::cost;
 use hotcc_bench::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
 use hotcc_bench::lab::play::{self, Stage};
 use nix::mount::{MsFlags, mount};
@@ -69,6 +70,7 @@ fn work(line: &mut File) -> Result<()> {
             play::play(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
             out.flush().context("cannot write results")?;
         }
+        Job::Cost(job) => cost::meter::measure(&job, &mut |message| say(line, &message))?,
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
                 say(line, &Message::Row(matrix_row(subject, next, bytes)))?;

@@ -5,7 +5,9 @@ use crate::lab::native::Native;
 use crate::lab::results::{Expected, METRICS, Results};
 use crate::lab::run::{Backend, Lab, Progress};
 use crate::lab::scenario::Source;
+use crate::lab::vm::Clock;
 use crate::netlab;
+use crate::report;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -39,6 +41,12 @@ pub struct LabCommand {
     /// Only say whether the files are right
     #[arg(long)]
     check: bool,
+    /// Guests have this machine's time, not their own: nothing is reproducible then
+    #[arg(long)]
+    real_time: bool,
+    /// With --real-time: translated, or on this machine's own processor
+    #[arg(long, value_enum, default_value_t = Accelerator::Tcg, requires = "real_time")]
+    accel: Accelerator,
     /// Write the summaries as JSON to stdout
     #[arg(long)]
     json: bool,
@@ -46,6 +54,15 @@ pub struct LabCommand {
 
 /// The newest of Debian's stable kernels.
 pub const DEFAULT_KERNEL: &str = "6.12";
+
+/// QEMU's ways to run a guest.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Accelerator {
+    /// Translated.
+    Tcg,
+    /// On this machine's processor.
+    Kvm,
+}
 
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -72,16 +89,16 @@ impl LabCommand {
             }
             None if self.lab == "vm" => {
                 kernel = fetched(&DEFAULT_KERNEL.parse()?)?;
-                Backend::Vm(&kernel)
+                Backend::Vm(&kernel, self.clock())
             }
             Some(("vm", name)) => {
                 kernel = fetched(&name.parse()?)?;
-                Backend::Vm(&kernel)
+                Backend::Vm(&kernel, self.clock())
             }
             _ => bail!("`{}` is no backend: vm, vm:KERNEL, native", self.lab),
         };
         let place = match backend {
-            Backend::Vm(kernel) => kernel.release.clone(),
+            Backend::Vm(kernel, _) => kernel.release.clone(),
             Backend::Native(native) => format!("native-{}", native.release),
         };
         let mut good = true;
@@ -91,7 +108,9 @@ impl LabCommand {
             let lab = Lab { source, backend, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
             let started = Instant::now();
             let results = lab.run(&|progress| show(progress))?;
-            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), directory.display());
+            let page = directory.join("report.html");
+            report::write(&directory, &page, report::CHARTS)?;
+            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
             if self.json {
                 println!("{}", serde_json::to_string_pretty(&results.runs)?);
             } else {
@@ -100,6 +119,14 @@ impl LabCommand {
             good &= results.runs.iter().all(|run| run.invalid.is_empty());
         }
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn clock(&self) -> Clock {
+        match (self.real_time, self.accel) {
+            (false, _) => Clock::Virtual,
+            (true, Accelerator::Tcg) => Clock::RealTranslated,
+            (true, Accelerator::Kvm) => Clock::RealKvm,
+        }
     }
 }
 
@@ -152,7 +179,8 @@ fn table(results: &Results, source: &Source) -> Result<String> {
         let runs: Vec<_> = results.runs.iter().collect();
         let runs: Vec<_> = runs.iter().filter(is_its).copied().collect();
         let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
-        let ours = cell(mean(&runs, &entry.metric, entry.flow.as_deref()));
+        let ours = mean(&runs, &entry.metric, entry.flow.as_deref());
+        let ours = if runs.is_empty() { "not run".to_owned() } else { cell(ours) };
         let case = entry.case.iter().map(|(k, v)| format!("{k}={}", crate::lab::algorithms::text(v)));
         let case = case.collect::<Vec<_>>().join(",");
         text += &format!("  {case}: {unit}: paper {} ({}), ours {ours}\n", entry.value, entry.source);

@@ -1,5 +1,6 @@
 //! What the host asks of the guest, and what the guest answers: JSON, one message a line.
 
+use crate::lab::cost::{CostJob, Counted};
 use crate::lab::plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub enum Job {
     },
     /// One run of a scenario.
     Scenario(Box<Plan>),
+    /// The same plan under each algorithm, whose instructions are counted.
+    Cost(Box<CostJob>),
 }
 
 /// An object under test.
@@ -52,6 +55,8 @@ pub enum Message {
     Progress(String),
     /// One algorithm's row of the matrix.
     Row(Row),
+    /// Something counted for [`Job::Cost`].
+    Counted(Counted),
     /// The job is done.
     Done {
         /// Virtual time since the start of the machine.

@@ -4,7 +4,7 @@ use crate::kernels::Kernel;
 use crate::lab::guest;
 use crate::lab::image::Image;
 use crate::lab::job::{Job, Message, OBJECTS_PATH, Row, Subject};
-use crate::lab::vm::{self, Machine};
+use crate::lab::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::time::Duration;
@@ -50,6 +50,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         vmlinuz: kernel.vmlinuz.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
+        clock: Clock::Virtual,
         results: None,
         cpu: None,
         patience: PATIENCE,
@@ -62,7 +63,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
             }
             Message::Progress(text) => say(text),
             Message::Row(row) => rows.push(row.clone()),
-            Message::Done { .. } | Message::Failed(_) => {}
+            Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
     })?;

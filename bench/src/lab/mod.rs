@@ -6,6 +6,7 @@
 pub mod algorithms;
 pub mod analyse;
 pub mod cli;
+pub mod cost;
 pub mod guest;
 pub mod image;
 pub mod job;

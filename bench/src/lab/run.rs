@@ -11,7 +11,7 @@ use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
 use crate::lab::results::{Manifest, Results, RunId};
 use crate::lab::scenario::{Case, Source};
-use crate::lab::vm::{self, Machine};
+use crate::lab::vm::{self, Clock, Machine};
 use crate::netlab;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Of every scenario: links, and the port for results; what is built in is left out.
-const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
+pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
 /// Kernel, programs, sockets' buffers.
 const MEMORY_MIB: u32 = 768;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
@@ -34,8 +34,8 @@ const UNFINISHED: &str = ".unfinished";
 /// What runs are made on.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend<'a> {
-    /// A stock kernel in a virtual machine, in virtual time.
-    Vm(&'a Kernel),
+    /// A stock kernel in a virtual machine, and whose time it has.
+    Vm(&'a Kernel, Clock),
     /// The kernel that runs here.
     Native(&'a Native),
 }
@@ -149,14 +149,14 @@ impl Lab<'_> {
             objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
         }
         let (agent, backend) = match self.backend {
-            Backend::Vm(_) => ("hotcc-guest", "vm"),
+            Backend::Vm(..) => ("hotcc-guest", "vm"),
             Backend::Native(_) => ("hotcc-bench", "native"),
         };
         objects.insert(agent.to_owned(), hex(&Sha256::digest(fs::read(guest::sibling(agent)?)?)));
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
-            Backend::Vm(kernel) => {
+            Backend::Vm(kernel, clock) => {
                 let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
-                (kernel.release.clone(), image, vm::qemu_version()?, vm::CPU.to_owned())
+                (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu().to_owned())
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
         };
@@ -188,7 +188,7 @@ impl Lab<'_> {
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
         let measured = match self.backend {
-            Backend::Vm(kernel) => boot(kernel, &planned.plan, &scratch, cpu, say)?,
+            Backend::Vm(kernel, clock) => boot(kernel, clock, &planned.plan, &scratch, cpu, say)?,
             Backend::Native(native) => native.run(&planned.plan, &scratch, say)?,
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
@@ -204,7 +204,14 @@ impl Lab<'_> {
     }
 }
 
-fn boot(kernel: &Kernel, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<Measured> {
+fn boot(
+    kernel: &Kernel,
+    clock: Clock,
+    plan: &Plan,
+    scratch: &Path,
+    cpu: Option<usize>,
+    say: &dyn Fn(&str),
+) -> Result<Measured> {
     let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
     let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
     let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
@@ -221,6 +228,7 @@ fn boot(kernel: &Kernel, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &
         vmlinuz: kernel.vmlinuz.clone(),
         initramfs: initramfs.clone(),
         memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+        clock,
         results: Some(results.clone()),
         cpu,
         patience: PATIENCE,
@@ -229,7 +237,7 @@ fn boot(kernel: &Kernel, plan: &Plan, scratch: &Path, cpu: Option<usize>, say: &
         match message {
             Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
             Message::Progress(text) => say(text),
-            Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
+            Message::Row(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
     })?;

@@ -8,14 +8,17 @@ use super::Options;
 use super::awake::Awake;
 use super::report::{Bound, Finding, significant};
 use super::statistics::{median, quartiles};
-use super::wire::{Flow, Wire};
+use super::wire::{Flow, RECEIVER, Wire};
 use crate::netlab::pause;
 use anyhow::{Context, Result, bail, ensure};
 use hotcc::object::{Loaded, Source};
-use hotcc_abi::pins;
+use hotcc_abi::radio::{self, IndexKey};
+use hotcc_abi::{clock, pins};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, Program};
+use sinr_feeder::map::{LinkOptions, RadioMap, Reading};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 /// Name for `--only`.
@@ -27,7 +30,15 @@ const HOOKS: [&str; 2] = ["pkts_acked", "cong_avoid"];
 const EMPTY: usize = 0;
 const CUBIC: usize = 1;
 /// The first two are those above, and need not be measured against themselves.
-const OBJECTS: [&str; 4] = ["empty", "cubic_bpf", "westwoodp", "dtcp"];
+const SUBJECTS: [Subject; 5] = [
+    Subject::plain("empty"),
+    Subject::plain("cubic_bpf"),
+    Subject::plain("westwoodp"),
+    Subject::plain("dtcp"),
+    Subject { label: "dtcp with SINR", object: "dtcp", is_fed: true },
+];
+/// A fresh reading for the length of a turn.
+const MAX_AGE_MS: u32 = 2000;
 const RATE: &str = "2gbit";
 const SSTHRESH: u32 = 64;
 const WARM_UP: Duration = Duration::from_millis(50);
@@ -36,9 +47,24 @@ const TURN: Duration = Duration::from_millis(150);
 const FEWEST_CALLS: f64 = 200.0;
 const ATTEMPTS: usize = 5;
 
+/// What is measured.
+struct Subject {
+    label: &'static str,
+    object: &'static str,
+    /// Whether the receiver's radio link has a reading.
+    is_fed: bool,
+}
+
+impl Subject {
+    const fn plain(object: &'static str) -> Self {
+        Self { label: object, object, is_fed: false }
+    }
+}
+
 /// Registered for as long as it lives.
 struct Cc {
     name: String,
+    is_fed: bool,
     /// Program ids, in the order of [`HOOKS`].
     programs: [u32; HOOKS.len()],
     _link: Link,
@@ -84,7 +110,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 10 } else { 40 };
     let wire = Wire::new()?;
     wire.narrow(RATE, SSTHRESH)?;
-    let ccs: Vec<Cc> = OBJECTS.iter().map(|object| load(object)).collect::<Result<_>>()?;
+    let ccs: Vec<Cc> = SUBJECTS.iter().enumerate().map(load).collect::<Result<_>>()?;
     let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
     let _awake = Awake::keep();
     let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); ccs.len()];
@@ -96,7 +122,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         }
     }
     let series: Vec<Series<'_>> = turns.iter().map(|t| Series(t)).collect();
-    Ok((CUBIC + 1..OBJECTS.len()).map(|which| finding(&series, which)).collect())
+    Ok((CUBIC + 1..SUBJECTS.len()).map(|which| finding(&series, which)).collect())
 }
 
 /// The median over rounds, of both, before the ratio: a single round's yardstick may be close to nothing.
@@ -104,25 +130,26 @@ fn finding(series: &[Series<'_>], which: usize) -> Finding {
     let net = |which: usize| series[which].net(&series[EMPTY]);
     let yardstick = median(&net(CUBIC)).filter(|ns| *ns > 0.0);
     let ratio = yardstick.and_then(|yardstick| median(&net(which)).map(|ns| ns / yardstick));
-    let mut finding = Finding::new(NAME, OBJECTS[which], "cost / cubic_bpf's", ratio, Bound::AtMost(BOUND));
+    let mut finding = Finding::new(NAME, SUBJECTS[which].label, "cost / cubic_bpf's", ratio, Bound::AtMost(BOUND));
     for shown in [which, CUBIC] {
         let text = quartiles(&net(shown)).map_or("-".to_owned(), |[low, middle, high]| {
             format!("{} ns per ACK (quartiles {} to {})", significant(middle), significant(low), significant(high))
         });
-        finding = finding.figure(format!("{}: {text}", OBJECTS[shown]));
+        finding = finding.figure(format!("{}: {text}", SUBJECTS[shown].label));
     }
     for (hook, name) in HOOKS.iter().enumerate() {
         let each = |which: usize| median(&series[which].each(hook)).map_or("-".to_owned(), significant);
-        let raw = [which, CUBIC, EMPTY].map(|shown| format!("{} {}", OBJECTS[shown], each(shown)));
+        let raw = [which, CUBIC, EMPTY].map(|shown| format!("{} {}", SUBJECTS[shown].label, each(shown)));
         finding = finding.figure(format!("raw ns per {name}: {}", raw.join(", ")));
     }
     finding
 }
 
-fn load(object: &str) -> Result<Cc> {
+fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
+    let object = subject.object;
     let embedded = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::ALGOS).find(|o| o.name == object);
     let mut opened = Source::builtin(embedded.with_context(|| format!("no object {object} built in"))?).open()?;
-    let name = format!("b_{object}"); // beside the one that may be loaded already
+    let name = format!("b{place}_{object}"); // beside the one that may be loaded already
     opened.rename(&name)?;
     std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
     let mut loaded = opened.load(hotcc::kernel::has_links())?;
@@ -134,7 +161,7 @@ fn load(object: &str) -> Result<Cc> {
         }
     }
     ensure!(!programs.contains(&0), "{object} lacks one of the hooks {HOOKS:?}");
-    Ok(Cc { name, programs, _link: link, _loaded: loaded })
+    Ok(Cc { name, is_fed: subject.is_fed, programs, _link: link, _loaded: loaded })
 }
 
 /// One that is worth something.
@@ -150,6 +177,7 @@ fn turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
 }
 
 fn try_turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
+    let _feed = if cc.is_fed { Some(Feed::start()?) } else { None };
     let _flow = Flow::start(wire, &cc.name)?;
     pause(WARM_UP)?;
     let before = counts(cc);
@@ -170,4 +198,30 @@ fn counts(cc: &Cc) -> Turn {
         }
     }
     counts
+}
+
+/// A reading of the receiver's link, until it is dropped. Flows that start later do not find the link.
+struct Feed {
+    map: RadioMap,
+    key: IndexKey,
+}
+
+impl Feed {
+    fn start() -> Result<Self> {
+        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+        let key = IndexKey::prefix(RECEIVER.into(), 32).context("no prefix")?;
+        let options =
+            LinkOptions { source: radio::SOURCE_TRACE, max_age_ms: MAX_AGE_MS, period_ms: 0, take_over: false };
+        let reading = Reading { sinr_db: Some(15.0), average_db: Some(12.0), ..Reading::default() };
+        map.take_link(key, &options)?.publish(&reading, clock::monotonic_ms32())?;
+        Ok(Self { map, key })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        if let Err(error) = self.map.remove_link(self.key, true) {
+            eprintln!("  {error}");
+        }
+    }
 }

@@ -11,6 +11,8 @@ pub enum Bound {
     AtMost(f64),
     /// Lower bound.
     AtLeast(f64),
+    /// None: the figure is there to compare others with.
+    None,
 }
 
 impl fmt::Display for Bound {
@@ -18,6 +20,7 @@ impl fmt::Display for Bound {
         match self {
             Self::AtMost(limit) => write!(f, "<= {limit}"),
             Self::AtLeast(limit) => write!(f, ">= {limit}"),
+            Self::None => f.write_str("none"),
         }
     }
 }
@@ -78,6 +81,7 @@ impl Finding {
             (None, _) => Verdict::Unclear,
             (Some(v), Bound::AtMost(limit)) if v <= limit => Verdict::Ok,
             (Some(v), Bound::AtLeast(limit)) if v >= limit => Verdict::Ok,
+            (Some(_), Bound::None) => Verdict::Ok,
             _ => Verdict::Over,
         };
         Self { measure, subject: subject.into(), figures: Vec::new(), judged, value, bound, verdict }

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 7, 2);
+/// The receiver's address.
+pub const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 7, 2);
 const NETWORK: &str = "10.249.7.0/24";
 /// One write, and the most one read takes.
 const BLOCK: usize = 1 << 20;
@@ -93,6 +94,11 @@ impl Flow {
             std::thread::spawn(move || read_until(&receiver, &stop, &delivered))
         };
         Ok(Self { sender, receiver, stop, delivered, threads: vec![writing, reading] })
+    }
+
+    /// Gives it another congestion control; the window stays.
+    pub fn choose(&self, cc: &str) -> Result<()> {
+        setsockopt(&self.sender, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot change to {cc}"))
     }
 
     /// Bytes the receiver has taken so far.

@@ -32,7 +32,7 @@ pub struct ReportCommand {
     #[arg(long)]
     json: bool,
     /// Cases that are drawn, at most; the tables have all
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = CHARTS)]
     charts: usize,
 }
 
@@ -57,6 +57,9 @@ fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
 }
+
+/// Cases that are drawn unless told otherwise.
+pub const CHARTS: usize = 12;
 
 /// Writes the page of a result directory.
 pub fn write(directory: &Path, out: &Path, charts: usize) -> Result<Data> {

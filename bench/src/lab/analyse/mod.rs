@@ -14,8 +14,6 @@ use rates::Capacity;
 
 /// A window busier than this makes a run invalid: the guest's processor, not the path, may have held flows back.
 const BUSIEST: f64 = 0.8;
-/// How that reason begins in [`RunSummary::invalid`].
-pub const TOO_BUSY: &str = "the processor was over";
 /// Without payload: what a sender sends to set up a connection.
 const LONGEST_EMPTY_PACKET_BYTES: u32 = 60;
 
@@ -117,7 +115,7 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
     if too_busy > 0 {
         let (first, percent) = (busy.iter().position(|b| *b > BUSIEST).unwrap_or_default(), BUSIEST * 100.0);
         let at_s = first as f64 / 10.0;
-        why.push(format!("{TOO_BUSY} {percent} % busy in {too_busy} windows of 100 ms, from {at_s} s on"));
+        why.push(format!("the processor was over {percent} % busy in {too_busy} windows of 100 ms, from {at_s} s on"));
     }
     if measured.played.missing_records > 0 {
         why.push(format!("there was no room for {} records", measured.played.missing_records));

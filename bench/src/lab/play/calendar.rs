@@ -28,7 +28,6 @@ enum Entry<'a> {
 
 /// Everything to do, in order of time.
 pub(super) struct Calendar<'a> {
-    plan: &'a Plan,
     stage: Stage,
     zero_ns: u64,
     entries: Vec<(u64, Entry<'a>)>,
@@ -45,26 +44,40 @@ impl<'a> Calendar<'a> {
         entries.extend((1..=REPORTS).map(|k| (plan.duration_ns * k / REPORTS, Entry::Progress(100 * k / REPORTS))));
         entries.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
         entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the order above
-        Self { plan, stage, zero_ns, entries }
+        Self { stage, zero_ns, entries }
     }
 
     /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
-    pub fn run(self, net: &Net, traffic: &mut Traffic, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Vec<String>> {
-        let writers = self.writers()?;
-        let mut happened = Vec::new();
-        for (at_ns, entry) in &self.entries {
-            self.wait_until(self.zero_ns + at_ns)?;
-            match entry {
-                Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
-                Entry::Stop(flow) => traffic.stop(*flow),
-                Entry::Event(action) => {
-                    let result = act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"));
-                    happened.push(format!("{} {result}", *at_ns as f64 / 1e9));
+    pub fn run(
+        self,
+        net: &Net,
+        traffic: &mut Traffic,
+        writers: &[LinkWriter],
+        say: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Vec<String>> {
+        std::thread::scope(|scope| {
+            let mut happened = Vec::new();
+            for (at_ns, entry) in &self.entries {
+                self.wait_until(self.zero_ns + at_ns)?;
+                match entry {
+                    Entry::Reading(feed, reading) => publish(&writers[*feed], reading, self.zero_ns)?,
+                    Entry::Stop(flow) => traffic.stop(*flow),
+                    Entry::Event(action) => {
+                        let acting = scope.spawn(move || {
+                            rest_whenever_others_work();
+                            act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"))
+                        });
+                        happened.push((*at_ns, acting));
+                    }
+                    Entry::Progress(percent) => say(&format!("{percent} %"))?,
                 }
-                Entry::Progress(percent) => say(&format!("{percent} %"))?,
             }
-        }
-        Ok(happened)
+            let told = happened.into_iter().map(|(at_ns, acting)| {
+                let result = acting.join().unwrap_or_else(|_| "panicked".to_owned());
+                format!("{} {result}", at_ns as f64 / 1e9)
+            });
+            Ok(told.collect())
+        })
     }
 
     /// Nobody interrupts a guest, whose processor has better things to do than to look for it.
@@ -76,25 +89,34 @@ impl<'a> Calendar<'a> {
         sleep_until(at_ns);
         Ok(())
     }
+}
 
-    fn writers(&self) -> Result<Vec<LinkWriter>> {
-        if self.plan.feeds.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
-        let mut writers = Vec::new();
-        for feed in &self.plan.feeds {
-            let key = IndexKey::prefix(feed.address.into(), 32).context("no prefix")?;
-            let options = LinkOptions {
-                source: SOURCE_TRACE,
-                max_age_ms: feed.max_age_ms,
-                period_ms: feed.period_ms,
-                take_over: false,
-            };
-            writers.push(map.take_link(key, &options)?);
-        }
-        Ok(writers)
+/// Who publishes each feed. To make the radio map takes half a second: before time zero.
+pub(super) fn writers(plan: &Plan) -> Result<Vec<LinkWriter>> {
+    if plan.feeds.is_empty() {
+        return Ok(Vec::new());
     }
+    let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+    let mut writers = Vec::new();
+    for feed in &plan.feeds {
+        let key = IndexKey::prefix(feed.address.into(), 32).context("no prefix")?;
+        let options = LinkOptions {
+            source: SOURCE_TRACE,
+            max_age_ms: feed.max_age_ms,
+            period_ms: feed.period_ms,
+            take_over: false,
+        };
+        writers.push(map.take_link(key, &options)?);
+    }
+    Ok(writers)
+}
+
+/// From now on this thread only runs when nothing else wants to: loading a program takes a while, and must not keep
+/// traffic waiting, as it does not on a machine with several processors.
+fn rest_whenever_others_work() {
+    let any = nix::libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the structure, which outlives the call. It cannot fail: anybody may become idle.
+    unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_IDLE, &raw const any) };
 }
 
 fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Result<()> {

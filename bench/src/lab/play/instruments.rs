@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use bytemuck::Pod;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use memmap2::{MmapOptions, MmapRaw};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -104,7 +105,9 @@ impl Instruments {
             flows.set(place, FlowWatch { detail_offset, detail_size, netns, ..FlowWatch::default() });
         }
         // a machine with several processors, which others use too, has no idle time of ours
-        let attached = watch.progs_mut().filter(|p| stage == Stage::Guest || p.name() != "watch_idle");
+        let of_connections = ["watch_ack", "watch_retransmission"];
+        let wanted = |name: &OsStr| stage == Stage::Guest || of_connections.iter().any(|of| name == *of);
+        let attached = watch.progs_mut().filter(|p| wanted(p.name()));
         let watching = attached.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             wires,
@@ -149,6 +152,12 @@ impl Instruments {
             faults: self.wires.faults().to_vec(),
             ..Played::default()
         }
+    }
+
+    /// ACKs that came; the records have retransmissions too.
+    pub fn acks(&self, counted: &Played) -> u64 {
+        let records = 0..usize::try_from(counted.ack_records).unwrap_or(usize::MAX).min(self.acks.entries);
+        records.filter(|at| self.acks.get(*at).is_retransmission == 0).count() as u64
     }
 
     /// Packets, then ACKs.

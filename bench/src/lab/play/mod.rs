@@ -107,26 +107,55 @@ impl From<&LinkState> for LinkEnd {
 
 /// Does it, and writes [`Played`] as a line of JSON and the records to `out`. `say` gets progress.
 pub fn play(plan: &Plan, stage: Stage, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
-    let net = Net::build(plan, stage)?;
-    let mut instruments = net.wires.enter(|| Instruments::start(plan, &net, stage))??;
+    let mut scene = Scene::build(plan, stage)?;
     let algorithms = Algorithms::load(plan)?;
-    let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
-    instruments.set_zero(zero_ns);
-    let mut traffic = Traffic::start(plan, &net, zero_ns)?;
-    say("running")?;
-    let events = Calendar::new(plan, stage, zero_ns).run(&net, &mut traffic, say)?;
-    let ends = traffic.end();
-    instruments.stop()?;
-    let mut played = instruments.counts(plan);
-    for (end, timeouts) in ends.into_iter().zip(instruments.timeouts()) {
-        played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
-    }
-    played.events = events;
+    let played = scene.perform(say)?;
     serde_json::to_writer(&mut *out, &played).context("cannot write results")?;
     out.write_all(b"\n")?;
-    instruments.write_records(&played, out).context("cannot write records")?;
+    scene.instruments.write_records(&played, out).context("cannot write records")?;
     drop(algorithms);
     Ok(())
+}
+
+/// A plan's network with its instruments, where it is performed once.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    plan: &'a Plan,
+    stage: Stage,
+    net: Net,
+    instruments: Instruments,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes hosts and links.
+    pub fn build(plan: &'a Plan, stage: Stage) -> Result<Self> {
+        let net = Net::build(plan, stage)?;
+        let instruments = net.wires.enter(|| Instruments::start(plan, &net, stage))??;
+        Ok(Self { plan, stage, net, instruments })
+    }
+
+    /// Carries the flows from start to stop. The algorithms are loaded already. `say` gets progress.
+    pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
+        let writers = calendar::writers(self.plan)?;
+        let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+        self.instruments.set_zero(zero_ns);
+        let mut traffic = Traffic::start(self.plan, &self.net, zero_ns)?;
+        say("running")?;
+        let events = Calendar::new(self.plan, self.stage, zero_ns).run(&self.net, &mut traffic, &writers, say)?;
+        let ends = traffic.end();
+        self.instruments.stop()?;
+        let mut played = self.instruments.counts(self.plan);
+        for (end, timeouts) in ends.into_iter().zip(self.instruments.timeouts()) {
+            played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
+        }
+        played.events = events;
+        Ok(played)
+    }
+
+    /// ACKs that the senders of a performance got.
+    pub fn acks(&self, played: &Played) -> u64 {
+        self.instruments.acks(played)
+    }
 }
 
 /// Algorithms of ours that were loaded for the run; unloaded with the value.

@@ -74,6 +74,11 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     if scenario.seeds.is_empty() || scenario.flow.is_empty() || scenario.link.is_empty() {
         return wrong(&scenario.duration_s, "a scenario needs at least one [[link]], one [[flow]] and one seed");
     }
+    if let Some(twice) =
+        scenario.seeds.iter().enumerate().find_map(|(n, s)| scenario.seeds[..n].contains(s).then_some(s))
+    {
+        return wrong(&scenario.duration_s, format!("seed {twice} is there twice: the same run again"));
+    }
     unique(scenario.host.iter().map(|h| &h.name), "host")?;
     unique(scenario.link.iter().map(|l| &l.name), "link")?;
     unique(scenario.flow.iter().map(|f| &f.name), "flow")?;
@@ -121,6 +126,14 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             let names: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
             return wrong(expected, format!("no metric is called `{}`; there is {}", entry.metric, names.join(", ")));
         }
+        let flows = || scenario.flow.iter().map(|f| f.name.get_ref().as_str());
+        let is_of = |wanted: &str| {
+            flows().any(|name| wanted.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))
+        };
+        if let Some(flow) = entry.flow.as_ref().filter(|flow| !is_of(flow)) {
+            let names: Vec<&str> = flows().collect();
+            return wrong(expected, format!("no flow is called `{flow}`; there is {}", names.join(", ")));
+        }
         if let Some(key) = entry.case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
             return wrong(expected, format!("`case.{key}` is not swept"));
         }
@@ -153,14 +166,18 @@ fn check_link(scenario: &Scenario, link: &Link) -> Checked {
     within_whole(&link.offload_segments, "offload_segments", 1, 64)?;
     for way in [link.both.with(&link.forward), link.both.with(&link.reverse)] {
         check_way(scenario, &way)?;
-        let lossy = [&way.loss, &way.bit_error].into_iter().flatten().any(|p| p.get_ref().0 > 0.0);
-        if lossy && *link.offload_segments.get_ref() > 1 {
-            return wrong(
-                &link.offload_segments,
-                "a link that loses packets needs `offload_segments = 1`: packets, not \
-                bundles of them, are lost",
-            );
-        }
+        check_bundles(link, &way)?;
+    }
+    Ok(())
+}
+
+fn check_bundles(link: &Link, way: &Way) -> Checked {
+    let lossy = [&way.loss, &way.bit_error].into_iter().flatten().any(|p| p.get_ref().0 > 0.0);
+    if lossy && *link.offload_segments.get_ref() > 1 {
+        return wrong(
+            &link.offload_segments,
+            "a link that loses packets needs `offload_segments = 1`: packets, not bundles of them, are lost",
+        );
     }
     Ok(())
 }
@@ -289,7 +306,9 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
             if let Some(queue) = change.both.with(over).queue.or(change.both.with(over).mark_above) {
                 return wrong(&queue, "a queue cannot change while packets are in it");
             }
-            check_way(scenario, &link.both.with(base).with(&change.both).with(over))?;
+            let way = link.both.with(base).with(&change.both).with(over);
+            check_way(scenario, &way)?;
+            check_bundles(link, &way)?;
         }
     }
     if let Some(handover) = &event.handover {

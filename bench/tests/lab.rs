@@ -1,0 +1,286 @@
+//! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_bench::kernels::{self, Kernel};
+use hotcc_bench::lab::image::Image;
+use hotcc_bench::lab::results::RunSummary;
+use hotcc_bench::lab::vm::{self, Clock, Machine};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
+
+/// Radio, feeder, loss, jitter, reordering, cross traffic, a swap and a change of tunables, in 4 s.
+const SCENARIO: &str = r#"
+duration_s = 4
+[sweep]
+cc = ["dtcp", "cubic"]
+[[host]]
+name = "server"
+[[host]]
+name = "ue"
+[[link]]
+name = "air"
+between = ["server", "ue"]
+both = { delay_ms = 10, jitter_ms = 1 }
+forward = { radio = "cell", queue = "60kB", loss = 0.002, reorder = 0.001, reorder_ms = 2 }
+[[radio]]
+model = "steps"
+name = "cell"
+sinr_db = [[0, 18], [1.5, 6], [3, 15]]
+rate = { table = "cqi-lte", bandwidth_mhz = 3 }
+[[feeder]]
+radio = "cell"
+towards = "ue"
+readings = { period_ms = 100, delay_ms = 20, noise_db = 0.5 }
+[[flow]]
+name = "main"
+from = "server"
+to = "ue"
+cc = "$cc"
+[[flow]]
+name = "measured"
+from = "server"
+to = "ue"
+cc = "westwoodp"
+start_s = 0.5
+bytes = 400000
+[[flow]]
+name = "background"
+kind = "udp"
+from = "server"
+to = "ue"
+rate = "200kbit/s"
+[[event]]
+at_s = 1
+swap = { cc = "westwoodp", new = "dtcp" }
+"#;
+
+fn kernel(test: &str, name: &str) -> Option<Kernel> {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        println!("SKIPPED {test}: no qemu-system-x86_64");
+        return None;
+    }
+    match kernels::ready(&name.parse().unwrap(), &mut |progress| eprintln!("{progress}")) {
+        Ok(kernel) => Some(kernel),
+        Err(why) if why.is_offline() => {
+            println!("SKIPPED {test}: no package index reachable: {why}");
+            None
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
+
+fn write_scenario(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("test.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn lab(out: &Path, kernel: &str, scenario: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(BENCH);
+    command.arg("lab").arg("--lab").arg(format!("vm:{kernel}")).arg("--out").arg(out).args(more).arg(scenario);
+    command
+}
+
+/// Every result file of a directory, by its path in it.
+fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        for entry in fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.insert(path.strip_prefix(directory).unwrap().display().to_string(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
+    let summaries = results.iter().filter(|(path, _)| path.ends_with("summary.json"));
+    summaries.map(|(_, text)| serde_json::from_slice(text).unwrap()).collect()
+}
+
+/// Ended with the value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that never rests.
+fn busy() -> Ended {
+    Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+}
+
+#[test]
+fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
+    const NAME: &str = "results_are_the_same_bytes_on_a_busy_machine_and_side_by_side";
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    for series in ["6.12", "newest"] {
+        let Some(kernel) = kernel(NAME, series) else { return };
+        let run = |out: &str, more: &[&str]| {
+            let out = scratch.path().join(series).join(out);
+            let output = lab(&out, series, &scenario, more).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            results(&out.join("test").join(&kernel.release))
+        };
+        let alone = run("alone", &["--jobs", "1"]);
+        let hogs = [busy(), busy()];
+        let beside = run("beside", &["--jobs", "2"]);
+        drop(hogs);
+        assert_eq!(alone.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
+        for (path, content) in &alone {
+            assert_eq!(String::from_utf8_lossy(content), String::from_utf8_lossy(&beside[path]), "{series}: {path}");
+        }
+        for summary in summaries(&alone) {
+            assert_eq!(summary.invalid, Vec::<String>::new());
+            let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
+            assert!(flow("main").throughput_bps > 1e6, "{summary:?}");
+            assert!(flow("main").losses > 0 && flow("main").retransmits > 0, "{summary:?}");
+            assert_eq!(flow("measured").bytes, 400_000);
+            assert_eq!(flow("measured").complete, Some(true));
+            assert!((flow("background").throughput_bps / 200e3 - 1.0).abs() < 0.1, "{summary:?}");
+            assert!(summary.events[0].contains("swap westwoodp -> dtcp: 1 connections moved"), "{:?}", summary.events);
+            assert!(flow("main").rtt_ms.min >= 20.0, "two delays of 10 ms: {summary:?}");
+            assert!(flow("main").utilisation.unwrap() < 1.0, "{summary:?}");
+        }
+    }
+}
+
+/// QEMU processes whose command line names this directory.
+fn machines(directory: &Path) -> usize {
+    let text = directory.display().to_string();
+    let commands = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| fs::read(e.path().join("cmdline")).ok());
+    commands.filter(|c| c.starts_with(b"qemu") && String::from_utf8_lossy(c).contains(&text)).count()
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(300);
+    while !done() {
+        assert!(Instant::now() < end, "{what} did not come");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
+    const NAME: &str = "a_killed_run_leaves_no_machine_and_is_taken_up_again";
+    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), &SCENARIO.replace("duration_s = 4", "duration_s = 2.5"));
+    let out = scratch.path().join("out");
+    let directory = out.join("test").join(&kernel.release);
+    let mut first = Ended(lab(&out, "6.12", &scenario, &["--jobs", "1"]).stderr(Stdio::null()).spawn().unwrap());
+    let first_summary = directory.join("cc=dtcp/seed-1/summary.json");
+    wait_until("the first result", || first_summary.exists());
+    wait_until("the second machine", || machines(scratch.path()) == 1);
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    wait_until("the end of the machine", || machines(scratch.path()) == 0);
+    let made = fs::metadata(&first_summary).unwrap().modified().unwrap();
+    let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "what was whole was kept");
+    let found = results(&directory);
+    assert_eq!(summaries(&found).len(), 2);
+    assert!(found.keys().all(|path| !path.contains(".unfinished")), "{:?}", found.keys());
+}
+
+#[test]
+fn a_machine_that_cannot_run_says_why() {
+    const NAME: &str = "a_machine_that_cannot_run_says_why";
+    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let initramfs = scratch.path().join("empty.cpio");
+    Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
+    let machine = Machine {
+        vmlinuz: kernel.vmlinuz.clone(),
+        initramfs,
+        memory_mib: 512,
+        clock: Clock::Virtual,
+        results: None,
+        cpu: None,
+        patience: Duration::from_secs(120),
+    };
+    let panicked = vm::run(&machine, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(panicked.contains("the guest ended early"), "{panicked}");
+    assert!(panicked.contains("Kernel panic"), "the console's tail is told: {panicked}");
+    let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
+    let silent = vm::run(&hung, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(silent.contains("the guest has said nothing for"), "{silent}");
+    let broken = Machine { vmlinuz: PathBuf::from("/dev/null"), ..machine };
+    let refused = vm::run(&broken, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(refused.contains("QEMU says"), "{refused}");
+    assert_eq!(machines(scratch.path()), 0);
+}
+
+#[test]
+fn bad_input_is_told_and_nothing_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("out");
+    let said = |kernel: &str, scenario: &Path| {
+        let output = lab(&out, kernel, scenario, &[]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = said("6.12", &scratch.path().join("none.toml"));
+    assert!(missing.contains("cannot read") && missing.contains("none.toml"), "{missing}");
+    let wrong = write_scenario(scratch.path(), &SCENARIO.replace("queue = \"60kB\"", "queue = \"60 boxes\""));
+    let told = said("6.12", &wrong);
+    assert!(told.contains("test.toml:13: `60 boxes` is no queue"), "{told}");
+    let right = write_scenario(scratch.path(), SCENARIO);
+    let no_kernel = said("99.9", &right);
+    assert!(no_kernel.contains("99.9"), "{no_kernel}");
+    let backend = Command::new(BENCH).args(["lab", "--lab", "cloud"]).arg(&right).output().unwrap();
+    assert!(String::from_utf8_lossy(&backend.stderr).contains("`cloud` is no backend"), "{backend:?}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    const NAME: &str = "a_full_disk_is_told";
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED {NAME}: not root, so no small disk can be made");
+        return;
+    }
+    let Some(_) = kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    let disk = SmallDisk::new(scratch.path().join("disk"));
+    let output = lab(&disk.0, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("2 of 2 runs failed") && said.contains("No space left on device"), "{said}");
+    assert!(said.contains("cannot write"), "{said}");
+}
+
+/// A tmpfs of 4 MB, unmounted with the value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(at: PathBuf) -> Self {
+        fs::create_dir(&at).unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("tmpfs"), &at, Some("tmpfs"), flags, Some("size=4m")).unwrap();
+        Self(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount(&self.0);
+    }
+}

@@ -1,0 +1,310 @@
+//! The scenarios that are here can run, the documented one too, and a wrong one is told by file and line.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_bench::lab::planner::plan;
+use hotcc_bench::lab::scenario::Source;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Right in every line; each row of [`WRONG`] replaces one piece of it.
+const RIGHT: &str = r#"duration_s = 10
+seeds = [1]
+
+[sweep]
+loss = [0.01]
+
+[[host]]
+name = "server"
+
+[[host]]
+name = "ue"
+
+[[host]]
+name = "tv"
+
+[[link]]
+name = "air"
+between = ["server", "ue"]
+mtu = 1500
+both = { delay_ms = 20 }
+forward = { rate = "5Mbit/s", queue = "1BDP", loss = "$loss" }
+
+[[link]]
+name = "cable"
+between = ["ue", "tv"]
+
+[[radio]]
+name = "nr"
+model = "constant"
+sinr_db = 20
+rate = { table = "cqi-nr-64qam", bandwidth_mhz = 40 }
+
+[[link]]
+name = "beam"
+between = ["server", "tv"]
+offload_segments = 8
+forward = { radio = "nr" }
+
+[[feeder]]
+radio = "nr"
+towards = "tv"
+readings = { period_ms = 100 }
+
+[[flow]]
+name = "up"
+from = "server"
+to = "ue"
+cc = "dtcp"
+set = { eta = 2 }
+
+[[flow]]
+name = "down"
+kind = "udp"
+from = "server"
+to = "tv"
+rate = "1Mbit/s"
+
+[[event]]
+at_s = 5
+change = { link = "air", forward = { rate = "1Mbit/s" } }
+
+[[expected]]
+case = { loss = 0.01 }
+metric = "throughput_mbps"
+value = 3.5
+source = "nowhere"
+"#;
+
+/// What is replaced, by what, and how what is said then begins.
+const WRONG: &[(&str, &str, &str)] = &[
+    // TOML, keys, types
+    ("duration_s = 10", "duration_s = ", "x.toml:1: "),
+    ("duration_s = 10\n", "", "x.toml:1: missing field `duration_s`"),
+    ("seeds = [1]", "seed = 1", "x.toml:2: unknown field `seed`"),
+    ("mtu = 1500", "mru = 1500", "x.toml:19: unknown field `mru`"),
+    ("mtu = 1500", "mtu = \"1500\"", "x.toml:19: invalid type: string \"1500\", expected u32"),
+    ("both = { delay_ms = 20 }", "both = { delay_s = 20 }", "x.toml:20: unknown field `delay_s`"),
+    (
+        "model = \"constant\"",
+        "model = \"magic\"",
+        "x.toml:29: unknown variant `magic`, expected one of `trace`, `constant`, `steps`, `umi`",
+    ),
+    (
+        "sinr_db = 20",
+        "sinr = 20",
+        "x.toml:27: unknown field `sinr`, expected one of `name`, `sinr_db`, `capacity_bps`, `rate`",
+    ),
+    ("kind = \"udp\"", "kind = \"quic\"", "x.toml:53: unknown variant `quic`, expected `tcp` or `udp`"),
+    ("source = \"nowhere\"\n", "", "x.toml:62: missing field `source`"),
+    // units and ranges
+    (
+        "rate = \"5Mbit/s\"",
+        "rate = \"5MB/s\"",
+        "x.toml:21: `5MB/s` is no rate from 1bit/s to 100Gbit/s: `5Mbit/s`, say",
+    ),
+    (
+        "rate = \"5Mbit/s\"",
+        "rate = \"200Gbit/s\"",
+        "x.toml:21: `200Gbit/s` is no rate from 1bit/s to 100Gbit/s: `5Mbit/s`, say",
+    ),
+    ("rate = \"5Mbit/s\"", "rate = 0", "x.toml:21: `0` is no rate from 1bit/s to 100Gbit/s: `5Mbit/s`, say"),
+    (
+        "queue = \"1BDP\"",
+        "queue = \"1KB\"",
+        "x.toml:21: `1KB` is no queue: `51200B`, `64kB`, `100packets`, `1.5BDP`, say",
+    ),
+    ("loss = [0.01]", "loss = [2]", "x.toml:21: 2 is no probability: 0 to 1"),
+    ("loss = [0.01]", "loss = [\"1%\"]", "x.toml:21: invalid type: string \"1%\", expected f64"),
+    ("delay_ms = 20", "delay_ms = -20", "x.toml:20: `delay_ms` is -20; it can be 0 to 60000"),
+    ("delay_ms = 20", "delay_ms = nan", "x.toml:20: `delay_ms` is NaN; it can be 0 to 60000"),
+    ("duration_s = 10", "duration_s = 0", "x.toml:1: `duration_s` is 0; it can be 0.1 to 3600"),
+    ("duration_s = 10", "duration_s = 4000", "x.toml:1: `duration_s` is 4000; it can be 0.1 to 3600"),
+    ("mtu = 1500", "mtu = 65000", "x.toml:19: `mtu` is 65000; it can be 256 to 9000"),
+    ("seeds = [1]", "seeds = []", "x.toml:1: a scenario needs at least one [[link]], one [[flow]] and one seed"),
+    ("seeds = [1]", "seeds = [1, 2, 1]", "x.toml:1: seed 1 is there twice: the same run again"),
+    ("seeds = [1]", "series_ms = 0", "x.toml:2: `series_ms` is 0; it can be 1 to 10000"),
+    ("sinr_db = 20", "sinr_db = 200", "x.toml:27: sinr_db = 200: must be from -40 to 60"),
+    ("period_ms = 100", "period_ms = 0", "x.toml:42: period_ms = 0: must be from 1 to 3600000"),
+    // names
+    ("name = \"tv\"", "name = \"ue\"", "x.toml:14: there are two hosts called `ue`"),
+    ("name = \"cable\"", "name = \"air\"", "x.toml:24: there are two links called `air`"),
+    ("name = \"down\"", "name = \"up\"", "x.toml:52: there are two flows called `up`"),
+    (
+        "name = \"cable\"",
+        "name = \"Cable TV\"",
+        "x.toml:24: `Cable TV` is no name for a link: 1 to 15 of a-z, 0-9, - and _",
+    ),
+    ("name = \"tv\"", "name = \"tv\"\ncount = 0", "x.toml:15: `count` is 0; it can be 1 to 200"),
+    (
+        "between = [\"ue\", \"tv\"]",
+        "between = [\"ue\", \"pc\"]",
+        "x.toml:25: no host is called `pc`; there is server, ue, tv",
+    ),
+    ("between = [\"ue\", \"tv\"]", "between = [\"ue\", \"ue\"]", "x.toml:25: link `cable` leads from `ue` to itself"),
+    ("to = \"ue\"", "to = \"pc\"", "x.toml:47: no host is called `pc`; there is server, ue, tv"),
+    ("to = \"ue\"", "to = \"server\"", "x.toml:47: a flow needs two hosts"),
+    (
+        "forward = { radio = \"nr\" }",
+        "forward = { radio = \"lte\" }",
+        "x.toml:37: no radio is called `lte`; there is nr",
+    ),
+    ("radio = \"nr\"\ntowards", "radio = \"lte\"\ntowards", "x.toml:40: no radio is called `lte`; there is nr"),
+    ("towards = \"tv\"", "towards = \"radio\"", "x.toml:41: no host is called `radio`; there is server, ue, tv"),
+    ("cc = \"dtcp\"", "cc = \"tahoe\"", "x.toml:48: no congestion control is called `tahoe`"),
+    ("set = { eta = 2 }", "set = { zeta = 2 }", "x.toml:48: no tunable `zeta`"),
+    ("set = { eta = 2 }", "set = { eta = 1000 }", "x.toml:48: eta: 1000 is out of range 1..16"),
+    ("set = { eta = 2 }", "profile = \"fast\"", "x.toml:49: no profile is called `fast`; there is default, paper"),
+    ("set = { eta = 2 }", "watch = \"mood\"", "x.toml:49: no field of the state is called `mood`"),
+    // what does not go together
+    (
+        "change = { link = \"air\", forward = { rate",
+        "change = { link = \"beam\", forward = { loss = 0.1, rate",
+        "x.toml:36: a link that loses packets needs `offload_segments = 1`: packets, not bundles of them, are lost",
+    ),
+    (
+        "mtu = 1500",
+        "offload_segments = 8",
+        "x.toml:19: a link that loses packets needs `offload_segments = 1`: packets, not bundles of them, are lost",
+    ),
+    ("rate = \"5Mbit/s\", queue", "queue", "x.toml:21: `queue` needs `rate` or `radio`: without them nothing waits"),
+    (
+        "forward = { radio = \"nr\" }",
+        "forward = { radio = \"nr\", rate = \"1Mbit/s\" }",
+        "x.toml:37: `radio` says the rate; `rate` beside it has no meaning",
+    ),
+    (
+        "both = { delay_ms = 20 }",
+        "both = { reorder = 0.1 }",
+        "x.toml:20: `reorder` needs `reorder_ms`: how much later those packets come",
+    ),
+    (
+        "both = { delay_ms = 20 }",
+        "both = { reorder_ms = 5 }",
+        "x.toml:20: `reorder_ms` needs `reorder`: which share of the packets comes later",
+    ),
+    (
+        "cc = \"dtcp\"\nset = { eta = 2 }",
+        "cc = \"cubic\"\nset = { eta = 2 }",
+        "x.toml:48: `cubic` is the kernel's and has nothing to set or to watch",
+    ),
+    ("cc = \"dtcp\"\nset = { eta = 2 }", "", "x.toml:45: flow `up` needs `cc`"),
+    ("rate = \"1Mbit/s\"\n\n[[event]]", "\n[[event]]", "x.toml:52: flow `down` needs `rate`"),
+    (
+        "rate = \"1Mbit/s\"\n\n[[event]]",
+        "rate = \"1Mbit/s\"\ncc = \"cubic\"\n\n[[event]]",
+        "x.toml:57: UDP has no congestion control",
+    ),
+    ("cc = \"dtcp\"", "cc = \"dtcp\"\nstart_s = 5\nstop_s = 4", "x.toml:50: `stop_s` is 4, not after the start at 5 s"),
+    ("cc = \"dtcp\"", "cc = \"dtcp\"\nstop_s = 11", "x.toml:49: `stop_s` is 11; it can be 0 to 10"),
+    ("cc = \"dtcp\"", "cc = \"dtcp\"\nstart_s = 10", "x.toml:45: flow `up` starts outside the run of 10 s"),
+    ("cc = \"dtcp\"", "cc = \"dtcp\"\ncount = 3\nstagger_s = 5", "x.toml:45: flow `up` starts outside the run of 10 s"),
+    ("cc = \"dtcp\"", "cc = \"dtcp\"\nwrite_bytes = 1000", "x.toml:49: `write_bytes` needs `rate`"),
+    (
+        "towards = \"tv\"",
+        "towards = \"tv\"\noutages_s = [[3, 2]]",
+        "x.toml:42: an outage is [from, until], from before until: [3, 2] is none",
+    ),
+    // events
+    ("at_s = 5", "at_s = 11", "x.toml:59: `at_s` is 11; it can be 0 to 10"),
+    (
+        "at_s = 5\n",
+        "at_s = 5\nswap = { cc = \"dtcp\", new = \"westwoodp\" }\n",
+        "x.toml:59: an event does one thing, not 2",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }\n",
+        "",
+        "x.toml:59: an event does one thing, not 0",
+    ),
+    (
+        "change = { link = \"air\"",
+        "change = { link = \"sea\"",
+        "x.toml:60: no link is called `sea`; there is air, cable, beam",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate",
+        "change = { link = \"air\", forward = { queue = \"1BDP\", rate",
+        "x.toml:60: a queue cannot change while packets are in it",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "swap = { cc = \"cubic\", new = \"dtcp\" }",
+        "x.toml:60: no congestion control of a flow is called `cubic`; there is dtcp",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "tune = { cc = \"dtcp\", set = { zeta = 1 } }",
+        "x.toml:60: no tunable `zeta`",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "handover = { link = \"beam\", gap_ms = -1, radio = \"nr\" }",
+        "x.toml:59: `gap_ms` is -1; it can be 0 to 60000",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "route = { host = \"server\", to = \"tv\", via = \"pc\" }",
+        "x.toml:60: no host is called `pc`; there is server, ue, tv",
+    ),
+    // sweep and expected
+    ("loss = [0.01]", "loss = []", "x.toml:5: `sweep.loss` has no values"),
+    ("loss = [0.01]", "loss = [0.01]\ncc = [\"dtcp\"]", "x.toml:6: `sweep.cc` is swept, but no \"$cc\" is anywhere"),
+    ("loss = \"$loss\"", "loss = \"$lost\"", "x.toml:5: `sweep.loss` is swept, but no \"$loss\" is anywhere"),
+    ("loss = [0.01]", "loss = 0.01", "x.toml:5: invalid type: floating point `0.01`, expected a sequence"),
+    ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: no metric is called `speed`"),
+    ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: no flow is called `uplink`; there is up, down"),
+    ("case = { loss = 0.01 }", "case = { cc = \"dtcp\" }", "x.toml:62: `case.cc` is not swept"),
+];
+
+fn told(text: String) -> String {
+    match Source::parse(Path::new("x.toml"), text) {
+        Ok(_) => "nothing".to_owned(),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_by_line() {
+    Source::parse(Path::new("x.toml"), RIGHT.to_owned()).unwrap();
+    for (right, wrong, what) in WRONG {
+        assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
+        let told = told(RIGHT.replace(right, wrong));
+        assert!(told.starts_with(what), "{wrong:?}: told `{told}`, not `{what}`");
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn plans(source: &Source) {
+    let directory = source.path.parent().unwrap();
+    for case in source.cases().unwrap() {
+        let seed = case.scenario.seeds[0];
+        let planned = plan(&case.scenario, seed, directory);
+        planned.unwrap_or_else(|why| panic!("{} {:?}: {why:#}", source.path.display(), case.values));
+    }
+}
+
+#[test]
+fn every_scenario_plans() {
+    for file in files() {
+        plans(&Source::read(&file).unwrap_or_else(|why| panic!("{why}")));
+    }
+}
+
+/// The whole example of the documentation.
+#[test]
+fn the_documented_scenario_plans() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/scenarios.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (_, rest) = text.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let source =
+        Source::parse(Path::new("docs/example.toml"), example.to_owned()).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(source.cases().unwrap().len(), 4);
+    plans(&source);
+}
