@@ -97,7 +97,7 @@ fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Res
             bail!("the flow failed: {why}");
         }
     }
-    let (bytes, retransmits) = (&played.flows).into_iter().fold((0, 0), |(b, r), f| (b + f.bytes, r + f.retransmits));
+    let (bytes, retransmits) = played.flows.iter().fold((0, 0), |(b, r), f| (b + f.bytes, r + f.retransmits));
     let method = meter.method();
     Ok(Sample { cc: subject.cc.clone(), method, acks: scene.acks(&played), bytes, retransmits, parts })
 }
