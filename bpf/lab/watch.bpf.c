@@ -87,7 +87,7 @@ struct {
 /* Read and written by the guest as it stands. */
 struct {
 	u64 time_zero_ns;
-	u64 records_made; /* may exceed the room: then some are missing */
+	u64 records_made;   /* may exceed the room: then some are missing */
 	u64 rests_since_ns; /* 0: it does not rest */
 	u32 interrupts;	    /* under way, those of programs' own making included */
 	u8 idle;

@@ -55,6 +55,7 @@ impl<'a> Calendar<'a> {
         writers: &[LinkWriter],
         say: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Vec<String>> {
+        let stage = self.stage;
         std::thread::scope(|scope| {
             let mut happened = Vec::new();
             for (at_ns, entry) in &self.entries {
@@ -64,7 +65,9 @@ impl<'a> Calendar<'a> {
                     Entry::Stop(flow) => traffic.stop(*flow),
                     Entry::Event(action) => {
                         let acting = scope.spawn(move || {
-                            rest_whenever_others_work();
+                            if stage == Stage::Guest {
+                                rest_whenever_others_work();
+                            }
                             act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"))
                         });
                         happened.push((*at_ns, acting));
