@@ -284,3 +284,25 @@ impl Drop for SmallDisk {
         let _ = nix::mount::umount(&self.0);
     }
 }
+
+#[test]
+fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
+    const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";
+    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/westwood-side-by-side.toml");
+    let output = lab(scratch.path(), "6.12", &scenario, &["--jobs", "2"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let runs = summaries(&results(&scratch.path().join("westwood-side-by-side").join(&kernel.release)));
+    for loss in ["0", "0.001"] {
+        let mean_cwnd = |cc: &str| {
+            let of = runs.iter().filter(|r| r.run.case["cc"] == cc && r.run.case["loss"] == loss);
+            let windows: Vec<f64> = of.map(|r| r.flows[0].mean_cwnd).collect();
+            assert_eq!(windows.len(), 2);
+            windows.iter().sum::<f64>() / 2.0
+        };
+        let (ours, stock) = (mean_cwnd("westwoodp"), mean_cwnd("westwood"));
+        println!("loss {loss}: mean window {ours:.2} and {stock:.2} segments");
+        assert!((0.9..=1.1).contains(&(ours / stock)), "loss {loss}: {ours} against {stock}");
+    }
+}
