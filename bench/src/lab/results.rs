@@ -289,8 +289,11 @@ impl RunSummary {
         if name == "jain" {
             return Some(self.jain);
         }
+        let is_exact = self.flows.iter().any(|f| Some(f.name.as_str()) == flow);
+        let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
         let chosen = |f: &&FlowSummary| match flow {
-            Some(wanted) => f.name == wanted || f.name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('-')),
+            Some(wanted) if is_exact => f.name == wanted,
+            Some(wanted) => f.name.strip_prefix(wanted).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_number),
             None => f.cc != "udp",
         };
         let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
