@@ -125,6 +125,18 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("seeds = [1]", "series_ms = 0", "x.toml:2: `series_ms` is 0; it can be 1 to 10000"),
     ("sinr_db = 20", "sinr_db = 200", "x.toml:27: sinr_db = 200: must be from -40 to 60"),
     ("period_ms = 100", "period_ms = 0", "x.toml:42: period_ms = 0: must be from 1 to 3600000"),
+    ("delay_ms = 20", "delay_ms = 20, jitter_ms = 5000", "x.toml:20: `jitter_ms` is 5000; it can be 0 to 4000"),
+    ("loss = [0.01]", "loss = [0.01, 0.01]", "x.toml:1: two cases are called loss=0.01: a value is swept twice"),
+    (
+        "seeds = [1]",
+        "sysctl = { \"kernel.panic\" = 1 }",
+        "x.toml:1: `sysctl` can only set what a network namespace has (net.…), not `kernel.panic`",
+    ),
+    (
+        "seeds = [1]",
+        "sysctl = { \"net./../../etc/hosts\" = 1 }",
+        "x.toml:1: `sysctl` can only set what a network namespace has (net.…), not `net./../../etc/hosts`",
+    ),
     // names
     ("name = \"tv\"", "name = \"ue\"", "x.toml:14: there are two hosts called `ue`"),
     ("name = \"cable\"", "name = \"air\"", "x.toml:24: there are two links called `air`"),

@@ -178,7 +178,7 @@ static __always_inline void record(const struct packet_record *made)
 /* Takes its place in the queue: false if there is none. Sets when it leaves the queue. */
 static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64 now_ns, u64 *leaves_ns)
 {
-	u64 done = served_by(l, now_ns), start = max(done, l->position), position;
+	u64 done = served_by(l, now_ns), start = max(done, l->position), position, service_ns;
 	const struct service_step *s;
 	u32 i;
 
@@ -195,6 +195,8 @@ static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64
 	l->hint = i;
 	*leaves_ns = i * l->step_ns + time_in_step(s, position);
 	l->free_ns = *leaves_ns;
+	service_ns = (u64)r->bytes * 8 * 1000000000 / s->rate_bps;
+	r->wait_ns = *leaves_ns - now_ns > service_ns ? *leaves_ns - now_ns - service_ns : 0; /* a pause is a wait, too */
 	return true;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kernels::{self, Selector};
 use crate::lab::native::Native;
-use crate::lab::results::{Expected, METRICS, Results};
+use crate::lab::results::{Expected, METRICS, Results, RunSummary};
 use crate::lab::run::{Backend, Lab, Progress};
 use crate::lab::scenario::Source;
 use crate::lab::vm::Clock;
@@ -74,6 +74,7 @@ impl LabCommand {
         let sources = self.scenarios.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
         if self.check {
             for source in &sources {
+                source.check_plans()?;
                 println!("{}: right, {} cases", source.path.display(), source.cases()?.len());
             }
             return Ok(ExitCode::SUCCESS);
@@ -145,15 +146,23 @@ fn show(progress: &Progress<'_>) {
 fn table(results: &Results, source: &Source) -> Result<String> {
     const SHOWN: [&str; 7] =
         ["throughput_mbps", "utilisation", "rtt_mean_ms", "rtt_p95_ms", "queue_delay_mean_ms", "loss_ratio", "jain"];
+    let (mut valid, mut invalid) = (Vec::new(), String::new());
     let mut by_case: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for run in &results.runs {
-        by_case.entry(run.run.case_name()).or_default().push(run);
+        let of_case = by_case.entry(run.run.case_name()).or_default();
+        if run.invalid.is_empty() {
+            of_case.push(run);
+            valid.push(run);
+        }
+        for why in &run.invalid {
+            invalid += &format!("INVALID, and in no figure: {} seed {}: {why}\n", run.run.case_name(), run.run.seed);
+        }
     }
     let width = by_case.keys().map(String::len).max().unwrap_or(4).max(4);
     let mut text = format!("{:width$} {:>5}", "case", "seeds");
     text.extend(SHOWN.map(|name| format!(" {name:>19}")));
     text.push('\n');
-    let mean = |runs: &[&crate::lab::results::RunSummary], metric: &str, flow: Option<&str>| {
+    let mean = |runs: &[&RunSummary], metric: &str, flow: Option<&str>| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.metric(metric, flow)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
@@ -162,10 +171,8 @@ fn table(results: &Results, source: &Source) -> Result<String> {
         text += &format!("{case:width$} {:>5}", runs.len());
         text.extend(SHOWN.map(|name| format!(" {:>19}", cell(mean(runs, name, None)))));
         text.push('\n');
-        for why in runs.iter().flat_map(|run| &run.invalid) {
-            text += &format!("  INVALID: {why}\n");
-        }
     }
+    text += &invalid;
     let expected: Vec<Expected> = source
         .cases()?
         .first()
@@ -175,9 +182,7 @@ fn table(results: &Results, source: &Source) -> Result<String> {
         text += "\nthe paper's figures beside ours:\n";
     }
     for entry in expected {
-        let is_its = |run: &&&crate::lab::results::RunSummary| entry.matches(&run.run);
-        let runs: Vec<_> = results.runs.iter().collect();
-        let runs: Vec<_> = runs.iter().filter(is_its).copied().collect();
+        let runs: Vec<_> = valid.iter().filter(|run| entry.matches(&run.run)).copied().collect();
         let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
         let ours = mean(&runs, &entry.metric, entry.flow.as_deref());
         let ours = if runs.is_empty() { "not run".to_owned() } else { cell(ours) };

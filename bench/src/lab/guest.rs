@@ -33,7 +33,8 @@ pub fn sibling(name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("{name} is not beside {}; build it: just build", own.display()))
 }
 
-fn system_program(name: &str) -> Result<PathBuf> {
+/// A program of this machine.
+pub fn system_program(name: &str) -> Result<PathBuf> {
     let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
     let found = directories.map(|d| Path::new(d).join(name)).into_iter().find(|p| is_executable(p));
     found.with_context(|| format!("{name} is not installed; ./setup.sh installs it"))

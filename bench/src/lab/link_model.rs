@@ -171,6 +171,8 @@ impl LinkModel {
         self.state.hint = at as u32;
         let in_step = (position.wrapping_sub(step.before)).wrapping_mul(NS_PER_MS).wrapping_add(step.rate_bps - 1);
         self.state.free_ns = (at as u64 * self.state.step_ns).wrapping_add(in_step / step.rate_bps);
+        let service_ns = u64::from(bytes) * 8_000_000_000 / step.rate_bps;
+        offer.wait_ns = (self.state.free_ns - now_ns).saturating_sub(service_ns); // a pause is a wait, too
         Some(self.state.free_ns)
     }
 

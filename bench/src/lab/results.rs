@@ -289,8 +289,11 @@ impl RunSummary {
         if name == "jain" {
             return Some(self.jain);
         }
+        let is_exact = self.flows.iter().any(|f| Some(f.name.as_str()) == flow);
+        let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
         let chosen = |f: &&FlowSummary| match flow {
-            Some(wanted) => f.name == wanted || f.name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('-')),
+            Some(wanted) if is_exact => f.name == wanted,
+            Some(wanted) => f.name.strip_prefix(wanted).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_number),
             None => f.cc != "udp",
         };
         let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
@@ -333,4 +336,44 @@ impl Results {
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&text).with_context(|| format!("{} is not of this version of the lab", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_one_flow_or_of_its_numbered_ones() {
+        let flow = |name: &str, mbps: f64| FlowSummary {
+            name: name.to_owned(),
+            cc: "cubic".to_owned(),
+            throughput_bps: mbps * 1e6,
+            ..FlowSummary::default()
+        };
+        let mut run = RunSummary {
+            run: RunId { case: BTreeMap::new(), seed: 1 },
+            duration_s: 1.0,
+            invalid: Vec::new(),
+            busy_max: 0.0,
+            busy_mean: 0.0,
+            flows: vec![flow("dl", 1.0), flow("dl-2", 5.0), flow("ul-1", 2.0), flow("ul-2", 4.0), flow("ul-bg", 100.0)],
+            links: Vec::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        };
+        assert_eq!(run.metric("throughput_mbps", Some("dl")), Some(1.0));
+        assert_eq!(run.metric("throughput_mbps", Some("ul")), Some(3.0));
+        assert_eq!(run.metric("throughput_mbps_total", Some("ul")), Some(6.0));
+        assert_eq!(run.metric("throughput_mbps", Some("x")), None);
+        run.flows[0].cc = "udp".to_owned();
+        assert_eq!(run.metric("throughput_mbps_total", None), Some(111.0));
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let of = Distribution::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!((of.count, of.min, of.p50, of.p95, of.p99, of.max), (200, 1.0, 100.0, 190.0, 198.0, 200.0));
+        assert_eq!(of.mean, 100.5);
+        assert_eq!(Distribution::of(Vec::new()), Distribution::default());
+    }
 }

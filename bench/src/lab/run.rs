@@ -9,7 +9,7 @@ use crate::lab::job::{Job, Message};
 use crate::lab::native::Native;
 use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
-use crate::lab::results::{Manifest, Results, RunId};
+use crate::lab::results::{Manifest, Results, RunId, RunSummary};
 use crate::lab::scenario::{Case, Source};
 use crate::lab::vm::{self, Clock, Machine};
 use crate::netlab;
@@ -84,6 +84,7 @@ impl Lab<'_> {
             let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
             runs.extend(seeds.map(|seed| OneRun { case, id: case.run(*seed) }));
         }
+        self.source.check_plans()?;
         let manifest = self.manifest(&cases, &runs)?;
         self.prepare(&manifest)?;
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -124,8 +125,16 @@ impl Lab<'_> {
     /// Makes the directory ready: keeps runs of this very manifest, removes those of another.
     fn prepare(&self, manifest: &Manifest) -> Result<()> {
         let path = self.directory.join("manifest.json");
-        let old = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Manifest>(&text).ok());
-        if let Some(old) = old.filter(|old| old != manifest) {
+        let old = match fs::read(&path) {
+            Ok(text) => Some(serde_json::from_slice::<Manifest>(&text).with_context(|| {
+                let path = path.display();
+                format!("{path} is of another version of the lab: remove its directory, or name another with --out")
+            })?),
+            Err(_) => None,
+        };
+        // other seeds and cases of the same are kept: a quick look must not cost what took hours
+        let of_the_same = |old: &Manifest| *manifest == Manifest { runs: manifest.runs.clone(), ..old.clone() };
+        if let Some(old) = old.filter(|old| !of_the_same(old)) {
             for run in &old.runs {
                 remove(&self.directory.join(run.case_name()))?;
             }
@@ -148,11 +157,22 @@ impl Lab<'_> {
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
             objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
         }
-        let (agent, backend) = match self.backend {
-            Backend::Vm(..) => ("hotcc-guest", "vm"),
-            Backend::Native(_) => ("hotcc-bench", "native"),
+        // this program plans and reckons; the others are what a run is made with
+        let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot tell what this program is")?)];
+        let backend = match self.backend {
+            Backend::Vm(..) => {
+                programs.push(("hotcc-guest", guest::sibling("hotcc-guest")?));
+                "vm"
+            }
+            Backend::Native(_) => "native",
         };
-        objects.insert(agent.to_owned(), hex(&Sha256::digest(fs::read(guest::sibling(agent)?)?)));
+        for name in ["ip", "tc"] {
+            programs.push((name, guest::system_program(name)?));
+        }
+        for (name, path) in programs {
+            let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            objects.insert(name.to_owned(), hex(&Sha256::digest(content)));
+        }
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
             Backend::Vm(kernel, clock) => {
                 let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
@@ -178,9 +198,16 @@ impl Lab<'_> {
         self.source.path.parent().unwrap_or(Path::new("."))
     }
 
+    /// A run that was not valid is not done where another one may be.
+    fn is_done(&self, target: &Path) -> bool {
+        let Ok(text) = fs::read(target.join("summary.json")) else { return false };
+        matches!(self.backend, Backend::Vm(_, Clock::Virtual))
+            || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
+    }
+
     fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<()> {
         let target = self.directory.join(one.id.path());
-        if target.join("summary.json").exists() {
+        if self.is_done(&target) {
             say("is there already");
             return Ok(());
         }

@@ -83,6 +83,9 @@ fn mean_cwnd(acks: &[AckRecord]) -> f64 {
 }
 
 fn convergence_s(progress: &Progress<'_>, start_ns: u64, end_ns: u64, mean_bps: f64) -> Option<f64> {
+    if mean_bps <= 0.0 {
+        return None;
+    }
     let steady = |at_ns: u64| {
         let windows = (0..=(STEADY_FOR_NS - SECOND_NS) / TICK_NS).map(|k| at_ns + k * TICK_NS);
         windows
@@ -114,7 +117,7 @@ fn recoveries(
         let ticks = (0..).map(|k| from + k * TICK_NS / 10).take_while(|at| at + TICK_NS <= until);
         let recovered = |at: &u64| {
             let could = capacity.mean_bps(*at, at + TICK_NS).unwrap_or_default();
-            progress.bps(*at, at + TICK_NS) >= RECOVERED_AT * could
+            could > 0.0 && progress.bps(*at, at + TICK_NS) >= RECOVERED_AT * could
         };
         times.push(ticks.into_iter().find(recovered).map(|at| (at + TICK_NS - from) as f64 / 1e9));
     }

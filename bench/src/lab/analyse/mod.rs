@@ -7,7 +7,7 @@ mod series;
 use crate::lab::plan::{Plan, PlannedLink};
 use crate::lab::planner::Planned;
 use crate::lab::play::Played;
-use crate::lab::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, PacketRecord};
+use crate::lab::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, PacketRecord, QUEUE_DROP};
 use crate::lab::results::{Distribution, LinkSummary, RunId, RunSummary};
 use anyhow::{Context, Result, ensure};
 use rates::Capacity;
@@ -103,9 +103,6 @@ fn carries_data(record: &PacketRecord, plan: &Plan) -> bool {
 
 /// Share of each bin in which the processor was busy; nothing where idle time was not measured.
 fn busy(played: &Played) -> Vec<f64> {
-    if played.idle_ns.iter().all(|ns| *ns == 0) {
-        return Vec::new();
-    }
     played.idle_ns.iter().map(|ns| 1.0 - (*ns as f64 / IDLE_BIN_NS as f64).min(1.0)).collect()
 }
 
@@ -128,17 +125,21 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
 }
 
 fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkSummary> {
-    let mut queues = vec![(Vec::new(), Vec::new()); plan.links.len()];
+    let mut queues = vec![(Vec::new(), Vec::new(), 0); plan.links.len()];
     for record in &measured.packets {
-        if let Some((bytes, waits_ms)) = queues.get_mut(usize::from(record.link)) {
+        if let Some((bytes, waits_ms, passed)) = queues.get_mut(usize::from(record.link)) {
             bytes.push(f64::from(record.queue_bytes));
             waits_ms.push(record.wait_ns as f64 / 1e6);
+            // what is lost took its time on the link; what still waits at the end did not
+            if record.fate() != QUEUE_DROP && record.time_ns + record.wait_ns < plan.duration_ns {
+                *passed += u64::from(record.bytes);
+            }
         }
     }
     let kept = |link: &&PlannedLink| link.keeps_records();
     let all = plan.links.iter().zip(&measured.played.links).zip(queues).zip(capacities);
     let kept = all.filter(|(((link, _), _), _)| kept(link));
-    kept.map(|(((link, end), (bytes, waits_ms)), capacity)| LinkSummary {
+    kept.map(|(((link, end), (bytes, waits_ms, passed)), capacity)| LinkSummary {
         name: link.name.clone(),
         packets: end.packets,
         bytes: end.bytes,
@@ -147,7 +148,7 @@ fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkS
         ce_marks: end.ce_marks,
         utilisation: capacity.mean_bps(0, plan.duration_ns).map(|bps| {
             let could = bps / 8.0 * plan.duration_ns as f64 / 1e9;
-            if could > 0.0 { end.bytes as f64 / could } else { 0.0 }
+            if could > 0.0 { passed as f64 / could } else { 0.0 }
         }),
         queue_bytes: Distribution::of(bytes),
         queue_delay_ms: Distribution::of(waits_ms),

@@ -3,7 +3,7 @@
 use super::Measured;
 use super::rates::{Capacity, Progress};
 use crate::lab::planner::Planned;
-use crate::lab::records::{AckRecord, LOST, PacketRecord, QUEUE_DROP, SENT};
+use crate::lab::records::{AckRecord, LOST, QUEUE_DROP, SENT};
 use crate::lab::results::{FLOW_COLUMNS, LINK_COLUMNS};
 use std::fmt::Write as _;
 
@@ -62,33 +62,33 @@ struct Row {
     ce_marks: u64,
 }
 
-impl Row {
-    fn add(&mut self, r: &PacketRecord) {
-        let segments = u64::from(r.segments);
-        self.queue_bytes = self.queue_bytes.max(r.queue_bytes);
-        match r.fate() {
-            SENT => self.sent_bytes += u64::from(r.bytes),
-            QUEUE_DROP => self.queue_drops += segments,
-            LOST => self.losses += segments,
-            _ => {}
-        }
-        self.ce_marks += if r.marked() { segments } else { 0 };
-    }
-}
-
 pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capacity], period_ns: u64) -> String {
     let plan = &planned.plan;
     let mut csv = LINK_COLUMNS.join(",") + "\n";
-    let mut next = 0;
-    for period in 0..plan.duration_ns / period_ns {
-        let (from, until) = (period * period_ns, (period + 1) * period_ns);
-        let mut rows = vec![Row::default(); plan.links.len()];
-        while let Some(record) = measured.packets.get(next).filter(|r| r.time_ns < until) {
-            if let Some(row) = rows.get_mut(usize::from(record.link)) {
-                row.add(record);
-            }
-            next += 1;
+    let periods = (plan.duration_ns / period_ns) as usize;
+    let mut rows = vec![Row::default(); periods * plan.links.len()];
+    let at = |ns: u64, link: u16| {
+        let period = (ns / period_ns) as usize;
+        (period < periods && usize::from(link) < plan.links.len())
+            .then(|| period * plan.links.len() + usize::from(link))
+    };
+    for r in &measured.packets {
+        let segments = u64::from(r.segments);
+        if let Some(row) = at(r.time_ns, r.link).map(|place| &mut rows[place]) {
+            row.queue_bytes = row.queue_bytes.max(r.queue_bytes);
+            row.queue_drops += if r.fate() == QUEUE_DROP { segments } else { 0 };
+            row.losses += if r.fate() == LOST { segments } else { 0 };
+            row.ce_marks += if r.marked() { segments } else { 0 };
         }
+        // sent when its turn came, not when it joined the queue
+        if r.fate() == SENT
+            && let Some(place) = at(r.time_ns + r.wait_ns, r.link)
+        {
+            rows[place].sent_bytes += u64::from(r.bytes);
+        }
+    }
+    for (period, rows) in rows.chunks(plan.links.len()).enumerate() {
+        let (from, until) = (period as u64 * period_ns, (period as u64 + 1) * period_ns);
         for (link, row) in rows.iter().enumerate().filter(|(link, _)| plan.links[*link].keeps_records()) {
             let _ = writeln!(
                 csv,

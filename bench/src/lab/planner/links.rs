@@ -55,7 +55,7 @@ impl LinkPlanner<'_> {
                 let forward = first_crossing(link).or_else(|| first_crossing(link ^ 1));
                 let forward = forward.with_context(|| format!("no flow crosses {name}, so it has no BDP"))?;
                 let delays = forward.iter().map(|l| links[*l].phases[0].delay_ns + links[*l ^ 1].phases[0].delay_ns);
-                let rate_bps = mean_rate_bps(&links[link]);
+                let rate_bps = mean_rate_bps(&links[link], self.duration);
                 Ok(rate_bps * delays.sum::<u64>() as f64 / 1e9 / 8.0)
             };
             let bytes = |queue: Queue| -> Result<u64> {
@@ -85,7 +85,7 @@ impl LinkPlanner<'_> {
         let (mut rates, mut radio) = self.rates(&way, cable.member, steps, length)?;
         for change in changes {
             let at_step = (ns(change.at_s * 1e3) / step_ns) as usize;
-            let gap_steps = (ns(change.gap_ms) / step_ns) as usize;
+            let gap_steps = ns(change.gap_ms).div_ceil(step_ns) as usize;
             let before = way.clone();
             way = way.with(&change.way);
             if way.radio.is_some() || way.rate != before.rate {
@@ -106,6 +106,10 @@ impl LinkPlanner<'_> {
                 rates[at_step.min(end)..end].fill(0);
             }
             phases.push(phase(&way, ns(change.at_s * 1e3)));
+        }
+        // packets that wait at the end wait for something, and are not dropped
+        if rates.last() == Some(&0) {
+            rates.push(rates.iter().rfind(|rate| **rate > 0).copied().unwrap_or(1));
         }
         self.radios.extend(radio.map(|radio| (link, radio)));
         let seed = stream_seed(self.seed, &format!("link {name}"));
@@ -186,10 +190,8 @@ fn runs(rates: &[u64]) -> Vec<(u32, u64)> {
     rates.chunk_by(|a, b| a == b).map(|run| (run.len() as u32, run[0])).collect()
 }
 
-fn mean_rate_bps(link: &PlannedLink) -> f64 {
-    let (steps, sum) = link
-        .rates
-        .iter()
-        .fold((0.0, 0.0), |(n, sum), (count, rate)| (n + f64::from(*count), sum + f64::from(*count) * *rate as f64));
-    if steps > 0.0 { sum / steps } else { 0.0 }
+/// Over the run, without what follows it.
+fn mean_rate_bps(link: &PlannedLink, duration: Duration) -> f64 {
+    let steps = (duration.as_nanos() as u64).div_ceil(link.step_ns).max(1) as usize;
+    link.rates_by_step().take(steps).map(|rate| rate as f64).sum::<f64>() / steps as f64
 }

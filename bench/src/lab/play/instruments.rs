@@ -116,7 +116,7 @@ impl Instruments {
             acks: Mapped::new(&watch, "ack_records")?,
             idle: Mapped::new(&watch, "idle_ns")?,
             flow_count: plan.flows.len(),
-            bins: (plan.duration_ns / IDLE_BIN_NS) as usize,
+            bins: if stage == Stage::Guest { (plan.duration_ns / IDLE_BIN_NS) as usize } else { 0 },
             watching,
             _watch: watch,
         })

@@ -121,7 +121,7 @@ pub(super) struct WireDevice {
 impl Net {
     pub fn build(plan: &Plan, stage: Stage) -> Result<Self> {
         let full = |name: &str| netlab::stem(PREFIX) + name;
-        let wires = Namespace::create(full("wires"))?;
+        let wires = Namespace::create(full("WIRES"))?;
         wires.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         let hosts = plan.hosts.iter().map(|h| Namespace::create(full(&h.name))).collect::<Result<Vec<_>>>()?;
         for (host, planned) in hosts.iter().zip(&plan.hosts) {

@@ -30,6 +30,8 @@ pub(super) struct Traffic {
 /// What a flow's threads and the calendar share.
 #[derive(Debug)]
 struct Shared {
+    /// The planned congestion control; `None`: datagrams.
+    cc: Option<String>,
     bytes_wanted: Option<u64>,
     received: AtomicU64,
     /// When the receiver had all that was wanted; 0: not yet.
@@ -63,6 +65,7 @@ impl Traffic {
         for (place, flow) in plan.flows.iter().enumerate() {
             let port = FIRST_FLOW_PORT + u16::try_from(place)?;
             let shared = Arc::new(Shared {
+                cc: flow.cc.clone(),
                 bytes_wanted: flow.bytes,
                 received: AtomicU64::new(0),
                 complete_ns: AtomicU64::new(0),
@@ -88,17 +91,18 @@ impl Traffic {
             return;
         }
         shared.stopped.store(true, Ordering::SeqCst);
+        let bytes = shared.received.load(Ordering::SeqCst); // before the time: never more than fits into it
         let now_ns = monotonic_ns() - self.zero_ns;
         let complete_ns = shared.complete_ns.load(Ordering::SeqCst);
         let mut ended = FlowEnd {
-            cc: "udp".to_owned(),
-            bytes: shared.received.load(Ordering::SeqCst),
+            cc: shared.cc.clone().unwrap_or_else(|| "udp".to_owned()),
+            bytes,
             end_ns: if complete_ns > 0 { complete_ns - self.zero_ns } else { now_ns },
             complete: shared.bytes_wanted.is_none_or(|_| complete_ns > 0),
             ..FlowEnd::default()
         };
         if let Some(socket) = locked(&shared.socket).take() {
-            ended.cc = congestion_control(&socket).unwrap_or_default();
+            ended.cc = congestion_control(&socket).unwrap_or(ended.cc);
             ended.retransmits = u64::from(retransmits(&socket).unwrap_or_default());
             // a reset: what is still in the buffer must not compete with other flows
             let abort = nix::libc::linger { l_onoff: 1, l_linger: 0 };
@@ -188,7 +192,13 @@ fn start_tcp(
         // after the handshake, as `hotcc run` does: before it, the segment size is not known
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(&cc))
             .with_context(|| format!("cannot choose {cc}"))?;
-        *locked(&shared.socket) = Some(socket.try_clone()?);
+        {
+            let end = locked(&shared.end); // whoever stops the flow holds it: either it sees the socket, or we the end
+            if end.is_some() {
+                return Ok(());
+            }
+            *locked(&shared.socket) = Some(socket.try_clone()?);
+        }
         send(&socket, &zeros, flow.bytes, flow.pace)?;
         if flow.bytes.is_some() {
             socket.shutdown(Shutdown::Write)?;

@@ -11,6 +11,8 @@ use toml::Spanned;
 /// The longest run.
 const LONGEST_S: f64 = 3600.0;
 const SLOWEST_MS: f64 = 60_000.0;
+/// The programs multiply it, in ns, by 32 bits.
+const MOST_JITTER_MS: f64 = 4000.0;
 const MOST_HOSTS: u32 = 200;
 /// Flows are told apart by port; see `bpf/lab/records.h`.
 pub(crate) const MOST_FLOWS: usize = 4096;
@@ -82,8 +84,21 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     unique(scenario.host.iter().map(|h| &h.name), "host")?;
     unique(scenario.link.iter().map(|l| &l.name), "link")?;
     unique(scenario.flow.iter().map(|f| &f.name), "flow")?;
+    let mut names = BTreeSet::new();
     for host in &scenario.host {
         within_whole(&host.count, "count", 1, MOST_HOSTS)?;
+        let (base, count) = (host.name.get_ref(), *host.count.get_ref());
+        let numbered = |k: u32| if count == 1 { base.clone() } else { format!("{base}-{k}") };
+        if let Some(name) = (1..=count).map(numbered).find(|name| !names.insert(name.clone())) {
+            return wrong(&host.name, format!("two hosts would be called `{name}`"));
+        }
+    }
+    let sysctls = scenario.host.iter().flat_map(|host| host.sysctl.keys()).chain(scenario.sysctl.keys());
+    if let Some(key) = sysctls.into_iter().find(|key| !is_of_the_network(key)) {
+        return wrong(
+            &scenario.duration_s,
+            format!("`sysctl` can only set what a network namespace has (net.…), not `{key}`"),
+        );
     }
     let mut names = BTreeSet::new();
     for radio in &scenario.radio {
@@ -145,6 +160,13 @@ fn radios(scenario: &Scenario) -> impl Iterator<Item = &str> {
     scenario.radio.iter().map(|radio| radio.get_ref().name())
 }
 
+/// Whether it is the key of a sysctl below `net`, and no way out of there.
+fn is_of_the_network(key: &str) -> bool {
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    key.starts_with("net.") && key.split('.').all(plain)
+}
+
 /// How many hosts have that name.
 pub(crate) fn host_count(scenario: &Scenario, name: &str) -> u32 {
     scenario.host.iter().find(|h| h.name.get_ref() == name).map_or(1, |h| *h.count.get_ref())
@@ -196,9 +218,13 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
             }
         }
     }
-    for (time, key) in [(&way.delay_ms, "delay_ms"), (&way.jitter_ms, "jitter_ms"), (&way.reorder_ms, "reorder_ms")] {
+    for (time, key, most) in [
+        (&way.delay_ms, "delay_ms", SLOWEST_MS),
+        (&way.jitter_ms, "jitter_ms", MOST_JITTER_MS),
+        (&way.reorder_ms, "reorder_ms", SLOWEST_MS),
+    ] {
         if let Some(time) = time {
-            within(time, key, 0.0, SLOWEST_MS)?;
+            within(time, key, 0.0, most)?;
         }
     }
     match (&way.reorder, &way.reorder_ms) {

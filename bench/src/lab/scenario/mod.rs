@@ -37,6 +37,16 @@ pub enum ScenarioError {
         /// What is wrong.
         what: String,
     },
+    /// Its parts do not go together.
+    #[error("{}: case {case}: {why}", path.display())]
+    Plan {
+        /// The file.
+        path: PathBuf,
+        /// With which swept values.
+        case: String,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 /// A scenario, with what is swept filled in.

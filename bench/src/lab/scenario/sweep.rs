@@ -1,9 +1,10 @@
 //! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn.
 
 use super::{Scenario, ScenarioError, check};
+use crate::lab::planner;
 use crate::lab::results::RunId;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,9 @@ impl Source {
         let mut sweep = Vec::new();
         for (key, values) in swept.sweep {
             let span = values.span();
+            if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+                return Err(line(path, &text, &span, format!("`{key}` is no key to sweep: letters, digits, - and _")));
+            }
             let literals: Vec<String> = values.into_inner().iter().map(ToString::to_string).collect();
             if literals.is_empty() {
                 return Err(line(path, &text, &span, format!("`sweep.{key}` has no values")));
@@ -66,7 +70,18 @@ impl Source {
             sweep.push((key, literals));
         }
         let source = Self { path: path.to_owned(), text, sweep };
-        source.cases()?;
+        let mut names = BTreeSet::new();
+        for case in source.cases()? {
+            let name = case.run(0).case_name();
+            if !names.insert(name.clone()) {
+                return Err(line(
+                    path,
+                    &source.text,
+                    &(0..0),
+                    format!("two cases are called {name}: a value is swept twice"),
+                ));
+            }
+        }
         Ok(source)
     }
 
@@ -82,6 +97,20 @@ impl Source {
             combinations = combinations.iter().flat_map(|c| values.iter().map(move |v| with(c, v))).collect();
         }
         combinations.into_iter().map(|values| self.case(values)).collect()
+    }
+
+    /// Whether every case can be planned: names that lead nowhere show only then.
+    pub fn check_plans(&self) -> Result<(), ScenarioError> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        for case in self.cases()? {
+            let seed = case.scenario.seeds.first().copied().unwrap_or_default();
+            planner::plan(&case.scenario, seed, directory).map_err(|why| ScenarioError::Plan {
+                path: self.path.clone(),
+                case: case.run(seed).case_name(),
+                why: format!("{why:#}"),
+            })?;
+        }
+        Ok(())
     }
 
     fn case(&self, literals: BTreeMap<String, String>) -> Result<Case, ScenarioError> {
