@@ -196,7 +196,8 @@ static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64
 	*leaves_ns = i * l->step_ns + time_in_step(s, position);
 	l->free_ns = *leaves_ns;
 	service_ns = (u64)r->bytes * 8 * 1000000000 / s->rate_bps;
-	r->wait_ns = *leaves_ns - now_ns > service_ns ? *leaves_ns - now_ns - service_ns : 0; /* a pause is a wait, too */
+	r->wait_ns = *leaves_ns - now_ns > service_ns ? *leaves_ns - now_ns - service_ns :
+							0; /* a pause is a wait, too */
 	return true;
 }
 
