@@ -163,9 +163,6 @@ fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce(&Shared) -> Result<
     Ok(())
 }
 
-type Starter = fn(&PlannedFlow, u16, &Arc<Shared>, &Namespace, &Namespace, u64, &Arc<OwnedFd>) -> Result<()>;
-const _: [Starter; 2] = [start_tcp, start_udp];
-
 fn start_tcp(
     flow: &PlannedFlow,
     port: u16,
