@@ -1,10 +1,12 @@
 //! What each algorithm costs per ACK, in instructions and in virtual time: exact, so a regression shows at once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_bench::kernels::{self, Kernel, Selector};
+mod common;
+
+use common::stock_kernel;
+use hotcc_bench::kernels::Kernel;
 use hotcc_bench::lab::cost::{self, Costs, REFERENCE};
 use hotcc_bench::lab::vm;
-use std::process::Command;
 
 const KERNEL: &str = "6.12";
 
@@ -17,19 +19,7 @@ const BOUNDS: [(&str, f64); 2] = [
 #[test]
 fn no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same() {
     const NAME: &str = "no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same";
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        println!("SKIPPED {NAME}: no qemu-system-x86_64");
-        return;
-    }
-    let selector: Selector = KERNEL.parse().unwrap();
-    let kernel = match kernels::ready(&selector, &mut |progress| eprintln!("{progress}")) {
-        Ok(kernel) => kernel,
-        Err(why) if why.is_offline() => {
-            println!("SKIPPED {NAME}: no package index reachable: {why}");
-            return;
-        }
-        Err(why) => panic!("{why}"),
-    };
+    let Some(kernel) = stock_kernel(NAME, KERNEL) else { return };
     let [costs, again] = twice(&kernel);
     println!("{}", cost::table(&costs));
     assert_eq!(costs, again, "two runs, two results");

@@ -1,33 +1,21 @@
 //! The demo as its user runs it: it must end well, and leave nothing behind, however it ends.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
-use nix::fcntl::{Flock, FlockArg};
+mod common;
+
+use common::{kernel_test, names, traces_in_the_kernel};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_hotcc-demo");
-
-/// The exclusive right to change the kernel's congestion controls. `None`, after saying so, where that is not ours.
-fn kernel_test(name: &str) -> Option<Flock<File>> {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {name}: needs root");
-        return None;
-    }
-    let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
-    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
-    if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
-    }
-    Some(lock)
-}
 
 /// The commands that the demo runs; cargo builds only this package's for its tests.
 fn build_commands() {
@@ -41,18 +29,9 @@ fn build_commands() {
     assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
 }
 
-fn names(directory: &str) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path())
-}
-
 /// All that a demo could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces_of_a_demo() -> BTreeSet<String> {
-    let ours = |name: &str| ["dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
-    let namespaces = names("/run/netns").filter(|p| p.to_string_lossy().contains("/hotcc-demo-"));
-    let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
-    let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
-    found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
-    found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
+    let mut found = traces_in_the_kernel("hotcc-demo-");
     let directory = Path::new(DEMO).parent().unwrap();
     for process in names("/proc") {
         let program = fs::read_link(process.join("exe")).unwrap_or_default();

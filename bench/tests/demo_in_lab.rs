@@ -1,7 +1,9 @@
 //! The demo of somebody who is not root: it runs in the lab by itself, says so, and what it claims holds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_bench::kernels::{self, Kernel, Selector};
+mod common;
+
+use common::stock_kernel;
 use hotcc_bench::lab::cli::DEFAULT_KERNEL;
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -13,23 +15,6 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "whoever_is_not_root_sees_it_in_the_lab";
 const NOBODY: u32 = 65534;
-
-/// What the demo will need; `None`, after saying so, where it cannot be had.
-fn kernel() -> Option<Kernel> {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        println!("SKIPPED {NAME}: no qemu-system-x86_64");
-        return None;
-    }
-    let selector: Selector = DEFAULT_KERNEL.parse().unwrap();
-    match kernels::ready(&selector, &mut |progress| eprintln!("{progress}")) {
-        Ok(kernel) => Some(kernel),
-        Err(why) if why.is_offline() => {
-            println!("SKIPPED {NAME}: no package index reachable: {why}");
-            None
-        }
-        Err(why) => panic!("{why}"),
-    }
-}
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -45,7 +30,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn whoever_is_not_root_sees_it_in_the_lab() {
-    let Some(kernel) = kernel() else { return };
+    let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
     // nobody cannot read root's cache, and has none
     let cache = tempfile::tempdir().unwrap();
     fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();

@@ -1,7 +1,9 @@
 //! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_bench::kernels::{self, Kernel};
+mod common;
+
+use common::stock_kernel;
 use hotcc_bench::lab::image::Image;
 use hotcc_bench::lab::results::RunSummary;
 use hotcc_bench::lab::vm::{self, Clock, Machine};
@@ -65,21 +67,6 @@ at_s = 1
 swap = { cc = "westwoodp", new = "dtcp" }
 "#;
 
-fn kernel(test: &str, name: &str) -> Option<Kernel> {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        println!("SKIPPED {test}: no qemu-system-x86_64");
-        return None;
-    }
-    match kernels::ready(&name.parse().unwrap(), &mut |progress| eprintln!("{progress}")) {
-        Ok(kernel) => Some(kernel),
-        Err(why) if why.is_offline() => {
-            println!("SKIPPED {test}: no package index reachable: {why}");
-            None
-        }
-        Err(why) => panic!("{why}"),
-    }
-}
-
 fn write_scenario(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("test.toml");
     fs::write(&path, text).unwrap();
@@ -135,7 +122,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     for series in ["6.12", "newest"] {
-        let Some(kernel) = kernel(NAME, series) else { return };
+        let Some(kernel) = stock_kernel(NAME, series) else { return };
         let run = |out: &str, more: &[&str]| {
             let out = scratch.path().join(series).join(out);
             let output = lab(&out, series, &scenario, more).output().unwrap();
@@ -183,7 +170,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
     const NAME: &str = "a_killed_run_leaves_no_machine_and_is_taken_up_again";
-    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), &SCENARIO.replace("duration_s = 4", "duration_s = 2.5"));
     let out = scratch.path().join("out");
@@ -207,7 +194,7 @@ fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
 #[test]
 fn a_machine_that_cannot_run_says_why() {
     const NAME: &str = "a_machine_that_cannot_run_says_why";
-    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let scratch = tempfile::tempdir().unwrap();
     let initramfs = scratch.path().join("empty.cpio");
     Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
@@ -261,7 +248,7 @@ fn a_full_disk_is_told() {
         println!("SKIPPED {NAME}: not root, so no small disk can be made");
         return;
     }
-    let Some(_) = kernel(NAME, "6.12") else { return };
+    let Some(_) = stock_kernel(NAME, "6.12") else { return };
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     let disk = SmallDisk::new(scratch.path().join("disk"));
@@ -293,7 +280,7 @@ impl Drop for SmallDisk {
 #[test]
 fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
     const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";
-    let Some(kernel) = kernel(NAME, "6.12") else { return };
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let scratch = tempfile::tempdir().unwrap();
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/westwood-side-by-side.toml");
     let output = lab(scratch.path(), "6.12", &scenario, &["--jobs", "2"]).output().unwrap();

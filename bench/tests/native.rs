@@ -1,15 +1,17 @@
 //! Scenarios on the running kernel: figures are those of the path, and nothing is left, however a run ends.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
+mod common;
+
+use common::{kernel_test, names, traces_in_the_kernel};
 use hotcc_bench::lab::results::{Results, RunSummary};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
@@ -59,32 +61,9 @@ at_s = 3
 swap = { cc = "dtcp", new = "westwoodp" }
 "#;
 
-/// The exclusive right to change the kernel's congestion controls. `None`, after saying so, where that is not ours.
-fn kernel_test(name: &str) -> Option<Flock<File>> {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {name}: needs root");
-        return None;
-    }
-    let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
-    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
-    if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
-    }
-    Some(lock)
-}
-
-fn names(directory: &str) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path())
-}
-
 /// All that a run could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces() -> BTreeSet<String> {
-    let ours = |name: &str| ["dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
-    let namespaces = names("/run/netns").filter(|p| p.to_string_lossy().contains("/hotcc-lab-"));
-    let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
-    let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
-    found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
-    found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
+    let mut found = traces_in_the_kernel("hotcc-lab-");
     let programs =
         names("/proc").filter(|p| fs::read_link(p.join("exe")).is_ok_and(|program| program == Path::new(BENCH)));
     found.extend(programs.map(|p| p.display().to_string()));
