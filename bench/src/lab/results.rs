@@ -10,6 +10,7 @@
 //! ```
 //! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
 
+use crate::lab::algorithms::text;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -230,10 +231,15 @@ impl Expected {
     /// Whether it is about this run.
     #[must_use]
     pub fn matches(&self, run: &RunId) -> bool {
-        self.case
-            .iter()
-            .all(|(key, value)| run.case.get(key).is_some_and(|v| *v == crate::lab::algorithms::text(value)))
+        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| equal(value, wanted)))
     }
+}
+
+/// `0.010` in the sweep is the `0.01` of the paper.
+fn equal(value: &str, wanted: &toml::Value) -> bool {
+    let wanted = text(wanted);
+    let number = |text: &str| text.parse::<f64>().ok();
+    value == wanted || number(value).is_some_and(|v| number(&wanted) == Some(v))
 }
 
 /// The figures that a run has, with units.
@@ -375,5 +381,14 @@ mod tests {
         assert_eq!((of.count, of.min, of.p50, of.p95, of.p99, of.max), (200, 1.0, 100.0, 190.0, 198.0, 200.0));
         assert_eq!(of.mean, 100.5);
         assert_eq!(Distribution::of(Vec::new()), Distribution::default());
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        assert!(equal("0.010", &toml::Value::Float(0.01)));
+        assert!(equal("1", &toml::Value::Float(1.0)));
+        assert!(equal("dtcp", &toml::Value::String("dtcp".into())));
+        assert!(equal("20", &toml::Value::String("20".into())));
+        assert!(!equal("dtcp", &toml::Value::Integer(1)));
     }
 }

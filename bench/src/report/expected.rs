@@ -2,7 +2,8 @@
 
 use super::estimate::Estimate;
 use super::rows::case_text;
-use crate::lab::results::{Expected, METRICS, Results, RunId};
+use crate::lab::algorithms::text;
+use crate::lab::results::{Expected, METRICS, Results};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +63,7 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
 pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut cases = Vec::new();
-    for run in results.runs.iter().filter(|run| run.invalid.is_empty() && is_about(expected, &run.run)) {
+    for run in results.runs.iter().filter(|run| run.invalid.is_empty() && expected.matches(&run.run)) {
         if let Some(value) = run.metric(&expected.metric, expected.flow.as_deref()).filter(|v| v.is_finite()) {
             by_seed.entry(run.run.seed).or_default().push(value);
             if !cases.contains(&run.run.case) {
@@ -76,14 +77,12 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
     let remark = match cases.len() {
         0 if !known => Some("there is no such metric".to_owned()),
-        0 if !results.manifest.runs.iter().any(|run| is_about(expected, run)) => {
-            Some("there is no such case".to_owned())
-        }
+        0 if !results.manifest.runs.iter().any(|run| expected.matches(run)) => Some("there is no such case".to_owned()),
         0 => Some("no valid run has it".to_owned()),
         1 => None,
         several => Some(format!("mean over {several} cases")),
     };
-    let case = expected.case.iter().map(|(key, value)| (key.clone(), text_of(value))).collect();
+    let case = expected.case.iter().map(|(key, value)| (key.clone(), text(value))).collect();
     Comparison {
         case: case_text(&case),
         flow: expected.flow.clone(),
@@ -95,21 +94,6 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
         note: expected.note.clone(),
         remark,
     }
-}
-
-fn is_about(expected: &Expected, run: &RunId) -> bool {
-    expected.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| equal(value, wanted)))
-}
-
-/// `0.010` in the sweep is the `0.01` of the paper.
-fn equal(value: &str, wanted: &toml::Value) -> bool {
-    let wanted = text_of(wanted);
-    let number = |text: &str| text.parse::<f64>().ok();
-    value == wanted || number(value).is_some_and(|v| number(&wanted) == Some(v))
-}
-
-fn text_of(value: &toml::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -141,14 +125,5 @@ mod tests {
         assert!(read_text("a = ").1[0].starts_with("scenario.toml is no TOML"));
         assert!(read_text("expected = 1").1[0].contains("write [[expected]]"));
         assert_eq!(read_text("name = 'x'"), (vec![], vec![]));
-    }
-
-    #[test]
-    fn numbers_are_compared_as_numbers() {
-        assert!(equal("0.010", &toml::Value::Float(0.01)));
-        assert!(equal("1", &toml::Value::Float(1.0)));
-        assert!(equal("dtcp", &toml::Value::String("dtcp".into())));
-        assert!(equal("20", &toml::Value::String("20".into())));
-        assert!(!equal("dtcp", &toml::Value::Integer(1)));
     }
 }
