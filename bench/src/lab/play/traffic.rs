@@ -75,9 +75,12 @@ impl Traffic {
                 stopped: false.into(),
             });
             let (sender, receiver) = (&net.hosts[flow.from], &net.hosts[flow.to]);
-            let start = if flow.cc.is_some() { start_tcp } else { start_udp };
-            start(flow, port, &shared, sender, receiver, zero_ns, &zeros)
-                .with_context(|| format!("flow {}", flow.name))?;
+            let started = if flow.cc.is_some() {
+                start_tcp(flow, port, &shared, sender, receiver, zero_ns, &zeros)
+            } else {
+                start_udp(flow, port, &shared, sender, receiver, zero_ns)
+            };
+            started.with_context(|| format!("flow {}", flow.name))?;
             flows.push(shared);
         }
         Ok(Self { zero_ns, flows })
@@ -251,7 +254,6 @@ fn start_udp(
     sender: &Namespace,
     receiver: &Namespace,
     zero_ns: u64,
-    _: &Arc<OwnedFd>,
 ) -> Result<()> {
     let socket = receiver.enter(|| UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)))??;
     spawn("receiver", shared, move |shared| receive(&socket, shared, MsgFlags::empty()))?;
