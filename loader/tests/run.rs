@@ -143,9 +143,9 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
             syswrite STDOUT, "ready\n";
             select undef, undef, undef, 0.1 for 1 .. 10;"#,
     );
-    // `script` gives it a terminal, and types what it reads
+    // `script` gives it a terminal, and types what it reads; `exec`: a shell that stayed would be interrupted, too
     let mut terminal = Command::new("script")
-        .args(["-qec", &format!("{} run --cc dtcp -- perl {script}", hotcc_path()), "/dev/null"])
+        .args(["-qec", &format!("exec {} run --cc dtcp -- perl {script}", hotcc_path()), "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
