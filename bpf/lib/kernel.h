@@ -89,6 +89,9 @@ struct tcp_sock {
 	u32 srtt_us;	       /* 8 x smoothed RTT, microseconds */
 	struct minmax rtt_min; /* microseconds */
 	u32 mss_cache;	       /* bytes */
+	u32 snd_una;	       /* first sequence number not acknowledged */
+	u32 snd_nxt;	       /* next one to send */
+	u32 lost;	       /* segments ever marked as lost */
 	u32 delivered;	       /* segments, out-of-order ones included */
 	u32 rate_delivered;    /* last delivery rate sample: segments ... */
 	u32 rate_interval_us;  /* ... over this time */

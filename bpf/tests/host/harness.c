@@ -30,7 +30,9 @@ struct host_view {
 	u32 max_packets_out;
 	u32 ca_state;
 	u32 is_cwnd_limited;
-	u32 pad;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 lost;
 };
 
 HOTCC_EXPORT struct tcp_sock *host_new(void)
@@ -68,6 +70,9 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	tp->max_packets_out = v->max_packets_out;
 	tp->inet_conn.icsk_ca_state = v->ca_state;
 	tp->is_cwnd_limited = v->is_cwnd_limited;
+	tp->snd_una = v->snd_una;
+	tp->snd_nxt = v->snd_nxt;
+	tp->lost = v->lost;
 }
 
 HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
@@ -98,6 +103,12 @@ HOTCC_EXPORT void host_release(struct tcp_sock *tp)
 {
 	if (HOTCC_ALGO.release)
 		HOTCC_ALGO.release((struct sock *)tp);
+}
+
+HOTCC_EXPORT void host_in_ack_event(struct tcp_sock *tp, u32 flags)
+{
+	if (HOTCC_ALGO.in_ack_event)
+		HOTCC_ALGO.in_ack_event((struct sock *)tp, flags);
 }
 
 HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_us, u32 in_flight)

@@ -5,7 +5,8 @@
 
 use crate::models::{Model, show};
 use crate::{
-    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
+    ACK_ECE, ACK_SLOWPATH, EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo,
+    INFINITE_SSTHRESH, View,
 };
 
 const OPEN: u8 = 0;
@@ -26,6 +27,15 @@ pub enum Event {
         /// RTT sample, microseconds.
         rtt_us: Option<u32>,
     },
+    /// A duplicate ACK, `after_us` after the last event.
+    Duplicate {
+        /// Microseconds since the last event.
+        after_us: u64,
+        /// Whether it echoes a congestion mark.
+        marked: bool,
+    },
+    /// Segments are found lost in the recovery that goes on.
+    Lost(u32),
     /// Whether the window holds the sender back from now on.
     CwndLimited(bool),
     /// The application runs dry (`true`) or has data again.
@@ -83,6 +93,10 @@ pub struct Counts {
     pub hooks: u64,
     /// ACKs.
     pub acks: u64,
+    /// Duplicate ACKs.
+    pub duplicates: u64,
+    /// Wraps of the sequence number.
+    pub sequence_wraps: u64,
     /// ACKs at W of one or two segments.
     pub small_windows: u64,
     /// ACKs at W of 100,000 segments and more.
@@ -147,6 +161,7 @@ impl<'a, M: Model> Kernel<'a, M> {
             undo_possible: false,
         };
         kernel.set_tunables();
+        kernel.send();
         kernel.hook("init", |m, s| m.init(s), |f| f.init())?;
         Ok(kernel)
     }
@@ -165,6 +180,13 @@ impl<'a, M: Model> Kernel<'a, M> {
         let state = self.sock.ca_state as u8;
         match event {
             Event::Ack { after_us, acked, rtt_us } => self.ack(after_us, acked, rtt_us)?,
+            Event::Duplicate { after_us, marked } => {
+                self.counts.duplicates += 1;
+                self.advance(after_us);
+                let flags = ACK_SLOWPATH | if marked { ACK_ECE } else { 0 };
+                self.hook("in_ack_event", |m, s| m.in_ack_event(s, flags), |f| f.in_ack_event(flags))?;
+            }
+            Event::Lost(segments) if state >= RECOVERY => self.sock.lost = self.sock.lost.wrapping_add(segments),
             Event::CwndLimited(limited) => {
                 self.sock.is_cwnd_limited = u32::from(limited);
                 self.sock.max_packets_out = if limited { self.sock.snd_cwnd } else { self.sock.snd_cwnd / 3 };
@@ -194,7 +216,18 @@ impl<'a, M: Model> Kernel<'a, M> {
             Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),
             _ => {}
         }
+        self.send();
         Ok(())
+    }
+
+    /// As many segments as the window, or the application, allows; never further than sequence numbers tell apart.
+    fn send(&mut self) {
+        let s = &mut self.sock;
+        let segments = if s.is_cwnd_limited != 0 { s.snd_cwnd } else { s.snd_cwnd / 3 };
+        let bytes = (u64::from(segments) * u64::from(s.mss)).min(1 << 30) as u32;
+        if s.snd_nxt.wrapping_sub(s.snd_una) < bytes {
+            s.snd_nxt = s.snd_una.wrapping_add(bytes);
+        }
     }
 
     fn radio(&mut self, reading: Option<(u64, u32)>) {
@@ -221,6 +254,14 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.counts.large_windows += u64::from(self.sock.snd_cwnd >= 100_000);
         self.counts.zero_intervals += u64::from(after_us == 0);
         self.advance(after_us);
+        let bytes = acked.saturating_mul(self.sock.mss).min(1 << 30);
+        let s = &mut self.sock;
+        self.counts.sequence_wraps += u64::from(s.snd_una.checked_add(bytes).is_none());
+        s.snd_una = s.snd_una.wrapping_add(bytes);
+        if s.snd_nxt.wrapping_sub(s.snd_una) > 1 << 31 {
+            s.snd_nxt = s.snd_una;
+        }
+        self.hook("in_ack_event", |m, s| m.in_ack_event(s, 0), |f| f.in_ack_event(0))?;
         let s = &mut self.sock;
         self.counts.delivered_wraps += u64::from(s.delivered.checked_add(acked).is_none());
         s.delivered = s.delivered.wrapping_add(acked);
@@ -278,6 +319,7 @@ impl<'a, M: Model> Kernel<'a, M> {
 
     fn recovery(&mut self) -> Result<(), String> {
         self.counts.recoveries += 1;
+        self.sock.lost = self.sock.lost.wrapping_add(1 + self.sock.snd_cwnd / 8);
         if self.sock.ca_state as u8 != CWR {
             self.remember_ssthresh();
             self.sock.snd_cwnd_cnt = 0;
@@ -321,6 +363,7 @@ impl<'a, M: Model> Kernel<'a, M> {
 
     fn timeout(&mut self, ssthresh: bool) -> Result<(), String> {
         self.counts.timeouts += 1;
+        self.sock.lost = self.sock.lost.wrapping_add(self.sock.snd_cwnd);
         if ssthresh {
             self.remember_ssthresh();
             self.reduce()?;

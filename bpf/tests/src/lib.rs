@@ -28,6 +28,11 @@ pub const EVENT_COMPLETE_CWR: u32 = 2;
 /// `CA_EVENT_LOSS`: retransmission timeout.
 pub const EVENT_LOSS: u32 = 3;
 
+/// `CA_ACK_SLOWPATH`: the ACK was none of those that the kernel predicts.
+pub const ACK_SLOWPATH: u32 = 1;
+/// `CA_ACK_ECE`: the receiver echoes a congestion mark.
+pub const ACK_ECE: u32 = 4;
+
 /// `TCP_INFINITE_SSTHRESH`: ssthresh of a new connection.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
@@ -69,8 +74,12 @@ pub struct View {
     pub ca_state: u32,
     /// Whether W held the sender back.
     pub is_cwnd_limited: u32,
-    /// Zero.
-    pub pad: u32,
+    /// First sequence number not acknowledged.
+    pub snd_una: u32,
+    /// Next sequence number to send.
+    pub snd_nxt: u32,
+    /// Segments ever marked as lost.
+    pub lost: u32,
 }
 
 impl View {
@@ -100,6 +109,7 @@ struct Hooks {
     stats: unsafe extern "C" fn() -> *const u64,
     init: unsafe extern "C" fn(Sock),
     release: unsafe extern "C" fn(Sock),
+    in_ack_event: unsafe extern "C" fn(Sock, u32),
     pkts_acked: unsafe extern "C" fn(Sock, u32, i32, u32),
     cong_avoid: unsafe extern "C" fn(Sock, u32, u32),
     ssthresh: unsafe extern "C" fn(Sock) -> u32,
@@ -141,6 +151,7 @@ impl HostAlgo {
             stats: symbol(&library, "host_stats_words"),
             init: symbol(&library, "host_init"),
             release: symbol(&library, "host_release"),
+            in_ack_event: symbol(&library, "host_in_ack_event"),
             pkts_acked: symbol(&library, "host_pkts_acked"),
             cong_avoid: symbol(&library, "host_cong_avoid"),
             ssthresh: symbol(&library, "host_ssthresh"),
@@ -245,6 +256,12 @@ impl<'a> Flow<'a> {
     pub fn release(&mut self) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.release)(self.sock) }
+    }
+
+    /// An ACK arrived, a duplicate perhaps; `flags` are the kernel's `CA_ACK_*`.
+    pub fn in_ack_event(&mut self, flags: u32) {
+        // SAFETY: the socket is live.
+        unsafe { (self.algo.hooks.in_ack_event)(self.sock, flags) }
     }
 
     /// An ACK acknowledged `acked` segments, with an RTT sample in microseconds or none.

@@ -99,6 +99,7 @@ fn start(random: &mut Random) -> View {
     let near = random.scale(1.0, 200_000.0) as u32;
     let delivered = if fresh { random.pick(&[0, 1]) } else { u32::MAX - near };
     let ssthresh = if random.once_in(3) { INFINITE_SSTHRESH } else { random.scale(2.0, 100_000.0) as u32 };
+    let sequence = if random.once_in(2) { u32::MAX - random.scale(1.0, 1e9) as u32 } else { random.bits() as u32 };
     View {
         now_us,
         snd_cwnd,
@@ -108,6 +109,8 @@ fn start(random: &mut Random) -> View {
         delivered,
         data_segs_out: if fresh { 0 } else { delivered.max(1) },
         max_packets_out: snd_cwnd,
+        snd_una: sequence,
+        snd_nxt: sequence,
         is_cwnd_limited: 1,
         ..View::default()
     }
@@ -137,7 +140,9 @@ impl Path {
 
     fn next(&mut self, random: &mut Random, timeouts: Timeouts) -> Vec<Event> {
         match random.between(0, 999) {
-            0..820 => vec![self.ack(random)],
+            0..805 => vec![self.ack(random)],
+            805..817 => vec![Event::Duplicate { after_us: random.between(0, 1000), marked: random.once_in(4) }],
+            817..820 => vec![Event::Lost(random.scale(1.0, 1000.0) as u32)],
             820..824 => {
                 self.jump(random);
                 vec![]
@@ -184,7 +189,7 @@ impl Path {
         } as u32;
         let bytes = f64::from(acked) * f64::from(self.mss);
         let after_us = match random.between(0, 9) {
-            0 => 0.0,
+            0 if acked <= 64 => 0.0,
             1 => self.base_us.max(bytes / RATE_LIMIT * 1e6),
             _ => bytes / self.rate * 1e6 * random.scale(0.5, 2.0),
         };
@@ -268,7 +273,18 @@ impl Totals {
     /// Panics unless the kernel's part was varied.
     pub fn require_variety(&self) {
         let c = &self.counts;
-        let all = [c.recoveries, c.marks, c.timeouts, c.undos, c.returns, c.idles, c.clock_wraps, c.delivered_wraps];
+        let all = [
+            c.recoveries,
+            c.marks,
+            c.timeouts,
+            c.undos,
+            c.returns,
+            c.idles,
+            c.clock_wraps,
+            c.delivered_wraps,
+            c.sequence_wraps,
+            c.duplicates,
+        ];
         assert!(all.iter().all(|&n| n > 100), "{self:#?}");
         assert!([c.long_gaps, c.very_long_gaps].iter().all(|&n| n > 300), "{self:#?}");
         assert!([c.small_windows, c.large_windows, c.zero_intervals].iter().all(|&n| n > 1000), "{self:#?}");
@@ -294,6 +310,8 @@ impl Totals {
         for (a, b) in [
             (&mut a.hooks, b.hooks),
             (&mut a.acks, b.acks),
+            (&mut a.duplicates, b.duplicates),
+            (&mut a.sequence_wraps, b.sequence_wraps),
             (&mut a.small_windows, b.small_windows),
             (&mut a.large_windows, b.large_windows),
             (&mut a.recoveries, b.recoveries),

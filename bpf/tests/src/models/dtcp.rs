@@ -234,7 +234,7 @@ impl Dtcp {
         let kappa = f64::from(self.tunables.filter_permille) / 1000.0;
         if !self.has_sample {
             self.coverage.first_samples += 1;
-            self.has_sample = true;
+            self.has_sample = sample >= SAMPLE; // in whole bytes/s it would be none
             self.filtered = sample;
             self.resolution = SAMPLE;
         } else if self.tunables.filter == 0 {
