@@ -158,7 +158,7 @@ fn a_freed_slot_rests_and_readers_are_told() {
     let slots = RadioSlots::read_only(slots_map(&sandbox).fd()).unwrap();
     let generation = || slots.header().generation.load(Relaxed);
     let start = generation();
-    let options = LinkOptions { max_age_ms: 200, ..OPTIONS };
+    let options = LinkOptions { max_age_ms: 2000, ..OPTIONS };
     let writer = map.take_link(key("10.0.0.1"), &options).unwrap();
     writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
     assert_eq!(generation(), start + 1);
@@ -169,7 +169,7 @@ fn a_freed_slot_rests_and_readers_are_told() {
     assert!(lost.unwrap_err().to_string().contains("removed from the radio map"));
     let other = map.take_link(key("10.0.0.2"), &options).unwrap();
     assert_ne!(other.slot(), freed);
-    std::thread::sleep(std::time::Duration::from_millis(250));
+    std::thread::sleep(std::time::Duration::from_millis(2050));
     let third = map.take_link(key("10.0.0.3"), &options).unwrap();
     assert_eq!(third.slot(), freed);
     let blank = map.view().snapshot(freed).unwrap();
