@@ -92,45 +92,57 @@ impl Scraper {
         Self { max_links, flows: None, errors: [0; PARTS.len()] }
     }
 
-    /// Reads everything now.
+    /// Reads everything now: the sockets, which take the longest, beside the rest.
     pub fn scrape(&mut self) -> Snapshot {
         let started = Instant::now();
-        let algorithms = self.part(0, |_| algorithms());
-        let stats = self.part(1, |_| stats());
-        let sockets = algorithms.as_ref().and_then(|ours| {
-            let groups = self.part(2, Self::count_sockets)?;
-            Some(by_label(&groups, ours, MAX_OTHER_NAMES))
+        let Self { max_links, flows, errors } = self;
+        let (groups, algorithms, stats, radio, commands) = std::thread::scope(|threads| {
+            let walk = threads.spawn(|| twice(|| count_sockets(flows)));
+            let (algorithms, stats) = (twice(algorithms), twice(stats));
+            let (radio, commands) = (twice(|| links(*max_links)), twice(registry::counters));
+            let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
+            (groups, algorithms, stats, radio, commands)
         });
-        let radio = self.part(3, |scraper| {
-            let mut shown = radio::links()?;
-            let total = shown.len();
-            shown.truncate(scraper.max_links);
-            Ok(Links { shown, total })
-        });
-        let commands = self.part(4, |_| registry::counters());
-        Snapshot { algorithms, stats, sockets, radio, commands, errors: self.errors, duration: started.elapsed() }
+        let algorithms = kept(errors, 0, algorithms);
+        let stats = kept(errors, 1, stats);
+        let groups = kept(errors, 2, groups);
+        let radio = kept(errors, 3, radio);
+        let commands = kept(errors, 4, commands);
+        let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
+        Snapshot { algorithms, stats, sockets, radio, commands, errors: *errors, duration: started.elapsed() }
     }
+}
 
-    /// Tries twice: a command may just have removed what was being read, and a socket iterator may have gone bad.
-    fn part<T>(&mut self, part: usize, gather: impl Fn(&mut Self) -> Result<T>) -> Option<T> {
-        let result = gather(self).or_else(|_| gather(self));
-        result
-            .inspect_err(|error| {
-                self.errors[part] += 1;
-                tracing::error!(part = PARTS[part], %error, "left out of this scrape");
-            })
-            .ok()
-    }
+/// A command may just have removed what was being read, and a socket iterator may have gone bad.
+fn twice<T>(mut gather: impl FnMut() -> Result<T>) -> Result<T> {
+    gather().or_else(|_| gather())
+}
 
-    fn count_sockets(&mut self) -> Result<Vec<Group>> {
-        let mut counter = match self.flows.take() {
-            Some(counter) => counter,
-            None => FlowCounter::new()?,
-        };
-        let groups = counter.count()?;
-        self.flows = Some(counter); // one that failed is not kept
-        Ok(groups)
-    }
+/// Counts and logs a part that is missing.
+fn kept<T>(errors: &mut [u64; PARTS.len()], part: usize, result: Result<T>) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            errors[part] += 1;
+            tracing::error!(part = PARTS[part], %error, "left out of this scrape");
+        })
+        .ok()
+}
+
+fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
+    let mut counter = match flows.take() {
+        Some(counter) => counter,
+        None => FlowCounter::new()?,
+    };
+    let groups = counter.count()?;
+    *flows = Some(counter); // one that failed is not kept
+    Ok(groups)
+}
+
+fn links(max_shown: usize) -> Result<Links> {
+    let mut shown = radio::links()?;
+    let total = shown.len();
+    shown.truncate(max_shown);
+    Ok(Links { shown, total })
 }
 
 fn algorithms() -> Result<Vec<Algorithm>> {

@@ -19,7 +19,17 @@ pub struct Group {
     pub counts: GroupCounts,
 }
 
-/// What the kernel counted (`struct group` of the flows agent).
+/// `struct group` of the flows agent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct CountedGroup {
+    map_id: u32,
+    name: [u8; 16],
+    pad: u32,
+    counts: GroupCounts,
+}
+
+/// What the kernel counted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct GroupCounts {
@@ -105,7 +115,6 @@ impl FlowCounter {
 
     /// Counts now, in the kernel: what comes back is one entry per congestion control and version.
     pub fn count(&mut self) -> Result<Vec<Group>> {
-        const KEY_SIZE: usize = 20;
         let map = self.0.map("groups")?;
         for key in map.keys() {
             map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
@@ -114,10 +123,9 @@ impl FlowCounter {
         let mut groups = Vec::new();
         for key in map.keys() {
             let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
-            let counts = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
-            if let (Some(counts), true) = (counts, key.len() == KEY_SIZE) {
-                let map_id = u32::from_le_bytes([key[0], key[1], key[2], key[3]]);
-                let name = key[4..].split(|&b| b == 0).next().unwrap_or_default();
+            let group = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
+            if let Some(CountedGroup { map_id, name, counts, .. }) = group {
+                let name = name.split(|&b| b == 0).next().unwrap_or_default();
                 groups.push(Group { cc: String::from_utf8_lossy(name).into_owned(), map_id, counts });
             }
         }

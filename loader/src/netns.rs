@@ -23,8 +23,16 @@ pub struct NetNs {
 
 /// Every network namespace with a process in it or a mount under `/run/netns`. The caller's own comes first.
 pub fn all() -> Result<Vec<NetNs>> {
-    let first = open(Path::new(OWN)).tried(|| format!("cannot open {OWN}"))?;
-    let own_inode = first.inode;
+    let own = own()?;
+    let others = others(own.inode);
+    Ok(std::iter::once(own).chain(others).collect())
+}
+
+fn own() -> Result<NetNs> {
+    open(Path::new(OWN)).tried(|| format!("cannot open {OWN}"))
+}
+
+fn others(own_inode: u64) -> Vec<NetNs> {
     let mut found = BTreeMap::new();
     let named = std::fs::read_dir(NAMED).into_iter().flatten().flatten().map(|e| e.path());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -40,7 +48,7 @@ pub fn all() -> Result<Vec<NetNs>> {
             found.insert(inode, ns);
         }
     }
-    Ok(std::iter::once(first).chain(found.into_values()).collect())
+    found.into_values().collect()
 }
 
 /// The one that `ip netns` knows by that name, or that is mounted at that path (has a `/`).
@@ -73,12 +81,20 @@ fn open(path: &Path) -> std::io::Result<NetNs> {
     Ok(NetNs { file, inode, path: path.to_owned() })
 }
 
-/// Runs `work` once in each namespace, on a thread of its own: a thread cannot come back from a namespace safely.
+/// Runs `work` once in each namespace: in the caller's own here, while the others are being looked for.
 pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
-    in_these(&all()?, work)
+    let own = own()?;
+    let (mut results, others) = std::thread::scope(|scope| {
+        let search = scope.spawn(|| others(own.inode));
+        let results = vec![work(&own)?];
+        let others = search.join().map_err(|_| Error::failed("the search for network namespaces panicked"))?;
+        Ok((results, others))
+    })?;
+    results.extend(in_these(&others, work)?);
+    Ok(results)
 }
 
-/// Runs `work` once in each of these.
+/// Runs `work` once in each of these, on a thread of its own: a thread cannot come back from a namespace safely.
 pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
