@@ -19,11 +19,11 @@ struct group {
 	struct log2_histogram delivery_kbps;
 };
 
+/* By the address of the ops table: to read a name for each socket would cost more than the counting. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
-	__type(key,
-	       u64); /* address of the ops table: reading a name for each socket would cost more than the counting */
+	__type(key, u64);
 	__type(value, struct group);
 } groups SEC(".maps");
 
