@@ -121,7 +121,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
     const NAME: &str = "results_are_the_same_bytes_on_a_busy_machine_and_side_by_side";
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
-    for series in ["6.12", "newest"] {
+    for series in ["6.1", "6.12", "newest"] {
         let Some(kernel) = stock_kernel(NAME, series) else { return };
         let run = |out: &str, more: &[&str]| {
             let out = scratch.path().join(series).join(out);

@@ -320,3 +320,18 @@ fn the_documented_scenario_plans() {
     assert_eq!(source.cases().unwrap().len(), 4);
     plans(&source);
 }
+
+#[test]
+fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
+    let events = "\n[[event]]\nat_s = 5\nhandover = { link = \"beam\", gap_ms = 400, radio = \"nr\" }\n\
+                  \n[[event]]\nat_s = 5.1\nchange = { link = \"beam\", forward = { rate = \"1Mbit/s\" } }\n";
+    let source = Source::parse(Path::new("x.toml"), format!("{RIGHT}{events}")).unwrap();
+    let case = &source.cases().unwrap()[0];
+    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+    let beam =
+        planned.plan.links.iter().find(|l| l.name.contains("beam") && l.rates_by_step().any(|r| r == 0)).unwrap();
+    let served = beam.rates_by_step().map(|rate| rate > 0);
+    let closed: Vec<u64> = served.enumerate().filter(|(_, open)| !open).map(|(i, _)| i as u64 * beam.step_ns).collect();
+    assert_eq!((closed[0], *closed.last().unwrap() + beam.step_ns), (5_000_000_000, 5_400_000_000));
+    assert_eq!(closed.len() as u64 * beam.step_ns, 400_000_000);
+}

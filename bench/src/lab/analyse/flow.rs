@@ -1,6 +1,7 @@
 //! The figures of one flow.
 
 use super::rates::{Capacity, Progress};
+use crate::lab::plan::{Action, PlannedEvent};
 use crate::lab::planner::Planned;
 use crate::lab::play::Played;
 use crate::lab::records::{AckRecord, LOST, PacketRecord, QUEUE_DROP, SENT};
@@ -28,7 +29,10 @@ pub(super) fn summary(
     let end_ns = end.end_ns.max(flow.start_ns + 1);
     let throughput_bps = end.bytes as f64 * 8e9 / (end_ns - flow.start_ns) as f64;
     let mean = |link: &usize| capacities[*link].mean_bps(flow.start_ns, end_ns);
-    let narrowest = flow.way.iter().filter_map(|l| mean(l).map(|bps| (*l, bps))).min_by(|a, b| a.1.total_cmp(&b.1));
+    // a route that changes leaves the way that the plan knows
+    let rerouted = |e: &PlannedEvent| matches!(e.action, Action::Route { .. }) && e.at_ns < end_ns;
+    let way: &[usize] = if planned.plan.events.iter().any(rerouted) { &[] } else { &flow.way };
+    let narrowest = way.iter().filter_map(|l| mean(l).map(|bps| (*l, bps))).min_by(|a, b| a.1.total_cmp(&b.1));
     let first = flow.way.iter().find(|l| planned.plan.links[**l].keeps_records());
     let count = |wanted: &dyn Fn(&PacketRecord) -> bool| -> u64 {
         packets.iter().filter(|r| wanted(r)).map(|r| u64::from(r.segments)).sum()

@@ -83,6 +83,7 @@ impl LinkPlanner<'_> {
         let steps = (length.as_nanos() as u64).div_ceil(step_ns) as usize;
         let mut phases = vec![phase(&way, 0)];
         let (mut rates, mut radio) = self.rates(&way, cable.member, steps, length)?;
+        let mut gaps = Vec::new();
         for change in changes {
             let at_step = (ns(change.at_s * 1e3) / step_ns) as usize;
             let gap_steps = ns(change.gap_ms).div_ceil(step_ns) as usize;
@@ -101,11 +102,12 @@ impl LinkPlanner<'_> {
                 }
                 rates.extend(later.iter().skip(rates.len()));
             }
-            if !rates.is_empty() {
-                let end = (at_step + gap_steps).min(steps);
-                rates[at_step.min(end)..end].fill(0);
-            }
+            gaps.push(at_step.min(steps)..(at_step + gap_steps).min(steps));
             phases.push(phase(&way, ns(change.at_s * 1e3)));
+        }
+        // at the end, so that what else changes meanwhile does not end a handover's gap
+        for gap in gaps {
+            rates.get_mut(gap).unwrap_or_default().fill(0);
         }
         // packets that wait at the end wait for something, and are not dropped
         if rates.last() == Some(&0) {
