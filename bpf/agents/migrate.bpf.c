@@ -21,17 +21,6 @@ struct migrate_job {
 
 struct migrate_job job SEC(".data") = {};
 
-static __always_inline bool same_name(const char *a, const char *b)
-{
-	for (int i = 0; i < CC_NAME_MAX; i++) {
-		if (a[i] != b[i])
-			return false;
-		if (!a[i])
-			return true;
-	}
-	return true;
-}
-
 SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;

@@ -52,6 +52,7 @@ static long (*const bpf_map_update_elem)(void *map, const void *key, const void 
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static long (*const bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
 static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 
 /*

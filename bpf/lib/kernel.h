@@ -40,7 +40,9 @@ struct sock_common {
 	u16 skc_num;   /* local port, host order */
 	u16 skc_dport; /* peer's port, network order */
 	u32 skc_daddr; /* peer's IPv4 address, network order */
+	u32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 	volatile u8 skc_state;
 } __core;
 

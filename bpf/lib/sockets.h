@@ -9,8 +9,12 @@
 #define TCP_CONGESTION 13
 #define CC_NAME_MAX 16
 
+struct bpf_iter_meta {
+	void *seq;
+} __core;
+
 struct bpf_iter__tcp {
-	void *meta;
+	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
 } __core;
 
@@ -41,6 +45,17 @@ struct socket_cc {
 	u32 map_id; /* its struct_ops map; 0: one of the kernel's own */
 	char name[CC_NAME_MAX];
 };
+
+static __always_inline bool same_name(const char *a, const char *b)
+{
+	for (int i = 0; i < CC_NAME_MAX; i++) {
+		if (a[i] != b[i])
+			return false;
+		if (!a[i])
+			return true;
+	}
+	return true;
+}
 
 /* A listener that never chose has whatever was the default when it was made; its children get today's. */
 static __always_inline bool listens_on_the_default(const struct tcp_sock *tp)

@@ -67,16 +67,21 @@ impl SocketWalk {
 
     /// Walks the sockets of the network namespace that the thread is in.
     pub(crate) fn run(&self, ns: &NetNs) -> Result<()> {
+        self.read(ns, &mut Vec::new())
+    }
+
+    /// The same; what the program writes is appended to `output`.
+    pub(crate) fn read(&self, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> {
         let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
         if !has_sockets() {
             return Ok(());
         }
         let mut iterator = Iter::new(&self.link).tried(tried)?;
-        let mut nothing = [0u8; 64];
+        let mut buffer = [0u8; 8192];
         loop {
-            match iterator.read(&mut nothing) {
+            match iterator.read(&mut buffer) {
                 Ok(0) => return Ok(()),
-                Ok(_) => {}
+                Ok(length) => output.extend_from_slice(&buffer[..length]),
                 // the kernel pauses after a while to be fair to others
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e).tried(tried),

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
-use hotcc::{doctor, exporter, manage, migrate, run, status, tune};
+use hotcc::{connections, doctor, exporter, manage, migrate, run, status, tune};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -49,6 +49,15 @@ Examples:
   hotcc migrate cubic dtcp --dry-run
   hotcc migrate cubic dtcp --netns edge
   hotcc migrate dtcp cubic --netns edge";
+
+const FLOWS_HELP: &str = "\
+With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by
+the version that the connection runs.
+
+Examples:
+  hotcc flows
+  hotcc flows --cc dtcp
+  hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
 #[derive(Subcommand)]
 enum Command {
@@ -110,6 +119,19 @@ enum Command {
         /// Only count what would be moved
         #[arg(long)]
         dry_run: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the open connections, with what their algorithm knows of each
+    #[command(after_help = FLOWS_HELP)]
+    Flows {
+        /// Only those that run this congestion control, and its own state of each
+        #[arg(long, value_name = "NAME")]
+        cc: Option<String>,
+        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Vec<String>,
         /// Machine-readable
         #[arg(long)]
         json: bool,
@@ -250,6 +272,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Migrate { from, to, netns, dry_run, json } => {
             show::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
+        }
+        Command::Flows { cc, netns, json } => {
+            show::flows(&connections::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
         }
         Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {

@@ -1,5 +1,6 @@
 //! How results are printed: tables for people, JSON for programs.
 
+use hotcc::connections::{Connection, StateValue};
 use hotcc::doctor::{Report, Verdict};
 use hotcc::error::{Error, Result};
 use hotcc::manage::{Outcome, Unloaded};
@@ -17,23 +18,84 @@ fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints rows in columns as wide as their widest cell; the last one is left ragged.
+/// Prints rows in columns.
 fn table(rows: &[Vec<String>]) {
+    lines(rows).iter().for_each(|line| println!("{line}"));
+}
+
+/// Columns as wide as their widest cell; the last one is left ragged.
+fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .enumerate()
-            .map(|(c, cell)| if c + 1 == row.len() { cell.clone() } else { format!("{cell:<w$}", w = widths[c]) })
-            .collect();
-        println!("{}", cells.join("  ").trim_end());
-    }
+    let line = |row: &Vec<String>| {
+        let cell = |(c, cell): (usize, &String)| {
+            if c + 1 == row.len() { cell.clone() } else { format!("{cell:<w$}", w = widths[c]) }
+        };
+        row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
+}
+
+/// Open connections; `with_state`: each followed by its algorithm's state.
+pub fn flows(all: &[Connection], with_state: bool, json: bool) -> Result<()> {
+    if json {
+        return print_json(&all);
+    }
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let ms = |us: Option<u32>| or_dash(us.map(|us| format!("{:.3}", f64::from(us) / 1e3)));
+    let mut rows = vec![row([
+        "netns",
+        "local",
+        "peer",
+        "cc",
+        "version",
+        "state",
+        "cwnd",
+        "ssthresh",
+        "rtt ms",
+        "min rtt ms",
+        "Mbit/s",
+        "retrans",
+    ])];
+    for c in all {
+        rows.push(vec![
+            c.netns.clone(),
+            c.local.to_string(),
+            c.peer.to_string(),
+            c.cc.clone(),
+            c.version.to_owned(),
+            c.ca_state.to_owned(),
+            c.cwnd.to_string(),
+            or_dash(c.ssthresh.map(|s| s.to_string())),
+            ms(c.srtt_us),
+            ms(c.min_rtt_us),
+            or_dash(c.delivery_bps.map(|bps| format!("{:.3}", bps as f64 / 1e6))),
+            c.retransmits.to_string(),
+        ]);
+    }
+    let lines = lines(&rows);
+    println!("{}", lines[0]);
+    for (connection, line) in all.iter().zip(&lines[1..]) {
+        println!("{line}");
+        if with_state {
+            connection.state.iter().for_each(|value| println!("    {}", state_text(value)));
+        }
+    }
+    Ok(())
+}
+
+/// Fixed point as what it stands for: `n_q16 4.25 segments per RTT (278528 / 65536)`.
+fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
+    let scaled = unit.rsplit_once(" / ").and_then(|(unit, scale)| Some((unit, scale, scale.parse::<f64>().ok()?)));
+    match scaled {
+        Some((unit, scale, divisor)) => format!("{name} {} {unit} ({value} / {scale})", *value as f64 / divisor),
+        None => format!("{name} {value} {unit}").trim_end().to_owned(),
+    }
 }
 
 #[derive(Serialize)]

@@ -47,6 +47,8 @@ enum Command {
     Cost(CostCommand),
     /// Write the page of a result directory: tables, the papers' figures, charts
     Report(report::ReportCommand),
+    /// Put tables of results into documents that mark where they belong
+    Figures(report::FiguresCommand),
     /// One native run: what `lab --lab native` starts for each
     #[command(name = native::COMMAND, hide = true)]
     PlayNatively {
@@ -82,6 +84,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::PlayNatively { job, results } => native::play_job(&job, &results).map(|()| ExitCode::SUCCESS),
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
+        Command::Figures(command) => report::run_figures(&command),
         Command::Diff(command) => Ok(report::run_diff(command)),
     }
 }

@@ -2,14 +2,12 @@
 
 use crate::kernels::{self, Selector};
 use crate::lab::native::Native;
-use crate::lab::results::{Expected, METRICS, Results, RunSummary};
 use crate::lab::run::{Backend, Lab, Progress};
 use crate::lab::scenario::Source;
 use crate::lab::vm::Clock;
 use crate::netlab;
 use crate::report;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -110,12 +108,12 @@ impl LabCommand {
             let started = Instant::now();
             let results = lab.run(&|progress| show(progress))?;
             let page = directory.join("report.html");
-            report::write(&directory, &page, report::CHARTS)?;
+            let data = report::write(&directory, &page, report::CHARTS)?;
             eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
             if self.json {
                 println!("{}", serde_json::to_string_pretty(&results.runs)?);
             } else {
-                print!("{}", table(&results, source)?);
+                print!("{}", report::markdown::text(&data));
             }
             good &= results.runs.iter().all(|run| run.invalid.is_empty());
         }
@@ -140,55 +138,4 @@ fn show(progress: &Progress<'_>) {
     } else if std::io::stderr().is_terminal() {
         eprint!("{line}\r");
     }
-}
-
-/// Figures of each case, mean over the seeds, and the paper's beside them.
-fn table(results: &Results, source: &Source) -> Result<String> {
-    const SHOWN: [&str; 7] =
-        ["throughput_mbps", "utilisation", "rtt_mean_ms", "rtt_p95_ms", "queue_delay_mean_ms", "loss_ratio", "jain"];
-    let (mut valid, mut invalid) = (Vec::new(), String::new());
-    let mut by_case: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for run in &results.runs {
-        let of_case = by_case.entry(run.run.case_name()).or_default();
-        if run.invalid.is_empty() {
-            of_case.push(run);
-            valid.push(run);
-        }
-        for why in &run.invalid {
-            invalid += &format!("INVALID, and in no figure: {} seed {}: {why}\n", run.run.case_name(), run.run.seed);
-        }
-    }
-    let width = by_case.keys().map(String::len).max().unwrap_or(4).max(4);
-    let mut text = format!("{:width$} {:>5}", "case", "seeds");
-    text.extend(SHOWN.map(|name| format!(" {name:>19}")));
-    text.push('\n');
-    let mean = |runs: &[&RunSummary], metric: &str, flow: Option<&str>| {
-        let values: Vec<f64> = runs.iter().filter_map(|run| run.metric(metric, flow)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    let cell = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
-    for (case, runs) in &by_case {
-        text += &format!("{case:width$} {:>5}", runs.len());
-        text.extend(SHOWN.map(|name| format!(" {:>19}", cell(mean(runs, name, None)))));
-        text.push('\n');
-    }
-    text += &invalid;
-    let expected: Vec<Expected> = source
-        .cases()?
-        .first()
-        .map(|case| case.scenario.expected.iter().map(|e| e.get_ref().clone()).collect())
-        .unwrap_or_default();
-    if !expected.is_empty() {
-        text += "\nthe paper's figures beside ours:\n";
-    }
-    for entry in expected {
-        let runs: Vec<_> = valid.iter().filter(|run| entry.matches(&run.run)).copied().collect();
-        let unit = METRICS.iter().find(|(name, _)| *name == entry.metric).map_or("", |(_, unit)| unit);
-        let ours = mean(&runs, &entry.metric, entry.flow.as_deref());
-        let ours = if runs.is_empty() { "not run".to_owned() } else { cell(ours) };
-        let case = entry.case.iter().map(|(k, v)| format!("{k}={}", crate::lab::algorithms::text(v)));
-        let case = case.collect::<Vec<_>>().join(",");
-        text += &format!("  {case}: {unit}: paper {} ({}), ours {ours}\n", entry.value, entry.source);
-    }
-    Ok(text)
 }

@@ -7,9 +7,11 @@ pub mod ellipse;
 pub mod estimate;
 pub mod expected;
 pub mod html;
+pub mod markdown;
 pub mod page;
 pub mod rows;
 pub mod series;
+pub mod tables;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -53,6 +55,19 @@ pub struct DiffCommand {
     margin: f64,
 }
 
+/// `figures FILE...`.
+#[derive(Args, Debug)]
+#[command(after_help = "A document marks where figures belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
+    <!-- end of figures -->")]
+pub struct FiguresCommand {
+    /// Documents
+    #[arg(required = true, value_name = "FILE")]
+    documents: Vec<PathBuf>,
+    /// Where `hotcc-bench lab` put the results
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
+    results: PathBuf,
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
@@ -79,6 +94,19 @@ pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
         print(&serde_json::to_string_pretty(&json)?);
     } else {
         print(&format!("{}. {}", data.state(), out.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `figures`.
+pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
+    for path in &command.documents {
+        let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let new = markdown::refreshed(&old, &command.results).with_context(|| path.display().to_string())?;
+        if new != old {
+            fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        print(&format!("{}: {}", path.display(), if new == old { "as it was" } else { "refreshed" }));
     }
     Ok(ExitCode::SUCCESS)
 }

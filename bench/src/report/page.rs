@@ -1,10 +1,10 @@
 //! The page: one HTML file that needs nothing else.
 
 use super::charts::{curves, scatter, style_sheet, timeline};
-use super::data::{COLUMNS, Data};
-use super::estimate::{Estimate, number};
-use super::html::{Cell, Table, escape, list, note};
+use super::data::Data;
+use super::html::{escape, list, note};
 use super::rows::{Row, case_text, conditions, placed};
+use super::tables;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -97,45 +97,15 @@ fn header(data: &Data) -> String {
     out
 }
 
-/// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
-fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
-    let Some(e) = estimate else { return "–".to_owned() };
-    let scaled = Estimate { mean: e.mean * factor, half_width: e.half_width.map(|half| half * factor), ..e };
-    let some = if e.n < of { format!(" (n = {})", e.n) } else { String::new() };
-    format!("{}{some}", scaled.text())
-}
-
-fn table_of(rows: &[Row], what: &str, caption: &str) -> Table {
-    let there = |metric: &str| rows.iter().any(|row| !row.values(metric).is_empty());
-    let columns: Vec<_> = COLUMNS.iter().filter(|(metric, _, _, always)| *always || there(metric)).collect();
-    let mut headings = vec!["case".to_owned(), what.to_owned()];
-    headings.extend(columns.iter().map(|(_, heading, _, _)| (*heading).to_owned()));
-    headings.push("seeds".to_owned());
-    let rows = rows.iter().map(|row| {
-        let n = row.runs.len();
-        let mut cells = vec![Cell::Text(case_text(&row.condition)), Cell::Head(row.label.clone())];
-        let figure = |metric: &str, factor: f64| Cell::Figure(figure_text(row.estimate(metric), factor, n));
-        cells.extend(columns.iter().map(|(metric, _, factor, _)| figure(metric, *factor)));
-        cells.push(Cell::Figure(n.to_string()));
-        cells
-    });
-    Table { caption: caption.to_owned(), columns: headings, rows: rows.collect(), remark: String::new() }
-}
-
 fn figures(data: &Data) -> String {
     if data.results.runs.is_empty() {
         return note("No run has finished, so there are no figures.");
     }
-    let mut table = table_of(&data.rows, "congestion control", "Mean over seeds ± half the 95 % confidence interval");
-    table.remark = "Over the valid runs, by Student's t (no interval for one seed). A run's figure is the mean over its TCP \
-                    flows of that congestion control; Jain's index is the run's. Loss counts links and queues; queue delay \
-                    is one way."
-        .to_owned();
-    let mut out = table.html();
+    let mut out = tables::figures(data).html();
     if !data.flows.is_empty() {
         let shown = &data.flows[..data.flows.len().min(MOST_FLOW_ROWS)];
         out.push_str("<details><summary>Each flow</summary>\n");
-        out.push_str(&table_of(shown, "flow", "The same for each flow").html());
+        out.push_str(&tables::of_rows(shown, "flow", "The same for each flow").html());
         if shown.len() < data.flows.len() {
             out.push_str(&note(&format!("The first {} of {} rows.", shown.len(), data.flows.len())));
         }
@@ -146,35 +116,7 @@ fn figures(data: &Data) -> String {
 
 fn papers(data: &Data) -> String {
     let mut out: String = data.problems.iter().map(|problem| note(problem)).collect();
-    if data.papers.is_empty() {
-        return out;
-    }
-    let rows = data.papers.iter().map(|paper| {
-        let notes: Vec<&str> = paper.remark.as_deref().into_iter().chain(paper.note.as_deref()).collect();
-        let seeds = paper.ours.map_or(0, |ours| ours.n);
-        vec![
-            Cell::Text(paper.case.clone()),
-            Cell::Text(paper.flow.clone().unwrap_or_else(|| "run".to_owned())),
-            Cell::Head(paper.metric.clone()),
-            Cell::Figure(figure_text(paper.ours, 1.0, 0)),
-            Cell::Figure(number(paper.paper)),
-            Cell::Figure(paper.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))),
-            Cell::Figure(seeds.to_string()),
-            Cell::Text(paper.source.clone()),
-            Cell::Text(notes.join("; ")),
-        ]
-    });
-    let columns = ["case", "flow", "figure", "ours", "paper", "ours / paper", "seeds", "source", "note"];
-    let table = Table {
-        caption: "What the papers found, and what ran here".to_owned(),
-        remark:
-            "Ours: mean over seeds ± half the 95 % confidence interval. Units are in the figure's name; ratios and \
-                 utilisation are shares of 1."
-                .to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    };
-    out.push_str(&table.html());
+    out.extend(tables::papers(data).map(|table| table.html()));
     out
 }
 

@@ -1,0 +1,72 @@
+//! `hotcc flows`: open connections with what their algorithm knows of each.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
+
+fn flows(cc: &str) -> Vec<Value> {
+    json(&["flows", "--cc", cc, "--json"]).as_array().unwrap().clone()
+}
+
+fn state(flow: &Value, name: &str) -> Option<i64> {
+    let fields = flow["state"].as_array().unwrap();
+    fields.iter().find(|f| f["name"] == name).map(|f| f["value"].as_i64().unwrap())
+}
+
+#[test]
+fn a_flow_is_shown_with_its_algorithms_state() {
+    let Some(_test) = kernel_test("a_flow_is_shown_with_its_algorithms_state", &["cc_seen"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_seen"]);
+    assert_eq!(flows("cc_seen"), Vec::<Value>::new());
+    let mut connection = Connection::new("cc_seen");
+    connection.send(200_000);
+    let found = flows("cc_seen");
+    assert_eq!(found.len(), 1);
+    let flow = &found[0];
+    assert_eq!(
+        (&flow["version"], &flow["netns"], &flow["ca_state"]),
+        (&"current".into(), &"here".into(), &"open".into())
+    );
+    assert!(flow["cwnd"].as_u64().unwrap() >= 20, "twice the initial window: {flow}");
+    assert!(flow["srtt_us"].as_u64().unwrap() > 0 && flow["acked_bytes"].as_u64().unwrap() >= 100_000, "{flow}");
+    assert!(state(flow, "n_q16").unwrap() >= 65_536, "{flow}");
+    assert_eq!(state(flow, "base_us"), flow["min_rtt_us"].as_i64(), "{flow}");
+    let text = ok(&["flows", "--cc", "cc_seen"]);
+    assert!(text.contains("127.0.0.1") && text.contains("    n_q16 ") && text.contains("segments per RTT"), "{text}");
+    assert!(!ok(&["flows"]).contains("n_q16"), "the state is for one algorithm");
+}
+
+/// The versions have different fields: each connection's are those of what it runs.
+#[test]
+fn an_older_version_is_read_with_its_own_fields() {
+    let Some(_test) = kernel_test("an_older_version_is_read_with_its_own_fields", &["cc_aged"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_aged"]);
+    let _old = Connection::new("cc_aged");
+    ok(&["swap", "cc_aged", "westwoodp"]);
+    let _new = Connection::new("cc_aged");
+    let found = flows("cc_aged");
+    let of = |version: &str| found.iter().find(|f| f["version"] == version).unwrap();
+    assert_eq!((state(of("older"), "n_q16"), state(of("older"), "loss_ssthresh")), (Some(65_536), None));
+    assert_eq!((state(of("current"), "n_q16"), state(of("current"), "loss_ssthresh")), (None, Some(0)));
+}
+
+#[test]
+fn other_namespaces_and_ipv6_are_seen() {
+    let Some(_test) = kernel_test("other_namespaces_and_ipv6_are_seen", &["cc_six"]) else { return };
+    ok(&["load", "westwoodp", "--as", "cc_six"]);
+    let netns = NetNs::new("hotcc-flows");
+    netns.sh("echo cc_six > /proc/sys/net/ipv4/tcp_congestion_control");
+    let _connection = netns.enter(|| {
+        let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+        (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap())
+    });
+    let found = flows("cc_six");
+    assert_eq!(found.len(), 2, "both ends are in there");
+    assert!(found.iter().all(|f| f["netns"] == "hotcc-flows" && f["peer"].as_str().unwrap().starts_with("[::1]:")));
+    assert_eq!(found[0]["local"], found[1]["peer"]);
+    assert_eq!(json(&["flows", "--cc", "cc_six", "--netns", "hotcc-flows", "--json"]), Value::Array(found));
+    assert!(fails(2, &["flows", "--netns", "nowhere"]).contains("no network namespace `nowhere`"));
+    assert!(fails(2, &["flows", "--cc", "a-name-that-is-too-long"]).contains("a-name-that-is-too-long"));
+}
