@@ -55,6 +55,15 @@ cost *args: build
 lab *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
 
+# Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600
+fuzz name *options:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p "target/fuzz/{{ name }}/corpus"
+    clang=$(command -v clang-19 clang | head -n 1)
+    bpf/tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
+    cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
+
 # Remove everything that was built.
 clean:
     cargo clean

@@ -87,6 +87,10 @@ missing_packages() {
 	local clang=$1
 	have "clang-$clang" || echo "clang-$clang"
 	have "clang-format-$clang" || echo "clang-format-$clang"
+	# the fuzzer's runtime
+	compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
+		compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" >/dev/null ||
+		echo "libclang-rt-$clang-dev"
 	have pkg-config || echo pkg-config
 	have gcc || echo gcc
 	have make || echo make
@@ -130,6 +134,7 @@ other_distribution() {
 		needed            Fedora                    Arch
 		clang 15-22       clang                     clang
 		clang-format 18+  clang-tools-extra         clang
+		libFuzzer         compiler-rt               compiler-rt
 		C compiler, make  gcc make                  base-devel
 		pkg-config        pkgconf-pkg-config        pkgconf
 		libelf            elfutils-libelf-devel     libelf

@@ -12,6 +12,10 @@
 #define HOTCC_STR_(x) #x
 #define HOTCC_STR(x) HOTCC_STR_(x)
 
+#ifndef HOTCC_HOST
+#define HOST_TUNABLE(name, initial, lowest, highest, choices)
+#endif
+
 /* On the ops table: what this is, and which paper it implements. */
 #define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
 
@@ -20,12 +24,14 @@
  * `paper` profile's. Units are written out ("us", "permille", "segments"); "" for a plain count.
  */
 #define TUNABLE(type, name, initial, published, lowest, highest, unit, help_text)                        \
+	HOST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
 	type name SEC(".data")                                                                           \
 	HOTCC_TAG("hotcc:tunable|unit=" unit "|min=" HOTCC_STR(lowest) "|max=" HOTCC_STR(highest)        \
 		  "|default=" HOTCC_STR(initial) "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
 
 /* A choice: the value is the index into `names`, which are separated by commas. */
 #define TUNABLE_CHOICE(name, initial, published, names, help_text)                                       \
+	HOST_TUNABLE(name, initial, 0, 0, names)                                          \
 	u32 name SEC(".data")                                                                            \
 	HOTCC_TAG("hotcc:choice|names=" names "|default=" HOTCC_STR(initial)                             \
 		  "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
