@@ -9,6 +9,9 @@ use crate::models::Model;
 use crate::random::{self, Random, Script, Totals};
 use crate::{HostAlgo, INFINITE_SSTHRESH, View};
 
+/// RTTs of paths are no longer.
+const MAX_RTT_US: f64 = 10e6;
+
 /// The network and the application.
 struct Path {
     base_us: f64,
@@ -19,6 +22,8 @@ struct Path {
     /// Part of W per RTT that arrives.
     share: f64,
     acks_per_round: u32,
+    /// Of so many events, some two dozen are something else than an ACK.
+    calm: u64,
     /// ACKs until all of this changes.
     acks_left: u64,
     /// What comes after so many more ACKs.
@@ -34,13 +39,14 @@ impl Path {
             emptiness: 1.0,
             jitter: 0.0,
             share: 1.0,
-            acks_per_round: 0,
+            acks_per_round: 1,
+            calm: random.pick(&[1000, 20_000]),
             acks_left: 0,
             then: None,
             now: None,
         };
         path.change(random);
-        path.emptiness = 1.0; // its base RTT shows at first
+        (path.emptiness, path.acks_left) = (1.0, random.between(1, 12)); // its base RTT shows at first
         path
     }
 
@@ -57,8 +63,8 @@ impl Path {
         self.emptiness = low + (high - low) * random.unit();
         self.jitter = if random.once_in(4) { 0.0 } else { random.scale(1e-4, 0.1) };
         self.share = random.pick(&[1.0, 1.0, 0.98, 0.95, 0.9, 0.5, 1.1]);
-        self.acks_per_round = random.pick(&[1, 2, 3, 4, 4, 5, 8]);
-        let rounds = if random.once_in(4) { random.between(32, 40) } else { random.between(1, 8) };
+        self.acks_per_round = random.pick(&[1, 2, 4, 4, 4, 5, 5, 6, 9]);
+        let rounds = if random.once_in(3) { random.between(32, 50) } else { random.between(1, 8) };
         self.acks_left = rounds * u64::from(self.acks_per_round);
     }
 
@@ -84,7 +90,7 @@ impl Path {
         }
         self.acks_left -= 1;
         // what begins, what ends it, after how many ACKs at most
-        let (begin, end, acks) = match random.between(0, 999) {
+        let (begin, end, acks) = match random.bits() % self.calm {
             0..4 => (Event::Recovery, Event::Complete, 12),
             4..8 => {
                 self.now = Some(Event::Lost(random.between(1, 2 * u64::from(sock.snd_cwnd)) as u32));
@@ -111,7 +117,7 @@ impl Path {
 
     fn ack(&mut self, random: &mut Random, sock: &View) -> Event {
         let acked = (sock.snd_cwnd / self.acks_per_round).max(1);
-        let rtt = self.base_us / self.emptiness * (1.0 + self.jitter * random.unit());
+        let rtt = (self.base_us / self.emptiness * (1.0 + self.jitter * random.unit())).min(MAX_RTT_US);
         let after_us = f64::from(acked) / f64::from(sock.snd_cwnd) * rtt / self.share;
         let rtt_us = if random.once_in(50) { None } else { Some(rtt as u32) };
         Event::Ack { after_us: after_us as u64, acked, rtt_us }
@@ -125,7 +131,7 @@ fn start(random: &mut Random) -> View {
         1 => random.scale(2000.0, 100_000.0) as u32,
         _ => random.scale(10.0, 2000.0) as u32,
     };
-    let snd_ssthresh = if random.once_in(4) { INFINITE_SSTHRESH } else { random.between(2, snd_cwnd.into()) as u32 };
+    let snd_ssthresh = if random.once_in(2) { INFINITE_SSTHRESH } else { random.between(2, snd_cwnd.into()) as u32 };
     let snd_cwnd_clamp = if random.once_in(8) { snd_cwnd + random.between(0, 300) as u32 } else { u32::MAX };
     View { snd_cwnd, snd_ssthresh, snd_cwnd_clamp, max_packets_out: snd_cwnd, ..any }
 }

@@ -81,7 +81,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
             *part = random.pick(&[*part, 0, 1, 333, 1000]);
         }
     }
-    if random.once_in(3) {
+    if random.once_in(2) {
         let thresholds = [&mut t.csi_full, &mut t.csi_high, &mut t.csi_mid, &mut t.csi_low, &mut t.csi_poor];
         for threshold in thresholds.into_iter().chain([&mut t.csi_probe, &mut t.cad_high]) {
             *threshold = random.pick(&[*threshold, *threshold, 0, 20, 150, 500, 800, 1000]);
@@ -89,6 +89,9 @@ fn any_tunables(random: &mut Random) -> Tunables {
         for diff in [&mut t.diff_1, &mut t.diff_2, &mut t.diff_3, &mut t.diff_4] {
             *diff = random.pick(&[*diff, 0, 1, 5, 100]);
         }
+    }
+    if random.once_in(4) {
+        t.cad_high = 0; // which the rows need that CAD, being CSI, never reaches
     }
     t.repeat_rounds = random.pick(&[3, 3, 1, 2, 10]);
     t.hold_rounds = random.pick(&[31, 31, 1, 5]);
@@ -223,7 +226,7 @@ fn follows_the_model_through_steady_connections() {
     let totals = steady::check(&algo, 1, 3000, 800, any_model);
     totals.require(100, &COMMON);
     totals.require(100, &RULES);
-    totals.require(100, &["windows restored", "undos", "restarts after idling"]);
+    totals.require(100, &["undos", "restarts after idling"]);
     require_unreachable_rows(&totals);
     require_little_rounding(&totals);
     totals.require_counted(&algo);

@@ -267,7 +267,10 @@ impl State {
                 _ => self.coverage.add("rounds over the loss cap that change nothing"),
             }
         }
-        if sock.in_slow_start() && !self.leaves_slow_start(t, sock) {
+        if sock.in_slow_start() {
+            self.leave_slow_start(t, sock);
+        }
+        if sock.in_slow_start() {
             self.coverage.add("rounds in slow start");
             self.no_rule();
             return;
@@ -310,7 +313,7 @@ impl State {
     }
 
     /// Slow start ends at a W (section IV.A), and where there is a queue although W is over maxCwnd.
-    fn leaves_slow_start(&mut self, t: &Tunables, sock: &mut View) -> bool {
+    fn leave_slow_start(&mut self, t: &Tunables, sock: &mut View) {
         let queue = || {
             let (max, base, least) = (self.max?, self.base?, self.round.least_rtt_us?);
             let (_, csi) = Self::congestion_status(base.rtt_us, least);
@@ -321,10 +324,9 @@ impl State {
         } else if t.exit_on_queue != 0 && queue() == Some(true) {
             self.coverage.add("slow starts left for a queue");
         } else {
-            return false;
+            return;
         }
         sock.snd_ssthresh = sock.snd_cwnd.max(LEAST);
-        true
     }
 
     /// Eqs 2 to 6 and the tables.
