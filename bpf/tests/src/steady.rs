@@ -2,7 +2,7 @@
 //! when, follows from W.
 //!
 //! [`crate::random`] leaves it to chance how many ACKs a round has and how much the RTT of two rounds has in common.
-//! Here a queue stays for rounds, up to some forty of them, and the delivery rate is a part of W per RTT.
+//! Here a queue stays for rounds, up to fifty of them, and the delivery rate is a part of W per RTT.
 
 use crate::kernel::{Event, Kernel};
 use crate::models::Model;

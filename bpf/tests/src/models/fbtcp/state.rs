@@ -10,7 +10,7 @@ const DISORDER: u32 = 1;
 /// `TCP_CA_CWR`.
 pub(super) const CWR: u8 = 2;
 /// `TCP_CA_Recovery`.
-pub(super) const RECOVERY: u8 = 3;
+const RECOVERY: u8 = 3;
 /// Least W, ssthresh and maxCwnd, segments.
 const LEAST: u32 = 2;
 /// Largest maxCwnd, segments.
