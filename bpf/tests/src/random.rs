@@ -81,7 +81,8 @@ pub fn script(random: &mut Random, length: usize, timeouts: Timeouts) -> Script 
     Script { start, events }
 }
 
-fn start(random: &mut Random) -> View {
+/// What `init` sees.
+pub(crate) fn start(random: &mut Random) -> View {
     let second = 1_000_000;
     let now_us = match random.between(0, 3) {
         0 => random.between(1, 100 * second),
@@ -305,7 +306,8 @@ impl Totals {
         assert_eq!(counter(offset_of!(AlgoStats, signal_absent)), self.covered("absent signals"));
     }
 
-    fn add<M: Model>(&mut self, counts: &Counts, model: &M) {
+    /// Adds a connection that was played.
+    pub(crate) fn add<M: Model>(&mut self, counts: &Counts, model: &M) {
         let (a, b) = (&mut self.counts, counts);
         for (a, b) in [
             (&mut a.hooks, b.hooks),
@@ -372,16 +374,21 @@ pub fn check<M: Model + Clone>(
         let mut script = script(&mut random, length, timeouts);
         if let Err((at, difference)) = play(algo, fresh.clone(), &script, &mut totals) {
             script.events.truncate(at.map_or(0, |i| i + 1));
-            let (shortest, shortest_difference) = shorten(algo, &fresh, script, difference.clone());
-            panic!(
-                "seed {seed}: {difference}\nshortest: {shortest_difference}\ntunables {:?}\n{:#?}\n{:?}",
-                fresh.tunables(),
-                shortest.start,
-                shortest.events
-            );
+            fail(algo, seed, &fresh, script, difference);
         }
     }
     totals
+}
+
+/// Panics with the shortest script found that shows a difference.
+pub(crate) fn fail<M: Model + Clone>(algo: &HostAlgo, seed: u64, fresh: &M, script: Script, difference: String) -> ! {
+    let (shortest, shortest_difference) = shorten(algo, fresh, script, difference.clone());
+    panic!(
+        "seed {seed}: {difference}\nshortest: {shortest_difference}\ntunables {:?}\n{:#?}\n{:?}",
+        fresh.tunables(),
+        shortest.start,
+        shortest.events
+    );
 }
 
 /// Leaves out runs of events, long ones first, as long as some difference remains.

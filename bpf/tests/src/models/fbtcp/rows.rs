@@ -1,0 +1,169 @@
+//! Which row of the tables a round falls in, and what the row does to W.
+
+use super::Tunables;
+
+/// A step of one segment: the round had too few RTT samples for a CSI.
+pub const RENO: u32 = 30;
+/// Added to a row's number when its `.b` form, or the reduction after a hold, acted.
+pub const SEVERE: u32 = 100;
+
+/// What a row does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// So many segments more, over a round.
+    More(u32),
+    /// W stays.
+    Keep,
+    /// So many segments less, at once.
+    Less(u32),
+    /// W times so many permille, at once.
+    Times(u32),
+    /// W divided by this, at once.
+    Over(u32),
+}
+
+/// Tables 1 and 3 (`convergence`) or 5: the first row that matches. `csi` is eq 4's, `diff` eq 2's, `cad` eq 6's.
+///
+/// # Panics
+/// If none matches: whatever the thresholds, each table covers all of its plane.
+#[must_use]
+pub fn row(t: &Tunables, convergence: bool, csi: f64, diff: f64, cad: f64) -> u32 {
+    let csi_from = |permille: u32| csi * 1000.0 >= f64::from(permille);
+    let csi_under = |permille: u32| !csi_from(permille);
+    let near = cad * 1000.0 >= f64::from(t.cad_high);
+    let diff_over = |segments: u32| diff > f64::from(segments);
+    let diff_to = |segments: u32| !diff_over(segments);
+    let full = csi_from(t.csi_full);
+    let convergence_rows = || {
+        [
+            (1, full && diff_to(t.diff_1)),
+            (2, full && diff_over(t.diff_1) && diff_to(t.diff_2)),
+            (3, full && diff_over(t.diff_2) && diff_to(t.diff_3)),
+            (4, full && diff_over(t.diff_3) && diff_to(t.diff_4)),
+            (5, full && diff_over(t.diff_4)),
+            (6, csi_from(t.csi_high) && csi * 1000.0 <= f64::from(t.csi_full) && near),
+            (7, csi_from(t.csi_high) && csi * 1000.0 <= f64::from(t.csi_full) && !near),
+            (8, csi_from(t.csi_mid) && csi_under(t.csi_full) && near),
+            (9, csi_from(t.csi_mid) && csi_under(t.csi_full) && !near),
+            (10, csi_from(t.csi_low) && csi_under(t.csi_mid)),
+            (11, csi_from(t.csi_poor) && csi_under(t.csi_low) && near),
+            (12, csi_from(t.csi_poor) && csi_under(t.csi_low) && !near),
+            (13, csi_under(t.csi_poor) && near),
+            (14, csi_under(t.csi_poor) && !near),
+        ]
+    };
+    let divergence_rows = || {
+        [
+            (21, csi_from(t.csi_probe)),
+            (22, csi_from(t.csi_mid) && csi_under(t.csi_probe) && near),
+            (23, csi_from(t.csi_mid) && csi_under(t.csi_probe) && !near),
+            (24, csi_from(t.csi_low) && csi_under(t.csi_mid)),
+            (25, csi_from(t.csi_poor) && csi_under(t.csi_low)),
+            (26, csi_under(t.csi_poor)),
+        ]
+    };
+    let first = |rows: &[(u32, bool)]| rows.iter().find(|(_, matches)| *matches).map(|(number, _)| *number);
+    let found = if convergence { first(&convergence_rows()) } else { first(&divergence_rows()) };
+    match found {
+        Some(number) => number,
+        None => panic!("no row for CSI {csi}, Diff {diff}, CAD {cad}"),
+    }
+}
+
+/// Rounds in this row after which its severe form acts, where it has one.
+#[must_use]
+pub fn patience(t: &Tunables, row: u32) -> Option<u32> {
+    match row {
+        11..=14 | 25 | 26 => Some(t.repeat_rounds), // "for more than two RTTs"
+        10 | 23 | 24 => Some(t.hold_rounds),        // "for thirty consecutive RTTs"
+        _ => None,
+    }
+}
+
+/// What a row does: Tables 2, 4 and 6, and eqs 7 and 9.
+///
+/// # Panics
+/// On a row that is in no table.
+#[must_use]
+pub fn action(t: &Tunables, row: u32, severe: bool) -> Action {
+    match (row, severe) {
+        (1, _) => Action::More(t.a),
+        (2, _) => Action::More(t.b),
+        (3, _) => Action::More(t.c),
+        (4, _) => Action::More(t.d),
+        (5, _) => Action::More(t.e),
+        (6, _) => Action::More(t.f),
+        (7, _) => Action::More(t.g),
+        (8, _) => Action::More(t.h),
+        (9, _) => Action::More(t.i),
+        (10 | 23 | 24, false) => Action::Keep,
+        (10, true) => Action::Times(t.alpha_permille),
+        (11, false) => Action::Less(t.j),
+        (11, true) => Action::Less(t.k),
+        (12, false) => Action::Less(t.l),
+        (12, true) => Action::Less(t.m),
+        (13, false) => Action::Times(t.n_permille),
+        (13, true) => Action::Over(t.o),
+        (14, false) => Action::Times(t.p_permille),
+        (14, true) => Action::Over(t.q),
+        (21, _) => Action::More(t.r),
+        (22, _) => Action::More(t.s),
+        (23 | 24, true) => Action::Times(t.gamma_permille),
+        (25, false) => Action::Times(t.t_permille),
+        (25, true) => Action::Over(t.u),
+        (26, false) => Action::Over(t.v),
+        (26, true) => Action::Over(t.w),
+        _ => panic!("no row {row}"),
+    }
+}
+
+/// Eqs 8 and 10: the part of maxCwnd that a hold's reduction keeps, permille.
+#[must_use]
+pub fn upper_bound_kept(t: &Tunables, row: u32) -> Option<u32> {
+    match row {
+        10 => Some(t.beta_permille),
+        23 | 24 => Some(t.theta_permille),
+        _ => None,
+    }
+}
+
+/// A row's name, with `.b` where that form acted and `reduced` where eqs 7 to 10 did.
+///
+/// # Panics
+/// On a number that is no rule's.
+#[must_use]
+pub fn name(rule: u32) -> &'static str {
+    match rule {
+        1 => "C1",
+        2 => "C2",
+        3 => "C3",
+        4 => "C4",
+        5 => "C5",
+        6 => "C6",
+        7 => "C7",
+        8 => "C8",
+        9 => "C9",
+        10 => "C10",
+        11 => "C11",
+        12 => "C12",
+        13 => "C13",
+        14 => "C14",
+        21 => "D1",
+        22 => "D2",
+        23 => "D3",
+        24 => "D4",
+        25 => "D5",
+        26 => "D6",
+        RENO => "Reno steps",
+        110 => "C10 reduced",
+        111 => "C11.b",
+        112 => "C12.b",
+        113 => "C13.b",
+        114 => "C14.b",
+        123 => "D3 reduced",
+        124 => "D4 reduced",
+        125 => "D5.b",
+        126 => "D6.b",
+        _ => panic!("no rule {rule}"),
+    }
+}

@@ -1,0 +1,469 @@
+//! What FB-TCP knows of one connection, and what each event makes of it.
+
+use super::rows::{self, Action, RENO, SEVERE};
+use super::{Coverage, Tunables};
+use crate::View;
+use crate::models::{FAST, elapsed_us, slow_start};
+
+/// `TCP_CA_Disorder`: the last state in which rounds count.
+const DISORDER: u32 = 1;
+/// `TCP_CA_CWR`.
+pub(super) const CWR: u8 = 2;
+/// `TCP_CA_Recovery`.
+const RECOVERY: u8 = 3;
+/// Least W, ssthresh and maxCwnd, segments.
+const LEAST: u32 = 2;
+/// Largest maxCwnd, segments.
+const MOST: f64 = 0x7fff_ffff_u32 as f64;
+/// Resolution of CSI and CAD.
+const Q16: f64 = 1.0 / 65_536.0;
+
+/// baseRtt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Base {
+    pub(super) rtt_us: u32,
+    /// When it was last seen, or taken for the base.
+    seen_us: u64,
+}
+
+/// maxCwnd.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct UpperBound {
+    pub(super) segments: u32,
+    since_us: u64,
+}
+
+/// The interval that the delivery rate DP is taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Interval {
+    start_us: u64,
+    delivered: u32,
+    app_limited: bool,
+}
+
+/// A round: until all that was sent when it began is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Round {
+    end: u32,
+    samples: u32,
+    least_rtt_us: Option<u32>,
+    lost: u32,
+    delivered: u32,
+}
+
+/// What a row adds to W over a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Step {
+    /// As the round began, segments.
+    whole: u32,
+    /// W as the round began, segments.
+    window: u32,
+    /// Not paid out yet, segments.
+    left: u32,
+    /// Earned and not paid out, segments times W.
+    account: f64,
+}
+
+/// What the end of a recovery gives back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Restore {
+    window: u32,
+    ssthresh: u32,
+}
+
+/// eq 1 for one interval: whole segments, of the real-valued product and of one in whole bytes/s.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) exact: u32,
+    pub(super) truncated: u32,
+    app_limited: bool,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) base: Option<Base>,
+    pub(super) max: Option<UpperBound>,
+    /// The row last applied, and rounds in it.
+    pub(super) rule: u32,
+    pub(super) repeat: u32,
+    /// CSI of the round that the hook just called ended, in whole 2^-16, if a row was looked for.
+    pub(super) csi_q16: Option<f64>,
+    /// Least RTT of the last whole round.
+    last_least_rtt_us: Option<u32>,
+    interval: Interval,
+    round: Round,
+    step: Step,
+    restore: Option<Restore>,
+    /// Rounds whose row would be another with a real-valued CSI.
+    pub(super) rows_decided_by_resolution: u64,
+    pub(super) coverage: Coverage,
+}
+
+/// W times a number of permille, whole segments.
+fn part(window: u32, permille: u32) -> u32 {
+    (f64::from(window) * f64::from(permille) / 1000.0).floor() as u32
+}
+
+fn three_quarters(window: u32) -> u32 {
+    (f64::from(window) * 3.0 / 4.0).floor() as u32
+}
+
+impl State {
+    pub(super) fn step_left(&self) -> u32 {
+        self.step.left
+    }
+
+    /// Whether the two will act alike from now on.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        (self.base, self.max, self.rule, self.repeat) == (other.base, other.max, other.rule, other.repeat)
+            && (self.last_least_rtt_us, self.interval, self.round)
+                == (other.last_least_rtt_us, other.interval, other.round)
+            && (self.step, self.restore) == (other.step, other.restore)
+    }
+
+    /// `init`: everything anew; W stays.
+    pub(super) fn start(&mut self, sock: &View) {
+        let (coverage, ties) = (std::mem::take(&mut self.coverage), self.rows_decided_by_resolution);
+        *self = Self { coverage, rows_decided_by_resolution: ties, ..Self::default() };
+        self.coverage.add(if sock.data_segs_out == 0 { "fresh starts" } else { "takeovers" });
+        self.step.window = sock.snd_cwnd;
+        self.restart(sock);
+    }
+
+    /// The interval and the round begin anew; no rule.
+    pub(super) fn restart(&mut self, sock: &View) {
+        self.start_interval(sock);
+        self.start_round(sock);
+    }
+
+    fn start_interval(&mut self, sock: &View) {
+        self.interval =
+            Interval { start_us: sock.now_us, delivered: sock.delivered, app_limited: sock.app_limited != 0 };
+    }
+
+    fn start_round(&mut self, sock: &View) {
+        self.round =
+            Round { end: sock.snd_nxt, samples: 0, least_rtt_us: None, lost: sock.lost, delivered: sock.delivered };
+    }
+
+    /// baseRtt and minRtt of eq 4.
+    pub(super) fn take_rtt(&mut self, t: &Tunables, sock: &View, rtt_us: Option<u32>) {
+        // a sample of zero is none: the path has no length
+        let Some(rtt) = rtt_us.filter(|&r| r > 0) else { return };
+        let now = sock.now_us;
+        self.base = Some(match self.base {
+            None => {
+                self.coverage.add("first bases");
+                Base { rtt_us: rtt, seen_us: now }
+            }
+            Some(base) if rtt <= base.rtt_us => {
+                self.coverage.add(if rtt == base.rtt_us { "bases seen again" } else { "bases lowered" });
+                Base { rtt_us: rtt, seen_us: now }
+            }
+            Some(base) if t.base_window_us != 0 && elapsed_us(base.seen_us, now) >= u64::from(t.base_window_us) => {
+                let known = self.last_least_rtt_us;
+                self.coverage.add(if known.is_some() { "bases aged to the last round's" } else { "bases aged" });
+                Base { rtt_us: known.unwrap_or(rtt), seen_us: now }
+            }
+            Some(base) => base,
+        });
+        self.round.samples += 1;
+        self.round.least_rtt_us = Some(self.round.least_rtt_us.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    /// eq 1 where an interval is over.
+    pub(super) fn take_delivery_rate(&mut self, t: &Tunables, sock: &View) -> Option<Sample> {
+        let elapsed = elapsed_us(self.interval.start_us, sock.now_us);
+        let base = self.base?;
+        if elapsed < u64::from(t.dp_interval_us) {
+            return None;
+        }
+        let segments = sock.delivered.wrapping_sub(self.interval.delivered);
+        let rate = f64::from(segments) * f64::from(sock.mss) * 1e6 / elapsed as f64;
+        self.coverage.add("DP samples");
+        if rate > FAST {
+            self.coverage.add("DP samples over 100 Gbit/s");
+        }
+        let rho = f64::from(t.rho_permille) / 1000.0;
+        let segments_of = |rate: f64| rate * f64::from(base.rtt_us) / 1e6 / f64::from(sock.mss);
+        let bound = segments_of(rate) * rho;
+        // DP in whole bytes/s, and so may be its product with rho
+        let resolution = segments_of(rho + 1.0);
+        let whole = |bound: f64| bound.clamp(f64::from(LEAST), MOST) as u32;
+        if bound < f64::from(LEAST) {
+            self.coverage.add("DP samples of less than two segments");
+        }
+        let app_limited = self.interval.app_limited || sock.app_limited != 0;
+        self.start_interval(sock);
+        let (exact, truncated) = (whole(bound * (1.0 + 1e-12)), whole(bound * (1.0 - 1e-12) - resolution));
+        Some(Sample { exact, truncated, app_limited })
+    }
+
+    /// maxCwnd: a running maximum, over a time where `max_window_us` is set.
+    pub(super) fn bound(&mut self, t: &Tunables, sock: &View, segments: u32, sample: Sample) {
+        let now = sock.now_us;
+        let known = self.max.map_or(0, |m| m.segments);
+        if sample.app_limited && segments < known {
+            self.coverage.add("application-limited DP samples ignored");
+            return;
+        }
+        if sample.app_limited {
+            self.coverage.add("application-limited DP samples counted");
+        }
+        let fresh = UpperBound { segments, since_us: now };
+        self.max = Some(match self.max {
+            Some(max) if segments < max.segments => {
+                if t.max_window_us != 0 && elapsed_us(max.since_us, now) >= u64::from(t.max_window_us) {
+                    self.coverage.add("maxCwnd aged");
+                    fresh
+                } else {
+                    self.coverage.add("maxCwnd kept");
+                    max
+                }
+            }
+            _ => {
+                self.coverage.add("maxCwnd found or raised");
+                fresh
+            }
+        });
+    }
+
+    /// The end of a round, where this ACK is one.
+    pub(super) fn end_round(&mut self, t: &Tunables, sock: &mut View) {
+        self.csi_q16 = None;
+        if (sock.snd_una.wrapping_sub(self.round.end) as i32) < 0 {
+            return;
+        }
+        self.coverage.add("rounds");
+        self.step.left = 0;
+        self.close_round(t, sock);
+        (self.step.whole, self.step.window) = (self.step.left, sock.snd_cwnd);
+        self.last_least_rtt_us = self.round.least_rtt_us;
+        self.start_round(sock);
+    }
+
+    /// No row is applied; the next one starts counting.
+    fn no_rule(&mut self) {
+        (self.rule, self.repeat) = (0, 0);
+    }
+
+    fn close_round(&mut self, t: &Tunables, sock: &mut View) {
+        let growing = sock.ca_state <= DISORDER;
+        if self.over_loss_cap(t, sock) {
+            if growing {
+                self.coverage.add("rounds over the loss cap");
+                sock.snd_cwnd = (sock.snd_cwnd / 2).max(LEAST);
+                Self::stay_out_of_slow_start(sock);
+                self.no_rule();
+                return;
+            }
+            match &mut self.restore {
+                Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
+                    self.coverage.add("rounds over the loss cap in recovery");
+                    restore.window = (restore.window / 2).max(LEAST);
+                    sock.snd_ssthresh = restore.window;
+                }
+                _ => self.coverage.add("rounds over the loss cap that change nothing"),
+            }
+        }
+        if sock.in_slow_start() {
+            self.leave_slow_start(t, sock);
+        }
+        if sock.in_slow_start() {
+            self.coverage.add("rounds in slow start");
+            self.no_rule();
+            return;
+        }
+        let (Some(base), Some(max)) = (self.base, self.max) else {
+            self.coverage.add("rounds before maxCwnd is known");
+            self.no_rule();
+            return;
+        };
+        if !growing || !sock.cwnd_limited() {
+            self.coverage.add(if growing { "rounds not limited by the window" } else { "rounds in recovery" });
+            self.no_rule();
+            return;
+        }
+        match self.round.least_rtt_us {
+            Some(least) if self.round.samples >= t.min_samples => self.apply_row(t, sock, base, max, least),
+            _ => {
+                self.coverage.add(rows::name(RENO));
+                (self.rule, self.repeat) = (RENO, 0);
+                self.step.left = 1;
+            }
+        }
+    }
+
+    fn over_loss_cap(&self, t: &Tunables, sock: &View) -> bool {
+        let lost = f64::from(sock.lost.wrapping_sub(self.round.lost));
+        let delivered = f64::from(sock.delivered.wrapping_sub(self.round.delivered));
+        t.loss_cap_permille != 0 && lost * 1000.0 > f64::from(t.loss_cap_permille) * (lost + delivered)
+    }
+
+    /// S after W fell: not under it for another slow start, and not far under it.
+    fn stay_out_of_slow_start(sock: &mut View) {
+        sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd).max(three_quarters(sock.snd_cwnd)).max(LEAST);
+    }
+
+    /// eq 4, as it is and in whole 2^-16 (rounded down).
+    fn congestion_status(base_us: u32, least_us: u32) -> (f64, f64) {
+        let csi = (f64::from(base_us) / f64::from(least_us)).min(1.0);
+        (csi, (csi / Q16).floor() * Q16)
+    }
+
+    /// Slow start ends at a W (section IV.A), and where there is a queue although W is over maxCwnd.
+    fn leave_slow_start(&mut self, t: &Tunables, sock: &mut View) {
+        let queue = || {
+            let (max, base, least) = (self.max?, self.base?, self.round.least_rtt_us?);
+            let (_, csi) = Self::congestion_status(base.rtt_us, least);
+            Some(sock.snd_cwnd > max.segments && csi * 1000.0 < f64::from(t.csi_high))
+        };
+        if sock.snd_cwnd >= t.slow_start_exit {
+            self.coverage.add("slow starts left for W");
+        } else if t.exit_on_queue != 0 && queue() == Some(true) {
+            self.coverage.add("slow starts left for a queue");
+        } else {
+            return;
+        }
+        sock.snd_ssthresh = sock.snd_cwnd.max(LEAST);
+    }
+
+    /// Eqs 2 to 6 and the tables.
+    fn apply_row(&mut self, t: &Tunables, sock: &mut View, base: Base, max: UpperBound, least_us: u32) {
+        let window = f64::from(sock.snd_cwnd);
+        let convergence = sock.snd_cwnd <= max.segments; // eq 5
+        let (real, csi) = Self::congestion_status(base.rtt_us, least_us);
+        let row_of = |csi: f64, resolution: f64| {
+            let target = (window * csi).floor(); // eq 3, whole segments
+            let cad = target / window; // eq 6
+            let cad = if resolution > 0.0 { (cad / resolution).floor() * resolution } else { cad };
+            rows::row(t, convergence, csi, window - target, cad) // eq 2
+        };
+        let row = row_of(csi, Q16);
+        self.rows_decided_by_resolution += u64::from(row != row_of(real, 0.0));
+        self.csi_q16 = Some(csi / Q16);
+        self.repeat = if row == self.rule % SEVERE { self.repeat + 1 } else { 1 };
+        let severe = rows::patience(t, row).is_some_and(|rounds| self.repeat >= rounds);
+        self.rule = row + if severe { SEVERE } else { 0 };
+        self.count_row(t);
+        let decreased = match rows::action(t, row, severe) {
+            Action::More(segments) => {
+                self.step.left = segments;
+                let limit = (f64::from(max.segments) + 1.0 - window).max(1.0);
+                if t.limit_step != 0 && convergence && f64::from(segments) > limit {
+                    self.coverage.add("steps limited to maxCwnd");
+                    self.step.left = limit as u32;
+                }
+                None
+            }
+            Action::Keep => None,
+            Action::Less(segments) => Some(sock.snd_cwnd.saturating_sub(segments)),
+            Action::Times(permille) => Some(part(sock.snd_cwnd, permille)),
+            Action::Over(divisor) => Some(sock.snd_cwnd / divisor.max(1)),
+        };
+        if let Some(segments) = decreased {
+            sock.snd_cwnd = segments.max(LEAST);
+            if segments < LEAST {
+                self.coverage.add("decreases to the minimum");
+            }
+            Self::stay_out_of_slow_start(sock);
+        }
+        if severe {
+            self.repeat = 0;
+            if let (Some(kept), Some(max)) = (rows::upper_bound_kept(t, row), &mut self.max) {
+                max.segments = part(max.segments, kept).max(LEAST);
+            }
+        }
+    }
+
+    fn count_row(&mut self, t: &Tunables) {
+        self.coverage.add(rows::name(self.rule));
+        let unreachable = match self.rule % SEVERE {
+            8 => "C8 with the paper's thresholds",
+            11 => "C11 with the paper's thresholds",
+            13 => "C13 with the paper's thresholds",
+            _ => return,
+        };
+        if t.has_the_papers_thresholds() {
+            self.coverage.add(unreachable);
+        }
+    }
+
+    pub(super) fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        if !sock.cwnd_limited() {
+            self.coverage.add("ACKs while not limited by the window");
+            return;
+        }
+        if sock.in_slow_start() {
+            self.coverage.add("slow start ACKs");
+            slow_start(sock, acked);
+            return;
+        }
+        self.coverage.add("ACKs after slow start");
+        // the step in equal parts over the W of the round's start, whole segments as they come together
+        let price = f64::from(self.step.window.max(1));
+        self.step.account += f64::from(self.step.whole) * f64::from(acked);
+        let earned = (self.step.account / price).floor();
+        self.step.account -= earned * price;
+        let paid = earned.min(f64::from(self.step.left));
+        if paid < earned {
+            self.coverage.add("steps paid out before their round ended");
+        }
+        if paid > 0.0 {
+            self.coverage.add(if paid > 1.0 { "ACKs that add several segments" } else { "ACKs that add one segment" });
+        }
+        let grown = f64::from(sock.snd_cwnd) + paid;
+        if grown > f64::from(sock.snd_cwnd_clamp) {
+            self.coverage.add("steps cut at the clamp");
+        }
+        sock.snd_cwnd = grown.min(f64::from(sock.snd_cwnd_clamp)) as u32;
+        self.step.left -= paid as u32;
+    }
+
+    /// "Immune to random packet losses": W stays, and packet conservation sends one for each that arrives.
+    pub(super) fn ssthresh(&mut self, sock: &View) -> u32 {
+        self.coverage.add("reductions asked for");
+        let window = sock.snd_cwnd.max(LEAST);
+        self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
+        self.step.left = 0;
+        window
+    }
+
+    /// An ECN mark is no random loss.
+    pub(super) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
+        self.coverage.add("marks");
+        sock.snd_ssthresh = part(sock.snd_cwnd, t.ecn_permille).max(LEAST);
+        self.restore = None;
+    }
+
+    /// After a recovery W is what it was before, and slow start over.
+    pub(super) fn complete(&mut self, sock: &mut View) {
+        let Some(restore) = self.restore.take() else { return };
+        self.coverage.add("recoveries completed");
+        if restore.window > sock.snd_cwnd {
+            self.coverage.add("windows restored");
+        }
+        if restore.ssthresh > sock.snd_cwnd.max(restore.window) {
+            self.coverage.add("slow starts ended by a loss");
+        }
+        sock.snd_cwnd = sock.snd_cwnd.max(restore.window).min(sock.snd_cwnd_clamp);
+        let under = sock.snd_cwnd.saturating_sub(1);
+        sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(LEAST);
+    }
+
+    /// A timeout; W = 1 is the kernel's.
+    pub(super) fn time_out(&mut self, sock: &mut View) {
+        self.coverage.add("timeouts");
+        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
+        self.restore = None;
+        self.step.left = 0;
+        self.no_rule();
+    }
+
+    pub(super) fn undo(&mut self, sock: &View) -> u32 {
+        self.coverage.add("undos");
+        self.restore = None;
+        sock.snd_cwnd.max(sock.prior_cwnd)
+    }
+}

@@ -1,0 +1,142 @@
+//! FB-TCP's tunables and their values in both profiles.
+
+macro_rules! tunables {
+    ($($(#[$doc:meta])* $name:ident = $default:literal;)*) => {
+        /// The tunables, named as in the algorithm: single letters are the paper's own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Tunables { $($(#[$doc])* pub $name: u32,)* }
+
+        impl Tunables {
+            /// Profile `default`.
+            pub const DEFAULT: Self = Self { $($name: $default,)* };
+
+            /// Names and values.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u32)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+tunables! {
+    /// Step of C1, segments (Table 2, as those up to `i`).
+    a = 120;
+    /// Step of C2, segments.
+    b = 100;
+    /// Step of C3, segments.
+    c = 70;
+    /// Step of C4, segments.
+    d = 60;
+    /// Step of C5, segments.
+    e = 50;
+    /// Step of C6, segments.
+    f = 40;
+    /// Step of C7, segments.
+    g = 30;
+    /// Step of C8, segments.
+    h = 25;
+    /// Step of C9, segments.
+    i = 20;
+    /// C11, segments less (Table 4, as those up to `q`).
+    j = 10;
+    /// C11.b, segments less.
+    k = 20;
+    /// C12, segments less.
+    l = 25;
+    /// C12.b, segments less.
+    m = 50;
+    /// C13, part of W kept, permille.
+    n_permille = 750;
+    /// C13.b, divisor of W.
+    o = 2;
+    /// C14, part of W kept, permille.
+    p_permille = 400;
+    /// C14.b, divisor of W.
+    q = 3;
+    /// Step of D1, segments (Table 6, as those up to `w`).
+    r = 1;
+    /// Step of D2, segments.
+    s = 1;
+    /// D5, part of W kept, permille.
+    t_permille = 750;
+    /// D5.b, divisor of W.
+    u = 2;
+    /// D6, divisor of W.
+    v = 2;
+    /// D6.b, divisor of W.
+    w = 4;
+    /// Part of W kept after a hold in C10 (eq 7), permille.
+    alpha_permille = 900;
+    /// Part of maxCwnd kept after a hold in C10 (eq 8), permille.
+    beta_permille = 900;
+    /// Part of W kept after a hold in D3 or D4 (eq 9), permille.
+    gamma_permille = 900;
+    /// Part of maxCwnd kept after a hold in D3 or D4 (eq 10), permille.
+    theta_permille = 900;
+    /// rho of eq 1, permille.
+    rho_permille = 1050;
+    /// Least CSI of C1 to C5, permille.
+    csi_full = 980;
+    /// Least CSI of C6 and C7, permille.
+    csi_high = 950;
+    /// Least CSI of C8, C9, D2 and D3, permille.
+    csi_mid = 700;
+    /// Least CSI of C10 and D4, permille.
+    csi_low = 300;
+    /// Least CSI of C11, C12 and D5, permille.
+    csi_poor = 50;
+    /// Least CSI of D1, permille.
+    csi_probe = 990;
+    /// Least CAD of C6, C8, C11, C13 and D2, permille.
+    cad_high = 950;
+    /// Largest Diff of C1, segments.
+    diff_1 = 10;
+    /// Largest Diff of C2, segments.
+    diff_2 = 15;
+    /// Largest Diff of C3, segments.
+    diff_3 = 20;
+    /// Largest Diff of C4, segments.
+    diff_4 = 30;
+    /// Rounds in a row of the tables after which its `.b` form acts.
+    repeat_rounds = 3;
+    /// Rounds in C10, D3 or D4 after which eqs 7 to 10 act.
+    hold_rounds = 31;
+    /// Fewest RTT samples that make a round's minimum mean something.
+    min_samples = 3;
+    /// Interval of the delivery rate DP, microseconds.
+    dp_interval_us = 100_000;
+    /// W at which slow start ends, segments.
+    slow_start_exit = 900;
+    /// Whether steps of the convergence phase end at maxCwnd + 1.
+    limit_step = 1;
+    /// Whether slow start ends, too, where W is over maxCwnd and there is a queue.
+    exit_on_queue = 1;
+    /// Age at which a smaller maxCwnd takes the place of a larger one, microseconds; 0: never.
+    max_window_us = 10_000_000;
+    /// Time after which a base RTT not seen again is given up, microseconds; 0: never.
+    base_window_us = 10_000_000;
+    /// Part of a round that may be lost without W falling, permille; 0: all of it.
+    loss_cap_permille = 300;
+    /// Part of W kept after an ECN mark, permille.
+    ecn_permille = 500;
+}
+
+impl Tunables {
+    /// Profile `paper`.
+    pub const PAPER: Self = Self {
+        limit_step: 0,
+        exit_on_queue: 0,
+        max_window_us: 0,
+        base_window_us: 0,
+        loss_cap_permille: 0,
+        ..Self::DEFAULT
+    };
+
+    /// Whether the membership functions are the paper's: rows C8, C11 and C13 are unreachable then.
+    #[must_use]
+    pub fn has_the_papers_thresholds(&self) -> bool {
+        let thresholds = |t: &Self| [t.csi_full, t.csi_high, t.csi_mid, t.csi_low, t.csi_poor, t.csi_probe, t.cad_high];
+        thresholds(self) == thresholds(&Self::PAPER)
+    }
+}
