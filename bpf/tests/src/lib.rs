@@ -1,13 +1,15 @@
 //! hotcc's congestion controls, compiled for the host and driven one hook at a time, and what they are compared with.
 //!
 //! [`HostAlgo`] loads one algorithm, [`Flow`] is one connection under it. [`models`] holds the papers' equations in
-//! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play.
+//! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play;
+//! [`steps`] and [`units`] are the pure functions below.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
 pub mod kernel;
 pub mod models;
 pub mod random;
+pub mod steps;
 pub mod units;
 
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
