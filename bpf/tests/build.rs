@@ -1,5 +1,6 @@
 //! Compiles every `../algos/*.bpf.c`, and the wrappers around `../lib`, to shared objects for the host.
 //!
+//! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
 //! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.
 //! Uses the clang that compiled the BPF objects.
 
@@ -28,7 +29,9 @@ fn build() -> Result<(), Box<dyn Error>> {
         let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
         let defines = [format!("-DHOTCC_ALGO_FILE=\"{}\"", source.display()), format!("-DHOTCC_ALGO={name}")];
         let object = out.join(format!("{name}.so"));
-        compile(&bpf.join("lib"), &defines, &root.join("host/harness.c"), &object)?;
+        let with_steps = root.join(format!("host/{name}.c"));
+        let harness = if with_steps.exists() { with_steps } else { root.join("host/harness.c") };
+        compile(&bpf.join("lib"), &defines, &harness, &object)?;
     }
     compile(&bpf.join("lib"), &[], &root.join("host/lib_units.c"), &out.join("lib_units.so"))
 }

@@ -2,7 +2,7 @@
 //!
 //! [`HostAlgo`] loads one algorithm, [`Flow`] is one connection under it. [`models`] holds the papers' equations in
 //! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play, [`steady`] such that
-//! change slowly.
+//! change slowly. [`steps`] and [`units`] are the pure functions below.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
@@ -10,6 +10,7 @@ pub mod kernel;
 pub mod models;
 pub mod random;
 pub mod steady;
+pub mod steps;
 pub mod units;
 
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};

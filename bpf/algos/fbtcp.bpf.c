@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * FB-TCP (`fbtcp`): once per round trip one row of a table moves the window, by how empty the path is, how far the
+ * window is from what the path needs, and whether it is beyond what was ever delivered. Losses do not move it.
+ *
+ * Paper: R. Poorzare, A. Calveras Auge, "FB-TCP: A 5G mmWave Friendly TCP for Urban Deployments", IEEE Access 9, 2021,
+ * section IV.
+ *
+ *   eq 1       maxCwnd = DP * baseRtt / MSS * rho,  rho = 1.05         DP: delivery rate over the last 100 ms
+ *   eq 2       Diff = W - target
+ *   eq 3       target = W * CSI
+ *   eq 4       CSI = baseRtt / minRtt                                  least RTT of connection and of round
+ *   eq 5       W <= maxCwnd: Convergence, Tables 1 and 3; else Divergence, Table 5
+ *   eq 6       CAD = target / W
+ *   eqs 7-10   after thirty rounds in C10, D3 or D4: W *= 0.9, maxCwnd *= 0.9
+ *
+ * Hooks: `pkts_acked` for RTTs, DP and the end of a round, because it also runs during recovery; `cong_avoid` for
+ * growth, so that the kernel keeps PRR and its pacing rate; `ssthresh` and CA_EVENT_COMPLETE_CWR to come out of a
+ * recovery as it was entered; `set_state` for the reduction after a mark, which must follow `ssthresh`.
+ *
+ * Deviations from the paper, and why:
+ *  - Eq 1 is printed with a count of packets for DP; with its "/ 8" it can only be a rate in bits. Its minRtt is the
+ *    connection's, eq 4's baseRtt.
+ *  - maxCwnd is the largest of the estimates: a flow that its window limits delivers W per RTT, so a mere refresh would
+ *    keep W <= maxCwnd only while CSI >= 0.95. `paper`: for the whole connection, so it never learns of a path that got
+ *    slower; `default`: over 10 s.
+ *  - The printed ranges overlap (C6 and C8, C7 and C9): the first row that matches wins. C8, C11 and C13 want
+ *    CAD >= 0.95 where CSI < 0.95. They can never fire, since CAD <= CSI when target is rounded down (they are kept for
+ *    other thresholds); C7 fires at a few small windows only.
+ *  - The `b` rows act in the third round ("more than two RTTs"; elsewhere "two successive"), eqs 7-10 in the 31st; then
+ *    the count starts over. Table 4 does not name C12.b's constant; it is `m`.
+ *  - Steps are spread over the ACKs of a round; fractions are kept. `default` ends a step at maxCwnd + 1: 120 segments
+ *    onto a path of 40 would be three bandwidth-delay products at once.
+ *  - A round with under 3 RTT samples says little about minRtt, so W grows by one segment, as Reno's.
+ *  - A round that W did not limit moves nothing: the tables know only full windows.
+ *  - Slow start doubles W per RTT until 900 segments, and again after a timeout. `default` leaves it when W > maxCwnd
+ *    with a queue (CSI < 0.95), because 900 segments are many bandwidth-delay products of most paths.
+ *  - baseRtt: `default` lets one go that was not seen for 10 s, or a longer path would look congested for ever.
+ *
+ * Loss: immune, as the paper wants: W stays, PRR conserves packets, and the recovery ends with the W and ssthresh it
+ * began with, except that slow start ends there. A round that ends in a recovery fires no row. `default` halves W for a
+ * round of which more than 30 % was lost: that is no random loss, and nothing else would stop the sender.
+ * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
+ * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
+ * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
+ * anew. Times are kept modulo 2^32 us (71 minutes).
+ */
+#include "fixed.h"
+#include "kernel.h"
+#include "round.h"
+#include "stats.h"
+#include "struct_ops.h"
+#include "tags.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Tables 2, 4 and 6; the paper's names. */
+TUNABLE(u32, a, 120, 120, 0, 1000000, "segments", "C1: W grows by, in a round");
+TUNABLE(u32, b, 100, 100, 0, 1000000, "segments", "C2: W grows by");
+TUNABLE(u32, c, 70, 70, 0, 1000000, "segments", "C3: W grows by");
+TUNABLE(u32, d, 60, 60, 0, 1000000, "segments", "C4: W grows by");
+TUNABLE(u32, e, 50, 50, 0, 1000000, "segments", "C5: W grows by");
+TUNABLE(u32, f, 40, 40, 0, 1000000, "segments", "C6: W grows by");
+TUNABLE(u32, g, 30, 30, 0, 1000000, "segments", "C7: W grows by");
+TUNABLE(u32, h, 25, 25, 0, 1000000, "segments", "C8: W grows by");
+TUNABLE(u32, i, 20, 20, 0, 1000000, "segments", "C9: W grows by");
+TUNABLE(u32, j, 10, 10, 0, 1000000, "segments", "C11: W shrinks by");
+TUNABLE(u32, k, 20, 20, 0, 1000000, "segments", "C11.b: W shrinks by");
+TUNABLE(u32, l, 25, 25, 0, 1000000, "segments", "C12: W shrinks by");
+TUNABLE(u32, m, 50, 50, 0, 1000000, "segments", "C12.b: W shrinks by");
+TUNABLE(u32, n_permille, 750, 750, 0, 1000, "permille", "C13: share of W that stays");
+TUNABLE(u32, o, 2, 2, 1, 1000, "", "C13.b: divisor of W");
+TUNABLE(u32, p_permille, 400, 400, 0, 1000, "permille", "C14: share of W that stays");
+TUNABLE(u32, q, 3, 3, 1, 1000, "", "C14.b: divisor of W");
+TUNABLE(u32, r, 1, 1, 0, 1000000, "segments", "D1: W grows by");
+TUNABLE(u32, s, 1, 1, 0, 1000000, "segments", "D2: W grows by");
+TUNABLE(u32, t_permille, 750, 750, 0, 1000, "permille", "D5: share of W that stays");
+TUNABLE(u32, u, 2, 2, 1, 1000, "", "D5.b: divisor of W");
+TUNABLE(u32, v, 2, 2, 1, 1000, "", "D6: divisor of W");
+TUNABLE(u32, w, 4, 4, 1, 1000, "", "D6.b: divisor of W");
+
+TUNABLE(u32, alpha_permille, 900, 900, 0, 1000, "permille", "eq 7: share of W that stays after hold_rounds in C10");
+TUNABLE(u32, beta_permille, 900, 900, 0, 1000, "permille", "eq 8: share of maxCwnd that stays then");
+TUNABLE(u32, gamma_permille, 900, 900, 0, 1000, "permille", "eq 9: share of W that stays after them in D3 or D4");
+TUNABLE(u32, theta_permille, 900, 900, 0, 1000, "permille", "eq 10: share of maxCwnd that stays then");
+TUNABLE(u32, rho_permille, 1050, 1050, 100, 4000, "permille", "rho of eq 1: maxCwnd over what was delivered");
+
+/* Where one membership ends and the next begins. */
+TUNABLE(u32, csi_full, 980, 980, 0, 1000, "permille", "C1..C5: least CSI");
+TUNABLE(u32, csi_high, 950, 950, 0, 1000, "permille", "C6, C7: least CSI; under it there is a queue");
+TUNABLE(u32, csi_mid, 700, 700, 0, 1000, "permille", "C8, C9, D2, D3: least CSI");
+TUNABLE(u32, csi_low, 300, 300, 0, 1000, "permille", "C10, D4: least CSI");
+TUNABLE(u32, csi_poor, 50, 50, 0, 1000, "permille", "C11, C12, D5: least CSI");
+TUNABLE(u32, csi_probe, 990, 990, 0, 1000, "permille", "D1: least CSI");
+TUNABLE(u32, cad_high, 950, 950, 0, 1000, "permille",
+	"C6, C8, C11, C13, D2: least CAD; C8 needs it under csi_high, C11 and C13 further down");
+TUNABLE(u32, diff_1, 10, 10, 0, 1000000, "segments", "C1: greatest Diff");
+TUNABLE(u32, diff_2, 15, 15, 0, 1000000, "segments", "C2: greatest Diff");
+TUNABLE(u32, diff_3, 20, 20, 0, 1000000, "segments", "C3: greatest Diff");
+TUNABLE(u32, diff_4, 30, 30, 0, 1000000, "segments", "C4: greatest Diff");
+
+TUNABLE(u32, repeat_rounds, 3, 3, 1, 1000, "rounds", "the b rows act in this round of a row");
+TUNABLE(u32, hold_rounds, 31, 31, 1, 100000, "rounds", "eqs 7-10 act in this round of C10, D3 or D4");
+TUNABLE(u32, min_samples, 3, 3, 1, 1000, "", "RTT samples that a round needs for a row");
+TUNABLE(u32, dp_interval_us, 100000, 100000, 1000, 10000000, "us", "time between estimates of maxCwnd");
+TUNABLE(u32, slow_start_exit, 900, 900, 2, 1000000000, "segments", "W at which slow start ends");
+
+/* Where the profiles differ. */
+TUNABLE_CHOICE(limit_step, 1, 0, "off,on", "whether a step in Convergence ends at maxCwnd + 1");
+TUNABLE_CHOICE(exit_on_queue, 1, 0, "off,on", "whether slow start ends when W > maxCwnd with a queue");
+TUNABLE(u32, max_window_us, 10000000, 0, 0, 3600000000, "us", "time maxCwnd outlives larger estimates; 0: for ever");
+TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us", "time baseRtt is kept without being seen; 0: for ever");
+TUNABLE(u32, loss_cap_permille, 300, 0, 0, 1000, "permille", "a round that lost more halves W; 0: losses never do");
+TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
+
+/* Rows of the tables; AGAIN is added where a b row, or one of eqs 7-10, acted. */
+enum { C1 = 1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14 };
+enum { D1 = 21, D2, D3, D4, D5, D6 };
+enum { RENO_STEP = 30, AGAIN = 100 };
+
+struct fbtcp {
+	struct flow_account account;
+	struct rtt_round round;
+	u32 max_cwnd FIELD("segments", "maxCwnd, 0: none yet");
+	u32 max_time_us FIELD("us", "when an estimate last reached it");
+	u32 base_us FIELD("us", "baseRtt, 0: none yet");
+	u32 base_time_us FIELD("us", "when it was last seen");
+	u32 round_min_us FIELD("us", "minRtt, the least RTT of the running round, 0: none yet");
+	u32 last_round_min_us FIELD("us", "that of the round before, 0: it had none");
+	u32 csi_q16 FIELD("1/65536", "CSI of the last round that had one");
+	u32 repeat FIELD("rounds", "how often in a row it was this row");
+	u32 step FIELD("segments", "what this round adds to W");
+	u32 step_left FIELD("segments", "how much of that is not yet paid out");
+	u32 step_price FIELD("segments", "W when the round began: what must be acknowledged for the whole step");
+	u32 growth FIELD("segments^2", "growth earned, not yet paid out; step_price makes a segment");
+	u32 dp_start_us FIELD("us", "when the running interval of DP began");
+	u32 dp_delivered FIELD("segments", "delivered at that time");
+	u32 round_delivered FIELD("segments", "delivered when the round began");
+	u32 round_lost FIELD("segments", "lost when the round began");
+	u32 restore_cwnd FIELD("segments", "W to go back to after the recovery, 0: none");
+	u32 restore_ssthresh FIELD("segments", "ssthresh to go back to then");
+	u16 samples FIELD("", "RTT samples in the running round, 65535 at most");
+	u8 rule FIELD("", "row of the last round: 1-14 C1-C14, 21-26 D1-D6, 30 Reno's step, 0 none; +100: the b row");
+	u8 dp_app_limited FIELD("", "1: the application held the interval of DP back at its start");
+};
+FLOW_STATE(struct fbtcp);
+
+static __always_inline u64 less(u64 cwnd, u32 by)
+{
+	return cwnd > by ? cwnd - by : 0;
+}
+
+static __always_inline u64 share(u64 cwnd, u32 permille)
+{
+	return cwnd * permille / 1000;
+}
+
+static __always_inline u64 part(u64 cwnd, u32 divisor)
+{
+	return cwnd / (divisor ?: 1);
+}
+
+/*
+ * Tables 1 to 6. A row fires if CSI is at least its second column, its third holds, and none above it fires; the upper
+ * ends of the printed ranges follow from that. `near`: CAD >= cad_high. Then what W becomes, and what it becomes when
+ * the row fires for the third time running (C10, D3, D4: the 31st).
+ */
+#define CONVERGENCE(ROW)                                                                            \
+	ROW(C1,  csi_full, diff <= diff_1, cwnd + a,                cwnd + a)                       \
+	ROW(C2,  csi_full, diff <= diff_2, cwnd + b,                cwnd + b)                       \
+	ROW(C3,  csi_full, diff <= diff_3, cwnd + c,                cwnd + c)                       \
+	ROW(C4,  csi_full, diff <= diff_4, cwnd + d,                cwnd + d)                       \
+	ROW(C5,  csi_full, true,           cwnd + e,                cwnd + e)                       \
+	ROW(C6,  csi_high, near,           cwnd + f,                cwnd + f)                       \
+	ROW(C7,  csi_high, true,           cwnd + g,                cwnd + g)                       \
+	ROW(C8,  csi_mid,  near,           cwnd + h,                cwnd + h)                       \
+	ROW(C9,  csi_mid,  true,           cwnd + i,                cwnd + i)                       \
+	ROW(C10, csi_low,  true,           cwnd,                    share(cwnd, alpha_permille))    \
+	ROW(C11, csi_poor, near,           less(cwnd, j),           less(cwnd, k))                  \
+	ROW(C12, csi_poor, true,           less(cwnd, l),           less(cwnd, m))                  \
+	ROW(C13, 0,        near,           share(cwnd, n_permille), part(cwnd, o))                  \
+	ROW(C14, 0,        true,           share(cwnd, p_permille), part(cwnd, q))
+
+#define DIVERGENCE(ROW)                                                                             \
+	ROW(D1,  csi_probe, true,          cwnd + r,                cwnd + r)                       \
+	ROW(D2,  csi_mid,  near,           cwnd + s,                cwnd + s)                       \
+	ROW(D3,  csi_mid,  true,           cwnd,                    share(cwnd, gamma_permille))    \
+	ROW(D4,  csi_low,  true,           cwnd,                    share(cwnd, gamma_permille))    \
+	ROW(D5,  csi_poor, true,           share(cwnd, t_permille), part(cwnd, u))                  \
+	ROW(D6,  0,        true,           part(cwnd, v),           part(cwnd, w))
+
+static __always_inline bool at_least(u32 ratio_q16, u32 permille)
+{
+	return (u64)ratio_q16 * 1000 >= (u64)permille << 16;
+}
+
+/* The row that fires. */
+static __always_inline u32 row_of(u32 csi_q16, u32 diff, u32 cad_q16, u32 cwnd, u32 max_cwnd)
+{
+	bool near = at_least(cad_q16, cad_high);
+
+#define FIRES(row, csi, condition, ...)                   \
+	if (at_least(csi_q16, csi) && (condition))        \
+		return row;
+	if (cwnd <= max_cwnd) { /* eq 5 */
+		CONVERGENCE(FIRES)
+	}
+	DIVERGENCE(FIRES)
+#undef FIRES
+	return D6;
+}
+
+/* Eqs 2, 3 and 6, and the row that they lead to. */
+static __always_inline u32 row_at(u32 csi_q16, u32 cwnd, u32 max_cwnd)
+{
+	u32 target = (u64)cwnd * csi_q16 >> 16;
+	u32 cad_q16 = cwnd ? ((u64)target << 16) / cwnd : 0;
+
+	return row_of(csi_q16, cwnd - target, cad_q16, cwnd, max_cwnd);
+}
+
+/* W by a row; `again`: by its b row, or by eqs 7 and 9. */
+static __always_inline u64 window_by(u32 row, bool again, u64 cwnd)
+{
+#define BECOMES(row, csi, condition, window, window_again)  \
+	case row:                                           \
+		return again ? (window_again) : (window);
+	switch (row) {
+		CONVERGENCE(BECOMES)
+		DIVERGENCE(BECOMES)
+	}
+#undef BECOMES
+	return cwnd;
+}
+
+static __always_inline bool row_raises(u32 row)
+{
+	return row <= C9 || row == D1 || row == D2;
+}
+
+static __always_inline bool row_holds(u32 row)
+{
+	return row == C10 || row == D3 || row == D4;
+}
+
+/* Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers. */
+static __always_inline void window_reduce(struct tcp_sock *tp, u64 to)
+{
+	u32 cwnd = max(to, 2ULL);
+
+	tp->snd_cwnd = cwnd;
+	tp->snd_ssthresh = max(max(min(tp->snd_ssthresh, cwnd), (u32)((u64)cwnd * 3 / 4)), 2U);
+}
+
+static __always_inline void step_set(struct fbtcp *flow, u32 segments)
+{
+	flow->step = segments;
+	flow->step_left = segments;
+}
+
+static __always_inline void round_restart(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	flow->samples = 0;
+	flow->round_min_us = 0;
+	flow->round_delivered = tp->delivered;
+	flow->round_lost = tp->lost;
+}
+
+static __always_inline void dp_restart(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	flow->dp_start_us = tp->tcp_mstamp;
+	flow->dp_delivered = tp->delivered;
+	flow->dp_app_limited = tp->app_limited != 0;
+}
+
+static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
+{
+	if (!flow->base_us || rtt_us <= flow->base_us) {
+		flow->base_us = rtt_us;
+		flow->base_time_us = now_us;
+	} else if (now_us - flow->base_time_us >= base_window_us && base_window_us) {
+		flow->base_us = flow->last_round_min_us ?: rtt_us;
+		flow->base_time_us = now_us;
+	}
+	if (!flow->round_min_us || rtt_us < flow->round_min_us)
+		flow->round_min_us = rtt_us;
+	if (flow->samples < 0xffff)
+		flow->samples++;
+}
+
+/* Eq 1, at the end of an interval. */
+static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
+{
+	bool app_limited = flow->dp_app_limited || tp->app_limited;
+	u64 segments = (u32)(tp->delivered - flow->dp_delivered);
+	u64 dp = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
+	u64 estimate = segments_in(dp * rho_permille / 1000, flow->base_us, tp->mss_cache);
+	bool outlived = max_window_us && now_us - flow->max_time_us >= max_window_us && !app_limited;
+
+	estimate = max(min(estimate, (u64)TCP_INFINITE_SSTHRESH), 2ULL);
+	if (estimate >= flow->max_cwnd || outlived) {
+		flow->max_cwnd = estimate;
+		flow->max_time_us = now_us;
+	}
+	dp_restart(tp, flow);
+}
+
+/* Whether too much of the round was lost to take it for random. */
+static __always_inline bool lost_too_much(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	u64 lost = (u32)(tp->lost - flow->round_lost);
+	u64 delivered = (u32)(tp->delivered - flow->round_delivered);
+
+	return loss_cap_permille && lost * 1000 > loss_cap_permille * (lost + delivered);
+}
+
+/* Whether slow start, which has not reached ssthresh, ends here. */
+static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *flow, u32 csi_q16)
+{
+	if (tp->snd_cwnd >= slow_start_exit)
+		return true;
+	return exit_on_queue && flow->max_cwnd && tp->snd_cwnd > flow->max_cwnd && flow->round_min_us &&
+	       !at_least(csi_q16, csi_high);
+}
+
+/* A row fired, for the `repeat`th time running. */
+static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat)
+{
+	u32 cwnd = tp->snd_cwnd;
+	bool again = !row_raises(row) && repeat >= (row_holds(row) ? hold_rounds : repeat_rounds);
+	u64 window = window_by(row, again, cwnd);
+	u64 step;
+
+	flow->rule = again ? row + AGAIN : row;
+	flow->repeat = again ? 0 : repeat;
+	if (row_raises(row)) {
+		step = window - cwnd;
+		if (limit_step && row <= C9)
+			step = min(step, (u64)(flow->max_cwnd - cwnd) + 1);
+		step_set(flow, step);
+		return;
+	}
+	if (row_holds(row) && !again)
+		return;
+	window_reduce(tp, window);
+	if (row_holds(row)) /* eqs 8 and 10; 0 would mean that there is none */
+		flow->max_cwnd = max(share(flow->max_cwnd, row == C10 ? beta_permille : theta_permille), 2ULL);
+}
+
+/* What the round that ends here does to W. */
+static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u8 state = tcp_ca_state(sk);
+	u32 last_row = flow->rule % AGAIN;
+	u32 last_repeat = flow->repeat;
+	u32 csi_q16 = 0, row; /* CSI only of a round that has an RTT */
+
+	step_set(flow, 0);
+	flow->rule = 0;
+	flow->repeat = 0;
+	if (flow->round_min_us) { /* eq 4 */
+		csi_q16 = min(((u64)flow->base_us << 16) / flow->round_min_us, 65536ULL);
+		flow->csi_q16 = csi_q16;
+	}
+	if (state == TCP_CA_Recovery && flow->restore_cwnd && lost_too_much(tp, flow)) {
+		flow->restore_cwnd = max(flow->restore_cwnd / 2, 2U);
+		tp->snd_ssthresh = flow->restore_cwnd;
+	}
+	if (state == TCP_CA_Recovery || state == TCP_CA_CWR)
+		return; /* W is PRR's, and W < ssthresh no slow start */
+	if (state <= TCP_CA_Disorder && lost_too_much(tp, flow)) {
+		window_reduce(tp, tp->snd_cwnd / 2);
+		return;
+	}
+	if (tcp_in_slow_start(tp) && slow_start_over(tp, flow, csi_q16))
+		tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+	if (tcp_in_slow_start(tp) || state > TCP_CA_Disorder || !tcp_is_cwnd_limited(sk))
+		return;
+	if (!flow->base_us || !flow->max_cwnd)
+		return;
+	if (!flow->round_min_us || flow->samples < min_samples) {
+		flow->rule = RENO_STEP;
+		step_set(flow, 1);
+		return;
+	}
+	row = row_at(csi_q16, tp->snd_cwnd, flow->max_cwnd);
+	row_apply(tp, flow, row, row == last_row ? last_repeat + 1 : 1);
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+
+	__builtin_memset(flow, 0, sizeof(*flow));
+	account_open(sk, &flow->account);
+	flow->round.end = tp->snd_nxt;
+	flow->step_price = tp->snd_cwnd;
+	round_restart(tp, flow);
+	dp_restart(tp, flow);
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_release, struct sock *sk)
+{
+	account_close(sk, &flow_state(sk)->account);
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+	s32 rtt_us = sample->rtt_us;
+	u32 now_us = tp->tcp_mstamp;
+	u32 elapsed_us = now_us - flow->dp_start_us;
+
+	if (rtt_us > 0)
+		rtt_add(flow, rtt_us, now_us);
+	if (elapsed_us >= dp_interval_us && flow->base_us)
+		dp_end(tp, flow, now_us, elapsed_us);
+	if (round_over(tp, &flow->round)) {
+		round_end(sk, flow);
+		flow->step_price = tp->snd_cwnd;
+		flow->last_round_min_us = flow->round_min_us;
+		round_restart(tp, flow);
+	}
+}
+
+/* The round's step, spread over its segments. */
+SEC("struct_ops") void BPF_PROG(fbtcp_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+	u64 growth, whole;
+
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tcp_in_slow_start(tp)) {
+		tcp_slow_start(tp, acked);
+		return;
+	}
+	growth = flow->growth + (u64)flow->step * acked;
+	if (growth >= flow->step_price) {
+		whole = part(growth, flow->step_price);
+		growth -= whole * flow->step_price;
+		whole = min(whole, (u64)flow->step_left);
+		flow->step_left -= whole;
+		tp->snd_cwnd = min(tp->snd_cwnd + whole, (u64)tp->snd_cwnd_clamp);
+	}
+	flow->growth = growth;
+}
+
+/* Entry to a recovery, to the reduction after a mark, or to loss state. PRR keeps to the value returned. */
+SEC("struct_ops") u32 BPF_PROG(fbtcp_ssthresh, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+
+	flow->restore_cwnd = max(tp->snd_cwnd, 2U);
+	flow->restore_ssthresh = tp->snd_ssthresh;
+	step_set(flow, 0);
+	return flow->restore_cwnd;
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+
+	if (new_state == TCP_CA_CWR) {
+		tp->snd_ssthresh = max(share(tp->snd_cwnd, ecn_permille), 2ULL);
+		flow->restore_cwnd = 0;
+	} else if (new_state == TCP_CA_Recovery) {
+		account_loss(sk, &flow->account);
+	} else if (new_state == TCP_CA_Loss) {
+		account_timeout(sk, &flow->account);
+	}
+}
+
+/* The end of a recovery: W and ssthresh as they were, but no slow start any more. */
+static __always_inline void recovery_end(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	u32 cwnd;
+
+	if (!flow->restore_cwnd)
+		return;
+	cwnd = min(max(tp->snd_cwnd, flow->restore_cwnd), tp->snd_cwnd_clamp);
+	tp->snd_cwnd = cwnd;
+	tp->snd_ssthresh = max(max(min(flow->restore_ssthresh, cwnd - 1), (u32)((u64)cwnd * 3 / 4)), 2U);
+	flow->restore_cwnd = 0;
+}
+
+/* W is still the old one; the kernel sets it to 1 afterwards. */
+static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	tp->snd_ssthresh = max((u32)((u64)tp->snd_cwnd * 3 / 4), 2U);
+	flow->restore_cwnd = 0;
+	step_set(flow, 0);
+	flow->rule = 0;
+	flow->repeat = 0;
+}
+
+/* After an idle period: it was no part of the path's bandwidth, and its ACKs are no round's. */
+static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	flow->round.end = tp->snd_nxt;
+	round_restart(tp, flow);
+	dp_restart(tp, flow);
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_tx_start, struct sock *sk)
+{
+	idle_end(tcp_sk(sk), flow_state(sk));
+}
+
+SEC("struct_ops") void BPF_PROG(fbtcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct fbtcp *flow = flow_state(sk);
+
+	if (event == CA_EVENT_COMPLETE_CWR)
+		recovery_end(tp, flow);
+	else if (event == CA_EVENT_LOSS)
+		timeout_begin(tp, flow);
+	else if (event == CA_EVENT_TX_START)
+		idle_end(tp, flow);
+}
+
+SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
+{
+	flow_state(sk)->restore_cwnd = 0;
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc fbtcp ALGORITHM(
+	"FB-TCP: moves the window once per RTT by fuzzy rules over queueing and delivered bandwidth; losses do not move it",
+	"Poorzare & Calveras, FB-TCP, IEEE Access 2021, section IV, eqs 1-10, Tables 1-6") = {
+	.init = (void *)fbtcp_init,
+	.release = (void *)fbtcp_release,
+	.pkts_acked = (void *)fbtcp_pkts_acked,
+	.cong_avoid = (void *)fbtcp_cong_avoid,
+	.ssthresh = (void *)fbtcp_ssthresh,
+	.set_state = (void *)fbtcp_set_state,
+	.cwnd_event = (void *)fbtcp_cwnd_event,
+	.cwnd_event_tx_start = (void *)fbtcp_tx_start,
+	.undo_cwnd = (void *)fbtcp_undo_cwnd,
+	.name = "fbtcp",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};
