@@ -38,8 +38,9 @@
  *  - baseRtt: `default` lets one go that was not seen for 10 s, or a longer path would look congested for ever.
  *
  * Loss: immune, as the paper wants: W stays, PRR conserves packets, and the recovery ends with the W and ssthresh it
- * began with, except that slow start ends there. A round that ends in a recovery fires no row. `default` halves W for a
- * round of which more than 30 % was lost: that is no random loss, and nothing else would stop the sender.
+ * began with, except that slow start ends there. A row that fires in a recovery lowers that W, but raises nothing: a W
+ * that overflows the bottleneck in each round is in recovery whenever a round ends, and nothing would lower it.
+ * `default` halves W for a round of which more than 30 % was lost: that is no random loss.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
@@ -243,11 +244,19 @@ static __always_inline bool row_holds(u32 row)
 	return row == C10 || row == D3 || row == D4;
 }
 
-/* Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers. */
-static __always_inline void window_reduce(struct tcp_sock *tp, u64 to)
+/*
+ * Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers.
+ * In a recovery, whose W is PRR's: what PRR leads W to, and what it goes back to in the end.
+ */
+static __always_inline void window_reduce(struct tcp_sock *tp, struct fbtcp *flow, u64 to, bool recovering)
 {
 	u32 cwnd = max(to, 2ULL);
 
+	if (recovering) {
+		flow->restore_cwnd = cwnd;
+		tp->snd_ssthresh = cwnd;
+		return;
+	}
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = max(max(min(tp->snd_ssthresh, cwnd), (u32)((u64)cwnd * 3 / 4)), 2U);
 }
@@ -323,10 +332,10 @@ static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *f
 	       !at_least(csi_q16, csi_high);
 }
 
-/* A row fired, for the `repeat`th time running. */
-static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat)
+/* A row fired, for the `repeat`th time running. In a recovery nothing grows. */
+static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat, bool recovering)
 {
-	u32 cwnd = tp->snd_cwnd;
+	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
 	bool again = !row_raises(row) && repeat >= (row_holds(row) ? hold_rounds : repeat_rounds);
 	u64 window = window_by(row, again, cwnd);
 	u64 step;
@@ -337,12 +346,13 @@ static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u
 		step = window - cwnd;
 		if (limit_step && row <= C9)
 			step = min(step, (u64)(flow->max_cwnd - cwnd) + 1);
-		step_set(flow, step);
+		if (!recovering)
+			step_set(flow, step);
 		return;
 	}
 	if (row_holds(row) && !again)
 		return;
-	window_reduce(tp, window);
+	window_reduce(tp, flow, window, recovering);
 	if (row_holds(row)) /* eqs 8 and 10; 0 would mean that there is none */
 		flow->max_cwnd = max(share(flow->max_cwnd, row == C10 ? beta_permille : theta_permille), 2ULL);
 }
@@ -352,6 +362,8 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u8 state = tcp_ca_state(sk);
+	bool recovering = state == TCP_CA_Recovery && flow->restore_cwnd;
+	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
 	u32 last_row = flow->rule % AGAIN;
 	u32 last_repeat = flow->repeat;
 	u32 csi_q16 = 0, row; /* CSI only of a round that has an RTT */
@@ -363,29 +375,27 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 		csi_q16 = min(((u64)flow->base_us << 16) / flow->round_min_us, 65536ULL);
 		flow->csi_q16 = csi_q16;
 	}
-	if (state == TCP_CA_Recovery && flow->restore_cwnd && lost_too_much(tp, flow)) {
-		flow->restore_cwnd = max(flow->restore_cwnd / 2, 2U);
-		tp->snd_ssthresh = flow->restore_cwnd;
-	}
-	if (state == TCP_CA_Recovery || state == TCP_CA_CWR)
+	if (!recovering && (state == TCP_CA_Recovery || state == TCP_CA_CWR))
 		return; /* W is PRR's, and W < ssthresh no slow start */
-	if (state <= TCP_CA_Disorder && lost_too_much(tp, flow)) {
-		window_reduce(tp, tp->snd_cwnd / 2);
+	if (state != TCP_CA_Loss && lost_too_much(tp, flow)) {
+		window_reduce(tp, flow, cwnd / 2, recovering);
 		return;
 	}
-	if (tcp_in_slow_start(tp) && slow_start_over(tp, flow, csi_q16))
-		tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
-	if (tcp_in_slow_start(tp) || state > TCP_CA_Disorder || !tcp_is_cwnd_limited(sk))
-		return;
-	if (!flow->base_us || !flow->max_cwnd)
+	if (!recovering) {
+		if (tcp_in_slow_start(tp) && slow_start_over(tp, flow, csi_q16))
+			tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+		if (tcp_in_slow_start(tp) || state == TCP_CA_Loss)
+			return;
+	}
+	if (!tcp_is_cwnd_limited(sk) || !flow->base_us || !flow->max_cwnd)
 		return;
 	if (!flow->round_min_us || flow->samples < min_samples) {
 		flow->rule = RENO_STEP;
-		step_set(flow, 1);
+		step_set(flow, recovering ? 0 : 1);
 		return;
 	}
-	row = row_at(csi_q16, tp->snd_cwnd, flow->max_cwnd);
-	row_apply(tp, flow, row, row == last_row ? last_repeat + 1 : 1);
+	row = row_at(csi_q16, cwnd, flow->max_cwnd);
+	row_apply(tp, flow, row, row == last_row ? last_repeat + 1 : 1, recovering);
 }
 
 SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)

@@ -369,6 +369,22 @@ fn a_loss_moves_nothing_but_ends_slow_start() {
     assert_eq!(c.windows(), (500, 600));
 }
 
+/// A window that overflows the bottleneck in every round is in recovery whenever a round ends.
+#[test]
+fn rows_lower_a_window_in_recovery_and_never_raise_it() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    c.recovery(RECOVERY);
+    c.round(20_000); // C1, but not now
+    assert_eq!((c.state("rule"), c.state("step_left"), c.state("restore_cwnd")), (1, 0, 1000));
+    assert_eq!(c.windows(), (1000, 1000));
+    c.round(100_000); // C12: 25 segments
+    assert_eq!((c.state("rule"), c.state("restore_cwnd")), (12, 975));
+    assert_eq!(c.windows(), (1000, 975)); // PRR takes W there
+    c.complete();
+    assert_eq!(c.windows(), (975, 731));
+}
+
 #[test]
 fn more_than_30_percent_lost_halves_the_window() {
     let algo = HostAlgo::load("fbtcp");
