@@ -38,8 +38,9 @@
  *  - baseRtt: `default` lets one go that was not seen for 10 s, or a longer path would look congested for ever.
  *
  * Loss: immune, as the paper wants: W stays, PRR conserves packets, and the recovery ends with the W and ssthresh it
- * began with, except that slow start ends there. A row that fires in a recovery lowers that W, but raises nothing: a W
- * that overflows the bottleneck in each round is in recovery whenever a round ends, and nothing would lower it.
+ * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
+ * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
+ * would move it.
  * `default` halves W for a round of which more than 30 % was lost: that is no random loss.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
@@ -244,17 +245,20 @@ static __always_inline bool row_holds(u32 row)
 	return row == C10 || row == D3 || row == D4;
 }
 
-/*
- * Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers.
- * In a recovery, whose W is PRR's: what PRR leads W to, and what it goes back to in the end.
- */
+/* In a recovery, whose W is PRR's: what PRR leads W to, and what it goes back to in the end. */
+static __always_inline void target_set(struct tcp_sock *tp, struct fbtcp *flow, u64 to)
+{
+	flow->restore_cwnd = min(max(to, 2ULL), (u64)tp->snd_cwnd_clamp);
+	tp->snd_ssthresh = max(flow->restore_cwnd, 2U);
+}
+
+/* Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers. */
 static __always_inline void window_reduce(struct tcp_sock *tp, struct fbtcp *flow, u64 to, bool recovering)
 {
 	u32 cwnd = max(to, 2ULL);
 
 	if (recovering) {
-		flow->restore_cwnd = cwnd;
-		tp->snd_ssthresh = cwnd;
+		target_set(tp, flow, cwnd);
 		return;
 	}
 	tp->snd_cwnd = cwnd;
@@ -265,6 +269,15 @@ static __always_inline void step_set(struct fbtcp *flow, u32 segments)
 {
 	flow->step = segments;
 	flow->step_left = segments;
+}
+
+/* Raises W over the round that begins; a recovery's target at once, which PRR approaches with the ACKs. */
+static __always_inline void window_raise(struct tcp_sock *tp, struct fbtcp *flow, u64 segments, bool recovering)
+{
+	if (recovering)
+		target_set(tp, flow, flow->restore_cwnd + segments);
+	else
+		step_set(flow, segments);
 }
 
 static __always_inline void round_restart(struct tcp_sock *tp, struct fbtcp *flow)
@@ -332,7 +345,7 @@ static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *f
 	       !at_least(csi_q16, csi_high);
 }
 
-/* A row fired, for the `repeat`th time running. In a recovery nothing grows. */
+/* A row fired, for the `repeat`th time running. */
 static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat, bool recovering)
 {
 	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
@@ -346,8 +359,7 @@ static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u
 		step = window - cwnd;
 		if (limit_step && row <= C9)
 			step = min(step, (u64)(flow->max_cwnd - cwnd) + 1);
-		if (!recovering)
-			step_set(flow, step);
+		window_raise(tp, flow, step, recovering);
 		return;
 	}
 	if (row_holds(row) && !again)
@@ -391,7 +403,7 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 		return;
 	if (!flow->round_min_us || flow->samples < min_samples) {
 		flow->rule = RENO_STEP;
-		step_set(flow, recovering ? 0 : 1);
+		window_raise(tp, flow, 1, recovering);
 		return;
 	}
 	row = row_at(csi_q16, cwnd, flow->max_cwnd);

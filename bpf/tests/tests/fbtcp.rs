@@ -369,20 +369,20 @@ fn a_loss_moves_nothing_but_ends_slow_start() {
     assert_eq!(c.windows(), (500, 600));
 }
 
-/// A window that overflows the bottleneck in every round is in recovery whenever a round ends.
+/// A flow on a lossy path, or one that overflows the bottleneck in every round, is in recovery whenever a round ends.
 #[test]
-fn rows_lower_a_window_in_recovery_and_never_raise_it() {
+fn rows_move_the_window_that_a_recovery_ends_with() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::avoiding(&algo, 1000);
     c.recovery(RECOVERY);
-    c.round(20_000); // C1, but not now
-    assert_eq!((c.state("rule"), c.state("step_left"), c.state("restore_cwnd")), (1, 0, 1000));
-    assert_eq!(c.windows(), (1000, 1000));
-    c.round(100_000); // C12: 25 segments
-    assert_eq!((c.state("rule"), c.state("restore_cwnd")), (12, 975));
-    assert_eq!(c.windows(), (1000, 975)); // PRR takes W there
+    c.round(20_000); // C1: 120 more, at once
+    assert_eq!((c.state("rule"), c.state("step_left"), c.state("restore_cwnd")), (1, 0, 1120));
+    assert_eq!(c.windows(), (1000, 1120)); // W is PRR's, which goes there
+    c.round(100_000); // C12: 25 less
+    assert_eq!((c.state("rule"), c.state("restore_cwnd")), (12, 1095));
+    assert_eq!(c.windows(), (1000, 1095));
     c.complete();
-    assert_eq!(c.windows(), (975, 731));
+    assert_eq!(c.windows(), (1095, 821));
 }
 
 #[test]
@@ -400,10 +400,10 @@ fn more_than_30_percent_lost_halves_the_window() {
     c.view.lost += 5000;
     c.round(20_000);
     assert_eq!((c.state("restore_cwnd"), c.view.snd_ssthresh, c.view.snd_cwnd), (500, 500, 1000));
-    c.round(20_000); // a round without losses
-    assert_eq!(c.state("restore_cwnd"), 500);
+    c.round(20_000); // a round without losses: C1
+    assert_eq!(c.state("restore_cwnd"), 620);
     c.complete();
-    assert_eq!(c.windows(), (500, 375));
+    assert_eq!(c.windows(), (620, 465));
     // the paper's profile is immune
     paper(&algo);
     c.view.lost += 5000;

@@ -149,7 +149,7 @@ const COMMON: [&str; 38] = [
     "maxCwnd kept",
     "maxCwnd aged",
     "rounds",
-    "rounds in recovery",
+    "rounds without rules",
     "rounds in slow start",
     "rounds not limited by the window",
     "rounds before maxCwnd is known",

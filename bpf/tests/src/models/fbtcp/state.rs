@@ -6,6 +6,8 @@ use crate::View;
 use crate::models::{FAST, elapsed_us, slow_start};
 
 /// `TCP_CA_Disorder`: the last state in which rounds count.
+/// Rates are reckoned up to here, bytes/s.
+const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 const DISORDER: u32 = 1;
 /// `TCP_CA_CWR`.
 pub(super) const CWR: u8 = 2;
@@ -187,7 +189,7 @@ impl State {
         }
         let rho = f64::from(t.rho_permille) / 1000.0;
         let segments_of = |rate: f64| rate * f64::from(base.rtt_us) / 1e6 / f64::from(sock.mss);
-        let bound = segments_of(rate) * rho;
+        let bound = segments_of((rate.min(RATE_LIMIT) * rho).min(RATE_LIMIT));
         // DP in whole bytes/s, and so may be its product with rho
         let resolution = segments_of(rho + 1.0);
         let whole = |bound: f64| bound.clamp(f64::from(LEAST), MOST) as u32;
@@ -249,39 +251,40 @@ impl State {
     }
 
     fn close_round(&mut self, t: &Tunables, sock: &mut View) {
-        let growing = sock.ca_state <= DISORDER;
+        // in a recovery rows move the window that it ends with
+        let recovering = self.restore.is_some() && sock.ca_state == u32::from(RECOVERY);
+        let ruled = sock.ca_state <= DISORDER || recovering;
         if self.over_loss_cap(t, sock) {
-            if growing {
-                self.coverage.add("rounds over the loss cap");
-                sock.snd_cwnd = (sock.snd_cwnd / 2).max(LEAST);
-                Self::stay_out_of_slow_start(sock);
+            if ruled {
+                self.coverage.add(if recovering {
+                    "rounds over the loss cap in recovery"
+                } else {
+                    "rounds over the loss cap"
+                });
+                let half = self.window(sock) / 2;
+                self.lower(sock, half);
                 self.no_rule();
                 return;
             }
-            match &mut self.restore {
-                Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
-                    self.coverage.add("rounds over the loss cap in recovery");
-                    restore.window = (restore.window / 2).max(LEAST);
-                    sock.snd_ssthresh = restore.window;
-                }
-                _ => self.coverage.add("rounds over the loss cap that change nothing"),
+            self.coverage.add("rounds over the loss cap that change nothing");
+        }
+        if !matches!(sock.ca_state as u8, CWR | RECOVERY) {
+            if sock.in_slow_start() {
+                self.leave_slow_start(t, sock);
             }
-        }
-        if sock.in_slow_start() {
-            self.leave_slow_start(t, sock);
-        }
-        if sock.in_slow_start() {
-            self.coverage.add("rounds in slow start");
-            self.no_rule();
-            return;
+            if sock.in_slow_start() {
+                self.coverage.add("rounds in slow start");
+                self.no_rule();
+                return;
+            }
         }
         let (Some(base), Some(max)) = (self.base, self.max) else {
             self.coverage.add("rounds before maxCwnd is known");
             self.no_rule();
             return;
         };
-        if !growing || !sock.cwnd_limited() {
-            self.coverage.add(if growing { "rounds not limited by the window" } else { "rounds in recovery" });
+        if !ruled || !sock.cwnd_limited() {
+            self.coverage.add(if ruled { "rounds not limited by the window" } else { "rounds without rules" });
             self.no_rule();
             return;
         }
@@ -290,7 +293,42 @@ impl State {
             _ => {
                 self.coverage.add(rows::name(RENO));
                 (self.rule, self.repeat) = (RENO, 0);
-                self.step.left = 1;
+                self.raise(sock, 1);
+            }
+        }
+    }
+
+    /// W; in a recovery, whose W is PRR's, the one it ends with.
+    fn window(&self, sock: &View) -> u32 {
+        match &self.restore {
+            Some(restore) if sock.ca_state == u32::from(RECOVERY) => restore.window,
+            _ => sock.snd_cwnd,
+        }
+    }
+
+    /// Over the round that begins; a recovery's at once.
+    fn raise(&mut self, sock: &mut View, segments: u32) {
+        match &mut self.restore {
+            Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
+                self.coverage.add("windows raised in a recovery");
+                restore.window = restore.window.saturating_add(segments).min(sock.snd_cwnd_clamp);
+                sock.snd_ssthresh = restore.window.max(LEAST);
+            }
+            _ => self.step.left = segments,
+        }
+    }
+
+    fn lower(&mut self, sock: &mut View, to: u32) {
+        let to = to.max(LEAST);
+        match &mut self.restore {
+            Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
+                self.coverage.add("windows lowered in a recovery");
+                restore.window = to.min(sock.snd_cwnd_clamp);
+                sock.snd_ssthresh = restore.window.max(LEAST);
+            }
+            _ => {
+                sock.snd_cwnd = to;
+                Self::stay_out_of_slow_start(sock);
             }
         }
     }
@@ -331,8 +369,9 @@ impl State {
 
     /// Eqs 2 to 6 and the tables.
     fn apply_row(&mut self, t: &Tunables, sock: &mut View, base: Base, max: UpperBound, least_us: u32) {
-        let window = f64::from(sock.snd_cwnd);
-        let convergence = sock.snd_cwnd <= max.segments; // eq 5
+        let segments_now = self.window(sock);
+        let window = f64::from(segments_now);
+        let convergence = segments_now <= max.segments; // eq 5
         let (real, csi) = Self::congestion_status(base.rtt_us, least_us);
         let row_of = |csi: f64, resolution: f64| {
             let target = (window * csi).floor(); // eq 3, whole segments
@@ -349,25 +388,25 @@ impl State {
         self.count_row(t);
         let decreased = match rows::action(t, row, severe) {
             Action::More(segments) => {
-                self.step.left = segments;
                 let limit = (f64::from(max.segments) + 1.0 - window).max(1.0);
                 if t.limit_step != 0 && convergence && f64::from(segments) > limit {
                     self.coverage.add("steps limited to maxCwnd");
-                    self.step.left = limit as u32;
+                    self.raise(sock, limit as u32);
+                } else {
+                    self.raise(sock, segments);
                 }
                 None
             }
             Action::Keep => None,
-            Action::Less(segments) => Some(sock.snd_cwnd.saturating_sub(segments)),
-            Action::Times(permille) => Some(part(sock.snd_cwnd, permille)),
-            Action::Over(divisor) => Some(sock.snd_cwnd / divisor.max(1)),
+            Action::Less(segments) => Some(segments_now.saturating_sub(segments)),
+            Action::Times(permille) => Some(part(segments_now, permille)),
+            Action::Over(divisor) => Some(segments_now / divisor.max(1)),
         };
         if let Some(segments) = decreased {
-            sock.snd_cwnd = segments.max(LEAST);
             if segments < LEAST {
                 self.coverage.add("decreases to the minimum");
             }
-            Self::stay_out_of_slow_start(sock);
+            self.lower(sock, segments);
         }
         if severe {
             self.repeat = 0;
@@ -426,7 +465,7 @@ impl State {
         self.coverage.add("reductions asked for");
         let window = sock.snd_cwnd.max(LEAST);
         self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
-        self.step.left = 0;
+        (self.step.whole, self.step.left) = (0, 0); // earns no more
         window
     }
 
@@ -457,7 +496,7 @@ impl State {
         self.coverage.add("timeouts");
         sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
         self.restore = None;
-        self.step.left = 0;
+        (self.step.whole, self.step.left) = (0, 0); // earns no more
         self.no_rule();
     }
 
