@@ -1,10 +1,12 @@
 //! hotcc's congestion controls, compiled for the host and driven one hook at a time, and what they are compared with.
 //!
 //! [`HostAlgo`] loads one algorithm, [`Flow`] is one connection under it. [`models`] holds the papers' equations in
-//! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play.
+//! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play; [`examples`] are
+//! connections worked by hand.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
+pub mod examples;
 pub mod kernel;
 pub mod models;
 pub mod random;

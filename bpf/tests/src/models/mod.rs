@@ -1,6 +1,9 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
 pub mod dtcp;
+mod named;
+mod westwood;
+pub mod westwood_bpf;
 pub mod westwoodp;
 
 use crate::{Flow, View};
