@@ -1,7 +1,10 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
+pub mod dcm;
 pub mod dtcp;
+mod growth;
 mod named;
+mod rate_ca;
 mod westwood;
 pub mod westwood_bpf;
 pub mod westwoodp;
