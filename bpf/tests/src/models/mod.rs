@@ -1,6 +1,7 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
 pub mod dcm;
+pub mod dcmplus;
 pub mod dtcp;
 mod growth;
 mod named;

@@ -214,6 +214,11 @@ impl Cascade {
         false
     }
 
+    /// Whether rounding decides if a sample is above BWE.
+    pub fn ties_with(&self, sample: f64) -> bool {
+        (sample - self.second).abs() <= SAMPLE + self.resolution[1]
+    }
+
     /// Compares both stages, in 1/256 byte/s; `Ok(true)`: one is more than 0.1 % off.
     pub fn compare(&self, first_q8: u64, second_q8: u64) -> Result<bool, String> {
         let first = compare("first filter", first_q8 as f64 / 256.0, self.first, self.resolution[0])?;
