@@ -163,3 +163,9 @@ HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
 	(void)present;
 #endif
 }
+
+/* The generation that the path map holds for this flow's peer from now on, 0: no entry. No algorithm here reads it. */
+HOTCC_EXPORT void host_path(u32 generation)
+{
+	(void)generation;
+}

@@ -2,10 +2,11 @@
 //!
 //! [`HostAlgo`] loads one algorithm, [`Flow`] is one connection under it. [`models`] holds the papers' equations in
 //! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play, [`steady`] such that
-//! change slowly. [`steps`] and [`units`] are the pure functions below.
+//! change slowly; [`examples`] are connections worked by hand. [`steps`] and [`units`] are the pure functions below.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
+pub mod examples;
 pub mod kernel;
 pub mod models;
 pub mod random;
@@ -120,6 +121,7 @@ struct Hooks {
     set_state: unsafe extern "C" fn(Sock, u8),
     cwnd_event: unsafe extern "C" fn(Sock, u32),
     radio: unsafe extern "C" fn(u64, u32, u32),
+    path: unsafe extern "C" fn(u32),
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -162,6 +164,7 @@ impl HostAlgo {
             set_state: symbol(&library, "host_set_state"),
             cwnd_event: symbol(&library, "host_cwnd_event"),
             radio: symbol(&library, "host_radio"),
+            path: symbol(&library, "host_path"),
         };
         Self { library, hooks, fields: state_fields(name), single_threaded: PhantomData }
     }
@@ -193,6 +196,12 @@ impl HostAlgo {
         let (decision, max_age_ms) = reading.unwrap_or_default();
         // SAFETY: plain values in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.radio)(decision, max_age_ms, u32::from(reading.is_some())) }
+    }
+
+    /// What the path map holds for the peer from now on, 0: no entry. Its clock moves on.
+    pub fn set_path(&self, generation: u32) {
+        // SAFETY: a plain value in; the library's globals are touched from this thread only.
+        unsafe { (self.hooks.path)(generation) }
     }
 
     /// The `index`th word of the algorithm's counters (`abi/src/stats.rs`).

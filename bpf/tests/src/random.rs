@@ -170,7 +170,8 @@ impl Path {
             952..990 => vec![self.radio(random)],
             990..992 => vec![Event::Retune(random.bits())],
             992..994 => vec![Event::Return],
-            _ => vec![Event::RadioGone(random.once_in(2))],
+            994..997 => vec![Event::RadioGone(random.once_in(2))],
+            _ => vec![Event::Path(random.between(0, 3) as u32)],
         }
     }
 

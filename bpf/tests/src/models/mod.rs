@@ -1,7 +1,14 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
+pub mod dcm;
+pub mod dcmplus;
 pub mod dtcp;
 pub mod fbtcp;
+mod growth;
+mod named;
+mod rate_ca;
+mod westwood;
+pub mod westwood_bpf;
 pub mod westwoodp;
 
 use crate::{Flow, View};
@@ -15,7 +22,7 @@ pub trait Model {
     fn tunables(&self) -> Vec<(&'static str, u32)>;
     /// Takes other tunables into force, the `choice`th (modulo how many there are) of those to choose from.
     fn retune(&mut self, choice: u64);
-    /// `init`: forgets all but the tunables and the radio map.
+    /// `init`: forgets all but the tunables, the radio map and the path map.
     fn init(&mut self, sock: &mut View);
     /// `release`.
     fn release(&mut self, _: &mut View) {}
@@ -35,6 +42,8 @@ pub trait Model {
     fn cwnd_event(&mut self, sock: &mut View, event: u32);
     /// What the radio map holds from now on: a packed decision and its maximum age in ms.
     fn set_radio(&mut self, reading: Option<(u64, u32)>);
+    /// What the path map holds for the peer from now on, 0: no entry.
+    fn set_path(&mut self, _generation: u32) {}
     /// Compares what a hook made of the connection, and its private state, with the model's.
     ///
     /// # Errors

@@ -1,25 +1,6 @@
 //! D-TCP's tunables and their values in both profiles.
 
-macro_rules! tunables {
-    ($($(#[$doc:meta])* $name:ident = $default:literal / $paper:literal;)*) => {
-        /// The tunables, named as in the algorithm.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct Tunables { $($(#[$doc])* pub $name: u32,)* }
-
-        impl Tunables {
-            /// Profile `default`.
-            pub const DEFAULT: Self = Self { $($name: $default,)* };
-            /// Profile `paper`.
-            pub const PAPER: Self = Self { $($name: $paper,)* };
-
-            /// Names and values.
-            #[must_use]
-            pub fn named(&self) -> Vec<(&'static str, u32)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
-}
+use crate::models::named::tunables;
 
 tunables! {
     /// Epoch, microseconds; 0: one smoothed RTT, at least 5 ms.

@@ -1,0 +1,202 @@
+//! Examples worked by hand, which hold for a model as for its algorithm: one connection under either of them.
+
+use crate::models::{Model, close};
+use crate::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
+
+/// A connection at 1 s with W = 150 segments of 1000 bytes, which sent data before.
+#[must_use]
+pub fn connection() -> View {
+    View {
+        now_us: 1_000_000,
+        snd_cwnd: 150,
+        snd_cwnd_clamp: u32::MAX,
+        snd_ssthresh: INFINITE_SSTHRESH,
+        mss: 1000,
+        delivered: 5000,
+        data_segs_out: 5000,
+        is_cwnd_limited: 1,
+        snd_una: 5_000_000,
+        snd_nxt: 5_150_000,
+        ..View::default()
+    }
+}
+
+/// Makes two tests of each example: `model::NAME` and `algorithm::NAME`. An example is a function that takes an
+/// `&mut Example` of a [`connection`]; beside it stand the tunables it is worked out for.
+#[macro_export]
+macro_rules! on_model_and_algorithm {
+    ($name:literal, $model:ident; $($example:ident: $tunables:expr;)*) => {
+        mod model {
+            use super::*;
+            $(
+                #[test]
+                fn $example() {
+                    let model = $model::new($tunables, Vec::new());
+                    let connection = $crate::examples::connection();
+                    super::$example(&mut $crate::examples::Example::of_model(model, connection));
+                }
+            )*
+        }
+
+        mod algorithm {
+            use super::*;
+            $(
+                #[test]
+                fn $example() {
+                    let (algo, model) = ($crate::HostAlgo::load($name), $model::new($tunables, Vec::new()));
+                    let connection = $crate::examples::connection();
+                    super::$example(&mut $crate::examples::Example::of_algorithm(&algo, &model, connection));
+                }
+            )*
+        }
+    };
+}
+
+/// A model that can run without its algorithm.
+pub trait Alone: Model {
+    /// Takes what the hook just called made of the connection for what the algorithm made of it.
+    fn go_on(&mut self, sock: &View);
+    /// What the algorithm's state field of this name stands for, without the scale (`_q8`, `_q16`); panics on an
+    /// unknown one.
+    fn field(&self, name: &str) -> f64;
+}
+
+enum Side<'a, M> {
+    Model(Box<M>),
+    Algorithm(&'a HostAlgo, Flow<'a>),
+}
+
+/// A connection whose every ACK the example spells out.
+pub struct Example<'a, M> {
+    /// The connection, to be changed at will between hooks.
+    pub sock: View,
+    side: Side<'a, M>,
+}
+
+impl<'a, M: Alone> Example<'a, M> {
+    /// Under a model.
+    #[must_use]
+    pub fn of_model(model: M, sock: View) -> Self {
+        let mut example = Self { sock, side: Side::Model(Box::new(model)) };
+        example.init();
+        example
+    }
+
+    /// Under the algorithm, with the tunables of its model.
+    #[must_use]
+    pub fn of_algorithm(algo: &'a HostAlgo, model: &M, sock: View) -> Self {
+        for (name, value) in model.tunables() {
+            algo.set_tunable(name, value);
+        }
+        let mut example = Self { sock, side: Side::Algorithm(algo, Flow::new(algo)) };
+        example.init();
+        example
+    }
+
+    fn hook<T>(&mut self, model: impl FnOnce(&mut M, &mut View) -> T, algorithm: impl FnOnce(&mut Flow<'a>) -> T) -> T {
+        match &mut self.side {
+            Side::Model(m) => {
+                let result = model(m, &mut self.sock);
+                m.go_on(&self.sock);
+                result
+            }
+            Side::Algorithm(_, flow) => {
+                flow.set(&self.sock);
+                let result = algorithm(flow);
+                self.sock = flow.get(&self.sock);
+                result
+            }
+        }
+    }
+
+    /// The algorithm takes the connection over.
+    pub fn init(&mut self) {
+        self.hook(|m, s| m.init(s), |f| f.init());
+    }
+
+    /// `acked` segments are acknowledged after this time, in the middle of a round: `pkts_acked`.
+    pub fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) {
+        self.sock.now_us += after_us;
+        self.sock.delivered = self.sock.delivered.wrapping_add(acked);
+        self.hook(|m, s| m.pkts_acked(s, rtt_us), |f| f.pkts_acked(acked, rtt_us));
+    }
+
+    /// As [`Self::ack`], with the last segment of a round: the next one ends with what is sent by now.
+    pub fn end_round(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>, srtt_us: u32) {
+        self.sock.snd_una = self.sock.snd_nxt;
+        self.sock.snd_nxt = self.sock.snd_nxt.wrapping_add(100_000);
+        self.sock.srtt_us = 8 * srtt_us;
+        self.ack(after_us, acked, rtt_us);
+    }
+
+    /// `cong_avoid`.
+    pub fn grow(&mut self, acked: u32) {
+        self.hook(|m, s| m.cong_avoid(s, acked), |f| f.cong_avoid(acked));
+    }
+
+    /// `ssthresh`; it does not come into force.
+    pub fn ssthresh(&mut self) -> u32 {
+        self.hook(|m, s| m.ssthresh(s), |f| f.ssthresh())
+    }
+
+    /// `undo_cwnd`; it does not come into force.
+    pub fn undo_cwnd(&mut self) -> u32 {
+        self.hook(|m, s| m.undo_cwnd(s), |f| f.undo_cwnd())
+    }
+
+    /// The connection enters a congestion state.
+    pub fn enter(&mut self, state: u8) {
+        self.hook(|m, s| m.set_state(s, state), |f| f.set_state(state));
+        self.sock.ca_state = state.into();
+    }
+
+    /// `cwnd_event`.
+    pub fn event(&mut self, event: u32) {
+        self.hook(|m, s| m.cwnd_event(s, event), |f| f.cwnd_event(event));
+    }
+
+    /// The path map holds this generation from now on.
+    pub fn path(&mut self, generation: u32) {
+        match &mut self.side {
+            Side::Model(m) => m.set_path(generation),
+            Side::Algorithm(algo, _) => algo.set_path(generation),
+        }
+    }
+
+    /// W and ssthresh.
+    pub fn window(&self) -> (u32, u32) {
+        (self.sock.snd_cwnd, self.sock.snd_ssthresh)
+    }
+
+    /// A state field without its scale.
+    pub fn field(&self, name: &str) -> f64 {
+        match &self.side {
+            Side::Model(m) => m.field(name),
+            Side::Algorithm(_, flow) => flow.private(name) as f64 / scale(name),
+        }
+    }
+
+    /// Panics unless a state field is what was worked out, but for rounding.
+    #[track_caller]
+    pub fn assert_field(&self, name: &str, want: f64) {
+        // a bandwidth is gathered from samples of whole bytes/s, anything else has the resolution of its scale;
+        // a model has more digits than were worked out
+        let resolution = match (&self.side, scale(name)) {
+            (_, 1.0) => 0.0,
+            (Side::Model(_), 256.0) => 0.01,
+            (Side::Model(_), _) => 1e-6,
+            (Side::Algorithm(..), 256.0) => 1.5,
+            (Side::Algorithm(..), scale) => 1.0 / scale,
+        };
+        let got = self.field(name);
+        assert!(close(got, want, 1e-9, resolution), "{name} {got}, by hand {want}");
+    }
+}
+
+fn scale(name: &str) -> f64 {
+    match name.rsplit_once("_q").map(|(_, bits)| bits) {
+        Some("8") => 256.0,
+        Some("16") => 65_536.0,
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,403 @@
+//! DCM+ (Hamamreh 2020, eqs 4 to 7, section III): Westwood+'s estimate, W that tracks ssthresh, growth by the ratio of
+//! successive RTTs. Eq 6 scales the retransmission timeout, which is not a congestion control's in Linux.
+
+use super::growth::Growth;
+use super::named::{counters, tunables};
+use super::rate_ca::{Limits, Rates};
+use super::westwood::{Cascade, Sampler, Thresholds, eq4_range, least};
+use super::{Model, SAMPLE, close, show};
+use crate::examples::Alone;
+use crate::{EVENT_LOSS, Flow, View};
+use std::ops::RangeInclusive;
+
+/// `TCP_CA_Disorder`: the last state in which W is free to grow.
+const DISORDER: u32 = 1;
+/// `TCP_CA_Loss`.
+const LOSS: u8 = 4;
+/// `raise`: by the newest sample.
+const NEWEST: u32 = 0;
+
+tunables! {
+    /// Shortest time a bandwidth sample spans, microseconds.
+    min_sample_us = 50_000 / 50_000;
+    /// The 2 of eq 7's first branch, permille.
+    slow_start_permille = 2000 / 2000;
+    /// The 2 of eq 7's second branch, permille.
+    avoidance_permille = 2000 / 2000;
+    /// Least rate_CA, permille.
+    rate_min_permille = 500 / 0;
+    /// Greatest rate_CA, permille.
+    rate_max_permille = 2000 / 1_000_000;
+    /// RTT over RTTmin that puts ssthresh in force, permille; 0: none does.
+    onset_permille = 1250 / 0;
+    /// ssthresh rises with the newest sample (0) or with the filtered bandwidth (1).
+    raise = 0 / 1;
+}
+
+counters! {
+    /// What became of ssthresh and W.
+    TrackingCounts {
+        limited_skipped: "application-limited samples skipped",
+        limited_filtered: "application-limited samples filtered",
+        first: "first samples",
+        early: "samples before ssthresh is in force",
+        held: "samples that leave W alone while ssthresh is in force",
+        raised: "thresholds raised by the newest sample",
+        lowered: "thresholds lowered by the filtered bandwidth",
+        stayed: "thresholds between the two",
+        filtered: "thresholds set to the filtered bandwidth",
+        followed: "windows moved to ssthresh",
+        still: "windows at ssthresh already",
+        onsets: "thresholds put in force by the RTT",
+        onsets_above: "thresholds put in force above the window",
+        losses: "thresholds put in force by a loss",
+    }
+}
+
+/// What the hook just called did to W and ssthresh.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A sample came in while W tracks ssthresh.
+    Tracked { window: u32, ssthresh: u32 },
+    /// ssthresh was put in force.
+    Onset { window: u32 },
+}
+
+/// The bandwidths in 1/256 byte/s that the algorithm has.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    first: u64,
+    second: u64,
+    newest: u64,
+}
+
+/// The filter with and without a sample.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    filter: Cascade,
+    newest: f64,
+}
+
+/// The model of one connection.
+#[derive(Clone, Debug)]
+pub struct Dcmplus {
+    tunables: Tunables,
+    others: Vec<Tunables>,
+    base_us: Option<u32>,
+    sampler: Sampler,
+    estimate: Estimate,
+    thresholds: Thresholds,
+    rates: Rates,
+    growth: Growth,
+    tracking: bool,
+    /// A sample ended with the hook just called; and, if rounding decides whether an application-limited one is
+    /// filtered, what the other decision comes to.
+    sampled: bool,
+    other: Option<Estimate>,
+    step: Option<Step>,
+    counts: TrackingCounts,
+    coarse_bandwidths: u64,
+    sample_ties: u64,
+    tracking_ties: u64,
+}
+
+impl Dcmplus {
+    /// A connection before `init`; `others` may come into force while it runs.
+    #[must_use]
+    pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
+        Self {
+            tunables,
+            others,
+            base_us: None,
+            sampler: Sampler::default(),
+            estimate: Estimate::default(),
+            thresholds: Thresholds::default(),
+            rates: Rates::default(),
+            growth: Growth::default(),
+            tracking: false,
+            sampled: false,
+            other: None,
+            step: None,
+            counts: TrackingCounts::default(),
+            coarse_bandwidths: 0,
+            sample_ties: 0,
+            tracking_ties: 0,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { min_permille: self.tunables.rate_min_permille, max_permille: self.tunables.rate_max_permille }
+    }
+
+    fn eq4(&mut self, bandwidth: Option<f64>, sock: &View) -> u32 {
+        self.thresholds.eq4(bandwidth, self.base_us, sock)
+    }
+
+    /// A sample ended: into the filter with it, unless it says what the application needs and not what the path has.
+    fn take(&mut self, sample: f64, app_limited: bool) {
+        self.sampled = true;
+        let without = self.estimate;
+        let mut with = Estimate { newest: sample, ..without };
+        let first = with.filter.add(sample);
+        let skip = app_limited && without.filter.known().is_some_and(|second| sample < second);
+        self.counts.limited_skipped += u64::from(skip);
+        self.counts.limited_filtered += u64::from(app_limited && !skip);
+        self.counts.first += u64::from(first && !skip);
+        self.estimate = if skip { without } else { with };
+        self.other =
+            (app_limited && !first && without.filter.ties_with(sample)).then_some(if skip { with } else { without });
+    }
+
+    /// Section III: W moves to the present ssthresh.
+    fn track(&mut self, sock: &mut View) {
+        self.step = Some(Step::Tracked { window: sock.snd_cwnd, ssthresh: sock.snd_ssthresh });
+        let filtered = self.eq4(self.estimate.filter.known(), sock);
+        let newest = self.eq4(Some(self.estimate.newest).filter(|&n| n > 0.0), sock);
+        let before = sock.snd_ssthresh;
+        sock.snd_ssthresh = self.tracked(before, filtered, newest);
+        if self.tunables.raise != NEWEST {
+            self.counts.filtered += 1;
+        } else if newest > before {
+            self.counts.raised += 1;
+        } else if filtered < before {
+            self.counts.lowered += 1;
+        } else {
+            self.counts.stayed += 1;
+        }
+        let window = followed(sock);
+        self.counts.followed += u64::from(window != sock.snd_cwnd);
+        self.counts.still += u64::from(window == sock.snd_cwnd);
+        sock.snd_cwnd = window;
+    }
+
+    /// ssthresh from what eq 4 makes of BWE and of the newest sample.
+    fn tracked(&self, ssthresh: u32, filtered: u32, newest: u32) -> u32 {
+        if self.tunables.raise != NEWEST {
+            filtered
+        } else if newest > ssthresh {
+            newest
+        } else {
+            filtered.min(ssthresh)
+        }
+    }
+
+    /// Puts ssthresh in force where the RTT shows a queue.
+    fn start_tracking(&mut self, sock: &mut View) {
+        let (rtt, onset) = (u64::from(sock.srtt_us >> 3), u64::from(self.tunables.onset_permille));
+        let Some(base) = self.base_us.map(u64::from) else { return };
+        let free = sock.ca_state <= DISORDER && sock.app_limited == 0;
+        if self.tracking || onset == 0 || !free || rtt * 1000 <= base * onset {
+            return;
+        }
+        self.counts.onsets += 1;
+        self.tracking = true;
+        self.step = Some(Step::Onset { window: sock.snd_cwnd });
+        sock.snd_ssthresh = self.eq4(self.estimate.filter.known(), sock);
+        self.counts.onsets_above += u64::from(sock.snd_ssthresh > sock.snd_cwnd);
+        sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_ssthresh);
+        self.growth.clear();
+    }
+
+    /// Compares BWE's two stages and the newest sample.
+    fn settle_bandwidth(&mut self, own: Own) -> Result<(), String> {
+        let compare = |estimate: &Estimate| {
+            let newest = own.newest as f64 / 256.0;
+            if !close(newest, estimate.newest, 1e-12, SAMPLE) {
+                return Err(format!("newest sample {newest} bytes/s, the model has {}", estimate.newest));
+            }
+            estimate.filter.compare(own.first, own.second)
+        };
+        let coarse = compare(&self.estimate).or_else(|difference| {
+            let Some(other) = self.other else { return Err(difference) };
+            let coarse = compare(&other).map_err(|_| difference)?;
+            self.sample_ties += 1;
+            self.estimate = other;
+            Ok(coarse)
+        })?;
+        self.other = None;
+        self.coarse_bandwidths += u64::from(std::mem::take(&mut self.sampled) && coarse);
+        Ok(())
+    }
+
+    /// Compares ssthresh and W where a sample or a round's end moved them: from the algorithm's own bandwidths.
+    fn settle_step(&mut self, step: Step, want: &View, got: &View, own: Own) -> Result<(), String> {
+        let by = |q8: u64, window: u32| eq4_range(q8, self.base_us, got.mss, window);
+        let (thresholds, window): (Vec<u32>, u32) = match step {
+            Step::Tracked { window, ssthresh } => {
+                let (filtered, newest) = (by(own.second, window), by(own.newest, window));
+                let ends = |range: RangeInclusive<u32>| [*range.start(), *range.end()];
+                // eq 4 of either may be rounded down by a segment
+                let pairs = ends(filtered).into_iter().flat_map(|f| ends(newest.clone()).map(|n| (f, n)));
+                (pairs.map(|(f, n)| self.tracked(ssthresh, f, n)).collect(), followed(got))
+            }
+            Step::Onset { window } => (by(own.second, window).collect(), window.min(got.snd_ssthresh)),
+        };
+        if !thresholds.contains(&got.snd_ssthresh) || got.snd_cwnd != window {
+            return Err(format!(
+                "{}; the model has {}; by its bandwidths ssthresh is one of {thresholds:?}",
+                show(got),
+                show(want)
+            ));
+        }
+        self.tracking_ties += u64::from(got.snd_ssthresh != want.snd_ssthresh);
+        if let Step::Tracked { window, .. } = step
+            && got.snd_cwnd != window
+        {
+            self.growth.clear();
+        }
+        Ok(())
+    }
+}
+
+/// W that moved to ssthresh: within the clamp, at least 2.
+fn followed(sock: &View) -> u32 {
+    sock.snd_ssthresh.max(2).min(sock.snd_cwnd_clamp)
+}
+
+impl Model for Dcmplus {
+    fn tunables(&self) -> Vec<(&'static str, u32)> {
+        self.tunables.named()
+    }
+
+    fn retune(&mut self, choice: u64) {
+        if !self.others.is_empty() {
+            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        }
+    }
+
+    fn init(&mut self, sock: &mut View) {
+        (self.base_us, self.estimate, self.tracking) = (None, Estimate::default(), false);
+        self.sampler.restart(sock);
+        self.thresholds.restart();
+        self.rates.restart(sock);
+        self.growth.clear();
+    }
+
+    fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
+        self.base_us = least(self.base_us, rtt_us);
+        if let Some(sample) = self.sampler.sample(sock, rtt_us, self.tunables.min_sample_us) {
+            let app_limited = self.sampler.app_limited || sock.app_limited != 0;
+            self.sampler.restart(sock);
+            self.take(sample, app_limited);
+            let free = sock.ca_state <= DISORDER && !app_limited;
+            self.counts.early += u64::from(!self.tracking);
+            self.counts.held += u64::from(self.tracking && !free);
+            if self.tracking && free {
+                self.track(sock);
+            }
+        }
+        if self.rates.round_over(sock) {
+            self.rates.update(sock.srtt_us, self.limits());
+            self.start_tracking(sock);
+        }
+    }
+
+    /// Eq 7.
+    fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        let factors = [self.tunables.slow_start_permille, self.tunables.avoidance_permille];
+        self.growth.ack(sock, acked, &self.rates, factors);
+    }
+
+    fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        self.counts.losses += u64::from(!self.tracking);
+        self.tracking = true;
+        self.growth.clear();
+        let segments = self.eq4(self.estimate.filter.known(), sock);
+        self.thresholds.lose(segments, sock)
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        self.thresholds.undo(sock)
+    }
+
+    fn set_state(&mut self, _: &mut View, state: u8) {
+        if state == LOSS {
+            self.growth.clear();
+        }
+    }
+
+    fn cwnd_event(&mut self, sock: &mut View, event: u32) {
+        self.tracking |= event == EVENT_LOSS;
+        let (bandwidth, base_us, view) = (self.estimate.filter.known(), self.base_us, *sock);
+        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+    }
+
+    fn set_radio(&mut self, _: Option<(u64, u32)>) {}
+
+    fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        let (base, tracking) = (flow.private("base_us"), flow.private("tracking") != 0);
+        if base != u64::from(self.base_us.unwrap_or(0)) || tracking != self.tracking {
+            return Err(format!(
+                "RTTmin {base} us, ssthresh in force: {tracking}; the model has {:?}, {}",
+                self.base_us, self.tracking
+            ));
+        }
+        let [first, second, newest] =
+            ["bandwidth.first_q8", "bandwidth.second_q8", "newest_q8"].map(|name| flow.private(name));
+        let own = Own { first, second, newest };
+        self.settle_bandwidth(own)?;
+        self.rates.settle(flow.private("rate_q16"), flow.private("inverse_q16"))?;
+        let mut want = *want;
+        if let Some(step) = self.step.take() {
+            self.settle_step(step, &want, got, own)?;
+            (want.snd_cwnd, want.snd_ssthresh) = (got.snd_cwnd, got.snd_ssthresh);
+        }
+        let by_bandwidth = eq4_range(second, self.base_us, got.mss, got.snd_cwnd);
+        self.thresholds.settle(&want, got, flow.private("loss_ssthresh"), &by_bandwidth)?;
+        self.growth.settle(&want, got)
+    }
+
+    fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        self.thresholds.settle_asked(want, got)
+    }
+
+    fn rounding(&self) -> Vec<(&'static str, u64)> {
+        let own = vec![
+            ("thresholds rounded the other way", self.thresholds.ties),
+            ("samples that left a bandwidth beyond 0.1 %", self.coarse_bandwidths),
+            ("application-limited samples ranked the other way", self.sample_ties),
+            ("rates whose inverse is beyond 0.1 %", self.rates.coarse),
+            ("tracked thresholds rounded the other way", self.tracking_ties),
+        ];
+        [own, self.growth.rounding.named()].concat()
+    }
+
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        [
+            self.sampler.counts.named(),
+            self.thresholds.counts.named(),
+            self.rates.counts.named(),
+            self.growth.counts.named(),
+            self.counts.named(),
+        ]
+        .concat()
+    }
+}
+
+impl Alone for Dcmplus {
+    fn go_on(&mut self, sock: &View) {
+        if let Some(Step::Tracked { window, .. }) = self.step.take()
+            && sock.snd_cwnd != window
+        {
+            self.growth.clear();
+        }
+        self.other = None;
+        self.thresholds.go_on();
+        self.rates.go_on();
+        self.growth.go_on(sock);
+    }
+
+    fn field(&self, name: &str) -> f64 {
+        match name {
+            "bandwidth.first_q8" => self.estimate.filter.first,
+            "bandwidth.second_q8" => self.estimate.filter.second,
+            "newest_q8" => self.estimate.newest,
+            "base_us" => self.base_us.unwrap_or(0).into(),
+            "rate_q16" => self.rates.rate,
+            "inverse_q16" => 1.0 / self.rates.rate,
+            "tracking" => u32::from(self.tracking).into(),
+            "loss_ssthresh" => self.thresholds.remembered().unwrap_or(0).into(),
+            _ => panic!("no field {name}"),
+        }
+    }
+}

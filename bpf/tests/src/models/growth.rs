@@ -1,0 +1,222 @@
+//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): what is earned and not paid out yet is kept.
+
+use super::named::counters;
+use super::rate_ca::{Q16, Rates};
+use super::show;
+use crate::View;
+
+/// What the model's own account may be off by, segments; what is more is counted and added up.
+const TOLERANCE: f64 = 0.05;
+
+counters! {
+    /// ACKs in growth.
+    GrowthCounts {
+        slow_start: "slow start ACKs",
+        at_ssthresh: "ACKs that reached ssthresh",
+        slow_start_clamped: "slow start ACKs that reached the clamp",
+        avoidance: "congestion avoidance ACKs",
+        clamped: "congestion avoidance ACKs that reached the clamp",
+        jumps: "ACKs that grew W by more than one",
+        unlimited: "ACKs while not limited by the window",
+        cleared: "fractions cleared",
+    }
+}
+
+counters! {
+    /// How often rounding made a difference.
+    GrowthRounding {
+        ties: "W rounded the other way",
+        clamped_ties: "growth at the clamp rounded the other way",
+        fractions: "growth beyond 0.05 segments",
+        windows: "W beyond a segment",
+    }
+}
+
+/// What a segment acknowledged earns: by the equation, and between what with the algorithm's own rate.
+#[derive(Clone, Copy, Debug)]
+struct Earned {
+    exact: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Earned {
+    /// `permille` of `exact`; with the algorithm's own rate of `own`, which is a multiple of 2^-16.
+    fn new(permille: u32, exact: f64, own: f64, acked: u32) -> Self {
+        let (permille, acked) = (f64::from(permille) / 1000.0, f64::from(acked));
+        // a whole multiple is exact; anything else may be rounded for each segment
+        let rounding = if permille.fract() == 0.0 { 0.0 } else { (acked + 1.0) * Q16 };
+        let own = permille * own * acked;
+        Self { exact: permille * exact * acked, low: own - rounding, high: own + rounding }
+    }
+}
+
+/// Growth earned and not paid out: by the equation, and between what the algorithm's own lies, from its own rates and
+/// from what its W has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    exact: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Account {
+    fn earn(&mut self, earned: Earned) {
+        self.exact += earned.exact;
+        self.low += earned.low;
+        self.high += earned.high;
+    }
+
+    /// Pays for what the algorithm's W has shown, `whole` segments at `price`.
+    fn pay(&mut self, whole: f64, price: f64) -> Result<(), String> {
+        if self.high < whole * price || self.low >= (whole + 1.0) * price {
+            return Err(format!("W grew by {whole}, {self:?} at {price} each"));
+        }
+        self.low = (self.low - whole * price).max(0.0);
+        self.high = (self.high - whole * price).min(price);
+        self.exact -= whole * price;
+        Ok(())
+    }
+}
+
+/// Which part of the equation the hook just called applied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    SlowStart,
+    Avoidance,
+}
+
+/// The accounts of one connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    /// Segments.
+    slow_start: Account,
+    /// Segments x W.
+    avoidance: Account,
+    /// What the hook just called did, and W before.
+    step: Option<(Part, u32)>,
+    /// Segments that W would be off by now, had the model's not been set to the algorithm's on the way.
+    off: f64,
+    pub counts: GrowthCounts,
+    pub rounding: GrowthRounding,
+}
+
+impl Growth {
+    /// Nothing earned.
+    pub fn clear(&mut self) {
+        self.counts.cleared += u64::from(self.slow_start.exact != 0.0 || self.avoidance.exact != 0.0);
+        (self.slow_start, self.avoidance) = (Account::default(), Account::default());
+        self.off = 0.0;
+    }
+
+    /// `cong_avoid`, with the factors of the two parts of eq 2 or 7, permille.
+    pub fn ack(&mut self, sock: &mut View, acked: u32, rates: &Rates, factors_permille: [u32; 2]) {
+        if !sock.cwnd_limited() {
+            self.counts.unlimited += 1;
+            return;
+        }
+        let [slow_start_permille, avoidance_permille] = factors_permille;
+        let window = f64::from(sock.snd_cwnd);
+        if sock.in_slow_start() {
+            self.counts.slow_start += 1;
+            self.step = Some((Part::SlowStart, sock.snd_cwnd));
+            self.slow_start.earn(Earned::new(slow_start_permille, rates.rate, rates.own_rate, acked));
+            let limit = sock.snd_ssthresh.min(sock.snd_cwnd_clamp);
+            sock.snd_cwnd = (window + self.slow_start.exact.floor()).min(f64::from(limit)) as u32;
+            let reached = sock.snd_cwnd == limit;
+            self.counts.at_ssthresh += u64::from(reached && limit == sock.snd_ssthresh);
+            self.counts.slow_start_clamped += u64::from(reached && limit != sock.snd_ssthresh);
+        } else {
+            self.counts.avoidance += 1;
+            self.step = Some((Part::Avoidance, sock.snd_cwnd));
+            self.avoidance.earn(Earned::new(avoidance_permille, 1.0 / rates.rate, rates.own_inverse, acked));
+            let whole = (self.avoidance.exact / window).floor();
+            sock.snd_cwnd = (window + whole).min(f64::from(sock.snd_cwnd_clamp)) as u32;
+            self.counts.jumps += u64::from(whole > 1.0);
+            self.counts.clamped += u64::from(whole > 0.0 && sock.snd_cwnd == sock.snd_cwnd_clamp);
+        }
+    }
+
+    /// Goes on without an algorithm to compare with: what it would have earned is what the model has.
+    pub fn go_on(&mut self, sock: &View) {
+        for account in [&mut self.slow_start, &mut self.avoidance] {
+            (account.low, account.high) = (account.exact, account.exact);
+        }
+        if let Err(difference) = self.settle(sock, sock) {
+            panic!("the model against itself: {difference}");
+        }
+    }
+
+    /// Compares W after the hook just called, and takes the algorithm's for what it earned so far.
+    pub fn settle(&mut self, want: &View, got: &View) -> Result<(), String> {
+        let different = || format!("{}; the model has {}", show(got), show(want));
+        if got.snd_cwnd_cnt != want.snd_cwnd_cnt {
+            return Err(different()); // its own accounts, not the kernel's
+        }
+        let Some((part, before)) = self.step.take() else {
+            return if got.snd_cwnd == want.snd_cwnd { Ok(()) } else { Err(different()) };
+        };
+        let grown = got.snd_cwnd.checked_sub(before).ok_or_else(different)?;
+        self.rounding.ties += u64::from(got.snd_cwnd != want.snd_cwnd);
+        let settled = match part {
+            Part::SlowStart => self.settle_slow_start(grown, got.snd_ssthresh.min(got.snd_cwnd_clamp) - before),
+            Part::Avoidance => self.settle_avoidance(grown, got.snd_cwnd_clamp - before, before),
+        };
+        settled.map_err(|e| format!("{}: {e}", different()))
+    }
+
+    fn settle_slow_start(&mut self, grown: u32, room: u32) -> Result<(), String> {
+        let (whole, room) = (f64::from(grown), f64::from(room));
+        if whole < room {
+            self.slow_start.pay(whole, 1.0)?;
+        } else {
+            let account = &mut self.slow_start;
+            if whole > room || account.high < room {
+                return Err(format!("W grew by {whole} of {room}, {account:?}"));
+            }
+            // what would go past the limit is dropped with the fraction; where nothing would, the fraction may be too
+            let left = |earned: f64| if earned >= room + 1.0 { 0.0 } else { (earned - room).max(0.0) };
+            let high = if account.low >= room + 1.0 { 0.0 } else { (account.high - room).min(1.0) };
+            *account = Account { exact: left(account.exact).min(high), low: 0.0, high };
+        }
+        Self::follow(&mut self.slow_start, 1.0, &mut self.off, &mut self.rounding);
+        Ok(())
+    }
+
+    fn settle_avoidance(&mut self, grown: u32, room: u32, window: u32) -> Result<(), String> {
+        let (whole, price) = (f64::from(grown), f64::from(window));
+        let account = &mut self.avoidance;
+        if grown < room {
+            account.pay(whole, price)?;
+        } else {
+            // the clamp cuts off what is more, and it is lost: how much only the account tells
+            if account.high < whole * price {
+                return Err(format!("W grew by {whole}, {account:?} at {price} each"));
+            }
+            let [exact, low, high] = [account.exact, account.low, account.high].map(|a| (a / price).floor().max(whole));
+            if low == high {
+                account.pay(low, price)?;
+            } else {
+                self.rounding.clamped_ties += 1;
+                *account = Account { exact: account.exact - exact * price, low: 0.0, high: price };
+            }
+        }
+        Self::follow(&mut self.avoidance, price, &mut self.off, &mut self.rounding);
+        Ok(())
+    }
+
+    /// Keeps the model's own account near the algorithm's, and counts how often that was necessary.
+    fn follow(account: &mut Account, price: f64, off: &mut f64, rounding: &mut GrowthRounding) {
+        let own = account.exact.clamp(account.low, account.high);
+        let distance = (account.exact - own) / price;
+        if distance.abs() > TOLERANCE {
+            rounding.fractions += 1;
+            account.exact = own;
+            *off += distance;
+            if off.abs() > 1.0 {
+                rounding.windows += 1;
+                *off = 0.0;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! rate_CA (Hamamreh 2020, eqs 2 and 5): the ratio of two smoothed RTTs in a row, one per round.
+
+use super::named::counters;
+use crate::View;
+
+/// What 16 bits of fraction tell apart.
+pub(super) const Q16: f64 = 1.0 / 65_536.0;
+/// No ratio is further from 1, whatever the limits.
+const FURTHEST: f64 = (1 << 20) as f64;
+
+counters! {
+    /// What the rounds brought.
+    RateCounts {
+        rounds: "rounds",
+        unknown: "rounds without two RTTs",
+        raised: "rates over one",
+        lowered: "rates under one",
+        at_min: "rates held at the least",
+        at_max: "rates held at the greatest",
+    }
+}
+
+/// Within which rate_CA is held, permille.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub min_permille: u32,
+    pub max_permille: u32,
+}
+
+impl Limits {
+    /// The ratio of two times, held.
+    pub fn hold(self, ratio: f64) -> f64 {
+        let (min, max) = (f64::from(self.min_permille) / 1000.0, f64::from(self.max_permille) / 1000.0);
+        ratio.clamp(min, max).clamp(1.0 / FURTHEST, FURTHEST)
+    }
+}
+
+/// The rounds of one connection and its rate_CA.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rates {
+    /// Where the round ends, a sequence number.
+    end: u32,
+    /// Smoothed RTTs at the ends of the last two rounds, 1/8 us; 0: none.
+    old: u32,
+    new: u32,
+    /// rate_CA.
+    pub rate: f64,
+    /// The algorithm's own rate_CA and what it takes for 1/rate_CA.
+    pub own_rate: f64,
+    pub own_inverse: f64,
+    /// The hook just called computed rate_CA.
+    updated: bool,
+    /// Rates whose inverse is more than 0.1 % off.
+    pub coarse: u64,
+    pub counts: RateCounts,
+}
+
+impl Rates {
+    /// `init`: the first round starts.
+    pub fn restart(&mut self, sock: &View) {
+        let counts = std::mem::take(&mut self.counts);
+        *self = Self { end: sock.snd_nxt, coarse: self.coarse, counts, ..Self::default() };
+        (self.rate, self.own_rate, self.own_inverse) = (1.0, 1.0, 1.0);
+    }
+
+    /// Whether this ACK ends the round; the next one starts then.
+    pub fn round_over(&mut self, sock: &View) -> bool {
+        let over = sock.snd_una.wrapping_sub(self.end) < 1 << 31;
+        if over {
+            self.counts.rounds += 1;
+            self.end = sock.snd_nxt;
+        }
+        over
+    }
+
+    /// Smoothed RTT at the end of the last round, 1/8 us; 0: none.
+    pub fn latest_srtt(&self) -> u32 {
+        self.new
+    }
+
+    /// Eq 5 at the end of a round; 1 before there are two RTTs.
+    pub fn update(&mut self, srtt_us: u32, limits: Limits) {
+        (self.old, self.new) = (self.new, srtt_us);
+        self.updated = true;
+        if self.old == 0 || self.new == 0 {
+            self.counts.unknown += 1;
+            self.rate = 1.0;
+            return;
+        }
+        let ratio = f64::from(self.old) / f64::from(self.new);
+        self.rate = limits.hold(ratio);
+        self.counts.raised += u64::from(self.rate > 1.0);
+        self.counts.lowered += u64::from(self.rate < 1.0);
+        self.counts.at_min += u64::from(self.rate > ratio);
+        self.counts.at_max += u64::from(self.rate < ratio);
+    }
+
+    /// Forgets both RTTs: the rate is 1 until there are two more.
+    pub fn forget(&mut self) {
+        (self.old, self.new, self.rate) = (0, 0, 1.0);
+        self.updated = true;
+    }
+
+    /// Goes on without an algorithm to compare with.
+    pub fn go_on(&mut self) {
+        self.updated = false;
+        (self.own_rate, self.own_inverse) = (self.rate, 1.0 / self.rate);
+    }
+
+    /// Compares rate_CA and its inverse, both with 16 bits of fraction, and goes on with the algorithm's own beside
+    /// the exact one. The inverse may be that of the rounded rate.
+    pub fn settle(&mut self, rate_q16: u64, inverse_q16: u64) -> Result<(), String> {
+        let (rate, inverse) = (rate_q16 as f64 * Q16, inverse_q16 as f64 * Q16);
+        if !std::mem::take(&mut self.updated) {
+            return if (rate, inverse) == (self.own_rate, self.own_inverse) {
+                Ok(())
+            } else {
+                Err(format!("rate {rate}, inverse {inverse} without a round's end; before {self:?}"))
+            };
+        }
+        if rate_q16 == 0 || inverse_q16 == 0 || (rate - self.rate).abs() > Q16 {
+            return Err(format!("rate {rate}, the model has {}", self.rate));
+        }
+        let (least, most) = ((self.rate - Q16).max(1.0 / FURTHEST), self.rate + Q16);
+        if inverse < 1.0 / most - Q16 || inverse > 1.0 / least + Q16 {
+            return Err(format!("1/rate {inverse}, the model has {}", 1.0 / self.rate));
+        }
+        self.coarse += u64::from((inverse * self.rate - 1.0).abs() > 1e-3);
+        (self.own_rate, self.own_inverse) = (rate, inverse);
+        Ok(())
+    }
+}

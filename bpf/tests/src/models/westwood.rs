@@ -1,0 +1,199 @@
+//! What the Westwood family shares (Hamamreh 2020, Algorithm 1, eqs 3 and 4): RTTmin, the filters of the bandwidth,
+//! what a loss makes of them, NewReno's growth.
+
+mod filters;
+
+pub(super) use filters::{Cascade, Sampler, Tustin};
+
+use super::named::counters;
+use super::{show, slow_start};
+use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, View};
+use std::ops::RangeInclusive;
+
+/// No ssthresh by eq 4 is larger.
+const SEGMENTS_LIMIT: u32 = 0x7fff_ffff;
+
+/// RTTmin with another sample. One of zero is none: the path has no length.
+pub(super) fn least(base_us: Option<u32>, rtt_us: Option<u32>) -> Option<u32> {
+    let rtt_us = rtt_us.filter(|&r| r > 0);
+    base_us.into_iter().chain(rtt_us).min()
+}
+
+/// NewReno's half.
+fn half(window: u32) -> u32 {
+    (window / 2).max(2)
+}
+
+/// Eq 4 from a bandwidth in 1/256 byte/s: between what rounding leaves it, as the bandwidth may be taken in whole
+/// bytes/s. NewReno's half of `window` while bandwidth or RTTmin is not known.
+pub(super) fn eq4_range(bandwidth_q8: u64, base_us: Option<u32>, mss: u32, window: u32) -> RangeInclusive<u32> {
+    let (1.., Some(base)) = (bandwidth_q8, base_us) else { return half(window)..=half(window) };
+    let segments = |q8: u64| {
+        let exact = u128::from(q8) * u128::from(base) / (256 * 1_000_000 * u128::from(mss));
+        exact.clamp(2, SEGMENTS_LIMIT.into()) as u32
+    };
+    segments(bandwidth_q8 >> 8 << 8)..=segments(bandwidth_q8)
+}
+
+counters! {
+    /// What eq 4 came to.
+    ThresholdCounts {
+        reno: "Reno thresholds",
+        bandwidth: "bandwidth thresholds",
+        minimum: "thresholds at the minimum",
+        above_window: "thresholds above the window",
+        losses: "losses",
+        loss_ends: "ends of a loss that set ssthresh",
+        timeouts: "timeouts that set ssthresh",
+        undos: "undone losses",
+    }
+}
+
+/// ssthresh by eq 4, and what a loss does with it (Algorithm 1 lines 5 to 12).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Thresholds {
+    /// Eq 4 at the last loss, which comes into force when that is over.
+    remembered: Option<u32>,
+    /// W in the `ssthresh()` just called.
+    asked: Option<u32>,
+    /// The hook just called computed ssthresh.
+    set: bool,
+    /// Thresholds that the algorithm rounded another way.
+    pub ties: u64,
+    pub counts: ThresholdCounts,
+}
+
+impl Thresholds {
+    /// `init`.
+    pub fn restart(&mut self) {
+        (self.remembered, self.asked, self.set) = (None, None, false);
+    }
+
+    /// Eq 4; NewReno's half before BWE and RTTmin are known.
+    pub fn eq4(&mut self, bandwidth: Option<f64>, base_us: Option<u32>, sock: &View) -> u32 {
+        let (Some(bandwidth), Some(base)) = (bandwidth, base_us) else {
+            self.counts.reno += 1;
+            return half(sock.snd_cwnd);
+        };
+        self.counts.bandwidth += 1;
+        let segments = bandwidth * f64::from(base) / 1e6 / f64::from(sock.mss);
+        self.counts.minimum += u64::from(segments < 2.0);
+        self.counts.above_window += u64::from(segments > f64::from(sock.snd_cwnd));
+        segments.clamp(2.0, SEGMENTS_LIMIT.into()) as u32
+    }
+
+    /// The ssthresh that comes into force when the loss is over.
+    pub fn remembered(&self) -> Option<u32> {
+        self.remembered
+    }
+
+    /// `ssthresh()` (lines 6 and 7): but a loss never raises W.
+    pub fn lose(&mut self, segments: u32, sock: &View) -> u32 {
+        self.counts.losses += 1;
+        self.remembered = Some(segments);
+        self.asked = Some(sock.snd_cwnd);
+        segments.min(sock.snd_cwnd).max(2)
+    }
+
+    /// `undo_cwnd()`: there was no loss.
+    pub fn undo(&mut self, sock: &View) -> u32 {
+        self.counts.undos += 1;
+        self.remembered = None;
+        sock.snd_cwnd.max(sock.prior_cwnd)
+    }
+
+    /// The loss is over: slow start may go up to eq 4 (line 6). A timeout: eq 4 of that moment, `segments` (line 11);
+    /// line 12, W = 1, is the kernel's own.
+    pub fn cwnd_event(&mut self, event: u32, segments: impl FnOnce(&mut Self) -> u32, sock: &mut View) {
+        match event {
+            EVENT_COMPLETE_CWR => {
+                if let Some(segments) = self.remembered.take() {
+                    self.counts.loss_ends += 1;
+                    sock.snd_ssthresh = segments;
+                }
+            }
+            EVENT_LOSS => {
+                self.counts.timeouts += 1;
+                self.remembered = None;
+                self.set = true;
+                sock.snd_ssthresh = segments(self);
+            }
+            _ => {}
+        }
+    }
+
+    /// Compares ssthresh and the one that is `remembered` (0: none), both computed from the algorithm's own bandwidth
+    /// if the hook just called computed any; goes on with the algorithm's.
+    pub fn settle(
+        &mut self,
+        want: &View,
+        got: &View,
+        remembered: u64,
+        own: &RangeInclusive<u32>,
+    ) -> Result<(), String> {
+        let mine = self.remembered.unwrap_or(0);
+        if remembered != u64::from(mine) {
+            let fits = u32::try_from(remembered).ok().filter(|r| self.asked.is_some() && own.contains(r));
+            let Some(segments) = fits else {
+                return Err(format!("remembers ssthresh {remembered}, the model {mine}; by its bandwidth {own:?}"));
+            };
+            self.ties += 1;
+            self.remembered = Some(segments);
+        }
+        if got.snd_ssthresh != want.snd_ssthresh {
+            if !self.set || !own.contains(&got.snd_ssthresh) {
+                return Err(format!("{}; the model has {}; by its bandwidth {own:?}", show(got), show(want)));
+            }
+            self.ties += 1;
+        }
+        self.set = false;
+        Ok(())
+    }
+
+    /// Goes on without an algorithm to compare with.
+    pub fn go_on(&mut self) {
+        (self.asked, self.set) = (None, false);
+    }
+
+    /// Compares what `ssthresh()` returned.
+    pub fn settle_asked(&mut self, want: u32, got: u32) -> Result<(), String> {
+        let own = self.asked.take().zip(self.remembered).map(|(window, segments)| segments.min(window).max(2));
+        if own == Some(got) { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
+    }
+}
+
+counters! {
+    /// ACKs in NewReno's growth.
+    RenoCounts {
+        slow_start: "slow start ACKs",
+        avoidance: "congestion avoidance ACKs",
+        unlimited: "ACKs while not limited by the window",
+    }
+}
+
+/// `tcp_reno_cong_avoid` (Algorithm 1 line 3).
+pub(super) fn reno_growth(sock: &mut View, acked: u32, counts: &mut RenoCounts) {
+    if !sock.cwnd_limited() {
+        counts.unlimited += 1;
+        return;
+    }
+    let mut left = acked;
+    if sock.in_slow_start() {
+        counts.slow_start += 1;
+        left = slow_start(sock, acked);
+        if left == 0 {
+            return;
+        }
+    }
+    counts.avoidance += 1;
+    // tcp_cong_avoid_ai: one segment for each W acknowledged; a count left over from a larger W pays one at once
+    let window = sock.snd_cwnd;
+    if sock.snd_cwnd_cnt >= window {
+        sock.snd_cwnd_cnt = 0;
+        sock.snd_cwnd += 1;
+    }
+    sock.snd_cwnd_cnt += left;
+    sock.snd_cwnd += sock.snd_cwnd_cnt / window;
+    sock.snd_cwnd_cnt %= window;
+    sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_cwnd_clamp);
+}

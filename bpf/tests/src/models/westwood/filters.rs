@@ -1,0 +1,228 @@
+//! The bandwidth's filters: Westwood's own and the cascade of Westwood+, and when each takes a sample.
+
+use super::super::{BANDWIDTH_TOLERANCE, FAST, Q8, SAMPLE, close, elapsed_us};
+use crate::View;
+use crate::models::named::counters;
+
+/// No sample is faster, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
+const RATE_LIMIT: f64 = (1u64 << 39) as f64;
+/// Resolution of a sample's weight in Westwood's filter.
+const WEIGHT: f64 = 1.0 / (1u64 << 32) as f64;
+/// Resolution of the mean of two samples, bytes/s: each in whole bytes/s, and so may be their half.
+const MEAN: f64 = 1.5 * SAMPLE;
+/// Most virtual samples in a row.
+const VIRTUAL_LIMIT: u32 = 32;
+
+/// Eq 3. In whole bytes/s a sample below one is none.
+fn bandwidth(segments: u32, mss: u32, elapsed_us: f64) -> f64 {
+    let exact = f64::from(segments) * f64::from(mss) * 1e6 / elapsed_us;
+    if exact < SAMPLE { 0.0 } else { exact.min(RATE_LIMIT) }
+}
+
+/// Whether the algorithm's `own` bandwidth is within `resolution` of `exact`; `Ok(true)`: but more than 0.1 % from it.
+fn compare(name: &str, own: f64, exact: f64, resolution: f64) -> Result<bool, String> {
+    if !close(own, exact, 1e-12, resolution) {
+        return Err(format!("{name} {own} bytes/s, the model has {exact} +- {resolution}"));
+    }
+    Ok(!close(own, exact, BANDWIDTH_TOLERANCE, 0.0))
+}
+
+counters! {
+    /// What Westwood's filter did.
+    TustinCounts {
+        samples: "samples",
+        first: "first samples",
+        empty: "samples under a byte per second",
+        fast: "samples over 100 Gbit/s",
+        held: "ACKs at the time of the one before",
+        virtual_samples: "virtual samples",
+        abandoned: "filters started again after a long silence",
+    }
+}
+
+/// Westwood's filter (Casetti et al., Wireless Networks 8, 2002): of first order, in the bilinear form named after Tustin,
+/// `alpha = (2 tau - D)/(2 tau + D)`; while no ACK arrives a virtual sample of zero every tau/2.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tustin {
+    /// BWE, bytes/s.
+    pub bandwidth: f64,
+    has_sample: bool,
+    previous: f64,
+    last_us: u64,
+    last_delivered: u32,
+    /// How far rounding may have carried the algorithm's BWE from this one, bytes/s.
+    resolution: f64,
+    /// The hook just called took a sample.
+    sampled: bool,
+    /// Samples that left BWE beyond 0.1 %.
+    pub coarse: u64,
+    pub counts: TustinCounts,
+}
+
+impl Tustin {
+    /// No sample yet; the first one starts now.
+    pub fn restart(&mut self, sock: &View) {
+        (self.bandwidth, self.previous, self.resolution, self.has_sample) = (0.0, 0.0, 0.0, false);
+        (self.last_us, self.last_delivered) = (sock.now_us, sock.delivered);
+    }
+
+    /// BWE, if there is one.
+    pub fn known(&self) -> Option<f64> {
+        self.has_sample.then_some(self.bandwidth)
+    }
+
+    /// An ACK: a sample over the time since the one before.
+    pub fn ack(&mut self, sock: &View, tau_ms: u32) {
+        let elapsed = elapsed_us(self.last_us, sock.now_us);
+        if elapsed == 0 {
+            self.counts.held += 1; // its segments count with the next one
+            return;
+        }
+        let segments = sock.delivered.wrapping_sub(self.last_delivered);
+        (self.last_us, self.last_delivered) = (sock.now_us, sock.delivered);
+        let (elapsed, tau) = (elapsed as f64, f64::from(tau_ms) * 1000.0);
+        let silence = tau / 2.0;
+        self.counts.samples += 1;
+        self.sampled = true;
+        let mut left = elapsed;
+        if self.has_sample {
+            let mut zeros = 0;
+            while left > silence && zeros < VIRTUAL_LIMIT {
+                self.counts.virtual_samples += 1;
+                self.add(0.0, silence, tau);
+                left -= silence;
+                zeros += 1;
+            }
+            if left > silence {
+                self.counts.abandoned += 1;
+                self.has_sample = false;
+            }
+        }
+        if self.has_sample {
+            let sample = bandwidth(segments, sock.mss, left);
+            self.count(sample);
+            self.add(sample, left, tau);
+        } else {
+            let sample = bandwidth(segments, sock.mss, elapsed);
+            self.count(sample);
+            self.counts.first += 1;
+            (self.bandwidth, self.previous, self.resolution) = (sample, sample, SAMPLE);
+            self.has_sample = sample > 0.0;
+        }
+    }
+
+    fn count(&mut self, sample: f64) {
+        self.counts.fast += u64::from(sample > FAST);
+        self.counts.empty += u64::from(sample == 0.0);
+    }
+
+    fn add(&mut self, sample: f64, interval: f64, tau: f64) {
+        let alpha = (2.0 * tau - interval) / (2.0 * tau + interval);
+        let mean = (sample + self.previous) / 2.0;
+        self.resolution =
+            alpha * self.resolution + (1.0 - alpha) * MEAN + WEIGHT * (mean - self.bandwidth).abs() + 2.0 * Q8;
+        self.bandwidth = alpha * self.bandwidth + (1.0 - alpha) * mean;
+        self.previous = sample;
+    }
+
+    /// Compares BWE, in 1/256 byte/s; 0: none.
+    pub fn settle(&mut self, own_q8: u64) -> Result<(), String> {
+        let coarse = compare("BWE", own_q8 as f64 / 256.0, self.bandwidth, self.resolution)?;
+        self.coarse += u64::from(std::mem::take(&mut self.sampled) && coarse);
+        if (own_q8 > 0) != self.has_sample {
+            return Err(format!("BWE {own_q8}/256, the model has {:?}", self.known()));
+        }
+        Ok(())
+    }
+}
+
+counters! {
+    /// Samples once per RTT.
+    SamplerCounts {
+        samples: "samples",
+        fast: "samples over 100 Gbit/s",
+        empty: "samples under a byte per second",
+        held: "samples held by a long RTT",
+    }
+}
+
+/// When Westwood+ takes a sample: once an RTT and a least time have passed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sampler {
+    start_us: u64,
+    delivered: u32,
+    /// The application held the connection back when this sample started.
+    pub app_limited: bool,
+    pub counts: SamplerCounts,
+}
+
+impl Sampler {
+    /// A sample starts now.
+    pub fn restart(&mut self, sock: &View) {
+        (self.start_us, self.delivered, self.app_limited) = (sock.now_us, sock.delivered, sock.app_limited != 0);
+    }
+
+    /// The sample that ends with this ACK, bytes/s; the next one is [`Self::restart`]ed by the caller.
+    pub fn sample(&mut self, sock: &View, rtt_us: Option<u32>, least_us: u32) -> Option<f64> {
+        let elapsed = elapsed_us(self.start_us, sock.now_us);
+        if elapsed < u64::from(least_us) {
+            return None;
+        }
+        if elapsed < u64::from(rtt_us.unwrap_or(0)) {
+            self.counts.held += 1;
+            return None;
+        }
+        let sample = bandwidth(sock.delivered.wrapping_sub(self.delivered), sock.mss, elapsed as f64);
+        self.counts.samples += 1;
+        self.counts.fast += u64::from(sample > FAST);
+        self.counts.empty += u64::from(sample == 0.0);
+        Some(sample)
+    }
+}
+
+/// The filter of Westwood+ in Linux's module: two low-pass filters of 7/8 in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cascade {
+    /// BWE behind the first filter, bytes/s.
+    pub first: f64,
+    /// BWE behind the second filter, bytes/s: what eq 4 uses.
+    pub second: f64,
+    has_sample: bool,
+    /// How far rounding may have carried the algorithm's two from these, bytes/s: it never adds up, since each sample
+    /// takes an eighth of what there was.
+    resolution: [f64; 2],
+}
+
+impl Cascade {
+    /// BWE, if there is one.
+    pub fn known(&self) -> Option<f64> {
+        self.has_sample.then_some(self.second)
+    }
+
+    /// Filters a sample. Whether it was the first one.
+    pub fn add(&mut self, sample: f64) -> bool {
+        if !self.has_sample {
+            self.has_sample = sample > 0.0;
+            (self.first, self.second) = (sample, sample);
+            self.resolution = [SAMPLE; 2];
+            return true;
+        }
+        self.first = 7.0 / 8.0 * self.first + 1.0 / 8.0 * sample;
+        self.second = 7.0 / 8.0 * self.second + 1.0 / 8.0 * self.first;
+        self.resolution[0] = 7.0 / 8.0 * self.resolution[0] + 1.0 / 8.0 * SAMPLE + Q8;
+        self.resolution[1] = 7.0 / 8.0 * self.resolution[1] + 1.0 / 8.0 * self.resolution[0] + Q8;
+        false
+    }
+
+    /// Whether rounding decides if a sample is above BWE.
+    pub fn ties_with(&self, sample: f64) -> bool {
+        (sample - self.second).abs() <= SAMPLE + self.resolution[1]
+    }
+
+    /// Compares both stages, in 1/256 byte/s; `Ok(true)`: one is more than 0.1 % off.
+    pub fn compare(&self, first_q8: u64, second_q8: u64) -> Result<bool, String> {
+        let first = compare("first filter", first_q8 as f64 / 256.0, self.first, self.resolution[0])?;
+        let second = compare("second filter", second_q8 as f64 / 256.0, self.second, self.resolution[1])?;
+        Ok(first || second)
+    }
+}

@@ -1,0 +1,132 @@
+//! TCP Westwood as first published (Hamamreh 2020, Algorithm 1, eqs 3 and 4): a bandwidth sample per ACK.
+
+use super::named::tunables;
+use super::westwood::{RenoCounts, Thresholds, Tustin, eq4_range, least, reno_growth};
+use super::{Model, show};
+use crate::examples::Alone;
+use crate::{Flow, View};
+
+tunables! {
+    /// tau of the filter, ms.
+    tau_ms = 500 / 500;
+}
+
+/// The model of one connection.
+#[derive(Clone, Debug)]
+pub struct WestwoodBpf {
+    tunables: Tunables,
+    /// Those that may come into force while it runs.
+    others: Vec<Tunables>,
+    base_us: Option<u32>,
+    filter: Tustin,
+    thresholds: Thresholds,
+    growth: RenoCounts,
+}
+
+impl WestwoodBpf {
+    /// A connection before `init`; `others` may come into force while it runs.
+    #[must_use]
+    pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
+        Self {
+            tunables,
+            others,
+            base_us: None,
+            filter: Tustin::default(),
+            thresholds: Thresholds::default(),
+            growth: RenoCounts::default(),
+        }
+    }
+}
+
+impl Model for WestwoodBpf {
+    fn tunables(&self) -> Vec<(&'static str, u32)> {
+        self.tunables.named()
+    }
+
+    fn retune(&mut self, choice: u64) {
+        if !self.others.is_empty() {
+            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        }
+    }
+
+    fn init(&mut self, sock: &mut View) {
+        self.base_us = None;
+        self.filter.restart(sock);
+        self.thresholds.restart();
+    }
+
+    /// Algorithm 1 line 2.
+    fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
+        self.base_us = least(self.base_us, rtt_us);
+        self.filter.ack(sock, self.tunables.tau_ms);
+    }
+
+    /// Line 3.
+    fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        reno_growth(sock, acked, &mut self.growth);
+    }
+
+    /// Lines 6 and 7.
+    fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        let segments = self.thresholds.eq4(self.filter.known(), self.base_us, sock);
+        self.thresholds.lose(segments, sock)
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        self.thresholds.undo(sock)
+    }
+
+    fn set_state(&mut self, _: &mut View, _: u8) {}
+
+    /// Lines 6 and 11.
+    fn cwnd_event(&mut self, sock: &mut View, event: u32) {
+        let (bandwidth, base_us, view) = (self.filter.known(), self.base_us, *sock);
+        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+    }
+
+    fn set_radio(&mut self, _: Option<(u64, u32)>) {}
+
+    fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        if (want.snd_cwnd, want.snd_cwnd_cnt) != (got.snd_cwnd, got.snd_cwnd_cnt) {
+            return Err(format!("{}; the model has {}", show(got), show(want))); // NewReno's growth, in whole numbers
+        }
+        let (base, mine) = (flow.private("base_us"), self.base_us.unwrap_or(0));
+        if base != u64::from(mine) {
+            return Err(format!("RTTmin {base} us, the model has {mine}"));
+        }
+        let bandwidth_q8 = flow.private("bandwidth_q8");
+        self.filter.settle(bandwidth_q8)?;
+        let own = eq4_range(bandwidth_q8, self.base_us, got.mss, got.snd_cwnd);
+        self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
+    }
+
+    fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        self.thresholds.settle_asked(want, got)
+    }
+
+    fn rounding(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("thresholds rounded the other way", self.thresholds.ties),
+            ("samples that left a bandwidth beyond 0.1 %", self.filter.coarse),
+        ]
+    }
+
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        [self.filter.counts.named(), self.thresholds.counts.named(), self.growth.named()].concat()
+    }
+}
+
+impl Alone for WestwoodBpf {
+    fn go_on(&mut self, _: &View) {
+        self.thresholds.go_on();
+    }
+
+    fn field(&self, name: &str) -> f64 {
+        match name {
+            "bandwidth_q8" => self.filter.bandwidth,
+            "base_us" => self.base_us.unwrap_or(0).into(),
+            "loss_ssthresh" => self.thresholds.remembered().unwrap_or(0).into(),
+            _ => panic!("no field {name}"),
+        }
+    }
+}
