@@ -1,6 +1,7 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
 pub mod dtcp;
+pub mod reno;
 pub mod westwoodp;
 
 use crate::{Flow, View};

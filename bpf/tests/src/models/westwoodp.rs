@@ -1,6 +1,7 @@
 //! TCP Westwood+ (Hamamreh 2020, Algorithm 1, eqs 3 and 4; the bandwidth filter of Linux's module).
 
-use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, close, elapsed_us, show, slow_start};
+use super::reno::{self, Growth};
+use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, close, elapsed_us, show};
 use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
 
 /// The model of one connection.
@@ -165,29 +166,10 @@ impl Model for Westwoodp {
 
     /// Algorithm 1 line 3: NewReno, that is the kernel's `tcp_reno_cong_avoid`.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
-        if !sock.cwnd_limited() {
-            self.coverage.unlimited_acks += 1;
-            return;
-        }
-        let mut left = acked;
-        if sock.in_slow_start() {
-            self.coverage.slow_start_acks += 1;
-            left = slow_start(sock, acked);
-            if left == 0 {
-                return;
-            }
-        }
-        self.coverage.avoidance_acks += 1;
-        // tcp_cong_avoid_ai: one segment for each W acknowledged; a count left over from a larger W pays one at once
-        let window = sock.snd_cwnd;
-        if sock.snd_cwnd_cnt >= window {
-            sock.snd_cwnd_cnt = 0;
-            sock.snd_cwnd += 1;
-        }
-        sock.snd_cwnd_cnt += left;
-        sock.snd_cwnd += sock.snd_cwnd_cnt / window;
-        sock.snd_cwnd_cnt %= window;
-        sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_cwnd_clamp);
+        let growth = reno::cong_avoid(sock, acked);
+        self.coverage.unlimited_acks += u64::from(growth == Growth::default());
+        self.coverage.slow_start_acks += u64::from(growth.slow_start);
+        self.coverage.avoidance_acks += u64::from(growth.avoidance);
     }
 
     /// Algorithm 1 lines 6 and 7, but a loss never raises W.
