@@ -8,6 +8,7 @@
 pub mod kernel;
 pub mod models;
 pub mod random;
+pub mod signals;
 pub mod units;
 
 use hotcc_abi::pep::PepFlow;
