@@ -1,7 +1,23 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
+/// Counts by name: of branches taken, of limits of fixed point met.
+macro_rules! counters {
+    ($type:ident { $($name:ident: $shown:literal,)* }) => {
+        #[derive(Clone, Debug, Default)]
+        struct $type { $($name: u64,)* }
+
+        impl $type {
+            fn listed(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($shown, self.$name),)*]
+            }
+        }
+    };
+}
+
+pub mod arwa;
 pub mod dtcp;
 pub mod reno;
+pub mod watched;
 pub mod westwoodp;
 
 use crate::{Flow, View};
