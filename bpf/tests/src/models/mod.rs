@@ -16,6 +16,7 @@ macro_rules! counters {
 
 pub mod arwa;
 pub mod dtcp;
+pub mod mdcubic;
 pub mod reno;
 pub mod watched;
 pub mod westwoodp;
