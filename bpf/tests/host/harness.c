@@ -169,3 +169,32 @@ HOTCC_EXPORT void host_path(u32 generation)
 {
 	(void)generation;
 }
+
+/* What a PEP reported of the flow, a struct pep_flow_v1; NULL: nothing. No algorithm listens to one yet. */
+HOTCC_EXPORT void host_pep(const void *flow)
+{
+	(void)flow;
+}
+
+/* The receiver's last hint; sequence 0: none. No algorithm listens to hints yet. */
+HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
+{
+	(void)time_ns;
+	(void)sequence;
+	(void)hint;
+}
+
+/* The SACK blocks of the last ACK, a start and an end each. No algorithm looks at them yet. */
+HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
+{
+	(void)tp;
+	(void)count;
+	(void)pairs;
+}
+
+/* How often the stand-in for CUBIC was called, 0: init, 1: recalc_ssthresh, 2: cong_avoid, 3: state, 4: acked, 5: event. */
+HOTCC_EXPORT u64 host_cubic_calls(u32 kind)
+{
+	(void)kind;
+	return 0;
+}

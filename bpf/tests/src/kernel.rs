@@ -4,10 +4,13 @@
 //! `tcp_enter_cwr`, `tcp_enter_loss`, `tcp_end_cwnd_reduction`, `tcp_undo_cwnd_reduction`; and `tcp_cwnd_restart`.
 
 use crate::models::{Model, show};
+use crate::signals::{Report, Stretch, aged_ns};
 use crate::{
     ACK_ECE, ACK_SLOWPATH, EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo,
     INFINITE_SSTHRESH, View,
 };
+use bytemuck::Zeroable as _;
+use hotcc_abi::pep::PepFlow;
 
 const OPEN: u8 = 0;
 const DISORDER: u8 = 1;
@@ -86,6 +89,24 @@ pub enum Event {
     RadioGone(bool),
     /// The path map holds this generation for the peer from now on, 0: no entry.
     Path(u32),
+    /// A PEP reports this of the flow.
+    Pep(Report),
+    /// The flow's storage for a PEP's reports is empty, or there is none.
+    NoPep {
+        /// Whether there is one.
+        storage: bool,
+    },
+    /// The SACK blocks of the last ACK; those that end where they start are none.
+    Sack([Stretch; 4]),
+    /// The receiver's hint in the flow's storage is this from now on.
+    Hint {
+        /// The hint.
+        hint: u8,
+        /// Its age now, ms; negative: in the future.
+        age_ms: i32,
+        /// Whether its sequence number has moved: the last thing a writer does.
+        new: bool,
+    },
 }
 
 /// How often things happened.
@@ -135,30 +156,46 @@ pub struct Kernel<'a, M> {
     pub sock: View,
     /// The model.
     pub model: M,
-    /// The algorithm under test.
-    pub flow: Flow<'a>,
     /// What happened.
     pub counts: Counts,
-    algo: &'a HostAlgo,
+    /// The algorithm under test; none where the model plays by itself.
+    subject: Option<(&'a HostAlgo, Flow<'a>)>,
+    pep_updates: u32,
+    hint_sequence: u32,
     initial_cwnd: u32,
     prior_ssthresh: u32,
     undo_possible: bool,
 }
 
 impl<'a, M: Model> Kernel<'a, M> {
-    /// Sets the model's tunables in the algorithm, empties the radio map and the path map, and calls `init` on both.
+    /// Sets the model's tunables in the algorithm, takes all signals away and calls `init` on both.
     ///
     /// # Errors
     /// They differ.
     pub fn start(algo: &'a HostAlgo, model: M, sock: View) -> Result<Self, String> {
         algo.set_radio(None);
         algo.set_path(0);
+        algo.set_pep(None);
+        algo.set_hint(0, 0, 0);
+        Self::begin(Some((algo, Flow::new(algo))), model, sock)
+    }
+
+    /// As [`Kernel::start`], for the model by itself.
+    ///
+    /// # Errors
+    /// It leaves the bounds that hold for any algorithm.
+    pub fn alone(model: M, sock: View) -> Result<Self, String> {
+        Self::begin(None, model, sock)
+    }
+
+    fn begin(subject: Option<(&'a HostAlgo, Flow<'a>)>, model: M, sock: View) -> Result<Self, String> {
         let mut kernel = Self {
             sock,
             model,
-            flow: Flow::new(algo),
             counts: Counts::default(),
-            algo,
+            subject,
+            pep_updates: u32::MAX - 15, // even, and soon to wrap
+            hint_sequence: 0,
             initial_cwnd: sock.snd_cwnd.min(10),
             prior_ssthresh: 0,
             undo_possible: false,
@@ -170,8 +207,9 @@ impl<'a, M: Model> Kernel<'a, M> {
     }
 
     fn set_tunables(&self) {
+        let Some((algo, _)) = &self.subject else { return };
         for (name, value) in self.model.tunables() {
-            self.algo.set_tunable(name, value);
+            algo.set_tunable(name, value);
         }
     }
 
@@ -218,9 +256,16 @@ impl<'a, M: Model> Kernel<'a, M> {
             }
             Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),
             Event::Path(generation) => {
-                self.algo.set_path(generation);
+                self.subject.iter().for_each(|(algo, _)| algo.set_path(generation));
                 self.model.set_path(generation);
             }
+            Event::Pep(report) => {
+                self.pep_updates = self.pep_updates.wrapping_add(2).max(2);
+                self.pep(Some(report.flow(&self.sock, self.pep_updates)));
+            }
+            Event::NoPep { storage } => self.pep(storage.then(PepFlow::zeroed)),
+            Event::Sack(blocks) => self.sack(&blocks),
+            Event::Hint { hint, age_ms, new } => self.hint(hint, age_ms, new),
             _ => {}
         }
         self.send();
@@ -238,8 +283,43 @@ impl<'a, M: Model> Kernel<'a, M> {
     }
 
     fn radio(&mut self, reading: Option<(u64, u32)>) {
-        self.algo.set_radio(reading);
+        if let Some((algo, _)) = &self.subject {
+            algo.set_radio(reading);
+        }
         self.model.set_radio(reading);
+    }
+
+    fn pep(&mut self, flow: Option<PepFlow>) {
+        if let Some((algo, _)) = &self.subject {
+            algo.set_pep(flow);
+        }
+        self.model.set_pep(flow);
+    }
+
+    /// `recv_sack_cache`: in order of their starts.
+    fn sack(&mut self, blocks: &[Stretch]) {
+        let places = blocks.iter().map(|(start, end)| (start.sequence(&self.sock), end.sequence(&self.sock)));
+        let mut blocks: Vec<(u32, u32)> = places.filter(|(start, end)| start != end).collect();
+        blocks.sort_by_key(|(start, _)| start.wrapping_sub(self.sock.snd_una).cast_signed());
+        if let Some((_, flow)) = &mut self.subject {
+            flow.set_sack(&blocks);
+        }
+        self.model.set_sack(&blocks);
+    }
+
+    fn hint(&mut self, hint: u8, age_ms: i32, new: bool) {
+        if new {
+            self.hint_sequence = match self.hint_sequence {
+                0 => u32::MAX - 7, // soon to wrap
+                u32::MAX => 1,
+                sequence => sequence + 1,
+            };
+        }
+        let time_ns = aged_ns(self.sock.now_us, age_ms);
+        if let Some((algo, _)) = &self.subject {
+            algo.set_hint(time_ns, self.hint_sequence, u32::from(hint));
+        }
+        self.model.set_hint(time_ns, self.hint_sequence, hint);
     }
 
     fn advance(&mut self, by_us: u64) {
@@ -316,6 +396,9 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.sock.prior_cwnd = self.sock.snd_cwnd;
         let (mut want, mut got) = (0, 0);
         self.hook("ssthresh", |m, s| want = m.ssthresh(s), |f| got = f.ssthresh())?;
+        if self.subject.is_none() {
+            got = want;
+        }
         self.model.agree_on_ssthresh(want, got)?;
         if got < 2 {
             return Err(format!("ssthresh() is {got}, under 2"));
@@ -359,6 +442,9 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.counts.undos += 1;
         let (mut want, mut got) = (0, 0);
         self.hook("undo_cwnd", |m, s| want = m.undo_cwnd(s), |f| got = f.undo_cwnd())?;
+        if self.subject.is_none() {
+            got = want;
+        }
         if want != got {
             return Err(format!("undo_cwnd() is {got}, the model's {want}"));
         }
@@ -422,13 +508,21 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.counts.hooks += 1;
         let mut want = self.sock;
         model(&mut self.model, &mut want);
-        self.flow.set(&self.sock);
-        host(&mut self.flow);
-        let got = self.flow.get(&self.sock);
+        let got = match &mut self.subject {
+            Some((_, flow)) => {
+                flow.set(&self.sock);
+                host(flow);
+                flow.get(&self.sock)
+            }
+            None => want,
+        };
         if got.snd_cwnd < 1 || got.snd_cwnd > got.snd_cwnd_clamp || got.snd_ssthresh < 2 {
             return Err(format!("{name}: out of bounds: {} (clamp {})", show(&got), got.snd_cwnd_clamp));
         }
         self.sock = got;
-        self.model.agree(&want, &got, &self.flow).map_err(|e| format!("{name}: {e}"))
+        match &self.subject {
+            Some((_, flow)) => self.model.agree(&want, &got, flow).map_err(|e| format!("{name}: {e}")),
+            None => Ok(()),
+        }
     }
 }

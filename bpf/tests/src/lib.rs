@@ -10,10 +10,12 @@ pub mod examples;
 pub mod kernel;
 pub mod models;
 pub mod random;
+pub mod signals;
 pub mod steady;
 pub mod steps;
 pub mod units;
 
+use hotcc_abi::pep::PepFlow;
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
 use libloading::Library;
@@ -122,6 +124,10 @@ struct Hooks {
     cwnd_event: unsafe extern "C" fn(Sock, u32),
     radio: unsafe extern "C" fn(u64, u32, u32),
     path: unsafe extern "C" fn(u32),
+    pep: unsafe extern "C" fn(*const PepFlow),
+    hint: unsafe extern "C" fn(u64, u32, u32),
+    sack: unsafe extern "C" fn(Sock, u32, *const u32),
+    cubic_calls: unsafe extern "C" fn(u32) -> u64,
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -165,6 +171,10 @@ impl HostAlgo {
             cwnd_event: symbol(&library, "host_cwnd_event"),
             radio: symbol(&library, "host_radio"),
             path: symbol(&library, "host_path"),
+            pep: symbol(&library, "host_pep"),
+            hint: symbol(&library, "host_hint"),
+            sack: symbol(&library, "host_sack"),
+            cubic_calls: symbol(&library, "host_cubic_calls"),
         };
         Self { library, hooks, fields: state_fields(name), single_threaded: PhantomData }
     }
@@ -204,6 +214,27 @@ impl HostAlgo {
         unsafe { (self.hooks.path)(generation) }
     }
 
+    /// What the PEP told about the flow, or that there is none.
+    pub fn set_pep(&self, flow: Option<PepFlow>) {
+        let flow = flow.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: null, or a PepFlow that outlives the call, in which it is copied.
+        unsafe { (self.hooks.pep)(flow) }
+    }
+
+    /// The receiver's last hint; sequence 0: none.
+    pub fn set_hint(&self, time_ns: u64, sequence: u32, hint: u32) {
+        // SAFETY: plain values in; the library's globals are touched from this thread only.
+        unsafe { (self.hooks.hint)(time_ns, sequence, hint) }
+    }
+
+    /// How often the stand-in for the kernel's CUBIC was called, 0: init, 1: recalc_ssthresh, 2: cong_avoid, 3: state,
+    /// 4: acked, 5: cwnd_event.
+    #[must_use]
+    pub fn cubic_calls(&self, kind: u32) -> u64 {
+        // SAFETY: plain values in and out.
+        unsafe { (self.hooks.cubic_calls)(kind) }
+    }
+
     /// The `index`th word of the algorithm's counters (`abi/src/stats.rs`).
     #[must_use]
     pub fn stat(&self, index: usize) -> u64 {
@@ -232,6 +263,13 @@ impl<'a> Flow<'a> {
     pub fn set(&mut self, view: &View) {
         // SAFETY: the socket is live; View has the layout of struct host_view.
         unsafe { (self.algo.hooks.set)(self.sock, view) }
+    }
+
+    /// The SACK blocks that came with the last ACK, at most four; each a start and an end.
+    pub fn set_sack(&mut self, blocks: &[(u32, u32)]) {
+        let pairs: Vec<u32> = blocks.iter().take(4).flat_map(|&(start, end)| [start, end]).collect();
+        // SAFETY: the socket is live; there are twice as many words as blocks.
+        unsafe { (self.algo.hooks.sack)(self.sock, (pairs.len() / 2) as u32, pairs.as_ptr()) }
     }
 
     /// `before` with what the algorithm may have changed: W, its count, ssthresh.

@@ -2,8 +2,11 @@
 
 use crate::kernel::{Counts, Event, Kernel};
 use crate::models::Model;
+use crate::signals::{Signals, Source};
 use crate::{HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_abi::stats::AlgoStats;
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 
 /// splitmix64 (Steele, Lea, Flood 2014): reproducible from its seed.
 #[derive(Clone, Debug)]
@@ -68,16 +71,30 @@ pub enum Timeouts {
     Mixed,
 }
 
-/// A connection of `length` events.
-pub fn script(random: &mut Random, length: usize, timeouts: Timeouts) -> Script {
+/// What the connections of a check are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Their timeouts.
+    pub timeouts: Timeouts,
+    /// What the algorithm hears.
+    pub signals: Signals,
+}
+
+/// A connection of `length` events, signals not counted.
+pub fn script(random: &mut Random, length: usize, conditions: Conditions) -> Script {
     let start = start(random);
     let mut path = Path::new(random, start.mss);
+    let mut source = Source::new(conditions.signals);
     let mut events = Vec::new();
     if start.data_segs_out == 0 && random.once_in(8) {
         // swaps to and fro before the first byte
         events.extend((0..random.between(1, 4)).map(|_| Event::Return));
     }
-    events.extend((0..length).flat_map(|_| path.next(random, timeouts)));
+    events.extend(source.begin(random));
+    for _ in 0..length {
+        events.extend(source.draw(random));
+        events.extend(path.next(random, conditions.timeouts));
+    }
     Script { start, events }
 }
 
@@ -292,19 +309,23 @@ impl Totals {
         assert!([c.small_windows, c.large_windows, c.zero_intervals].iter().all(|&n| n > 1000), "{self:#?}");
     }
 
-    /// Panics unless the algorithm's own counters agree with what was played.
+    /// Panics unless the algorithm's own counters agree with what was played, and with what the model made of the radio.
     pub fn require_counted(&self, algo: &HostAlgo) {
-        use hotcc_abi::stats::AlgoStats;
-        use std::mem::offset_of;
+        self.require_accounted(algo);
+        let counter = |offset: usize| algo.stat(offset / 8);
+        assert_eq!(counter(offset_of!(AlgoStats, signal_fresh)), self.covered("fresh signals"));
+        assert_eq!(counter(offset_of!(AlgoStats, signal_stale)), self.covered("stale signals"));
+        assert_eq!(counter(offset_of!(AlgoStats, signal_absent)), self.covered("absent signals"));
+    }
+
+    /// Panics unless the algorithm's own accounts of flows agree with what was played.
+    pub fn require_accounted(&self, algo: &HostAlgo) {
         let counter = |offset: usize| algo.stat(offset / 8);
         assert_eq!(counter(offset_of!(AlgoStats, flows_opened)), self.connections + self.counts.returns);
         assert_eq!(counter(offset_of!(AlgoStats, flows_closed)), self.connections + self.counts.returns);
         assert_eq!(counter(offset_of!(AlgoStats, acked_bytes)), self.counts.acked_bytes);
         assert_eq!(counter(offset_of!(AlgoStats, loss_events)), self.counts.recoveries);
         assert_eq!(counter(offset_of!(AlgoStats, timeouts)), self.counts.timeouts);
-        assert_eq!(counter(offset_of!(AlgoStats, signal_fresh)), self.covered("fresh signals"));
-        assert_eq!(counter(offset_of!(AlgoStats, signal_stale)), self.covered("stale signals"));
-        assert_eq!(counter(offset_of!(AlgoStats, signal_absent)), self.covered("absent signals"));
     }
 
     /// Adds a connection that was played.
@@ -344,12 +365,16 @@ impl Totals {
 
 /// Plays a script from its start; `Err` has the index of the event that failed (`None`: `init`) and the difference.
 fn play<M: Model>(
-    algo: &HostAlgo,
+    algo: Option<&HostAlgo>,
     model: M,
     script: &Script,
     totals: &mut Totals,
 ) -> Result<(), (Option<usize>, String)> {
-    let mut kernel = Kernel::start(algo, model, script.start).map_err(|e| (None, e))?;
+    let started = match algo {
+        Some(algo) => Kernel::start(algo, model, script.start),
+        None => Kernel::alone(model, script.start),
+    };
+    let mut kernel = started.map_err(|e| (None, e))?;
     for (i, event) in script.events.iter().enumerate() {
         kernel.play(*event).map_err(|e| (Some(i), e))?;
     }
@@ -368,11 +393,25 @@ pub fn check<M: Model + Clone>(
     timeouts: Timeouts,
     model: impl Fn(&mut Random) -> M,
 ) -> Totals {
+    let conditions = Conditions { timeouts, signals: Signals::Radio };
+    check_under(conditions, Some(algo), seed, connections, length, model)
+}
+
+/// As [`check`], with a choice of signals; without an algorithm, what a model checks of itself.
+pub fn check_under<M: Model + Clone>(
+    conditions: Conditions,
+    algo: Option<&HostAlgo>,
+    seed: u64,
+    connections: u64,
+    length: usize,
+    model: impl Fn(&mut Random) -> M,
+) -> Totals {
     let mut totals = Totals::default();
     for seed in seed..seed + connections {
+        let _seed = ShownOnPanic(seed);
         let mut random = Random::new(seed);
         let fresh = model(&mut random);
-        let mut script = script(&mut random, length, timeouts);
+        let mut script = script(&mut random, length, conditions);
         if let Err((at, difference)) = play(algo, fresh.clone(), &script, &mut totals) {
             script.events.truncate(at.map_or(0, |i| i + 1));
             fail(algo, seed, &fresh, script, difference);
@@ -382,7 +421,13 @@ pub fn check<M: Model + Clone>(
 }
 
 /// Panics with the shortest script found that shows a difference.
-pub(crate) fn fail<M: Model + Clone>(algo: &HostAlgo, seed: u64, fresh: &M, script: Script, difference: String) -> ! {
+pub(crate) fn fail<M: Model + Clone>(
+    algo: Option<&HostAlgo>,
+    seed: u64,
+    fresh: &M,
+    script: Script,
+    difference: String,
+) -> ! {
     let (shortest, shortest_difference) = shorten(algo, fresh, script, difference.clone());
     panic!(
         "seed {seed}: {difference}\nshortest: {shortest_difference}\ntunables {:?}\n{:#?}\n{:?}",
@@ -392,9 +437,20 @@ pub(crate) fn fail<M: Model + Clone>(algo: &HostAlgo, seed: u64, fresh: &M, scri
     );
 }
 
+/// Names the seed of a connection on which a model's own checks failed.
+struct ShownOnPanic(u64);
+
+impl Drop for ShownOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 /// Leaves out runs of events, long ones first, as long as some difference remains.
 fn shorten<M: Model + Clone>(
-    algo: &HostAlgo,
+    algo: Option<&HostAlgo>,
     model: &M,
     mut script: Script,
     mut difference: String,

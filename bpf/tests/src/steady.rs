@@ -162,7 +162,7 @@ pub fn check<M: Model + Clone>(
             Ok(())
         });
         if let Err(difference) = played {
-            random::fail(algo, seed, &fresh, script, difference);
+            random::fail(Some(algo), seed, &fresh, script, difference);
         }
     }
     totals

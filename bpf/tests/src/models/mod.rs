@@ -1,17 +1,22 @@
 //! The algorithms in f64, from the papers; nothing here follows the BPF sources.
 
+pub mod arwa;
 pub mod dcm;
 pub mod dcmplus;
 pub mod dtcp;
 pub mod fbtcp;
 mod growth;
+pub mod mdcubic;
 mod named;
 mod rate_ca;
+pub mod reno;
+pub mod watched;
 mod westwood;
 pub mod westwood_bpf;
 pub mod westwoodp;
 
 use crate::{Flow, View};
+use hotcc_abi::pep::PepFlow;
 
 /// A reference model: it sees each hook with the connection as the kernel shows it, and changes what the algorithm must.
 ///
@@ -44,6 +49,12 @@ pub trait Model {
     fn set_radio(&mut self, reading: Option<(u64, u32)>);
     /// What the path map holds for the peer from now on, 0: no entry.
     fn set_path(&mut self, _generation: u32) {}
+    /// What the flow's storage holds of a PEP's reports from now on.
+    fn set_pep(&mut self, _: Option<PepFlow>) {}
+    /// The SACK blocks of the last ACK, each a start and an end, in order of their starts.
+    fn set_sack(&mut self, _blocks: &[(u32, u32)]) {}
+    /// What the flow's storage holds of a receiver's hints from now on; sequence 0: nothing yet.
+    fn set_hint(&mut self, _time_ns: u64, _sequence: u32, _hint: u8) {}
     /// Compares what a hook made of the connection, and its private state, with the model's.
     ///
     /// # Errors

@@ -1,0 +1,333 @@
+//! ARWA's sender (Adesh and Renuka 2019, section 3.4, Algorithm 2). Hints come beside the ACKs, not in the advertised
+//! window, so that lines 19 to 21 (a window below both) are TCP's own; without hints it is NewReno.
+
+use super::named::counters;
+use super::{Model, elapsed_us, reno, show};
+use crate::{Flow, View};
+
+/// `TCP_CA_Disorder`: the last state in which hints are followed.
+const DISORDER: u32 = 1;
+/// How far in the future a hint may come from, microseconds: an ACK's time stamp is a little older than the hint's.
+const FUTURE_US: u64 = 10_000;
+/// What stands for the RTT before there is a sample, microseconds.
+const NO_RTT_US: u64 = 1000;
+/// Growth is accounted in these parts of a segment: a percent of W, or half of one, is a whole number of them.
+const PARTS: u64 = 200;
+
+/// The tunables, named as in the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// A cut leaves W so many bytes (`targetlimit_low`, line 9).
+    pub floor_bytes: u32,
+    /// Above so many bytes W grows at half the rate (`targetlimit_high`, line 13).
+    pub gentle_bytes: u32,
+    /// 1: acts on one hint an RTT.
+    pub once_per_rtt: u32,
+    /// 1: a cut ends slow start.
+    pub cut_sets_ssthresh: u32,
+    /// Older hints are ignored, milliseconds.
+    pub max_age_ms: u32,
+}
+
+impl Tunables {
+    /// Profile `default`.
+    pub const DEFAULT: Self = Self { once_per_rtt: 1, cut_sets_ssthresh: 1, ..Self::PAPER };
+    /// Profile `paper`.
+    pub const PAPER: Self =
+        Self { floor_bytes: 3000, gentle_bytes: 10_000, once_per_rtt: 0, cut_sets_ssthresh: 0, max_age_ms: 1000 };
+
+    /// Names and values.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u32)> {
+        vec![
+            ("floor_bytes", self.floor_bytes),
+            ("gentle_bytes", self.gentle_bytes),
+            ("once_per_rtt", self.once_per_rtt),
+            ("cut_sets_ssthresh", self.cut_sets_ssthresh),
+            ("max_age_ms", self.max_age_ms),
+        ]
+    }
+}
+
+/// The model of one connection.
+#[derive(Clone, Debug)]
+pub struct Arwa {
+    /// Tunables in force.
+    pub tunables: Tunables,
+    /// Those that may come into force while it runs.
+    pub others: Vec<Tunables>,
+    /// The last hint acted on, 0: none yet.
+    pub last_hint: u8,
+    /// The sequence number of the last hint seen.
+    pub handled: u32,
+    acted_us: u64,
+    /// Time, sequence number and hint, as the storage holds them.
+    stored: Option<(u64, u32, u8)>,
+    /// Growth earned and not paid out, in [`PARTS`] of a segment.
+    earned: u64,
+    /// Additions to it since it was last nothing: each may cost the algorithm the last digit of Q16.
+    additions: u64,
+    /// The clamp took a segment that the algorithm's rounding may have left in its account.
+    left_at_clamp: bool,
+    /// The hook just called let hints raise W.
+    grew: bool,
+    rounding: Rounding,
+    coverage: Coverage,
+}
+
+counters! {
+    /// How often fixed point mattered.
+    Rounding {
+        late: "segments paid out one hint later",
+    }
+}
+
+counters! {
+    /// Branches taken.
+    Coverage {
+        seen: "hints seen",
+        invalid: "hints that say nothing",
+        future: "hints from the future",
+        slightly_future: "hints of a clock a little ahead",
+        stale: "hints too old",
+        recovering: "hints in a recovery",
+        too_soon: "second hints in an RTT",
+        too_soon_without_rtt: "second hints in a millisecond before the first RTT sample",
+        cuts: "cuts",
+        cuts_to_floor: "cuts to the floor",
+        cuts_below_floor: "cuts of a window below the floor",
+        cuts_to_threshold: "cuts that set ssthresh",
+        cuts_without_threshold: "cuts that leave ssthresh",
+        full_growth: "growth in full",
+        gentle_growth: "growth by half",
+        unlimited_growth: "growth not needed",
+        whole_segments: "growth of whole segments",
+        clamped_growth: "growth cut off by the clamp",
+        unchanged: "ACKs without a new hint",
+        rewritten: "hints half written",
+        slow_start: "slow start ACKs",
+        avoidance: "congestion avoidance ACKs",
+        unlimited: "ACKs while not limited by the window",
+        losses: "losses",
+        undos: "undone losses",
+        retuned: "tunables changed",
+    }
+}
+
+impl Arwa {
+    /// A connection before `init`.
+    #[must_use]
+    pub fn new(tunables: Tunables) -> Self {
+        Self {
+            tunables,
+            others: Vec::new(),
+            last_hint: 0,
+            handled: 0,
+            acted_us: 0,
+            stored: None,
+            earned: 0,
+            additions: 0,
+            left_at_clamp: false,
+            grew: false,
+            rounding: Rounding::default(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    fn empty_account(&mut self) {
+        (self.earned, self.additions, self.left_at_clamp) = (0, 0, false);
+    }
+
+    /// Line 4: a hint not seen before.
+    fn next_hint(&mut self) -> Option<(u64, u8)> {
+        let (time_ns, sequence, hint) = self.stored?;
+        if sequence == self.handled {
+            self.coverage.unchanged += 1;
+            return None;
+        }
+        self.handled = sequence;
+        self.coverage.seen += 1;
+        Some((time_ns, hint))
+    }
+
+    /// Algorithm 1 sends neither 0 nor 71 to 100 nor anything above 120: those are no hints.
+    fn is_followed(&mut self, sock: &View, time_ns: u64, hint: u8) -> bool {
+        let time_us = time_ns / 1000;
+        let ahead_us = time_us.saturating_sub(sock.now_us);
+        let age_us = sock.now_us.saturating_sub(time_us);
+        let pause_us = match sock.srtt_us >> 3 {
+            0 => NO_RTT_US,
+            srtt => u64::from(srtt),
+        };
+        let since_us = elapsed_us(self.acted_us, sock.now_us);
+        let too_soon = self.tunables.once_per_rtt == 1 && self.last_hint != 0 && since_us < pause_us;
+        let c = &mut self.coverage;
+        let reason = match hint {
+            0 | 71..=100 | 121.. => &mut c.invalid,
+            _ if ahead_us > FUTURE_US => &mut c.future,
+            _ if age_us > u64::from(self.tunables.max_age_ms) * 1000 => &mut c.stale,
+            _ if sock.ca_state > DISORDER => &mut c.recovering,
+            _ if too_soon && sock.srtt_us >> 3 == 0 => &mut c.too_soon_without_rtt,
+            _ if too_soon => &mut c.too_soon,
+            _ => {
+                c.slightly_future += u64::from(ahead_us > 0);
+                return true;
+            }
+        };
+        *reason += 1;
+        false
+    }
+
+    /// Lines 6 to 11. The floor is a limit of cuts: no cut raises W to it.
+    fn cut(&mut self, sock: &mut View, percent: u8) {
+        let before = sock.snd_cwnd;
+        let floor = self.tunables.floor_bytes.div_ceil(sock.mss).max(2);
+        let cut = before - (u64::from(before) * u64::from(percent) / 100) as u32;
+        sock.snd_cwnd = cut.max(floor).min(before);
+        self.coverage.cuts += 1;
+        self.coverage.cuts_to_floor += u64::from(cut < floor && floor <= before);
+        self.coverage.cuts_below_floor += u64::from(before < floor);
+        self.empty_account();
+        if self.tunables.cut_sets_ssthresh == 1 {
+            self.coverage.cuts_to_threshold += 1;
+            sock.snd_ssthresh = sock.snd_cwnd.max(2);
+        } else {
+            self.coverage.cuts_without_threshold += 1;
+        }
+    }
+
+    /// Lines 12 to 18.
+    fn grow(&mut self, sock: &mut View, percent: u8) {
+        if !sock.cwnd_limited() {
+            self.coverage.unlimited_growth += 1;
+            return;
+        }
+        let window = u64::from(sock.snd_cwnd);
+        let gentle = window * u64::from(sock.mss) > u64::from(self.tunables.gentle_bytes); // line 13
+        self.coverage.gentle_growth += u64::from(gentle);
+        self.coverage.full_growth += u64::from(!gentle);
+        self.earned += window * u64::from(percent) * if gentle { 1 } else { 2 };
+        self.additions += 1;
+        self.grew = true;
+        let whole = self.earned / PARTS;
+        self.earned %= PARTS;
+        let grown = (window + whole).min(u64::from(sock.snd_cwnd_clamp));
+        self.coverage.whole_segments += u64::from(whole > 0);
+        if grown < window + whole {
+            self.coverage.clamped_growth += 1;
+            self.left_at_clamp |= self.may_be_late();
+        }
+        sock.snd_cwnd = grown as u32;
+    }
+
+    /// Whether the last segment paid out may not be one yet in Q16.
+    fn may_be_late(&self) -> bool {
+        self.earned * 65_536 < self.additions * PARTS
+    }
+
+    /// Private state, by name.
+    fn agree_on_state(&self, flow: &Flow<'_>) -> Result<(), String> {
+        let mut fields = vec![("hint_sequence", self.handled), ("last_hint", u32::from(self.last_hint))];
+        if self.last_hint != 0 {
+            fields.push(("acted_us", self.acted_us as u32));
+        }
+        for (name, want) in fields {
+            let got = flow.private(name) as u32;
+            if got != want {
+                return Err(format!("{name} is {got}, the model's {want}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model for Arwa {
+    fn tunables(&self) -> Vec<(&'static str, u32)> {
+        self.tunables.named()
+    }
+
+    fn retune(&mut self, choice: u64) {
+        if !self.others.is_empty() {
+            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+            self.coverage.retuned += 1;
+        }
+    }
+
+    fn init(&mut self, _: &mut View) {
+        let (coverage, rounding) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.rounding));
+        let others = std::mem::take(&mut self.others);
+        *self = Self { coverage, rounding, others, stored: self.stored, ..Self::new(self.tunables) };
+    }
+
+    /// Algorithm 2, once for each hint.
+    fn pkts_acked(&mut self, sock: &mut View, _: Option<u32>) {
+        let Some((time_ns, hint)) = self.next_hint() else { return };
+        if !self.is_followed(sock, time_ns, hint) {
+            return;
+        }
+        (self.last_hint, self.acted_us) = (hint, sock.now_us);
+        match hint {
+            ..=100 => self.cut(sock, hint),
+            _ => self.grow(sock, hint - 100),
+        }
+    }
+
+    fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        let growth = reno::cong_avoid(sock, acked);
+        self.coverage.slow_start += u64::from(growth.slow_start);
+        self.coverage.avoidance += u64::from(growth.avoidance);
+        self.coverage.unlimited += u64::from(growth == reno::Growth::default());
+    }
+
+    fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        self.coverage.losses += 1;
+        self.empty_account();
+        reno::ssthresh(sock)
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        self.coverage.undos += 1;
+        reno::undo_cwnd(sock)
+    }
+
+    fn set_state(&mut self, _: &mut View, _: u8) {}
+
+    fn cwnd_event(&mut self, _: &mut View, _: u32) {}
+
+    fn set_radio(&mut self, _: Option<(u64, u32)>) {}
+
+    fn set_hint(&mut self, time_ns: u64, sequence: u32, hint: u8) {
+        self.coverage.rewritten += u64::from(self.stored.is_some_and(|(_, before, _)| before == sequence));
+        self.stored = (sequence != 0).then_some((time_ns, sequence, hint));
+    }
+
+    fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        let different = || format!("{}; the model has {}", show(got), show(want));
+        let grew = std::mem::take(&mut self.grew);
+        if (want.snd_ssthresh, want.snd_cwnd_cnt) != (got.snd_ssthresh, got.snd_cwnd_cnt) {
+            return Err(different());
+        }
+        if got.snd_cwnd + 1 == want.snd_cwnd && grew && self.may_be_late() {
+            self.rounding.late += 1;
+            self.earned += PARTS; // it comes with the next growth
+        } else if got.snd_cwnd == want.snd_cwnd + 1 && grew && self.left_at_clamp {
+            self.rounding.late += 1;
+            self.left_at_clamp = false;
+        } else if got.snd_cwnd != want.snd_cwnd {
+            return Err(different());
+        }
+        self.agree_on_state(flow)
+    }
+
+    fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        if want == got { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
+    }
+
+    fn rounding(&self) -> Vec<(&'static str, u64)> {
+        self.rounding.named()
+    }
+
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        self.coverage.named()
+    }
+}

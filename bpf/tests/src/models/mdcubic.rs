@@ -1,0 +1,486 @@
+//! Multi-domain CUBIC (Mihály et al., sections II and III): an ACKing PEP at the border between the Internet (domain 1)
+//! and the access network (domain 2) tells the sender how far each segment came.
+//!
+//! CUBIC itself is the kernel's. Here, as in the host build, its place is taken by NewReno's growth and a window of 7/10
+//! after a loss: what is modelled is which losses and which ACKs it gets to see, and with what window.
+
+mod agreement;
+mod view;
+
+use super::named::counters;
+use super::{Model, elapsed_us, reno, show};
+use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
+use hotcc_abi::pep::PepFlow;
+
+/// `TCP_CA_Disorder`: the last state in which W grows.
+const DISORDER: u32 = 1;
+/// `TCP_CA_CWR`.
+const CWR: u8 = 2;
+/// `TCP_CA_Recovery`.
+const RECOVERY: u8 = 3;
+/// `TCP_CA_Loss`.
+const LOSS: u8 = 4;
+/// How far in the future a report may come from, microseconds: an ACK's time stamp is a little older than the report's.
+const FUTURE_US: u64 = 10_000;
+
+/// The tunables, named as in the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// Domain 2, 0: loses segments (type b), 1: does not (type a). Picks the default of the next.
+    pub kind: u32,
+    /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
+    pub d2_loss_events: u32,
+    /// Older reports are not used, milliseconds.
+    pub pep_max_age_ms: u32,
+    /// 1: the PEP's ACKs clock the growth of W.
+    pub pep_clock: u32,
+}
+
+impl Tunables {
+    /// Profile `default`.
+    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, pep_max_age_ms: 1000, pep_clock: 1 };
+    /// Profile `paper`.
+    pub const PAPER: Self = Self::DEFAULT;
+
+    /// Names and values.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u32)> {
+        vec![
+            ("type", self.kind),
+            ("d2_loss_events", self.d2_loss_events),
+            ("pep_max_age_ms", self.pep_max_age_ms),
+            ("pep_clock", self.pep_clock),
+        ]
+    }
+
+    /// Section III: "at least 10 packet loss events per RTT"; a domain that hides its losses has none to forgive.
+    fn loss_limit(&self) -> u32 {
+        match (self.d2_loss_events, self.kind) {
+            (0, 0) => 10,
+            (0, _) => 1,
+            (set, _) => set,
+        }
+    }
+}
+
+/// The model of one connection.
+#[derive(Clone, Debug)]
+pub struct Mdcubic {
+    /// Tunables in force.
+    pub tunables: Tunables,
+    /// Those that may come into force while it runs.
+    pub others: Vec<Tunables>,
+    /// Segments of W that are in domain 2, as far as the PEP knows.
+    pub d2_segments: u32,
+    /// `snd_una` and the bytes above it that the PEP has, at most so far.
+    pub covered_to: u32,
+    /// Losses in domain 2 in this round.
+    pub events: u32,
+    /// Recoveries for losses in domains 1 and 2.
+    pub losses: [u32; 2],
+    /// The PEP's word was used with the last ACK.
+    pub usable: bool,
+    /// And growth came from it.
+    pub clocked: bool,
+    /// The reduction that goes on is for losses in domain 2: it is none.
+    pub in_domain_2: bool,
+    /// The client is ahead of the PEP: its word is not used.
+    pub fallen_back: bool,
+    /// Bytes that the PEP acknowledged beyond whole segments.
+    pub remainder: u32,
+    round_end: u32,
+    lost_mark: u32,
+    behind_since_us: Option<u64>,
+    updates_fallen_back: u32,
+    /// W and ssthresh before the reduction that goes on.
+    before: Option<(u32, u32)>,
+    /// What the storage holds of the PEP.
+    pub pep: Option<PepFlow>,
+    sack: Vec<(u32, u32)>,
+    /// The hook just called was an ACK's first.
+    looked: bool,
+    coverage: Coverage,
+}
+
+counters! {
+    /// Branches taken.
+    Coverage {
+        absent: "ACKs without a PEP",
+        unwritten: "ACKs with a PEP that never wrote",
+        torn: "ACKs in the middle of a report",
+        stale: "reports too old",
+        future: "reports from the future",
+        slightly_future: "reports of a clock a little ahead",
+        usable: "ACKs with a usable report",
+        clocked: "ACKs clocked by the PEP",
+        clock_starts: "clockings begun",
+        clock_ends: "clockings ended",
+        windows_back: "windows without D2 again",
+        risen: "ACKs with news from the PEP",
+        no_news: "ACKs without news from the PEP",
+        fallen_news: "reports of less than before",
+        news_unused: "news outside the open state",
+        remainders: "remainders carried",
+        grown: "growth by the PEP's ACKs",
+        grown_slow_start: "slow start by the PEP's ACKs",
+        grown_avoidance: "congestion avoidance by the PEP's ACKs",
+        growth_unlimited: "news while not limited by the window",
+        floors: "windows of less than D2",
+        clamped: "windows cut off by the clamp",
+        behind: "ACKs ahead of the PEP",
+        fallbacks: "fallbacks",
+        still_fallen_back: "ACKs level with a PEP without a new report, after a fallback",
+        fallbacks_ended: "fallbacks ended",
+        rounds: "rounds",
+        ranges_used: "ranges above what came in order",
+        ranges_skipped: "ranges without bytes in flight",
+        ranges_cut: "ranges cut",
+        ranges_overlapping: "ranges that overlap",
+        ranges_too_many: "reports of more than four ranges",
+        first_unseen: "losses of a segment that the PEP did not see",
+        holes_seen: "losses with all SACK holes seen by the PEP",
+        holes_unseen: "losses with a SACK hole that the PEP did not see",
+        unusable_losses: "losses without a usable report",
+        too_many_losses: "losses beyond the limit",
+        domain_1: "reductions for domain 1",
+        domain_2: "losses in domain 2",
+        lost_later: "ACKs that find more lost in domain 2",
+        revoked_events: "recoveries moved to domain 1 by their number of losses",
+        revoked_holes: "recoveries moved to domain 1 by a hole",
+        revoked_unusable: "recoveries moved to domain 1 without a report",
+        marks_in_domain_2: "congestion marks taken for domain 2 first",
+        timeouts_in_domain_2: "timeouts taken for domain 2 first",
+        timeouts_in_domain_1: "timeouts taken for domain 1",
+        interrupted_domain_2: "recoveries in domain 2 that time out",
+        interrupted_domain_1: "reductions in domain 1 that time out",
+        completed_domain_2: "recoveries in domain 2 that end",
+        completed_domain_1: "reductions in domain 1 that end",
+        reductions_limited: "reductions that D2 would have made growth",
+        undos: "undone reductions",
+        client_growth: "growth by the client's ACKs",
+        loss_growth: "growth in the loss state while the PEP's ACKs are the clock",
+        held_growth: "client's ACKs that grow nothing",
+        inits: "delegate init",
+        recalculations: "delegate recalc_ssthresh",
+        avoidances: "delegate cong_avoid",
+        states: "delegate state",
+        samples: "delegate acked",
+        events: "delegate cwnd_event",
+        retuned: "tunables changed",
+    }
+}
+
+impl Mdcubic {
+    /// A connection before `init`.
+    #[must_use]
+    pub fn new(tunables: Tunables) -> Self {
+        Self {
+            tunables,
+            others: Vec::new(),
+            d2_segments: 0,
+            covered_to: 0,
+            events: 0,
+            losses: [0; 2],
+            usable: false,
+            clocked: false,
+            in_domain_2: false,
+            fallen_back: false,
+            remainder: 0,
+            round_end: 0,
+            lost_mark: 0,
+            behind_since_us: None,
+            updates_fallen_back: 0,
+            before: None,
+            pep: None,
+            sack: Vec::new(),
+            looked: false,
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// W1: the part of a window that is CUBIC's.
+    #[must_use]
+    pub fn w1(&self, window: u32) -> u32 {
+        window.saturating_sub(self.d2_segments).max(2)
+    }
+
+    /// W of a W1.
+    fn whole_window(&mut self, sock: &View, w1: u32) -> u32 {
+        let whole = u64::from(w1) + u64::from(self.d2_segments);
+        self.coverage.clamped += u64::from(whole > u64::from(sock.snd_cwnd_clamp));
+        whole.min(u64::from(sock.snd_cwnd_clamp)) as u32
+    }
+
+    /// The delegate's `recalc_ssthresh` for W1 of this window.
+    fn recalculated(&mut self, window: u32) -> u32 {
+        self.coverage.recalculations += 1;
+        (self.w1(window) * 7 / 10).max(2)
+    }
+
+    /// A loss in domain 1 of this window: CUBIC's, and D2 on top, which the loss says nothing about. A loss never
+    /// raises W, however much of it D2 seems to be.
+    fn reduced(&mut self, window: u32) -> u32 {
+        let whole = self.recalculated(window).saturating_add(self.d2_segments);
+        self.coverage.reductions_limited += u64::from(whole > window.max(2));
+        whole.min(window.max(2))
+    }
+
+    /// ssthresh without D2.
+    fn threshold_without_d2(&self, sock: &View) -> u32 {
+        sock.snd_ssthresh.saturating_sub(self.d2_segments).max(2)
+    }
+
+    /// Section II-C: "congestion control can be clocked by PEP ACKs": slow start happens between sender and PEP.
+    fn clock(&mut self, sock: &mut View, covered: u32, risen: u32) {
+        let w1 = self.w1(sock.snd_cwnd);
+        self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
+        self.d2_segments = covered / sock.mss;
+        sock.snd_cwnd = self.whole_window(sock, w1);
+        let newly = risen + self.remainder;
+        let segments = newly / sock.mss;
+        self.remainder = newly % sock.mss;
+        self.coverage.remainders += u64::from(self.remainder > 0);
+        if segments == 0 {
+            return;
+        }
+        if !sock.cwnd_limited() {
+            self.coverage.growth_unlimited += 1;
+            return;
+        }
+        let before = sock.snd_cwnd;
+        sock.snd_cwnd = self.w1(sock.snd_cwnd);
+        let growth = reno::cong_avoid(sock, segments);
+        sock.snd_cwnd = self.whole_window(sock, sock.snd_cwnd);
+        self.coverage.avoidances += 1;
+        self.coverage.grown_slow_start += u64::from(growth.slow_start);
+        self.coverage.grown_avoidance += u64::from(growth.avoidance);
+        self.coverage.grown += u64::from(sock.snd_cwnd > before);
+    }
+
+    /// The PEP is silent or not believed: plain CUBIC. Only speed is lost.
+    fn give_back(&mut self, sock: &mut View) {
+        if self.d2_segments > 0 {
+            self.coverage.windows_back += 1;
+            sock.snd_cwnd = self.w1(sock.snd_cwnd).min(sock.snd_cwnd_clamp);
+            self.d2_segments = 0;
+        }
+    }
+
+    /// Section III: losses in domain 2 are forgiven up to a number in an RTT; those in domain 1 never.
+    fn recover(&mut self, sock: &mut View) {
+        let lost = sock.lost.wrapping_sub(self.lost_mark);
+        self.lost_mark = sock.lost;
+        let (true, Some((window, _))) = (self.in_domain_2, self.before) else { return };
+        self.coverage.lost_later += u64::from(lost > 0);
+        self.events = self.events.saturating_add(lost);
+        let c = &mut self.coverage;
+        let reason = if self.events >= self.tunables.loss_limit() {
+            &mut c.revoked_events
+        } else if !self.usable {
+            &mut c.revoked_unusable
+        } else if !self.saw_all_holes(sock) {
+            &mut self.coverage.revoked_holes
+        } else {
+            return;
+        };
+        *reason += 1;
+        self.in_domain_2 = false;
+        sock.snd_ssthresh = self.reduced(window);
+    }
+
+    /// Section II-B: what the PEP has and the client has not was lost below the PEP, in domain 2.
+    fn was_in_domain_2(&mut self, sock: &View) -> bool {
+        let usable = self.is_usable(sock);
+        let first = self.saw_first(sock);
+        let holes = self.saw_all_holes(sock);
+        let c = &mut self.coverage;
+        if !usable {
+            c.unusable_losses += 1;
+        } else if !first {
+            c.first_unseen += 1;
+        } else if !holes {
+            c.holes_unseen += 1;
+        } else if self.events.saturating_add(1) >= self.tunables.loss_limit() {
+            c.too_many_losses += 1;
+        } else {
+            c.holes_seen += u64::from(!self.sack.is_empty());
+            return true;
+        }
+        false
+    }
+}
+
+impl Model for Mdcubic {
+    fn tunables(&self) -> Vec<(&'static str, u32)> {
+        self.tunables.named()
+    }
+
+    fn retune(&mut self, choice: u64) {
+        if !self.others.is_empty() {
+            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+            self.coverage.retuned += 1;
+        }
+    }
+
+    fn init(&mut self, sock: &mut View) {
+        let (coverage, others) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.others));
+        let sack = std::mem::take(&mut self.sack);
+        *self = Self { coverage, others, sack, pep: self.pep, ..Self::new(self.tunables) };
+        self.coverage.inits += 1;
+        self.covered_to = sock.snd_una;
+        self.round_end = sock.snd_nxt;
+        self.lost_mark = sock.lost;
+    }
+
+    fn in_ack_event(&mut self, sock: &mut View, _flags: u32) {
+        self.looked = true;
+        self.watch_for_fallback(sock);
+        self.usable = self.is_usable(sock);
+        let was_clocked = std::mem::replace(&mut self.clocked, self.usable && self.tunables.pep_clock == 1);
+        self.coverage.usable += u64::from(self.usable);
+        self.coverage.clocked += u64::from(self.clocked);
+        self.coverage.clock_starts += u64::from(self.clocked && !was_clocked);
+        self.coverage.clock_ends += u64::from(!self.clocked && was_clocked);
+        let (covered, risen) = if self.clocked { self.news(sock, was_clocked) } else { (0, 0) };
+        if !self.clocked {
+            self.covered_to = sock.snd_una;
+        }
+        if sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
+            self.coverage.rounds += 1;
+            self.round_end = sock.snd_nxt;
+            self.events = 0;
+            self.lost_mark = sock.lost;
+        }
+        match sock.ca_state as u8 {
+            RECOVERY => self.recover(sock),
+            CWR | LOSS => {}
+            _ if self.clocked => {
+                self.clock(sock, covered, risen);
+                return;
+            }
+            _ => self.give_back(sock),
+        }
+        self.coverage.news_unused += u64::from(risen > 0);
+    }
+
+    /// The RTT of the client's ACKs is not that of the PEP's, which clock: HyStart would leave slow start for it.
+    fn pkts_acked(&mut self, _: &mut View, _: Option<u32>) {
+        self.coverage.samples += u64::from(!self.clocked);
+    }
+
+    /// What the PEP acknowledged has had its growth. After a timeout, though, the client's ACKs are the clock.
+    fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
+        if self.clocked && sock.ca_state <= DISORDER {
+            self.coverage.held_growth += 1;
+            return;
+        }
+        self.coverage.avoidances += 1;
+        self.coverage.loss_growth += u64::from(self.clocked);
+        self.coverage.client_growth += u64::from(!self.clocked);
+        reno::cong_avoid(sock, acked);
+    }
+
+    fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
+        self.in_domain_2 = self.was_in_domain_2(sock);
+        if self.in_domain_2 {
+            self.coverage.domain_2 += 1;
+            self.events = self.events.saturating_add(1);
+            return sock.snd_cwnd.max(2);
+        }
+        self.coverage.domain_1 += 1;
+        self.reduced(sock.snd_cwnd)
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        self.coverage.undos += 1;
+        self.in_domain_2 = false;
+        self.before = None;
+        reno::undo_cwnd(sock)
+    }
+
+    fn set_state(&mut self, sock: &mut View, state: u8) {
+        self.coverage.states += 1;
+        match state {
+            // a mark is congestion's, wherever it was put: domain 1
+            CWR if self.in_domain_2 => {
+                self.coverage.marks_in_domain_2 += 1;
+                self.in_domain_2 = false;
+                sock.snd_ssthresh = self.reduced(sock.snd_cwnd);
+            }
+            RECOVERY => self.losses[usize::from(self.in_domain_2)] += 1,
+            LOSS => {
+                // a timeout within a reduction, for which the kernel asks no new ssthresh: that of the reduction counts
+                if let Some((window, _)) = self.before.take() {
+                    if self.in_domain_2 {
+                        self.coverage.interrupted_domain_2 += 1;
+                        sock.snd_ssthresh = self.recalculated(window);
+                    } else {
+                        self.coverage.interrupted_domain_1 += 1;
+                        sock.snd_ssthresh = self.threshold_without_d2(sock);
+                    }
+                }
+                self.in_domain_2 = false;
+                self.d2_segments = 0;
+                self.covered_to = sock.snd_una;
+            }
+            _ => {}
+        }
+    }
+
+    fn cwnd_event(&mut self, sock: &mut View, event: u32) {
+        match event {
+            EVENT_COMPLETE_CWR => {
+                let before = self.before.take();
+                if let (true, Some((window, threshold))) = (self.in_domain_2, before) {
+                    self.coverage.completed_domain_2 += 1;
+                    sock.snd_cwnd = sock.snd_cwnd.max(window).min(sock.snd_cwnd_clamp);
+                    sock.snd_ssthresh = threshold;
+                } else {
+                    self.coverage.completed_domain_1 += 1;
+                    sock.snd_ssthresh = self.threshold_without_d2(sock);
+                }
+                self.in_domain_2 = false;
+            }
+            EVENT_LOSS => {
+                self.before = None;
+                if self.in_domain_2 {
+                    self.coverage.timeouts_in_domain_2 += 1;
+                    sock.snd_ssthresh = self.recalculated(sock.snd_cwnd);
+                } else {
+                    self.coverage.timeouts_in_domain_1 += 1;
+                    sock.snd_ssthresh = self.threshold_without_d2(sock);
+                }
+                self.in_domain_2 = false;
+            }
+            _ => self.coverage.events += 1,
+        }
+    }
+
+    fn set_radio(&mut self, _: Option<(u64, u32)>) {}
+
+    fn set_pep(&mut self, flow: Option<PepFlow>) {
+        self.pep = flow;
+    }
+
+    fn set_sack(&mut self, blocks: &[(u32, u32)]) {
+        self.sack = blocks.to_vec();
+    }
+
+    fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
+        self.compare(want, got, flow)
+    }
+
+    fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
+        if want == got { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
+    }
+
+    /// All of it is whole numbers.
+    fn rounding(&self) -> Vec<(&'static str, u64)> {
+        vec![]
+    }
+
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        self.coverage.named()
+    }
+}
