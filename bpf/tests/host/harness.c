@@ -163,3 +163,14 @@ HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
 	(void)present;
 #endif
 }
+
+/* The generation that the flow's path has from now on; the clock moves. */
+HOTCC_EXPORT void host_path(u32 generation)
+{
+#ifdef PATH_ENTRIES
+	host_path_generation = generation;
+	host_path_clock++;
+#else
+	(void)generation;
+#endif
+}

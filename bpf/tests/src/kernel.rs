@@ -84,6 +84,8 @@ pub enum Event {
     },
     /// The radio map has an entry in which nothing was ever written (`true`), or no entry.
     RadioGone(bool),
+    /// The routes changed: the path to the peer has this generation from now on, the one that it had perhaps.
+    Path(u32),
 }
 
 /// How often things happened.
@@ -144,12 +146,13 @@ pub struct Kernel<'a, M> {
 }
 
 impl<'a, M: Model> Kernel<'a, M> {
-    /// Sets the model's tunables in the algorithm, empties the radio map and calls `init` on both.
+    /// Sets the model's tunables in the algorithm, empties the signal maps and calls `init` on both.
     ///
     /// # Errors
     /// They differ.
     pub fn start(algo: &'a HostAlgo, model: M, sock: View) -> Result<Self, String> {
         algo.set_radio(None);
+        algo.set_path(0);
         let mut kernel = Self {
             sock,
             model,
@@ -214,6 +217,10 @@ impl<'a, M: Model> Kernel<'a, M> {
                 self.radio(Some((decision.pack(), max_age_ms)));
             }
             Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),
+            Event::Path(generation) => {
+                self.algo.set_path(generation);
+                self.model.set_path(generation);
+            }
             _ => {}
         }
         self.send();

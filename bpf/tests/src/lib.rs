@@ -117,6 +117,7 @@ struct Hooks {
     set_state: unsafe extern "C" fn(Sock, u8),
     cwnd_event: unsafe extern "C" fn(Sock, u32),
     radio: unsafe extern "C" fn(u64, u32, u32),
+    path: unsafe extern "C" fn(u32),
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -126,7 +127,7 @@ struct Field {
     size: usize,
 }
 
-/// One algorithm with globals (tunables, clock, radio) of its own: every load is a separate copy in the process.
+/// One algorithm with globals (tunables, clock, radio, path) of its own: every load is a separate copy in the process.
 pub struct HostAlgo {
     library: Library,
     hooks: Hooks,
@@ -159,6 +160,7 @@ impl HostAlgo {
             set_state: symbol(&library, "host_set_state"),
             cwnd_event: symbol(&library, "host_cwnd_event"),
             radio: symbol(&library, "host_radio"),
+            path: symbol(&library, "host_path"),
         };
         Self { library, hooks, fields: state_fields(name), single_threaded: PhantomData }
     }
@@ -190,6 +192,12 @@ impl HostAlgo {
         let (decision, max_age_ms) = reading.unwrap_or_default();
         // SAFETY: plain values in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.radio)(decision, max_age_ms, u32::from(reading.is_some())) }
+    }
+
+    /// The path map holds this generation for the peer from now on, and its clock moves.
+    pub fn set_path(&self, generation: u32) {
+        // SAFETY: a plain value in; the library's globals are touched from this thread only.
+        unsafe { (self.hooks.path)(generation) }
     }
 
     /// The `index`th word of the algorithm's counters (`abi/src/stats.rs`).

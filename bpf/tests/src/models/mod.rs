@@ -14,7 +14,7 @@ pub trait Model {
     fn tunables(&self) -> Vec<(&'static str, u32)>;
     /// Takes other tunables into force, the `choice`th (modulo how many there are) of those to choose from.
     fn retune(&mut self, choice: u64);
-    /// `init`: forgets all but the tunables and the radio map.
+    /// `init`: forgets all but the tunables and what the signal maps hold.
     fn init(&mut self, sock: &mut View);
     /// `release`.
     fn release(&mut self, _: &mut View) {}
@@ -34,6 +34,8 @@ pub trait Model {
     fn cwnd_event(&mut self, sock: &mut View, event: u32);
     /// What the radio map holds from now on: a packed decision and its maximum age in ms.
     fn set_radio(&mut self, reading: Option<(u64, u32)>);
+    /// The generation that the path map holds for the peer from now on, after its clock moved; 0 at the start.
+    fn set_path(&mut self, _generation: u32) {}
     /// Compares what a hook made of the connection, and its private state, with the model's.
     ///
     /// # Errors
