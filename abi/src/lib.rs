@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod hint;
+pub mod path;
 pub mod pep;
 pub mod pins;
 pub mod radio;

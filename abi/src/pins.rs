@@ -18,6 +18,15 @@ pub const RADIO_INDEX: &str = "radio_index";
 /// Name (and pin name) of the array of radio slots.
 pub const RADIO_SLOTS: &str = "radio_slots";
 
+/// Name (and pin name) of the map from destination to the generation of its path.
+pub const PATH_GEN: &str = "path_gen";
+/// Name (and pin name) of the clock that moves when any of these changes.
+pub const PATH_CLOCK: &str = "path_clock";
+/// The signal maps, each pinned below [`SIGNAL`] and shared by all that use it.
+pub const SIGNAL_MAPS: [&str; 4] = [RADIO_INDEX, RADIO_SLOTS, PATH_GEN, PATH_CLOCK];
+
+/// Name, in [`RUN`], of the lock on changes of the path maps.
+pub const PATH_LOCK: &str = "path.lock";
 /// Name, in [`RUN`], of the lock that feeders take while they change the radio index.
 pub const RADIO_LOCK: &str = "radio.lock";
 /// Name (and pin name, below an algorithm's directory) of the map of its counters.

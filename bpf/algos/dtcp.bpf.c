@@ -36,7 +36,9 @@
  * epoch does not span an idle period. ECN: a CE mark is treated as a loss (the paper is silent).
  */
 #include "filter.h"
+#include "growth.h"
 #include "kernel.h"
+#include "round.h"
 #include "shannon.h"
 #include "signal.h"
 #include "stats.h"
@@ -250,7 +252,7 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 	else
 		f->bandwidth_q8 = ewma_q8(f->bandwidth_q8, sample_q8, filter_permille);
 	f->sample_rate = sample;
-	if (app_limited || tcp_in_slow_start(tp) || tcp_ca_state(sk) > TCP_CA_Disorder)
+	if (app_limited || tcp_in_slow_start(tp) || !tcp_may_grow(sk))
 		return;
 	filtered = f->bandwidth_q8 >> 8;
 	estimated = (s64)sample - filtered + sinr_term_bytes_per_s(sk, f, filtered);
@@ -293,11 +295,9 @@ SEC("struct_ops") void BPF_PROG(dtcp_pkts_acked, struct sock *sk, const struct a
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
-	s32 rtt_us = sample->rtt_us;
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->epoch_start_us;
 
-	if (rtt_us > 0 && (!f->base_us || (u32)rtt_us < f->base_us))
-		f->base_us = rtt_us;
+	least_rtt(&f->base_us, sample->rtt_us);
 	if (elapsed_us >= (epoch_us ?: max(tp->srtt_us >> 3, (u32)EPOCH_MIN_US)))
 		epoch_end(sk, f, elapsed_us);
 }
@@ -307,7 +307,6 @@ SEC("struct_ops") void BPF_PROG(dtcp_cong_avoid, struct sock *sk, u32 ack, u32 a
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
-	u64 price_q16, whole;
 
 	if (!tcp_is_cwnd_limited(sk))
 		return;
@@ -316,13 +315,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_cong_avoid, struct sock *sk, u32 ack, u32 a
 		if (!acked)
 			return;
 	}
-	price_q16 = (u64)tp->snd_cwnd << 16;
-	f->growth_q16 += f->n_q16 * acked;
-	if (f->growth_q16 < price_q16 || !price_q16)
-		return;
-	whole = f->growth_q16 / price_q16;
-	f->growth_q16 -= whole * price_q16;
-	tp->snd_cwnd = min(tp->snd_cwnd + whole, (u64)tp->snd_cwnd_clamp);
+	avoidance_grow(tp, &f->growth_q16, f->n_q16 * acked, SEGMENT_Q16);
 }
 
 /* W *= 1 - eta / (ceil((2 eta - 1) N) + 1), once per recovery. */

@@ -122,7 +122,7 @@ enum { RENO_STEP = 30, AGAIN = 100 };
 
 struct fbtcp {
 	struct flow_account account;
-	struct rtt_round round;
+	u32 round_end FIELD("", "sequence number whose acknowledgement ends the running round");
 	u32 max_cwnd FIELD("segments", "maxCwnd, 0: none yet");
 	u32 max_time_us FIELD("us", "when an estimate last reached it");
 	u32 base_us FIELD("us", "baseRtt, 0: none yet");
@@ -417,7 +417,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)
 
 	__builtin_memset(flow, 0, sizeof(*flow));
 	account_open(sk, &flow->account);
-	flow->round.end = tp->snd_nxt;
+	flow->round_end = tp->snd_nxt;
 	flow->step_price = tp->snd_cwnd;
 	round_restart(tp, flow);
 	dp_restart(tp, flow);
@@ -440,7 +440,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_pkts_acked, struct sock *sk, const struct 
 		rtt_add(flow, rtt_us, now_us);
 	if (elapsed_us >= dp_interval_us && flow->base_us)
 		dp_end(tp, flow, now_us, elapsed_us);
-	if (round_over(tp, &flow->round)) {
+	if (round_over(tp, &flow->round_end)) {
 		round_end(sk, flow);
 		flow->step_price = tp->snd_cwnd;
 		flow->last_round_min_us = flow->round_min_us;
@@ -525,7 +525,7 @@ static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flo
 /* After an idle period: it was no part of the path's bandwidth, and its ACKs are no round's. */
 static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
 {
-	flow->round.end = tp->snd_nxt;
+	flow->round_end = tp->snd_nxt;
 	round_restart(tp, flow);
 	dp_restart(tp, flow);
 }

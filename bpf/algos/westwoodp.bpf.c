@@ -28,9 +28,11 @@
  */
 #include "filter.h"
 #include "kernel.h"
+#include "round.h"
 #include "stats.h"
 #include "struct_ops.h"
 #include "tags.h"
+#include "westwood.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -45,17 +47,6 @@ struct westwoodp {
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
 };
 FLOW_STATE(struct westwoodp);
-
-/* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */
-static __always_inline u32 bandwidth_delay_product(struct sock *sk, const struct westwoodp *f)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	if (!f->bandwidth.second_q8 || !f->base_us)
-		return tcp_reno_ssthresh(sk);
-	return max(min(segments_in(f->bandwidth.second_q8 >> 8, f->base_us, tp->mss_cache), (u64)TCP_INFINITE_SSTHRESH),
-		   2ULL);
-}
 
 SEC("struct_ops") void BPF_PROG(westwoodp_init, struct sock *sk)
 {
@@ -80,14 +71,12 @@ SEC("struct_ops") void BPF_PROG(westwoodp_pkts_acked, struct sock *sk, const str
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwoodp *f = flow_state(sk);
-	s32 rtt_us = sample->rtt_us;
 	u32 now_us = tp->tcp_mstamp;
 	u32 elapsed_us = now_us - f->sample_start_us;
 	u32 segments;
 
-	if (rtt_us > 0 && (!f->base_us || (u32)rtt_us < f->base_us))
-		f->base_us = rtt_us;
-	if (elapsed_us < min_sample_us || (rtt_us > 0 && elapsed_us < (u32)rtt_us))
+	least_rtt(&f->base_us, sample->rtt_us);
+	if (!westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		return;
 	segments = tp->delivered - f->sample_delivered;
 	westwood_filter_add(&f->bandwidth, rate_bytes_per_s((u64)segments * tp->mss_cache, elapsed_us));
@@ -100,29 +89,18 @@ SEC("struct_ops") void BPF_PROG(westwoodp_cong_avoid, struct sock *sk, u32 ack, 
 	tcp_reno_cong_avoid(sk, ack, acked);
 }
 
-/*
- * Entry to a recovery, or to loss state. The value returned steers PRR, so it must not exceed W; what the formula
- * gave is put in place when the recovery is over.
- */
 SEC("struct_ops") u32 BPF_PROG(westwoodp_ssthresh, struct sock *sk)
 {
 	struct westwoodp *f = flow_state(sk);
 
-	f->loss_ssthresh = bandwidth_delay_product(sk, f);
-	return max(min(tcp_sk(sk)->snd_cwnd, f->loss_ssthresh), 2U);
+	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth.second_q8, f->base_us));
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct westwoodp *f = flow_state(sk);
 
-	if (event != CA_EVENT_COMPLETE_CWR && event != CA_EVENT_LOSS)
-		return;
-	if (event == CA_EVENT_LOSS)
-		f->loss_ssthresh = bandwidth_delay_product(sk, f);
-	if (f->loss_ssthresh)
-		tcp_sk(sk)->snd_ssthresh = f->loss_ssthresh;
-	f->loss_ssthresh = 0;
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us);
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_set_state, struct sock *sk, u8 new_state)
@@ -137,8 +115,7 @@ SEC("struct_ops") void BPF_PROG(westwoodp_set_state, struct sock *sk, u8 new_sta
 
 SEC("struct_ops") u32 BPF_PROG(westwoodp_undo_cwnd, struct sock *sk)
 {
-	flow_state(sk)->loss_ssthresh = 0;
-	return tcp_reno_undo_cwnd(sk);
+	return westwood_undo(sk, &flow_state(sk)->loss_ssthresh);
 }
 
 SEC(".struct_ops.link")

@@ -30,3 +30,17 @@ static __always_inline void westwood_filter_add(struct westwood_filter *f, u64 s
 	f->first_q8 = (7 * f->first_q8 + sample_q8) >> 3;
 	f->second_q8 = (7 * f->second_q8 + f->first_q8) >> 3;
 }
+
+/*
+ * Westwood's filter, Tustin's discretisation of a low-pass with the time constant tau, for a sample that spans `d`:
+ * BWE = a BWE + (1 - a) (sample + previous sample) / 2 with a = (2 tau - d) / (2 tau + d). Exact but for the last
+ * rounding, which is towards the old value.
+ */
+static __always_inline u64 tustin_q8(u64 old_q8, u64 sample_q8, u64 previous_q8, u32 d_us, u64 tau_us)
+{
+	u64 samples_q8 = sample_q8 + previous_q8, divisor = 2 * tau_us + d_us;
+
+	if (samples_q8 >= 2 * old_q8)
+		return old_q8 + mul_div(samples_q8 - 2 * old_q8, d_us, divisor);
+	return old_q8 - mul_div(2 * old_q8 - samples_q8, d_us, divisor);
+}

@@ -49,6 +49,17 @@ static __always_inline u64 mul_shift(u64 x, u64 factor, u32 shift)
 	return (high << (32 - shift)) + ((low & 0xffffffffULL) >> shift);
 }
 
+/* x * factor / divisor, rounded down, for factors up to 2^24 and divisors up to 2^40 that are not 0. */
+static __always_inline u64 mul_div(u64 x, u64 factor, u64 divisor)
+{
+	u64 whole;
+
+	if (x < 1ULL << 40)
+		return x * factor / divisor;
+	whole = x / divisor;
+	return whole * factor + (x - whole * divisor) * factor / divisor;
+}
+
 /* Smallest i with v <= 2^i: the bucket of v in a histogram over powers of two. */
 static __always_inline u32 log2_bucket(u64 v)
 {

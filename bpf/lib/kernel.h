@@ -160,6 +160,12 @@ static __always_inline u8 tcp_ca_state(const struct sock *sk)
 	return core_bitfield((const struct inet_connection_sock *)sk, icsk_ca_state);
 }
 
+/* Whether W is the algorithm's to raise: no recovery, no reduction, no loss state. */
+static __always_inline bool tcp_may_grow(const struct sock *sk)
+{
+	return tcp_ca_state(sk) <= TCP_CA_Disorder;
+}
+
 static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 {
 	return tp->snd_cwnd < tp->snd_ssthresh;

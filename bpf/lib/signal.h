@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "kernel.h"
+#include "peer.h"
 #include "tags.h"
 
 #define RADIO_VERSION 1
@@ -109,19 +110,10 @@ struct radio_ref {
 static __always_inline u32 radio_lookup(struct sock *sk)
 {
 	struct radio_key key = { .prefix_len = RADIO_FULL_PREFIX_LEN };
-	u32 *words = (u32 *)key.addr;
 	u16 port = sk->__sk_common.skc_dport;
 	u32 *slot;
 
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		words[0] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[0];
-		words[1] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[1];
-		words[2] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[2];
-		words[3] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
-	} else {
-		words[2] = 0xffff0000; /* ::ffff:0:0/96, network order on a little-endian machine */
-		words[3] = sk->__sk_common.skc_daddr;
-	}
+	peer_address(sk, key.addr);
 	key.port[0] = port; /* already in network order */
 	key.port[1] = port >> 8;
 	slot = radio_find(&key);

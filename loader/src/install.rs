@@ -34,9 +34,9 @@ fn share_with_feeders() -> Result<()> {
     File::options().append(true).create(true).open(&lock).tried(|| format!("cannot make {}", lock.display()))?;
     // a system without /etc/group has no such group either
     let group = nix::unistd::Group::from_name("hotcc").ok().flatten();
-    for path in [pins::signal(pins::RADIO_INDEX), pins::signal(pins::RADIO_SLOTS), lock] {
+    for path in pins::SIGNAL_MAPS.map(pins::signal).into_iter().chain([lock]) {
         if !path.exists() {
-            continue; // this algorithm has no use for it
+            continue; // no algorithm had a use for it so far
         }
         let tried = || format!("cannot set the permissions of {}", path.display());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).tried(tried)?;

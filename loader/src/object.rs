@@ -192,7 +192,7 @@ impl Opened {
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
                 map.set_map_flags(flags).tried(|| "cannot prepare the struct_ops map".to_owned())?;
             }
-            if name == pins::RADIO_INDEX || name == pins::RADIO_SLOTS {
+            if pins::SIGNAL_MAPS.contains(&&*name) {
                 map.set_pin_path(pins::signal(&name)).tried(|| format!("cannot use the pinned map {name}"))?;
             }
             // Somebody else's map of that name is somebody else's business.

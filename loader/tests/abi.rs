@@ -1,7 +1,7 @@
 //! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_abi::{radio, stats};
+use hotcc_abi::{path, radio, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 use std::mem::offset_of;
@@ -60,6 +60,14 @@ fn radio_maps() {
 }
 
 #[test]
+fn path_maps() {
+    for object in [hotcc_bpf::agent("path").unwrap(), hotcc_bpf::algo("dcm").unwrap()] {
+        let (_file, btf) = btf(object);
+        same_layout!(&btf, "path_key", path::PathKey, prefix_len, addr);
+    }
+}
+
+#[test]
 fn counters() {
     for object in hotcc_bpf::ALGOS {
         let (_file, btf) = btf(object);
@@ -102,9 +110,9 @@ fn socket_groups() {
 /// Numbers that both sides must share, as the C side writes them.
 #[test]
 fn constants() {
-    let header = include_str!("../../bpf/lib/signal.h");
+    let headers = [include_str!("../../bpf/lib/signal.h"), include_str!("../../bpf/lib/path.h")].concat();
     let defined = |name: &str| -> String {
-        let line = header.lines().find(|l| l.starts_with(&format!("#define {name} "))).unwrap();
+        let line = headers.lines().find(|l| l.starts_with(&format!("#define {name} "))).unwrap();
         line.splitn(3, ' ').nth(2).unwrap().trim().to_owned()
     };
     assert_eq!(defined("RADIO_VERSION"), radio::VERSION.to_string());
@@ -113,6 +121,8 @@ fn constants() {
     assert_eq!(defined("RADIO_FULL_PREFIX_LEN"), radio::FULL_PREFIX_LEN.to_string());
     assert_eq!(defined("RADIO_DEFAULT_MAX_AGE_MS"), radio::DEFAULT_MAX_AGE_MS.to_string());
     assert_eq!(defined("RADIO_MAX_AGE_LIMIT_MS"), radio::MAX_AGE_LIMIT_MS.to_string());
+    assert_eq!(defined("PATH_ENTRIES"), path::ENTRIES.to_string());
+    assert_eq!(defined("PATH_FULL_PREFIX_LEN"), path::FULL_PREFIX_LEN.to_string());
     assert_eq!(defined("RADIO_SINR_MIN_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.start()));
     assert_eq!(defined("RADIO_SINR_MAX_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.end()));
 }

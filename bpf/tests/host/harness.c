@@ -164,10 +164,15 @@ HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
 #endif
 }
 
-/* The generation that the path map holds for this flow's peer from now on, 0: no entry. No algorithm here reads it. */
+/* The generation that the flow's path has from now on; the clock moves. */
 HOTCC_EXPORT void host_path(u32 generation)
 {
+#ifdef PATH_ENTRIES
+	host_path_generation = generation;
+	host_path_clock++;
+#else
 	(void)generation;
+#endif
 }
 
 /* What a PEP reported of the flow, a struct pep_flow_v1; NULL: nothing. No algorithm listens to one yet. */

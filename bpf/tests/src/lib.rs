@@ -137,7 +137,7 @@ struct Field {
     size: usize,
 }
 
-/// One algorithm with globals (tunables, clock, radio) of its own: every load is a separate copy in the process.
+/// One algorithm with globals (tunables, clock, radio, path) of its own: every load is a separate copy in the process.
 pub struct HostAlgo {
     library: Library,
     hooks: Hooks,

@@ -3,15 +3,19 @@
 use crate::{open_copy, symbol};
 use libloading::Library;
 
-/// The functions, in a library of their own; see `bpf/lib/{fixed,filter,shannon}.h`.
+/// The functions, in a library of their own; see `bpf/lib/{fixed,filter,growth,rate_ca,shannon}.h`.
 pub struct Units {
     rate_bytes_per_s: unsafe extern "C" fn(u64, u64) -> u64,
     segments_in: unsafe extern "C" fn(u64, u32, u32) -> u64,
     div_s64: unsafe extern "C" fn(i64, u64) -> i64,
     mul_shift: unsafe extern "C" fn(u64, u64, u32) -> u64,
+    mul_div: unsafe extern "C" fn(u64, u64, u64) -> u64,
     log2_bucket: unsafe extern "C" fn(u64) -> u32,
     ewma_q8: unsafe extern "C" fn(u64, u64, u32) -> u64,
     westwood_filter_add: unsafe extern "C" fn(*mut u64, u64),
+    tustin_q8: unsafe extern "C" fn(u64, u64, u64, u32, u64) -> u64,
+    rate_ca: unsafe extern "C" fn(*mut u64, u64, u64, u32, u32),
+    growth_earned: unsafe extern "C" fn(u64, u32) -> u64,
     shannon_efficiency_q20: unsafe extern "C" fn(i32) -> u32,
     _library: Library,
 }
@@ -26,9 +30,13 @@ impl Units {
             segments_in: symbol(&library, "unit_segments_in"),
             div_s64: symbol(&library, "unit_div_s64"),
             mul_shift: symbol(&library, "unit_mul_shift"),
+            mul_div: symbol(&library, "unit_mul_div"),
             log2_bucket: symbol(&library, "unit_log2_bucket"),
             ewma_q8: symbol(&library, "unit_ewma_q8"),
             westwood_filter_add: symbol(&library, "unit_westwood_filter_add"),
+            tustin_q8: symbol(&library, "unit_tustin_q8"),
+            rate_ca: symbol(&library, "unit_rate_ca"),
+            growth_earned: symbol(&library, "unit_growth_earned"),
             shannon_efficiency_q20: symbol(&library, "unit_shannon_efficiency_q20"),
             _library: library,
         }
@@ -62,6 +70,13 @@ impl Units {
         unsafe { (self.mul_shift)(x, factor, shift) }
     }
 
+    /// `x * factor / divisor` rounded down; `factor <= 2^24`, `divisor <= 2^40` and not 0.
+    #[must_use]
+    pub fn mul_div(&self, x: u64, factor: u64, divisor: u64) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.mul_div)(x, factor, divisor) }
+    }
+
     /// Smallest i with `v <= 2^i`.
     #[must_use]
     pub fn log2_bucket(&self, v: u64) -> u32 {
@@ -80,6 +95,29 @@ impl Units {
     pub fn westwood_filter_add(&self, stages: &mut [u64; 2], sample: u64) {
         // SAFETY: reads and writes the two words only.
         unsafe { (self.westwood_filter_add)(stages.as_mut_ptr(), sample) }
+    }
+
+    /// Westwood's filter after a sample over `d_us`; rates in 1/256 byte/s.
+    #[must_use]
+    pub fn tustin_q8(&self, old_q8: u64, sample_q8: u64, previous_q8: u64, d_us: u32, tau_us: u64) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.tustin_q8)(old_q8, sample_q8, previous_q8, d_us, tau_us) }
+    }
+
+    /// `old / new` in 1/65536, held within limits in permille (0: none), and its inverse.
+    #[must_use]
+    pub fn rate_ca(&self, old: u64, new: u64, min_permille: u32, max_permille: u32) -> [u64; 2] {
+        let mut into = [0; 2];
+        // SAFETY: writes the two words only.
+        unsafe { (self.rate_ca)(into.as_mut_ptr(), old, new, min_permille, max_permille) }
+        into
+    }
+
+    /// `gain * acked`, saturating at 2^63 for 2^14 segments and more; `gain <= 2^50` below.
+    #[must_use]
+    pub fn growth_earned(&self, gain: u64, acked: u32) -> u64 {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.growth_earned)(gain, acked) }
     }
 
     /// `log2(1 + s)` in 2^-20 bit/s/Hz of an s in 1/256 dB.

@@ -96,7 +96,7 @@ impl<'a> Connection<'a> {
     /// ACKs of a quarter of what the round has left, to its end, none of which lets W grow. Meanwhile a window is sent,
     /// so that the next round has W segments.
     fn round(&mut self, rtt_us: u32) {
-        let left = |c: &Self| (c.state("round.end") as u32).wrapping_sub(c.view.snd_una) as i32 / 1000;
+        let left = |c: &Self| (c.state("round_end") as u32).wrapping_sub(c.view.snd_una) as i32 / 1000;
         let share = (left(self) / 4).max(1);
         while left(self) > share {
             self.acked(u64::from(rtt_us / 4), share as u32, Some(rtt_us));
@@ -460,7 +460,7 @@ fn a_takeover_starts_anew_and_keeps_the_window() {
     for name in ["max_cwnd", "base_us", "rule", "repeat", "step_left", "samples", "restore_cwnd", "growth"] {
         assert_eq!(c.state(name), 0, "{name}");
     }
-    assert_eq!(c.state("round.end"), u64::from(before.snd_nxt));
+    assert_eq!(c.state("round_end"), u64::from(before.snd_nxt));
 }
 
 #[test]

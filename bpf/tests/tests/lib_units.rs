@@ -93,6 +93,18 @@ fn products() {
 }
 
 #[test]
+fn fractions() {
+    let (units, mut random) = (Units::load(), Random::new(8));
+    assert_eq!((units.mul_div(7, 3, 2), units.mul_div(u64::MAX, 5, 5), units.mul_div(0, 1, 1)), (10, u64::MAX, 0));
+    for _ in 0..ROUNDS {
+        let (x, divisor) = (any(&mut random, 64), any(&mut random, 40).max(1));
+        let factor = any(&mut random, 24).min(divisor);
+        let want = u128::from(x) * u128::from(factor) / u128::from(divisor);
+        assert_eq!(u128::from(units.mul_div(x, factor, divisor)), want, "{x} * {factor} / {divisor}");
+    }
+}
+
+#[test]
 fn buckets() {
     let (units, mut random) = (Units::load(), Random::new(5));
     let exact = |v: u64| (0..=64).find(|&i| u128::from(v) <= 1u128 << i).unwrap();
@@ -144,6 +156,61 @@ fn westwood_cascade() {
                 assert!(close(got as f64 / 256.0, want, 1e-3, 0.0), "{q8:?}, exactly {first} {second}");
             }
         }
+    }
+}
+
+#[test]
+fn tustin_filter() {
+    let (units, mut random) = (Units::load(), Random::new(9));
+    // d = tau / 2: 3/5 of 1000, 1/5 of 2000, 1/5 of 4000
+    assert_eq!(units.tustin_q8(1000 * 256, 4000 * 256, 2000 * 256, 250_000, 500_000), 1800 * 256);
+    for _ in 0..ROUNDS {
+        let tau = random.between(10, 10_000) * 1000;
+        let d = random.between(1, tau / 2);
+        let [old, sample, previous] = [0; 3].map(|_| any(&mut random, 47));
+        let (t, i) = (2 * i128::from(tau), i128::from(d));
+        let sum = i128::from(sample) + i128::from(previous);
+        let want = ((t - i) as f64 * old as f64 + i as f64 * sum as f64) / (t + i) as f64;
+        let got = units.tustin_q8(old, sample, previous, d as u32, tau);
+        assert!(close(got as f64, want, 1e-14, 1.0), "{old} {sample} {previous} {d} {tau}: {got} for {want}");
+        // on the way from the old value, never beyond
+        let exact = (i128::from(got) - i128::from(old)) * (t + i) - i * (sum - 2 * i128::from(old));
+        let behind = if sum >= 2 * i128::from(old) { -exact } else { exact };
+        assert!((0..t + i).contains(&behind), "{old} {sample} {previous} {d} {tau}: {got}");
+    }
+}
+
+#[test]
+fn rates_of_change() {
+    let (units, mut random) = (Units::load(), Random::new(10));
+    const ONE: u64 = 1 << 16;
+    assert_eq!(units.rate_ca(100, 200, 0, 0), [ONE / 2, ONE * 2]);
+    assert_eq!(units.rate_ca(100, 300, 500, 2000), [ONE / 2, ONE * 2]);
+    assert_eq!(units.rate_ca(900, 300, 500, 2000), [ONE * 2, ONE / 2]);
+    assert_eq!(units.rate_ca(900, 300, 500, 4000), [ONE * 3, ONE / 3]);
+    assert_eq!((units.rate_ca(0, 300, 500, 2000), units.rate_ca(300, 0, 500, 2000)), ([ONE; 2], [ONE; 2]));
+    assert_eq!(units.rate_ca(1, u64::from(u32::MAX), 0, 0), [1, ONE << 20]);
+    assert_eq!(units.rate_ca(u64::from(u32::MAX), 1, 0, 0), [ONE << 20, 1]);
+    for _ in 0..ROUNDS {
+        let (old, new) = (any(&mut random, 35).max(1), any(&mut random, 35).max(1));
+        let (lowest, highest) = (random.between(0, 1000) as u32, random.between(1000, 1_000_000) as u32);
+        let least = (f64::from(lowest) / 1000.0).max(2f64.powi(-20));
+        let rate = (old as f64 / new as f64).clamp(least, f64::from(highest) / 1000.0);
+        for (got, want) in units.rate_ca(old, new, lowest, highest).into_iter().zip([rate, rate.recip()]) {
+            let want = (want * ONE as f64).max(1.0);
+            assert!((got as f64) <= want * (1.0 + 1e-12) && got as f64 > want * (1.0 - 1e-12) - 1.0, "{old} / {new}");
+        }
+    }
+}
+
+#[test]
+fn earnings_saturate() {
+    let (units, mut random) = (Units::load(), Random::new(11));
+    for _ in 0..ROUNDS {
+        let (gain, acked) = (any(&mut random, 50), any(&mut random, 32) as u32);
+        let product = u128::from(gain) * u128::from(acked);
+        let got = u128::from(units.growth_earned(gain, acked));
+        assert!(got == product || product > 1 << 63 && got == 1 << 63, "{gain} * {acked}: {got}");
     }
 }
 

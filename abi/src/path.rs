@@ -1,0 +1,166 @@
+//! Path changes: whether the route to a destination became another one, told by whoever watches the routes.
+//!
+//! Two maps. `path_gen` (LPM trie) leads from a destination to the generation of its path; what it does not know has
+//! generation 0. `path_clock` (array of one `u32`) moves by one after anything in `path_gen` has changed, so that a flow
+//! looks its destination up only then. Generations are compared for equality, nothing else: the path is another one
+//! than it was.
+
+use bytemuck::{Pod, Zeroable};
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Capacity of `path_gen`.
+pub const ENTRIES: u32 = 16_384;
+/// Prefix length of one address.
+pub const FULL_PREFIX_LEN: u32 = 128;
+/// Bits of an IPv4-mapped address before the IPv4 address.
+const MAPPED_LEN: u32 = 96;
+
+/// Key of `path_gen`: a prefix of addresses, IPv4 mapped into `::ffff:0:0/96`, in network order.
+///
+/// Ordered by address, then length: what covers others comes before them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct PathKey {
+    /// Significant bits of `addr`, at most [`FULL_PREFIX_LEN`].
+    pub prefix_len: u32,
+    /// The address; the bits beyond the prefix are 0.
+    pub addr: [u8; 16],
+}
+
+impl PathKey {
+    /// All of IPv4.
+    pub const ALL_V4: Self =
+        Self { prefix_len: MAPPED_LEN, addr: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0] };
+    /// All of IPv6; IPv4's addresses, as keys have them, are in it too.
+    pub const ALL_V6: Self = Self { prefix_len: 0, addr: [0; 16] };
+
+    /// Key for `addr/len`, where `len` counts bits of the address in its own family. `None` if `len` is too long for it.
+    #[must_use]
+    pub fn prefix(addr: IpAddr, len: u8) -> Option<Self> {
+        let (octets, bits, offset) = match addr {
+            IpAddr::V4(a) => (a.to_ipv6_mapped().octets(), 32, MAPPED_LEN),
+            IpAddr::V6(a) => (a.octets(), 128, 0),
+        };
+        (len <= bits).then(|| Self { prefix_len: FULL_PREFIX_LEN, addr: octets }.truncated(offset + u32::from(len)))
+    }
+
+    /// The prefix of `prefix_len` bits that this one is in; itself where it is no longer than that.
+    #[must_use]
+    pub fn truncated(self, prefix_len: u32) -> Self {
+        if prefix_len >= self.prefix_len {
+            return self;
+        }
+        let kept = !u128::MAX.checked_shr(prefix_len).unwrap_or(0);
+        Self { prefix_len, addr: (u128::from_be_bytes(self.addr) & kept).to_be_bytes() }
+    }
+
+    /// Whether these are IPv4's addresses.
+    #[must_use]
+    pub fn is_v4(self) -> bool {
+        self.prefix_len >= MAPPED_LEN && self.truncated(MAPPED_LEN) == Self::ALL_V4
+    }
+
+    /// Everything of the same family.
+    #[must_use]
+    pub fn family(self) -> Self {
+        if self.is_v4() { Self::ALL_V4 } else { Self::ALL_V6 }
+    }
+
+    /// Whether `other` is in this one, as addresses of one family: IPv6's prefixes hold none of IPv4's.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self.is_v4() == other.is_v4()
+            && self.prefix_len <= other.prefix_len
+            && other.truncated(self.prefix_len).addr == self.addr
+    }
+}
+
+impl Ord for PathKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.addr, self.prefix_len).cmp(&(other.addr, other.prefix_len))
+    }
+}
+
+impl PartialOrd for PathKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// `ADDR/LEN`.
+impl std::fmt::Display for PathKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let v6 = Ipv6Addr::from(self.addr);
+        match v6.to_ipv4_mapped() {
+            Some(v4) if self.is_v4() => write!(f, "{v4}/{}", self.prefix_len - MAPPED_LEN),
+            _ => write!(f, "{v6}/{}", self.prefix_len),
+        }
+    }
+}
+
+/// `ADDR/LEN`, or `ADDR` for one address; what is wrong otherwise.
+impl FromStr for PathKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (addr, len) = match text.split_once('/') {
+            Some((addr, len)) => (addr, Some(len)),
+            None => (text, None),
+        };
+        let addr: IpAddr = addr.parse().map_err(|_| format!("`{addr}` is no IP address"))?;
+        let bits = if addr.is_ipv4() { 32 } else { 128 };
+        let len: u8 = match len {
+            None => bits,
+            Some(len) => len.parse().map_err(|_| format!("`{len}` is no prefix length"))?,
+        };
+        Self::prefix(addr, len).ok_or_else(|| format!("a prefix of {addr} has at most {bits} bits, not {len}"))
+    }
+}
+
+const _: () = assert!(size_of::<PathKey>() == 20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> PathKey {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn keys_parse_mask_and_print() {
+        for (text, printed, len) in [
+            ("10.1.2.3/8", "10.0.0.0/8", 104),
+            ("10.1.2.3", "10.1.2.3/32", 128),
+            ("0.0.0.0/0", "0.0.0.0/0", 96),
+            ("2001:db8::1/33", "2001:db8::/33", 33),
+            ("::1", "::1/128", 128),
+            ("::/0", "::/0", 0),
+            ("::ffff:192.0.2.1/120", "192.0.2.0/24", 120),
+            ("::ffff:0:0/95", "::fffe:0:0/95", 95),
+        ] {
+            assert_eq!((&*key(text).to_string(), key(text).prefix_len), (printed, len), "{text}");
+        }
+        for wrong in ["10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "nowhere", ""] {
+            assert!(wrong.parse::<PathKey>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn families_do_not_cover_each_other() {
+        assert_eq!((key("0.0.0.0/0"), key("::/0")), (PathKey::ALL_V4, PathKey::ALL_V6));
+        assert!(key("10.0.0.0/8").covers(key("10.1.0.0/16")) && key("10.0.0.0/8").covers(key("10.0.0.0/8")));
+        assert!(!key("10.1.0.0/16").covers(key("10.0.0.0/8")) && !key("10.0.0.0/8").covers(key("11.0.0.0/16")));
+        assert!(key("::/0").covers(key("2001:db8::/32")) && !key("::/0").covers(key("10.0.0.0/8")));
+        assert!(!key("0.0.0.0/0").covers(key("::/0")) && key("0.0.0.0/0").covers(key("192.0.2.1")));
+        assert_eq!((key("192.0.2.1").family(), key("fe80::1").family()), (PathKey::ALL_V4, PathKey::ALL_V6));
+    }
+
+    #[test]
+    fn what_covers_comes_first() {
+        let mut keys = ["10.0.0.0/16", "0.0.0.0/0", "10.0.0.0/8", "::/0"].map(key);
+        keys.sort_unstable();
+        assert_eq!(keys, ["::/0", "0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/16"].map(key));
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DCM (`dcm`): Westwood whose growth is weighed by how the RTT changes, and which starts anew when the network layer
+ * has found another path.
+ *
+ * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
+ * 2020, section II, equations 1 to 4, after R. Hamamreh and M. Bawatna, 2015.
+ *
+ *   rate_CA           RTT_old / RTT_new                              (the factor of eqs 1 and 2; eq 5 names it)
+ *   on ACK (eq 2)     W < ssthresh: W += 0.9 rate_CA;  else W += RTT_new / (W RTT_old)
+ *   on loss, timeout  ssthresh = max(2, BWE * RTTmin / segment size), BWE as Westwood's        (eqs 3, 4)
+ *   on a new path     ssthresh anew, W = RTT_old / RTT_new * ssthresh * 0.8                     (eq 1)
+ *
+ * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate); `pkts_acked` for the estimator and the
+ * rounds, because it also runs during recovery; `ssthresh` once per recovery; `set_state` for what a timeout ends.
+ *
+ * Deviations from the paper, and why:
+ *  - rate_CA is taken once per round, from the smoothed RTTs at the ends of the last two; until there are two, it is 1.
+ *    `default` holds it within 0.5 and 2: a single jump of the RTT must not multiply the growth of a whole round.
+ *  - Slow start ends at ssthresh: eq 2's step of 0.9 rate_CA could jump past it.
+ *  - In DCM the transport asks the routing protocol for another path when it meets congestion. Here the routing table
+ *    says so: a monitor of the kernel's routes (`hotcc paths watch`) publishes a generation per destination, read once
+ *    per round. Without it Case 2, eq 2, is all there is.
+ *  - On the new path RTTmin and BWE start anew, and eq 1 is applied after one round there: before, there is neither
+ *    RTT_new nor an ssthresh. RTT_new is the least of that round (the smoothed RTT still remembers the old path),
+ *    RTT_old the smoothed RTT at the end of the round before the one in which the change showed. A round without an RTT
+ *    sample does not count. In a recovery at that time, eq 1 is left out: the recovery sets ssthresh from the new BWE.
+ *  - Loss and timeout as `westwood_bpf` has them: W = min(W, ssthresh), Reno's half before the first sample, W after a
+ *    timeout the kernel's.
+ * Fractions of a segment are kept until they make one; a loss or timeout ends them. ECN: a CE mark is treated as a
+ * loss. Idle and application-limited times lower BWE, as in Westwood; a window that the application does not fill does
+ * not grow. Idle restart and undo: the kernel's.
+ */
+#include "growth.h"
+#include "kernel.h"
+#include "path.h"
+#include "rate_ca.h"
+#include "round.h"
+#include "stats.h"
+#include "struct_ops.h"
+#include "tags.h"
+#include "westwood.h"
+
+char _license[] SEC("license") = "GPL";
+
+TUNABLE(u32, tau_ms, 500, 500, 10, 10000, "ms", "time constant of the bandwidth filter");
+TUNABLE(u32, slow_start_permille, 900, 900, 1, 10000, "permille",
+	"growth per segment acknowledged below ssthresh, eq 2");
+TUNABLE(u32, path_permille, 800, 800, 1, 1000, "permille", "share of ssthresh that W gets on a new path, eq 1");
+TUNABLE(u32, rate_min_permille, 500, 0, 0, 1000, "permille", "lower limit of rate_CA, 0: none");
+TUNABLE(u32, rate_max_permille, 2000, 1000000, 1000, 1000000, "permille", "upper limit of rate_CA");
+
+/* `measured_us` while the path is being measured, before its first RTT sample. */
+#define NO_RTT_YET 0xffffffffU
+
+struct dcm {
+	struct flow_account account;
+	u64 bandwidth_q8 FIELD("byte/s / 256", "BWE, the filtered bandwidth; 0: no sample yet");
+	struct ack_rate acks;
+	u64 rate_q16 FIELD("1/65536", "rate_CA");
+	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
+	u64 avoidance FIELD("segments^2 / 65536",
+			    "growth not yet paid out in congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u32 base_us FIELD("us", "least RTT on this path, 0: none yet");
+	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
+	u32 round_end FIELD("", "sequence number that ends the round");
+	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
+	struct path_ref path;
+	u32 measured_us FIELD("us", "least RTT while a new path is measured (all bits set: none yet), 0: it is not");
+	u32 old_path_srtt FIELD("us / 8", "smoothed RTT on the path before");
+};
+FLOW_STATE(struct dcm);
+
+static __always_inline void rate_restart(struct dcm *f)
+{
+	f->rate_q16 = f->inverse_q16 = RATE_CA_ONE_Q16;
+	f->round_srtt = 0;
+}
+
+static __always_inline void growth_restart(struct dcm *f)
+{
+	f->avoidance = 0;
+	f->slow_start = 0;
+}
+
+/* What was learnt of the old path is of no use; RTT_old stays that of the path before the first of several changes. */
+static __always_inline void path_begin(struct tcp_sock *tp, struct dcm *f)
+{
+	if (!f->measured_us)
+		f->old_path_srtt = f->round_srtt;
+	f->measured_us = NO_RTT_YET;
+	f->base_us = 0;
+	f->bandwidth_q8 = 0;
+	ack_rate_restart(tp, &f->acks);
+}
+
+/* Eq 1, after the first round on a new path. */
+static __always_inline void path_measured(struct sock *sk, struct dcm *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = westwood_window(sk, f->bandwidth_q8, f->base_us);
+	struct rate_ca r = rate_ca(f->old_path_srtt, (u64)f->measured_us << 3, rate_min_permille, rate_max_permille);
+	u64 share = mul_shift(r.rate_q16 * path_permille, window, 16) / 1000;
+
+	tp->snd_ssthresh = window;
+	tp->snd_cwnd = min(max(share, 2ULL), (u64)tp->snd_cwnd_clamp);
+	growth_restart(f);
+	rate_restart(f);
+}
+
+static __always_inline void round_end(struct sock *sk, struct dcm *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 srtt = tp->srtt_us;
+	struct rate_ca r;
+
+	if (path_changed(sk, &f->path)) {
+		path_begin(tp, f);
+	} else if (f->measured_us && f->measured_us != NO_RTT_YET) {
+		bool applies = tcp_may_grow(sk);
+
+		if (applies)
+			path_measured(sk, f);
+		f->measured_us = 0;
+		if (applies)
+			return;
+	}
+	r = rate_ca(f->round_srtt, srtt, rate_min_permille, rate_max_permille);
+	f->rate_q16 = r.rate_q16;
+	f->inverse_q16 = r.inverse_q16;
+	f->round_srtt = srtt;
+}
+
+SEC("struct_ops") void BPF_PROG(dcm_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcm *f = flow_state(sk);
+
+	__builtin_memset(f, 0, sizeof(*f));
+	account_open(sk, &f->account);
+	ack_rate_restart(tp, &f->acks);
+	rate_restart(f);
+	f->round_end = tp->snd_nxt;
+}
+
+SEC("struct_ops") void BPF_PROG(dcm_release, struct sock *sk)
+{
+	account_close(sk, &flow_state(sk)->account);
+}
+
+SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcm *f = flow_state(sk);
+	s32 rtt_us = sample->rtt_us;
+
+	least_rtt(&f->base_us, rtt_us);
+	if (rtt_us > 0 && (u32)rtt_us < f->measured_us)
+		f->measured_us = rtt_us;
+	f->bandwidth_q8 = ack_rate_add(tp, &f->acks, f->bandwidth_q8, tau_ms);
+	if (round_over(tp, &f->round_end))
+		round_end(sk, f);
+}
+
+/* Eq 2. */
+SEC("struct_ops") void BPF_PROG(dcm_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcm *f = flow_state(sk);
+
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tcp_in_slow_start(tp))
+		slow_start_grow(tp, &f->slow_start, growth_earned(f->rate_q16 * slow_start_permille, acked));
+	else
+		avoidance_grow(tp, &f->avoidance, growth_earned(f->inverse_q16, acked), SEGMENT_Q16);
+}
+
+SEC("struct_ops") u32 BPF_PROG(dcm_ssthresh, struct sock *sk)
+{
+	struct dcm *f = flow_state(sk);
+
+	growth_restart(f);
+	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth_q8, f->base_us));
+}
+
+SEC("struct_ops") void BPF_PROG(dcm_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct dcm *f = flow_state(sk);
+
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us);
+}
+
+SEC("struct_ops") void BPF_PROG(dcm_set_state, struct sock *sk, u8 new_state)
+{
+	struct dcm *f = flow_state(sk);
+
+	if (new_state == TCP_CA_Recovery) {
+		account_loss(sk, &f->account);
+	} else if (new_state == TCP_CA_Loss) {
+		growth_restart(f); /* a timeout within a recovery does not ask ssthresh() again */
+		account_timeout(sk, &f->account);
+	}
+}
+
+SEC("struct_ops") u32 BPF_PROG(dcm_undo_cwnd, struct sock *sk)
+{
+	return westwood_undo(sk, &flow_state(sk)->loss_ssthresh);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc dcm ALGORITHM(
+	"DCM: Westwood whose growth follows the trend of the RTT, and which starts anew on a new path",
+	"Hamamreh 2020 (DCM+), section II, eqs 1-4") = {
+	.init = (void *)dcm_init,
+	.release = (void *)dcm_release,
+	.pkts_acked = (void *)dcm_pkts_acked,
+	.cong_avoid = (void *)dcm_cong_avoid,
+	.ssthresh = (void *)dcm_ssthresh,
+	.cwnd_event = (void *)dcm_cwnd_event,
+	.set_state = (void *)dcm_set_state,
+	.undo_cwnd = (void *)dcm_undo_cwnd,
+	.name = "dcm",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};

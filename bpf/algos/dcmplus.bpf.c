@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DCM+ (`dcmplus`): Westwood+ whose window, once the path is full, tracks the measured bandwidth times the least RTT,
+ * and grows beyond it by what the trend of the RTT allows.
+ *
+ * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
+ * 2020, section III, equations 4 to 7 and Fig. 1.
+ *
+ *   rate_CA           RTT_old / RTT_new, RTTs smoothed                                     (eq 5)
+ *   RTO               RTO_new = RTO_old * RTT_new / RTT_old                                (eq 6)
+ *   on ACK (eq 7)     W < ssthresh: W += 2 rate_CA;  else W += 2 / (rate_CA W)
+ *   ssthresh          max(2, BWE * RTTmin / segment size), BWE as Westwood+'s              (eq 4)
+ *   tracking          W moves to the present ssthresh whenever that is found anew          (section III, Fig. 1)
+ *   loss, timeout     ssthresh and W from the same equations
+ *
+ * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate); `pkts_acked` for the estimator, tracking and
+ * the rounds, because it also runs during recovery; `ssthresh` once per recovery; `set_state` for what a timeout ends.
+ *
+ * Deviations from the paper, and why:
+ *  - No ssthresh is in force at the start. From the first ACK on it would pin W at the initial window: BWE is W / RTT
+ *    then, so BWE * RTTmin can be no more than W. `paper` waits for the first loss or timeout, `default` also for a
+ *    round whose smoothed RTT is over 1.25 of the least one: there is a queue, so the path is full.
+ *  - For the same reason (BWE is W / RTT below the path's capacity too), and because the filter takes a dozen samples
+ *    to follow, `default` raises ssthresh by the newest sample and lowers it by the filtered BWE; `paper` uses
+ *    BWE for both.
+ *  - rate_CA is taken once per round, from the smoothed RTTs at the ends of the last two; until there are two, it is 1.
+ *    `default` holds it within 0.5 and 2: a single jump of the RTT must not multiply the growth of a whole round.
+ *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
+ *    until W moves to the next one.
+ *  - Eq 6 is left out: a congestion control cannot set the RTO, and RFC 6298's follows the RTT already.
+ *  - Loss and timeout as `westwoodp` has them: W = min(W, ssthresh) at a loss, Reno's half before the first sample, W
+ *    after a timeout the kernel's.
+ * Fractions of a segment are kept until they make one; they end with a loss, a timeout, and each move of W to another
+ * ssthresh. ECN: a CE mark is treated as a loss. Application-limited samples, those that span an idle time among
+ * them, may raise BWE, never lower it, and do not move W; a window that the application does not fill does not grow.
+ * Idle restart and undo: the kernel's; after an undo ssthresh stays in force.
+ */
+#include "filter.h"
+#include "growth.h"
+#include "kernel.h"
+#include "rate_ca.h"
+#include "round.h"
+#include "stats.h"
+#include "struct_ops.h"
+#include "tags.h"
+#include "westwood.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Choices, as macros: their values also go into the tags. */
+#define RAISE_NEWEST 0
+#define RAISE_FILTERED 1
+
+TUNABLE(u32, min_sample_us, 50000, 50000, 1000, 10000000, "us", "shortest time a bandwidth sample spans");
+TUNABLE(u32, slow_start_permille, 2000, 2000, 1, 10000, "permille",
+	"growth per segment acknowledged below ssthresh, eq 7");
+TUNABLE(u32, avoidance_permille, 2000, 2000, 1, 10000, "permille", "growth per RTT from ssthresh on, eq 7");
+TUNABLE(u32, rate_min_permille, 500, 0, 0, 1000, "permille", "lower limit of rate_CA, 0: none");
+TUNABLE(u32, rate_max_permille, 2000, 1000000, 1000, 1000000, "permille", "upper limit of rate_CA");
+TUNABLE(u32, onset_permille, 1250, 0, 0, 100000, "permille",
+	"RTT, in shares of the least one, that puts ssthresh in force; 0: only a loss or timeout does");
+TUNABLE_CHOICE(raise, RAISE_NEWEST, RAISE_FILTERED, "newest,filtered", "which bandwidth may raise ssthresh");
+
+struct dcmplus {
+	struct flow_account account;
+	struct westwood_filter bandwidth;
+	u64 newest_q8 FIELD("byte/s / 256", "newest bandwidth sample that went into the filter");
+	u64 rate_q16 FIELD("1/65536", "rate_CA");
+	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
+	u64 avoidance FIELD("segments^2 / 65536000",
+			    "growth not yet paid out in congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u32 sample_start_us FIELD("us", "when the running sample began");
+	u32 sample_delivered FIELD("segments", "delivered at that time");
+	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
+	u32 round_end FIELD("", "sequence number that ends the round");
+	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
+	u8 tracking FIELD("", "1: ssthresh is in force and W tracks it");
+	u8 sample_app_limited FIELD("", "1: the application held the running sample back at its start");
+};
+FLOW_STATE(struct dcmplus);
+
+static __always_inline void sample_restart(const struct tcp_sock *tp, struct dcmplus *f)
+{
+	f->sample_start_us = tp->tcp_mstamp;
+	f->sample_delivered = tp->delivered;
+	f->sample_app_limited = tp->app_limited != 0;
+}
+
+static __always_inline void growth_restart(struct dcmplus *f)
+{
+	f->avoidance = 0;
+	f->slow_start = 0;
+}
+
+/* The present ssthresh, and W moves to it. */
+static __always_inline void track(struct sock *sk, struct dcmplus *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 filtered = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
+	u32 newest = westwood_window(sk, f->newest_q8, f->base_us);
+	u32 window;
+
+	if (raise == RAISE_FILTERED)
+		tp->snd_ssthresh = filtered;
+	else if (newest > tp->snd_ssthresh)
+		tp->snd_ssthresh = newest;
+	else if (filtered < tp->snd_ssthresh)
+		tp->snd_ssthresh = filtered;
+	window = min(max(tp->snd_ssthresh, 2U), tp->snd_cwnd_clamp);
+	if (window == tp->snd_cwnd)
+		return;
+	tp->snd_cwnd = window;
+	growth_restart(f);
+}
+
+/* Westwood+'s sample, and what hangs on it. */
+static __always_inline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapsed_us)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool app_limited = f->sample_app_limited || tp->app_limited;
+	u64 segments = (u32)(tp->delivered - f->sample_delivered);
+	u64 sample = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
+
+	sample_restart(tp, f);
+	if (app_limited && sample << 8 < f->bandwidth.second_q8)
+		return;
+	westwood_filter_add(&f->bandwidth, sample);
+	f->newest_q8 = sample << 8;
+	if (f->tracking && !app_limited && tcp_may_grow(sk))
+		track(sk, f);
+}
+
+/* Whether the queue shows in the RTT. */
+static __always_inline bool path_is_full(const struct tcp_sock *tp, const struct dcmplus *f)
+{
+	return onset_permille && f->base_us && (tp->srtt_us >> 3) * 1000ULL > (u64)f->base_us * onset_permille;
+}
+
+static __always_inline void round_end(struct sock *sk, struct dcmplus *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct rate_ca r = rate_ca(f->round_srtt, tp->srtt_us, rate_min_permille, rate_max_permille);
+
+	f->rate_q16 = r.rate_q16;
+	f->inverse_q16 = r.inverse_q16;
+	f->round_srtt = tp->srtt_us;
+	if (f->tracking || tp->app_limited || !tcp_may_grow(sk) || !path_is_full(tp, f))
+		return;
+	f->tracking = 1;
+	tp->snd_ssthresh = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
+	tp->snd_cwnd = min(tp->snd_cwnd, tp->snd_ssthresh);
+	growth_restart(f);
+}
+
+SEC("struct_ops") void BPF_PROG(dcmplus_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcmplus *f = flow_state(sk);
+
+	__builtin_memset(f, 0, sizeof(*f));
+	account_open(sk, &f->account);
+	sample_restart(tp, f);
+	f->rate_q16 = f->inverse_q16 = RATE_CA_ONE_Q16;
+	f->round_end = tp->snd_nxt;
+}
+
+SEC("struct_ops") void BPF_PROG(dcmplus_release, struct sock *sk)
+{
+	account_close(sk, &flow_state(sk)->account);
+}
+
+SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcmplus *f = flow_state(sk);
+	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
+
+	least_rtt(&f->base_us, sample->rtt_us);
+	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
+		sample_end(sk, f, elapsed_us);
+	if (round_over(tp, &f->round_end))
+		round_end(sk, f);
+}
+
+/* Eq 7. */
+SEC("struct_ops") void BPF_PROG(dcmplus_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct dcmplus *f = flow_state(sk);
+
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tcp_in_slow_start(tp))
+		slow_start_grow(tp, &f->slow_start, growth_earned(f->rate_q16 * slow_start_permille, acked));
+	else
+		avoidance_grow(tp, &f->avoidance, growth_earned(f->inverse_q16 * avoidance_permille, acked),
+			       SEGMENT_Q16_PERMILLE);
+}
+
+SEC("struct_ops") u32 BPF_PROG(dcmplus_ssthresh, struct sock *sk)
+{
+	struct dcmplus *f = flow_state(sk);
+
+	f->tracking = 1;
+	growth_restart(f);
+	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth.second_q8, f->base_us));
+}
+
+SEC("struct_ops") void BPF_PROG(dcmplus_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct dcmplus *f = flow_state(sk);
+
+	if (event == CA_EVENT_LOSS)
+		f->tracking = 1;
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us);
+}
+
+SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state)
+{
+	struct dcmplus *f = flow_state(sk);
+
+	if (new_state == TCP_CA_Recovery) {
+		account_loss(sk, &f->account);
+	} else if (new_state == TCP_CA_Loss) {
+		growth_restart(f); /* a timeout within a recovery does not ask ssthresh() again */
+		account_timeout(sk, &f->account);
+	}
+}
+
+SEC("struct_ops") u32 BPF_PROG(dcmplus_undo_cwnd, struct sock *sk)
+{
+	return westwood_undo(sk, &flow_state(sk)->loss_ssthresh);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc dcmplus ALGORITHM(
+	"DCM+: Westwood+ whose window tracks the measured bandwidth times the least RTT once the path is full",
+	"Hamamreh 2020 (DCM+), section III, eqs 4-7") = {
+	.init = (void *)dcmplus_init,
+	.release = (void *)dcmplus_release,
+	.pkts_acked = (void *)dcmplus_pkts_acked,
+	.cong_avoid = (void *)dcmplus_cong_avoid,
+	.ssthresh = (void *)dcmplus_ssthresh,
+	.cwnd_event = (void *)dcmplus_cwnd_event,
+	.set_state = (void *)dcmplus_set_state,
+	.undo_cwnd = (void *)dcmplus_undo_cwnd,
+	.name = "dcmplus",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * TCP Westwood, the original one (`westwood_bpf`; the kernel's module of the plain name is Westwood+, here `westwoodp`)
+ *
+ * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
+ * 2020, Algorithm 1 and equations 3 and 4, which it shares with Westwood+. The filter is Westwood's own: C. Casetti,
+ * M. Gerla, S. Mascolo, M. Y. Sanadidi, R. Wang, "TCP Westwood: End-to-End Congestion Control for Wired/Wireless
+ * Networks", Wireless Networks 8, 2002.
+ *
+ *   on ACK            BWE from a sample b = ACK size / ACK interval D (eq 3), one for each ACK; grow as NewReno
+ *   filter            BWE = a BWE + (1 - a) (b + previous b) / 2,  a = (2 tau - D) / (2 tau + D)
+ *   silence           a virtual sample of zero for each tau / 2 in which no ACK comes
+ *   on 3 dupACKs      ssthresh = max(2, BWE * RTTmin / segment size); W = ssthresh   (Algorithm 1, lines 5-9, eq 4)
+ *   on timeout        same ssthresh; W = 1                                            (lines 10-14)
+ *
+ * It overestimates the bandwidth where ACKs come in bunches, which is what Westwood+ corrects: for comparison, and as
+ * a part of DCM.
+ *
+ * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the estimator, because it
+ * also runs during recovery, `ssthresh` once per recovery.
+ *
+ * Deviations from the paper, and why:
+ *  - W = min(W, ssthresh) at a loss: as printed a loss could raise W. Where ssthresh is above W, slow start takes W
+ *    back up to it after the recovery.
+ *  - ACKs with one time stamp (microseconds) count as one: eq 3 has no interval to divide by.
+ *  - Delivered segments are counted by the kernel's own `delivered`, which includes what SACK reports; an ACK that only
+ *    does that gives no sample, and counts with the next one that does.
+ *  - Until there is a bandwidth sample a loss halves the window as Reno does; the formula would give two segments.
+ *  - At most 32 virtual samples in a row, which leave 8e-8 of BWE: after a longer silence (16 tau) BWE starts anew, with
+ *    one sample over all of it.
+ *  - W after a timeout is what the kernel leaves in flight, plus one.
+ * ECN: a CE mark is treated as three duplicate ACKs. Idle and application-limited times are silence like any other:
+ * they lower BWE. Undo: the kernel's, W and ssthresh come back, BWE has learnt nothing wrong. Times are kept modulo
+ * 2^32 us (71 minutes). The `paper` and `default` profiles are the same; tau is the authors'.
+ */
+#include "kernel.h"
+#include "round.h"
+#include "stats.h"
+#include "struct_ops.h"
+#include "tags.h"
+#include "westwood.h"
+
+char _license[] SEC("license") = "GPL";
+
+TUNABLE(u32, tau_ms, 500, 500, 10, 10000, "ms", "time constant of the bandwidth filter");
+
+struct westwood_bpf {
+	struct flow_account account;
+	u64 bandwidth_q8 FIELD("byte/s / 256", "BWE, the filtered bandwidth; 0: no sample yet");
+	struct ack_rate acks;
+	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
+};
+FLOW_STATE(struct westwood_bpf);
+
+SEC("struct_ops") void BPF_PROG(westwood_init, struct sock *sk)
+{
+	struct westwood_bpf *f = flow_state(sk);
+
+	__builtin_memset(f, 0, sizeof(*f));
+	account_open(sk, &f->account);
+	ack_rate_restart(tcp_sk(sk), &f->acks);
+}
+
+SEC("struct_ops") void BPF_PROG(westwood_release, struct sock *sk)
+{
+	account_close(sk, &flow_state(sk)->account);
+}
+
+SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct westwood_bpf *f = flow_state(sk);
+
+	least_rtt(&f->base_us, sample->rtt_us);
+	f->bandwidth_q8 = ack_rate_add(tcp_sk(sk), &f->acks, f->bandwidth_q8, tau_ms);
+}
+
+SEC("struct_ops") void BPF_PROG(westwood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+SEC("struct_ops") u32 BPF_PROG(westwood_recalc_ssthresh, struct sock *sk)
+{
+	struct westwood_bpf *f = flow_state(sk);
+
+	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth_q8, f->base_us));
+}
+
+SEC("struct_ops") void BPF_PROG(westwood_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct westwood_bpf *f = flow_state(sk);
+
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us);
+}
+
+SEC("struct_ops") void BPF_PROG(westwood_set_state, struct sock *sk, u8 new_state)
+{
+	struct westwood_bpf *f = flow_state(sk);
+
+	if (new_state == TCP_CA_Recovery)
+		account_loss(sk, &f->account);
+	else if (new_state == TCP_CA_Loss)
+		account_timeout(sk, &f->account);
+}
+
+SEC("struct_ops") u32 BPF_PROG(westwood_undo_cwnd, struct sock *sk)
+{
+	return westwood_undo(sk, &flow_state(sk)->loss_ssthresh);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc westwood_bpf ALGORITHM(
+	"Westwood: after a loss the window becomes the bandwidth, as each ACK shows it, times the least RTT",
+	"Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4; Casetti et al., TCP Westwood, Wireless Networks 2002") = {
+	.init = (void *)westwood_init,
+	.release = (void *)westwood_release,
+	.pkts_acked = (void *)westwood_pkts_acked,
+	.cong_avoid = (void *)westwood_cong_avoid,
+	.ssthresh = (void *)westwood_recalc_ssthresh,
+	.cwnd_event = (void *)westwood_cwnd_event,
+	.set_state = (void *)westwood_set_state,
+	.undo_cwnd = (void *)westwood_undo_cwnd,
+	.name = "westwood_bpf",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};
