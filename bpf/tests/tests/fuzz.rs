@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Inputs in all; from the same seed they are the same ones.
-const RUNS: u32 = 100_000;
+const RUNS: u32 = 20_000;
 
 fn bpf() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
