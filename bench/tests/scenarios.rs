@@ -335,3 +335,24 @@ fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
     assert_eq!((closed[0], *closed.last().unwrap() + beam.step_ns), (5_000_000_000, 5_400_000_000));
     assert_eq!(closed.len() as u64 * beam.step_ns, 400_000_000);
 }
+
+#[test]
+fn a_variant_stands_for_an_algorithm_with_its_settings() {
+    let with = |variant: &str| RIGHT.replace("cc = \"dtcp\"", "cc = \"slow\"") + "\n[[variant]]\n" + variant;
+    let right = with("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"paper\"\nset = { eta = 3, n_max = 7 }\n");
+    let source = Source::parse(Path::new("x.toml"), right).unwrap();
+    let case = &source.cases().unwrap()[0];
+    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+    let [loaded] = &planned.plan.algorithms[..] else { panic!("{:?}", planned.plan.algorithms) };
+    assert_eq!((&*loaded.object, &*loaded.cc, &*loaded.profile), ("dtcp", "dtcp", "paper"));
+    assert_eq!(loaded.set, ["eta=2", "n_max=7"], "the flow's own goes before");
+    for (wrong, what) in [
+        ("name = \"cubic\"\ncc = \"dtcp\"\n", "x.toml:69: `cubic` is a congestion control's own name"),
+        ("name = \"slow\"\ncc = \"cubic\"\n", "x.toml:70: no algorithm of ours is called `cubic`"),
+        ("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"p\"\n", "x.toml:71: no profile is called `p`"),
+        ("name = \"slow\"\ncc = \"dtcp\"\nset = { etta = 1 }\n", "x.toml:70: "),
+    ] {
+        let told = told(with(wrong));
+        assert!(told.starts_with(what), "{told}");
+    }
+}

@@ -4,7 +4,7 @@ use super::{Event, Flow, Kind, Link, Scenario, Way};
 use crate::lab::algorithms;
 use crate::lab::results::METRICS;
 use hotcc::object::check_cc_name;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use toml::Spanned;
 
@@ -68,6 +68,29 @@ fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> C
         }
     }
     Ok(())
+}
+
+/// Variants, before flows have what they stand for.
+pub(super) fn check_variants(scenario: &Scenario) -> Checked {
+    unique(scenario.variant.iter().map(|v| &v.name), "variant")?;
+    for variant in &scenario.variant {
+        let name = variant.name.get_ref().as_str();
+        if algorithms::is_ours(name) || algorithms::OF_THE_KERNEL.contains(&name) {
+            return wrong(&variant.name, format!("`{name}` is a congestion control's own name"));
+        }
+        known(&variant.cc, "algorithm of ours", hotcc_bpf::ALGOS.iter().map(|o| o.name))?;
+        check_settings(&variant.cc, variant.profile.as_ref(), &variant.set)?;
+    }
+    Ok(())
+}
+
+fn check_settings(
+    cc: &Spanned<String>,
+    profile: Option<&Spanned<String>>,
+    set: &BTreeMap<String, toml::Value>,
+) -> Checked {
+    profile.map_or(Ok(()), |profile| known(profile, "profile", ["default", "paper"].into_iter()))?;
+    algorithms::check_tunables(cc.get_ref(), set).or_else(|why| wrong(cc, why))
 }
 
 pub(super) fn check(scenario: &Scenario) -> Checked {
@@ -293,14 +316,11 @@ fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
         }
         return Ok(());
     }
-    if let Some(profile) = &flow.profile {
-        known(profile, "profile", ["default", "paper"].into_iter())?;
-    }
     if let Some(watch) = &flow.watch {
         let fields = algorithms::description(name).map_or_else(|_| Vec::new(), |d| d.state);
         known(watch, "field of the state", fields.iter().map(|f| f.name.as_str()))?;
     }
-    algorithms::check_tunables(name, &flow.set).or_else(|why| wrong(cc, why))
+    check_settings(cc, flow.profile.as_ref(), &flow.set)
 }
 
 fn check_event(scenario: &Scenario, event: &Event) -> Checked {

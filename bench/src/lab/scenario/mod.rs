@@ -72,6 +72,9 @@ pub struct Scenario {
     /// Values that `"$key"` stands for, one case for each combination.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
+    /// Congestion controls of ours under names of their own, so that profiles and tunables can be compared.
+    #[serde(default)]
+    pub variant: Vec<Variant>,
     /// sysctls of every host.
     #[serde(default)]
     pub sysctl: BTreeMap<String, toml::Value>,
@@ -242,6 +245,21 @@ pub enum Kind {
     Udp,
 }
 
+/// One of ours with a profile and tunables, under a name that flows can use as `cc`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name.
+    pub name: Spanned<String>,
+    /// Which of ours.
+    pub cc: Spanned<String>,
+    /// Profile.
+    pub profile: Option<Spanned<String>>,
+    /// Tunables.
+    #[serde(default)]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
 /// A flow, or several of a kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -258,7 +276,7 @@ pub struct Flow {
     /// How many, to each receiver.
     #[serde(default = "one")]
     pub count: Spanned<u32>,
-    /// Congestion control: one of ours, or of the kernel.
+    /// Congestion control: one of ours, of the kernel, or a variant.
     pub cc: Option<Spanned<String>>,
     /// Profile of ours.
     pub profile: Option<Spanned<String>>,

@@ -122,9 +122,26 @@ impl Source {
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
-        check::check(&scenario).map_err(|wrong| line(&self.path, &text, &wrong.span, wrong.what))?;
+        let told = |wrong: check::Wrong| line(&self.path, &text, &wrong.span, wrong.what);
+        check::check_variants(&scenario).map_err(told)?;
+        put_variants(&mut scenario);
+        check::check(&scenario).map_err(told)?;
         let plain = |literal: String| literal.trim_matches('"').to_owned();
         Ok(Case { values: literals.into_iter().map(|(k, v)| (k, plain(v))).collect(), scenario })
+    }
+}
+
+/// Flows have what their variants stand for; what a flow sets itself goes before.
+fn put_variants(scenario: &mut Scenario) {
+    let Scenario { variant, flow, .. } = scenario;
+    for flow in flow {
+        let Some(cc) = &flow.cc else { continue };
+        let Some(of_it) = variant.iter().find(|v| v.name.get_ref() == cc.get_ref()) else { continue };
+        flow.cc = Some(of_it.cc.clone());
+        flow.profile = flow.profile.take().or_else(|| of_it.profile.clone());
+        for (key, value) in &of_it.set {
+            flow.set.entry(key.clone()).or_insert_with(|| value.clone());
+        }
     }
 }
 
