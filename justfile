@@ -55,6 +55,17 @@ cost *args: build
 lab *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
 
+# Run the scenarios that a page of docs/algorithms names, and put their figures into it: just figures dtcp
+figures name kernels="6.12 newest" *args: build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    page="docs/algorithms/{{ name }}.md"
+    mapfile -t scenarios < <(sed -n 's|^<!-- figures: \([a-z0-9-]*\) -->$|bench/scenarios/\1.toml|p' "$page")
+    for kernel in {{ kernels }}; do
+        target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${scenarios[@]}" || true # an invalid run is told in the page
+    done
+    target/release/hotcc-bench figures "$page"
+
 # Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600
 fuzz name *options:
     #!/usr/bin/env bash
