@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod netns;
 pub mod object;
+pub mod paths;
 pub mod radio;
 pub mod registrations;
 pub mod registry;
