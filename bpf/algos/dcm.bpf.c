@@ -50,9 +50,6 @@ TUNABLE(u32, path_permille, 800, 800, 1, 1000, "permille", "share of ssthresh th
 TUNABLE(u32, rate_min_permille, 500, 0, 0, 1000, "permille", "lower limit of rate_CA, 0: none");
 TUNABLE(u32, rate_max_permille, 2000, 1000000, 1000, 1000000, "permille", "upper limit of rate_CA");
 
-/* `measured_us` while the path is being measured, before its first RTT sample. */
-#define NO_RTT_YET 0xffffffffU
-
 struct dcm {
 	struct flow_account account;
 	u64 bandwidth_q8 FIELD("byte/s / 256", "BWE, the filtered bandwidth; 0: no sample yet");
@@ -67,8 +64,8 @@ struct dcm {
 	u32 round_end FIELD("", "sequence number that ends the round");
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
 	struct path_ref path;
-	u32 measured_us FIELD("us", "least RTT while a new path is measured (all bits set: none yet), 0: it is not");
 	u32 old_path_srtt FIELD("us / 8", "smoothed RTT on the path before");
+	u8 measuring FIELD("", "1: a new path is being measured, and base_us has its least RTT so far");
 };
 FLOW_STATE(struct dcm);
 
@@ -87,20 +84,20 @@ static __always_inline void growth_restart(struct dcm *f)
 /* What was learnt of the old path is of no use; RTT_old stays that of the path before the first of several changes. */
 static __always_inline void path_begin(struct tcp_sock *tp, struct dcm *f)
 {
-	if (!f->measured_us)
+	if (!f->measuring)
 		f->old_path_srtt = f->round_srtt;
-	f->measured_us = NO_RTT_YET;
+	f->measuring = 1;
 	f->base_us = 0;
 	f->bandwidth_q8 = 0;
 	ack_rate_restart(tp, &f->acks);
 }
 
 /* Eq 1, after the first round on a new path. */
-static __always_inline void path_measured(struct sock *sk, struct dcm *f)
+static __noinline void path_measured(struct sock *sk, struct dcm *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 window = westwood_window(sk, f->bandwidth_q8, f->base_us);
-	struct rate_ca r = rate_ca(f->old_path_srtt, (u64)f->measured_us << 3, rate_min_permille, rate_max_permille);
+	struct rate_ca r = rate_ca(f->old_path_srtt, (u64)f->base_us << 3, rate_min_permille, rate_max_permille);
 	u64 share = mul_shift(r.rate_q16 * path_permille, window, 16) / 1000;
 
 	tp->snd_ssthresh = window;
@@ -109,7 +106,7 @@ static __always_inline void path_measured(struct sock *sk, struct dcm *f)
 	rate_restart(f);
 }
 
-static __always_inline void round_end(struct sock *sk, struct dcm *f)
+static __noinline void round_end(struct sock *sk, struct dcm *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 srtt = tp->srtt_us;
@@ -117,14 +114,12 @@ static __always_inline void round_end(struct sock *sk, struct dcm *f)
 
 	if (path_changed(sk, &f->path)) {
 		path_begin(tp, f);
-	} else if (f->measured_us && f->measured_us != NO_RTT_YET) {
-		bool applies = tcp_may_grow(sk);
-
-		if (applies)
+	} else if (f->measuring && f->base_us) {
+		f->measuring = 0;
+		if (tcp_may_grow(sk)) {
 			path_measured(sk, f);
-		f->measured_us = 0;
-		if (applies)
 			return;
+		}
 	}
 	r = rate_ca(f->round_srtt, srtt, rate_min_permille, rate_max_permille);
 	f->rate_q16 = r.rate_q16;
@@ -153,11 +148,8 @@ SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ac
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dcm *f = flow_state(sk);
-	s32 rtt_us = sample->rtt_us;
 
-	least_rtt(&f->base_us, rtt_us);
-	if (rtt_us > 0 && (u32)rtt_us < f->measured_us)
-		f->measured_us = rtt_us;
+	least_rtt(&f->base_us, sample->rtt_us);
 	f->bandwidth_q8 = ack_rate_add(tp, &f->acks, f->bandwidth_q8, tau_ms);
 	if (round_over(tp, &f->round_end))
 		round_end(sk, f);
@@ -168,13 +160,14 @@ SEC("struct_ops") void BPF_PROG(dcm_cong_avoid, struct sock *sk, u32 ack, u32 ac
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dcm *f = flow_state(sk);
+	u32 window = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
 
-	if (!tcp_is_cwnd_limited(sk))
+	if (!tcp_is_limited_by(tp, window, ssthresh))
 		return;
-	if (tcp_in_slow_start(tp))
-		slow_start_grow(tp, &f->slow_start, growth_earned(f->rate_q16 * slow_start_permille, acked));
+	if (window < ssthresh)
+		slow_start_grow(tp, window, ssthresh, &f->slow_start, f->rate_q16 * slow_start_permille * acked);
 	else
-		avoidance_grow(tp, &f->avoidance, growth_earned(f->inverse_q16, acked), SEGMENT_Q16);
+		avoidance_grow(tp, window, &f->avoidance, f->inverse_q16 * acked, SEGMENT_Q16);
 }
 
 SEC("struct_ops") u32 BPF_PROG(dcm_ssthresh, struct sock *sk)

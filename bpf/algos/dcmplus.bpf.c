@@ -116,7 +116,7 @@ static __always_inline void track(struct sock *sk, struct dcmplus *f)
 }
 
 /* Westwood+'s sample, and what hangs on it. */
-static __always_inline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapsed_us)
+static __noinline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool app_limited = f->sample_app_limited || tp->app_limited;
@@ -138,7 +138,7 @@ static __always_inline bool path_is_full(const struct tcp_sock *tp, const struct
 	return onset_permille && f->base_us && (tp->srtt_us >> 3) * 1000ULL > (u64)f->base_us * onset_permille;
 }
 
-static __always_inline void round_end(struct sock *sk, struct dcmplus *f)
+static __noinline void round_end(struct sock *sk, struct dcmplus *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct rate_ca r = rate_ca(f->round_srtt, tp->srtt_us, rate_min_permille, rate_max_permille);
@@ -189,13 +189,14 @@ SEC("struct_ops") void BPF_PROG(dcmplus_cong_avoid, struct sock *sk, u32 ack, u3
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dcmplus *f = flow_state(sk);
+	u32 window = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
 
-	if (!tcp_is_cwnd_limited(sk))
+	if (!tcp_is_limited_by(tp, window, ssthresh))
 		return;
-	if (tcp_in_slow_start(tp))
-		slow_start_grow(tp, &f->slow_start, growth_earned(f->rate_q16 * slow_start_permille, acked));
+	if (window < ssthresh)
+		slow_start_grow(tp, window, ssthresh, &f->slow_start, f->rate_q16 * slow_start_permille * acked);
 	else
-		avoidance_grow(tp, &f->avoidance, growth_earned(f->inverse_q16 * avoidance_permille, acked),
+		avoidance_grow(tp, window, &f->avoidance, growth_earned(f->inverse_q16 * avoidance_permille, acked),
 			       SEGMENT_Q16_PERMILLE);
 }
 

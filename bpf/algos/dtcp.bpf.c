@@ -315,7 +315,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_cong_avoid, struct sock *sk, u32 ack, u32 a
 		if (!acked)
 			return;
 	}
-	avoidance_grow(tp, &f->growth_q16, f->n_q16 * acked, SEGMENT_Q16);
+	avoidance_grow(tp, tp->snd_cwnd, &f->growth_q16, f->n_q16 * acked, SEGMENT_Q16);
 }
 
 /* W *= 1 - eta / (ceil((2 eta - 1) N) + 1), once per recovery. */

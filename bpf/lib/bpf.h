@@ -19,6 +19,9 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 #define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline, unused)) /* unused: headers have such, too */
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
 #define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
 #define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))

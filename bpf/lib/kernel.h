@@ -171,12 +171,20 @@ static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* Whether the window, and not the application, held the sender back (RFC 7661's concern): else it must not grow. */
+/*
+ * Whether the window, and not the application, held the sender back (RFC 7661's concern): else it must not grow. For
+ * callers that have W and ssthresh at hand.
+ */
+static __always_inline bool tcp_is_limited_by(const struct tcp_sock *tp, u32 window, u32 ssthresh)
+{
+	if (core_bitfield(tp, is_cwnd_limited))
+		return true;
+	return window < ssthresh && window < 2 * tp->max_packets_out;
+}
+
 static __always_inline bool tcp_is_cwnd_limited(const struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 
-	if (core_bitfield(tp, is_cwnd_limited))
-		return true;
-	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+	return tcp_is_limited_by(tp, tp->snd_cwnd, tp->snd_ssthresh);
 }

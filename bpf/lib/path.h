@@ -69,25 +69,32 @@ struct path_ref {
 	u32 generation FIELD("", "generation of the path at that time");
 };
 
+static __noinline u32 path_generation(const struct sock *sk)
+{
+	struct path_key key = { .prefix_len = PATH_FULL_PREFIX_LEN };
+	u32 *found;
+
+	peer_address(sk, key.addr);
+	found = path_find(&key);
+	return found ? *found : 0;
+}
+
 /*
  * Whether the path to the flow's peer is another one than at the last call; the first call only remembers. Call per
  * round, not per ACK: it looks the address up, but only when the clock moved.
  */
 static __always_inline bool path_changed(const struct sock *sk, struct path_ref *ref)
 {
-	struct path_key key = { .prefix_len = PATH_FULL_PREFIX_LEN };
 	u32 *at = path_clock_at();
-	u32 clock, generation, *found;
+	u32 clock, generation;
 	bool changed;
 
 	if (!at)
 		return false;
 	clock = READ_ONCE(*at) + 1; /* before the look-up: what changes after it moves the clock again */
-	if (ref->clock == clock)
+	if (likely(ref->clock == clock))
 		return false;
-	peer_address(sk, key.addr);
-	found = path_find(&key);
-	generation = found ? *found : 0;
+	generation = path_generation(sk);
 	changed = ref->clock && ref->generation != generation;
 	ref->clock = clock;
 	ref->generation = generation;

@@ -15,14 +15,20 @@
  * ACKs with the same time stamp count as one.
  */
 struct ack_rate {
-	u64 previous FIELD("byte/s", "the previous sample");
+	u64 previous FIELD("byte/s",
+			   "the previous sample; the highest bit is set where the next one is no ordinary one");
 	u32 last_us FIELD("us", "when the latest sample ended");
 	u32 last_delivered FIELD("segments", "delivered at that time");
 };
 
+/* In `previous`: BWE is 0, or does not fit the ordinary arithmetic. */
+#define EXTRAORDINARY (1ULL << 63)
+/* The ordinary arithmetic's limits: 17 Gbit/s for BWE and two samples together, 2 Gbyte for an ACK. */
+#define ORDINARY_BITS 31
+
 static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct ack_rate *r)
 {
-	r->previous = 0;
+	r->previous = EXTRAORDINARY;
 	r->last_us = tp->tcp_mstamp;
 	r->last_delivered = tp->delivered;
 }
@@ -43,19 +49,13 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
 	return true;
 }
 
-/* BWE after this ACK. */
-static __always_inline u64 ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
+/* A sample in all cases: the first one, after a silence, with numbers beyond the ordinary. */
+static __noinline u64 ack_rate_any(struct ack_rate *r, u64 bandwidth_q8, u64 bytes, u32 elapsed_us, u64 two_tau_us)
 {
-	u64 half_tau_us = max(tau_ms, 1U) * 500ULL, bytes, sample;
-	u32 now_us = tp->tcp_mstamp;
-	u32 elapsed_us = now_us - r->last_us;
+	u64 half_tau_us = max(two_tau_us, 4ULL) / 4, sample;
 	bool first = !bandwidth_q8;
 
-	if (!elapsed_us)
-		return bandwidth_q8;
-	bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache;
-	r->last_us = now_us;
-	r->last_delivered = tp->delivered;
+	r->previous &= ~EXTRAORDINARY;
 	if (!first && elapsed_us > half_tau_us)
 		first = !virtual_samples(&bandwidth_q8, r, &elapsed_us, half_tau_us);
 	sample = rate_bytes_per_s(bytes, elapsed_us);
@@ -64,7 +64,32 @@ static __always_inline u64 ack_rate_add(const struct tcp_sock *tp, struct ack_ra
 	else
 		bandwidth_q8 = tustin_q8(bandwidth_q8, sample << 8, r->previous << 8, elapsed_us, 2 * half_tau_us);
 	r->previous = sample;
+	if (!bandwidth_q8 || bandwidth_q8 >> (ORDINARY_BITS + 8))
+		r->previous |= EXTRAORDINARY;
 	return bandwidth_q8;
+}
+
+/*
+ * BWE after this ACK. The two divisions are the sample's and the filter's own; what is not ordinary is done elsewhere.
+ * Then the products stay under 2^64 for a tau of up to 10 s.
+ */
+static __always_inline u64 ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
+{
+	u32 now_us = tp->tcp_mstamp, delivered = tp->delivered;
+	u64 elapsed_us = (u32)(now_us - r->last_us), two_tau_us = tau_ms * 2000ULL, bytes, sample, samples;
+
+	if (!elapsed_us)
+		return bandwidth_q8;
+	bytes = (u64)(u32)(delivered - r->last_delivered) * tp->mss_cache;
+	r->last_us = now_us;
+	r->last_delivered = delivered;
+	sample = quotient(bytes * USEC_PER_SEC, elapsed_us);
+	samples = sample + r->previous;
+	if (unlikely(bytes >> ORDINARY_BITS || samples >> ORDINARY_BITS || 4 * elapsed_us > two_tau_us))
+		return ack_rate_any(r, bandwidth_q8, bytes, elapsed_us, two_tau_us);
+	r->previous = sample;
+	return quotient((two_tau_us - elapsed_us) * bandwidth_q8 + (samples << 8) * elapsed_us,
+			two_tau_us + elapsed_us);
 }
 
 /* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */

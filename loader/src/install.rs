@@ -26,7 +26,7 @@ pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
 
 /// The signal maps, and the lock on them, belong to root and the group `hotcc`: a feeder in that group needs no root.
 /// Each time anew: a command may have been killed between making a map and this.
-fn share_with_feeders() -> Result<()> {
+pub(crate) fn share_with_feeders() -> Result<()> {
     let run = Path::new(pins::RUN);
     fs::set_permissions(run, fs::Permissions::from_mode(0o755))
         .tried(|| format!("cannot open up {}", run.display()))?;

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod netns;
 pub mod object;
+pub mod paths;
 pub mod radio;
 pub mod registrations;
 pub mod registry;

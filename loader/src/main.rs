@@ -2,7 +2,8 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
-use hotcc::{connections, doctor, exporter, manage, migrate, run, status, tune};
+use hotcc::{connections, doctor, exporter, manage, migrate, paths, run, status, tune};
+use hotcc_abi::path::PathKey;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -39,6 +40,15 @@ executed, 127: there is none of that name. Runs of the same algorithm at once sh
 Examples:
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
   hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
+
+const PATHS_HELP: &str = "\
+Algorithms that know paths (dcm) measure anew when theirs changes; without a watch they run on. `watch` sees the routes
+of one network namespace, and every flow on this machine to the same destinations is told. Any number may run.
+
+Examples:
+  hotcc paths watch                            until it is ended; nothing breaks when it is
+  hotcc paths watch --netns edge
+  hotcc paths bump 198.51.100.0/24             by hand: a path changed where the kernel's routes do not show it";
 
 const MIGRATE_HELP: &str = "\
 The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what
@@ -179,6 +189,12 @@ enum Command {
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
+    /// Tell flows when the route to their destination becomes another one
+    #[command(after_help = PATHS_HELP)]
+    Paths {
+        #[command(subcommand)]
+        command: PathsCommand,
+    },
     /// Serve Prometheus metrics
     Exporter {
         /// Where to listen
@@ -193,6 +209,33 @@ enum Command {
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Subcommand)]
+enum PathsCommand {
+    /// Watch the kernel's routes, and tell flows of each destination that is reached another way
+    Watch {
+        /// In this network namespace, a name of `ip netns` or a path [default: the command's own]
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Option<String>,
+        /// Machine-readable, a line for each change
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the destinations whose path changed so far
+    Show {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say that the paths to a destination changed
+    Bump {
+        /// Address, or prefix: all that is within it
+        prefix: PathKey,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -287,6 +330,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             return Ok(ExitCode::from(report.exit_code()));
         }
         Command::Run { cc, command } => return run_command(&cc, &command),
+        Command::Paths { command } => match command {
+            PathsCommand::Watch { netns, json } => {
+                paths::watch::watch(netns.as_deref(), |news| show::path_news(&news, json))?;
+            }
+            PathsCommand::Show { json } => show::paths(&paths::maps::paths()?, json)?,
+            PathsCommand::Bump { prefix, json } => show::path_bumped(prefix, &paths::maps::bump(prefix)?, json)?,
+        },
         Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hotcc", &mut std::io::stdout());

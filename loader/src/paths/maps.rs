@@ -1,0 +1,239 @@
+//! The pinned maps `path_gen` and `path_clock`.
+//!
+//! Each change takes a number that no path had before, which is the clock's next: whichever entry a flow finds after
+//! a change, it is another one than before. The clock moves last, so that nobody looks too early.
+
+use crate::error::{Error, Result, Tried};
+use crate::install::share_with_feeders;
+use crate::registry;
+use hotcc_abi::path::{ENTRIES, PathKey};
+use hotcc_abi::pins::{self, PATH_CLOCK, PATH_GEN, PATH_LOCK};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ObjectBuilder};
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+const CLOCK_KEY: [u8; 4] = [0; 4];
+
+/// Both maps.
+#[derive(Debug)]
+pub struct PathMaps {
+    generations: MapHandle,
+    clock: MapHandle,
+}
+
+/// What they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Paths {
+    /// Changes so far, modulo 2^32; `None` where nobody made the maps yet.
+    pub clock: Option<u32>,
+    /// Generation of each destination that had a change.
+    #[serde(serialize_with = "as_list")]
+    pub paths: BTreeMap<PathKey, u32>,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bumped {
+    /// Generation that the destinations have now.
+    pub generation: u32,
+    /// Destinations that were given it.
+    pub destinations: usize,
+    /// Whether all paths were said to have changed, because the map does not hold so many.
+    pub everything: bool,
+}
+
+fn as_list<S: Serializer>(paths: &BTreeMap<PathKey, u32>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Entry {
+        prefix: String,
+        generation: u32,
+    }
+    to.collect_seq(paths.iter().map(|(key, &generation)| Entry { prefix: key.to_string(), generation }))
+}
+
+/// What the maps hold now.
+pub fn paths() -> Result<Paths> {
+    let Some(maps) = PathMaps::open()? else { return Ok(Paths::default()) };
+    Ok(Paths { clock: Some(maps.clock()?), paths: maps.generations()? })
+}
+
+/// Says that the paths to this destination changed, to all that is within it too.
+pub fn bump(prefix: PathKey) -> Result<Bumped> {
+    PathMaps::open_or_create()?.bump(|known| {
+        let within = known.keys().copied().filter(|&key| prefix.covers(key));
+        within.chain([prefix]).collect()
+    })
+}
+
+impl PathMaps {
+    /// Opens them; `None` where one is not there.
+    pub fn open() -> Result<Option<Self>> {
+        registry::need_bpffs()?;
+        let generations = open_pin(PATH_GEN, MapType::LpmTrie, [size_of::<PathKey>() as u32, 4, ENTRIES])?;
+        let clock = open_pin(PATH_CLOCK, MapType::Array, [4, 4, 1])?;
+        Ok(generations.zip(clock).map(|(generations, clock)| Self { generations, clock }))
+    }
+
+    /// Opens them, and makes what is missing.
+    pub fn open_or_create() -> Result<Self> {
+        if let Some(maps) = Self::open()? {
+            return Ok(maps);
+        }
+        fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot make {}", pins::SIGNAL))?;
+        let tried = || "cannot make the path maps".to_owned();
+        let embedded = hotcc_bpf::agent("path").ok_or_else(|| Error::failed("no agent path built in"))?;
+        let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
+        for mut map in open.maps_mut() {
+            let pin = pins::signal(&map.name().to_string_lossy());
+            map.set_pin_path(pin).tried(tried)?;
+        }
+        open.load().tried(tried)?;
+        fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
+        share_with_feeders()?;
+        Self::open()?.ok_or_else(|| Error::failed("the path maps went away as soon as they were made"))
+    }
+
+    /// Changes so far, modulo 2^32.
+    pub fn clock(&self) -> Result<u32> {
+        let value = self.clock.lookup(&CLOCK_KEY, MapFlags::empty()).tried(|| cannot("read", PATH_CLOCK))?;
+        Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or(0))
+    }
+
+    /// Generation of each destination that had a change.
+    pub fn generations(&self) -> Result<BTreeMap<PathKey, u32>> {
+        let mut found = BTreeMap::new();
+        // while another command changes the map, the kernel may begin the walk anew; so it is bounded
+        for key in self.generations.keys().take(2 * ENTRIES as usize) {
+            let value = self.generations.lookup(&key, MapFlags::empty()).tried(|| cannot("read", PATH_GEN))?;
+            let generation = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
+            if let (Ok(key), Some(generation)) = (bytemuck::try_pod_read_unaligned(&key), generation) {
+                found.insert(key, generation);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives a new generation to the destinations that `choose` picks, knowing those that had one before; if it picks
+    /// none, nothing happens.
+    pub fn bump(&self, choose: impl FnOnce(&BTreeMap<PathKey, u32>) -> BTreeSet<PathKey>) -> Result<Bumped> {
+        let _lock = lock()?;
+        let (known, clock) = (self.generations()?, self.clock()?);
+        let chosen = choose(&known);
+        if chosen.is_empty() {
+            return Ok(Bumped { generation: clock, destinations: 0, everything: false });
+        }
+        let next = clock.wrapping_add(1);
+        let generation = next.max(1); // 0 is what destinations without an entry have
+        let changes = planned(&known, &chosen, generation);
+        for key in &changes.removed {
+            self.generations.delete(bytemuck::bytes_of(key)).tried(|| cannot("write", PATH_GEN))?;
+        }
+        for (key, value) in &changes.written {
+            let (key, value) = (bytemuck::bytes_of(key), value.to_ne_bytes());
+            self.generations.update(key, &value, MapFlags::ANY).tried(|| cannot("write", PATH_GEN))?;
+        }
+        self.clock.update(&CLOCK_KEY, &next.to_ne_bytes(), MapFlags::ANY).tried(|| cannot("write", PATH_CLOCK))?;
+        let destinations = changes.written.values().filter(|&&value| value == generation).count();
+        Ok(Bumped { generation, destinations, everything: changes.everything })
+    }
+}
+
+/// What a change does to `path_gen`.
+#[derive(Debug, PartialEq)]
+struct Changes {
+    removed: Vec<PathKey>,
+    written: BTreeMap<PathKey, u32>,
+    everything: bool,
+}
+
+fn planned(known: &BTreeMap<PathKey, u32>, chosen: &BTreeSet<PathKey>, generation: u32) -> Changes {
+    let mut written: BTreeMap<PathKey, u32> = chosen.iter().map(|&key| (key, generation)).collect();
+    // the trie would let IPv6's short prefixes stand for all of IPv4, too
+    if chosen.iter().any(|key| PathKey::ALL_V4.truncated(key.prefix_len) == *key)
+        && !known.contains_key(&PathKey::ALL_V4)
+    {
+        let v4_generation = (0..PathKey::ALL_V4.prefix_len)
+            .rev()
+            .find_map(|len| known.get(&PathKey::ALL_V4.truncated(len)))
+            .copied()
+            .unwrap_or(0);
+        written.entry(PathKey::ALL_V4).or_insert(v4_generation);
+    }
+    let added = written.keys().filter(|key| !known.contains_key(key)).count();
+    if known.len() + added <= ENTRIES as usize {
+        return Changes { removed: Vec::new(), written, everything: false };
+    }
+    let all = [PathKey::ALL_V6, PathKey::ALL_V4];
+    Changes {
+        removed: known.keys().copied().filter(|key| !all.contains(key)).collect(),
+        written: all.into_iter().map(|key| (key, generation)).collect(),
+        everything: true,
+    }
+}
+
+fn cannot(what: &str, map: &str) -> String {
+    format!("cannot {what} {}", pins::signal(map).display())
+}
+
+/// Opens a pinned map, which must be of this shape: bytes of a key, bytes of a value, entries.
+fn open_pin(name: &str, map_type: MapType, shape: [u32; 3]) -> Result<Option<MapHandle>> {
+    let path: PathBuf = pins::signal(name);
+    if !path.try_exists().tried(|| format!("cannot look at {}", path.display()))? {
+        return Ok(None);
+    }
+    let map = MapHandle::from_pinned_path(&path).tried(|| format!("cannot open {}", path.display()))?;
+    if (map.map_type(), [map.key_size(), map.value_size(), map.max_entries()]) != (map_type, shape) {
+        let text = format!("{} was made by another version of hotcc", path.display());
+        return Err(Error::failed(format!("{text}; remove it when nothing that uses it is loaded")));
+    }
+    Ok(Some(map))
+}
+
+/// Held by whoever changes the maps.
+fn lock() -> Result<Flock<File>> {
+    fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
+    let path = Path::new(pins::RUN).join(PATH_LOCK);
+    let tried = || format!("cannot lock {}", path.display());
+    let file = File::options().append(true).create(true).open(&path).tried(tried)?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, why)| why).tried(tried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys<T: FromIterator<PathKey>>(texts: &[&str]) -> T {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn known(texts: &[(&str, u32)]) -> BTreeMap<PathKey, u32> {
+        texts.iter().map(|&(text, generation)| (text.parse().unwrap(), generation)).collect()
+    }
+
+    #[test]
+    fn changes_of_ipv6_leave_ipv4_what_it_had() {
+        let change = |had: &[(&str, u32)], chosen: &[&str]| planned(&known(had), &keys(chosen), 9).written;
+        assert_eq!(change(&[], &["2001:db8::/32"]), known(&[("2001:db8::/32", 9)]));
+        assert_eq!(change(&[], &["::/0"]), known(&[("::/0", 9), ("0.0.0.0/0", 0)]));
+        assert_eq!(change(&[], &["::/0", "0.0.0.0/0"]), known(&[("::/0", 9), ("0.0.0.0/0", 9)]));
+        assert_eq!(change(&[("0.0.0.0/0", 3)], &["::/0"]), known(&[("::/0", 9)]));
+        assert_eq!(change(&[("::/64", 5)], &["::/80"]), known(&[("::/80", 9), ("0.0.0.0/0", 5)]));
+        assert_eq!(change(&[], &["10.0.0.0/8"]), known(&[("10.0.0.0/8", 9)]));
+    }
+
+    #[test]
+    fn more_than_the_map_holds_is_everything() {
+        let key = |n: u32| PathKey::prefix(std::net::Ipv4Addr::from(n << 8).into(), 24).unwrap();
+        let full: BTreeMap<PathKey, u32> = (0..ENTRIES).map(|n| (key(n), 1)).collect();
+        let last = planned(&full, &[key(7)].into(), 2);
+        assert_eq!((last.everything, last.written.len()), (false, 1));
+        let beyond = planned(&full, &[key(ENTRIES)].into(), 2);
+        assert!(beyond.everything && beyond.removed.len() == ENTRIES as usize);
+        assert_eq!(beyond.written, known(&[("::/0", 2), ("0.0.0.0/0", 2)]));
+        let many = planned(&known(&[("0.0.0.0/0", 1)]), &full.keys().copied().collect(), 2);
+        assert!(many.everything && many.removed.is_empty());
+    }
+}

@@ -1,0 +1,339 @@
+//! The kernel's routes: which way each destination goes, and for which it became another one.
+
+use super::netlink::dump_routes;
+use crate::error::Result;
+use hotcc_abi::path::PathKey;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteType, RouteVia,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hop {
+    /// A neighbour, or whoever has the address there, behind an interface.
+    Through {
+        /// The neighbour.
+        gateway: Option<IpAddr>,
+        /// Index of the interface.
+        interface: Option<u32>,
+    },
+    /// What this object of the kernel says (only where `net.ipv4.nexthop_compat_mode` is 0; changes of the object itself
+    /// are not seen then).
+    Object(u32),
+    /// Nowhere; the kind of route.
+    Refused(&'static str),
+}
+
+/// Which packets to a destination a route is for, beside the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Selector {
+    tos: u8,
+    source: Option<PathKey>,
+}
+
+/// The way to a destination: the next hops, several where the kernel spreads flows over them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way(BTreeMap<Selector, BTreeSet<Hop>>);
+
+/// A route as the kernel tells it.
+#[derive(Clone, Debug, PartialEq)]
+struct Route {
+    table: u32,
+    destination: PathKey,
+    selector: Selector,
+    priority: u32,
+    hops: BTreeSet<Hop>,
+}
+
+type Table = HashMap<PathKey, Way>;
+
+/// All routes of a network namespace, for each destination of a table the preferred ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routes {
+    tables: BTreeMap<u32, Table>,
+}
+
+/// A destination to which the way is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The destination.
+    pub destination: PathKey,
+    /// Table of the route.
+    pub table: u32,
+    /// The way as it was; `None`: the table had none.
+    pub before: Option<Way>,
+    /// The way as it is.
+    pub after: Option<Way>,
+}
+
+impl Routes {
+    /// The routes of the network namespace that the thread is in.
+    pub fn read() -> Result<Self> {
+        Ok(Self::of(dump_routes()?.iter().filter_map(route)))
+    }
+
+    fn of(routes: impl Iterator<Item = Route>) -> Self {
+        let mut sorted: Vec<Route> = routes.collect();
+        sorted.sort_by_key(|route| route.priority); // the preferred ones first
+        let mut preferred = HashMap::new();
+        let mut tables: BTreeMap<u32, Table> = BTreeMap::new();
+        for Route { table, destination, selector, priority, hops } in sorted {
+            // IPv6 may tell the hops of one route one by one
+            if *preferred.entry((table, destination, selector)).or_insert(priority) == priority {
+                let Way(ways) = tables.entry(table).or_default().entry(destination).or_default();
+                ways.entry(selector).or_default().extend(hops);
+            }
+        }
+        Self { tables }
+    }
+
+    /// Destinations with a route, over all tables.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.tables.values().map(Table::len).sum()
+    }
+
+    /// The way that a table has to a destination: that of the longest prefix around it.
+    fn way(&self, table: u32, destination: PathKey) -> Option<&Way> {
+        let table = self.tables.get(&table)?;
+        let shortest = destination.family().prefix_len;
+        (shortest..=destination.prefix_len).rev().find_map(|len| table.get(&destination.truncated(len)))
+    }
+
+    /// The destinations to which the way is another one than `before`: those that have, or had, a route, and of `known`
+    /// those that go another way because of one around them.
+    #[must_use]
+    pub fn changes(&self, before: &Self, known: &BTreeSet<PathKey>) -> Vec<Change> {
+        let none = Table::new();
+        let tables: BTreeSet<u32> = self.tables.keys().chain(before.tables.keys()).copied().collect();
+        let mut changes = Vec::new();
+        for table in tables {
+            let (now, then) = [self, before].map(|r| r.tables.get(&table).unwrap_or(&none)).into();
+            if now == then {
+                continue;
+            }
+            let mut candidates = known.clone();
+            candidates.extend(now.iter().filter(|(key, way)| then.get(key) != Some(way)).map(|(key, _)| *key));
+            candidates.extend(then.keys().filter(|key| !now.contains_key(key)));
+            for destination in candidates {
+                let [before, after] = [before, self].map(|routes| routes.way(table, destination));
+                if before != after {
+                    let [before, after] = [before, after].map(Option::<&Way>::cloned);
+                    changes.push(Change { destination, table, before, after });
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// Reads a route; `None` for one of no interest: no packet to another host takes it, or only within a link.
+fn route(message: &RouteMessage) -> Option<Route> {
+    const ORDINARY: u32 = 254; // RT_TABLE_MAIN
+    let header = &message.header;
+    if header.flags.contains(RouteFlags::Cloned) {
+        return None; // an exception, learnt for one host: no route
+    }
+    let any = match header.address_family {
+        AddressFamily::Inet => IpAddr::from([0; 4]),
+        AddressFamily::Inet6 => IpAddr::from([0; 16]),
+        _ => return None,
+    };
+    let mut table = match u32::from(header.table) {
+        0 => ORDINARY,
+        number => number,
+    };
+    let (mut destination, mut source, mut priority) = (any, None, 0);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Destination(address) => destination = ip(address)?,
+            RouteAttribute::Source(address) => source = Some(ip(address)?),
+            RouteAttribute::Priority(number) => priority = *number,
+            _ => {}
+        }
+    }
+    let source = match source {
+        Some(address) => Some(PathKey::prefix(address, header.source_prefix_length)?),
+        None => None,
+    };
+    let hops = hops(message);
+    let destination = PathKey::prefix(destination, header.destination_prefix_length)?;
+    // each interface has neighbours of its own behind the same link-local prefix
+    let link_local = PathKey { prefix_len: 10, addr: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).octets() };
+    (!hops.is_empty() && !link_local.covers(destination)).then_some(Route {
+        table,
+        destination,
+        selector: Selector { tos: header.tos, source },
+        priority,
+        hops,
+    })
+}
+
+/// Where a route leads, now: not over links that are down. None for a route to this host itself, or to many.
+fn hops(message: &RouteMessage) -> BTreeSet<Hop> {
+    let refused = match message.header.kind {
+        RouteType::Unicast => None,
+        RouteType::BlackHole => Some("blackhole"),
+        RouteType::Unreachable => Some("unreachable"),
+        RouteType::Prohibit => Some("prohibit"),
+        RouteType::Throw => Some("throw"),
+        _ => return BTreeSet::new(),
+    };
+    if let Some(kind) = refused {
+        return [Hop::Refused(kind)].into();
+    }
+    let several = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::MultiPath(hops) => Some(hops),
+        _ => None,
+    });
+    if let Some(several) = several {
+        let alive = |hop: &&RouteNextHop| !hop.flags.contains(RouteNextHopFlags::Dead);
+        return several.iter().filter(alive).map(|h| through(&h.attributes, Some(h.interface_index))).collect();
+    }
+    if message.header.flags.contains(RouteFlags::Dead) {
+        return BTreeSet::new();
+    }
+    [through(&message.attributes, None)].into()
+}
+
+fn through(attributes: &[RouteAttribute], mut interface: Option<u32>) -> Hop {
+    let (mut gateway, mut object) = (None, None);
+    for attribute in attributes {
+        match attribute {
+            RouteAttribute::Gateway(address) => gateway = ip(address),
+            RouteAttribute::Via(RouteVia::Inet(address)) => gateway = Some((*address).into()),
+            RouteAttribute::Via(RouteVia::Inet6(address)) => gateway = Some((*address).into()),
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::NhId(id) => object = Some(*id),
+            _ => {}
+        }
+    }
+    match (gateway, interface, object) {
+        (None, None, Some(id)) => Hop::Object(id),
+        _ => Hop::Through { gateway, interface },
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(id) => write!(f, "nhid {id}"),
+            Self::Refused(kind) => f.write_str(kind),
+            Self::Through { gateway, interface } => {
+                let name = |index: u32| match nix::net::if_::if_indextoname(index) {
+                    Ok(name) => name.to_string_lossy().into_owned(),
+                    Err(_) => format!("#{index}"), // gone meanwhile
+                };
+                let gateway = gateway.map(|address| format!("via {address}"));
+                let parts: Vec<String> =
+                    gateway.into_iter().chain(interface.map(|i| format!("dev {}", name(i)))).collect();
+                f.write_str(&parts.join(" "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |(selector, hops): (&Selector, &BTreeSet<Hop>)| {
+            let mut text = hops.iter().map(Hop::to_string).collect::<Vec<_>>().join(" and ");
+            if selector.tos != 0 {
+                text += &format!(" (tos {:#x})", selector.tos);
+            }
+            if let Some(source) = selector.source {
+                text += &format!(" (from {source})");
+            }
+            text
+        };
+        f.write_str(&self.0.iter().map(one).collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> PathKey {
+        text.parse().unwrap()
+    }
+
+    fn route(destination: &str, priority: u32, interfaces: &[u32]) -> Route {
+        let hop = |&index: &u32| Hop::Through { gateway: None, interface: Some(index) };
+        Route {
+            table: 254,
+            destination: key(destination),
+            selector: Selector::default(),
+            priority,
+            hops: interfaces.iter().map(hop).collect(),
+        }
+    }
+
+    /// Destinations whose way changes between these routes, where `known` had changes before.
+    fn changes<const A: usize, const B: usize>(before: [Route; A], after: [Route; B], known: &[&str]) -> Vec<String> {
+        let [before, after] = [Routes::of(before.into_iter()), Routes::of(after.into_iter())];
+        let known = known.iter().map(|text| key(text)).collect();
+        after.changes(&before, &known).iter().map(|change| change.destination.to_string()).collect()
+    }
+
+    #[test]
+    fn a_way_is_its_hops_and_not_how_they_are_told() {
+        let net = "10.0.0.0/8";
+        assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[2])], &[]), [net]);
+        assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[1, 2])], &[]), [net]);
+        assert!(changes([route(net, 0, &[1, 2])], [route(net, 0, &[2]), route(net, 0, &[1])], &[]).is_empty());
+        assert!(changes([route(net, 0, &[1])], [route(net, 100, &[1])], &[]).is_empty());
+        let blackhole = Route { hops: [Hop::Refused("blackhole")].into(), ..route(net, 0, &[]) };
+        assert_eq!(changes([route(net, 0, &[1])], [blackhole], &[]), [net]);
+    }
+
+    #[test]
+    fn only_the_preferred_route_counts() {
+        let net = "2001:db8::/32";
+        assert!(changes([route(net, 10, &[1])], [route(net, 10, &[1]), route(net, 20, &[2])], &[]).is_empty());
+        assert_eq!(changes([route(net, 10, &[1]), route(net, 20, &[2])], [route(net, 20, &[2])], &[]), [net]);
+        let marked = || Route { selector: Selector { tos: 8, source: None }, ..route(net, 5, &[3]) };
+        assert_eq!(changes([route(net, 10, &[1])], [route(net, 10, &[1]), marked()], &[]), [net]);
+    }
+
+    #[test]
+    fn a_route_that_comes_or_goes_changes_what_it_leads_elsewhere() {
+        let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
+        assert!(changes([all(1)], [all(1), net(1)], &[]).is_empty(), "the same way as before");
+        assert!(changes([all(1), net(1)], [all(1)], &[]).is_empty());
+        assert_eq!(changes([all(1)], [all(1), net(2)], &[]), ["10.0.0.0/8"]);
+        assert_eq!(changes([all(1), net(2)], [all(1)], &[]), ["10.0.0.0/8"]);
+        assert_eq!(changes([net(2)], [], &[]), ["10.0.0.0/8"]);
+    }
+
+    #[test]
+    fn what_is_known_within_a_route_changes_with_it() {
+        let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
+        let known = ["10.1.0.0/16", "192.0.2.1/32", "2001:db8::/32"];
+        assert_eq!(changes([all(1), net(3)], [all(2), net(3)], &known), ["0.0.0.0/0", "192.0.2.1/32"]);
+        assert_eq!(changes([all(1), net(3)], [all(1), net(2)], &known), ["10.0.0.0/8", "10.1.0.0/16"]);
+        let v6 = |i| route("::/0", 0, &[i]);
+        assert_eq!(changes([v6(1)], [v6(2)], &known), ["::/0", "2001:db8::/32"]);
+    }
+
+    #[test]
+    fn tables_do_not_mix() {
+        let other = |i| Route { table: 7, ..route("10.0.0.0/8", 0, &[i]) };
+        let main = || route("10.0.0.0/8", 0, &[1]);
+        assert_eq!(changes([main(), other(2)], [main(), other(3)], &[]), ["10.0.0.0/8"]);
+        assert!(changes([main(), other(2)], [other(2), main()], &[]).is_empty());
+        assert_eq!(changes([main(), other(1)], [main()], &[]), ["10.0.0.0/8"]);
+    }
+}

@@ -1,0 +1,343 @@
+//! Path changes: real routes in a network namespace, their watch, and what a flow makes of them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use hotcc_abi::path::PathKey;
+use hotcc_abi::pins;
+use libbpf_rs::{MapCore, MapHandle};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+const NS: &str = "hotcc-test-paths";
+/// Where the tests' destinations are: nobody else's (RFC 5737, 2544, 3849).
+const PREFIXES: [&str; 5] = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15", "2001:db8::/32"];
+
+fn key(text: &str) -> PathKey {
+    text.parse().unwrap()
+}
+
+/// A test whose destinations have generation 0 when it begins, and again when it ended.
+struct PathTest(#[allow(dead_code, reason = "held, not read")] KernelTest);
+
+fn path_test(name: &str, cc_names: &[&str]) -> Option<PathTest> {
+    let test = PathTest(kernel_test(name, cc_names)?);
+    forget();
+    Some(test)
+}
+
+impl Drop for PathTest {
+    fn drop(&mut self) {
+        forget();
+    }
+}
+
+fn forget() {
+    let Ok(map) = MapHandle::from_pinned_path(pins::signal(pins::PATH_GEN)) else { return };
+    for (known, _) in hotcc::paths::maps::paths().unwrap().paths {
+        if PREFIXES.iter().any(|prefix| key(prefix).covers(known)) {
+            map.delete(bytemuck::bytes_of(&known)).unwrap();
+        }
+    }
+}
+
+/// A network namespace with two links to two networks.
+fn two_links() -> NetNs {
+    let ns = NetNs::new(NS);
+    ns.sh("for i in 0 1; do
+        ip link add v$i type veth peer name w$i
+        ip addr add 198.19.$i.1/24 dev v$i
+        ip addr add 2001:db8:77:$i::1/64 dev v$i nodad
+        ip link set v$i up
+        ip link set w$i up
+    done");
+    ns
+}
+
+/// `hotcc paths watch`, for as long as it lives.
+struct Watch {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watch {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(hotcc_path());
+        let mut child =
+            command.args(["paths", "watch", "--netns", NS]).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        self.lines.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+
+    /// Does something that is no change.
+    #[track_caller]
+    fn silent_over(&self, ns: &NetNs, script: &str) {
+        ns.sh(script);
+        let line = self.lines.recv_timeout(Duration::from_millis(300));
+        assert_eq!(line, Err(RecvTimeoutError::Timeout), "{script}");
+    }
+
+    /// Does something that is a change, told like this up to the generation; returns that.
+    #[track_caller]
+    fn tells(&self, ns: &NetNs, script: &str, expected: &[&str]) -> u64 {
+        ns.sh(script);
+        let mut told: Vec<(String, u64)> = expected
+            .iter()
+            .map(|_| {
+                let line = self.line();
+                let (what, generation) = line.rsplit_once(", generation ").unwrap_or_else(|| panic!("{line}"));
+                (what.to_owned(), generation.parse().unwrap())
+            })
+            .collect();
+        told.sort();
+        let generation = told[0].1;
+        assert!(told.iter().all(|(what, g)| *g == generation && generation_of(what) == generation), "{told:?}");
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(told.iter().map(|(what, _)| &**what).collect::<Vec<_>>(), expected, "{script}");
+        generation
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Generation that the map holds for the destination a line begins with.
+fn generation_of(line: &str) -> u64 {
+    let prefix = line.split(' ').next().unwrap();
+    let paths = json(&["paths", "show", "--json"]);
+    let found = paths["paths"].as_array().unwrap().iter().find(|entry| entry["prefix"] == prefix);
+    found.unwrap_or_else(|| panic!("no {prefix} in {paths}"))["generation"].as_u64().unwrap()
+}
+
+fn clock() -> Option<u64> {
+    json(&["paths", "show", "--json"])["clock"].as_u64()
+}
+
+#[test]
+fn a_route_that_becomes_another_one_is_told() {
+    let Some(_test) = path_test("a_route_that_becomes_another_one_is_told", &[]) else { return };
+    let ns = two_links();
+    ns.sh("ip route add 198.51.100.0/24 via 198.19.0.2");
+    let watch = Watch::start(&[]);
+    assert!(watch.line().starts_with("watching the routes to "));
+    let before = clock().unwrap();
+    let first = watch.tells(
+        &ns,
+        "ip route replace 198.51.100.0/24 via 198.19.1.2",
+        &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 -> via 198.19.1.2 dev v1"],
+    );
+    assert_eq!(clock(), Some(before + 1));
+    // another MTU, a worse route beside it, and one that comes back at once: the way is the same
+    watch.silent_over(&ns, "ip route replace 198.51.100.0/24 via 198.19.1.2 mtu 1400");
+    watch.silent_over(&ns, "ip route add 198.51.100.0/24 via 198.19.0.2 metric 50");
+    watch.silent_over(
+        &ns,
+        "printf 'route del 198.51.100.0/24\nroute add 198.51.100.0/24 via 198.19.1.2\n' | ip -batch -",
+    );
+    assert_eq!(clock(), Some(before + 1));
+    watch.tells(
+        &ns,
+        "ip route replace 198.51.100.0/24 nexthop via 198.19.0.2 nexthop via 198.19.1.2",
+        &["198.51.100.0/24 (table 254): via 198.19.1.2 dev v1 -> via 198.19.0.2 dev v0 and via 198.19.1.2 dev v1"],
+    );
+    watch.tells(
+        &ns,
+        "ip route del 198.51.100.0/24 metric 0",
+        &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 and via 198.19.1.2 dev v1 -> via 198.19.0.2 dev v0"],
+    );
+    let last = watch.tells(
+        &ns,
+        "ip route del 198.51.100.0/24",
+        &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 -> no route"],
+    );
+    assert_eq!((last, clock()), (first + 3, Some(before + 4)));
+    // another table, as rules and VRFs have them
+    watch.tells(
+        &ns,
+        "ip route add 203.0.113.0/24 via 198.19.0.2 table 7",
+        &["203.0.113.0/24 (table 7): no route -> via 198.19.0.2 dev v0"],
+    );
+}
+
+#[test]
+fn a_default_route_carries_what_has_no_route_of_its_own() {
+    let Some(_test) = path_test("a_default_route_carries_what_has_no_route_of_its_own", &[]) else { return };
+    let ns = two_links();
+    ns.sh("ip route add default via 198.19.0.2; ip -6 route add default via 2001:db8:77:0::2");
+    for prefix in ["198.51.100.7", "198.19.1.9"] {
+        ok(&["paths", "bump", prefix]); // known from now on
+    }
+    let watch = Watch::start(&[]);
+    watch.line();
+    // as the default route has it: nothing new for these
+    watch.silent_over(&ns, "ip route add 198.51.100.0/24 via 198.19.0.2");
+    watch.silent_over(&ns, "ip route del 198.51.100.0/24");
+    let ways = "via 198.19.0.2 dev v0 -> via 198.19.1.2 dev v1";
+    let known = known_within("0.0.0.0/0", &["198.19.0.0/24", "198.19.1.0/24"]);
+    let expected: Vec<String> = known.iter().map(|prefix| format!("{prefix} (table 254): {ways}")).collect();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    assert!(known.contains(&"198.51.100.7/32".to_owned()) && !known.contains(&"198.19.1.9/32".to_owned()), "{known:?}");
+    let v4 = watch.tells(&ns, "ip route replace default via 198.19.1.2", &expected);
+    // IPv6's default route is none of IPv4's business
+    ns.sh("ip -6 route replace default via 2001:db8:77:1::2");
+    let line = loop {
+        let line = watch.line();
+        if line.starts_with("::/0 ") {
+            break line;
+        }
+    };
+    let way = "::/0 (table 254): via 2001:db8:77::2 dev v0 -> via 2001:db8:77:1::2 dev v1, generation ";
+    assert_eq!(line, format!("{way}{}", v4 + 1));
+    assert_eq!((generation_of("0.0.0.0/0"), generation_of("::/0")), (v4, v4 + 1));
+}
+
+/// What the map knows within a prefix of IPv4, itself included, but not within these; as the watch tells it.
+fn known_within(prefix: &str, but: &[&str]) -> Vec<String> {
+    let covers = |outer: &str, inner: &str| key(outer).covers(key(inner));
+    let paths = json(&["paths", "show", "--json"]);
+    let entries = paths["paths"].as_array().unwrap().iter().map(|entry| entry["prefix"].as_str().unwrap().to_owned());
+    let mut known: Vec<String> =
+        entries.filter(|p| covers(prefix, p) && !but.iter().any(|outer| covers(outer, p))).collect();
+    known.push(prefix.to_owned());
+    known.sort();
+    known.dedup();
+    known
+}
+
+#[test]
+fn ipv6_hops_come_and_go_one_by_one() {
+    let Some(_test) = path_test("ipv6_hops_come_and_go_one_by_one", &[]) else { return };
+    let ns = two_links();
+    let watch = Watch::start(&[]);
+    watch.line();
+    let told = |before: &str, after: &str| format!("2001:db8:99::/48 (table 254): {before} -> {after}");
+    let (a, b) = ("via 2001:db8:77::2 dev v0", "via 2001:db8:77:1::2 dev v1");
+    let both = format!("{a} and {b}");
+    for (script, before, after) in [
+        ("ip -6 route add 2001:db8:99::/48 via 2001:db8:77:0::2", "no route", a),
+        ("ip -6 route append 2001:db8:99::/48 via 2001:db8:77:1::2", a, &both),
+        ("ip -6 route del 2001:db8:99::/48 via 2001:db8:77:0::2", &both, b),
+        ("ip -6 route replace 2001:db8:99::/48 via 2001:db8:77:0::2", b, a),
+        ("ip -6 route replace unreachable 2001:db8:99::/48", a, "unreachable"),
+        ("ip -6 route del 2001:db8:99::/48", "unreachable", "no route"),
+    ] {
+        watch.tells(&ns, script, &[&told(before, after)]);
+    }
+}
+
+/// The kernel says nothing of IPv4's routes that go with their link, and of hops that a next hop object changes.
+#[test]
+fn what_the_kernel_does_without_a_word_is_seen() {
+    let Some(_test) = path_test("what_the_kernel_does_without_a_word_is_seen", &[]) else { return };
+    let ns = two_links();
+    ns.sh("ip nexthop add id 5 via 198.19.0.2 dev v0; ip route add 198.18.5.0/24 nhid 5
+        ip route add 198.18.6.0/24 nexthop via 198.19.0.2 nexthop via 198.19.1.2");
+    let watch = Watch::start(&[]);
+    watch.line();
+    watch.tells(
+        &ns,
+        "ip nexthop replace id 5 via 198.19.0.3 dev v0",
+        &["198.18.5.0/24 (table 254): via 198.19.0.2 dev v0 -> via 198.19.0.3 dev v0"],
+    );
+    watch.tells(
+        &ns,
+        "ip -6 addr flush dev v1 scope global; ip link set v1 down",
+        &[
+            "198.19.1.0/24 (table 254): dev v1 -> no route",
+            "2001:db8:77:1::/64 (table 254): dev v1 -> no route",
+            "198.18.6.0/24 (table 254): via 198.19.0.2 dev v0 and via 198.19.1.2 dev v1 -> via 198.19.0.2 dev v0",
+        ],
+    );
+}
+
+#[test]
+fn lines_for_programs() {
+    let Some(_test) = path_test("lines_for_programs", &[]) else { return };
+    let ns = two_links();
+    let watch = Watch::start(&["--json"]);
+    let line = loop {
+        // nothing says that the watch began
+        ns.sh("ip route replace 198.51.100.0/24 via 198.19.0.2; ip route replace 198.51.100.0/24 via 198.19.1.2");
+        if let Ok(line) = watch.lines.recv_timeout(Duration::from_millis(200)) {
+            break line;
+        }
+        ns.sh("ip route del 198.51.100.0/24");
+    };
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["prefix"], &line["table"]), (&"198.51.100.0/24".into(), &254.into()));
+    assert!(line["generation"].is_u64(), "{line}");
+}
+
+#[test]
+fn by_hand() {
+    let Some(_test) = path_test("by_hand", &[]) else { return };
+    ok(&["paths", "bump", "192.0.2.128/25"]);
+    ok(&["paths", "bump", "2001:db8:4::1"]);
+    let before = clock().unwrap();
+    let bumped = json(&["paths", "bump", "192.0.2.0/24", "--json"]);
+    assert_eq!((&bumped["everything"], clock()), (&false.into(), Some(before + 1)));
+    let generation = bumped["generation"].as_u64().unwrap();
+    for prefix in ["192.0.2.0/24", "192.0.2.128/25"] {
+        assert_eq!(generation_of(prefix), generation);
+    }
+    assert_ne!(generation_of("2001:db8:4::1/128"), generation);
+    assert!(ok(&["paths", "show"]).contains("192.0.2.128/25"));
+    for wrong in ["192.0.2.0/33", "nowhere", "::/129"] {
+        fails(2, &["paths", "bump", wrong]);
+    }
+    fails(2, &["paths", "watch", "--netns", "hotcc-no-such"]);
+    // together, they lose nothing
+    let many: Vec<Child> = (0..8)
+        .map(|n| Command::new(hotcc_path()).args(["paths", "bump", &format!("192.0.2.{n}")]).spawn().unwrap())
+        .collect();
+    for mut child in many {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(clock(), Some(before + 9));
+    let mut generations: Vec<u64> = (0..8).map(|n| generation_of(&format!("192.0.2.{n}/32"))).collect();
+    generations.sort_unstable();
+    generations.dedup();
+    assert_eq!(generations.len(), 8, "each its own");
+}
+
+/// ssthresh of a connection, as `ss` shows it.
+fn ssthresh(connection: &Connection) -> Option<u32> {
+    let port = connection.client.local_addr().unwrap().port();
+    let output = Command::new("ss").args(["-tinH", "sport", "=", &port.to_string()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("dcm_path"), "{text}");
+    text.split_whitespace().find_map(|word| word.strip_prefix("ssthresh:")).map(|n| n.parse().unwrap())
+}
+
+#[test]
+fn dcm_measures_a_new_path() {
+    let Some(_test) = path_test("dcm_measures_a_new_path", &["dcm_path"]) else { return };
+    ok(&["load", "dcm", "--as", "dcm_path"]);
+    let mut connection = Connection::new("dcm_path");
+    let rounds = |connection: &mut Connection| {
+        for _ in 0..40 {
+            connection.send(20_000); // too little to lose any of it
+        }
+        ssthresh(connection)
+    };
+    assert_eq!(rounds(&mut connection), None);
+    ok(&["paths", "bump", "192.0.2.0/24"]); // somebody else's
+    assert_eq!(rounds(&mut connection), None);
+    ok(&["paths", "bump", "127.0.0.0/8"]);
+    assert!(rounds(&mut connection).is_some(), "eq 1 sets ssthresh");
+}

@@ -1,0 +1,28 @@
+//! What the built-in algorithms cost the kernel's verifier.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use hotcc::object::Source;
+use libbpf_rs::Program;
+use libbpf_rs::query::ProgInfoIter;
+use std::os::fd::AsFd;
+
+/// The verifier walks every path: a loop too many, and a program that loads here is refused elsewhere.
+const MOST_INSTRUCTIONS: u32 = 20_000;
+
+#[test]
+fn no_program_is_hard_to_verify() {
+    let Some(_test) = kernel_test("no_program_is_hard_to_verify", &[]) else { return };
+    std::fs::create_dir_all(hotcc_abi::pins::SIGNAL).unwrap();
+    for object in hotcc_bpf::ALGOS {
+        let loaded = Source::builtin(object).open().unwrap().load(hotcc::kernel::has_links()).unwrap();
+        for program in loaded.object.progs().filter(Program::autoload) {
+            let id = Program::id_from_fd(program.as_fd()).unwrap();
+            let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();
+            let name = program.name().to_string_lossy();
+            println!("{}: {name}: {} instructions verified", object.name, info.verified_insns);
+            assert!(info.verified_insns > 0 && info.verified_insns < MOST_INSTRUCTIONS, "{name}: {info:?}");
+        }
+    }
+}
