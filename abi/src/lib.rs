@@ -4,6 +4,8 @@
 //! that meets another version says so and stops. `bpf/lib` holds the C side; a test compares both through BTF.
 
 pub mod clock;
+pub mod hint;
+pub mod pep;
 pub mod pins;
 pub mod radio;
 pub mod radio_slots;

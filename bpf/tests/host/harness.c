@@ -163,3 +163,48 @@ HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
 	(void)present;
 #endif
 }
+
+/* What the PEP's storage of the socket holds; NULL: there is none. */
+struct pep_flow_v1;
+HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
+{
+#ifdef PEP_RANGES
+	host_has_pep = record != NULL;
+	if (record)
+		host_pep_flow = *record;
+#else
+	(void)record;
+#endif
+}
+
+/* SACK blocks of the last ACK, as the kernel keeps them: at the end of the cache, in front of them nothing. */
+HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
+{
+	__builtin_memset(tp->recv_sack_cache, 0, sizeof(tp->recv_sack_cache));
+	for (u32 i = 0; i < count && i < SACK_BLOCKS; i++) {
+		struct tcp_sack_block *block = &tp->recv_sack_cache[SACK_BLOCKS - min(count, (u32)SACK_BLOCKS) + i];
+
+		block->start_seq = pairs[2 * i];
+		block->end_seq = pairs[2 * i + 1];
+	}
+}
+
+/* What the hint's storage of the socket holds. */
+HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
+{
+#ifdef HINT_GROW_MAX
+	host_arwa_hint.time_ns = time_ns;
+	host_arwa_hint.sequence = sequence;
+	host_arwa_hint.hint = hint;
+#else
+	(void)time_ns;
+	(void)sequence;
+	(void)hint;
+#endif
+}
+
+/* Calls of the stand-in for the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked, 5 event. */
+HOTCC_EXPORT u32 host_cubic_calls(u32 kind)
+{
+	return cubic_calls[kind];
+}

@@ -10,6 +10,7 @@ pub mod models;
 pub mod random;
 pub mod units;
 
+use hotcc_abi::pep::PepFlow;
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
 use libloading::Library;
@@ -97,6 +98,24 @@ impl View {
     }
 }
 
+/// A function of the kernel's CUBIC, for which the host build has a stand-in.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub enum Cubic {
+    /// `cubictcp_init`.
+    Init,
+    /// `cubictcp_recalc_ssthresh`.
+    RecalcSsthresh,
+    /// `cubictcp_cong_avoid`.
+    CongAvoid,
+    /// `cubictcp_state`.
+    State,
+    /// `cubictcp_acked`.
+    Acked,
+    /// `cubictcp_cwnd_event`.
+    Event,
+}
+
 type Sock = *mut c_void;
 
 /// The harness's functions; valid as long as the library they come from.
@@ -117,6 +136,10 @@ struct Hooks {
     set_state: unsafe extern "C" fn(Sock, u8),
     cwnd_event: unsafe extern "C" fn(Sock, u32),
     radio: unsafe extern "C" fn(u64, u32, u32),
+    pep: unsafe extern "C" fn(*const PepFlow),
+    sack: unsafe extern "C" fn(Sock, u32, *const u32),
+    hint: unsafe extern "C" fn(u64, u32, u32),
+    cubic_calls: unsafe extern "C" fn(u32) -> u32,
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -159,6 +182,10 @@ impl HostAlgo {
             set_state: symbol(&library, "host_set_state"),
             cwnd_event: symbol(&library, "host_cwnd_event"),
             radio: symbol(&library, "host_radio"),
+            pep: symbol(&library, "host_pep"),
+            sack: symbol(&library, "host_sack"),
+            hint: symbol(&library, "host_hint"),
+            cubic_calls: symbol(&library, "host_cubic_calls"),
         };
         Self { library, hooks, fields: state_fields(name), single_threaded: PhantomData }
     }
@@ -192,6 +219,26 @@ impl HostAlgo {
         unsafe { (self.hooks.radio)(decision, max_age_ms, u32::from(reading.is_some())) }
     }
 
+    /// What an agent wrote into the flow's storage of its PEP, or that there is no such storage.
+    pub fn set_pep(&self, record: Option<PepFlow>) {
+        let record = record.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: null, or a record that lives through the call, which copies it.
+        unsafe { (self.hooks.pep)(record) }
+    }
+
+    /// What an agent wrote into the flow's storage of its receiver's hints.
+    pub fn set_hint(&self, time_ns: u64, sequence: u32, hint: u8) {
+        // SAFETY: plain values in; the library's globals are touched from this thread only.
+        unsafe { (self.hooks.hint)(time_ns, sequence, u32::from(hint)) }
+    }
+
+    /// How often a function of the stand-in for the kernel's CUBIC was called.
+    #[must_use]
+    pub fn cubic_calls(&self, function: Cubic) -> u32 {
+        // SAFETY: every `Cubic` is an index into the counts.
+        unsafe { (self.hooks.cubic_calls)(function as u32) }
+    }
+
     /// The `index`th word of the algorithm's counters (`abi/src/stats.rs`).
     #[must_use]
     pub fn stat(&self, index: usize) -> u64 {
@@ -220,6 +267,14 @@ impl<'a> Flow<'a> {
     pub fn set(&mut self, view: &View) {
         // SAFETY: the socket is live; View has the layout of struct host_view.
         unsafe { (self.algo.hooks.set)(self.sock, view) }
+    }
+
+    /// The SACK blocks that the last ACK had, each from its first byte to the one behind it; at most four.
+    pub fn set_sack(&mut self, blocks: &[(u32, u32)]) {
+        assert!(blocks.len() <= 4, "an ACK has no room for more");
+        let pairs: Vec<u32> = blocks.iter().flat_map(|&(start, end)| [start, end]).collect();
+        // SAFETY: the socket is live; there are as many pairs as said.
+        unsafe { (self.algo.hooks.sack)(self.sock, blocks.len() as u32, pairs.as_ptr()) }
     }
 
     /// `before` with what the algorithm may have changed: W, its count, ssthresh.
