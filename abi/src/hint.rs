@@ -1,19 +1,31 @@
-//! What an ARWA receiver tells the sender about a flow.
+//! What the receiver of a flow asks of its sender: the value of the socket storage `arwa_hint`.
+//!
+//! An agent writes it as it comes with an ACK; `arwa` reads it at each ACK, and acts on a hint once. A program that writes
+//! in place stores the time and the hint first and moves the sequence last. A write from userspace
+//! (`bpf_map_update_elem` with the socket's descriptor as key) takes the place of the whole at once.
 
 use bytemuck::{Pod, Zeroable};
+use std::ops::RangeInclusive;
 
-/// The last hint of a flow's receiver. A writer stores the time first and moves the sequence last.
+/// Hints that shrink the window, by so many percent.
+pub const SHRINK: RangeInclusive<u8> = 1..=70;
+/// Hints that grow the window, by what is above 100 in percent. All others mean nothing.
+pub const GROW: RangeInclusive<u8> = 101..=120;
+/// A hint may be dated this much later than the time stamp of the socket that reads it.
+pub const CLOCK_SLACK_MS: u32 = 10;
+
+/// Version 1 of the hint.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-pub struct Hint {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct ArwaHint {
     /// When it came, [`crate::clock::monotonic_ns`].
     pub time_ns: u64,
-    /// Moves with each hint; 0: never written.
+    /// 0: never written; else another number for each hint.
     pub sequence: u32,
-    /// 1..=70: lower W by so many percent; 101..=120: raise it by what exceeds 100.
+    /// [`SHRINK`], [`GROW`], or nothing.
     pub hint: u8,
     /// Zero.
     pub pad: [u8; 3],
 }
 
-const _: () = assert!(size_of::<Hint>() == 16);
+const _: () = assert!(size_of::<ArwaHint>() == 16);

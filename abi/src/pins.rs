@@ -8,6 +8,10 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 pub const ROOT: &str = "/sys/fs/bpf/hotcc";
 /// Directory of the signal maps, shared by all algorithms and feeders.
 pub const SIGNAL: &str = "/sys/fs/bpf/hotcc/signal";
+/// Directory of what the PEP's agents and the algorithms share.
+pub const PEP: &str = "/sys/fs/bpf/hotcc/pep";
+/// Directory of what the receiver's agents and the algorithms share.
+pub const RX: &str = "/sys/fs/bpf/hotcc/rx";
 /// Directory with one subdirectory per loaded algorithm.
 pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
 /// Directory of run-time files: locks, verifier logs.
@@ -17,6 +21,10 @@ pub const RUN: &str = "/run/hotcc";
 pub const RADIO_INDEX: &str = "radio_index";
 /// Name (and pin name) of the array of radio slots.
 pub const RADIO_SLOTS: &str = "radio_slots";
+/// Name (and pin name) of the socket storage of what a flow's PEP saw.
+pub const PEP_FLOW: &str = "pep_flow";
+/// Name (and pin name) of the socket storage of the hints of a flow's receiver.
+pub const ARWA_HINT: &str = "arwa_hint";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
@@ -50,4 +58,16 @@ pub fn cc_name_of(dir_name: &str) -> String {
 #[must_use]
 pub fn signal(map: &str) -> PathBuf {
     PathBuf::from(SIGNAL).join(map)
+}
+
+/// Path of the pin of a map that algorithms share with agents; `None` for any other map.
+#[must_use]
+pub fn shared(map: &str) -> Option<PathBuf> {
+    let directory = match map {
+        RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
+        PEP_FLOW => PEP,
+        ARWA_HINT => RX,
+        _ => return None,
+    };
+    Some(PathBuf::from(directory).join(map))
 }

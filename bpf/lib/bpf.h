@@ -36,6 +36,10 @@ typedef _Bool bool;
 #define core_field_exists(type, field) __builtin_preserve_field_info(((type *)0)->field, 2)
 #define core_field_offset(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
 #define core_type_matches(type) __builtin_preserve_type_info(*(type *)0, 2)
+/* Size of the kernel's type of that name that has that field: another one may have the same name. */
+#define core_type_size(type, field)                                \
+	(__builtin_preserve_field_info(((type *)0)[1].field, 0) - \
+	 __builtin_preserve_field_info(((type *)0)[0].field, 0))
 
 /* Map definitions in BTF (".maps" section). */
 #define __uint(name, val) int (*name)[val]
@@ -45,6 +49,7 @@ enum {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
@@ -52,8 +57,10 @@ enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 /* Helpers by number (kernel ABI). */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
+static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 static long (*const bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
 static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;

@@ -10,7 +10,13 @@
 #define BPF_PROG(name, args...) name(args)
 #define __uint(name, val) int (*name)[val]
 #define __type(name, val) __typeof__(val) *name
-enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_LPM_TRIE = 11 };
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+};
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 
 /* The tunables of an algorithm, for tests that set any of them. */

@@ -62,3 +62,52 @@ static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 	}
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
+
+/* A stand-in for the kernel's CUBIC: Reno that keeps 7/10, and a count of the calls. */
+enum { CUBIC_INIT, CUBIC_RECALC, CUBIC_CONG_AVOID, CUBIC_STATE, CUBIC_ACKED, CUBIC_EVENT, CUBIC_CALLS };
+
+static u32 cubic_calls[CUBIC_CALLS];
+
+static inline void cubictcp_init(struct sock *sk)
+{
+	(void)sk;
+	cubic_calls[CUBIC_INIT]++;
+}
+
+static inline u32 cubictcp_recalc_ssthresh(struct sock *sk)
+{
+	cubic_calls[CUBIC_RECALC]++;
+	return max((u32)((u64)((struct tcp_sock *)sk)->snd_cwnd * 7 / 10), 2U);
+}
+
+static inline void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	cubic_calls[CUBIC_CONG_AVOID]++;
+	tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+static inline void cubictcp_state(struct sock *sk, u8 new_state)
+{
+	(void)sk;
+	(void)new_state;
+	cubic_calls[CUBIC_STATE]++;
+}
+
+static inline void cubictcp_acked(struct sock *sk, const struct ack_sample *sample)
+{
+	(void)sk;
+	(void)sample;
+	cubic_calls[CUBIC_ACKED]++;
+}
+
+static inline void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event)
+{
+	(void)sk;
+	(void)event;
+	cubic_calls[CUBIC_EVENT]++;
+}
+
+static inline void cubictcp_cwnd_event_tx_start(struct sock *sk)
+{
+	cubictcp_cwnd_event(sk, CA_EVENT_TX_START);
+}

@@ -50,6 +50,7 @@ struct sock {
 	struct sock_common __sk_common;
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes/s */
+	void *sk_bpf_storage;	      /* NULL: nobody keeps anything with this socket */
 } __core;
 
 struct inet_sock {
@@ -81,6 +82,13 @@ struct minmax {
 	struct minmax_sample s[3];
 } __core;
 
+struct tcp_sack_block {
+	u32 start_seq;
+	u32 end_seq;
+} __core;
+
+#define SACK_BLOCKS 4
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 snd_cwnd; /* segments */
@@ -101,6 +109,7 @@ struct tcp_sock {
 	u32 data_segs_out;
 	u32 total_retrans; /* segments */
 	u32 max_packets_out;
+	struct tcp_sack_block recv_sack_cache[SACK_BLOCKS]; /* of the last ACK that had any; {0, 0}: none */
 	u8 is_cwnd_limited : 1;
 	u64 bytes_acked;
 	u64 tcp_mstamp; /* microseconds of CLOCK_MONOTONIC, refreshed at each ACK */

@@ -18,7 +18,6 @@ use std::path::Path;
 
 /// Loads an object into the kernel; nothing is registered yet.
 pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
-    fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot make {}", pins::SIGNAL))?;
     let loaded = opened.load(kernel::has_links())?;
     share_with_feeders()?;
     Ok(loaded)

@@ -11,6 +11,7 @@ use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::{AsRawLibbpf, MapCore, MapType, Object, ObjectBuilder, OpenObject};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::fs;
 use std::path::Path;
 
 /// Longest congestion control name the kernel takes.
@@ -56,7 +57,7 @@ impl Source {
     }
 
     fn file(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).tried(|| format!("cannot read {}", path.display()))?;
+        let bytes = fs::read(path).tried(|| format!("cannot read {}", path.display()))?;
         let what = match bytes.get(18..20) {
             _ if !bytes.starts_with(b"\x7fELF") => Some("no ELF file"),
             Some(machine) if machine != EM_BPF.to_le_bytes() => {
@@ -192,8 +193,11 @@ impl Opened {
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
                 map.set_map_flags(flags).tried(|| "cannot prepare the struct_ops map".to_owned())?;
             }
-            if pins::SIGNAL_MAPS.contains(&&*name) {
-                map.set_pin_path(pins::signal(&name)).tried(|| format!("cannot use the pinned map {name}"))?;
+            if let Some(path) = pins::shared(&name) {
+                if let Some(directory) = path.parent() {
+                    fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
+                }
+                map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))?;
             }
             // Somebody else's map of that name is somebody else's business.
             if name == pins::STATS

@@ -175,31 +175,47 @@ HOTCC_EXPORT void host_path(u32 generation)
 #endif
 }
 
-/* What a PEP reported of the flow, a struct pep_flow_v1; NULL: nothing. No algorithm listens to one yet. */
-HOTCC_EXPORT void host_pep(const void *flow)
+/* What the PEP's storage of the socket holds; NULL: there is none. */
+struct pep_flow_v1;
+HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
 {
-	(void)flow;
+#ifdef PEP_RANGES
+	host_has_pep = record != NULL;
+	if (record)
+		host_pep_flow = *record;
+#else
+	(void)record;
+#endif
 }
 
-/* The receiver's last hint; sequence 0: none. No algorithm listens to hints yet. */
+/* SACK blocks of the last ACK, as the kernel keeps them: at the end of the cache, in front of them nothing. */
+HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
+{
+	__builtin_memset(tp->recv_sack_cache, 0, sizeof(tp->recv_sack_cache));
+	for (u32 i = 0; i < count && i < SACK_BLOCKS; i++) {
+		struct tcp_sack_block *block = &tp->recv_sack_cache[SACK_BLOCKS - min(count, (u32)SACK_BLOCKS) + i];
+
+		block->start_seq = pairs[2 * i];
+		block->end_seq = pairs[2 * i + 1];
+	}
+}
+
+/* What the hint's storage of the socket holds. */
 HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
 {
+#ifdef HINT_GROW_MAX
+	host_arwa_hint.time_ns = time_ns;
+	host_arwa_hint.sequence = sequence;
+	host_arwa_hint.hint = hint;
+#else
 	(void)time_ns;
 	(void)sequence;
 	(void)hint;
+#endif
 }
 
-/* The SACK blocks of the last ACK, a start and an end each. No algorithm looks at them yet. */
-HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
+/* Calls of the stand-in for the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked, 5 event. */
+HOTCC_EXPORT u32 host_cubic_calls(u32 kind)
 {
-	(void)tp;
-	(void)count;
-	(void)pairs;
-}
-
-/* How often the stand-in for CUBIC was called, 0: init, 1: recalc_ssthresh, 2: cong_avoid, 3: state, 4: acked, 5: event. */
-HOTCC_EXPORT u64 host_cubic_calls(u32 kind)
-{
-	(void)kind;
-	return 0;
+	return cubic_calls[kind];
 }

@@ -2,23 +2,11 @@
 /*
  * The kernel's own CUBIC behind this project's struct_ops glue: the yardstick for what a hook may cost.
  */
+#include "cubic.h"
 #include "kernel.h"
 #include "struct_ops.h"
 
 char _license[] SEC("license") = "GPL";
-
-extern void cubictcp_init(struct sock *sk) __ksym;
-extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
-extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
-extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
-extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
-/* 7.2 renamed the one to the other */
-extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
-extern void cubictcp_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
-
-struct tcp_congestion_ops___v72 {
-	void (*cwnd_event_tx_start)(struct sock *sk);
-} __core;
 
 SEC("struct_ops") void BPF_PROG(cubic_init, struct sock *sk)
 {
@@ -42,7 +30,7 @@ SEC("struct_ops") void BPF_PROG(cubic_pkts_acked, struct sock *sk, const struct 
 }
 SEC("struct_ops") void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
-	if (!core_field_exists(struct tcp_congestion_ops___v72, cwnd_event_tx_start))
+	if (CUBIC_TAKES_EVENTS())
 		cubictcp_cwnd_event(sk, event);
 }
 SEC("struct_ops") void BPF_PROG(cubic_tx_start, struct sock *sk)

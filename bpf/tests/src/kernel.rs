@@ -317,7 +317,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         }
         let time_ns = aged_ns(self.sock.now_us, age_ms);
         if let Some((algo, _)) = &self.subject {
-            algo.set_hint(time_ns, self.hint_sequence, u32::from(hint));
+            algo.set_hint(time_ns, self.hint_sequence, hint);
         }
         self.model.set_hint(time_ns, self.hint_sequence, hint);
     }

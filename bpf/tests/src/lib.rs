@@ -103,6 +103,24 @@ impl View {
     }
 }
 
+/// A function of the kernel's CUBIC, for which the host build has a stand-in.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub enum Cubic {
+    /// `cubictcp_init`.
+    Init,
+    /// `cubictcp_recalc_ssthresh`.
+    RecalcSsthresh,
+    /// `cubictcp_cong_avoid`.
+    CongAvoid,
+    /// `cubictcp_state`.
+    State,
+    /// `cubictcp_acked`.
+    Acked,
+    /// `cubictcp_cwnd_event`.
+    Event,
+}
+
 type Sock = *mut c_void;
 
 /// The harness's functions; valid as long as the library they come from.
@@ -125,9 +143,9 @@ struct Hooks {
     radio: unsafe extern "C" fn(u64, u32, u32),
     path: unsafe extern "C" fn(u32),
     pep: unsafe extern "C" fn(*const PepFlow),
-    hint: unsafe extern "C" fn(u64, u32, u32),
     sack: unsafe extern "C" fn(Sock, u32, *const u32),
-    cubic_calls: unsafe extern "C" fn(u32) -> u64,
+    hint: unsafe extern "C" fn(u64, u32, u32),
+    cubic_calls: unsafe extern "C" fn(u32) -> u32,
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -172,8 +190,8 @@ impl HostAlgo {
             radio: symbol(&library, "host_radio"),
             path: symbol(&library, "host_path"),
             pep: symbol(&library, "host_pep"),
-            hint: symbol(&library, "host_hint"),
             sack: symbol(&library, "host_sack"),
+            hint: symbol(&library, "host_hint"),
             cubic_calls: symbol(&library, "host_cubic_calls"),
         };
         Self { library, hooks, fields: state_fields(name), single_threaded: PhantomData }
@@ -214,25 +232,24 @@ impl HostAlgo {
         unsafe { (self.hooks.path)(generation) }
     }
 
-    /// What the PEP told about the flow, or that there is none.
-    pub fn set_pep(&self, flow: Option<PepFlow>) {
-        let flow = flow.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: null, or a PepFlow that outlives the call, in which it is copied.
-        unsafe { (self.hooks.pep)(flow) }
+    /// What an agent wrote into the flow's storage of its PEP, or that there is no such storage.
+    pub fn set_pep(&self, record: Option<PepFlow>) {
+        let record = record.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: null, or a record that lives through the call, which copies it.
+        unsafe { (self.hooks.pep)(record) }
     }
 
-    /// The receiver's last hint; sequence 0: none.
-    pub fn set_hint(&self, time_ns: u64, sequence: u32, hint: u32) {
+    /// What an agent wrote into the flow's storage of its receiver's hints.
+    pub fn set_hint(&self, time_ns: u64, sequence: u32, hint: u8) {
         // SAFETY: plain values in; the library's globals are touched from this thread only.
-        unsafe { (self.hooks.hint)(time_ns, sequence, hint) }
+        unsafe { (self.hooks.hint)(time_ns, sequence, u32::from(hint)) }
     }
 
-    /// How often the stand-in for the kernel's CUBIC was called, 0: init, 1: recalc_ssthresh, 2: cong_avoid, 3: state,
-    /// 4: acked, 5: cwnd_event.
+    /// How often a function of the stand-in for the kernel's CUBIC was called.
     #[must_use]
-    pub fn cubic_calls(&self, kind: u32) -> u64 {
-        // SAFETY: plain values in and out.
-        unsafe { (self.hooks.cubic_calls)(kind) }
+    pub fn cubic_calls(&self, function: Cubic) -> u32 {
+        // SAFETY: every `Cubic` is an index into the counts.
+        unsafe { (self.hooks.cubic_calls)(function as u32) }
     }
 
     /// The `index`th word of the algorithm's counters (`abi/src/stats.rs`).
@@ -265,11 +282,12 @@ impl<'a> Flow<'a> {
         unsafe { (self.algo.hooks.set)(self.sock, view) }
     }
 
-    /// The SACK blocks that came with the last ACK, at most four; each a start and an end.
+    /// The SACK blocks that the last ACK had, each from its first byte to the one behind it; at most four.
     pub fn set_sack(&mut self, blocks: &[(u32, u32)]) {
-        let pairs: Vec<u32> = blocks.iter().take(4).flat_map(|&(start, end)| [start, end]).collect();
-        // SAFETY: the socket is live; there are twice as many words as blocks.
-        unsafe { (self.algo.hooks.sack)(self.sock, (pairs.len() / 2) as u32, pairs.as_ptr()) }
+        assert!(blocks.len() <= 4, "an ACK has no room for more");
+        let pairs: Vec<u32> = blocks.iter().flat_map(|&(start, end)| [start, end]).collect();
+        // SAFETY: the socket is live; there are as many pairs as said.
+        unsafe { (self.algo.hooks.sack)(self.sock, blocks.len() as u32, pairs.as_ptr()) }
     }
 
     /// `before` with what the algorithm may have changed: W, its count, ssthresh.

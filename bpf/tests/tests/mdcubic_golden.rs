@@ -10,7 +10,7 @@ use hotcc_bpf_tests::models::watched::Watched;
 use hotcc_bpf_tests::random::{self, Conditions, Random, Timeouts, Totals};
 use hotcc_bpf_tests::signals::At::{Nxt, Una};
 use hotcc_bpf_tests::signals::{At, Report, Signals, Stretch};
-use hotcc_bpf_tests::{HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_bpf_tests::{Cubic, HostAlgo, INFINITE_SSTHRESH, View};
 use invariants::{Bounds, Plain};
 
 const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Pep };
@@ -476,7 +476,8 @@ fn follows_the_model_through_random_connections() {
     require_all_branches(&totals);
     totals.require_accounted(&algo);
     // what the kernel's CUBIC gets to see of it all
-    for (kind, branch) in [(0, "delegate init"), (3, "delegate state"), (4, "delegate acked")] {
-        assert_eq!(algo.cubic_calls(kind), totals.covered(branch), "{branch}");
+    let calls = [(Cubic::Init, "delegate init"), (Cubic::State, "delegate state"), (Cubic::Acked, "delegate acked")];
+    for (function, branch) in calls {
+        assert_eq!(u64::from(algo.cubic_calls(function)), totals.covered(branch), "{branch}");
     }
 }

@@ -94,6 +94,8 @@ pub struct Mdcubic {
     updates_fallen_back: u32,
     /// W and ssthresh before the reduction that goes on.
     before: Option<(u32, u32)>,
+    /// Most that an undo of a timeout brings back.
+    undo_limit: u32,
     /// What the storage holds of the PEP.
     pub pep: Option<PepFlow>,
     sack: Vec<(u32, u32)>,
@@ -191,6 +193,7 @@ impl Mdcubic {
             behind_since_us: None,
             updates_fallen_back: 0,
             before: None,
+            undo_limit: u32::MAX,
             pep: None,
             sack: Vec::new(),
             looked: false,
@@ -382,6 +385,7 @@ impl Model for Mdcubic {
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
+        self.undo_limit = sock.snd_cwnd;
         self.in_domain_2 = self.was_in_domain_2(sock);
         if self.in_domain_2 {
             self.coverage.domain_2 += 1;
@@ -396,6 +400,10 @@ impl Model for Mdcubic {
         self.coverage.undos += 1;
         self.in_domain_2 = false;
         self.before = None;
+        if sock.ca_state as u8 == LOSS {
+            // D2 went with the timeout
+            return sock.snd_cwnd.max(sock.prior_cwnd.min(self.undo_limit));
+        }
         reno::undo_cwnd(sock)
     }
 
@@ -421,6 +429,7 @@ impl Model for Mdcubic {
                     }
                 }
                 self.in_domain_2 = false;
+                self.undo_limit = self.w1(self.undo_limit);
                 self.d2_segments = 0;
                 self.covered_to = sock.snd_una;
             }

@@ -74,7 +74,7 @@ impl Mdcubic {
         if offset(sock, report.in_order) >= 0 || !self.seen(sock).is_empty() {
             self.behind_since_us = None;
             if self.fallen_back {
-                let newer = report.updates.wrapping_sub(self.updates_fallen_back).cast_signed() > 0;
+                let newer = report.updates != self.updates_fallen_back;
                 self.coverage.fallbacks_ended += u64::from(newer);
                 self.coverage.still_fallen_back += u64::from(!newer);
                 self.fallen_back = !newer;
@@ -82,11 +82,11 @@ impl Mdcubic {
             return;
         }
         self.coverage.behind += 1;
+        self.updates_fallen_back = report.updates;
         let since = *self.behind_since_us.get_or_insert(sock.now_us);
         if !self.fallen_back && elapsed_us(since, sock.now_us) >= u64::from(sock.srtt_us >> 3) {
             self.coverage.fallbacks += 1;
             self.fallen_back = true;
-            self.updates_fallen_back = report.updates;
         }
     }
 

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Multi-domain CUBIC (`mdcubic`): CUBIC for the Internet up to a proxy at the border of an access network, which says
+ * what it saw. Losses beyond it are not congestion, and W is clocked by what arrives at it.
+ *
+ * Paper: A. Mihaly, S. Nadas, S. Molnar, Z. Kramer, R. Skog, M. Ihlar, "Supporting Multi-Domain Congestion Control by a
+ * Lightweight PEP", sections II and III. Domain 1 is from the sender to the proxy (PEP), domain 2 from there to the client.
+ *
+ *   place of a loss   the PEP saw the bytes, the client did not: domain 2; else domain 1                          (II.B)
+ *   domain 1 loss     CUBIC                                                                                        (III)
+ *   domain 2 loss     no reduction, until 10 within an RTT make it CUBIC's                                         (III)
+ *   clocking          W = W1 + D2: W1 is CUBIC's and grows by what arrives at the PEP, so slow start doubles it per
+ *                     RTT of domain 1; D2 is what the PEP saw and the client has not acknowledged                  (II.C)
+ *   retransmission    the client's ACKs and the kernel decide, as ever                                             (II.C)
+ *   type a or b       a (domain 2 retransmits itself, `reliable`): 1 loss makes it CUBIC's; b (`lossy`): 10        (II.A)
+ *
+ * CUBIC itself is the kernel's, called as kfuncs ("the delegate"), with W1 in place of W. Without a PEP the two are equal
+ * and every call is handed through.
+ *
+ * Hooks: `in_ack_event` reads the PEP's record, once per ACK: it runs on duplicate ACKs too, which are all there is while
+ * the client waits for a lost segment, and leaves PRR alone. It runs before or after `pkts_acked`, as the kernel is, so it
+ * needs no RTT or delivery count of its own ACK. `ssthresh` tells the domains apart, once per recovery (it reads the record
+ * again); holes that show later are looked at per ACK of such a recovery.
+ *
+ * Deviations from the paper, and why:
+ *  - The authors tagged losses in their simulator. Here the PEP's record is compared with snd_una and the SACK blocks of
+ *    the last ACK: all of what is missing must have been seen by the PEP, else the loss is domain 1's.
+ *  - A "loss event" is a segment marked as lost, and the one that starts a recovery; an RTT is a round of snd_una.
+ *  - A recovery that was taken for domain 2's becomes domain 1's once, when a hole shows that the PEP did not see, the
+ *    tenth loss comes, or the record is of no use any more: then CUBIC's threshold, and PRR follows.
+ *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end W and ssthresh are again what
+ *    they were, for ssthresh = W would end slow start.
+ *  - D2 counts whole segments, and changes in the open and the disorder state only: else W is PRR's.
+ *  - While PEP-clocked, CUBIC gets no RTT samples: HyStart would take domain 2's queue for domain 1's.
+ * Undo: the kernel's, W as before the loss; after a timeout, less D2, which the timeout cleared. Timeout: the delegate's
+ * rule for W1, D2 = 0, and slow start by the client's ACKs until the loss state ends; one that interrupts a recovery, for
+ * which the kernel asks no ssthresh(), leaves the same ssthresh. ECN: a mark is domain 1's. Application-limited: W1 does
+ * not grow. Idle: everything was acknowledged, D2 is 0, and the delegate moves its epoch.
+ *
+ * The PEP's record (lib/pep.h) is not trusted. Absent, being written, or older than `pep_max_age_ms`: CUBIC, by the client's
+ * ACKs. Bytes outside snd_una..snd_nxt do not count. Client ahead of the PEP for an RTT: CUBIC, until the PEP is level again
+ * (II.B: it failed, or lies). What cannot be seen here is a PEP that acknowledges what never reached it: then the losses
+ * of domain 1 are taken for domain 2's, and W1 has no bound but the receiver's window and ten losses per RTT. So only
+ * authentic records may get into the storage; who cannot tell sets `pep_clock` to 0.
+ */
+#include "account_map.h"
+#include "cubic.h"
+#include "kernel.h"
+#include "pep.h"
+#include "struct_ops.h"
+#include "tags.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define TYPE_LOSSY 0
+#define TYPE_RELIABLE 1
+
+TUNABLE_CHOICE(type, TYPE_LOSSY, TYPE_LOSSY, "lossy,reliable",
+	       "what domain 2 is like: its losses are not congestion, or are");
+TUNABLE(u32, d2_loss_events, 0, 0, 0, 1000, "per RTT",
+	"domain 2 losses from which CUBIC reacts; 0: by type, lossy 10, reliable 1");
+TUNABLE(u32, pep_max_age_ms, 1000, 1000, 1, 30000, "ms", "older records of the PEP are not used");
+TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
+
+#define LOSSY_EVENTS 10
+#define RELIABLE_EVENTS 1
+#define U16_MAX 0xffffU
+
+/* `flags` */
+#define PEP_USED 1U	     /* the last ACK found a record to go by */
+#define PEP_CLOCKED 2U	     /* and W is clocked by it */
+#define TAKEN_FOR_DOMAIN_2 4U /* the reduction that goes on */
+#define FALLEN_BACK 8U	     /* the client was ahead of the PEP for an RTT */
+#define NO_DELEGATE 128U     /* this kernel's CUBIC needs more room: Reno */
+#define FLAGS_BIT 48	     /* of the word that they are in */
+/* `marks` */
+#define CLIENT_AHEAD 1U /* of the PEP, since behind_since_us */
+#define REDUCING 2U	/* ssthresh is that of a reduction, and holds D2 */
+
+struct mdcubic {
+	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
+	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
+	u16 events FIELD("", "domain 2 losses in this round");
+	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back");
+	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on");
+
+	u32 covered_to FIELD("", "C: the sequence number up to which the client and the PEP, taken in all, have bytes");
+	u32 round_end FIELD("", "sequence number at which the running round ends");
+	u32 lost_mark FIELD("segments", "losses of the connection up to which `events` has counted");
+	u32 prior_window FIELD("segments", "W at the last ssthresh(), less what an undo must not bring back");
+	u32 prior_ssthresh FIELD("segments", "ssthresh at that time");
+	u32 behind_since_us FIELD("us", "since when the client is ahead of the PEP");
+	u16 behind_updates FIELD("", "number of the PEP's record then, modulo 65536");
+	u16 remainder_bytes FIELD("bytes", "seen by the PEP, and no whole segment of growth yet");
+	u16 losses_d1 FIELD("", "recoveries that began as domain 1's");
+	u16 losses_d2 FIELD("", "recoveries that began as domain 2's");
+};
+FLOW_STATE(struct mdcubic);
+
+/* d2_segments (bits 0 to 31) and flags (from FLAGS_BIT on) in a single load, for what runs at every ACK. */
+static __always_inline u64 state_word(const struct sock *sk)
+{
+	_Static_assert(__builtin_offsetof(struct mdcubic, d2_segments) == CUBIC_STATE_SIZE, "first in the word");
+	_Static_assert(__builtin_offsetof(struct mdcubic, flags) == CUBIC_STATE_SIZE + FLAGS_BIT / 8, "its byte");
+	return READ_ONCE(((const struct inet_connection_sock *)sk)->icsk_ca_priv[CUBIC_STATE_SIZE / 8]);
+}
+
+static __always_inline bool nothing_but_cubic(const struct sock *sk)
+{
+	return !(state_word(sk) & (0xffffffffULL | 0xffULL << FLAGS_BIT));
+}
+
+/* The delegate; Reno where its state would not fit. */
+static __always_inline void delegate_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	if (CUBIC_FITS())
+		cubictcp_cong_avoid(sk, ack, acked);
+	else
+		tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+static __always_inline u32 delegate_ssthresh(struct sock *sk)
+{
+	return CUBIC_FITS() ? cubictcp_recalc_ssthresh(sk) : tcp_reno_ssthresh(sk);
+}
+
+/* W1 of a window: what CUBIC sees of it. */
+static __always_inline u32 domain1_window(const struct mdcubic *f, u32 window)
+{
+	if (!f->d2_segments)
+		return window;
+	return window > f->d2_segments + 2 ? window - f->d2_segments : 2;
+}
+
+/* CUBIC's growth of W1 by that many segments. */
+static __always_inline void domain1_grow(struct sock *sk, const struct mdcubic *f, u32 ack, u32 segments)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
+	delegate_cong_avoid(sk, ack, segments);
+	tp->snd_cwnd = min(tp->snd_cwnd + f->d2_segments, tp->snd_cwnd_clamp);
+}
+
+/* CUBIC's threshold for W1 of a window. */
+static __always_inline u32 domain1_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 kept = tp->snd_cwnd, ssthresh;
+
+	tp->snd_cwnd = domain1_window(f, window);
+	ssthresh = delegate_ssthresh(sk);
+	tp->snd_cwnd = kept;
+	return ssthresh;
+}
+
+static __always_inline u32 event_limit(void)
+{
+	return d2_loss_events ?: (type == TYPE_RELIABLE ? RELIABLE_EVENTS : LOSSY_EVENTS);
+}
+
+/* Whether the PEP saw all that the client misses: what lies before a SACK block. */
+static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struct pep_seen *seen)
+{
+	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una, has = 0;
+	struct seq_range blocks[SACK_BLOCKS];
+	u64 unseen = 0;
+
+	_Static_assert(SACK_BLOCKS == SEQ_RANGES, "seq_sort takes that many");
+	for (int i = 0; i < SACK_BLOCKS; i++)
+		blocks[i] = seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, snd_una, flight);
+	seq_sort(blocks);
+	for (int i = 0; i < SACK_BLOCKS; i++) {
+		unseen |= seq_less(pep_saw_to(seen, has), blocks[i].start);
+		has = seq_max(has, blocks[i].end);
+	}
+	return !unseen;
+}
+
+/* The same of snd_una: missing as a recovery starts, but on the ACK that ends one it may be under way to the PEP. */
+static __always_inline bool pep_saw_first(const struct tcp_sock *tp, const struct pep_seen *seen)
+{
+	return tp->snd_nxt != tp->snd_una && pep_saw_to(seen, 0);
+}
+
+/* The PEP, once the client was ahead of it for an RTT, is used no more until it is level again. */
+static __always_inline void watch_for_fallback(const struct tcp_sock *tp, struct mdcubic *f,
+					       const struct pep_seen *seen)
+{
+	if (!seen->is_behind) {
+		if (!(f->flags & FALLEN_BACK) || (u16)seen->updates != f->behind_updates) {
+			f->flags &= ~FALLEN_BACK;
+			f->marks &= ~CLIENT_AHEAD;
+		}
+		return;
+	}
+	if (!(f->marks & CLIENT_AHEAD)) {
+		f->marks |= CLIENT_AHEAD;
+		f->behind_since_us = tp->tcp_mstamp;
+	}
+	f->behind_updates = seen->updates;
+	if ((u32)tp->tcp_mstamp - f->behind_since_us >= tp->srtt_us >> 3)
+		f->flags |= FALLEN_BACK;
+}
+
+/* W = W1 + D2, and W1 grows by what is new since the last ACK. */
+static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen,
+					 bool may_change_w)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss = tp->mss_cache ?: 1;
+	u32 covered_to = tp->snd_una + seen->bytes;
+	u32 news = covered_to - f->covered_to;
+	u32 window;
+
+	if (f->flags & PEP_CLOCKED && (s32)news < 0) {
+		covered_to = f->covered_to; /* less than it told before: no news */
+		news = 0;
+	}
+	if (!(f->flags & PEP_CLOCKED)) /* what was there before is no growth */
+		news = f->remainder_bytes = 0;
+	f->flags |= PEP_CLOCKED;
+	f->covered_to = covered_to;
+	if (!may_change_w)
+		return;
+	window = max(domain1_window(f, tp->snd_cwnd), 2U);
+	f->d2_segments = seen->bytes / mss;
+	tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
+	news += f->remainder_bytes;
+	f->remainder_bytes = news % mss;
+	if (news >= mss && tcp_is_cwnd_limited(sk))
+		domain1_grow(sk, f, tp->snd_una, news / mss);
+}
+
+/* W = W1: the client's ACKs are all there is. */
+static __always_inline void clock_by_client(struct tcp_sock *tp, struct mdcubic *f, bool may_change_w)
+{
+	f->flags &= ~PEP_CLOCKED;
+	f->covered_to = tp->snd_una;
+	if (!may_change_w || !f->d2_segments)
+		return;
+	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
+	f->d2_segments = 0;
+}
+
+/* ssthresh for all of a window: that of W1, and D2, which the loss says nothing about. A loss never raises W. */
+static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
+{
+	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
+}
+
+/* A recovery that was taken for domain 2's is domain 1's after all. */
+static __always_inline void take_for_domain_1(struct sock *sk, struct mdcubic *f, u32 window)
+{
+	tcp_sk(sk)->snd_ssthresh = whole_ssthresh(sk, f, window);
+	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+}
+
+/* What an ACK adds to a recovery. */
+static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, bool use_pep,
+					    const struct pep_seen *seen)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 lost = tp->lost - f->lost_mark;
+
+	f->lost_mark = tp->lost;
+	if (!(f->flags & TAKEN_FOR_DOMAIN_2))
+		return;
+	f->events = min(f->events + min(lost, U16_MAX), U16_MAX);
+	if (f->events >= event_limit() || !use_pep || !pep_saw_holes(tp, seen))
+		take_for_domain_1(sk, f, f->prior_window);
+}
+
+/* D2 is gone, and so is its share of ssthresh. */
+static __always_inline void end_reduction_by_timeout(struct sock *sk, struct mdcubic *f, u32 window)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (f->flags & TAKEN_FOR_DOMAIN_2)
+		tp->snd_ssthresh = domain1_ssthresh(sk, f, window);
+	else if (f->marks & REDUCING)
+		tp->snd_ssthresh = domain1_window(f, tp->snd_ssthresh);
+	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	f->marks &= ~REDUCING;
+}
+
+static __always_inline void end_reduction(struct tcp_sock *tp, struct mdcubic *f)
+{
+	if (f->flags & TAKEN_FOR_DOMAIN_2) {
+		tp->snd_cwnd = min(max(tp->snd_cwnd, f->prior_window), tp->snd_cwnd_clamp);
+		tp->snd_ssthresh = f->prior_ssthresh;
+	} else {
+		tp->snd_ssthresh = domain1_window(f, tp->snd_ssthresh);
+	}
+	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	f->marks &= ~REDUCING;
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+
+	__builtin_memset(f, 0, sizeof(*f));
+	if (CUBIC_FITS())
+		cubictcp_init(sk);
+	else
+		f->flags = NO_DELEGATE;
+	mapped_account_open(sk);
+	f->covered_to = tp->snd_una;
+	f->round_end = tp->snd_nxt;
+	f->lost_mark = tp->lost;
+	f->prior_window = ~0U;
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_release, struct sock *sk)
+{
+	mapped_account_close(sk);
+}
+
+/* An ACK of a flow that may have a PEP, or is in a reduction. */
+static __noinline void follow_pep(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+	u8 state = tcp_ca_state(sk);
+	struct pep_seen seen;
+	enum pep_answer answer = pep_read(sk, pep_max_age_ms, &seen);
+	bool use_pep;
+
+	if (answer != PEP_ABSENT)
+		watch_for_fallback(tp, f, &seen);
+	use_pep = answer == PEP_FRESH && !(f->flags & FALLEN_BACK);
+	f->flags = use_pep ? f->flags | PEP_USED : f->flags & ~PEP_USED;
+	if (use_pep && pep_clock)
+		clock_by_pep(sk, f, &seen, state <= TCP_CA_Disorder);
+	else
+		clock_by_client(tp, f, state <= TCP_CA_Disorder);
+	if (state == TCP_CA_Recovery)
+		follow_recovery(sk, f, use_pep, &seen);
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_in_ack_event, struct sock *sk, u32 ack_flags)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+
+	if ((s32)(tp->snd_una - f->round_end) >= 0) {
+		f->round_end = tp->snd_nxt;
+		f->events = 0;
+		f->lost_mark = tp->lost;
+	}
+	if (nothing_but_cubic(sk) && !pep_is_possible(sk) && tp->lost == f->lost_mark)
+		f->covered_to = tp->snd_una;
+	else
+		follow_pep(sk);
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	if (!(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
+		cubictcp_acked(sk, sample);
+}
+
+/* PEP-clocked, the growth was in in_ack_event; but in the loss state W is the client's. */
+static __noinline void grow_beside_pep(struct sock *sk, u32 ack, u32 acked)
+{
+	struct mdcubic *f = flow_state(sk);
+
+	if (!(f->flags & PEP_CLOCKED) || tcp_ca_state(sk) == TCP_CA_Loss)
+		domain1_grow(sk, f, ack, acked);
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	if (nothing_but_cubic(sk))
+		cubictcp_cong_avoid(sk, ack, acked);
+	else
+		grow_beside_pep(sk, ack, acked);
+}
+
+/* Entry to a recovery, a reduction after an ECN mark, or loss state; which of them is told afterwards. */
+SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+	struct pep_seen seen;
+
+	f->prior_window = tp->snd_cwnd;
+	f->prior_ssthresh = tp->snd_ssthresh;
+	f->marks |= REDUCING;
+	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	if (f->events + 1 < event_limit() && !(f->flags & FALLEN_BACK) &&
+	    pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen)) {
+		f->events++;
+		f->flags |= TAKEN_FOR_DOMAIN_2;
+		return max(tp->snd_cwnd, 2U);
+	}
+	return whole_ssthresh(sk, f, tp->snd_cwnd);
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_set_state, struct sock *sk, u8 new_state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+	bool domain_2 = f->flags & TAKEN_FOR_DOMAIN_2;
+
+	if (new_state == TCP_CA_CWR && domain_2) {
+		take_for_domain_1(sk, f, tp->snd_cwnd);
+	} else if (new_state == TCP_CA_Recovery) {
+		if (domain_2)
+			f->losses_d2 += f->losses_d2 < U16_MAX;
+		else
+			f->losses_d1 += f->losses_d1 < U16_MAX;
+		mapped_account_loss(sk);
+	} else if (new_state == TCP_CA_Loss) {
+		end_reduction_by_timeout(sk, f, f->prior_window);
+		mapped_account_timeout(sk);
+	}
+	if (CUBIC_FITS())
+		cubictcp_state(sk, new_state);
+	if (new_state == TCP_CA_Loss) {
+		f->prior_window = domain1_window(f, f->prior_window);
+		f->d2_segments = 0;
+		f->covered_to = tp->snd_una;
+	}
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct mdcubic *f = flow_state(sk);
+
+	if (event == CA_EVENT_COMPLETE_CWR)
+		end_reduction(tcp_sk(sk), f);
+	else if (event == CA_EVENT_LOSS)
+		end_reduction_by_timeout(sk, f, tcp_sk(sk)->snd_cwnd);
+	else if (event == CA_EVENT_TX_START && CUBIC_FITS() && CUBIC_TAKES_EVENTS())
+		cubictcp_cwnd_event(sk, event);
+}
+
+SEC("struct_ops") void BPF_PROG(mdcubic_tx_start, struct sock *sk)
+{
+	if (CUBIC_FITS())
+		cubictcp_cwnd_event_tx_start(sk);
+}
+
+SEC("struct_ops") u32 BPF_PROG(mdcubic_undo_cwnd, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mdcubic *f = flow_state(sk);
+
+	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	if (tcp_ca_state(sk) == TCP_CA_Loss)
+		return max(tp->snd_cwnd, min(tp->prior_cwnd, f->prior_window));
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc mdcubic ALGORITHM(
+	"multi-domain CUBIC: CUBIC up to a border proxy that says what it saw; losses behind it do not shrink the window",
+	"Mihaly et al., Supporting Multi-Domain Congestion Control by a Lightweight PEP, sections II and III") = {
+	.init = (void *)mdcubic_init,
+	.release = (void *)mdcubic_release,
+	.in_ack_event = (void *)mdcubic_in_ack_event,
+	.pkts_acked = (void *)mdcubic_pkts_acked,
+	.cong_avoid = (void *)mdcubic_cong_avoid,
+	.ssthresh = (void *)mdcubic_ssthresh,
+	.set_state = (void *)mdcubic_set_state,
+	.cwnd_event = (void *)mdcubic_cwnd_event,
+	.cwnd_event_tx_start = (void *)mdcubic_tx_start,
+	.undo_cwnd = (void *)mdcubic_undo_cwnd,
+	.name = "mdcubic",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};

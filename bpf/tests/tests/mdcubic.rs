@@ -1,0 +1,475 @@
+//! Multi-domain CUBIC against examples worked by hand. The stand-in for the kernel's CUBIC is Reno that keeps 7/10.
+
+use hotcc_abi::pep::{PepFlow, PepRange};
+use hotcc_bpf_tests::{Cubic, EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+
+const OPEN: u32 = 0;
+const CWR: u32 = 2;
+const RECOVERY: u32 = 3;
+const LOSS: u32 = 4;
+
+/// `flags`.
+const USED: u64 = 1;
+const CLOCKED: u64 = 2;
+const DOMAIN_2: u64 = 4;
+const FALLEN_BACK: u64 = 8;
+
+/// Where the sequence numbers of the examples begin; they wrap on the way.
+const BASE: u32 = 0u32.wrapping_sub(10_000);
+
+fn seq(offset: u32) -> u32 {
+    BASE.wrapping_add(offset)
+}
+
+/// A connection under test. Sequence numbers are offsets from [`BASE`].
+struct Example<'a> {
+    algo: &'a HostAlgo,
+    flow: Flow<'a>,
+    view: View,
+    updates: u32,
+}
+
+impl<'a> Example<'a> {
+    /// At 10 s: W = 20 segments of 1000 bytes, all in flight, slow start, RTT 50 ms.
+    fn new(algo: &'a HostAlgo) -> Self {
+        let view = View {
+            now_us: 10_000_000,
+            snd_cwnd: 20,
+            snd_cwnd_clamp: u32::MAX,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            srtt_us: 8 * 50_000,
+            mss: 1000,
+            data_segs_out: 5000,
+            is_cwnd_limited: 1,
+            snd_una: seq(0),
+            snd_nxt: seq(20_000),
+            ..View::default()
+        };
+        algo.set_pep(None);
+        let mut flow = Flow::new(algo);
+        flow.set(&view);
+        flow.init();
+        assert_eq!(flow.get(&view), view); // a connection keeps its window
+        Self { algo, flow, view, updates: 0 }
+    }
+
+    /// Writes a record as of now: the PEP saw all below `in_order`, and these ranges.
+    fn pep(&mut self, in_order: u32, ranges: &[(u32, u32)]) {
+        self.updates += 2;
+        self.algo.set_pep(Some(self.record(in_order, ranges)));
+    }
+
+    fn record(&self, in_order: u32, ranges: &[(u32, u32)]) -> PepFlow {
+        let mut record = PepFlow {
+            updates: self.updates,
+            in_order: seq(in_order),
+            range_count: ranges.len() as u32,
+            time_ns: self.view.now_us * 1000,
+            ..PepFlow::default()
+        };
+        for (range, &(start, end)) in record.ranges.iter_mut().zip(ranges) {
+            *range = PepRange { start: seq(start), end: seq(end) };
+        }
+        record
+    }
+
+    fn sack(&mut self, blocks: &[(u32, u32)]) {
+        let blocks: Vec<_> = blocks.iter().map(|&(start, end)| (seq(start), seq(end))).collect();
+        self.flow.set_sack(&blocks);
+    }
+
+    /// An ACK up to `una`; whatever the window then allows is sent.
+    fn ack(&mut self, una: u32) {
+        self.view.snd_una = seq(una);
+        self.flow.set(&self.view);
+        self.flow.in_ack_event(0);
+        self.view = self.flow.get(&self.view);
+    }
+
+    fn enter(&mut self, state: u32) {
+        self.flow.set(&self.view);
+        self.flow.set_state(state as u8);
+        self.view = self.flow.get(&self.view);
+        self.view.ca_state = state;
+    }
+
+    fn event(&mut self, event: u32) {
+        self.flow.set(&self.view);
+        self.flow.cwnd_event(event);
+        self.view = self.flow.get(&self.view);
+    }
+
+    /// `ssthresh()`, as the kernel asks for it; returns the answer.
+    fn reduce(&mut self) -> u32 {
+        self.view.prior_cwnd = self.view.snd_cwnd;
+        self.flow.set(&self.view);
+        let answer = self.flow.ssthresh();
+        assert_eq!(self.flow.get(&self.view), self.view);
+        self.view.snd_ssthresh = answer;
+        answer
+    }
+
+    /// `tcp_end_cwnd_reduction`.
+    fn complete(&mut self) {
+        self.view.snd_cwnd = self.view.snd_ssthresh;
+        self.event(EVENT_COMPLETE_CWR);
+        self.enter(OPEN);
+    }
+
+    fn private(&self, name: &str) -> u64 {
+        self.flow.private(name)
+    }
+
+    fn window(&self) -> (u32, u64) {
+        (self.view.snd_cwnd, self.private("d2_segments"))
+    }
+}
+
+#[test]
+fn without_a_pep_it_is_the_delegate() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.ack(10_000);
+    e.flow.pkts_acked(10, Some(50_000));
+    e.flow.cong_avoid(10);
+    e.view = e.flow.get(&e.view);
+    assert_eq!((e.window(), e.private("flags")), ((30, 0), 0));
+    assert_eq!(e.private("covered_to"), u64::from(seq(10_000)));
+    assert_eq!(e.reduce(), 21);
+    e.enter(RECOVERY);
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (21, 21));
+    assert_eq!((e.private("losses_d1"), e.private("losses_d2")), (1, 0));
+    e.event(EVENT_TX_START);
+    let calls = [Cubic::Init, Cubic::RecalcSsthresh, Cubic::CongAvoid, Cubic::State, Cubic::Acked, Cubic::Event];
+    assert_eq!(calls.map(|of| algo.cubic_calls(of)), [1, 1, 1, 2, 1, 1]);
+    // a window of one segment, after a timeout, is the delegate's as well
+    e.view.snd_cwnd = 1;
+    e.ack(11_000);
+    assert_eq!(e.window(), (1, 0));
+}
+
+#[test]
+fn w_is_cubics_window_and_what_is_beyond_the_pep() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    // the first record: 12 segments are beyond the PEP, and no growth
+    e.pep(12_000, &[]);
+    e.ack(0);
+    assert_eq!((e.window(), e.private("flags")), ((32, 12), USED | CLOCKED));
+    assert_eq!(e.private("covered_to"), u64::from(seq(12_000)));
+    // three segments more arrive at it: W1 = 23 in slow start, D2 = 15
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!(e.window(), (38, 15));
+    // the client has 5 of these: they grow nothing a second time
+    e.ack(5000);
+    assert_eq!(e.window(), (33, 10));
+    e.flow.cong_avoid(5);
+    assert_eq!(e.flow.get(&e.view), e.view);
+    // 1.9 segments: one now, 0.9 are carried, which 0.1 more complete
+    e.pep(16_900, &[]);
+    e.ack(5000);
+    assert_eq!((e.window(), e.private("remainder_bytes")), ((24 + 11, 11), 900));
+    e.pep(17_000, &[]);
+    e.ack(5000);
+    assert_eq!((e.window(), e.private("remainder_bytes")), ((25 + 12, 12), 0));
+    // less than before is no news, and neither is a sender whom the application holds back
+    e.pep(16_000, &[]);
+    e.ack(5000);
+    assert_eq!((e.window(), e.private("covered_to")), ((25 + 11, 11), u64::from(seq(17_000))));
+    (e.view.is_cwnd_limited, e.view.snd_ssthresh) = (0, 20);
+    e.pep(18_000, &[]);
+    e.ack(5000);
+    assert_eq!(e.window(), (25 + 13, 13));
+    // HyStart sees none of this; without the PEP it would
+    e.flow.pkts_acked(1, Some(50_000));
+    assert_eq!((algo.cubic_calls(Cubic::Acked), algo.cubic_calls(Cubic::CongAvoid)), (0, 3));
+    // the record grows old: W1 alone
+    e.view.now_us += 1_000_001;
+    e.ack(6000);
+    assert_eq!((e.window(), e.private("flags")), ((25, 0), 0));
+    assert_eq!(e.private("covered_to"), u64::from(seq(6000)));
+}
+
+#[test]
+fn what_counts_of_a_record() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    // (in_order, ranges, segments that count), 10 of 20 acknowledged
+    let records: [(u32, &[(u32, u32)], u64); 9] = [
+        (10_000, &[], 0),
+        (12_500, &[], 2),
+        (99_000, &[], 10),                                  // no more than was sent
+        (9000, &[(12_000, 14_000)], 2),                     // behind, but for what came later
+        (11_000, &[(9000, 12_000), (15_000, 30_000)], 7),   // cut below and above
+        (11_000, &[(12_000, 15_000), (13_000, 16_000)], 5), // twice is once
+        (11_000, &[(15_000, 16_000), (12_000, 13_000)], 3), // in any order
+        (11_000, &[(14_000, 12_000), (16_000, 17_000)], 2), // an end before its start
+        (0, &[(10_000, 11_000), (12_000, 13_000), (14_000, 15_000), (16_000, 17_000)], 4),
+    ];
+    for (in_order, ranges, segments) in records {
+        e.pep(in_order, ranges);
+        e.ack(10_000);
+        assert_eq!(e.private("d2_segments"), segments, "{in_order} {ranges:?}");
+    }
+    // more ranges than there is room for
+    let mut record = e.record(0, &[(10_000, 11_000), (12_000, 13_000), (14_000, 15_000), (16_000, 17_000)]);
+    (record.updates, record.range_count) = (1000, u32::MAX);
+    algo.set_pep(Some(record));
+    e.ack(10_000);
+    assert_eq!(e.private("d2_segments"), 4);
+    // never written, being written, too old, from the future
+    let times: [(u32, i64, u64); 7] = [
+        (0, 0, 0),
+        (1001, 0, 0),
+        (1002, 1_000_000, 4),
+        (1004, 1_000_001, 0),
+        (1006, -10_000, 4),
+        (1008, -10_001, 0),
+        (1010, i64::MAX / 2000, 0),
+    ];
+    for (updates, age_us, segments) in times {
+        let time_ns = ((e.view.now_us as i64 - age_us) as u64).wrapping_mul(1000);
+        algo.set_pep(Some(PepFlow { updates, time_ns, ..record }));
+        e.ack(10_000);
+        assert_eq!(e.private("d2_segments"), segments, "{updates} {age_us}");
+        assert_eq!(e.private("flags"), if segments > 0 { USED | CLOCKED } else { 0 }, "{updates} {age_us}");
+    }
+}
+
+#[test]
+fn a_loss_that_the_pep_saw_leaves_the_window() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.pep(15_000, &[]);
+    e.ack(0); // W1 = 20, D2 = 15
+    e.sack(&[(3000, 8000), (10_000, 12_000)]); // holes 0..3000 and 8000..10,000
+    assert_eq!(e.reduce(), 35);
+    e.enter(RECOVERY);
+    assert_eq!((e.private("flags") & DOMAIN_2, e.private("events")), (DOMAIN_2, 1));
+    // PRR has its window
+    e.view.snd_cwnd = 30;
+    e.ack(3000);
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (30, 35));
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (35, INFINITE_SSTHRESH)); // slow start goes on
+    assert_eq!((e.private("losses_d1"), e.private("losses_d2"), e.private("flags") & DOMAIN_2), (0, 1, 0));
+    assert_eq!(algo.cubic_calls(Cubic::RecalcSsthresh), 0);
+}
+
+#[test]
+fn a_loss_that_the_pep_did_not_see_is_cubics() {
+    let algo = HostAlgo::load("mdcubic");
+    type Ranges = &'static [(u32, u32)];
+    // (in_order, ranges, SACK blocks): domain 1 each
+    let cases: [(u32, Ranges, Ranges); 4] = [
+        (0, &[(1000, 15_000)], &[]),                                                // snd_una itself
+        (8500, &[], &[(3000, 8000), (10_000, 12_000)]),                             // the second hole, partly
+        (4000, &[(8000, 9000), (9500, 12_000)], &[(10_000, 12_000), (3000, 8000)]), // a byte of it; in any order
+        (1000, &[], &[(3000, 8000)]), // of the first hole only the first byte
+    ];
+    for (in_order, ranges, blocks) in cases {
+        let mut e = Example::new(&algo);
+        e.pep(in_order, ranges);
+        e.ack(0);
+        let d2 = e.private("d2_segments") as u32;
+        e.sack(blocks);
+        assert_eq!(e.reduce(), 14 + d2, "{in_order}"); // 7/10 of W1 = 20
+        e.enter(RECOVERY);
+        e.complete();
+        assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (14 + d2, 14), "{in_order}");
+        assert_eq!((e.private("losses_d1"), e.private("losses_d2")), (1, 0));
+    }
+}
+
+#[test]
+fn a_recovery_becomes_domain_1s_once() {
+    let algo = HostAlgo::load("mdcubic");
+    let domain_2 = || {
+        let mut e = Example::new(&algo);
+        e.pep(15_000, &[]);
+        e.ack(0);
+        assert_eq!(e.reduce(), 35);
+        e.enter(RECOVERY);
+        e
+    };
+    // a hole that the PEP did not see: 7/10 of 20, and 15
+    let mut e = domain_2();
+    e.sack(&[(17_000, 18_000)]);
+    e.ack(0);
+    assert_eq!((e.view.snd_ssthresh, e.private("flags") & DOMAIN_2), (29, 0));
+    // the tenth loss
+    let mut e = domain_2();
+    e.view.lost += 8;
+    e.ack(0);
+    assert_eq!((e.view.snd_ssthresh, e.private("events")), (35, 9));
+    e.view.lost += 1;
+    e.ack(0);
+    assert_eq!((e.view.snd_ssthresh, e.private("events")), (29, 10));
+    let calls = algo.cubic_calls(Cubic::RecalcSsthresh);
+    e.view.lost += 5;
+    e.ack(0);
+    assert_eq!(algo.cubic_calls(Cubic::RecalcSsthresh), calls);
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (29, 14));
+    // the PEP falls silent
+    let mut e = domain_2();
+    e.view.now_us += 1_000_001;
+    e.ack(0);
+    assert_eq!((e.view.snd_ssthresh, e.window()), (29, (35, 15)));
+    // nothing is in flight any more: nothing is missing
+    let mut e = domain_2();
+    e.ack(20_000);
+    assert_eq!((e.view.snd_ssthresh, e.private("flags") & DOMAIN_2), (35, DOMAIN_2));
+}
+
+#[test]
+fn how_many_losses_domain_2_may_have() {
+    let algo = HostAlgo::load("mdcubic");
+    // (type, d2_loss_events, events of the round so far, taken for domain 2)
+    for (kind, limit, before, taken) in
+        [(0, 0, 8, true), (0, 0, 9, false), (1, 0, 0, false), (1, 3, 1, true), (1, 3, 2, false), (0, 1, 0, false)]
+    {
+        algo.set_tunable("type", kind);
+        algo.set_tunable("d2_loss_events", 100);
+        let mut e = Example::new(&algo);
+        e.pep(15_000, &[]);
+        e.ack(0);
+        for _ in 0..before {
+            assert_eq!(e.reduce(), 35);
+        }
+        algo.set_tunable("d2_loss_events", limit);
+        assert_eq!(e.reduce(), if taken { 35 } else { 29 }, "{kind} {limit} {before}");
+        // the next round starts from 0
+        e.ack(20_000);
+        assert_eq!(e.private("events"), 0);
+    }
+}
+
+#[test]
+fn marks_are_domain_1s() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!(e.reduce(), 35);
+    e.enter(CWR);
+    assert_eq!((e.view.snd_ssthresh, e.private("flags") & DOMAIN_2), (29, 0));
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (29, 14));
+    assert_eq!((e.private("losses_d1"), e.private("losses_d2")), (0, 0));
+}
+
+#[test]
+fn timeouts_are_cubics() {
+    let algo = HostAlgo::load("mdcubic");
+    for seen in [true, false] {
+        let mut e = Example::new(&algo);
+        let (in_order, ranges) = if seen { (15_000, &[][..]) } else { (0, &[(1000, 16_000)][..]) };
+        e.pep(in_order, ranges);
+        e.ack(0); // W1 = 20, D2 = 15
+        e.reduce();
+        e.event(EVENT_LOSS);
+        assert_eq!((e.view.snd_ssthresh, e.window()), (14, (35, 15)), "{seen}");
+        e.view.snd_cwnd = 1;
+        e.enter(LOSS);
+        assert_eq!((e.window(), e.private("covered_to")), ((1, 0), u64::from(seq(0))), "{seen}");
+        // slow start by the client's ACKs
+        e.ack(1000);
+        e.flow.cong_avoid(1);
+        e.view = e.flow.get(&e.view);
+        assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (2, 14), "{seen}");
+        // spurious: CUBIC's window is back, and what is beyond the PEP now is added to it
+        e.flow.set(&e.view);
+        e.view.snd_cwnd = e.flow.undo_cwnd();
+        assert_eq!(e.view.snd_cwnd, 20, "{seen}");
+        e.enter(OPEN);
+        e.ack(2000);
+        assert_eq!(e.window().1, if seen { 13 } else { 14 }, "{seen}");
+        assert_eq!(u64::from(e.view.snd_cwnd), 20 + e.window().1, "{seen}");
+    }
+}
+
+/// The kernel asks for no ssthresh then.
+#[test]
+fn a_timeout_within_a_recovery_leaves_the_same_ssthresh() {
+    let algo = HostAlgo::load("mdcubic");
+    for seen in [true, false] {
+        let mut e = Example::new(&algo);
+        let (in_order, ranges) = if seen { (15_000, &[][..]) } else { (0, &[(1000, 16_000)][..]) };
+        e.pep(in_order, ranges);
+        e.ack(0);
+        e.reduce();
+        e.enter(RECOVERY);
+        e.view.snd_cwnd = 1;
+        e.enter(LOSS);
+        assert_eq!((e.view.snd_ssthresh, e.window()), (14, (1, 0)), "{seen}");
+        assert_eq!(e.private("flags") & DOMAIN_2, 0);
+    }
+}
+
+#[test]
+fn an_undone_reduction() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!(e.reduce(), 35);
+    e.enter(RECOVERY);
+    e.view.snd_cwnd = 5;
+    e.flow.set(&e.view);
+    assert_eq!(e.flow.undo_cwnd(), 35);
+    assert_eq!(e.private("flags") & DOMAIN_2, 0);
+}
+
+#[test]
+fn a_client_ahead_of_its_pep_for_an_rtt_ends_it() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.pep(5000, &[]);
+    e.ack(0);
+    e.ack(6000);
+    assert_eq!((e.private("flags"), e.private("behind_since_us")), (USED | CLOCKED, 10_000_000));
+    e.view.now_us += 49_999;
+    e.ack(7000);
+    assert_eq!(e.private("flags"), USED | CLOCKED);
+    e.view.now_us += 1;
+    e.ack(8000);
+    assert_eq!(e.private("flags"), FALLEN_BACK);
+    assert_eq!(e.reduce(), 7 * e.view.snd_cwnd / 10);
+    // still behind, then level
+    e.pep(7500, &[]);
+    e.ack(8000);
+    assert_eq!(e.private("flags"), FALLEN_BACK);
+    e.pep(8000, &[]);
+    e.ack(8000);
+    assert_eq!(e.private("flags"), USED | CLOCKED);
+    // a break in between, and the RTT starts anew
+    e.ack(9000);
+    e.view.now_us += 40_000;
+    e.pep(9000, &[]);
+    e.ack(9000);
+    e.ack(10_000);
+    e.view.now_us += 49_999;
+    e.ack(11_000);
+    assert_eq!(e.private("flags"), USED | CLOCKED);
+}
+
+#[test]
+fn without_its_clock_the_pep_still_tells_the_domains_apart() {
+    let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("pep_clock", 0);
+    let mut e = Example::new(&algo);
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!((e.window(), e.private("flags")), ((20, 0), USED));
+    e.flow.pkts_acked(1, Some(50_000));
+    e.flow.cong_avoid(1);
+    e.view = e.flow.get(&e.view);
+    assert_eq!((e.view.snd_cwnd, algo.cubic_calls(Cubic::Acked)), (21, 1));
+    assert_eq!(e.reduce(), 21);
+    e.enter(RECOVERY);
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (21, INFINITE_SSTHRESH));
+}
