@@ -254,13 +254,13 @@ fn what_the_kernel_does_without_a_word_is_seen() {
         "ip nexthop replace id 5 via 198.19.0.3 dev v0",
         &["198.18.5.0/24 (table 254): via 198.19.0.2 dev v0 -> via 198.19.0.3 dev v0"],
     );
+    watch.tells(&ns, "ip -6 addr flush dev v1 scope global", &["2001:db8:77:1::/64 (table 254): dev v1 -> no route"]);
     watch.tells(
         &ns,
-        "ip -6 addr flush dev v1 scope global; ip link set v1 down",
+        "ip link set v1 down",
         &[
-            "198.19.1.0/24 (table 254): dev v1 -> no route",
-            "2001:db8:77:1::/64 (table 254): dev v1 -> no route",
             "198.18.6.0/24 (table 254): via 198.19.0.2 dev v0 and via 198.19.1.2 dev v1 -> via 198.19.0.2 dev v0",
+            "198.19.1.0/24 (table 254): dev v1 -> no route",
         ],
     );
 }

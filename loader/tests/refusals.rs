@@ -33,7 +33,9 @@ fn objects_that_cannot_be_loaded() {
     assert!(message.starts_with("hotcc: /bin/ls is no usable BPF object: an ELF file of another kind;"), "{message}");
     refused(&test, 1, &["load", &test.object("choose")], "has no congestion control in it");
     refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
-    refused(&test, 1, &["load", "no_such_algorithm"], "no built-in algorithm `no_such_algorithm`; there are: dtcp");
+    let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
+    let known = format!("no built-in algorithm `no_such_algorithm`; there are: {}.", known.join(", "));
+    refused(&test, 1, &["load", "no_such_algorithm"], &known);
     let mut cut = hotcc_bpf::algo("dtcp").unwrap().bytes.to_vec();
     cut.truncate(cut.len() / 2);
     let cut = test.file("cut.bpf.o", &cut);
