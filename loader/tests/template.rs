@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MIB: usize = 1 << 20;
@@ -12,6 +12,12 @@ const MIB: usize = 1 << 20;
 fn block<'a>(page: &'a str, language: &str) -> &'a str {
     let (_, rest) = page.split_once(&format!("\n```{language}\n")).unwrap();
     rest.split_once("\n```\n").unwrap().0
+}
+
+/// Where a program is.
+fn on_path(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.exists()).unwrap()
 }
 
 #[test]
@@ -27,12 +33,21 @@ fn the_algorithm_of_the_manual_builds_and_works() {
     let bin = test.dir.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(hotcc_path(), bin.join("hotcc")).unwrap();
-    // the clang of the build, which may be called otherwise here
-    let wrapper = test.file(
-        "bin/clang",
-        format!("#!/bin/sh\nexec {} -Wall -Wextra -Werror -Wno-unused-parameter \"$@\"\n", hotcc_bpf::CLANG).as_bytes(),
-    );
-    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let clang = lines.split_whitespace().next().unwrap();
+    let setup = std::fs::read_to_string(root.join("setup.sh")).unwrap();
+    let preferred = setup.lines().find_map(|l| l.strip_prefix("readonly PREFERRED_CLANG=")).unwrap();
+    assert_eq!(clang, format!("clang-{preferred}"), "the page calls the clang that setup.sh installs");
+    if Command::new(clang).arg("--version").output().is_err() {
+        // setup.sh takes another where the distribution has none of this version
+        std::os::unix::fs::symlink(on_path(hotcc_bpf::CLANG), bin.join(clang)).unwrap();
+    }
+    let strict = Command::new(hotcc_bpf::CLANG)
+        .args(hotcc_bpf::CLANG_FLAGS)
+        .args(["-fsyntax-only", "-I", root.join("bpf/lib").to_str().unwrap(), "mine.bpf.c"])
+        .current_dir(test.dir.path())
+        .output()
+        .unwrap();
+    assert!(strict.status.success(), "{}", String::from_utf8_lossy(&strict.stderr));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let done = Command::new("sh")
         .args(["-ec", lines])
