@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
+use hotcc::manage::Tunables;
 use hotcc::{connections, doctor, exporter, manage, migrate, run, status, tune};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -91,6 +92,9 @@ enum Command {
         /// Move open connections too; without, they keep the old version until they close
         #[arg(long)]
         live: bool,
+        /// Carry over the values of tunables that the new one has as well, within its range; --set goes before
+        #[arg(long)]
+        keep_tunables: bool,
         /// Machine-readable
         #[arg(long)]
         json: bool,
@@ -263,8 +267,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Unload { name, fallback, json } => {
             show::unloaded(&manage::unload(&name, fallback.as_deref())?, json)?;
         }
-        Command::Swap { name, new, live, json } => {
-            let outcome = manage::swap(&name, &new.request(None), live)?;
+        Command::Swap { name, new, live, keep_tunables, json } => {
+            let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
+            let outcome = manage::swap_tuned(&name, &new.request(None), tunables, live)?;
             show::outcome("swapped", &outcome, json)?;
         }
         Command::Rollback { name, live, json } => {

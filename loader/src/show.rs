@@ -7,7 +7,7 @@ use hotcc::manage::{Outcome, Unloaded};
 use hotcc::migrate::{Migrated, Moved, MovedIn};
 use hotcc::object::Source;
 use hotcc::status::Status;
-use hotcc::tune::{SetOutcome, Value};
+use hotcc::tune::{Changed, SetOutcome, Value};
 use hotcc::values::{format_value, unknown};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -164,6 +164,9 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
         );
     } else {
         println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    }
+    for Changed { name, old, new } in &outcome.tunables_changed {
+        println!("  {name}: {old} -> {new}");
     }
     if outcome.defaults_rewritten > 0 {
         println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
