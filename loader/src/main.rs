@@ -179,6 +179,12 @@ enum Command {
         /// Congestion control, registered or built in, or path of a .bpf.o
         #[arg(long)]
         cc: String,
+        /// Set of tunable values to start from: default or paper [default: those it has, if it is loaded already]
+        #[arg(long)]
+        profile: Option<String>,
+        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+        set: Vec<String>,
         /// The command
         #[arg(required = true, last = true)]
         command: Vec<String>,
@@ -291,7 +297,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::doctor(&report, json)?;
             return Ok(ExitCode::from(report.exit_code()));
         }
-        Command::Run { cc, command } => return run_command(&cc, &command),
+        Command::Run { cc, profile, set, command } => {
+            return run_command(&run::Choice { cc, profile, set }, &command);
+        }
         Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "hotcc", &mut std::io::stdout());
@@ -301,12 +309,15 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 }
 
 /// Ends as the command ended.
-fn run_command(cc: &str, command: &[String]) -> Result<ExitCode> {
+fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
-    let ran = run::run(cc, command)?;
+    let ran = run::run(choice, command)?;
     let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
     let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
     eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
+    if ran.changed > 0 {
+        eprintln!("hotcc: {} of {} took another congestion control later", ran.changed, sockets(ran.sockets));
+    }
     if ran.refused > 0 {
         eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
     }

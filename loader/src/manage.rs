@@ -99,10 +99,9 @@ pub fn load(request: &Request) -> Result<Outcome> {
 }
 
 /// Loads an object that is to go when no run uses it. Call with the lock held.
-pub(crate) fn load_for_runs(object: &str) -> Result<()> {
+pub(crate) fn load_for_runs(request: &Request) -> Result<()> {
     registry::need_bpffs()?;
-    let request = Request { object: object.to_owned(), cc_name: None, profile: "default".to_owned(), set: Vec::new() };
-    let loaded = load_locked(&request, counter(), true);
+    let loaded = load_locked(request, counter(), true);
     count(|c| if loaded.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
     loaded.map(|_| ())
 }
@@ -374,7 +373,7 @@ fn wait_until_gone(name: &str) -> Result<()> {
 }
 
 /// What is asked for, the later going before: the profile, what is `kept` of another version, single values.
-fn settings(description: &Description, request: &Request, kept: &[Setting]) -> Result<Vec<Setting>> {
+pub(crate) fn settings(description: &Description, request: &Request, kept: &[Setting]) -> Result<Vec<Setting>> {
     let mut settings = values::profile(description, &request.profile)?;
     settings.extend(values::carried_over(kept, description));
     for text in &request.set {
