@@ -53,6 +53,7 @@ impl Lease {
             Some(_) => manage::load_for_runs(&request)?,
             None if file.is_none() && sysctl::is_registered(&name)? => {
                 if values_matter {
+                    registry::need_bpffs()?; // where it is hidden, so is whose it is
                     return Err(Error::failed(format!(
                         "`{name}` is registered, but not by hotcc: --profile and --set cannot tune it"
                     )));

@@ -56,6 +56,10 @@ pub fn lock() -> Result<Lock> {
     }
 }
 
+/// How to get a BPF file system; and where not to, which looks just the same.
+pub(crate) const MOUNT_BPFFS: &str =
+    "mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
 /// Stops early where there is no BPF file system.
 pub fn need_bpffs() -> Result<()> {
     const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
@@ -63,10 +67,7 @@ pub fn need_bpffs() -> Result<()> {
     if found {
         return Ok(());
     }
-    let path = pins::BPFFS;
-    Err(Error::kernel_lacks(format!(
-        "no BPF file system at {path}; mount it: mount -t bpf bpf {path} (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)"
-    )))
+    Err(Error::kernel_lacks(format!("no BPF file system at {}; mount it: {MOUNT_BPFFS}", pins::BPFFS)))
 }
 
 /// A registered algorithm of ours.

@@ -181,6 +181,9 @@ fn remove_left_over(root: &Path) {
     }
 }
 
+/// How to get cgroup v2; and where not to, which looks just the same.
+pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
 /// Where cgroup v2 is mounted: the only place, or beside v1.
 pub fn cgroup2_root() -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
@@ -189,7 +192,5 @@ pub fn cgroup2_root() -> Result<PathBuf> {
         let (path, kind) = (fields.next()?, fields.next()?);
         (kind == "cgroup2").then(|| PathBuf::from(path))
     });
-    found.ok_or_else(|| {
-        Error::kernel_lacks("no cgroup v2 is mounted; mount it: mount -t cgroup2 none /sys/fs/cgroup/unified")
-    })
+    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
 }
