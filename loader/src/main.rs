@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
 use hotcc::manage::Tunables;
 use hotcc::{connections, doctor, exporter, manage, migrate, run, status, tune};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
 mod show;
@@ -34,7 +34,7 @@ Examples:
   hotcc unload dtcp";
 
 const RUN_HELP: &str = "\
-Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be
+Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be \
 executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
 
 Examples:
@@ -42,8 +42,8 @@ Examples:
   hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
 
 const MIGRATE_HELP: &str = "\
-The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what
-the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the
+The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what \
+the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the \
 default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
 
 Examples:
@@ -52,7 +52,7 @@ Examples:
   hotcc migrate dtcp cubic --netns edge";
 
 const FLOWS_HELP: &str = "\
-With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by
+With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by \
 the version that the connection runs.
 
 Examples:
@@ -191,8 +191,8 @@ enum Command {
     },
     /// Serve Prometheus metrics
     Exporter {
-        /// Where to listen
-        #[arg(long, default_value = "127.0.0.1:9717")]
+        /// Where to listen; without a host on 127.0.0.1 only
+        #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
         /// Most radio links to show as series of their own
         #[arg(long, default_value_t = 256)]
@@ -204,6 +204,17 @@ enum Command {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
     },
+}
+
+/// `IP:PORT`, `HOST:PORT`, `:PORT` or `PORT`.
+fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    let forms = "write IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
+    let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|why| format!("{why}; {forms}"))?.collect();
+    let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    first.copied().ok_or_else(|| format!("the host has no address; {forms}"))
 }
 
 #[derive(clap::Args)]
@@ -323,4 +334,42 @@ fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     }
     let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_to_listen_on() {
+        for (text, address) in [
+            ("127.0.0.1:9718", "127.0.0.1:9718"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("[::1]:9718", "[::1]:9718"),
+            (":9718", "127.0.0.1:9718"),
+            ("9718", "127.0.0.1:9718"),
+            ("localhost:9718", "127.0.0.1:9718"),
+        ] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
+            let said = listen_address(text).unwrap_err();
+            assert!(said.contains("write IP:PORT"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn help_has_no_line_broken_twice() {
+        for (name, help) in [("run", RUN_HELP), ("migrate", MIGRATE_HELP), ("flows", FLOWS_HELP), ("", EXAMPLES)] {
+            let (prose, examples) = help.split_once("Examples:\n").unwrap();
+            let paragraphs = prose.trim_end().split("\n\n");
+            assert!(paragraphs.clone().all(|p| !p.contains('\n')), "{name}: the terminal's width breaks lines");
+            assert!(examples.lines().all(|line| line.starts_with("  ")), "{name}: {examples}");
+        }
+    }
 }

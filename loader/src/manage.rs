@@ -302,6 +302,11 @@ pub struct Unloaded {
     pub defaults_moved: usize,
     /// What they got.
     pub fallback: Vec<String>,
+    /// What they were to get.
+    pub fallback_wanted: String,
+    /// Of them, those whose kernel refused that: outside the initial namespace only what
+    /// `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
+    pub fallback_refused: usize,
     /// What went wrong after it was gone.
     pub warnings: Vec<String>,
 }
@@ -313,7 +318,9 @@ pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
 }
 
 pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
-    let (algo, serving) = Algo::serving(name)?;
+    registry::need_bpffs()?;
+    let algo = Algo::named(name);
+    let Some(serving) = algo.current()? else { return Err(Algo::nothing_to_unload(name)?) };
     let fallback = choose_fallback(name, fallback)?;
     let groups = count_sockets();
     // First the defaults: a default would go on handing the dead one to new sockets.
@@ -340,6 +347,8 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         listeners_left: listeners,
         defaults_moved: defaults.replaced,
         fallback: defaults.used,
+        fallback_wanted: fallback,
+        fallback_refused: defaults.second_best,
         warnings: done.err().iter().map(Error::to_string).collect(),
     })
 }

@@ -42,9 +42,12 @@ impl Source {
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
             let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
             let known = known.join(", ");
-            Error::failed(format!(
-                "no built-in algorithm `{name_or_path}`; there are: {known}. For a file give its path, as in ./{name_or_path}.bpf.o"
-            ))
+            let path = if Path::new(name_or_path).exists() {
+                format!("The file of that name here is ./{name_or_path}")
+            } else {
+                format!("For a file give its path, as in ./{name_or_path}.bpf.o")
+            };
+            Error::failed(format!("no built-in algorithm `{name_or_path}`; there are: {known}. {path}"))
         })?;
         Ok(Self::builtin(found))
     }

@@ -28,7 +28,8 @@ pub struct Value {
 
 /// Values of the serving version's tunables, read back from the kernel.
 pub fn get(name: &str) -> Result<Vec<Value>> {
-    need_root("hotcc get")?;
+    need_root("hotcc get")
+        .map_err(|e| e.and(&format!("`hotcc list {name}` shows what is built in, with its profiles, without")))?;
     let (_, version) = Algo::serving(name)?;
     let value = |Setting { tunable, value }: Setting| Value {
         value: values::format_value(&tunable, value),
