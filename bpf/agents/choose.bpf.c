@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Gives the sockets of one cgroup a congestion control: when they are connected, and when they listen (what a listener
- * accepts inherits it).
+ * accepts inherits it). Looks at connected ones again when they close, and counts those that have another by then.
  */
 #include "bpf.h"
 
@@ -11,10 +11,16 @@ char _license[] SEC("license") = "GPL";
 #define TCP_CONGESTION 13
 
 /* Not TCP_CONNECT_CB: the congestion control would start before the kernel knows window and segment size. */
-enum { BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4, BPF_SOCK_OPS_TCP_LISTEN_CB = 11 };
+enum { BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4, BPF_SOCK_OPS_STATE_CB = 10, BPF_SOCK_OPS_TCP_LISTEN_CB = 11 };
+enum { BPF_SOCK_OPS_STATE_CB_FLAG = 4 };
+enum { BPF_TCP_ESTABLISHED = 1 };
 
+/* The kernel's ABI; named is what is used. */
 struct bpf_sock_ops {
-	u32 op; /* first in the kernel's ABI; nothing else is used */
+	u32 op;
+	u32 args[4];
+	u32 addresses[14];
+	u32 cb_flags;
 };
 
 /* Read and written by the loader as it stands. */
@@ -22,17 +28,41 @@ struct choose_job {
 	char cc_name[16];
 	u64 chosen;
 	u64 refused;
+	u64 changed; /* of those chosen */
 };
 
 struct choose_job job SEC(".data") = {};
 
+static bool runs_another(struct bpf_sock_ops *ctx)
+{
+	char name[sizeof(job.cc_name)] = {};
+
+	if (bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		return false;
+	for (int i = 0; i < (int)sizeof(name); i++) {
+		if (name[i] != job.cc_name[i])
+			return true;
+		if (!name[i])
+			break;
+	}
+	return false;
+}
+
 SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 {
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
+		if (ctx->args[0] == BPF_TCP_ESTABLISHED && runs_another(ctx))
+			__sync_fetch_and_add(&job.changed, 1);
+		return 1;
+	}
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
-	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, job.cc_name, sizeof(job.cc_name)))
+	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, job.cc_name, sizeof(job.cc_name))) {
 		__sync_fetch_and_add(&job.refused, 1);
-	else
-		__sync_fetch_and_add(&job.chosen, 1);
+		return 1;
+	}
+	__sync_fetch_and_add(&job.chosen, 1);
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) /* what a listener accepts would inherit it */
+		bpf_sock_ops_cb_flags_set(ctx, ctx->cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	return 1;
 }

@@ -19,11 +19,17 @@
 /* On the ops table: what this is, and which paper it implements. */
 #define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
 
+/* As s64, which holds whatever is sensible: literals of mixed signs compare as they read, and 0 <= 0 is no type limit. */
+#define HOTCC_WITHIN(value, lowest, highest)                                                             \
+	((s64)(lowest) <= (s64)(value) && (s64)(value) <= (s64)(highest))
+
 /*
  * A number that can be set while the algorithm runs. `initial` is the `default` profile's value, `published` the
  * `paper` profile's. Units are written out ("us", "permille", "segments"); "" for a plain count.
  */
 #define TUNABLE(type, name, initial, published, lowest, highest, unit, help_text)                        \
+	_Static_assert(HOTCC_WITHIN(initial, lowest, highest), "default of " #name " is out of its range"); \
+	_Static_assert(HOTCC_WITHIN(published, lowest, highest), "paper value of " #name " is out of range"); \
 	HOST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
 	type name SEC(".data")                                                                           \
 	HOTCC_TAG("hotcc:tunable|unit=" unit "|min=" HOTCC_STR(lowest) "|max=" HOTCC_STR(highest)        \

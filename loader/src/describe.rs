@@ -18,6 +18,14 @@ pub struct Description {
     pub state: Vec<StateField>,
 }
 
+impl Description {
+    /// What it says that cannot be: a range beyond the variable's, a profile's value beyond the range.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<String> {
+        self.tunables.iter().find_map(Tunable::contradiction)
+    }
+}
+
 /// Where a tunable's value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,6 +71,20 @@ pub struct Tunable {
     /// Where it stands in its section.
     #[serde(skip)]
     pub place: Place,
+}
+
+impl Tunable {
+    fn contradiction(&self) -> Option<String> {
+        let Self { name, min, max, .. } = self;
+        let (lowest, highest) = self.place.range();
+        if min > max || *min < lowest || *max > highest {
+            return Some(format!("tunable {name} has the range {min}..{max}; its variable holds {lowest}..{highest}"));
+        }
+        let profiles = [("default", self.default), ("paper", self.paper)];
+        let (profile, value) =
+            profiles.into_iter().find_map(|(p, v)| Some((p, v.filter(|v| !(min..=max).contains(&v))?)))?;
+        Some(format!("tunable {name} has the {profile} value {value}, which is out of its own range {min}..{max}"))
+    }
 }
 
 /// Bytes of a scalar within a section or a state.

@@ -1,7 +1,7 @@
 //! What this machine has of what hotcc needs, found out by trying: one line each.
 
 use crate::registry;
-use crate::run::cgroup2_root;
+use crate::run::{MOUNT_CGROUP2, cgroup2_root};
 use crate::sysctl;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct};
@@ -163,15 +163,13 @@ fn system_findings() -> Vec<Finding> {
     let jit = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
     let available = sysctl::available();
     vec![
-        needed(
-            "BPF file system",
-            "pins live there; without it nothing outlives a command",
-            "mount -t bpf bpf /sys/fs/bpf",
-        )
-        .found(
-            registry::need_bpffs().map(|()| "mounted at /sys/fs/bpf".to_owned()).map_err(|_| "not mounted".to_owned()),
-        ),
-        wanted("cgroup v2", "`hotcc run` needs it", "mount -t cgroup2 none /sys/fs/cgroup/unified")
+        needed("BPF file system", "pins live there; without it nothing outlives a command", registry::MOUNT_BPFFS)
+            .found(
+                registry::need_bpffs()
+                    .map(|()| "mounted at /sys/fs/bpf".to_owned())
+                    .map_err(|_| "not mounted".to_owned()),
+            ),
+        wanted("cgroup v2", "`hotcc run` needs it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
         wanted("JIT", "the kernel interprets, and struct_ops cannot work", "sysctl net.core.bpf_jit_enable=1").found(
             match jit.as_deref().map(str::trim) {

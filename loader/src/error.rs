@@ -72,6 +72,13 @@ impl Error {
         }
     }
 
+    /// Puts further advice behind.
+    #[must_use]
+    pub fn and(mut self, advice: &str) -> Self {
+        self.message = format!("{}; {advice}", self.message);
+        self
+    }
+
     /// Puts what was tried in front.
     #[must_use]
     pub fn during(mut self, tried: &str) -> Self {
@@ -117,6 +124,6 @@ pub fn need_root(command: &str) -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
     }
-    let message = format!("`{command}` needs root (it loads BPF programs); run it with sudo");
+    let message = format!("`{command}` needs root (BPF programs and their maps are root's alone); run it with sudo");
     Err(Error { kind: Kind::NotPermitted, message })
 }

@@ -1,11 +1,9 @@
 //! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
 
-use crate::describe::Section;
 use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::object::{Loaded, Opened, Source};
 use crate::registry::{self, Algo, Version};
-use crate::values::Setting;
 use crate::{kernel, sys, tune};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
@@ -172,16 +170,9 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
     }
     let mut opened = source.open()?;
     opened.rename(&algo.name)?;
-    let values = [(Section::Data, "tunables"), (Section::Rodata, "constants")];
-    for (section, pin) in values {
-        if let Some(bytes) = tune::read_section(version, pin)? {
-            let tunables = opened.description.tunables.iter().filter(|t| t.section == section);
-            let settings: Vec<Setting> = tunables
-                .filter_map(|t| t.place.read(&bytes).map(|value| Setting { tunable: t.clone(), value }))
-                .collect();
-            opened.apply(&settings)?;
-        }
-    }
+    let [data, rodata] = [tune::read_section(version, "tunables")?, tune::read_section(version, "constants")?];
+    let present = tune::read(&opened.description, data.as_deref(), rodata.as_deref());
+    opened.apply(&present)?;
     let mut loaded = prepare(opened)?;
     let again = pin_version(algo, &mut loaded, &source, &text(&meta.profile))?;
     again.set_meta(&meta)?;

@@ -5,10 +5,12 @@
 //! killed run leaves behind stays registered until the next command that wants the name.
 
 use crate::error::{Error, Result, Tried};
-use crate::manage;
+use crate::manage::{self, Request};
 use crate::object::Source;
 use crate::registry::{self, Algo, Version};
-use crate::sysctl;
+use crate::run::Choice;
+use crate::tune::Changed;
+use crate::{sysctl, tune};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
@@ -23,26 +25,46 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Takes what `cc` stands for, a registered or built-in name or a path, and loads it if it is not there.
-    pub(crate) fn take(cc: &str) -> Result<Self> {
+    /// Takes what was chosen, and loads it if it is not there.
+    pub(crate) fn take(choice: &Choice) -> Result<Self> {
+        let cc = &choice.cc;
         let file = if Source::is_path(cc) { Some(Source::find(cc)?) } else { None };
         let name = match &file {
             Some(file) => file.open()?.cc_name,
-            None => cc.to_owned(),
+            None => cc.clone(),
         };
+        let request = Request {
+            object: cc.clone(),
+            cc_name: None,
+            profile: choice.profile.clone().unwrap_or_else(|| "default".to_owned()),
+            set: choice.set.clone(),
+        };
+        let values_matter = choice.profile.is_some() || !choice.set.is_empty();
         let _lock = registry::lock()?;
         let algo = Algo::named(&name);
         match algo.current()? {
-            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => same_file(&name, &serving, file.as_ref())?,
+            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => {
+                same_file(&name, &serving, file.as_ref())?;
+                if values_matter {
+                    same_values(&algo, &serving, &request)?;
+                }
+            }
             // of a killed run: loaded anew, since its tunables may have been set meanwhile
-            Some(_) => manage::load_for_runs(cc)?,
-            None if file.is_none() && sysctl::is_registered(&name)? => {}
+            Some(_) => manage::load_for_runs(&request)?,
+            None if file.is_none() && sysctl::is_registered(&name)? => {
+                if values_matter {
+                    registry::need_bpffs()?; // where it is hidden, so is whose it is
+                    return Err(Error::failed(format!(
+                        "`{name}` is registered, but not by hotcc: --profile and --set cannot tune it"
+                    )));
+                }
+            }
             None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
                 return Err(Error::failed(format!(
                     "`{name}` is neither registered nor built in; `hotcc list` and `hotcc status` show what there is"
                 )));
             }
-            None => manage::load_for_runs(cc)?,
+            None => manage::load_for_runs(&request)?,
         }
         let hold = is_for_runs(&algo).then(|| hold(&algo, FlockArg::LockSharedNonblock)).transpose()?.flatten();
         Ok(Self { name, hold })
@@ -105,4 +127,25 @@ fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()>
         ))),
         _ => Ok(()),
     }
+}
+
+/// What serves has the values that loading it would have given it.
+fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> {
+    let name = &algo.name;
+    let present = tune::of_version(serving)?;
+    let mut wanted = present.clone();
+    for asked in manage::settings(&serving.description()?, request, &[])? {
+        wanted.iter_mut().filter(|w| w.tunable.name == asked.tunable.name).for_each(|w| w.value = asked.value);
+    }
+    let differing = tune::changed(&present, &wanted);
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let text = |Changed { name, old, new }: &Changed| format!("{name} is {old}, not {new}");
+    let differing = differing.iter().map(text).collect::<Vec<_>>().join("; ");
+    let by = if is_for_runs(algo) { " by another `hotcc run`" } else { "" };
+    Err(Error::failed(format!(
+        "`{name}` is loaded already{by}, with other values: {differing}. Leave --profile and --set out to run with \
+         what is loaded, or tune that: hotcc set {name} …"
+    )))
 }

@@ -2,9 +2,10 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
+use hotcc::manage::Tunables;
 use hotcc::{connections, doctor, exporter, manage, migrate, paths, run, status, tune};
 use hotcc_abi::path::PathKey;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
 mod show;
@@ -34,7 +35,7 @@ Examples:
   hotcc unload dtcp";
 
 const RUN_HELP: &str = "\
-Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be
+Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be \
 executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
 
 Examples:
@@ -51,8 +52,8 @@ Examples:
   hotcc paths bump 198.51.100.0/24             by hand: a path changed where the kernel's routes do not show it";
 
 const MIGRATE_HELP: &str = "\
-The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what
-the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the
+The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what \
+the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the \
 default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
 
 Examples:
@@ -61,7 +62,7 @@ Examples:
   hotcc migrate dtcp cubic --netns edge";
 
 const FLOWS_HELP: &str = "\
-With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by
+With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by \
 the version that the connection runs.
 
 Examples:
@@ -101,6 +102,9 @@ enum Command {
         /// Move open connections too; without, they keep the old version until they close
         #[arg(long)]
         live: bool,
+        /// Carry over the values of tunables that the new one has as well, within its range; --set goes before
+        #[arg(long)]
+        keep_tunables: bool,
         /// Machine-readable
         #[arg(long)]
         json: bool,
@@ -185,6 +189,12 @@ enum Command {
         /// Congestion control, registered or built in, or path of a .bpf.o
         #[arg(long)]
         cc: String,
+        /// Set of tunable values to start from: default or paper [default: those it has, if it is loaded already]
+        #[arg(long)]
+        profile: Option<String>,
+        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+        set: Vec<String>,
         /// The command
         #[arg(required = true, last = true)]
         command: Vec<String>,
@@ -197,8 +207,8 @@ enum Command {
     },
     /// Serve Prometheus metrics
     Exporter {
-        /// Where to listen
-        #[arg(long, default_value = "127.0.0.1:9717")]
+        /// Where to listen; without a host on 127.0.0.1 only
+        #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
         /// Most radio links to show as series of their own
         #[arg(long, default_value_t = 256)]
@@ -237,6 +247,17 @@ enum PathsCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `IP:PORT`, `HOST:PORT`, `:PORT` or `PORT`.
+fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    let forms = "write IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
+    let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|why| format!("{why}; {forms}"))?.collect();
+    let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    first.copied().ok_or_else(|| format!("the host has no address; {forms}"))
 }
 
 #[derive(clap::Args)]
@@ -306,8 +327,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Unload { name, fallback, json } => {
             show::unloaded(&manage::unload(&name, fallback.as_deref())?, json)?;
         }
-        Command::Swap { name, new, live, json } => {
-            let outcome = manage::swap(&name, &new.request(None), live)?;
+        Command::Swap { name, new, live, keep_tunables, json } => {
+            let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
+            let outcome = manage::swap_tuned(&name, &new.request(None), tunables, live)?;
             show::outcome("swapped", &outcome, json)?;
         }
         Command::Rollback { name, live, json } => {
@@ -329,7 +351,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::doctor(&report, json)?;
             return Ok(ExitCode::from(report.exit_code()));
         }
-        Command::Run { cc, command } => return run_command(&cc, &command),
+        Command::Run { cc, profile, set, command } => {
+            return run_command(&run::Choice { cc, profile, set }, &command);
+        }
         Command::Paths { command } => match command {
             PathsCommand::Watch { netns, json } => {
                 paths::watch::watch(netns.as_deref(), |news| show::path_news(&news, json))?;
@@ -346,15 +370,56 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 }
 
 /// Ends as the command ended.
-fn run_command(cc: &str, command: &[String]) -> Result<ExitCode> {
+fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
-    let ran = run::run(cc, command)?;
+    let ran = run::run(choice, command)?;
     let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
     let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
     eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
+    if ran.changed > 0 {
+        eprintln!("hotcc: {} of {} took another congestion control later", ran.changed, sockets(ran.sockets));
+    }
     if ran.refused > 0 {
         eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
     }
     let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_to_listen_on() {
+        for (text, address) in [
+            ("127.0.0.1:9718", "127.0.0.1:9718"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("[::1]:9718", "[::1]:9718"),
+            (":9718", "127.0.0.1:9718"),
+            ("9718", "127.0.0.1:9718"),
+            ("localhost:9718", "127.0.0.1:9718"),
+        ] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
+            let said = listen_address(text).unwrap_err();
+            assert!(said.contains("write IP:PORT"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn help_has_no_line_broken_twice() {
+        for (name, help) in [("run", RUN_HELP), ("migrate", MIGRATE_HELP), ("flows", FLOWS_HELP), ("", EXAMPLES)] {
+            let (prose, examples) = help.split_once("Examples:\n").unwrap();
+            let paragraphs = prose.trim_end().split("\n\n");
+            assert!(paragraphs.clone().all(|p| !p.contains('\n')), "{name}: the terminal's width breaks lines");
+            assert!(examples.lines().all(|line| line.starts_with("  ")), "{name}: {examples}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! The new is loaded and verified before the old is touched. Once the kernel has switched, a command no longer fails: what
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
-use crate::describe::Section;
+use crate::describe::{Description, Section};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
 use crate::install::{self, pin_version, prepare, register, text};
@@ -11,8 +11,9 @@ use crate::killpoint::killpoint;
 use crate::migrate::{self, Moved};
 use crate::object::{Opened, Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
+use crate::tune::Changed;
 use crate::values::{self, Setting};
-use crate::{describe, lease, sysctl, tune};
+use crate::{lease, sysctl, tune};
 use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub connections_older: Option<u64>,
     /// Open sockets that were moved, if that was asked for.
     pub moved: Option<Moved>,
+    /// Tunables that have another value than in the version before, where both have them.
+    pub tunables_changed: Vec<Changed>,
     /// Whether it served before already, from the same object with the same tunables: then nothing was swapped, and what
     /// rolling back would bring is still that.
     pub served_already: bool,
@@ -96,10 +99,9 @@ pub fn load(request: &Request) -> Result<Outcome> {
 }
 
 /// Loads an object that is to go when no run uses it. Call with the lock held.
-pub(crate) fn load_for_runs(object: &str) -> Result<()> {
+pub(crate) fn load_for_runs(request: &Request) -> Result<()> {
     registry::need_bpffs()?;
-    let request = Request { object: object.to_owned(), cc_name: None, profile: "default".to_owned(), set: Vec::new() };
-    let loaded = load_locked(&request, counter(), true);
+    let loaded = load_locked(request, counter(), true);
     count(|c| if loaded.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
     loaded.map(|_| ())
 }
@@ -120,7 +122,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
     if sysctl::is_registered(&name)? {
         return Err(taken(&algo));
     }
-    opened.apply(&settings(&opened.description, request)?)?;
+    opened.apply(&settings(&opened.description, request, &[])?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     if for_runs {
@@ -151,11 +153,26 @@ fn taken(algo: &Algo) -> Error {
     ))
 }
 
+/// Which values a swap starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunables {
+    /// Those that were asked for.
+    Anew,
+    /// Those of the version that serves, where the new one has such a tunable and takes the value; what is asked for
+    /// one by one goes before.
+    Kept,
+}
+
 /// Replaces what stands behind `name`. `live` moves the open sockets too.
 pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
+    swap_tuned(name, request, Tunables::Anew, live)
+}
+
+/// As [`swap`], with the tunables as told.
+pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool) -> Result<Outcome> {
     let _lock = begin("hotcc swap")?;
     let counter = counter();
-    let outcome = swap_locked(name, request, live, counter);
+    let outcome = swap_locked(name, request, tunables, live, counter);
     count(|c| match &outcome {
         Ok(outcome) => c.swaps += u64::from(!outcome.served_already),
         Err(_) => c.swap_failures += 1,
@@ -163,14 +180,21 @@ pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
     outcome
 }
 
-fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> Result<Outcome> {
+fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, counter: Counter) -> Result<Outcome> {
     let source = Source::find(&request.object)?;
     let mut opened = source.open()?;
     let (algo, old) = Algo::serving(name)?;
     algo.tidy()?;
     let swaps = old.meta()?.swaps + 1;
     opened.rename(name)?;
-    opened.apply(&settings(&opened.description, request)?)?;
+    let before = match tunables {
+        Tunables::Kept => tune::of_version(&old)?,
+        Tunables::Anew => values_for_comparison(&old),
+    };
+    let kept = if tunables == Tunables::Kept { &before[..] } else { &[] };
+    opened.apply(&settings(&opened.description, request, kept)?)?;
+    let [data, rodata] = [Section::Data, Section::Rodata].map(|section| opened.initial_values(section));
+    let after = tune::read(&opened.description, data.as_deref(), rodata.as_deref());
     if serves_already(&old, &source, &opened)? {
         // another version of the very same would only push the one to roll back to out of its place
         let pending = Pending { started: Instant::now(), counter };
@@ -184,7 +208,8 @@ fn swap_locked(name: &str, request: &Request, live: bool, counter: Counter) -> R
         let _ = registry::remove_tree(&new.dir);
         return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
     }
-    Ok(finish(&algo, &new, Some(swaps), live, Pending { started, counter }))
+    let tunables_changed = tune::changed(&before, &after);
+    Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
 }
 
 /// Puts the previous version of `name` back. Doing it twice undoes the undoing.
@@ -203,12 +228,18 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
         .previous()?
         .ok_or_else(|| Error::failed(format!("`{name}` was never swapped; there is nothing to go back to")))?;
     let swaps = serving.meta()?.swaps + 1;
+    let tunables_changed = tune::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
     previous.unsettle()?;
     killpoint("pinned");
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous)
         .map_err(|e| e.during(&format!("cannot roll {name} back; the current version serves on")))?;
-    Ok(finish(&algo, &back, Some(swaps), live, Pending { started, counter }))
+    Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
+}
+
+/// A version's tunables. Not being able to tell what changes is no reason not to change it.
+fn values_for_comparison(version: &Version) -> Vec<Setting> {
+    tune::of_version(version).inspect_err(|error| tracing::warn!("not compared: {error}")).unwrap_or_default()
 }
 
 /// Whether a version is what `opened`, ready to be loaded from `source`, would become.
@@ -252,6 +283,7 @@ fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: P
         connections_current: of(true),
         connections_older: of(false),
         moved,
+        tunables_changed: Vec::new(),
         served_already: false,
         warnings,
     }
@@ -270,6 +302,11 @@ pub struct Unloaded {
     pub defaults_moved: usize,
     /// What they got.
     pub fallback: Vec<String>,
+    /// What they were to get.
+    pub fallback_wanted: String,
+    /// Of them, those whose kernel refused that: outside the initial namespace only what
+    /// `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
+    pub fallback_refused: usize,
     /// What went wrong after it was gone.
     pub warnings: Vec<String>,
 }
@@ -281,7 +318,9 @@ pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
 }
 
 pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
-    let (algo, serving) = Algo::serving(name)?;
+    registry::need_bpffs()?;
+    let algo = Algo::named(name);
+    let Some(serving) = algo.current()? else { return Err(Algo::nothing_to_unload(name)?) };
     let fallback = choose_fallback(name, fallback)?;
     let groups = count_sockets();
     // First the defaults: a default would go on handing the dead one to new sockets.
@@ -308,6 +347,8 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         listeners_left: listeners,
         defaults_moved: defaults.replaced,
         fallback: defaults.used,
+        fallback_wanted: fallback,
+        fallback_refused: defaults.second_best,
         warnings: done.err().iter().map(Error::to_string).collect(),
     })
 }
@@ -340,8 +381,10 @@ fn wait_until_gone(name: &str) -> Result<()> {
     )))
 }
 
-fn settings(description: &describe::Description, request: &Request) -> Result<Vec<Setting>> {
+/// What is asked for, the later going before: the profile, what is `kept` of another version, single values.
+pub(crate) fn settings(description: &Description, request: &Request, kept: &[Setting]) -> Result<Vec<Setting>> {
     let mut settings = values::profile(description, &request.profile)?;
+    settings.extend(values::carried_over(kept, description));
     for text in &request.set {
         settings.push(values::parse(description, text)?);
     }

@@ -83,7 +83,12 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
     if !is_available(to) {
         let names = available.join(" ");
         let text = format!("no congestion control `{to}` is registered; there are: {names}");
-        return Err(Error::failed(format!("{text} (hotcc load and modprobe tcp_{to} add one)")));
+        let advice = if hotcc_bpf::algo(to).is_some() {
+            format!("Load it: hotcc load {to}")
+        } else {
+            format!("`hotcc load` adds one, and for one of the kernel's modules `modprobe tcp_{to}`")
+        };
+        return Err(Error::failed(format!("{text}. {advice}")));
     }
     let version = registrations()?.iter().find(|r| r.name == to).map_or(0, |r| r.map_id);
     if from == to && version == 0 {

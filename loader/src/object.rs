@@ -43,9 +43,12 @@ impl Source {
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
             let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
             let known = known.join(", ");
-            Error::failed(format!(
-                "no built-in algorithm `{name_or_path}`; there are: {known}. For a file give its path, as in ./{name_or_path}.bpf.o"
-            ))
+            let path = if Path::new(name_or_path).exists() {
+                format!("The file of that name here is ./{name_or_path}")
+            } else {
+                format!("For a file give its path, as in ./{name_or_path}.bpf.o")
+            };
+            Error::failed(format!("no built-in algorithm `{name_or_path}`; there are: {known}. {path}"))
         })?;
         Ok(Self::builtin(found))
     }
@@ -113,6 +116,9 @@ impl Opened {
         let none = || Error::failed(format!("{} carries no BTF; compile it with -g", source.origin));
         let btf = Btf::from_bpf_object(raw).ok().flatten().ok_or_else(none)?;
         let description = describe(&btf);
+        if let Some(contradiction) = description.contradiction() {
+            return Err(Error::failed(format!("{} contradicts itself: {contradiction}", source.origin)));
+        }
         let mut found = ops_tables(&btf);
         drop(btf);
         let table = match found.len() {
@@ -212,16 +218,41 @@ impl Opened {
             }
         }
         self.clear_missing_operations()?;
+        self.need_operations()?;
         let (result, log) = libbpf_log::capture(|| self.object.load());
         let object = result.map_err(|e| load_error(&self.cc_name, &self.origin, &e, &log))?;
         Ok(Loaded { object, ops_map: self.table.map, cc_name: self.cc_name, keeps_stats })
+    }
+
+    /// The kernel refuses a congestion control without these, and does not say why.
+    fn need_operations(&mut self) -> Result<()> {
+        let operations = self.table.operations.clone();
+        let value = self.ops_value()?;
+        let has = |wanted: &str| {
+            let place = operations.iter().find(|(member, _)| member == wanted);
+            let pointer = place.and_then(|(_, offset)| value.get(*offset..offset + size_of::<u64>()));
+            pointer.is_some_and(|pointer| pointer.iter().any(|&byte| byte != 0))
+        };
+        let mut lacking: Vec<&str> = ["ssthresh", "undo_cwnd"].into_iter().filter(|wanted| !has(wanted)).collect();
+        if !has("cong_avoid") && !has("cong_control") {
+            lacking.push("cong_avoid (or cong_control)");
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let lacking = lacking.join(", ");
+        Err(Error::failed(format!(
+            "cannot load {} ({}): its table of operations lacks {lacking}, which the kernel asks of every congestion \
+             control",
+            self.cc_name, self.origin
+        )))
     }
 
     /// Clears the operations that the running kernel's tcp_congestion_ops does not have; libbpf then leaves their
     /// programs out, and would refuse the whole table otherwise.
     fn clear_missing_operations(&mut self) -> Result<()> {
         let known = &kernel::kernel()?.operations;
-        for (member, offset) in std::mem::take(&mut self.table.operations) {
+        for (member, offset) in self.table.operations.clone() {
             if !known.contains(&member)
                 && let Some(pointer) = self.ops_value()?.get_mut(offset..offset + size_of::<u64>())
             {

@@ -56,6 +56,10 @@ pub fn lock() -> Result<Lock> {
     }
 }
 
+/// How to get a BPF file system; and where not to, which looks just the same.
+pub(crate) const MOUNT_BPFFS: &str =
+    "mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
 /// Stops early where there is no BPF file system.
 pub fn need_bpffs() -> Result<()> {
     const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
@@ -63,10 +67,7 @@ pub fn need_bpffs() -> Result<()> {
     if found {
         return Ok(());
     }
-    let path = pins::BPFFS;
-    Err(Error::kernel_lacks(format!(
-        "no BPF file system at {path}; mount it: mount -t bpf bpf {path} (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)"
-    )))
+    Err(Error::kernel_lacks(format!("no BPF file system at {}; mount it: {MOUNT_BPFFS}", pins::BPFFS)))
 }
 
 /// A registered algorithm of ours.
@@ -111,17 +112,26 @@ impl Algo {
         if let Some(version) = algo.current()? {
             return Ok((algo, version));
         }
+        let advice = hotcc_bpf::algo(name).map(|_| format!(". Load it: hotcc load {name}"));
+        Err(Self::not_serving(name, &advice.unwrap_or_default())?)
+    }
+
+    /// Why there is nothing to take away.
+    pub(crate) fn nothing_to_unload(name: &str) -> Result<Error> {
+        Self::not_serving(name, "; there is nothing to unload")
+    }
+
+    /// What to say where hotcc has none of that name; `advice` where nobody has.
+    fn not_serving(name: &str, advice: &str) -> Result<Error> {
         let loaded: Vec<String> =
             Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
         let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { format!("loaded: {}", loaded.join(", ")) };
         let hint = if sysctl::is_registered(name)? {
             ". It is registered, but not by hotcc: hotcc status shows what it is".to_owned()
-        } else if hotcc_bpf::algo(name).is_some() {
-            format!(". Load it: hotcc load {name}")
         } else {
-            String::new()
+            advice.to_owned()
         };
-        Err(Error::failed(format!("`{name}` is not loaded by hotcc; {loaded}{hint}")))
+        Ok(Error::failed(format!("`{name}` is not loaded by hotcc; {loaded}{hint}")))
     }
 
     /// Pin directory.

@@ -36,6 +36,8 @@ pub struct Ran {
     pub sockets: u64,
     /// Sockets the kernel refused it to.
     pub refused: u64,
+    /// Of those that got it and have closed, how many ran another by then.
+    pub changed: u64,
     /// Whether it was loaded for this run, or for another one at the same time, and goes with the last of them.
     pub loaded_for_runs: bool,
 }
@@ -47,16 +49,28 @@ struct ChooseJob {
     cc_name: [u8; 16],
     chosen: u64,
     refused: u64,
+    changed: u64,
 }
 
-/// Runs `command` with the sockets it and its children open under `cc`: a registered or built-in name, or a path. What
-/// is not loaded is loaded for as long as a run uses it.
-pub fn run(cc: &str, command: &[String]) -> Result<Ran> {
+/// Which congestion control a run is to have.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// A registered or built-in name, or a path.
+    pub cc: String,
+    /// `default` or `paper`; `None`: whatever it has where it is loaded already, else `default`.
+    pub profile: Option<String>,
+    /// `tunable=value`, on top of the profile.
+    pub set: Vec<String>,
+}
+
+/// Runs `command` with the sockets it and its children open under what was chosen. What is not loaded is loaded for as
+/// long as a run uses it.
+pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     need_root("hotcc run")?;
     let (program, arguments) = command.split_first().ok_or_else(|| Error::usage("no command to run after `--`"))?;
     // First, and so undone last: from here on no signal ends this process before it has cleaned up.
     let signals = Signals::hold()?;
-    let lease = Lease::take(cc)?;
+    let lease = Lease::take(choice)?;
     let group = Group::new()?;
     let (object, _link) = attach(&lease.name, &group)?;
     let procs = File::options().write(true).open(group.path.join("cgroup.procs"));
@@ -73,7 +87,8 @@ pub fn run(cc: &str, command: &[String]) -> Result<Ran> {
     let value = map.and_then(|m| m.lookup(&[0; 4], MapFlags::empty()).ok().flatten()).unwrap_or_default();
     let job: ChooseJob = bytemuck::try_pod_read_unaligned(&value).unwrap_or_else(|_| Zeroable::zeroed());
     let (cc, loaded_for_runs) = (lease.name.clone(), lease.is_for_runs());
-    Ok(Ran { cc, status, sockets: job.chosen, refused: job.refused, loaded_for_runs })
+    let ChooseJob { chosen: sockets, refused, changed, .. } = job;
+    Ok(Ran { cc, status, sockets, refused, changed, loaded_for_runs })
 }
 
 /// Signals that end a process which does not expect them, held back as long as the value lives.
@@ -121,7 +136,7 @@ fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
     let agent = hotcc_bpf::agent("choose").ok_or_else(|| Error::failed("no agent `choose` built in"))?;
     let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
     let mut open = ObjectBuilder::default().open_memory(agent.bytes).tried(tried)?;
-    set_job(&mut open, &ChooseJob { cc_name: padded(cc), chosen: 0, refused: 0 })?;
+    set_job(&mut open, &ChooseJob { cc_name: padded(cc), ..ChooseJob::zeroed() })?;
     let object = open.load().tried(tried)?;
     let program = object.progs_mut().next().ok_or_else(|| Error::failed("agent `choose` has no program"))?;
     let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;
@@ -166,6 +181,9 @@ fn remove_left_over(root: &Path) {
     }
 }
 
+/// How to get cgroup v2; and where not to, which looks just the same.
+pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
 /// Where cgroup v2 is mounted: the only place, or beside v1.
 pub fn cgroup2_root() -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
@@ -174,7 +192,5 @@ pub fn cgroup2_root() -> Result<PathBuf> {
         let (path, kind) = (fields.next()?, fields.next()?);
         (kind == "cgroup2").then(|| PathBuf::from(path))
     });
-    found.ok_or_else(|| {
-        Error::kernel_lacks("no cgroup v2 is mounted; mount it: mount -t cgroup2 none /sys/fs/cgroup/unified")
-    })
+    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
 }

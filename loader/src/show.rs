@@ -10,7 +10,7 @@ use hotcc::paths::maps::{Bumped, Paths};
 use hotcc::paths::routes::{Change, Way};
 use hotcc::paths::watch::News;
 use hotcc::status::Status;
-use hotcc::tune::{SetOutcome, Value};
+use hotcc::tune::{Changed, SetOutcome, Value};
 use hotcc::values::{format_value, unknown};
 use hotcc_abi::path::PathKey;
 use serde::Serialize;
@@ -169,6 +169,9 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     } else {
         println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
     }
+    for Changed { name, old, new } in &outcome.tunables_changed {
+        println!("  {name}: {old} -> {new}");
+    }
     if outcome.defaults_rewritten > 0 {
         println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
     }
@@ -201,6 +204,13 @@ pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
             unloaded.defaults_moved,
             unloaded.fallback.join(" or ")
         );
+        if unloaded.fallback_refused > 0 {
+            let Unloaded { fallback_wanted, fallback_refused, .. } = unloaded;
+            println!(
+                "  {fallback_wanted} was refused in {fallback_refused} of them: outside the initial one the default must be in"
+            );
+            println!("  net.ipv4.tcp_allowed_congestion_control");
+        }
     }
     if let Some(n) = unloaded.connections_left.filter(|&n| n > 0) {
         println!("  connections that run it until they close: {n}");
@@ -314,7 +324,17 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
                 object,
             ]);
         }
-        table(&rows);
+        let lines = lines(&rows);
+        println!("{}", lines[0]);
+        for (algorithm, line) in status.algorithms.iter().zip(&lines[1..]) {
+            println!("{line}");
+            if !algorithm.default_in.is_empty() {
+                println!("    default in: {}", algorithm.default_in.join(", "));
+            }
+            if let (Some(object), Some(profile)) = (&algorithm.previous_object, &algorithm.previous_profile) {
+                println!("    rollback restores: {object} (profile {profile})");
+            }
+        }
     }
     println!();
     let mut rows = vec![row(["others", "connections", "listeners", "kind"])];

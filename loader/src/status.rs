@@ -41,8 +41,12 @@ pub struct AlgorithmStatus {
     pub swaps: u64,
     /// Object that `hotcc rollback` would put back.
     pub previous_object: Option<String>,
+    /// Profile that one started from.
+    pub previous_profile: Option<String>,
     /// Network namespaces whose default it is.
     pub default_in_namespaces: usize,
+    /// Their names, paths, or `here` for the caller's own.
+    pub default_in: Vec<String>,
     /// Connections that run the serving version.
     pub connections_current: u64,
     /// Connections that run an older version under this name.
@@ -89,6 +93,8 @@ pub fn status() -> Result<Status> {
             let matching = groups.iter().filter(|g| g.cc == algo.name && (g.map_id == current.map_id) == is_current);
             matching.map(|g| g.counts.connections).sum::<u64>()
         };
+        let previous = algo.previous()?.and_then(|v| v.meta().ok());
+        let default_in = sysctl::namespaces_with_default(&algo.name)?;
         algorithms.push(AlgorithmStatus {
             registered: available.contains(&algo.name),
             object: text(&meta.object),
@@ -97,8 +103,10 @@ pub fn status() -> Result<Status> {
             loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
-            previous_object: algo.previous()?.and_then(|v| v.meta().ok()).map(|m| text(&m.object)),
-            default_in_namespaces: sysctl::count_defaults(&algo.name)?,
+            previous_object: previous.as_ref().map(|m| text(&m.object)),
+            previous_profile: previous.as_ref().map(|m| text(&m.profile)),
+            default_in_namespaces: default_in.len(),
+            default_in,
             connections_current: own(true),
             connections_older: own(false),
             listeners: groups.iter().filter(|g| g.cc == algo.name).map(|g| g.counts.listeners).sum(),

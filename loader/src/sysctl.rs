@@ -30,6 +30,8 @@ pub struct Replaced {
     pub replaced: usize,
     /// What they have, without repetition.
     pub used: Vec<String>,
+    /// Namespaces of these that refused the first candidate.
+    pub second_best: usize,
     /// Namespaces where the kernel refused it: outside the initial one a congestion control must be
     /// TCP_CONG_NON_RESTRICTED.
     pub refused: usize,
@@ -55,6 +57,7 @@ pub fn replace_defaults(old: &str, candidates: &[&str]) -> Result<Replaced> {
         match taken {
             Some(name) => {
                 outcome.replaced += 1;
+                outcome.second_best += usize::from(Some(&&*name) != candidates.first());
                 outcome.used.push(name);
             }
             None => outcome.refused += 1,
@@ -65,7 +68,8 @@ pub fn replace_defaults(old: &str, candidates: &[&str]) -> Result<Replaced> {
     Ok(outcome)
 }
 
-/// How many namespaces have this default.
-pub fn count_defaults(name: &str) -> Result<usize> {
-    Ok(netns::in_each(|_| Ok(default()? == name))?.into_iter().filter(|&r| r).count())
+/// The namespaces that have this default, as people call them.
+pub fn namespaces_with_default(name: &str) -> Result<Vec<String>> {
+    let labels = netns::in_each(|ns| Ok((default()? == name).then(|| ns.label())))?;
+    Ok(labels.into_iter().flatten().collect())
 }

@@ -1,6 +1,6 @@
 //! Tunables of a running algorithm: read back from the kernel, and set there.
 
-use crate::describe::{Place, Section};
+use crate::describe::{Description, Place, Section};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::manage::{connections, count_sockets};
 use crate::registry::{self, Algo, Version};
@@ -28,23 +28,55 @@ pub struct Value {
 
 /// Values of the serving version's tunables, read back from the kernel.
 pub fn get(name: &str) -> Result<Vec<Value>> {
-    need_root("hotcc get")?;
+    need_root("hotcc get")
+        .map_err(|e| e.and(&format!("`hotcc list {name}` shows what is built in, with its profiles, without")))?;
     let (_, version) = Algo::serving(name)?;
-    let description = version.description()?;
-    let data = read_section(&version, "tunables")?;
-    let rodata = read_section(&version, "constants")?;
-    let tunables = description.tunables.iter().filter_map(|t| {
-        let bytes = if t.section == Section::Data { &data } else { &rodata };
-        let value = t.place.read(bytes.as_deref()?)?;
-        Some(Value {
-            name: t.name.clone(),
-            value: values::format_value(t, value),
-            unit: t.unit.clone(),
-            settable: t.section == Section::Data,
-            help: t.help.clone(),
-        })
+    let value = |Setting { tunable, value }: Setting| Value {
+        value: values::format_value(&tunable, value),
+        settable: tunable.section == Section::Data,
+        name: tunable.name,
+        unit: tunable.unit,
+        help: tunable.help,
+    };
+    Ok(of_version(&version)?.into_iter().map(value).collect())
+}
+
+/// A version's tunables and their present values.
+pub(crate) fn of_version(version: &Version) -> Result<Vec<Setting>> {
+    let data = read_section(version, "tunables")?;
+    let rodata = read_section(version, "constants")?;
+    Ok(read(&version.description()?, data.as_deref(), rodata.as_deref()))
+}
+
+/// The tunables' values as they stand in the sections.
+pub(crate) fn read(description: &Description, data: Option<&[u8]>, rodata: Option<&[u8]>) -> Vec<Setting> {
+    let values = description.tunables.iter().filter_map(|tunable| {
+        let bytes = if tunable.section == Section::Data { data } else { rodata };
+        Some(Setting { tunable: tunable.clone(), value: tunable.place.read(bytes?)? })
     });
-    Ok(tunables.collect())
+    values.collect()
+}
+
+/// A tunable that has another value than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// Name.
+    pub name: String,
+    /// Value it had, choices by name.
+    pub old: String,
+    /// Value it has.
+    pub new: String,
+}
+
+/// The tunables that both have, with different values.
+pub(crate) fn changed(old: &[Setting], new: &[Setting]) -> Vec<Changed> {
+    let text = |setting: &Setting| values::format_value(&setting.tunable, setting.value);
+    let changes = new.iter().filter_map(|new| {
+        let old = old.iter().find(|old| old.tunable.name == new.tunable.name)?;
+        let changed = Changed { name: new.tunable.name.clone(), old: text(old), new: text(new) };
+        (changed.old != changed.new).then_some(changed)
+    });
+    changes.collect()
 }
 
 /// Bytes of a version's `.data` or `.rodata`; `None` if it has none.

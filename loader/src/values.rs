@@ -36,6 +36,23 @@ pub fn parse(description: &Description, text: &str) -> Result<Setting> {
     Ok(Setting { tunable: tunable.clone(), value })
 }
 
+/// Those of `old` that an object can take over: a tunable of the same name and unit, within whose range the value is.
+/// A choice is the same where its name is.
+#[must_use]
+pub fn carried_over(old: &[Setting], description: &Description) -> Vec<Setting> {
+    let carried = description.tunables.iter().filter_map(|tunable| {
+        let same = |o: &&Setting| o.tunable.name == tunable.name && o.tunable.unit == tunable.unit;
+        let Setting { tunable: before, value } = old.iter().find(same)?;
+        let value = match (before.choices.is_empty(), tunable.choices.is_empty()) {
+            (true, true) => *value,
+            (false, false) => tunable.choices.iter().position(|c| *c == format_value(before, *value))? as i128,
+            _ => return None,
+        };
+        (tunable.min..=tunable.max).contains(&value).then(|| Setting { tunable: tunable.clone(), value })
+    });
+    carried.collect()
+}
+
 /// Nothing of that name can be tuned; says what can.
 pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
@@ -67,4 +84,51 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
 pub fn format_value(tunable: &Tunable, value: i128) -> String {
     let choice = usize::try_from(value).ok().and_then(|i| tunable.choices.get(i));
     choice.map_or_else(|| value.to_string(), Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::describe::{Place, Section};
+
+    fn tunable(name: &str, unit: &str, min: i128, max: i128, choices: &[&str]) -> Tunable {
+        Tunable {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            min,
+            max,
+            default: Some(min),
+            paper: None,
+            choices: choices.iter().map(|&c| c.to_owned()).collect(),
+            help: String::new(),
+            section: Section::Data,
+            place: Place { offset: 0, size: 4, signed: false },
+        }
+    }
+
+    #[test]
+    fn what_both_have_is_carried_over() {
+        let old = [
+            (tunable("same", "us", 0, 100, &[]), 70),
+            (tunable("narrower", "", 0, 100, &[]), 70),
+            (tunable("unit", "us", 0, 100, &[]), 70),
+            (tunable("gone", "", 0, 100, &[]), 70),
+            (tunable("choice", "", 0, 1, &["a", "b"]), 1),
+            (tunable("other_choice", "", 0, 1, &["a", "b"]), 1),
+            (tunable("kind", "", 0, 1, &["a", "b"]), 1),
+        ]
+        .map(|(tunable, value)| Setting { tunable, value });
+        let tunables = vec![
+            tunable("same", "us", 50, 70, &[]),
+            tunable("narrower", "", 0, 69, &[]),
+            tunable("unit", "ms", 0, 100, &[]),
+            tunable("new", "", 0, 100, &[]),
+            tunable("choice", "", 0, 2, &["z", "a", "b"]),
+            tunable("other_choice", "", 0, 1, &["a", "c"]),
+            tunable("kind", "", 0, 100, &[]),
+        ];
+        let new = Description { tunables, ..Description::default() };
+        let carried: Vec<_> = carried_over(&old, &new).into_iter().map(|s| (s.tunable.name, s.value)).collect();
+        assert_eq!(carried, [("same".to_owned(), 70), ("choice".to_owned(), 2)]);
+    }
 }

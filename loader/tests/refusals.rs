@@ -33,9 +33,14 @@ fn objects_that_cannot_be_loaded() {
     assert!(message.starts_with("hotcc: /bin/ls is no usable BPF object: an ELF file of another kind;"), "{message}");
     refused(&test, 1, &["load", &test.object("choose")], "has no congestion control in it");
     refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
-    let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
-    let known = format!("no built-in algorithm `no_such_algorithm`; there are: {}.", known.join(", "));
-    refused(&test, 1, &["load", "no_such_algorithm"], &known);
+    let there_are: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
+    let there_are = format!("no built-in algorithm `no_such_algorithm`; there are: {}.", there_are.join(", "));
+    refused(&test, 1, &["load", "no_such_algorithm"], &there_are);
+    let file = test.file("up.py", b"no object");
+    let here = Command::new(hotcc_path()).args(["load", "up.py"]).current_dir(test.dir.path()).output().unwrap();
+    let message = failed(1, &here);
+    assert!(message.contains("The file of that name here is ./up.py"), "{message}");
+    refused(&test, 1, &["load", &file], "up.py is no ELF file");
     let mut cut = hotcc_bpf::algo("dtcp").unwrap().bytes.to_vec();
     cut.truncate(cut.len() / 2);
     let cut = test.file("cut.bpf.o", &cut);
@@ -87,6 +92,15 @@ fn names() {
     refused(&test, 1, &["load", "westwoodp", "--as", "taken_cc"], "to replace it: hotcc swap taken_cc NEW");
     refused(&test, 1, &["unload", "cubic"], "`cubic` is not loaded by hotcc");
     refused(&test, 1, &["get", "no_such"], "`no_such` is not loaded by hotcc");
+    refused(&test, 1, &["get", "dtcp"], "Load it: hotcc load dtcp");
+    refused(&test, 1, &["unload", "dtcp"], "; there is nothing to unload\n");
+    refused(&test, 1, &["migrate", "taken_cc", "dtcp"], ". Load it: hotcc load dtcp\n");
+    refused(
+        &test,
+        1,
+        &["migrate", "taken_cc", "no_such"],
+        "and for one of the kernel's modules `modprobe tcp_no_such`",
+    );
     // `fifteen_bytes_x` is the longest that works, and it does
     let longest = "fifteen_bytes_x";
     ok(&["load", "dtcp", "--as", longest]);
@@ -137,6 +151,8 @@ fn without_privileges() {
         let message = failed(4, &nobody(arguments));
         assert!(message.contains("needs root"), "{message}");
     }
+    let message = failed(4, &nobody(&["get", "dtcp"]));
+    assert!(message.contains("run it with sudo; `hotcc list dtcp` shows what is built in"), "{message}");
     let doctor = nobody(&["doctor"]);
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  privileges"));
     assert_eq!(doctor.status.code(), Some(4), "{}", String::from_utf8_lossy(&doctor.stdout));
@@ -162,6 +178,29 @@ fn without_bpffs() {
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  BPF file system"));
     assert!(!registered("dtcp"));
     let _ = test;
+}
+
+#[test]
+fn where_ip_netns_exec_hides_what_is_mounted() {
+    let Some(_test) = kernel_test("where_ip_netns_exec_hides_what_is_mounted", &["dtcp"]) else { return };
+    let _ns = NetNs::new("hotcc-test-hidden");
+    let inside = |arguments: &[&str]| {
+        let entered = ["netns", "exec", "hotcc-test-hidden", hotcc_path()];
+        Command::new("ip").args(entered).args(arguments).output().unwrap()
+    };
+    for arguments in [&["status"][..], &["run", "--cc", "dtcp", "--", "true"], &["run", "--cc", "reno", "--", "true"]] {
+        let message = failed(3, &inside(arguments));
+        assert!(message.contains("inside `ip netns exec`, which hides it, do not: use nsenter --net="), "{message}");
+    }
+    let doctor = inside(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(3));
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    for line in ["MISSING  BPF file system", "without  cgroup v2"] {
+        let line = text.lines().find(|l| l.starts_with(line)).unwrap_or_else(|| panic!("no {line}: {text}"));
+        assert!(line.contains("use nsenter --net=/run/netns/NAME"), "{line}");
+    }
+    let entered = ["--net=/run/netns/hotcc-test-hidden", hotcc_path(), "run", "--cc", "dtcp", "--", "true"];
+    assert!(Command::new("nsenter").args(entered).status().unwrap().success(), "the advice is good");
 }
 
 #[test]

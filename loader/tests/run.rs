@@ -309,6 +309,59 @@ fn a_path_is_loaded_for_the_run() {
 }
 
 #[test]
+fn a_run_tunes_what_it_loads_and_nothing_of_others() {
+    let Some(_test) = kernel_test("a_run_tunes_what_it_loads_and_nothing_of_others", &["dtcp"]) else { return };
+    let with = |options: &[&'static str]| {
+        [&["run", "--cc", "dtcp"][..], options, &["--", hotcc_path(), "get", "dtcp", "eta"]].concat()
+    };
+    assert_eq!(ok(&with(&["--profile", "paper", "--set", "eta=3"])), "3\n");
+    nothing_left("dtcp");
+    fails(2, &with(&["--set", "eta=99"]));
+    fails(2, &with(&["--profile", "racing"]));
+    nothing_left("dtcp");
+    let mut first = Run::start("dtcp", "read");
+    let message = fails(1, &with(&["--set", "eta=3"]));
+    assert!(message.contains("loaded already by another `hotcc run`, with other values: eta is 2, not 3"), "{message}");
+    assert_eq!(ok(&with(&["--set", "eta=2"])), "2\n");
+    first.go_on();
+    assert_eq!(first.end().0, Some(0));
+    nothing_left("dtcp");
+    ok(&["load", "dtcp", "--profile", "paper"]);
+    let message = fails(1, &with(&["--profile", "default"]));
+    assert!(message.contains("`dtcp` is loaded already, with other values: epoch_us is 500000, not 0;"), "{message}");
+    assert_eq!(ok(&with(&["--profile", "paper"])), "2\n");
+    ok(&["set", "dtcp", "eta=4"]);
+    assert_eq!(ok(&with(&[])), "4\n", "nothing was asked for");
+    let message = fails(1, &["run", "--cc", "reno", "--set", "eta=3", "--", "true"]);
+    assert!(message.contains("`reno` is registered, but not by hotcc"), "{message}");
+}
+
+#[test]
+fn sockets_that_took_another_are_counted() {
+    let Some(test) = kernel_test("sockets_that_took_another_are_counted", &["dtcp"]) else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = test.file(
+        "command.pl",
+        format!(
+            r#"use Socket;
+            for my $wanted ("reno", "", "dtcp") {{
+                socket(my $s, PF_INET, SOCK_STREAM, 0) or die;
+                connect($s, sockaddr_in({}, INADDR_LOOPBACK)) or die;
+                setsockopt($s, 6, 13, $wanted) or die if $wanted;
+            }}"#,
+            listener.local_addr().unwrap().port()
+        )
+        .as_bytes(),
+    );
+    let ran = hotcc(&["run", "--cc", "dtcp", "--", "perl", &script]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    assert!(said.contains("3 sockets ran dtcp, loaded for this run\n"), "{said}");
+    assert!(said.contains("1 of 3 sockets took another congestion control later\n"), "{said}");
+    nothing_left("dtcp");
+}
+
+#[test]
 fn commands_that_cannot_be_run() {
     let Some(test) = kernel_test("commands_that_cannot_be_run", &["dtcp"]) else { return };
     let plain = test.file("plain", b"no program");

@@ -40,6 +40,33 @@ fn another_partys_bpf_is_called_that_without_a_socket_too() {
 }
 
 #[test]
+fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
+    let Some(_test) = kernel_test("where_it_is_the_default_and_what_rollback_restores_is_shown", &["cc_shown"]) else {
+        return;
+    };
+    let ns = NetNs::new("hotcc-test-shown");
+    ok(&["load", "westwoodp", "--as", "cc_shown", "--profile", "paper"]);
+    let text = ok(&["status"]);
+    assert!(!text.contains("rollback restores") && !text.contains("default in:"), "{text}");
+    ns.sh("echo cc_shown > /proc/sys/net/ipv4/tcp_congestion_control");
+    ok(&["swap", "cc_shown", "dtcp"]);
+    let text = ok(&["status"]);
+    let shown = text.split_once("\ncc_shown ").unwrap().1;
+    let expected = "    default in: hotcc-test-shown\n    rollback restores: builtin:westwoodp (profile paper)\n";
+    assert!(shown.split_once('\n').unwrap().1.starts_with(expected), "{text}");
+    assert_eq!(status_of("cc_shown").unwrap()["default_in"], serde_json::json!(["hotcc-test-shown"]));
+    // why the namespace gets what it gets
+    let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
+    let cubic = registered("cubic");
+    let refused = cubic && !allowed.split_whitespace().any(|name| name == "cubic");
+    let text = ok(&["unload", "cc_shown"]);
+    let got = if cubic && !refused { "cubic" } else { "reno" };
+    assert!(text.contains(&format!("  default of 1 network namespace(s) is {got} now\n")), "{text}");
+    assert_eq!(text.contains("  cubic was refused in 1 of them"), refused, "{text}");
+    assert_eq!(ns.sh("cat /proc/sys/net/ipv4/tcp_congestion_control"), got);
+}
+
+#[test]
 fn what_was_unloaded_in_use_is_called_that() {
     let Some(_test) = kernel_test("what_was_unloaded_in_use_is_called_that", &["cc_gone"]) else { return };
     ok(&["load", "westwoodp", "--as", "cc_gone"]);

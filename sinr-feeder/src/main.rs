@@ -54,6 +54,7 @@ fn remove(args: &RemoveArgs, pin_root: &Path) -> anyhow::Result<()> {
     let mut map = RadioMap::open(pin_root)?;
     for link in &args.links {
         map.remove_link(*link, args.take_over)?;
+        writeln!(io::stdout(), "removed {link}")?;
     }
     Ok(())
 }

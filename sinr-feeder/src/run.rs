@@ -21,6 +21,9 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
     // The trace first: a malformed one must leave nothing behind in the map.
     let Source::Trace(file) = &args.source;
     let trace = Trace::load(file)?;
+    if trace.samples().iter().all(|sample| sample.sinr_db.is_none()) {
+        warn!("{} holds no SINR: algorithms will find no reading, and do without", file.display());
+    }
     let period = trace.period().map(|p| p.div_f64(args.speed));
     let max_age_ms = args.max_age_ms.unwrap_or_else(|| default_max_age_ms(period));
     if period.is_some_and(|p| p.as_millis() > max_age_ms.into()) {

@@ -9,7 +9,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The pins would not be in a BPF file system.
-    #[error("cannot use {path}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf")]
+    #[error(
+        "cannot use {path}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf (inside \
+             `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)"
+    )]
     NoBpffs {
         /// The pin directory.
         path: PathBuf,

@@ -19,7 +19,7 @@ pub(super) struct Owner {
 impl Owner {
     pub(super) fn this() -> Self {
         let pid = std::process::id();
-        Self { pid, start: start_of(pid).unwrap_or(0) }
+        Self { pid, start: Process::look_up(pid).map_or(0, |found| found.start) }
     }
 
     pub(super) fn of(line: &Slot) -> Self {
@@ -37,46 +37,81 @@ impl Owner {
         line.owner_start.store(0, Relaxed);
     }
 
-    /// Process ids 0 and below name groups, and come from shared memory here: they must not reach `kill`.
+    /// Whether it runs, as far as can be seen. Process ids 0 and below name groups, and come from shared memory here: they must not reach `kill`.
     pub(super) fn is_alive(self) -> bool {
         let Ok(pid @ 1..) = i32::try_from(self.pid) else { return false };
         if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
             return false;
         }
         // Where either is not known (no procfs, or one that hides other users' processes) the number has to do.
-        self.start == 0 || start_of(self.pid).is_none_or(|start| start == self.start)
+        Process::look_up(self.pid)
+            .is_none_or(|found| !found.has_ended && (self.start == 0 || found.start == self.start))
     }
 }
 
-fn start_of(pid: u32) -> Option<u32> {
-    start_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+/// What `/proc/PID/stat` says of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    /// As in [`Slot::owner_start`], never 0.
+    start: u32,
+    /// It ended, and nobody has waited for it yet: it has its number still, and feeds nothing.
+    has_ended: bool,
 }
 
-/// Field 22 of `/proc/PID/stat`. The second is the program's name, which may hold anything, also parentheses.
-fn start_in(stat: &[u8]) -> Option<u32> {
-    let name_end = stat.iter().rposition(|&b| b == b')')?;
-    let after_name = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
-    let ticks: u64 = after_name.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    Some((ticks as u32).max(1))
+impl Process {
+    fn look_up(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// State and start time are fields 3 and 22. The second is the program's name, which may hold anything, also
+    /// parentheses.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let name_end = stat.iter().rposition(|&b| b == b')')?;
+        let mut after_name = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
+        let has_ended = matches!(after_name.next()?, "Z" | "X");
+        let ticks: u64 = after_name.nth(18)?.parse().ok()?;
+        Some(Self { start: (ticks as u32).max(1), has_ended })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     #[test]
-    fn start_is_found_behind_any_name() {
-        let stat = |name: &str, start: &str| {
-            format!("7 ({name}) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {start} 3 4\n").into_bytes()
+    fn state_and_start_are_found_behind_any_name() {
+        let parse = |name: &str, state: &str, start: &str| {
+            let stat = format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {start} 3 4\n");
+            Process::parse(stat.as_bytes()).map(|found| (found.start, found.has_ended))
         };
-        assert_eq!(start_in(&stat("feeder", "12345")), Some(12_345));
-        assert_eq!(start_in(&stat("a) S 1 (b c", "12345")), Some(12_345));
-        assert_eq!(start_in(&stat("old", "4294967303")), Some(7));
-        assert_eq!(start_in(&stat("init", "0")), Some(1)); // 0 stands for not known
-        assert_eq!(start_in(&stat("odd", "x")), None);
-        assert_eq!(start_in(b"7 (cut) S 1 7"), None);
-        assert_eq!(start_in(b""), None);
+        assert_eq!(parse("feeder", "S", "12345"), Some((12_345, false)));
+        assert_eq!(parse("a) Z 1 (b c", "S", "12345"), Some((12_345, false)));
+        assert_eq!(parse("old", "R", "4294967303"), Some((7, false)));
+        assert_eq!(parse("init", "S", "0"), Some((1, false))); // 0 stands for not known
+        assert_eq!(parse("zombie", "Z", "5"), Some((5, true)));
+        assert_eq!(parse("dead", "X", "5"), Some((5, true)));
+        assert_eq!(parse("odd", "S", "x"), None);
+        assert_eq!(Process::parse(b"7 (cut) S 1 7"), None);
+        assert_eq!(Process::parse(b""), None);
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_is_gone() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let start = Process::look_up(child.id()).unwrap().start;
+        let [known, unknown] = [start, 0].map(|start| Owner { pid: child.id(), start });
+        assert!(known.is_alive() && unknown.is_alive());
+        child.kill().unwrap();
+        let started = Instant::now();
+        while known.is_alive() {
+            assert!(started.elapsed() < Duration::from_secs(5), "a zombie counts as alive");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!unknown.is_alive());
+        assert!(kill(Pid::from_raw(child.id() as i32), None).is_ok(), "its number is still there");
+        child.wait().unwrap();
     }
 
     #[test]

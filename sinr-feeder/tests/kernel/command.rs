@@ -43,6 +43,22 @@ fn killed_feeder_is_followed_by_another_in_the_same_slot() {
 }
 
 #[test]
+fn a_trace_without_sinr_is_warned_of() {
+    let Some(sandbox) = sandbox("a_trace_without_sinr_is_warned_of") else { return };
+    let run = |source: &str| {
+        let done = sandbox.output(&["run", "--source", source, "--link", "10.5.0.0/16", "--speed", "100"]);
+        assert!(done.status.success(), "{}", stderr(&done));
+        stderr(&done)
+    };
+    let without = sandbox.trace("capacity.csv", "time_s,sinr_db,capacity_bps\n0,,1000000\n0.1,,2000000\n");
+    let said = run(&without);
+    assert!(said.contains("capacity.csv holds no SINR: algorithms will find no reading"), "{said}");
+    assert_eq!(sandbox.links()[0]["state"], "never");
+    let said = run(&sandbox.trace("one.csv", "time_s,sinr_db\n0,\n0.1,7\n"));
+    assert!(!said.contains("no SINR"), "{said}");
+}
+
+#[test]
 fn taking_over_stops_the_other_feeder() {
     let Some(sandbox) = sandbox("taking_over_stops_the_other_feeder") else { return };
     let source = sandbox.trace("t.csv", &readings(2));
@@ -75,6 +91,7 @@ fn stopped_feeder_leaves_a_value_that_goes_stale() {
     assert!(table.contains("10.2.0.1:4096/6") && table.contains("stale"), "{table}");
     let removed = sandbox.output(&["remove", "--link", "10.2.0.1:4096/6"]);
     assert!(removed.status.success(), "{}", stderr(&removed));
+    assert_eq!(String::from_utf8(removed.stdout).unwrap(), "removed 10.2.0.1:4096/6\n");
     assert!(sandbox.links().is_empty());
     let again = sandbox.output(&["remove", "--link", "10.2.0.1:4096/6"]);
     assert_eq!(again.status.code(), Some(1));

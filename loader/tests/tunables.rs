@@ -1,0 +1,50 @@
+//! What becomes of tuned values when a version takes another's place.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+
+#[test]
+fn a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked() {
+    let Some(test) = kernel_test("a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked", &["cc_kept"]) else {
+        return;
+    };
+    let values = || ["eta", "g_permille", "queue"].map(|tunable| ok(&["get", "cc_kept", tunable]).trim().to_owned());
+    ok(&["load", "dtcp", "--as", "cc_kept"]);
+    let first = values();
+    ok(&["set", "cc_kept", "eta=3", "g_permille=400", "queue=rtt"]);
+    let set = values();
+    // reset, as ever, and said
+    let text = ok(&["swap", "cc_kept", "dtcp"]);
+    assert!(text.contains("  eta: 3 -> 2\n") && text.contains("  g_permille: 400 -> 500\n"), "{text}");
+    assert!(text.contains(&format!("  queue: rtt -> {}\n", first[2])), "{text}");
+    assert_eq!(values(), first);
+    let back = json(&["rollback", "cc_kept", "--json"]);
+    let changed = back["tunables_changed"].as_array().unwrap();
+    assert_eq!(changed.len(), 3, "{changed:?}");
+    assert!(changed.contains(&serde_json::json!({"name": "eta", "old": "2", "new": "3"})), "{changed:?}");
+    assert_eq!(values(), set);
+    // kept: against the profile, but not against --set
+    let kept = json(&["swap", "cc_kept", "dtcp", "--keep-tunables", "--json"]);
+    assert_eq!(kept["served_already"], true, "what it would become is what serves");
+    let kept = json(&[
+        "swap",
+        "cc_kept",
+        "dtcp",
+        "--keep-tunables",
+        "--profile",
+        "paper",
+        "--set",
+        "g_permille=450",
+        "--json",
+    ]);
+    assert_eq!(
+        kept["tunables_changed"],
+        serde_json::json!([{"name": "g_permille", "old": "400", "new": "450"}]),
+        "the kept ones go before the profile"
+    );
+    assert_eq!(values(), [&*set[0], "450", &*set[2]]);
+    // nothing in common is no failure
+    let other = json(&["swap", "cc_kept", &test.object("stranger"), "--keep-tunables", "--json"]);
+    assert_eq!(other["tunables_changed"], serde_json::json!([]));
+}
