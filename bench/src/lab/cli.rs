@@ -131,7 +131,10 @@ impl LabCommand {
 
 /// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.
 fn show(progress: &Progress<'_>) {
-    let Progress { run, done, text } = progress;
+    let (run, done, text) = match progress {
+        Progress::Note(text) => return eprintln!("{text}"),
+        Progress::Run { run, done, text } => (run, done, text),
+    };
     let line = format!("[{}/{}] {} seed {}: {text}", done.0, done.1, run.case_name(), run.seed);
     if !text.ends_with('%') {
         eprintln!("{line}");

@@ -7,6 +7,7 @@ pub mod algorithms;
 pub mod analyse;
 pub mod cli;
 pub mod cost;
+mod directory;
 pub mod guest;
 pub mod image;
 pub mod job;

@@ -3,6 +3,7 @@
 use crate::kernels::Kernel;
 use crate::lab::algorithms;
 use crate::lab::analyse::{Analysed, Measured, analyse};
+use crate::lab::directory::{UNFINISHED, prepare, remove, write};
 use crate::lab::guest;
 use crate::lab::image::Image;
 use crate::lab::job::{Job, Message};
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,8 +29,6 @@ pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf
 const MEMORY_MIB: u32 = 768;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Where a run is made until it is whole.
-const UNFINISHED: &str = ".unfinished";
 
 /// What runs are made on.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +54,20 @@ pub struct Lab<'a> {
     pub one_seed: bool,
 }
 
-/// Progress of a run.
+/// What is told while runs are made.
 #[derive(Debug)]
-pub struct Progress<'a> {
-    /// Which.
-    pub run: &'a RunId,
-    /// Runs that are whole, and all.
-    pub done: (usize, usize),
-    /// What it says.
-    pub text: &'a str,
+pub enum Progress<'a> {
+    /// Something about all of them.
+    Note(&'a str),
+    /// Progress of one.
+    Run {
+        /// Which.
+        run: &'a RunId,
+        /// Runs that are whole, and all.
+        done: (usize, usize),
+        /// What it says.
+        text: &'a str,
+    },
 }
 
 struct OneRun<'a> {
@@ -86,7 +90,9 @@ impl Lab<'_> {
         }
         self.source.check_plans()?;
         let manifest = self.manifest(&cases, &runs)?;
-        self.prepare(&manifest)?;
+        if let Some(moved) = prepare(self.directory, &manifest, &self.source.text)? {
+            say(&Progress::Note(&moved));
+        }
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
         let processors = vm::processors();
@@ -102,7 +108,7 @@ impl Lab<'_> {
                         }
                         let tell = |text: &str| {
                             let done = (done.load(Ordering::SeqCst), runs.len());
-                            say(&Progress { run: &one.id, done, text });
+                            say(&Progress::Run { run: &one.id, done, text });
                         };
                         if let Err(why) = self.run_one(one, cpu, &tell)
                             && let Ok(mut failures) = failures.lock()
@@ -120,31 +126,6 @@ impl Lab<'_> {
             bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
         }
         Results::read(self.directory)
-    }
-
-    /// Makes the directory ready: keeps runs of this very manifest, removes those of another.
-    fn prepare(&self, manifest: &Manifest) -> Result<()> {
-        let path = self.directory.join("manifest.json");
-        let old = match fs::read(&path) {
-            Ok(text) => Some(serde_json::from_slice::<Manifest>(&text).with_context(|| {
-                let path = path.display();
-                format!("{path} is of another version of the lab: remove its directory, or name another with --out")
-            })?),
-            Err(_) => None,
-        };
-        // other seeds and cases of the same are kept: a quick look must not cost what took hours
-        let of_the_same = |old: &Manifest| *manifest == Manifest { runs: manifest.runs.clone(), ..old.clone() };
-        if let Some(old) = old.filter(|old| !of_the_same(old)) {
-            for run in &old.runs {
-                remove(&self.directory.join(run.case_name()))?;
-            }
-        } else if !path.exists() && self.directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-            bail!("{} has files in it and no results of the lab; name another with --out", self.directory.display());
-        }
-        remove(&self.directory.join(UNFINISHED))?;
-        fs::create_dir_all(self.directory).with_context(|| format!("cannot make {}", self.directory.display()))?;
-        write(&self.directory.join("scenario.toml"), self.source.text.as_bytes())?;
-        write(&path, &serde_json::to_vec_pretty(manifest)?)
     }
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
@@ -289,19 +270,6 @@ fn verdict(analysed: &Analysed, planned: &Planned) -> String {
     let seconds = planned.plan.duration_ns as f64 / 1e9;
     let invalid = if analysed.summary.invalid.is_empty() { String::new() } else { ", INVALID".to_owned() };
     format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
-}
-
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn remove(path: &PathBuf) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
-            Err(why).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {
