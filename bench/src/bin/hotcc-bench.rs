@@ -81,11 +81,12 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
-        Command::PlayNatively { job, results } => native::play_job(&job, &results).map(|()| ExitCode::SUCCESS),
+        Command::PlayNatively { job, results } => native::play_job(&job, &results)
+            .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
-        Command::Diff(command) => Ok(report::run_diff(command)),
+        Command::Diff(command) => Ok(report::run_diff(&command)),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::lab::guest;
 use crate::lab::results::{FlowSummary, RunSummary};
 use crate::lab::run::{self, Backend, Lab};
 use crate::lab::scenario::{Scenario, Source};
+use crate::lab::selection::Selection;
 use crate::lab::vm;
 use crate::lab::vm::Clock;
 use crate::netlab;
@@ -55,7 +56,7 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
         backend: Backend::Vm(&kernel, Clock::Virtual),
         directory: &directory,
         jobs: 1,
-        one_seed: true,
+        selection: &Selection { one_seed: true, ..Selection::default() },
     };
     let results = lab.run(&|progress| show(say, progress))?;
     let run = results.runs.first().context("the lab left no results")?;

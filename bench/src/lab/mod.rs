@@ -21,4 +21,5 @@ pub mod records;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod selection;
 pub mod vm;

@@ -12,9 +12,10 @@ use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
 use crate::lab::results::{Manifest, Results, RunId, RunSummary};
 use crate::lab::scenario::{Case, Source};
+use crate::lab::selection::{OneRun, Selection, Workload};
 use crate::lab::vm::{self, Clock, Machine};
 use crate::netlab;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,8 +51,8 @@ pub struct Lab<'a> {
     pub directory: &'a Path,
     /// Runs at once; natively always one.
     pub jobs: usize,
-    /// Only the first of the seeds.
-    pub one_seed: bool,
+    /// Which runs.
+    pub selection: &'a Selection,
 }
 
 /// What is told while runs are made.
@@ -70,11 +71,6 @@ pub enum Progress<'a> {
     },
 }
 
-struct OneRun<'a> {
-    case: &'a Case,
-    id: RunId,
-}
-
 impl Lab<'_> {
     /// Does every run that the directory does not have yet. A run that fails does not keep the others from their turn;
     /// what failed is told at the end.
@@ -83,11 +79,9 @@ impl Lab<'_> {
         if let Backend::Native(native) = self.backend {
             cases.iter().try_for_each(|case| native.check(&case.scenario))?;
         }
-        let mut runs = Vec::new();
-        for case in &cases {
-            let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
-            runs.extend(seeds.map(|seed| OneRun { case, id: case.run(*seed) }));
-        }
+        let runs = self.selection.runs(self.source, &cases)?;
+        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
+        say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
         self.source.check_plans()?;
         let manifest = self.manifest(&cases, &runs)?;
         if let Some(moved) = prepare(self.directory, &manifest, &self.source.text)? {
@@ -96,9 +90,8 @@ impl Lab<'_> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
         let processors = vm::processors();
-        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs };
         std::thread::scope(|scope| {
-            for worker in 0..jobs.clamp(1, runs.len()) {
+            for worker in 0..jobs {
                 let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
                 let (runs, next, done, failures) = (&runs, &next, &done, &failures);
                 scope.spawn(move || {
@@ -120,12 +113,26 @@ impl Lab<'_> {
                 });
             }
         });
-        netlab::check()?;
+        if netlab::check().is_err() {
+            remove(&self.directory.join(UNFINISHED))?;
+            return Err(interrupted());
+        }
         let failures = failures.into_inner().unwrap_or_default();
-        if !failures.is_empty() {
+        if failures.is_empty() {
+            remove(&self.directory.join(UNFINISHED))?;
+        } else {
             bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
         }
         Results::read(self.directory)
+    }
+
+    /// What begins, before anything of it takes time.
+    fn announcement(&self, work: &Workload, jobs: usize) -> String {
+        let place = match self.backend {
+            Backend::Vm(kernel, _) => format!("Linux {}", kernel.release),
+            Backend::Native(native) => format!("this machine's Linux {}", native.release),
+        };
+        format!("{}: {}; {jobs} at a time, on {place}", self.source.path.display(), work.text())
     }
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
@@ -212,6 +219,10 @@ impl Lab<'_> {
     }
 }
 
+fn interrupted() -> anyhow::Error {
+    anyhow!("interrupted; the same command goes on where it stopped")
+}
+
 fn boot(
     kernel: &Kernel,
     clock: Clock,
@@ -268,7 +279,8 @@ fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {
 fn verdict(analysed: &Analysed, planned: &Planned) -> String {
     let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
     let seconds = planned.plan.duration_ns as f64 / 1e9;
-    let invalid = if analysed.summary.invalid.is_empty() { String::new() } else { ", INVALID".to_owned() };
+    let why = analysed.summary.invalid.join("; ");
+    let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
     format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
 }
 
