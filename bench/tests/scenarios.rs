@@ -326,6 +326,21 @@ fn plans(source: &Source) {
     }
 }
 
+/// A reader must find the paper: its author, year, and the place in it.
+#[test]
+fn every_papers_figure_says_whose_it_is() {
+    for file in files() {
+        let source = Source::read(&file).unwrap_or_else(|why| panic!("{why}"));
+        for expected in &source.cases().unwrap()[0].scenario.expected {
+            let source = &expected.get_ref().source;
+            let mut words = source.split(' ');
+            assert!(words.next().unwrap().starts_with(char::is_uppercase), "{}: {source}", file.display());
+            let year = words.next().and_then(|word| word.parse::<u32>().ok());
+            assert!(year.is_some_and(|year| (1980..2100).contains(&year)), "{}: {source}", file.display());
+        }
+    }
+}
+
 #[test]
 fn every_scenario_plans() {
     for file in files() {
@@ -376,7 +391,7 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
     assert_eq!(checked.status.code(), Some(1));
     let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
-    assert_eq!(said, "right.toml: right, 1 cases, 2 runs; 20 s of the guest's time in all\n");
+    assert_eq!(said, "right.toml: right, 1 case, 2 runs; 20 s of the guest's time in all\n");
     for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
         assert!(told.contains(problem), "{told}");
     }

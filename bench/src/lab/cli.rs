@@ -7,7 +7,7 @@ use crate::lab::scenario::Source;
 use crate::lab::selection::{Selection, SweptValue, Workload};
 use crate::lab::vm::Clock;
 use crate::netlab;
-use crate::report;
+use crate::report::{self, data::counted};
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -156,7 +156,7 @@ impl LabCommand {
         let work = Workload::of(&source, selection)?;
         if self.check {
             source.check_plans()?;
-            println!("{}: right, {} cases, {}", path.display(), source.cases()?.len(), work.text());
+            println!("{}: right, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
         }
         Ok((source, work))
     }

@@ -2,6 +2,7 @@
 
 use crate::lab::results::{RunId, equal};
 use crate::lab::scenario::{Case, Source};
+use crate::report::data::counted;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -112,10 +113,7 @@ impl Workload {
     /// `36 runs, 2160 s of the guest's time`.
     #[must_use]
     pub fn text(&self) -> String {
-        let runs = self.reduced.clone().unwrap_or_else(|| match self.runs {
-            1 => "1 run".to_owned(),
-            several => format!("{several} runs"),
-        });
+        let runs = self.reduced.clone().unwrap_or_else(|| counted(self.runs, "run"));
         format!("{runs}; {:.0} s of the guest's time in all", self.seconds)
     }
 }
