@@ -36,6 +36,10 @@ enum Command {
     /// Run scenarios and write their results
     Lab(LabCommand),
     /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
+    ///
+    /// Two rows are none of the project's algorithms, but what somebody else might bring. `stranger`: an object without
+    /// this project's tags, whose hook `cong_control` has other arguments on other kernels. `foreign`: one that was
+    /// written before struct_ops links, with the old section names and declarations of its own. Both must work, too.
     Matrix {
         /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
         #[arg(default_values = ["6.1", "6.12", "6.18", "newest"])]
