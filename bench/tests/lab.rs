@@ -7,8 +7,11 @@ use common::stock_kernel;
 use hotcc_bench::lab::image::Image;
 use hotcc_bench::lab::results::RunSummary;
 use hotcc_bench::lab::vm::{self, Clock, Machine};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -188,7 +191,37 @@ fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
     assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "what was whole was kept");
     let found = results(&directory);
     assert_eq!(summaries(&found).len(), 2);
-    assert!(found.keys().all(|path| !path.contains(".unfinished")), "{:?}", found.keys());
+    assert!(!directory.join(".unfinished").exists());
+}
+
+#[test]
+fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
+    const NAME: &str = "an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    let out = scratch.path().join("out");
+    let mut command = lab(&out, "6.12", &scenario, &["--jobs", "2", "--case", "cc=dtcp"]);
+    let child = command.process_group(0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the machine", || machines(scratch.path()) == 1);
+    // as a terminal does it: to all of the group
+    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('[')).collect();
+    let [begins, ends] = lines[..] else { panic!("{said}") };
+    assert!(
+        begins.contains("1 of 2 runs of the scenario: only cc=dtcp; 4 s of the guest's time in all; 1 at a time"),
+        "{said}"
+    );
+    assert!(begins.ends_with(&kernel.release), "{said}");
+    assert_eq!(ends, "hotcc-bench: interrupted; the same command goes on where it stopped");
+    assert_eq!(machines(scratch.path()), 0);
+    let left: Vec<String> = results(&out).into_keys().collect();
+    let expected = ["manifest.json", "scenario.toml"].map(|file| format!("test/{}/{file}", kernel.release));
+    assert_eq!(left, expected);
+    assert!(!out.join("test").join(&kernel.release).join(".unfinished").exists());
 }
 
 #[test]

@@ -170,6 +170,12 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
         let mut rest = String::new();
         story.read_to_string(&mut rest).unwrap(); // up to the end of the run's process, which has it too
         assert_eq!(traces(), before, "{signal}: {rest}");
+        if signal == Signal::SIGINT {
+            let told: Vec<&str> = rest.lines().filter(|line| !line.starts_with('[')).collect();
+            assert_eq!(told, ["hotcc-bench: interrupted; the same command goes on where it stopped"]);
+            let place = names(directory.path().join("out/small").to_str().unwrap()).next().unwrap();
+            assert!(!place.join(".unfinished").exists());
+        }
     }
 }
 

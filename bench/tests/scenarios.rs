@@ -5,6 +5,7 @@ use hotcc_bench::lab::planner::plan;
 use hotcc_bench::lab::scenario::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// Right in every line; each row of [`WRONG`] replaces one piece of it.
 const RIGHT: &str = r#"duration_s = 10
@@ -197,7 +198,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "cc = \"dtcp\"\nset = { eta = 2 }",
         "cc = \"cubic\"\nset = { eta = 2 }",
-        "x.toml:48: `cubic` is the kernel's and has nothing to set or to watch",
+        "x.toml:48: `cubic` is the kernel's and has nothing to set",
+    ),
+    (
+        "cc = \"dtcp\"\nset = { eta = 2 }",
+        "cc = \"cubic\"\nwatch = \"n_q16\"",
+        "x.toml:49: no congestion control of this flow has a state to watch",
     ),
     ("cc = \"dtcp\"\nset = { eta = 2 }", "", "x.toml:45: flow `up` needs `cc`"),
     ("rate = \"1Mbit/s\"\n\n[[event]]", "\n[[event]]", "x.toml:52: flow `down` needs `rate`"),
@@ -262,6 +268,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("loss = [0.01]", "loss = []", "x.toml:5: `sweep.loss` has no values"),
     ("loss = [0.01]", "loss = [0.01]\ncc = [\"dtcp\"]", "x.toml:6: `sweep.cc` is swept, but no \"$cc\" is anywhere"),
     ("loss = \"$loss\"", "loss = \"$lost\"", "x.toml:5: `sweep.loss` is swept, but no \"$loss\" is anywhere"),
+    ("cc = \"dtcp\"", "cc = \"$ccc\"", "x.toml:48: `$ccc` stands for nothing: `ccc` is not swept, only loss"),
     ("loss = [0.01]", "loss = 0.01", "x.toml:5: invalid type: floating point `0.01`, expected a sequence"),
     ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: no metric is called `speed`"),
     ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: no flow is called `uplink`; there is up, down"),
@@ -285,6 +292,24 @@ fn what_is_wrong_is_told_by_line() {
     }
 }
 
+/// A swept congestion control may lack what is watched; one of them must have it.
+#[test]
+fn what_is_watched_is_in_the_series_of_those_that_have_it() {
+    let swept = RIGHT
+        .replace("loss = [0.01]", "loss = [0.01]\nalgorithm = [\"cubic\", \"dtcp\", \"westwoodp\"]")
+        .replace("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"$algorithm\"\nwatch = \"n_q16\"");
+    let source = Source::parse(Path::new("x.toml"), swept.clone()).unwrap_or_else(|why| panic!("{why}"));
+    let watched = source.cases().unwrap().into_iter().map(|case| {
+        let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+        (case.values["algorithm"].clone(), planned.plan.flows[0].watch.is_some())
+    });
+    let expected = [("cubic", false), ("dtcp", true), ("westwoodp", false)];
+    assert_eq!(watched.collect::<Vec<_>>(), expected.map(|(cc, has)| (cc.to_owned(), has)));
+    let nobodys = told(swept.replace("n_q16", "mood"));
+    assert!(nobodys.starts_with("x.toml:50: no field of the state is called `mood`; there is "), "{nobodys}");
+    assert!(nobodys.contains("n_q16"), "{nobodys}");
+}
+
 fn files() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -298,6 +323,21 @@ fn plans(source: &Source) {
         let seed = case.scenario.seeds[0];
         let planned = plan(&case.scenario, seed, directory);
         planned.unwrap_or_else(|why| panic!("{} {:?}: {why:#}", source.path.display(), case.values));
+    }
+}
+
+/// A reader must find the paper: its author, year, and the place in it.
+#[test]
+fn every_papers_figure_says_whose_it_is() {
+    for file in files() {
+        let source = Source::read(&file).unwrap_or_else(|why| panic!("{why}"));
+        for expected in &source.cases().unwrap()[0].scenario.expected {
+            let source = &expected.get_ref().source;
+            let mut words = source.split(' ');
+            assert!(words.next().unwrap().starts_with(char::is_uppercase), "{}: {source}", file.display());
+            let year = words.next().and_then(|word| word.parse::<u32>().ok());
+            assert!(year.is_some_and(|year| (1980..2100).contains(&year)), "{}: {source}", file.display());
+        }
     }
 }
 
@@ -355,4 +395,48 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
         let told = told(with(wrong));
         assert!(told.starts_with(what), "{told}");
     }
+}
+
+fn lab(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.arg("lab").args(arguments).current_dir(directory).output().unwrap()
+}
+
+#[test]
+fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("right.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
+    write("wrong.toml", &RIGHT.replace("mtu", "mru"));
+    write("empty.toml", "");
+    let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
+    assert_eq!(checked.status.code(), Some(1));
+    let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
+    assert_eq!(said, "right.toml: right, 1 case, 2 runs; 20 s of the guest's time in all\n");
+    for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
+        assert!(told.contains(problem), "{told}");
+    }
+    let checked = lab(&["--check", "--one-seed", "right.toml", "right.toml"], directory.path());
+    assert!(checked.status.success());
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of the guest's time"), "{said}");
+    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of the guest's time in all\n"), "{said}");
+}
+
+#[test]
+fn a_choice_that_leaves_nothing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("x.toml"), RIGHT).unwrap();
+    for (arguments, code, why) in [
+        (["--case", "loss=0.5"], 1, "x.toml: `loss` is never `0.5`; there is 0.01"),
+        (["--case", "cc=dtcp"], 1, "x.toml: no `cc` is swept; there is loss"),
+        (["--case", "dtcp"], 2, "KEY=VALUE is meant"),
+        (["--jobs", "0"], 2, "invalid value '0' for '--jobs"),
+    ] {
+        let refused = lab(&[arguments[0], arguments[1], "x.toml"], directory.path());
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    assert!(!directory.path().join("lab-results").exists());
 }

@@ -36,6 +36,10 @@ enum Command {
     /// Run scenarios and write their results
     Lab(LabCommand),
     /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
+    ///
+    /// Two rows are none of the project's algorithms, but what somebody else might bring. `stranger`: an object without
+    /// this project's tags, whose hook `cong_control` has other arguments on other kernels. `foreign`: one that was
+    /// written before struct_ops links, with the old section names and declarations of its own. Both must work, too.
     Matrix {
         /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
         #[arg(default_values = ["6.1", "6.12", "6.18", "newest"])]
@@ -81,11 +85,12 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run_cli(command)),
         Command::Lab(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
-        Command::PlayNatively { job, results } => native::play_job(&job, &results).map(|()| ExitCode::SUCCESS),
+        Command::PlayNatively { job, results } => native::play_job(&job, &results)
+            .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
-        Command::Diff(command) => Ok(report::run_diff(command)),
+        Command::Diff(command) => Ok(report::run_diff(&command)),
     }
 }
 

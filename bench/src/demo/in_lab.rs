@@ -8,8 +8,9 @@ use crate::kernels::{self, Kernel, Progress, Selector};
 use crate::lab::cli::DEFAULT_KERNEL;
 use crate::lab::guest;
 use crate::lab::results::{FlowSummary, RunSummary};
-use crate::lab::run::{Backend, Lab};
+use crate::lab::run::{self, Backend, Lab};
 use crate::lab::scenario::{Scenario, Source};
+use crate::lab::selection::Selection;
 use crate::lab::vm;
 use crate::lab::vm::Clock;
 use crate::netlab;
@@ -55,9 +56,9 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
         backend: Backend::Vm(&kernel, Clock::Virtual),
         directory: &directory,
         jobs: 1,
-        one_seed: true,
+        selection: &Selection { one_seed: true, ..Selection::default() },
     };
-    let results = lab.run(&|progress| show(say, progress.text))?;
+    let results = lab.run(&|progress| show(say, progress))?;
     let run = results.runs.first().context("the lab left no results")?;
     let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv")).context("no series of flows")?;
 
@@ -139,7 +140,8 @@ fn base_rtt_ms(scenario: &Scenario) -> f64 {
 }
 
 /// On a terminal, how far it is counts up in one line.
-fn show(say: Say, text: &str) {
+fn show(say: Say, progress: &run::Progress<'_>) {
+    let run::Progress::Run { text, .. } = *progress else { return };
     if !text.ends_with('%') {
         // its last word has figures of the whole run, which say nothing here
         say.line(format!("  {}", text.split_once(':').map_or(text, |(word, _)| word)));

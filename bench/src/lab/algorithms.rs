@@ -21,6 +21,15 @@ pub fn description(name: &str) -> hotcc::error::Result<Description> {
     Ok(Source::find(name)?.open()?.description)
 }
 
+/// Fields of its state for each connection; the kernel's have none that could be named.
+#[must_use]
+pub fn state(name: &str) -> Vec<String> {
+    if !is_ours(name) {
+        return Vec::new();
+    }
+    description(name).map_or_else(|_| Vec::new(), |d| d.state.into_iter().map(|field| field.name).collect())
+}
+
 /// What is wrong with values for its tunables, if something is.
 pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
     let description = description(name).map_err(|e| e.to_string())?;

@@ -4,12 +4,14 @@ use crate::kernels::{self, Selector};
 use crate::lab::native::Native;
 use crate::lab::run::{Backend, Lab, Progress};
 use crate::lab::scenario::Source;
+use crate::lab::selection::{Selection, SweptValue, Workload};
 use crate::lab::vm::Clock;
 use crate::netlab;
-use crate::report;
+use crate::report::{self, data::counted};
 use anyhow::{Context, Result, bail};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -17,7 +19,8 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
-    hotcc-bench lab --lab native --one-seed bench/scenarios/demo.toml\n  \
+    hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
+    hotcc-bench lab --lab native bench/scenarios/demo.toml\n  \
     hotcc-bench lab --check bench/scenarios/*.toml")]
 pub struct LabCommand {
     /// Scenario files
@@ -29,14 +32,18 @@ pub struct LabCommand {
     lab: String,
     /// Runs at once; the results are the same for any number; natively always one
     #[arg(long, short, default_value_t = default_jobs())]
-    jobs: usize,
+    jobs: NonZeroUsize,
     /// Directory for the results; of several scenarios, each has its own below it
     #[arg(long, default_value = "lab-results")]
     out: PathBuf,
     /// Only the first of each scenario's seeds: a quick look
     #[arg(long)]
     one_seed: bool,
-    /// Only say whether the files are right
+    /// Only cases with this swept value: cc=dtcp, say; may be given again, for another key or for another value of the
+    /// same
+    #[arg(long, value_name = "KEY=VALUE")]
+    case: Vec<SweptValue>,
+    /// Only say whether the files are right, and how much there is to run
     #[arg(long)]
     check: bool,
     /// Guests have this machine's time, not their own: nothing is reproducible then
@@ -62,27 +69,26 @@ enum Accelerator {
     Kvm,
 }
 
-fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+fn default_jobs() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 impl LabCommand {
     /// Runs them. Exit code 1 if one failed or is not valid.
     pub fn run(&self) -> Result<ExitCode> {
-        let sources = self.scenarios.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
+        let selection = Selection { one_seed: self.one_seed, cases: self.case.clone() };
+        let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
+        let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
-            for source in &sources {
-                source.check_plans()?;
-                println!("{}: right, {} cases", source.path.display(), source.cases()?.len());
-            }
+            in_all.iter().for_each(|line| println!("{line}"));
             return Ok(ExitCode::SUCCESS);
         }
+        in_all.iter().for_each(|line| eprintln!("{line}"));
         let fetched = |selector: &Selector| kernels::ready(selector, &mut |progress| eprintln!("{progress}"));
         let (kernel, native);
         let backend = match self.lab.split_once(':') {
             None if self.lab == "native" => {
                 native = Native::ready()?;
-                netlab::catch_interrupts()?;
                 eprintln!("{}", native.note());
                 Backend::Native(&native)
             }
@@ -100,11 +106,13 @@ impl LabCommand {
             Backend::Vm(kernel, _) => kernel.release.clone(),
             Backend::Native(native) => format!("native-{}", native.release),
         };
+        netlab::catch_interrupts()?;
         let mut good = true;
         for source in &sources {
             let stem = source.path.file_stem().context("a scenario without a name")?;
             let directory = self.out.join(stem).join(&place);
-            let lab = Lab { source, backend, directory: &directory, jobs: self.jobs, one_seed: self.one_seed };
+            let (jobs, selection) = (self.jobs.get(), &selection);
+            let lab = Lab { source, backend, directory: &directory, jobs, selection };
             let started = Instant::now();
             let results = lab.run(&|progress| show(progress))?;
             let page = directory.join("report.html");
@@ -113,11 +121,44 @@ impl LabCommand {
             if self.json {
                 println!("{}", serde_json::to_string_pretty(&results.runs)?);
             } else {
+                if let Some(reduced) = &data.reduced {
+                    println!("{reduced}");
+                }
                 print!("{}", report::markdown::text(&data));
             }
             good &= results.runs.iter().all(|run| run.invalid.is_empty());
         }
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The scenarios, and how much there is to run in all. `None`, after telling what is wrong with each file, where any
+    /// is wrong.
+    fn sources(&self, selection: &Selection) -> Option<(Vec<Source>, Workload)> {
+        let (mut sources, mut all, mut right) = (Vec::new(), Workload::default(), true);
+        for path in &self.scenarios {
+            match self.source(path, selection) {
+                Ok((source, work)) => {
+                    all.runs += work.runs;
+                    all.seconds += work.seconds;
+                    sources.push(source);
+                }
+                Err(why) => {
+                    eprintln!("hotcc-bench: {why:#}");
+                    right = false;
+                }
+            }
+        }
+        right.then_some((sources, all))
+    }
+
+    fn source(&self, path: &Path, selection: &Selection) -> Result<(Source, Workload)> {
+        let source = Source::read(path)?;
+        let work = Workload::of(&source, selection)?;
+        if self.check {
+            source.check_plans()?;
+            println!("{}: right, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
+        }
+        Ok((source, work))
     }
 
     fn clock(&self) -> Clock {
@@ -131,7 +172,10 @@ impl LabCommand {
 
 /// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.
 fn show(progress: &Progress<'_>) {
-    let Progress { run, done, text } = progress;
+    let (run, done, text) = match progress {
+        Progress::Note(text) => return eprintln!("{text}"),
+        Progress::Run { run, done, text } => (run, done, text),
+    };
     let line = format!("[{}/{}] {} seed {}: {text}", done.0, done.1, run.case_name(), run.seed);
     if !text.ends_with('%') {
         eprintln!("{line}");

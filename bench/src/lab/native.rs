@@ -236,7 +236,7 @@ fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
     Ok(())
 }
 
-/// What a run's process does; its end is the caller's.
+/// What a run's process does; its end is the caller's. Interrupted, it says nothing: whoever started it was, too.
 pub fn play_job(job: &Path, results: &Path) -> Result<()> {
     netlab::catch_interrupts()?;
     let begun = Instant::now();
@@ -244,7 +244,12 @@ pub fn play_job(job: &Path, results: &Path) -> Result<()> {
         Ok(()) => Message::Done { uptime_s: begun.elapsed().as_secs_f64() },
         Err(why) => Message::Failed(format!("{why:#}")),
     };
-    tell(&last)
+    let told = tell(&last);
+    if is_interrupted() { Ok(()) } else { told }
+}
+
+fn is_interrupted() -> bool {
+    netlab::check().is_err()
 }
 
 fn play_here(job: &Path, results: &Path) -> Result<()> {
@@ -257,8 +262,12 @@ fn play_here(job: &Path, results: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(results).with_context(|| format!("cannot write {}", results.display()))?);
     let played = play::play(&plan, stage, &mut out, &mut |text| tell(&Message::Progress(text.to_owned())));
     let cleaned = remove_feeds(&plan).and_then(|()| first_use.remove());
+    let cleaned = cleaned.context("cannot clean up");
+    if let (true, Err(why)) = (is_interrupted(), &cleaned) {
+        eprintln!("{why:#}"); // nobody reads messages any more
+    }
     played?;
-    cleaned.context("cannot clean up")?;
+    cleaned?;
     out.flush().context("cannot write results")
 }
 

@@ -103,10 +103,14 @@ fn plan_flow(
     let flow = one.flow;
     let cc = flow.cc.as_ref().map(|cc| registered(flow, cc.get_ref(), algorithms));
     let watch = match (&flow.watch, &flow.cc) {
-        (Some(field), Some(cc)) => {
+        // of a congestion control that has no such field, nothing is watched: another case's has it
+        (Some(field), Some(cc)) if algorithms::is_ours(cc.get_ref()) => {
             let description = algorithms::description(cc.get_ref())?;
-            let found = description.state.iter().find(|f| f.name == *field.get_ref()).context("no such field")?;
-            Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?))
+            let found = description.state.iter().find(|f| f.name == *field.get_ref());
+            match found {
+                Some(found) => Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?)),
+                None => None,
+            }
         }
         _ => None,
     };

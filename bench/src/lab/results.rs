@@ -11,7 +11,7 @@
 //! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
 
 use crate::lab::algorithms::text;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -221,7 +221,7 @@ pub struct Expected {
     pub metric: String,
     /// The paper's value.
     pub value: f64,
-    /// Where it stands: `000, Table 4`.
+    /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
     pub source: String,
     /// What to know when comparing.
     pub note: Option<String>,
@@ -231,15 +231,15 @@ impl Expected {
     /// Whether it is about this run.
     #[must_use]
     pub fn matches(&self, run: &RunId) -> bool {
-        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| equal(value, wanted)))
+        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| equal(value, &text(wanted))))
     }
 }
 
-/// `0.010` in the sweep is the `0.01` of the paper.
-fn equal(value: &str, wanted: &toml::Value) -> bool {
-    let wanted = text(wanted);
+/// Whether a swept value is the wanted one: `0.010` in the sweep is the `0.01` of the paper.
+#[must_use]
+pub fn equal(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
-    value == wanted || number(value).is_some_and(|v| number(&wanted) == Some(v))
+    value == wanted || number(value).is_some_and(|v| number(wanted) == Some(v))
 }
 
 /// The figures that a run has, with units.
@@ -324,6 +324,28 @@ pub struct Results {
     pub runs: Vec<RunSummary>,
 }
 
+/// The result directory that is meant by `path`: itself, or the only one there is in OUT or OUT/NAME.
+pub fn locate(path: &Path) -> Result<PathBuf> {
+    let has_results = |directory: &Path| directory.join("manifest.json").exists();
+    if has_results(path) {
+        return Ok(path.to_owned());
+    }
+    let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = below(path).flat_map(|child| below(&child).chain([child])).collect();
+    found.retain(|directory| has_results(directory));
+    found.sort();
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => {
+            bail!("cannot read {}/manifest.json: a directory OUT/NAME/KERNEL is meant, which has one", path.display())
+        }
+        several => {
+            let several: Vec<String> = several.iter().map(|directory| directory.display().to_string()).collect();
+            bail!("several results are in {}; one is meant, OUT/NAME/KERNEL: {}", path.display(), several.join(", "))
+        }
+    }
+}
+
 impl Results {
     /// Reads `manifest.json` and every summary there is.
     pub fn read(directory: &Path) -> Result<Self> {
@@ -385,10 +407,10 @@ mod tests {
 
     #[test]
     fn numbers_are_compared_as_numbers() {
-        assert!(equal("0.010", &toml::Value::Float(0.01)));
-        assert!(equal("1", &toml::Value::Float(1.0)));
-        assert!(equal("dtcp", &toml::Value::String("dtcp".into())));
-        assert!(equal("20", &toml::Value::String("20".into())));
-        assert!(!equal("dtcp", &toml::Value::Integer(1)));
+        assert!(equal("0.010", &text(&toml::Value::Float(0.01))));
+        assert!(equal("1", &text(&toml::Value::Float(1.0))));
+        assert!(equal("dtcp", &text(&toml::Value::String("dtcp".into()))));
+        assert!(equal("20", &text(&toml::Value::String("20".into()))));
+        assert!(!equal("dtcp", &text(&toml::Value::Integer(1))));
     }
 }

@@ -3,6 +3,7 @@
 use crate::kernels::Kernel;
 use crate::lab::algorithms;
 use crate::lab::analyse::{Analysed, Measured, analyse};
+use crate::lab::directory::{UNFINISHED, prepare, remove, write};
 use crate::lab::guest;
 use crate::lab::image::Image;
 use crate::lab::job::{Job, Message};
@@ -11,13 +12,14 @@ use crate::lab::plan::Plan;
 use crate::lab::planner::{Planned, plan};
 use crate::lab::results::{Manifest, Results, RunId, RunSummary};
 use crate::lab::scenario::{Case, Source};
+use crate::lab::selection::{OneRun, Selection, Workload};
 use crate::lab::vm::{self, Clock, Machine};
 use crate::netlab;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,8 +30,6 @@ pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf
 const MEMORY_MIB: u32 = 768;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Where a run is made until it is whole.
-const UNFINISHED: &str = ".unfinished";
 
 /// What runs are made on.
 #[derive(Clone, Copy, Debug)]
@@ -51,24 +51,24 @@ pub struct Lab<'a> {
     pub directory: &'a Path,
     /// Runs at once; natively always one.
     pub jobs: usize,
-    /// Only the first of the seeds.
-    pub one_seed: bool,
+    /// Which runs.
+    pub selection: &'a Selection,
 }
 
-/// Progress of a run.
+/// What is told while runs are made.
 #[derive(Debug)]
-pub struct Progress<'a> {
-    /// Which.
-    pub run: &'a RunId,
-    /// Runs that are whole, and all.
-    pub done: (usize, usize),
-    /// What it says.
-    pub text: &'a str,
-}
-
-struct OneRun<'a> {
-    case: &'a Case,
-    id: RunId,
+pub enum Progress<'a> {
+    /// Something about all of them.
+    Note(&'a str),
+    /// Progress of one.
+    Run {
+        /// Which.
+        run: &'a RunId,
+        /// Runs that are whole, and all.
+        done: (usize, usize),
+        /// What it says.
+        text: &'a str,
+    },
 }
 
 impl Lab<'_> {
@@ -79,20 +79,19 @@ impl Lab<'_> {
         if let Backend::Native(native) = self.backend {
             cases.iter().try_for_each(|case| native.check(&case.scenario))?;
         }
-        let mut runs = Vec::new();
-        for case in &cases {
-            let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
-            runs.extend(seeds.map(|seed| OneRun { case, id: case.run(*seed) }));
-        }
+        let runs = self.selection.runs(self.source, &cases)?;
+        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
+        say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
         self.source.check_plans()?;
         let manifest = self.manifest(&cases, &runs)?;
-        self.prepare(&manifest)?;
+        if let Some(moved) = prepare(self.directory, &manifest, &self.source.text)? {
+            say(&Progress::Note(&moved));
+        }
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
         let processors = vm::processors();
-        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs };
         std::thread::scope(|scope| {
-            for worker in 0..jobs.clamp(1, runs.len()) {
+            for worker in 0..jobs {
                 let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
                 let (runs, next, done, failures) = (&runs, &next, &done, &failures);
                 scope.spawn(move || {
@@ -102,7 +101,7 @@ impl Lab<'_> {
                         }
                         let tell = |text: &str| {
                             let done = (done.load(Ordering::SeqCst), runs.len());
-                            say(&Progress { run: &one.id, done, text });
+                            say(&Progress::Run { run: &one.id, done, text });
                         };
                         if let Err(why) = self.run_one(one, cpu, &tell)
                             && let Ok(mut failures) = failures.lock()
@@ -114,37 +113,26 @@ impl Lab<'_> {
                 });
             }
         });
-        netlab::check()?;
+        if netlab::check().is_err() {
+            remove(&self.directory.join(UNFINISHED))?;
+            return Err(interrupted());
+        }
         let failures = failures.into_inner().unwrap_or_default();
-        if !failures.is_empty() {
+        if failures.is_empty() {
+            remove(&self.directory.join(UNFINISHED))?;
+        } else {
             bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
         }
         Results::read(self.directory)
     }
 
-    /// Makes the directory ready: keeps runs of this very manifest, removes those of another.
-    fn prepare(&self, manifest: &Manifest) -> Result<()> {
-        let path = self.directory.join("manifest.json");
-        let old = match fs::read(&path) {
-            Ok(text) => Some(serde_json::from_slice::<Manifest>(&text).with_context(|| {
-                let path = path.display();
-                format!("{path} is of another version of the lab: remove its directory, or name another with --out")
-            })?),
-            Err(_) => None,
+    /// What begins, before anything of it takes time.
+    fn announcement(&self, work: &Workload, jobs: usize) -> String {
+        let place = match self.backend {
+            Backend::Vm(kernel, _) => format!("Linux {}", kernel.release),
+            Backend::Native(native) => format!("this machine's Linux {}", native.release),
         };
-        // other seeds and cases of the same are kept: a quick look must not cost what took hours
-        let of_the_same = |old: &Manifest| *manifest == Manifest { runs: manifest.runs.clone(), ..old.clone() };
-        if let Some(old) = old.filter(|old| !of_the_same(old)) {
-            for run in &old.runs {
-                remove(&self.directory.join(run.case_name()))?;
-            }
-        } else if !path.exists() && self.directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-            bail!("{} has files in it and no results of the lab; name another with --out", self.directory.display());
-        }
-        remove(&self.directory.join(UNFINISHED))?;
-        fs::create_dir_all(self.directory).with_context(|| format!("cannot make {}", self.directory.display()))?;
-        write(&self.directory.join("scenario.toml"), self.source.text.as_bytes())?;
-        write(&path, &serde_json::to_vec_pretty(manifest)?)
+        format!("{}: {}; {jobs} at a time, on {place}", self.source.path.display(), work.text())
     }
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
@@ -231,6 +219,10 @@ impl Lab<'_> {
     }
 }
 
+fn interrupted() -> anyhow::Error {
+    anyhow!("interrupted; the same command goes on where it stopped")
+}
+
 fn boot(
     kernel: &Kernel,
     clock: Clock,
@@ -287,21 +279,9 @@ fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {
 fn verdict(analysed: &Analysed, planned: &Planned) -> String {
     let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
     let seconds = planned.plan.duration_ns as f64 / 1e9;
-    let invalid = if analysed.summary.invalid.is_empty() { String::new() } else { ", INVALID".to_owned() };
+    let why = analysed.summary.invalid.join("; ");
+    let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
     format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
-}
-
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn remove(path: &PathBuf) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
-            Err(why).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -143,6 +143,8 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
         }
         Ok(())
     };
+    // a terminal's Ctrl-C goes to its whole process group: it is ours to end the machine
+    command.process_group(0);
     // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(before_exec) };
     let mut qemu = Running(command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?);

@@ -3,6 +3,8 @@
 use super::expected::{self, Comparison};
 use super::rows::{Row, by_cc, by_flow, case_text, labels, placed};
 use crate::lab::results::{Results, RunId, RunSummary};
+use crate::lab::scenario::Source;
+use crate::lab::selection::{all_runs, reduced};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -39,6 +41,8 @@ pub struct Data {
     pub papers: Vec<Comparison>,
     /// What could not be read, in words.
     pub problems: Vec<String>,
+    /// What was left out of the scenario when it ran, in words.
+    pub reduced: Option<String>,
 }
 
 impl Data {
@@ -49,8 +53,10 @@ impl Data {
         let several = results.runs.iter().any(|run| run.flows.len() > 1);
         let finished: BTreeSet<&RunId> = results.runs.iter().map(|run| &run.run).collect();
         let missing = results.manifest.runs.iter().filter(|run| !finished.contains(run)).cloned().collect();
-        let (figures, problems) = expected::read(&directory.join("scenario.toml"));
+        let scenario = directory.join("scenario.toml");
+        let (figures, problems) = expected::read(&scenario);
         Ok(Self {
+            reduced: left_out(&scenario, &results.manifest.runs),
             labels: labels(&rows),
             flows: if several { by_flow(&results) } else { Vec::new() },
             papers: figures.iter().map(|figure| expected::compare(figure, &results)).collect(),
@@ -95,9 +101,14 @@ impl Data {
         shown
     }
 
-    /// How many runs finished, in words: `20 of 24 runs have finished, none is invalid`.
+    /// How many runs finished, in words: `20 of 24 runs have finished, none is invalid`; and what was not to run.
     #[must_use]
     pub fn state(&self) -> String {
+        let reduced = self.reduced.as_ref().map_or_else(String::new, |reduced| format!(". {reduced}"));
+        self.finished() + &reduced
+    }
+
+    fn finished(&self) -> String {
         let (there_are, finished) = (self.results.manifest.runs.len(), self.results.runs.len());
         let runs = match (finished, there_are) {
             (_, 0) => return "The manifest names no runs".to_owned(),
@@ -125,6 +136,7 @@ impl Data {
             "backend": self.results.manifest.backend,
             "runs": self.results.manifest.runs.len(),
             "finished": self.results.runs.len(),
+            "reduced": self.reduced,
             "missing": self.missing.iter().map(run).collect::<Vec<_>>(),
             "invalid": invalid,
             "problems": self.problems,
@@ -133,6 +145,12 @@ impl Data {
             "papers": self.papers,
         })
     }
+}
+
+/// What the manifest does not have of the scenario. A scenario that this version cannot read tells nothing.
+fn left_out(scenario: &Path, chosen: &[RunId]) -> Option<String> {
+    let cases = Source::read(scenario).ok()?.cases().ok()?;
+    reduced(&all_runs(&cases), chosen)
 }
 
 /// `1 run`, `2 runs`.

@@ -13,6 +13,7 @@ pub mod rows;
 pub mod series;
 pub mod tables;
 
+use crate::lab::results::locate;
 use anyhow::{Context, Result};
 use clap::Args;
 use data::Data;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 /// `report DIR`.
 #[derive(Args, Debug)]
 pub struct ReportCommand {
-    /// Result directory
+    /// Result directory: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Where the page goes [default: DIR/report.html]
@@ -41,10 +42,10 @@ pub struct ReportCommand {
 /// `diff A B`.
 #[derive(Args, Debug)]
 pub struct DiffCommand {
-    /// Result directory of before
+    /// Result directory of before: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// Result directory of after
+    /// Result directory of after, likewise
     #[arg(value_name = "B")]
     after: PathBuf,
     /// Print JSON
@@ -79,15 +80,27 @@ pub const CHARTS: usize = 12;
 /// Writes the page of a result directory.
 pub fn write(directory: &Path, out: &Path, charts: usize) -> Result<Data> {
     let data = Data::read(directory)?;
-    let page = page::page(&data, charts)?;
-    fs::write(out, page).with_context(|| format!("cannot write {}", out.display()))?;
+    write_page(&data, out, charts)?;
     Ok(data)
 }
 
-/// Runs `report`.
+fn write_page(data: &Data, out: &Path, charts: usize) -> Result<()> {
+    let page = page::page(data, charts)?;
+    fs::write(out, page).with_context(|| format!("cannot write {}", out.display()))
+}
+
+/// A directory of results was named that is none, or that cannot be read.
+const UNREADABLE: u8 = 2;
+
+/// Runs `report`. Exit code 2: the results cannot be read; 1: the page cannot be written.
 pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
-    let out = command.out.unwrap_or_else(|| command.directory.join("report.html"));
-    let data = write(&command.directory, &out, command.charts)?;
+    let read = locate(&command.directory).and_then(|directory| Ok((Data::read(&directory)?, directory)));
+    let (data, directory) = match read {
+        Ok(read) => read,
+        Err(error) => return Ok(unreadable("report", &error)),
+    };
+    let out = command.out.unwrap_or_else(|| directory.join("report.html"));
+    write_page(&data, &out, command.charts)?;
     if command.json {
         let mut json = data.json();
         json["page"] = serde_json::Value::from(out.display().to_string());
@@ -96,6 +109,11 @@ pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
         print(&format!("{}. {}", data.state(), out.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn unreadable(command: &str, error: &anyhow::Error) -> ExitCode {
+    eprintln!("hotcc-bench {command}: {error:#}");
+    ExitCode::from(UNREADABLE)
 }
 
 /// Runs `figures`.
@@ -113,17 +131,14 @@ pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
 
 /// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.
 #[must_use]
-pub fn run_diff(command: DiffCommand) -> ExitCode {
-    let compared = diff::compare(&command.before, &command.after, command.margin / 100.0);
-    match compared {
+pub fn run_diff(command: &DiffCommand) -> ExitCode {
+    let compare = || diff::compare(&locate(&command.before)?, &locate(&command.after)?, command.margin / 100.0);
+    match compare() {
         Ok(diff) => {
             print(&if command.json { diff.json() } else { diff.text() });
             ExitCode::from(u8::from(diff.is_worse()))
         }
-        Err(error) => {
-            eprintln!("hotcc-bench diff: {error:#}");
-            ExitCode::from(2)
-        }
+        Err(error) => unreadable("diff", &error),
     }
 }
 

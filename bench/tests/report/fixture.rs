@@ -176,18 +176,18 @@ name = "mmwave-blockage"
 case = { cc = "dtcp", loss = 0.001 }
 metric = "throughput_mbps_total"
 value = 31.5
-source = "017, Table 4"
+source = "Doe 2017, Table 4"
 note = "theirs was a testbed with a 25 m cell and another blocker, so the order of the algorithms is what to compare"
 [[expected]]
 case = { cc = "westwoodp" }
 metric = "rtt_mean_ms"
 value = 24.0
-source = "017, Fig. 9"
+source = "Doe 2017, Fig. 9"
 [[expected]]
 case = { cc = "bbr" }
 metric = "utilisation"
 value = 0.93
-source = "021, Table 2"
+source = "Roe 2021, Table 2"
 [[expected]]
 metric = "jain"
 source = "no value"

@@ -72,14 +72,14 @@ fn the_papers_stand_beside_ours() {
         })
         .to_vec();
     fixture::write(dir.path(), &runs);
-    let expected = "[[expected]]\ncase = { loss = 0.01 }\nmetric = 'throughput_mbps'\nvalue = 8\nsource = '017, Table 4'\n\
+    let expected = "[[expected]]\ncase = { loss = 0.01 }\nmetric = 'throughput_mbps'\nvalue = 8\nsource = 'Doe 2017, Table 4'\n\
                     note = 'indoors'\n[[expected]]\ncase = { cc = 'bbr' }\nmetric = 'jain'\nvalue = 1\nsource = 'x'\n\
                     [[expected]]\nmetric = 'speed'\nvalue = 1\nsource = 'y'\n[[expected]]\nmetric = 'jain'\n";
     fs::write(dir.path().join("scenario.toml"), format!("anything = 1\n{expected}")).unwrap();
     let html = page(dir.path());
     assert_eq!(
         row(&html, "throughput_mbps"),
-        ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "017, Table 4", "indoors"]
+        ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "Doe 2017, Table 4", "indoors"]
     );
     assert_eq!(row(&html, "jain")[8], "there is no such case");
     assert_eq!(row(&html, "speed")[8], "there is no such metric");
@@ -207,13 +207,49 @@ fn the_command_writes_and_tells() {
 fn a_directory_of_something_else_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refused = hotcc_bench(&["report", dir.path().to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot read"));
     assert!(!dir.path().join("report.html").exists());
     let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
     fixture::write(dir.path(), &[one]);
     fs::write(dir.path().join("all/seed-1/summary.json"), "{\"run\": {}").unwrap();
     let refused = hotcc_bench(&["report", dir.path().to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("summary.json is not of this version of the lab"));
+}
+
+#[test]
+fn the_only_results_below_a_directory_are_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |place: &str| dir.path().join(place);
+    fixture::write(&at("out/small/6.12"), &[run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
+    for place in ["out", "out/small", "out/small/6.12"] {
+        let told = hotcc_bench(&["report", at(place).to_str().unwrap()]);
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        assert!(String::from_utf8_lossy(&told.stdout).trim_end().ends_with("out/small/6.12/report.html"));
+    }
+    let same = hotcc_bench(&["diff", at("out").to_str().unwrap(), at("out/small").to_str().unwrap()]);
+    assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stderr));
+    fixture::write(&at("out/small/6.1"), &[]);
+    for arguments in [&["report", "out"][..], &["diff", "out", "out"]] {
+        let refused =
+            Command::new(env!("CARGO_BIN_EXE_hotcc-bench")).args(arguments).current_dir(&dir).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("several results are in out; one is meant, OUT/NAME/KERNEL: out/small/6.1, "), "{said}");
+    }
+}
+
+#[test]
+fn a_look_at_a_part_of_a_scenario_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write(dir.path(), &[run(case(&[("cc", "dtcp")]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
+    let scenario = "duration_s = 30\nseeds = [1, 2]\n[sweep]\ncc = ['cubic', 'dtcp']\n[[host]]\nname = 'a'\n[[host]]\n\
+        name = 'b'\n[[link]]\nname = 'x'\nbetween = ['a', 'b']\n[[flow]]\nname = 'bulk'\nfrom = 'a'\nto = 'b'\n\
+        cc = \"$cc\"\n";
+    fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
+    let html = page(dir.path());
+    let told =
+        "The only run has finished, none is invalid. 1 of 4 runs of the scenario: first seed only, only cc=dtcp.";
+    assert!(html.contains(told), "{html}");
 }

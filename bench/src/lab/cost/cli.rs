@@ -12,7 +12,11 @@ use std::process::ExitCode;
 /// figures. Programs are counted by the kernel's run-time statistics of BPF, of which what an empty program takes is
 /// taken off. The kernel's own have clocks (fentry, fexit) around the functions of their operations; what the clocks
 /// take around a function of two to four instructions is taken off, and is up to three less where ACKs are handled. An
-/// interrupt that falls into a call counts as its own. docs/benchmarks.md says more.
+/// interrupt that falls into a call counts as its own.
+///
+/// `of the reference` is against `cubic_bpf`: the kernel's CUBIC, called from a BPF program. So both sides pay for BPF, and
+/// what differs is the algorithm. A small negative figure is a part that takes less than what is taken off for counting
+/// it: read it as nothing. docs/benchmarks.md says more, and how long it takes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest --json")]
 pub struct CostCommand {

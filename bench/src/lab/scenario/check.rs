@@ -311,16 +311,45 @@ fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
         if let Some(profile) = &flow.profile {
             return wrong(profile, format!("`{name}` is the kernel's and has no profiles"));
         }
-        if !flow.set.is_empty() || flow.watch.is_some() {
-            return wrong(cc, format!("`{name}` is the kernel's and has nothing to set or to watch"));
+        if !flow.set.is_empty() {
+            return wrong(cc, format!("`{name}` is the kernel's and has nothing to set"));
         }
         return Ok(());
     }
-    if let Some(watch) = &flow.watch {
-        let fields = algorithms::description(name).map_or_else(|_| Vec::new(), |d| d.state);
-        known(watch, "field of the state", fields.iter().map(|f| f.name.as_str()))?;
-    }
     check_settings(cc, flow.profile.as_ref(), &flow.set)
+}
+
+/// What a flow watches has to be there in a case at least: its congestion control may be swept, and the others have no such
+/// field. Returns the case, by its place.
+pub(super) fn check_watches(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
+    struct Watched<'a> {
+        case: usize,
+        field: &'a Spanned<String>,
+        /// What could be watched instead.
+        fields: BTreeSet<String>,
+    }
+    let mut states: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut watched: BTreeMap<(usize, &str), Watched<'_>> = BTreeMap::new();
+    for (case, scenario) in cases.iter().enumerate() {
+        for (place, flow) in scenario.flow.iter().enumerate() {
+            let Some(field) = &flow.watch else { continue };
+            let key = (place, field.get_ref().as_str());
+            let one = watched.entry(key).or_insert(Watched { case, field, fields: BTreeSet::new() });
+            if let Some(cc) = &flow.cc {
+                let cc = cc.get_ref().as_str();
+                one.fields.extend(states.entry(cc).or_insert_with(|| algorithms::state(cc)).iter().cloned());
+            }
+        }
+    }
+    for Watched { case, field, fields } in watched.into_values() {
+        let told = if fields.is_empty() {
+            wrong(field, "no congestion control of this flow has a state to watch: that is for algorithms of ours")
+        } else {
+            known(field, "field of the state", fields.iter().map(String::as_str))
+        };
+        told.map_err(|wrong| (case, wrong))?;
+    }
+    Ok(())
 }
 
 fn check_event(scenario: &Scenario, event: &Event) -> Checked {

@@ -57,7 +57,7 @@ impl Source {
         let mut sweep = Vec::new();
         for (key, values) in swept.sweep {
             let span = values.span();
-            if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            if !key.chars().all(is_of_a_key) {
                 return Err(line(path, &text, &span, format!("`{key}` is no key to sweep: letters, digits, - and _")));
             }
             let literals: Vec<String> = values.into_inner().iter().map(ToString::to_string).collect();
@@ -70,23 +70,52 @@ impl Source {
             sweep.push((key, literals));
         }
         let source = Self { path: path.to_owned(), text, sweep };
+        source.check_keys()?;
+        let cases = source.cases()?;
         let mut names = BTreeSet::new();
-        for case in source.cases()? {
+        for case in &cases {
             let name = case.run(0).case_name();
             if !names.insert(name.clone()) {
-                return Err(line(
-                    path,
-                    &source.text,
-                    &(0..0),
-                    format!("two cases are called {name}: a value is swept twice"),
-                ));
+                return Err(source.wrong(&(0..0), format!("two cases are called {name}: a value is swept twice")));
             }
         }
+        let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
+        check::check_watches(&scenarios).map_err(|(case, wrong)| {
+            let literals = source.combinations().into_iter().nth(case).unwrap_or_default();
+            line(path, &source.with(&literals), &wrong.span, wrong.what)
+        })?;
         Ok(source)
+    }
+
+    /// Whether every `"$key"` stands for something.
+    fn check_keys(&self) -> Result<(), ScenarioError> {
+        let table: toml::Table = toml::from_str(&self.text).map_err(|e| at(&self.path, &self.text, &e))?;
+        let mut used = Vec::new();
+        table.values().for_each(|value| keys(value, &mut used));
+        let Some(unknown) = used.into_iter().find(|key| !self.sweep.iter().any(|(swept, _)| swept == key)) else {
+            return Ok(());
+        };
+        let written = format!("\"${unknown}\"");
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            if line.contains(&written) && !line.trim_start().starts_with('#') {
+                break;
+            }
+            start += line.len();
+        }
+        let swept: Vec<&str> = self.sweep.iter().map(|(key, _)| key.as_str()).collect();
+        let there_is = if swept.is_empty() { "nothing is".to_owned() } else { format!("only {}", swept.join(", ")) };
+        Err(self
+            .wrong(&(start..start), format!("`${unknown}` stands for nothing: `{unknown}` is not swept, {there_is}")))
     }
 
     /// Every combination of what is swept, checked.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
+        self.combinations().into_iter().map(|values| self.case(values)).collect()
+    }
+
+    /// Of the literals, by key.
+    fn combinations(&self) -> Vec<BTreeMap<String, String>> {
         let mut combinations = vec![BTreeMap::new()];
         for (key, values) in &self.sweep {
             let with = |c: &BTreeMap<String, String>, v: &String| {
@@ -96,7 +125,17 @@ impl Source {
             };
             combinations = combinations.iter().flat_map(|c| values.iter().map(move |v| with(c, v))).collect();
         }
-        combinations.into_iter().map(|values| self.case(values)).collect()
+        combinations
+    }
+
+    /// The text with each `"$key"` replaced by its literal.
+    fn with(&self, literals: &BTreeMap<String, String>) -> String {
+        let replaced = |text: String, (key, literal): (&String, &String)| text.replace(&format!("\"${key}\""), literal);
+        literals.iter().fold(self.text.clone(), replaced)
+    }
+
+    fn wrong(&self, span: &Range<usize>, what: String) -> ScenarioError {
+        line(&self.path, &self.text, span, what)
     }
 
     /// Whether every case can be planned: names that lead nowhere show only then.
@@ -114,10 +153,7 @@ impl Source {
     }
 
     fn case(&self, literals: BTreeMap<String, String>) -> Result<Case, ScenarioError> {
-        let mut text = self.text.clone();
-        for (key, literal) in &literals {
-            text = text.replace(&format!("\"${key}\""), literal);
-        }
+        let text = self.with(&literals);
         let mut scenario: Scenario = toml::from_str(&text).map_err(|e| at(&self.path, &text, &e))?;
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -143,6 +179,23 @@ fn put_variants(scenario: &mut Scenario) {
             flow.set.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
+}
+
+/// The keys that a value names: `"$key"`.
+fn keys(value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::String(text) => {
+            let key = text.strip_prefix('$').filter(|key| !key.is_empty() && key.chars().all(is_of_a_key));
+            found.extend(key.map(ToOwned::to_owned));
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+        toml::Value::Table(table) => table.values().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+fn is_of_a_key(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
 /// What TOML says is wrong, with its line.

@@ -215,7 +215,9 @@ fn compare_case(case: &Case, runs: &[(&RunSummary, &RunSummary)], margin: f64, i
     CaseDiff { case: case.clone(), seeds: runs.iter().map(|(a, _)| a.run.seed).collect(), identical, figures }
 }
 
-fn changes(a: &Manifest, b: &Manifest) -> Vec<Change> {
+/// What is not the same in two manifests, except for their runs.
+#[must_use]
+pub fn changes(a: &Manifest, b: &Manifest) -> Vec<Change> {
     let facts = |m: &Manifest| -> Vec<(String, String)> {
         let fixed = [
             ("scenario", &m.scenario),
