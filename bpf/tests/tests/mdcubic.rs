@@ -197,7 +197,8 @@ fn what_counts_of_a_record() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);
     // (in_order, ranges, segments that count), 10 of 20 acknowledged
-    let records: [(u32, &[(u32, u32)], u64); 9] = [
+    type Row = (u32, &'static [(u32, u32)], u64);
+    let records: [Row; 9] = [
         (10_000, &[], 0),
         (12_500, &[], 2),
         (99_000, &[], 10),                                  // no more than was sent
