@@ -22,11 +22,15 @@ pub struct Group {
 /// `struct group` of the flows agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-struct CountedGroup {
-    map_id: u32,
-    name: [u8; 16],
-    pad: u32,
-    counts: GroupCounts,
+pub struct CountedGroup {
+    /// As in [`Group`].
+    pub map_id: u32,
+    /// NUL padded.
+    pub name: [u8; 16],
+    /// Zero.
+    pub pad: u32,
+    /// What was counted.
+    pub counts: GroupCounts,
 }
 
 /// What the kernel counted.
