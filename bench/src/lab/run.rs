@@ -76,10 +76,10 @@ impl Lab<'_> {
     /// what failed is told at the end.
     pub fn run(&self, say: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Results> {
         let cases = self.source.cases()?;
-        if let Backend::Native(native) = self.backend {
-            cases.iter().try_for_each(|case| native.check(&case.scenario))?;
-        }
         let runs = self.selection.runs(self.source, &cases)?;
+        if let Backend::Native(native) = self.backend {
+            runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
+        }
         let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
         self.source.check_plans()?;
