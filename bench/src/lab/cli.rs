@@ -8,7 +8,7 @@ use crate::lab::selection::{Selection, SweptValue, Workload};
 use crate::lab::vm::Clock;
 use crate::netlab;
 use crate::report::{self, data::counted};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ impl LabCommand {
             let (jobs, selection) = (self.jobs.get(), &selection);
             let lab = Lab { source, backend, directory: &directory, jobs, selection };
             let started = Instant::now();
-            let results = lab.run(&|progress| show(progress))?;
+            let results = lab.run(&|progress| show(progress)).map_err(how_to_go_on)?;
             let page = directory.join("report.html");
             let data = report::write(&directory, &page, report::CHARTS)?;
             eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
@@ -168,6 +168,10 @@ impl LabCommand {
             (true, Accelerator::Kvm) => Clock::RealKvm,
         }
     }
+}
+
+fn how_to_go_on(why: anyhow::Error) -> anyhow::Error {
+    if why.is::<netlab::Interrupted>() { anyhow!("{why}; the same command goes on where it stopped") } else { why }
 }
 
 /// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.

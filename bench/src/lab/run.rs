@@ -15,7 +15,7 @@ use crate::lab::scenario::{Case, Source};
 use crate::lab::selection::{OneRun, Selection, Workload};
 use crate::lab::vm::{self, Clock, Machine};
 use crate::netlab;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -113,9 +113,9 @@ impl Lab<'_> {
                 });
             }
         });
-        if netlab::check().is_err() {
+        if let Err(interrupted) = netlab::check() {
             remove(&self.directory.join(UNFINISHED))?;
-            return Err(interrupted());
+            return Err(interrupted);
         }
         let failures = failures.into_inner().unwrap_or_default();
         if failures.is_empty() {
@@ -217,10 +217,6 @@ impl Lab<'_> {
         say(&verdict(&analysed, &planned));
         Ok(())
     }
-}
-
-fn interrupted() -> anyhow::Error {
-    anyhow!("interrupted; the same command goes on where it stopped")
 }
 
 fn boot(
