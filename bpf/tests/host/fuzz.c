@@ -152,6 +152,37 @@ static void timeout(struct tcp_sock *tp)
 	enter(tp, TCP_CA_Loss);
 }
 
+/* A sequence number in flight, around it, or anywhere. */
+static u32 next_sequence(const struct tcp_sock *tp)
+{
+	u8 how = next8();
+
+	if (how < 16)
+		return next32();
+	if (how < 32)
+		return tp->snd_nxt + next8();
+	return tp->snd_una - 4096 + next32() % (tp->snd_nxt - tp->snd_una + 8192);
+}
+
+/* What the flow's PEP told, if the algorithm listens to one. */
+static void report(const struct tcp_sock *tp)
+{
+#ifdef PEP_RANGES
+	struct pep_flow_v1 record = { .updates = next8() < 240 ? 2 * next8() : next32() };
+
+	record.in_order = next_sequence(tp);
+	record.range_count = next8() % 6;
+	for (int i = 0; i < PEP_RANGES; i++) {
+		record.ranges[i].start = next_sequence(tp);
+		record.ranges[i].end = next_sequence(tp);
+	}
+	record.time_ns = (tp->tcp_mstamp - (next8() < 224 ? next8() : next_scaled())) * 1000;
+	host_pep(next8() < 240 ? &record : NULL);
+#else
+	(void)tp;
+#endif
+}
+
 static void event(struct tcp_sock *tp, u8 what)
 {
 	u8 state = tp->inet_conn.icsk_ca_state;
@@ -225,6 +256,23 @@ static void event(struct tcp_sock *tp, u8 what)
 	case 17:
 		tp->lost += next_scaled();
 		break;
+	case 18:
+		host_path(next8() & 3);
+		break;
+	case 19:
+		report(tp);
+		break;
+	case 20:
+		host_hint((tp->tcp_mstamp - next_scaled()) * 1000, next8(), next8());
+		break;
+	case 21: {
+		u32 pairs[8];
+
+		for (int i = 0; i < 8; i++)
+			pairs[i] = next_sequence(tp);
+		host_sack(tp, next8() % 5, pairs);
+		break;
+	}
 	default:
 		advance(tp, next_scaled());
 		ack(tp);
