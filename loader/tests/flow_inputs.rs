@@ -9,38 +9,23 @@ use hotcc_abi::pep::PepFlow;
 use hotcc_abi::{clock, pins};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt::Priority, sockopt::RcvBuf};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 const MSS: u32 = 1448;
-const OPEN: u8 = 0;
-/// What CUBIC leaves of [`CLAMP`] after a loss; its `beta` is 717/1024 in the kernel.
-const CUBICS_SSTHRESH: u32 = CLAMP * 717 / 1024;
+/// Flags of mdcubic's state.
+const PEP_USED: i64 = 1;
+const PEP_CLOCKED: i64 = 2;
 
-/// Where windows rest in [`narrow_loopback`], in segments.
-const CLAMP: u32 = 100;
-/// The class of packets that are slow on [`slow_loopback`], as a socket's priority.
-const SLOW: libc::c_int = 0x1_0010;
-
-/// A slow loopback on which no window exceeds [`CLAMP`].
-fn narrow_loopback(name: &'static str) -> NetNs {
-    let ns = slow_loopback(name);
-    ns.sh(&format!("ip route change local 127.0.0.1 dev lo table local cwnd lock {CLAMP}"));
-    ns
-}
-
-/// A loopback with segments of an Ethernet's size. The ACKs are what is slow: data that wait in this machine's own queue
-/// would hold the sender back by their number, whatever its window.
+/// A loopback with segments of an Ethernet's size, on which data are in flight at any moment.
 fn slow_loopback(name: &'static str) -> NetNs {
     let ns = NetNs::new(name);
-    ns.sh("ip link set lo mtu 1500 gso_max_segs 1; tc qdisc add dev lo root handle 1: htb default 20
-        tc class add dev lo parent 1: classid 1:10 htb rate 1mbit
-        tc class add dev lo parent 1: classid 1:20 htb rate 10gbit");
+    ns.sh("ip link set lo mtu 1500 gso_max_segs 1; tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 4mb");
     ns
 }
 
@@ -50,19 +35,9 @@ fn write_storage<T: Pod>(map: &str, socket: &impl AsFd, value: &T) {
     map.update(&socket.as_fd().as_raw_fd().to_ne_bytes(), bytes_of(value), MapFlags::ANY).unwrap();
 }
 
-/// `struct tcp_info`, as far as it is of interest.
-#[derive(Clone, Copy, Debug)]
-struct TcpInfo {
-    ca_state: u8,
-    rtt: Duration,
-    ssthresh: u32,
-    window: u32,
-    retransmits: u32,
-    bytes_acked: u64,
-}
-
 /// A connection that sends without end.
 struct Transfer {
+    cc: &'static str,
     sockets: Connection,
     /// Sequence number of its first byte.
     first: u32,
@@ -70,62 +45,46 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(cc: &str) -> Self {
-        Self::to(&TcpListener::bind("127.0.0.1:0").unwrap(), cc)
-    }
-
-    fn to(listener: &TcpListener, cc: &str) -> Self {
-        let sockets = Connection::to(listener, Some(cc));
-        setsockopt(&sockets.server, Priority, &SLOW).unwrap();
+    fn new(cc: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets = Connection::to(&listener, Some(cc));
         let first = next_to_write(&sockets.client);
         let (mut client, mut server) = (sockets.client.try_clone().unwrap(), sockets.server.try_clone().unwrap());
         let threads = vec![
             std::thread::spawn(move || while client.write_all(&[7; 1 << 14]).is_ok() {}),
             std::thread::spawn(move || while server.read(&mut [0; 1 << 16]).is_ok_and(|n| n > 0) {}),
         ];
-        Self { sockets, first, threads }
+        Self { cc, sockets, first, threads }
     }
 
-    fn info(&self) -> TcpInfo {
-        let bytes: [u8; 232] = option(&self.sockets.client, libc::TCP_INFO);
-        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
-        TcpInfo {
-            ca_state: bytes[1],
-            rtt: Duration::from_micros(word(68).into()),
-            ssthresh: word(76),
-            window: word(80),
-            retransmits: word(100),
-            bytes_acked: u64::from_ne_bytes(bytes[120..128].try_into().unwrap()),
-        }
+    /// The connection and its algorithm's state, as `hotcc flows` shows them.
+    fn flow(&self) -> Value {
+        json(&["flows", "--cc", self.cc, "--json"])[0].clone()
     }
 
-    fn wait(&self, for_what: &str, ready: impl Fn(&TcpInfo) -> bool) -> TcpInfo {
+    fn state(&self, field: &str) -> i64 {
+        let flow = self.flow();
+        let found = flow["state"].as_array().unwrap().iter().find(|f| f["name"] == field).unwrap();
+        found["value"].as_i64().unwrap()
+    }
+
+    fn wait(&self, for_what: &str, ready: impl Fn(&Self) -> bool) {
         let began = Instant::now();
-        loop {
-            let info = self.info();
-            if ready(&info) {
-                return info;
-            }
-            assert!(began.elapsed() < PATIENCE, "{for_what} does not come: {info:?}");
-            sleep(Duration::from_micros(500));
+        while !ready(self) {
+            assert!(began.elapsed() < PATIENCE, "{for_what} does not come: {:#}", self.flow());
+            sleep(Duration::from_millis(1));
         }
     }
 
-    /// Waits until the window rests at [`CLAMP`].
-    fn settled(&self) -> TcpInfo {
-        self.wait("the largest window", |i| i.window == CLAMP && i.ca_state == OPEN)
-    }
-
-    /// Lets the receiver lose three segments; returns the state after the recovery. None of their retransmissions is
-    /// lost if this process runs within an RTT.
-    fn lose_three_segments(&self) -> TcpInfo {
-        let before = self.info();
-        let lost = self.first.wrapping_add(before.bytes_acked as u32).wrapping_add(4 * CLAMP * MSS);
-        let filter = DropSegments::new(&self.sockets, lost, 3 * MSS);
-        self.wait("a retransmission", |i| i.retransmits > before.retransmits);
+    /// Lets the receiver lose three segments, and waits until a recovery has begun.
+    fn lose_three_segments(&self) {
+        let recoveries = |t: &Self| t.state("losses_d1") + t.state("losses_d2");
+        let before = recoveries(self);
+        let acked = self.flow()["acked_bytes"].as_u64().unwrap() as u32;
+        let filter = DropSegments::new(&self.sockets, self.first.wrapping_add(acked).wrapping_add(4 << 20), 3 * MSS);
+        self.wait("a recovery", |t| recoveries(t) > before);
         drop(filter);
-        let end = before.bytes_acked + u64::from(6 * CLAMP * MSS);
-        self.wait("the end of the recovery", |i| i.ca_state == OPEN && i.bytes_acked > end)
+        self.wait("its end", |t| t.flow()["ca_state"] == "open");
     }
 
     /// A record of a PEP that saw everything there is.
@@ -143,6 +102,7 @@ impl Transfer {
         let time_ns = clock::monotonic_ns().wrapping_sub((age_ms * 1_000_000) as u64);
         let value = ArwaHint { time_ns, sequence, hint, ..ArwaHint::default() };
         write_storage(pins::ARWA_HINT, &self.sockets.client, &value);
+        self.wait("the ACK that finds it", |t| t.state("hint_sequence") == i64::from(sequence));
     }
 }
 
@@ -212,118 +172,66 @@ impl Drop for DropSegments<'_> {
 }
 
 #[test]
-fn arwas_window_follows_hints() {
-    let Some(_test) = kernel_test("arwas_window_follows_hints", &["arwa_one", "arwa_two"]) else { return };
-    narrow_loopback("hotcc-test-hints").enter(hints);
-}
-
-fn hints() {
-    // the second name takes the map that the first one left
-    ok(&["load", "arwa", "--as", "arwa_one"]);
-    ok(&["load", "arwa", "--as", "arwa_two"]);
-    let transfer = Transfer::new("arwa_two");
-    let before = transfer.settled();
-    let ignored = [(0, 0), (71, 0), (100, 0), (121, 0), (255, 0), (50, 1001), (50, 60_000), (50, -1000)];
-    for (sequence, (hint, age_ms)) in (1..).zip(ignored) {
-        transfer.hint(sequence, hint, age_ms);
-        sleep(Duration::from_millis(50)); // many ACKs
-        let after = transfer.info();
-        assert_eq!((after.window, after.ssthresh), (CLAMP, before.ssthresh), "hint {hint}, {age_ms} ms old");
-    }
-    // it sets ssthresh too; the window begins to grow from there at once
-    transfer.hint(20, 10, 0);
-    transfer.wait("the smaller window", |i| (90..CLAMP).contains(&i.window) && i.ssthresh == 90);
-    transfer.settled();
-    transfer.hint(20, 50, 0); // that one was seen
-    sleep(Duration::from_millis(50));
-    assert_eq!(transfer.info().ssthresh, 90);
-    assert!((0..20).any(|n| grows_at_once(&transfer, 30 + 2 * n)), "{:?}", transfer.info());
-}
-
-/// Whether the window grows by a tenth within half of the time that NewReno takes for that.
-fn grows_at_once(transfer: &Transfer, sequence: u32) -> bool {
-    transfer.settled();
-    transfer.hint(sequence, 70, 0);
-    transfer.wait("a much smaller window", |i| i.window < 40);
-    sleep(Duration::from_millis(100)); // more than an RTT, before which no other hint is acted on
-    let (began, before) = (Instant::now(), transfer.info());
-    transfer.hint(sequence + 1, 120, 0);
-    let growth = before.window * 20 / 200;
-    let after = transfer.wait("a larger window", |i| i.window >= before.window + growth);
-    began.elapsed() < before.rtt.min(after.rtt) * growth / 2
-}
-
-#[test]
-fn mdcubic_without_a_pep_is_cubic() {
-    let Some(_test) = kernel_test("mdcubic_without_a_pep_is_cubic", &["mdcubic_alone"]) else { return };
-    narrow_loopback("hotcc-test-alone").enter(|| {
-        ok(&["load", "mdcubic", "--as", "mdcubic_alone"]);
-        for cc in ["cubic", "mdcubic_alone"] {
-            let transfer = Transfer::new(cc);
-            for _ in 0..3 {
-                transfer.settled();
-                assert_eq!(transfer.lose_three_segments().ssthresh, CUBICS_SSTHRESH, "{cc}");
-            }
+fn arwa_follows_hints_that_are_young_and_mean_something() {
+    let name = "arwa_follows_hints_that_are_young_and_mean_something";
+    let Some(_test) = kernel_test(name, &["arwa_one", "arwa_two"]) else { return };
+    slow_loopback("hotcc-test-hints").enter(|| {
+        // the second name takes the map that the first one left
+        ok(&["load", "arwa", "--as", "arwa_one"]);
+        ok(&["load", "arwa", "--as", "arwa_two", "--set", "max_age_ms=30000"]);
+        let transfer = Transfer::new("arwa_two");
+        transfer.wait("an RTT", |t| t.flow()["srtt_us"].is_u64());
+        let ignored = [(0, 0), (71, 0), (100, 0), (121, 0), (255, 0), (50, 40_000), (50, -1000)];
+        for (sequence, (hint, age_ms)) in (1..).zip(ignored) {
+            transfer.hint(sequence, hint, age_ms);
+            assert_eq!(transfer.state("last_hint"), 0, "hint {hint}, {age_ms} ms old");
         }
+        // one may come in a recovery, in which the window is the kernel's
+        let taken = (20..200).find(|sequence| {
+            transfer.hint(*sequence, 50, 0);
+            transfer.state("last_hint") == 50
+        });
+        assert!(taken.is_some(), "{:#}", transfer.flow());
+        assert!(transfer.flow()["ssthresh"].is_u64(), "a cut sets it: {:#}", transfer.flow());
     });
 }
 
 #[test]
-fn mdcubic_keeps_its_window_through_losses_that_the_pep_saw() {
-    let name = "mdcubic_keeps_its_window_through_losses_that_the_pep_saw";
-    let Some(_test) = kernel_test(name, &["mdcubic_keep"]) else { return };
-    narrow_loopback("hotcc-test-keep").enter(losses);
-}
-
-fn losses() {
-    ok(&["load", "mdcubic", "--as", "mdcubic_keep", "--set", "pep_clock=0", "--set", "pep_max_age_ms=30000"]);
-    // a retransmission that is lost counts too
-    ok(&["set", "mdcubic_keep", "d2_loss_events=1000"]);
-    let transfer = Transfer::new("mdcubic_keep");
-    transfer.pep_saw_all(2, Duration::ZERO);
-    for _ in 0..3 {
-        let before = transfer.settled();
-        let after = transfer.lose_three_segments();
-        assert_eq!((after.window, after.ssthresh), (CLAMP, before.ssthresh));
-    }
-    // one loss too many
-    ok(&["set", "mdcubic_keep", "d2_loss_events=3"]);
-    assert_eq!(transfer.lose_three_segments().ssthresh, CUBICS_SSTHRESH);
-    ok(&["set", "mdcubic_keep", "d2_loss_events=1000"]);
-    // records that are no good, and a good one between them
-    for (updates, age, good) in [(4, 31, false), (6, 0, true), (7, 0, false), (8, 0, true), (0, 0, false)] {
-        transfer.pep_saw_all(updates, Duration::from_secs(age));
-        let before = transfer.settled();
-        let after = transfer.lose_three_segments();
-        let expected = if good { before.ssthresh } else { CUBICS_SSTHRESH };
-        assert_eq!(after.ssthresh, expected, "record {updates}, {age} s old");
-        assert_eq!(after.window == CLAMP, good, "record {updates}, {age} s old: {after:?}");
-    }
+fn mdcubic_tells_losses_apart_by_what_the_pep_saw() {
+    let name = "mdcubic_tells_losses_apart_by_what_the_pep_saw";
+    let Some(_test) = kernel_test(name, &["mdcubic_loss"]) else { return };
+    slow_loopback("hotcc-test-loss").enter(|| {
+        let set = ["--set", "pep_clock=0", "--set", "pep_max_age_ms=30000", "--set", "d2_loss_events=1000"];
+        ok(&[&["load", "mdcubic", "--as", "mdcubic_loss"][..], &set].concat());
+        let transfer = Transfer::new("mdcubic_loss");
+        let losses = |t: &Transfer| (t.state("losses_d1"), t.state("losses_d2"));
+        transfer.lose_three_segments();
+        let (first, none) = losses(&transfer);
+        assert!(first >= 1 && none == 0, "without a PEP all are domain 1's");
+        transfer.pep_saw_all(2, Duration::ZERO);
+        transfer.wait("its use", |t| t.state("flags") & PEP_USED != 0);
+        transfer.wait("the open state", |t| t.flow()["ca_state"] == "open");
+        let before = losses(&transfer);
+        transfer.lose_three_segments();
+        let after = losses(&transfer);
+        assert!(after.1 > before.1 && after.0 == before.0, "{before:?} {after:?}");
+    });
 }
 
 #[test]
-fn mdcubics_window_is_larger_by_what_is_beyond_the_pep() {
-    let name = "mdcubics_window_is_larger_by_what_is_beyond_the_pep";
-    let Some(_test) = kernel_test(name, &["mdcubic_clock"]) else { return };
-    slow_loopback("hotcc-test-clock").enter(clocked);
-}
-
-fn clocked() {
-    const BUFFER: usize = 128 << 10; // half of it, some 45 segments, is what may be in flight
-    const CLEARLY: u32 = 20;
-    ok(&["load", "mdcubic", "--as", "mdcubic_clock", "--set", "pep_max_age_ms=30000"]);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    setsockopt(&listener, RcvBuf, &BUFFER).unwrap();
-    let transfer = Transfer::to(&listener, "mdcubic_clock");
-    transfer.wait("some data", |i| i.bytes_acked > 1 << 20);
-    let no_good = [(3, 0), (10, 31), (13, 0)];
-    for (updates, (number, age)) in [2, 4, 12].into_iter().zip(no_good) {
-        let alone = transfer.info();
-        transfer.pep_saw_all(updates, Duration::ZERO);
-        let both = transfer.wait("D2", |i| i.window > alone.window + CLEARLY);
-        let beyond = both.window - alone.window;
-        assert!((beyond * MSS) as usize <= 2 * BUFFER, "{beyond} segments are more than the receiver's buffer holds");
-        transfer.pep_saw_all(number, Duration::from_secs(age));
-        transfer.wait("the window without D2", |i| i.window < both.window - CLEARLY);
-    }
+fn mdcubic_uses_no_record_that_is_old_or_half_written() {
+    let name = "mdcubic_uses_no_record_that_is_old_or_half_written";
+    let Some(_test) = kernel_test(name, &["mdcubic_use"]) else { return };
+    slow_loopback("hotcc-test-use").enter(|| {
+        ok(&["load", "mdcubic", "--as", "mdcubic_use", "--set", "pep_max_age_ms=30000"]);
+        let transfer = Transfer::new("mdcubic_use");
+        for (updates, age_s, used) in
+            [(2, 0, true), (4, 31, false), (6, 0, true), (7, 0, false), (8, 0, true), (0, 0, false)]
+        {
+            transfer.pep_saw_all(updates, Duration::from_secs(age_s));
+            let what = format!("record {updates}, {age_s} s old, used: {used}");
+            transfer.wait(&what, |t| (t.state("flags") & PEP_CLOCKED != 0) == used);
+            transfer.wait("D2", |t| (t.state("d2_segments") > 0) == used);
+        }
+    });
 }
