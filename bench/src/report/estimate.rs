@@ -40,14 +40,15 @@ impl Estimate {
         self.half_width.map(|half| (self.mean - half, self.mean + half))
     }
 
-    /// `12.3 ± 0.45`: the interval to two digits, the mean as far; the mean alone for one value.
+    /// `12.3 ± 0.45`: the interval to two digits, the mean as far, but to five at the most; the mean alone for one value.
     #[must_use]
     pub fn text(&self) -> String {
         match self.half_width {
             None => number(self.mean),
             Some(half) if half < self.mean.abs() * 1e-9 || half == 0.0 => format!("{} ± 0", number(self.mean)),
             Some(half) => {
-                let places = decimals(half, 2);
+                let places =
+                    if self.mean == 0.0 { decimals(half, 2) } else { decimals(half, 2).min(decimals(self.mean, 5)) };
                 format!("{} ± {half:.places$}", unsigned_zero(&format!("{:.places$}", self.mean)))
             }
         }
@@ -121,6 +122,8 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
+        let narrow = Estimate { n: 3, mean: 96.425_126, deviation: Some(1e-7), half_width: Some(1.3e-6) };
+        assert_eq!(narrow.text(), "96.425 ± 0.000");
         let wide = Estimate { n: 2, mean: -0.004, deviation: Some(1.0), half_width: Some(12.7) };
         assert_eq!(wide.text(), "0 ± 13");
     }
