@@ -19,14 +19,14 @@ impl FirstUse {
         Self { had_root: Path::new(pins::ROOT).exists() }
     }
 
-    /// Removes what hotcc's commands leave on purpose (the empty radio map, counters), if it had not been used here then
+    /// Removes what hotcc's commands leave on purpose (the empty radio map, storages of sockets, counters), if it had not been used here then
     /// and nobody else came since.
     pub fn remove(&self) -> Result<()> {
         if self.had_root || !Path::new(pins::ROOT).exists() {
             return Ok(());
         }
         let _lock = registry::lock()?;
-        let known = |name: &String| ["algo", "signal", "counters"].contains(&name.as_str());
+        let known = |name: &String| ["algo", "signal", "pep", "rx", "counters"].contains(&name.as_str());
         let in_use = !entries(pins::ALGO).is_empty() || !entries(pins::ROOT).iter().all(known);
         if in_use || !hotcc::radio::links()?.is_empty() {
             return Ok(());

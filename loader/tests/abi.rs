@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc::flows::{CountedGroup, GroupCounts};
-use hotcc_abi::{path, radio, stats};
+use hotcc_abi::{hint, path, pep, radio, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 use std::mem::offset_of;
@@ -66,6 +66,27 @@ fn path_maps() {
         let (_file, btf) = btf(object);
         same_layout!(&btf, "path_key", path::PathKey, prefix_len, addr);
     }
+}
+
+#[test]
+fn socket_storages() {
+    let (_file, mdcubic) = btf(hotcc_bpf::algo("mdcubic").unwrap());
+    same_layout!(&mdcubic, "pep_range", pep::PepRange, start, end);
+    same_layout!(
+        &mdcubic,
+        "pep_flow_v1",
+        pep::PepFlow,
+        updates,
+        in_order,
+        ranges,
+        range_count,
+        rtt_us,
+        segments,
+        reserved,
+        time_ns,
+    );
+    let (_file, arwa) = btf(hotcc_bpf::algo("arwa").unwrap());
+    same_layout!(&arwa, "arwa_hint_v1", hint::ArwaHint, time_ns, sequence, hint, pad);
 }
 
 #[test]
