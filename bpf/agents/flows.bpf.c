@@ -32,7 +32,7 @@ static struct group fresh;
 /* One walk at a time: nothing here is shared between CPUs. */
 static __always_inline void tally(struct log2_histogram *h, u64 value)
 {
-	h->buckets[min(log2_bucket(value), (u32)HISTOGRAM_BUCKETS - 1) & (HISTOGRAM_BUCKETS - 1)]++;
+	++*histogram_bucket(h, value);
 	h->sum += value;
 }
 

@@ -32,7 +32,7 @@
  * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
  * that is in its storage for a new one, if it is not too old.
  */
-#include "fixed.h"
+#include "growth.h"
 #include "hint.h"
 #include "kernel.h"
 #include "stats.h"
@@ -47,7 +47,6 @@ TUNABLE(u32, once_per_rtt, 1, 0, 0, 1, "", "1: acts on one hint per smoothed RTT
 TUNABLE(u32, cut_sets_ssthresh, 1, 0, 0, 1, "", "1: a hint that shrinks the window also sets ssthresh to it");
 TUNABLE(u32, max_age_ms, 1000, 1000, 1, 30000, "ms", "older hints are ignored");
 
-#define SEGMENT_Q16 (1ULL << 16)
 #define UNKNOWN_RTT_US 1000
 
 struct arwa {

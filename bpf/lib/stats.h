@@ -61,12 +61,16 @@ static inline struct hotcc_stats_v1 *stats_here(void)
 /* Per CPU, and still atomic: a softirq may interrupt a release in process context on the same CPU. */
 #define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))
 
-static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
+static __always_inline u64 *histogram_bucket(struct log2_histogram *h, u64 value)
 {
 	u32 bucket = min(log2_bucket(value), (u32)HISTOGRAM_BUCKETS - 1);
 
-	/* the mask is what the verifier reads */
-	__sync_fetch_and_add(&h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)], 1);
+	return &h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)]; /* the mask is what the verifier reads */
+}
+
+static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
+{
+	__sync_fetch_and_add(histogram_bucket(h, value), 1);
 	__sync_fetch_and_add(&h->sum, value);
 }
 

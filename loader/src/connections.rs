@@ -2,7 +2,8 @@
 
 use crate::describe::StateField;
 use crate::error::{Error, Result, need_root};
-use crate::flows::{SocketWalk, padded, set_job};
+use crate::flows::{SocketWalk, padded, set_job, version_label};
+use crate::install::text;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::registry::Algo;
@@ -95,10 +96,7 @@ pub struct StateValue {
 pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>> {
     need_root("hotcc flows")?;
     cc.map_or(Ok(()), check_cc_name)?;
-    let namespaces = match netns {
-        [] => netns::all()?,
-        names => names.iter().map(|name| netns::named(name)).collect::<Result<_>>()?,
-    };
+    let namespaces = netns::chosen(netns)?;
     let job = Job { cc_name: cc.map_or([0; 16], padded) };
     let walk = SocketWalk::load("list", |open| set_job(open, &job))?;
     let records = netns::in_these(&namespaces, |ns| Ok((ns.label(), records(&walk, ns)?)))?;
@@ -129,8 +127,7 @@ struct Versions(BTreeMap<u32, (&'static str, Vec<StateField>)>);
 
 impl Versions {
     fn connection(&mut self, netns: &str, record: &Record) -> Result<Connection> {
-        let name = record.cc_name.split(|&b| b == 0).next().unwrap_or_default();
-        let cc = String::from_utf8_lossy(name).into_owned();
+        let cc = text(&record.cc_name);
         let (version, fields) = match self.0.entry(record.map_id) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => entry.insert(look_up(&cc, record.map_id)?),
@@ -163,12 +160,12 @@ impl Versions {
 }
 
 fn look_up(cc: &str, map_id: u32) -> Result<(&'static str, Vec<StateField>)> {
-    if map_id == 0 {
-        return Ok(("kernel", Vec::new()));
-    }
     let algo = Algo::named(cc);
-    let Some(current) = algo.current()? else { return Ok(("unmanaged", Vec::new())) };
-    let version = if current.map_id == map_id { "current" } else { "older" };
+    let serving = if map_id == 0 { None } else { algo.current()?.map(|v| v.map_id) };
+    let version = version_label(map_id, serving);
+    if serving.is_none() {
+        return Ok((version, Vec::new()));
+    }
     // one older than those that can be rolled back to is not pinned any more: its fields are not known
     let pinned = algo.versions()?.into_iter().find(|v| v.map_id == map_id);
     let fields = pinned.map_or(Ok(Vec::new()), |v| v.description().map(|d| d.state))?;

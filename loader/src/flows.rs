@@ -1,6 +1,7 @@
 //! The open TCP sockets of all network namespaces: walked, and counted by congestion control and version.
 
 use crate::error::{Error, Result, Tried};
+use crate::install::text;
 use crate::netns::{self, NetNs};
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::stats::Log2Histogram;
@@ -31,6 +32,17 @@ pub struct CountedGroup {
     pub pad: u32,
     /// What was counted.
     pub counts: GroupCounts,
+}
+
+/// What a socket runs, by the struct_ops map behind it (0: none) and the one that serves under the name, if hotcc has it.
+#[must_use]
+pub fn version_label(map_id: u32, serving: Option<u32>) -> &'static str {
+    match (map_id, serving) {
+        (0, _) => "kernel",
+        (id, Some(serving)) if id == serving => "current",
+        (_, Some(_)) => "older",
+        (_, None) => "unmanaged",
+    }
 }
 
 /// What the kernel counted.
@@ -134,8 +146,7 @@ impl FlowCounter {
             let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
             let group = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
             if let Some(CountedGroup { map_id, name, counts, .. }) = group {
-                let name = name.split(|&b| b == 0).next().unwrap_or_default();
-                groups.push(Group { cc: String::from_utf8_lossy(name).into_owned(), map_id, counts });
+                groups.push(Group { cc: text(&name), map_id, counts });
             }
         }
         groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));

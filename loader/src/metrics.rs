@@ -3,7 +3,7 @@
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
 use crate::error::{Error, Result};
-use crate::flows::Group;
+use crate::flows::{Group, version_label};
 use crate::radio::Link;
 use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_abi::version::Counters;
@@ -98,12 +98,7 @@ pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTre
         labels.insert((*name).to_owned(), Sockets { by_version, ..empty.clone() });
     }
     for group in groups {
-        let version = match (group.map_id, current.get(group.cc.as_str())) {
-            (0, _) => "kernel",
-            (id, Some(serving)) if id == *serving => "current",
-            (_, Some(_)) => "older",
-            (_, None) => "unmanaged",
-        };
+        let version = version_label(group.map_id, current.get(group.cc.as_str()).copied());
         let own = current.contains_key(group.cc.as_str()) || others.binary_search(&group.cc.as_str()).is_ok();
         let label = if own { group.cc.as_str() } else { OTHER };
         let sockets = labels.entry(label.to_owned()).or_insert_with(|| empty.clone());

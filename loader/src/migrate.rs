@@ -94,10 +94,7 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
     if from == to && version == 0 {
         return Err(Error::usage(format!("from {from} to {to} there is nothing to move")));
     }
-    let namespaces = match netns {
-        [] => netns::all()?,
-        names => names.iter().map(|name| netns::named(name)).collect::<Result<_>>()?,
-    };
+    let namespaces = netns::chosen(netns)?;
     let job = Job {
         from_name: padded(from),
         to_name: padded(to),

@@ -51,6 +51,14 @@ fn others(own_inode: u64) -> Vec<NetNs> {
     found.into_values().collect()
 }
 
+/// Those named, or where nobody names any, all.
+pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
+    match names_or_paths {
+        [] => all(),
+        chosen => chosen.iter().map(|one| named(one)).collect(),
+    }
+}
+
 /// The one that `ip netns` knows by that name, or that is mounted at that path (has a `/`).
 pub fn named(name_or_path: &str) -> Result<NetNs> {
     let path = Path::new(NAMED).join(name_or_path);
