@@ -3,6 +3,7 @@
 //! The order of calls and the kernel's own changes to W follow `net/ipv4/tcp_input.c`: `tcp_ack`, `tcp_enter_recovery`,
 //! `tcp_enter_cwr`, `tcp_enter_loss`, `tcp_end_cwnd_reduction`, `tcp_undo_cwnd_reduction`; and `tcp_cwnd_restart`.
 
+use crate::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
 use crate::models::{Model, show};
 use crate::signals::{Report, Stretch, aged_ns};
 use crate::{
@@ -11,12 +12,6 @@ use crate::{
 };
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
-
-const OPEN: u8 = 0;
-const DISORDER: u8 = 1;
-const CWR: u8 = 2;
-const RECOVERY: u8 = 3;
-const LOSS: u8 = 4;
 
 /// Something that happens to a connection. What makes no sense in its present state is passed over.
 #[derive(Clone, Copy, Debug, PartialEq)]

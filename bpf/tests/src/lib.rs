@@ -25,6 +25,20 @@ use std::io::Write as _;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
+/// The states of congestion control (`enum tcp_ca_state`).
+pub mod ca_state {
+    /// `TCP_CA_Open`.
+    pub const OPEN: u8 = 0;
+    /// `TCP_CA_Disorder`: the last one in which W is free to grow.
+    pub const DISORDER: u8 = 1;
+    /// `TCP_CA_CWR`.
+    pub const CWR: u8 = 2;
+    /// `TCP_CA_Recovery`.
+    pub const RECOVERY: u8 = 3;
+    /// `TCP_CA_Loss`.
+    pub const LOSS: u8 = 4;
+}
+
 /// `CA_EVENT_TX_START`: first transmission when nothing was in flight.
 pub const EVENT_TX_START: u32 = 0;
 /// `CA_EVENT_CWND_RESTART`: congestion window restart.
@@ -93,6 +107,12 @@ impl View {
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.snd_cwnd < self.snd_ssthresh
+    }
+
+    /// Whether neither a reduction nor a timeout goes on: W is free to grow.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.ca_state <= u32::from(ca_state::DISORDER)
     }
 
     /// `tcp_is_cwnd_limited`: W may grow only if it held the sender back.

@@ -1,12 +1,10 @@
 //! ARWA's sender (Adesh and Renuka 2019, section 3.4, Algorithm 2). Hints come beside the ACKs, not in the advertised
 //! window, so that lines 19 to 21 (a window below both) are TCP's own; without hints it is NewReno.
 
-use super::named::counters;
-use super::{Model, elapsed_us, reno, show};
+use super::named::{counters, tunables};
+use super::{Model, chosen, elapsed_us, reno, show};
 use crate::{Flow, View};
 
-/// `TCP_CA_Disorder`: the last state in which hints are followed.
-const DISORDER: u32 = 1;
 /// How far in the future a hint may come from, microseconds: an ACK's time stamp is a little older than the hint's.
 const FUTURE_US: u64 = 10_000;
 /// What stands for the RTT before there is a sample, microseconds.
@@ -14,39 +12,17 @@ const NO_RTT_US: u64 = 1000;
 /// Growth is accounted in these parts of a segment: a percent of W, or half of one, is a whole number of them.
 const PARTS: u64 = 200;
 
-/// The tunables, named as in the algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunables {
+tunables! {
     /// A cut leaves W so many bytes (`targetlimit_low`, line 9).
-    pub floor_bytes: u32,
+    floor_bytes = 3000 / 3000;
     /// Above so many bytes W grows at half the rate (`targetlimit_high`, line 13).
-    pub gentle_bytes: u32,
+    gentle_bytes = 10_000 / 10_000;
     /// 1: acts on one hint an RTT.
-    pub once_per_rtt: u32,
+    once_per_rtt = 1 / 0;
     /// 1: a cut ends slow start.
-    pub cut_sets_ssthresh: u32,
+    cut_sets_ssthresh = 1 / 0;
     /// Older hints are ignored, milliseconds.
-    pub max_age_ms: u32,
-}
-
-impl Tunables {
-    /// Profile `default`.
-    pub const DEFAULT: Self = Self { once_per_rtt: 1, cut_sets_ssthresh: 1, ..Self::PAPER };
-    /// Profile `paper`.
-    pub const PAPER: Self =
-        Self { floor_bytes: 3000, gentle_bytes: 10_000, once_per_rtt: 0, cut_sets_ssthresh: 0, max_age_ms: 1000 };
-
-    /// Names and values.
-    #[must_use]
-    pub fn named(&self) -> Vec<(&'static str, u32)> {
-        vec![
-            ("floor_bytes", self.floor_bytes),
-            ("gentle_bytes", self.gentle_bytes),
-            ("once_per_rtt", self.once_per_rtt),
-            ("cut_sets_ssthresh", self.cut_sets_ssthresh),
-            ("max_age_ms", self.max_age_ms),
-        ]
-    }
+    max_age_ms = 1000 / 1000;
 }
 
 /// The model of one connection.
@@ -166,7 +142,7 @@ impl Arwa {
             0 | 71..=100 | 121.. => &mut c.invalid,
             _ if ahead_us > FUTURE_US => &mut c.future,
             _ if age_us > u64::from(self.tunables.max_age_ms) * 1000 => &mut c.stale,
-            _ if sock.ca_state > DISORDER => &mut c.recovering,
+            _ if !sock.may_grow() => &mut c.recovering,
             _ if too_soon && sock.srtt_us >> 3 == 0 => &mut c.too_soon_without_rtt,
             _ if too_soon => &mut c.too_soon,
             _ => {
@@ -247,8 +223,8 @@ impl Model for Arwa {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
             self.coverage.retuned += 1;
         }
     }

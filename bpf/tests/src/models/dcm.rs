@@ -4,14 +4,10 @@ use super::growth::Growth;
 use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Q16, Rates};
 use super::westwood::{Thresholds, Tustin, eq4_range, least};
-use super::{Model, show};
+use super::{Model, chosen, show};
+use crate::ca_state::LOSS;
 use crate::examples::Alone;
 use crate::{Flow, View};
-
-/// `TCP_CA_Disorder`: the last state in which W is free to grow.
-const DISORDER: u32 = 1;
-/// `TCP_CA_Loss`.
-const LOSS: u8 = 4;
 
 tunables! {
     /// tau of the bandwidth's filter, ms.
@@ -133,7 +129,7 @@ impl Dcm {
             return;
         };
         self.measurement = None;
-        if sock.ca_state > DISORDER {
+        if !sock.may_grow() {
             self.path.dropped += 1; // the end of the recovery sets ssthresh
             return;
         }
@@ -185,8 +181,8 @@ impl Model for Dcm {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
         }
     }
 

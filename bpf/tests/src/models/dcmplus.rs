@@ -5,15 +5,12 @@ use super::growth::Growth;
 use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Rates};
 use super::westwood::{Cascade, Sampler, Thresholds, eq4_range, least};
-use super::{Model, SAMPLE, close, show};
+use super::{Model, SAMPLE, chosen, close, show};
+use crate::ca_state::LOSS;
 use crate::examples::Alone;
 use crate::{EVENT_LOSS, Flow, View};
 use std::ops::RangeInclusive;
 
-/// `TCP_CA_Disorder`: the last state in which W is free to grow.
-const DISORDER: u32 = 1;
-/// `TCP_CA_Loss`.
-const LOSS: u8 = 4;
 /// `raise`: by the newest sample.
 const NEWEST: u32 = 0;
 
@@ -185,7 +182,7 @@ impl Dcmplus {
     fn start_tracking(&mut self, sock: &mut View) {
         let (rtt, onset) = (u64::from(sock.srtt_us >> 3), u64::from(self.tunables.onset_permille));
         let Some(base) = self.base_us.map(u64::from) else { return };
-        let free = sock.ca_state <= DISORDER && sock.app_limited == 0;
+        let free = sock.may_grow() && sock.app_limited == 0;
         if self.tracking || onset == 0 || !free || rtt * 1000 <= base * onset {
             return;
         }
@@ -260,8 +257,8 @@ impl Model for Dcmplus {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
         }
     }
 
@@ -279,7 +276,7 @@ impl Model for Dcmplus {
             let app_limited = self.sampler.app_limited || sock.app_limited != 0;
             self.sampler.restart(sock);
             self.take(sample, app_limited);
-            let free = sock.ca_state <= DISORDER && !app_limited;
+            let free = sock.may_grow() && !app_limited;
             self.counts.early += u64::from(!self.tracking);
             self.counts.held += u64::from(self.tracking && !free);
             if self.tracking && free {

@@ -5,14 +5,11 @@ mod tunables;
 
 pub use tunables::Tunables;
 
-use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, close, elapsed_us, show, slow_start};
+use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, chosen, close, elapsed_us, reno, show, slow_start};
+use crate::ca_state::LOSS;
 use crate::{EVENT_TX_START, Flow, View};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
 
-/// `TCP_CA_Disorder`: the last state in which N follows the estimate.
-const DISORDER: u32 = 1;
-/// `TCP_CA_Loss`.
-const LOSS: u8 = 4;
 /// Window of a connection that was taken over when it had sent data already (RFC 6928).
 const USUAL_INITIAL_WINDOW: u32 = 10;
 /// No N is larger, whatever W.
@@ -405,8 +402,8 @@ impl Model for Dtcp {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
             self.coverage.retuned += 1;
         }
     }
@@ -469,7 +466,7 @@ impl Model for Dtcp {
             self.coverage.app_limited_filtered += 1;
         } else if sock.in_slow_start() {
             self.coverage.slow_start_epochs += 1;
-        } else if sock.ca_state > DISORDER {
+        } else if !sock.may_grow() {
             self.coverage.recovery_epochs += 1;
         } else {
             self.update_n(sock, current);
@@ -513,7 +510,7 @@ impl Model for Dtcp {
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
-        sock.snd_cwnd.max(sock.prior_cwnd)
+        reno::undo_cwnd(sock)
     }
 
     /// Algorithm 1 lines 11 to 13 and 8 to 10.

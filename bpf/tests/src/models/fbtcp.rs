@@ -12,9 +12,10 @@ mod tunables;
 
 pub use tunables::Tunables;
 
-use super::Model;
+use super::{Model, chosen};
+use crate::ca_state::CWR;
 use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, View};
-use state::{CWR, State};
+use state::State;
 use std::collections::BTreeMap;
 
 /// The model of one connection.
@@ -108,8 +109,8 @@ impl Model for Fbtcp {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
             self.own.state.coverage.add("tunables changed");
         }
     }

@@ -8,18 +8,11 @@ mod agreement;
 mod view;
 
 use super::named::counters;
-use super::{Model, elapsed_us, reno, show};
+use super::{Model, chosen, elapsed_us, reno, show};
+use crate::ca_state::{CWR, LOSS, RECOVERY};
 use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
 use hotcc_abi::pep::PepFlow;
 
-/// `TCP_CA_Disorder`: the last state in which W grows.
-const DISORDER: u32 = 1;
-/// `TCP_CA_CWR`.
-const CWR: u8 = 2;
-/// `TCP_CA_Recovery`.
-const RECOVERY: u8 = 3;
-/// `TCP_CA_Loss`.
-const LOSS: u8 = 4;
 /// How far in the future a report may come from, microseconds: an ACK's time stamp is a little older than the report's.
 const FUTURE_US: u64 = 10_000;
 
@@ -319,8 +312,8 @@ impl Model for Mdcubic {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
             self.coverage.retuned += 1;
         }
     }
@@ -373,7 +366,7 @@ impl Model for Mdcubic {
 
     /// What the PEP acknowledged has had its growth. After a timeout, though, the client's ACKs are the clock.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
-        if self.clocked && sock.ca_state <= DISORDER {
+        if self.clocked && sock.may_grow() {
             self.coverage.held_growth += 1;
             return;
         }

@@ -87,6 +87,11 @@ pub fn close(a: f64, b: f64, relative: f64, absolute: f64) -> bool {
     (a - b).abs() <= (relative * b.abs()).max(absolute)
 }
 
+/// The `choice`th of some (modulo how many there are), if there are any.
+fn chosen<T: Copy>(some: &[T], choice: u64) -> Option<T> {
+    (!some.is_empty()).then(|| some[(choice % some.len() as u64) as usize])
+}
+
 /// `tcp_slow_start`: grows to ssthresh at most; gives back what is left for congestion avoidance.
 pub fn slow_start(sock: &mut View, acked: u32) -> u32 {
     let target = (u64::from(sock.snd_cwnd) + u64::from(acked)).min(u64::from(sock.snd_ssthresh)) as u32;

@@ -43,7 +43,13 @@ pub fn cong_avoid(sock: &mut View, acked: u32) -> Growth {
 /// `tcp_reno_ssthresh`.
 #[must_use]
 pub fn ssthresh(sock: &View) -> u32 {
-    (sock.snd_cwnd >> 1).max(2)
+    half(sock.snd_cwnd)
+}
+
+/// What a loss leaves of a window.
+#[must_use]
+pub fn half(window: u32) -> u32 {
+    (window >> 1).max(2)
 }
 
 /// `tcp_reno_undo_cwnd`.

@@ -6,7 +6,7 @@ mod filters;
 pub(super) use filters::{Cascade, Sampler, Tustin};
 
 use super::named::counters;
-use super::{show, slow_start};
+use super::{reno, show};
 use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, View};
 use std::ops::RangeInclusive;
 
@@ -19,15 +19,10 @@ pub(super) fn least(base_us: Option<u32>, rtt_us: Option<u32>) -> Option<u32> {
     base_us.into_iter().chain(rtt_us).min()
 }
 
-/// NewReno's half.
-fn half(window: u32) -> u32 {
-    (window / 2).max(2)
-}
-
 /// Eq 4 from a bandwidth in 1/256 byte/s: between what rounding leaves it, as the bandwidth may be taken in whole
 /// bytes/s. NewReno's half of `window` while bandwidth or RTTmin is not known.
 pub(super) fn eq4_range(bandwidth_q8: u64, base_us: Option<u32>, mss: u32, window: u32) -> RangeInclusive<u32> {
-    let (1.., Some(base)) = (bandwidth_q8, base_us) else { return half(window)..=half(window) };
+    let (1.., Some(base)) = (bandwidth_q8, base_us) else { return reno::half(window)..=reno::half(window) };
     let segments = |q8: u64| {
         let exact = u128::from(q8) * u128::from(base) / (256 * 1_000_000 * u128::from(mss));
         exact.clamp(2, SEGMENTS_LIMIT.into()) as u32
@@ -73,7 +68,7 @@ impl Thresholds {
     pub fn eq4(&mut self, bandwidth: Option<f64>, base_us: Option<u32>, sock: &View) -> u32 {
         let (Some(bandwidth), Some(base)) = (bandwidth, base_us) else {
             self.counts.reno += 1;
-            return half(sock.snd_cwnd);
+            return reno::half(sock.snd_cwnd);
         };
         self.counts.bandwidth += 1;
         let segments = bandwidth * f64::from(base) / 1e6 / f64::from(sock.mss);
@@ -99,7 +94,7 @@ impl Thresholds {
     pub fn undo(&mut self, sock: &View) -> u32 {
         self.counts.undos += 1;
         self.remembered = None;
-        sock.snd_cwnd.max(sock.prior_cwnd)
+        reno::undo_cwnd(sock)
     }
 
     /// The loss is over: slow start may go up to eq 4 (line 6). A timeout: eq 4 of that moment, `segments` (line 11);
@@ -171,29 +166,10 @@ counters! {
     }
 }
 
-/// `tcp_reno_cong_avoid` (Algorithm 1 line 3).
+/// NewReno's growth (Algorithm 1 line 3).
 pub(super) fn reno_growth(sock: &mut View, acked: u32, counts: &mut RenoCounts) {
-    if !sock.cwnd_limited() {
-        counts.unlimited += 1;
-        return;
-    }
-    let mut left = acked;
-    if sock.in_slow_start() {
-        counts.slow_start += 1;
-        left = slow_start(sock, acked);
-        if left == 0 {
-            return;
-        }
-    }
-    counts.avoidance += 1;
-    // tcp_cong_avoid_ai: one segment for each W acknowledged; a count left over from a larger W pays one at once
-    let window = sock.snd_cwnd;
-    if sock.snd_cwnd_cnt >= window {
-        sock.snd_cwnd_cnt = 0;
-        sock.snd_cwnd += 1;
-    }
-    sock.snd_cwnd_cnt += left;
-    sock.snd_cwnd += sock.snd_cwnd_cnt / window;
-    sock.snd_cwnd_cnt %= window;
-    sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_cwnd_clamp);
+    let growth = reno::cong_avoid(sock, acked);
+    counts.unlimited += u64::from(growth == reno::Growth::default());
+    counts.slow_start += u64::from(growth.slow_start);
+    counts.avoidance += u64::from(growth.avoidance);
 }

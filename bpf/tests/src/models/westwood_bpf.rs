@@ -2,7 +2,7 @@
 
 use super::named::tunables;
 use super::westwood::{RenoCounts, Thresholds, Tustin, eq4_range, least, reno_growth};
-use super::{Model, show};
+use super::{Model, chosen, show};
 use crate::examples::Alone;
 use crate::{Flow, View};
 
@@ -44,8 +44,8 @@ impl Model for WestwoodBpf {
     }
 
     fn retune(&mut self, choice: u64) {
-        if !self.others.is_empty() {
-            self.tunables = self.others[(choice % self.others.len() as u64) as usize];
+        if let Some(other) = chosen(&self.others, choice) {
+            self.tunables = other;
         }
     }
 

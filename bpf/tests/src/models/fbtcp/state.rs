@@ -3,16 +3,12 @@
 use super::rows::{self, Action, RENO, SEVERE};
 use super::{Coverage, Tunables};
 use crate::View;
-use crate::models::{FAST, elapsed_us, slow_start};
+use crate::ca_state::{CWR, RECOVERY};
+use crate::models::{FAST, elapsed_us, reno, slow_start};
 
 /// `TCP_CA_Disorder`: the last state in which rounds count.
 /// Rates are reckoned up to here, bytes/s.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
-const DISORDER: u32 = 1;
-/// `TCP_CA_CWR`.
-pub(super) const CWR: u8 = 2;
-/// `TCP_CA_Recovery`.
-const RECOVERY: u8 = 3;
 /// Least W, ssthresh and maxCwnd, segments.
 const LEAST: u32 = 2;
 /// Largest maxCwnd, segments.
@@ -253,7 +249,7 @@ impl State {
     fn close_round(&mut self, t: &Tunables, sock: &mut View) {
         // in a recovery rows move the window that it ends with
         let recovering = self.restore.is_some() && sock.ca_state == u32::from(RECOVERY);
-        let ruled = sock.ca_state <= DISORDER || recovering;
+        let ruled = sock.may_grow() || recovering;
         if self.over_loss_cap(t, sock) {
             if ruled {
                 self.coverage.add(if recovering {
@@ -503,6 +499,6 @@ impl State {
     pub(super) fn undo(&mut self, sock: &View) -> u32 {
         self.coverage.add("undos");
         self.restore = None;
-        sock.snd_cwnd.max(sock.prior_cwnd)
+        reno::undo_cwnd(sock)
     }
 }
