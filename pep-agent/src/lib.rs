@@ -1,2 +1,4 @@
-//! Place of the agents of the ACKing border PEP (`border` and `server`). They are not built yet: there is nothing to
-//! run here, and nothing that pretends to.
+//! The agents of the ACKing border PEP: the border tells a flow's sender which of its segments reached it, the server
+//! hands that to the sender's congestion control.
+
+pub mod report;

@@ -6,7 +6,6 @@ use crate::View;
 use crate::ca_state::{CWR, RECOVERY};
 use crate::models::{FAST, elapsed_us, reno, slow_start};
 
-/// `TCP_CA_Disorder`: the last state in which rounds count.
 /// Rates are reckoned up to here, bytes/s.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 /// Least W, ssthresh and maxCwnd, segments.
