@@ -65,6 +65,8 @@ impl<T: Pod> Mapped<T> {
 pub(super) const ZERO: usize = 0;
 /// Second.
 pub(super) const MADE: usize = 1;
+/// Of `watch` alone: interrupts under way, and whether the processor rests.
+const DOES: usize = 3;
 
 /// Programs at work.
 #[derive(Debug)]
@@ -125,6 +127,9 @@ impl Instruments {
     /// Time zero, CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
         self.wires.set_zero(zero_ns);
+        // An interrupt whose begin was seen and whose end was not, as programs were attached one by one, would seem to go
+        // on for ever. The guest has one processor, and it is here: nothing is under way.
+        self.watch_data.set(DOES, 0);
         self.watch_data.set(ZERO, zero_ns);
     }
 
