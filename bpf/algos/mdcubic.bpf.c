@@ -17,10 +17,9 @@
  * CUBIC itself is the kernel's, called as kfuncs ("the delegate"), with W1 in place of W. Without a PEP the two are equal
  * and every call is handed through.
  *
- * Hooks: `in_ack_event` reads the PEP's record, once per ACK: it runs on duplicate ACKs too, which are all there is while
- * the client waits for a lost segment, and leaves PRR alone. It runs before or after `pkts_acked`, as the kernel is, so it
- * needs no RTT or delivery count of its own ACK. `ssthresh` tells the domains apart, once per recovery (it reads the record
- * again); holes that show later are looked at per ACK of such a recovery.
+ * Hooks: `pkts_acked` reads the PEP's record. While data are in flight the kernel calls it once per ACK, duplicates too,
+ * which are all there is while the client waits for a lost segment, and it leaves PRR alone. `ssthresh` tells the domains
+ * apart, once per recovery (it reads the record again); holes that show later are looked at per ACK of such a recovery.
  *
  * Deviations from the paper, and why:
  *  - The authors tagged losses in their simulator. Here the PEP's record is compared with snd_una and the SACK blocks of
@@ -84,7 +83,7 @@ struct mdcubic {
 	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back");
 	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on");
 
-	u32 covered_to FIELD("", "C: the sequence number up to which the client and the PEP, taken in all, have bytes");
+	u32 covered_to FIELD("", "PEP-clocked: sequence number up to which client and PEP, taken in all, have bytes");
 	u32 round_end FIELD("", "sequence number at which the running round ends");
 	u32 lost_mark FIELD("segments", "losses of the connection up to which `events` has counted");
 	u32 prior_window FIELD("segments", "W at the last ssthresh(), less what an undo must not bring back");
@@ -236,7 +235,6 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 static __always_inline void clock_by_client(struct tcp_sock *tp, struct mdcubic *f, bool may_change_w)
 {
 	f->flags &= ~PEP_CLOCKED;
-	f->covered_to = tp->snd_una;
 	if (!may_change_w || !f->d2_segments)
 		return;
 	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
@@ -298,7 +296,6 @@ static __always_inline void end_reduction(struct tcp_sock *tp, struct mdcubic *f
 
 SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct mdcubic *f = flow_state(sk);
 
 	__builtin_memset(f, 0, sizeof(*f));
@@ -307,9 +304,6 @@ SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
 	else
 		f->flags = NO_DELEGATE;
 	mapped_account_open(sk);
-	f->covered_to = tp->snd_una;
-	f->round_end = tp->snd_nxt;
-	f->lost_mark = tp->lost;
 	f->prior_window = ~0U;
 }
 
@@ -331,6 +325,11 @@ static __noinline void follow_pep(struct sock *sk)
 	if (answer != PEP_ABSENT)
 		watch_for_fallback(tp, f, &seen);
 	use_pep = answer == PEP_FRESH && !(f->flags & FALLEN_BACK);
+	if ((use_pep && !(f->flags & PEP_USED)) || (s32)(tp->snd_una - f->round_end) >= 0) {
+		f->round_end = tp->snd_nxt;
+		f->events = 0;
+		f->lost_mark = tp->lost;
+	}
 	f->flags = use_pep ? f->flags | PEP_USED : f->flags & ~PEP_USED;
 	if (use_pep && pep_clock)
 		clock_by_pep(sk, f, &seen, state <= TCP_CA_Disorder);
@@ -340,29 +339,18 @@ static __noinline void follow_pep(struct sock *sk)
 		follow_recovery(sk, f, use_pep, &seen);
 }
 
-SEC("struct_ops") void BPF_PROG(mdcubic_in_ack_event, struct sock *sk, u32 ack_flags)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct mdcubic *f = flow_state(sk);
-
-	if ((s32)(tp->snd_una - f->round_end) >= 0) {
-		f->round_end = tp->snd_nxt;
-		f->events = 0;
-		f->lost_mark = tp->lost;
-	}
-	if (nothing_but_cubic(sk) && !pep_is_possible(sk) && tp->lost == f->lost_mark)
-		f->covered_to = tp->snd_una;
-	else
-		follow_pep(sk);
-}
-
 SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	if (nothing_but_cubic(sk) && !pep_is_possible(sk)) {
+		cubictcp_acked(sk, sample);
+		return;
+	}
+	follow_pep(sk);
 	if (!(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
 		cubictcp_acked(sk, sample);
 }
 
-/* PEP-clocked, the growth was in in_ack_event; but in the loss state W is the client's. */
+/* PEP-clocked, the growth was in pkts_acked; but in the loss state W is the client's. */
 static __noinline void grow_beside_pep(struct sock *sk, u32 ack, u32 acked)
 {
 	struct mdcubic *f = flow_state(sk);
@@ -461,7 +449,6 @@ struct tcp_congestion_ops___hotcc mdcubic ALGORITHM(
 	"Mihaly et al., Supporting Multi-Domain Congestion Control by a Lightweight PEP, sections II and III") = {
 	.init = (void *)mdcubic_init,
 	.release = (void *)mdcubic_release,
-	.in_ack_event = (void *)mdcubic_in_ack_event,
 	.pkts_acked = (void *)mdcubic_pkts_acked,
 	.cong_avoid = (void *)mdcubic_cong_avoid,
 	.ssthresh = (void *)mdcubic_ssthresh,

@@ -23,7 +23,6 @@ struct tcp_congestion_ops___hotcc {
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
 	void (*cwnd_event_tx_start)(struct sock *sk);
-	void (*in_ack_event)(struct sock *sk, u32 flags);
 	u32 (*undo_cwnd)(struct sock *sk);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	void (*init)(struct sock *sk);

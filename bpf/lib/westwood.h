@@ -50,11 +50,14 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
 }
 
 /* A sample in all cases: the first one, after a silence, with numbers beyond the ordinary. */
-static __noinline u64 ack_rate_any(struct ack_rate *r, u64 bandwidth_q8, u64 bytes, u32 elapsed_us, u64 two_tau_us)
+static __noinline u64 ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
 {
-	u64 half_tau_us = max(two_tau_us, 4ULL) / 4, sample;
+	u64 bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache, sample;
+	u32 elapsed_us = (u32)tp->tcp_mstamp - r->last_us, half_tau_us = max(tau_ms, 1U) * 500;
 	bool first = !bandwidth_q8;
 
+	r->last_us = tp->tcp_mstamp;
+	r->last_delivered = tp->delivered;
 	r->previous &= ~EXTRAORDINARY;
 	if (!first && elapsed_us > half_tau_us)
 		first = !virtual_samples(&bandwidth_q8, r, &elapsed_us, half_tau_us);
@@ -70,23 +73,22 @@ static __noinline u64 ack_rate_any(struct ack_rate *r, u64 bandwidth_q8, u64 byt
 }
 
 /*
- * BWE after this ACK. The two divisions are the sample's and the filter's own; what is not ordinary is done elsewhere.
- * Then the products stay under 2^64 for a tau of up to 10 s.
+ * BWE after this ACK. The two divisions are the sample's and the filter's own; what is not ordinary is done elsewhere,
+ * anew, so that nothing need be kept for it. Then the products stay under 2^64 for a tau of up to 10 s.
  */
 static __always_inline u64 ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
 {
-	u32 now_us = tp->tcp_mstamp, delivered = tp->delivered;
-	u64 elapsed_us = (u32)(now_us - r->last_us), two_tau_us = tau_ms * 2000ULL, bytes, sample, samples;
+	u64 elapsed_us = (u32)(tp->tcp_mstamp - r->last_us), two_tau_us = tau_ms * 2000ULL, bytes, sample, samples;
 
 	if (!elapsed_us)
 		return bandwidth_q8;
-	bytes = (u64)(u32)(delivered - r->last_delivered) * tp->mss_cache;
-	r->last_us = now_us;
-	r->last_delivered = delivered;
+	bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache;
 	sample = quotient(bytes * USEC_PER_SEC, elapsed_us);
 	samples = sample + r->previous;
-	if (unlikely(bytes >> ORDINARY_BITS || samples >> ORDINARY_BITS || 4 * elapsed_us > two_tau_us))
-		return ack_rate_any(r, bandwidth_q8, bytes, elapsed_us, two_tau_us);
+	if (unlikely((bytes | samples) >> ORDINARY_BITS || 4 * elapsed_us > two_tau_us))
+		return ack_rate_any(tp, r, bandwidth_q8, tau_ms);
+	r->last_us = tp->tcp_mstamp;
+	r->last_delivered = tp->delivered;
 	r->previous = sample;
 	return quotient((two_tau_us - elapsed_us) * bandwidth_q8 + (samples << 8) * elapsed_us,
 			two_tau_us + elapsed_us);

@@ -120,7 +120,6 @@ static void ack(struct tcp_sock *tp)
 	tp->snd_una += bytes;
 	if (tp->snd_nxt - tp->snd_una > 1U << 31)
 		tp->snd_nxt = tp->snd_una;
-	HOOK(tp, host_in_ack_event(tp, next8() & 7));
 	tp->delivered += acked;
 	tp->bytes_acked += bytes;
 	if (has_rtt)
@@ -199,7 +198,7 @@ static void event(struct tcp_sock *tp, u8 what)
 		tp->mss_cache = 88 + next32() % 65000;
 		break;
 	case 3:
-		HOOK(tp, host_in_ack_event(tp, 1 | (next8() & 4)));
+		HOOK(tp, host_pkts_acked(tp, 0, -1, 0));
 		break;
 	case 4:
 		if (state == TCP_CA_Open)

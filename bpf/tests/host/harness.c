@@ -105,12 +105,6 @@ HOTCC_EXPORT void host_release(struct tcp_sock *tp)
 		HOTCC_ALGO.release((struct sock *)tp);
 }
 
-HOTCC_EXPORT void host_in_ack_event(struct tcp_sock *tp, u32 flags)
-{
-	if (HOTCC_ALGO.in_ack_event)
-		HOTCC_ALGO.in_ack_event((struct sock *)tp, flags);
-}
-
 HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_us, u32 in_flight)
 {
 	struct ack_sample sample = { pkts_acked, rtt_us, in_flight };

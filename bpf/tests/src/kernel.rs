@@ -7,8 +7,7 @@ use crate::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
 use crate::models::{Model, show};
 use crate::signals::{Report, Stretch, aged_ns};
 use crate::{
-    ACK_ECE, ACK_SLOWPATH, EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo,
-    INFINITE_SSTHRESH, View,
+    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
 };
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
@@ -29,8 +28,6 @@ pub enum Event {
     Duplicate {
         /// Microseconds since the last event.
         after_us: u64,
-        /// Whether it echoes a congestion mark.
-        marked: bool,
     },
     /// Segments are found lost in the recovery that goes on.
     Lost(u32),
@@ -216,11 +213,10 @@ impl<'a, M: Model> Kernel<'a, M> {
         let state = self.sock.ca_state as u8;
         match event {
             Event::Ack { after_us, acked, rtt_us } => self.ack(after_us, acked, rtt_us)?,
-            Event::Duplicate { after_us, marked } => {
+            Event::Duplicate { after_us } => {
                 self.counts.duplicates += 1;
                 self.advance(after_us);
-                let flags = ACK_SLOWPATH | if marked { ACK_ECE } else { 0 };
-                self.hook("in_ack_event", |m, s| m.in_ack_event(s, flags), |f| f.in_ack_event(flags))?;
+                self.hook("pkts_acked", |m, s| m.pkts_acked(s, None), |f| f.pkts_acked(0, None))?;
             }
             Event::Lost(segments) if state >= RECOVERY => self.sock.lost = self.sock.lost.wrapping_add(segments),
             Event::CwndLimited(limited) => {
@@ -343,8 +339,6 @@ impl<'a, M: Model> Kernel<'a, M> {
         if s.snd_nxt.wrapping_sub(s.snd_una) > 1 << 31 {
             s.snd_nxt = s.snd_una;
         }
-        self.hook("in_ack_event", |m, s| m.in_ack_event(s, 0), |f| f.in_ack_event(0))?;
-        let s = &mut self.sock;
         self.counts.delivered_wraps += u64::from(s.delivered.checked_add(acked).is_none());
         s.delivered = s.delivered.wrapping_add(acked);
         s.bytes_acked += u64::from(acked) * u64::from(s.mss);

@@ -48,11 +48,6 @@ pub const EVENT_COMPLETE_CWR: u32 = 2;
 /// `CA_EVENT_LOSS`: retransmission timeout.
 pub const EVENT_LOSS: u32 = 3;
 
-/// `CA_ACK_SLOWPATH`: the ACK was none of those that the kernel predicts.
-pub const ACK_SLOWPATH: u32 = 1;
-/// `CA_ACK_ECE`: the receiver echoes a congestion mark.
-pub const ACK_ECE: u32 = 4;
-
 /// `TCP_INFINITE_SSTHRESH`: ssthresh of a new connection.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
@@ -153,7 +148,6 @@ struct Hooks {
     stats: unsafe extern "C" fn() -> *const u64,
     init: unsafe extern "C" fn(Sock),
     release: unsafe extern "C" fn(Sock),
-    in_ack_event: unsafe extern "C" fn(Sock, u32),
     pkts_acked: unsafe extern "C" fn(Sock, u32, i32, u32),
     cong_avoid: unsafe extern "C" fn(Sock, u32, u32),
     ssthresh: unsafe extern "C" fn(Sock) -> u32,
@@ -200,7 +194,6 @@ impl HostAlgo {
             stats: symbol(&library, "host_stats_words"),
             init: symbol(&library, "host_init"),
             release: symbol(&library, "host_release"),
-            in_ack_event: symbol(&library, "host_in_ack_event"),
             pkts_acked: symbol(&library, "host_pkts_acked"),
             cong_avoid: symbol(&library, "host_cong_avoid"),
             ssthresh: symbol(&library, "host_ssthresh"),
@@ -344,12 +337,6 @@ impl<'a> Flow<'a> {
     pub fn release(&mut self) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.release)(self.sock) }
-    }
-
-    /// An ACK arrived, a duplicate perhaps; `flags` are the kernel's `CA_ACK_*`.
-    pub fn in_ack_event(&mut self, flags: u32) {
-        // SAFETY: the socket is live.
-        unsafe { (self.algo.hooks.in_ack_event)(self.sock, flags) }
     }
 
     /// An ACK acknowledged `acked` segments, with an RTT sample in microseconds or none.

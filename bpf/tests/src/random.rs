@@ -160,7 +160,7 @@ impl Path {
         match random.between(0, 999) {
             0..802 => vec![self.ack(random)],
             802..805 => vec![Event::Path(random.between(0, 3) as u32)],
-            805..817 => vec![Event::Duplicate { after_us: random.between(0, 1000), marked: random.once_in(4) }],
+            805..817 => vec![Event::Duplicate { after_us: random.between(0, 1000) }],
             817..820 => vec![Event::Lost(random.scale(1.0, 1000.0) as u32)],
             820..824 => {
                 self.jump(random);

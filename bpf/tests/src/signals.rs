@@ -179,7 +179,7 @@ impl Source {
 
 /// A loss of what the PEP has seen, and what may come of it.
 fn loss_past_the_pep(random: &mut Random) -> Vec<Event> {
-    let duplicate = Event::Duplicate { after_us: random.between(0, 1000), marked: false };
+    let duplicate = Event::Duplicate { after_us: random.between(0, 1000) };
     let mut events = vec![Event::Pep(Report::up_to(At::Share(1000))), duplicate, sack(random)];
     if random.once_in(3) {
         events.push(Event::Idle { for_us: random.scale(1e3, 100e6) as u64, restart: true });

@@ -80,7 +80,7 @@ fn play(kernel: &mut Kernel<'_, Mdcubic>, events: &[Event]) {
 }
 
 /// A duplicate ACK, 1 ms later: such as a PEP's report comes with.
-const DUPLICATE: Event = Event::Duplicate { after_us: 1000, marked: false };
+const DUPLICATE: Event = Event::Duplicate { after_us: 1000 };
 
 /// The PEP has all up to here, and these ranges.
 fn reports(kernel: &mut Kernel<'_, Mdcubic>, in_order: At, ranges: &[Stretch]) {
@@ -321,7 +321,7 @@ fn a_loss_never_raises_the_window(start: &Start<'_>) {
 
 fn a_silent_pep_is_forgotten(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables::DEFAULT); // the report is 1 ms old
-    let after = |after_us| Event::Duplicate { after_us, marked: false };
+    let after = |after_us| Event::Duplicate { after_us };
     play(&mut kernel, &[after(999_000)]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 8), 8));
     play(&mut kernel, &[after(1)]); // older than 1000 ms
@@ -358,7 +358,7 @@ fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
     client(&mut kernel, 11); // 4 beyond the PEP: as yet that may be its report's delay; D2 = 0
     assert_eq!(kernel.sock.snd_cwnd, 16);
     assert!(kernel.model.clocked);
-    let after = |after_us| Event::Duplicate { after_us, marked: false };
+    let after = |after_us| Event::Duplicate { after_us };
     play(&mut kernel, &[after(99_999)]);
     assert!(kernel.model.clocked);
     play(&mut kernel, &[after(1)]); // an RTT of it

@@ -136,7 +136,7 @@ pub struct Cost {
     pub bytes: u64,
     /// Segments sent again.
     pub retransmits: u64,
-    /// Instructions of all its parts, over the ACKs.
+    /// Instructions over the ACKs, of all parts but those that run once per connection.
     pub instructions_per_ack: f64,
     /// Programs or functions that were called, most instructions first.
     pub parts: Vec<PartCost>,
@@ -153,6 +153,14 @@ pub struct PartCost {
     pub instructions: i64,
     /// Of each, on average.
     pub instructions_per_call: f64,
+}
+
+impl PartCost {
+    /// Runs once per connection, so a longer transfer has less of it per ACK: `init` and `release`.
+    #[must_use]
+    pub fn is_once(&self) -> bool {
+        ["_init", "_release"].iter().any(|hook| self.name.ends_with(hook))
+    }
 }
 
 impl Costs {
@@ -239,7 +247,7 @@ fn net(kernel: &str, clocks: Vec<u64>, samples: Vec<Sample>) -> Result<Costs> {
             });
         }
         parts.sort_by_key(|part| std::cmp::Reverse(part.instructions));
-        let all: i64 = parts.iter().map(|part| part.instructions).sum();
+        let all: i64 = parts.iter().filter(|part| !part.is_once()).map(|part| part.instructions).sum();
         algorithms.push(Cost {
             name: sample.cc.clone(),
             method: sample.method,

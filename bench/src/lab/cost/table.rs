@@ -19,9 +19,11 @@ pub fn table(costs: &Costs) -> String {
             let _ = write!(text, "  {:16.2}", cost.instructions_per_ack / reference);
         }
         for part in &cost.parts {
-            let per_ack = part.instructions as f64 / cost.acks as f64;
             let _ = write!(text, "\n  {:1$}", part.name, width - 2);
-            let _ = write!(text, "  {:>11}  {:>11.1}  {per_ack:>11.1}", part.calls, part.instructions_per_call);
+            let _ = write!(text, "  {:>11}  {:>11.1}", part.calls, part.instructions_per_call);
+            if !part.is_once() {
+                let _ = write!(text, "  {:>11.1}", part.instructions as f64 / cost.acks as f64);
+            }
         }
     }
     text

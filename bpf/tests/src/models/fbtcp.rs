@@ -123,10 +123,6 @@ impl Model for Fbtcp {
         self.each(sock, |_, _, _| ());
     }
 
-    fn in_ack_event(&mut self, sock: &mut View, _: u32) {
-        self.each(sock, |_, _, _| ());
-    }
-
     /// RTT, delivery rate and the end of a round, in this order: what this ACK brings belongs to the round it ends.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.drop_unless_compared();

@@ -92,7 +92,7 @@ pub struct Mdcubic {
     /// What the storage holds of the PEP.
     pub pep: Option<PepFlow>,
     sack: Vec<(u32, u32)>,
-    /// The hook just called was an ACK's first.
+    /// The hook just called was `pkts_acked`.
     looked: bool,
     coverage: Coverage,
 }
@@ -222,6 +222,12 @@ impl Mdcubic {
     }
 
     /// ssthresh without D2.
+    /// There is no PEP, and nothing is left of one.
+    fn is_plain(&self) -> bool {
+        let left = self.usable || self.clocked || self.in_domain_2 || self.fallen_back || self.d2_segments > 0;
+        self.pep.is_none() && !left
+    }
+
     fn threshold_without_d2(&self, sock: &View) -> u32 {
         sock.snd_ssthresh.saturating_sub(self.d2_segments).max(2)
     }
@@ -318,30 +324,32 @@ impl Model for Mdcubic {
         }
     }
 
-    fn init(&mut self, sock: &mut View) {
+    fn init(&mut self, _: &mut View) {
         let (coverage, others) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.others));
         let sack = std::mem::take(&mut self.sack);
         *self = Self { coverage, others, sack, pep: self.pep, ..Self::new(self.tunables) };
         self.coverage.inits += 1;
-        self.covered_to = sock.snd_una;
-        self.round_end = sock.snd_nxt;
-        self.lost_mark = sock.lost;
     }
 
-    fn in_ack_event(&mut self, sock: &mut View, _flags: u32) {
+    /// The RTT of the client's ACKs is not that of the PEP's, which clock: HyStart would leave slow start for it.
+    fn pkts_acked(&mut self, sock: &mut View, _: Option<u32>) {
         self.looked = true;
+        if self.is_plain() {
+            self.coverage.absent += 1;
+            self.coverage.samples += 1;
+            return;
+        }
         self.watch_for_fallback(sock);
+        let was_usable = std::mem::replace(&mut self.usable, false);
         self.usable = self.is_usable(sock);
         let was_clocked = std::mem::replace(&mut self.clocked, self.usable && self.tunables.pep_clock == 1);
         self.coverage.usable += u64::from(self.usable);
         self.coverage.clocked += u64::from(self.clocked);
+        self.coverage.samples += u64::from(!self.clocked);
         self.coverage.clock_starts += u64::from(self.clocked && !was_clocked);
         self.coverage.clock_ends += u64::from(!self.clocked && was_clocked);
         let (covered, risen) = if self.clocked { self.news(sock, was_clocked) } else { (0, 0) };
-        if !self.clocked {
-            self.covered_to = sock.snd_una;
-        }
-        if sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
+        if self.usable && !was_usable || sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
             self.coverage.rounds += 1;
             self.round_end = sock.snd_nxt;
             self.events = 0;
@@ -357,11 +365,6 @@ impl Model for Mdcubic {
             _ => self.give_back(sock),
         }
         self.coverage.news_unused += u64::from(risen > 0);
-    }
-
-    /// The RTT of the client's ACKs is not that of the PEP's, which clock: HyStart would leave slow start for it.
-    fn pkts_acked(&mut self, _: &mut View, _: Option<u32>) {
-        self.coverage.samples += u64::from(!self.clocked);
     }
 
     /// What the PEP acknowledged has had its growth. After a timeout, though, the client's ACKs are the clock.

@@ -31,9 +31,7 @@ pub trait Model {
     fn init(&mut self, sock: &mut View);
     /// `release`.
     fn release(&mut self, _: &mut View) {}
-    /// `in_ack_event`: before the delivery and the RTT of this ACK are counted; `snd_una` is new already.
-    fn in_ack_event(&mut self, _: &mut View, _flags: u32) {}
-    /// `pkts_acked`.
+    /// `pkts_acked`: once for each ACK while data are in flight, also for one that acknowledges nothing.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>);
     /// `cong_avoid`.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32);

@@ -11,8 +11,6 @@ pub enum Hook {
     Init,
     /// `release`.
     Release,
-    /// `in_ack_event`.
-    InAckEvent,
     /// `pkts_acked`.
     PktsAcked,
     /// `cong_avoid` for so many segments.
@@ -73,13 +71,6 @@ impl<M: Model + Clone, I: Invariants<M>> Model for Watched<M, I> {
         self.hook(sock, |m, s| {
             m.release(s);
             Hook::Release
-        });
-    }
-
-    fn in_ack_event(&mut self, sock: &mut View, flags: u32) {
-        self.hook(sock, |m, s| {
-            m.in_ack_event(s, flags);
-            Hook::InAckEvent
         });
     }
 

@@ -114,7 +114,6 @@ impl<M: Model> Transfer<M> {
         }
         self.view.lost += lost.len() as u32;
         let rtt_us = ((self.now_s - sent.at_s) * 1e6) as u32;
-        self.model.in_ack_event(&mut self.view, 0);
         self.model.pkts_acked(&mut self.view, Some(rtt_us));
         if !lost.is_empty() && self.view.ca_state == OPEN {
             self.recoveries += 1;

@@ -74,7 +74,7 @@ impl Invariants<Mdcubic> for Bounds {
         assert!((1..=is.snd_cwnd_clamp).contains(&is.snd_cwnd) && is.snd_ssthresh >= 2, "{}", context());
         assert!(is.snd_cwnd >= was.snd_cwnd.min(2), "under two segments: {}", context());
         match hook {
-            Hook::InAckEvent => self.on_ack((before, was), (after, is)),
+            Hook::PktsAcked => self.on_ack((before, was), (after, is)),
             Hook::CongAvoid(_) if after.clocked && is.ca_state <= 1 => assert_eq!(is, was, "twice: {}", context()),
             Hook::CongAvoid(acked) => {
                 let grown = is.snd_cwnd.saturating_sub(was.snd_cwnd);
