@@ -12,6 +12,7 @@
  *   clocking          W = W1 + D2: W1 is CUBIC's and grows by what arrives at the PEP, so slow start doubles it per
  *                     RTT of domain 1; D2 is what the PEP saw and the client has not acknowledged                  (II.C)
  *   retransmission    the client's ACKs and the kernel decide, as ever                                             (II.C)
+ *   without a PEP     a loss is domain 1's; `without_pep` = domain2 takes it for domain 2's, as scenario 2 has it   (III)
  *   type a or b       a (domain 2 retransmits itself, `reliable`): 1 loss makes it CUBIC's; b (`lossy`): 10        (II.A)
  *
  * CUBIC itself is the kernel's, called as kfuncs ("the delegate"), with W1 in place of W. Without a PEP the two are equal
@@ -53,12 +54,15 @@ char _license[] SEC("license") = "GPL";
 
 #define TYPE_LOSSY 0
 #define TYPE_RELIABLE 1
+#define DOMAIN_1 0
+#define DOMAIN_2 1
 
 TUNABLE_CHOICE(type, TYPE_LOSSY, TYPE_LOSSY, "lossy,reliable",
 	       "what domain 2 is like: its losses are not congestion, or are");
 TUNABLE(u32, d2_loss_events, 0, 0, 0, 1000, "per RTT",
 	"domain 2 losses from which CUBIC reacts; 0: by type, lossy 10, reliable 1");
 TUNABLE(u32, pep_max_age_ms, 1000, 1000, 1, 30000, "ms", "older records of the PEP are not used");
+TUNABLE_CHOICE(without_pep, DOMAIN_1, DOMAIN_1, "domain1,domain2", "which domain's a loss is where no PEP tells");
 TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
 
 #define LOSSY_EVENTS 10
@@ -96,7 +100,7 @@ struct mdcubic {
 };
 FLOW_STATE(struct mdcubic);
 
-/* d2_segments (bits 0 to 31) and flags (from FLAGS_BIT on) in a single load, for what runs at every ACK. */
+/* d2_segments (bits 0 to 31), events, and flags (from FLAGS_BIT on) in a single load, for what runs at every ACK. */
 static __always_inline u64 state_word(const struct sock *sk)
 {
 	_Static_assert(__builtin_offsetof(struct mdcubic, d2_segments) == CUBIC_STATE_SIZE, "first in the word");
@@ -106,7 +110,7 @@ static __always_inline u64 state_word(const struct sock *sk)
 
 static __always_inline bool nothing_but_cubic(const struct sock *sk)
 {
-	return !(state_word(sk) & (0xffffffffULL | 0xffULL << FLAGS_BIT));
+	return !(state_word(sk) & ((1ULL << (FLAGS_BIT + 8)) - 1));
 }
 
 /* The delegate; Reno where its state would not fit. */
@@ -265,7 +269,7 @@ static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, 
 	if (!(f->flags & TAKEN_FOR_DOMAIN_2))
 		return;
 	f->events = min(f->events + min(lost, U16_MAX), U16_MAX);
-	if (f->events >= event_limit() || !use_pep || !pep_saw_holes(tp, seen))
+	if (f->events >= event_limit() || (use_pep ? !pep_saw_holes(tp, seen) : without_pep == DOMAIN_1))
 		take_for_domain_1(sk, f, f->prior_window);
 }
 
@@ -373,13 +377,17 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mdcubic *f = flow_state(sk);
 	struct pep_seen seen;
+	bool domain_2;
 
 	f->prior_window = tp->snd_cwnd;
 	f->prior_ssthresh = tp->snd_ssthresh;
 	f->marks |= REDUCING;
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
-	if (f->events + 1 < event_limit() && !(f->flags & FALLEN_BACK) &&
-	    pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen)) {
+	if (pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK))
+		domain_2 = pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen);
+	else
+		domain_2 = without_pep == DOMAIN_2;
+	if (domain_2 && f->events + 1 < event_limit()) {
 		f->events++;
 		f->flags |= TAKEN_FOR_DOMAIN_2;
 		return max(tp->snd_cwnd, 2U);

@@ -257,6 +257,28 @@ fn a_loss_that_the_pep_saw_leaves_the_window() {
 }
 
 #[test]
+fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
+    let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("without_pep", 1);
+    let mut e = Example::new(&algo);
+    assert_eq!(e.reduce(), 20);
+    e.enter(RECOVERY);
+    e.view.lost += 8;
+    e.ack(1000);
+    assert_eq!((e.view.snd_ssthresh, e.private("events"), e.private("flags")), (20, 9, DOMAIN_2));
+    e.complete();
+    assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (20, INFINITE_SSTHRESH));
+    // the tenth in this round is CUBIC's, the first of the next one is not
+    assert_eq!(e.reduce(), 14);
+    e.enter(RECOVERY);
+    e.complete();
+    e.ack(20_000);
+    assert_eq!(e.private("events"), 0);
+    assert_eq!(e.reduce(), 14);
+    assert_eq!((e.private("flags"), e.private("losses_d1"), e.private("losses_d2")), (DOMAIN_2, 1, 1));
+}
+
+#[test]
 fn a_loss_that_the_pep_did_not_see_is_cubics() {
     let algo = HostAlgo::load("mdcubic");
     type Ranges = &'static [(u32, u32)];

@@ -431,6 +431,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
     Tunables {
         kind: random.pick(&[0, 0, 0, 1]),
         d2_loss_events: random.pick(&[0, 0, 1, 2, 10, 100, 1000, 1000]),
+        without_pep: random.pick(&[0, 0, 0, 1]),
         pep_max_age_ms: random.pick(&[1000, 1000, 1, 100, 30_000]),
         pep_clock: random.pick(&[1, 1, 1, 0]),
     }
@@ -462,9 +463,12 @@ fn no_report_leads_the_model_out_of_bounds() {
 #[test]
 fn the_model_without_a_pep_is_its_delegate() {
     let conditions = Conditions { signals: Signals::Radio, ..CONDITIONS };
-    let totals = random::check_under(conditions, None, 1, 1000, 400, |random| Watched {
-        model: any_model(random),
-        invariants: Plain,
+    let totals = random::check_under(conditions, None, 1, 1000, 400, |random| {
+        let mut model = any_model(random);
+        for tunables in model.others.iter_mut().chain([&mut model.tunables]) {
+            tunables.without_pep = 0;
+        }
+        Watched { model, invariants: Plain }
     });
     totals.require(1000, &["ACKs without a PEP", "growth by the client's ACKs", "reductions for domain 1"]);
 }

@@ -23,6 +23,8 @@ pub struct Tunables {
     pub kind: u32,
     /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
     pub d2_loss_events: u32,
+    /// 1: without a PEP, losses are domain 2's.
+    pub without_pep: u32,
     /// Older reports are not used, milliseconds.
     pub pep_max_age_ms: u32,
     /// 1: the PEP's ACKs clock the growth of W.
@@ -31,7 +33,7 @@ pub struct Tunables {
 
 impl Tunables {
     /// Profile `default`.
-    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, pep_max_age_ms: 1000, pep_clock: 1 };
+    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, without_pep: 0, pep_max_age_ms: 1000, pep_clock: 1 };
     /// Profile `paper`.
     pub const PAPER: Self = Self::DEFAULT;
 
@@ -41,6 +43,7 @@ impl Tunables {
         vec![
             ("type", self.kind),
             ("d2_loss_events", self.d2_loss_events),
+            ("without_pep", self.without_pep),
             ("pep_max_age_ms", self.pep_max_age_ms),
             ("pep_clock", self.pep_clock),
         ]
@@ -142,6 +145,7 @@ counters! {
         lost_later: "ACKs that find more lost in domain 2",
         revoked_events: "recoveries moved to domain 1 by their number of losses",
         revoked_holes: "recoveries moved to domain 1 by a hole",
+        kept_unusable: "ACKs of recoveries left to domain 2 without a report",
         revoked_unusable: "recoveries moved to domain 1 without a report",
         marks_in_domain_2: "congestion marks taken for domain 2 first",
         timeouts_in_domain_2: "timeouts taken for domain 2 first",
@@ -224,7 +228,12 @@ impl Mdcubic {
     /// ssthresh without D2.
     /// There is no PEP, and nothing is left of one.
     fn is_plain(&self) -> bool {
-        let left = self.usable || self.clocked || self.in_domain_2 || self.fallen_back || self.d2_segments > 0;
+        let left = self.events > 0
+            || self.usable
+            || self.clocked
+            || self.in_domain_2
+            || self.fallen_back
+            || self.d2_segments > 0;
         self.pep.is_none() && !left
     }
 
@@ -278,6 +287,9 @@ impl Mdcubic {
         let c = &mut self.coverage;
         let reason = if self.events >= self.tunables.loss_limit() {
             &mut c.revoked_events
+        } else if !self.usable && self.tunables.without_pep == 1 {
+            c.kept_unusable += 1;
+            return;
         } else if !self.usable {
             &mut c.revoked_unusable
         } else if !self.saw_all_holes(sock) {
@@ -296,16 +308,17 @@ impl Mdcubic {
         let first = self.saw_first(sock);
         let holes = self.saw_all_holes(sock);
         let c = &mut self.coverage;
-        if !usable {
-            c.unusable_losses += 1;
-        } else if !first {
+        c.unusable_losses += u64::from(!usable);
+        if !usable && self.tunables.without_pep == 0 {
+            return false;
+        } else if usable && !first {
             c.first_unseen += 1;
-        } else if !holes {
+        } else if usable && !holes {
             c.holes_unseen += 1;
         } else if self.events.saturating_add(1) >= self.tunables.loss_limit() {
             c.too_many_losses += 1;
         } else {
-            c.holes_seen += u64::from(!self.sack.is_empty());
+            c.holes_seen += u64::from(usable && !self.sack.is_empty());
             return true;
         }
         false

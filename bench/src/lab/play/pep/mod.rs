@@ -1,0 +1,128 @@
+//! The agents of the ACKing border PEP, as processes on their hosts.
+
+mod relay;
+
+use super::Stage;
+use super::net::{Namespace, Net};
+use crate::lab::guest::{AGENT_PATH, sibling};
+use crate::lab::plan::PlannedPep;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use relay::Relay;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+
+/// The key that the agents share, and its number: an example, for hosts that are gone after the run.
+const KEY: (u8, [u8; 32]) = (1, [0x5a; 32]);
+/// Where the border sends to if its datagrams go astray on their way.
+const RELAY_PORT: u16 = 4714;
+
+/// An agent that runs; ends with the value.
+#[derive(Debug)]
+struct Agent(Child);
+
+impl Agent {
+    /// Starts it on a host, and waits until it says that it is ready.
+    fn start(host: &Namespace, program: &Path, arguments: &[String]) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = host.enter(|| command.spawn())?.with_context(|| format!("cannot run {}", program.display()))?;
+        let mut agent = Self(child);
+        let mut line = String::new();
+        BufReader::new(agent.0.stdout.take().context("no stdout")?).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "pep-agent {} did not start: its messages say why", arguments.join(" "));
+        Ok(agent)
+    }
+
+    fn die(mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Agents {
+    program: PathBuf,
+    /// The border's host, by its place, and its agent's arguments.
+    host: usize,
+    arguments: Vec<String>,
+    border: Mutex<Option<Agent>>,
+    _servers: Vec<Agent>,
+    _relays: Vec<Relay>,
+    _directory: TempDir,
+}
+
+impl Agents {
+    pub fn start(pep: &PlannedPep, net: &Net, stage: Stage) -> Result<Self> {
+        let program = if stage == Stage::Guest { AGENT_PATH.into() } else { sibling("pep-agent")? };
+        let directory = tempfile::tempdir().context("cannot make a directory for the PEP's key")?;
+        let keys = directory.path().join("keys").to_string_lossy().into_owned();
+        let hex: String = KEY.1.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
+        writeln!(file, "{} {hex}", KEY.0)?;
+        let mut servers = Vec::new();
+        let mut relays = Vec::new();
+        let server = ["server", "--key-file", &keys].map(str::to_owned);
+        for (host, _) in &pep.servers {
+            servers.push(Agent::start(&net.hosts[*host], &program, &server)?);
+            if pep.fault.is_on_the_way() {
+                relays.push(net.hosts[*host].enter(|| Relay::start(pep.fault, RELAY_PORT, KEY))??);
+            }
+        }
+        let agents = Self {
+            host: pep.border,
+            arguments: border_arguments(pep, &keys),
+            program,
+            border: Mutex::new(None),
+            _servers: servers,
+            _relays: relays,
+            _directory: directory,
+        };
+        agents.start_border(net)?;
+        Ok(agents)
+    }
+
+    pub fn start_border(&self, net: &Net) -> Result<()> {
+        let agent = Agent::start(&net.hosts[self.host], &self.program, &self.arguments)?;
+        *self.border.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent);
+        Ok(())
+    }
+
+    /// As a crash does: it cleans nothing up.
+    pub fn kill_border(&self) -> Result<()> {
+        self.border.lock().unwrap_or_else(PoisonError::into_inner).take().context("it does not run")?.die()
+    }
+}
+
+fn border_arguments(pep: &PlannedPep, keys: &str) -> Vec<String> {
+    let mut arguments = vec!["border".to_owned(), "--key-file".to_owned(), keys.to_owned()];
+    let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    pep.internet.iter().for_each(|device| option("--internet", device.clone()));
+    pep.access.iter().for_each(|device| option("--access", device.clone()));
+    pep.servers.iter().for_each(|(_, address)| option("--server", address.to_string()));
+    if let Some(segments) = pep.segments {
+        option("--segments", segments.to_string());
+    }
+    if let Some(delay_us) = pep.delay_us {
+        option("--delay-us", delay_us.to_string());
+    }
+    if pep.fault.is_on_the_way() {
+        option("--port", RELAY_PORT.to_string());
+    }
+    arguments
+}
