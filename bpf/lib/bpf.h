@@ -48,11 +48,19 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+
+/* Found by name in the BTF of a map's value. */
+struct bpf_timer {
+	u64 opaque[2];
+};
 
 /* Helpers by number (kernel ABI). */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -62,10 +70,18 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
 static long (*const bpf_getsockopt)(void *sk, int level, int name, void *value, int size) = (void *)57;
 static long (*const bpf_sock_ops_cb_flags_set)(void *ctx, int flags) = (void *)59;
+static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
+static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
+static long (*const bpf_map_peek_elem)(void *map, void *value) = (void *)89;
 static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 static long (*const bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
+static long (*const bpf_ringbuf_output)(void *ring, const void *data, u64 size, u64 flags) = (void *)130;
 static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
+static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 in_ns, u64 flags) = (void *)171;
+static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 
 /*
  * A program's arguments arrive as u64s. BPF_PROG(name, args...) declares a typed body and unpacks them.

@@ -1,4 +1,9 @@
 //! The agents of the ACKing border PEP: the border tells a flow's sender which of its segments reached it, the server
 //! hands that to the sender's congestion control.
 
+pub mod attach;
+pub mod border;
+pub mod daemon;
+pub mod error;
+pub mod filters;
 pub mod report;

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The border's side of the ACKing border PEP (Mihály et al. 2017): watches the TCP segments that come from the Internet
+ * and tells the agent which of them reached this router. Every packet goes on at once and as it came.
+ *
+ * A report of a flow is due on the first of: so many segments, so much time since the first one not yet reported, a gap
+ * that appears or closes. The time is kept by one timer for all flows: they wait equally long, so a queue has them in the
+ * order in which they are due.
+ */
+#include "segment.h"
+#include "seen.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define CLOCK_MONOTONIC 1
+#define LOCK_ATTEMPTS 256
+#define MAX_OVERDUE 4096 /* reports of one run of the timer */
+
+/* Set by the agent before it loads this. */
+const volatile u32 report_segments = 16;
+const volatile u32 report_delay_us = 500;
+
+struct flow_key {
+	struct endpoint server, client;
+};
+
+struct flow {
+	u32 lock;
+	struct seen seen;
+	u32 segments;	/* data segments seen */
+	u32 unreported; /* of them */
+	u64 seen_ns;	/* the last one */
+	u64 since_ns;	/* the first one not reported; 0: all are */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 17); /* as the agent is told */
+	__uint(pinning, 1);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+/* Prefixes of the servers that cooperate. */
+struct server_prefix {
+	u32 prefix_len;
+	u32 address[4];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__uint(pinning, 1);
+	__type(key, struct server_prefix);
+	__type(value, u32);
+} servers SEC(".maps");
+
+enum reason { SEGMENTS_DUE, TIME_DUE, GAP, REASONS };
+
+/* Layout: pep-agent/src/border/records.rs. */
+struct report {
+	struct flow_key key;
+	struct seen seen;
+	u32 segments;
+	u32 reason;
+	u64 seen_ns;
+	u64 since_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22); /* as the agent is told */
+	__uint(pinning, 1);
+} reports SEC(".maps");
+
+struct waiting {
+	struct flow_key key;
+	u64 since_ns; /* as the flow has it, unless it was reported meanwhile */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1 << 16);
+	__uint(pinning, 1);
+	__type(value, struct waiting);
+} waiting SEC(".maps");
+
+struct alarm {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, 1);
+	__type(key, u32);
+	__type(value, struct alarm);
+} alarm SEC(".maps");
+
+/* Whether this program's timer runs. Not pinned: another version sets its own in its place. */
+u32 is_armed;
+
+/* Layout: pep-agent/src/border/records.rs. */
+struct counters {
+	u64 packets;   /* from the Internet */
+	u64 tracked;   /* data segments of cooperating servers, each of a super-packet */
+	u64 untracked; /* TCP packets of other servers */
+	u64 other;     /* the rest, by kind */
+	u64 fragments;
+	u64 extensions;
+	u64 malformed;
+	u64 gtp_u;
+	u64 flows_new;
+	u64 flows_ended;
+	u64 flows_refused; /* no memory */
+	u64 lost_sight;
+	u64 ranges_forgotten;
+	u64 acks; /* of the clients, that concern a flow with gaps */
+	u64 reports[REASONS];
+	u64 reports_lost; /* no room in the ring */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, 1);
+	__type(key, u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+/*
+ * The kernel's own lock is not for LRU maps. This one is held for some ten instructions, with softirqs off; who does not get
+ * it all the same (a virtual processor that was taken away while it had it) leaves the segment out: not seen, which is
+ * the safe side.
+ */
+static __always_inline bool lock(struct flow *f)
+{
+	for (int i = 0; i < LOCK_ATTEMPTS; i++)
+		if (!__sync_lock_test_and_set(&f->lock, 1))
+			return true;
+	return false;
+}
+
+static __always_inline void unlock(struct flow *f)
+{
+	__sync_lock_test_and_set(&f->lock, 0);
+}
+
+static __always_inline struct counters *count(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+/* Takes out of a locked flow what is to be told. Nothing is left unreported then. */
+static __always_inline void take_report(struct flow *f, struct report *r)
+{
+	r->seen = f->seen;
+	r->segments = f->segments;
+	r->seen_ns = f->seen_ns;
+	r->since_ns = f->since_ns ? f->since_ns : f->seen_ns; /* a FIN alone may close a gap */
+	f->unreported = 0;
+	f->since_ns = 0;
+}
+
+static __always_inline void tell(struct report *r, const struct flow_key *key, u32 reason)
+{
+	struct counters *c = count();
+
+	r->key = *key;
+	r->reason = reason;
+	if (!c)
+		return;
+	if (bpf_ringbuf_output(&reports, r, sizeof(*r), 0))
+		c->reports_lost++;
+	else if (reason < REASONS) /* as the verifier wants to see */
+		c->reports[reason]++;
+}
+
+struct sweep {
+	u64 until_ns; /* what waits since then or longer is due */
+	u64 next_ns;  /* since when the first one waits that is not; 0: none does */
+};
+
+static long report_overdue(u32 i, struct sweep *sweep)
+{
+	struct waiting w;
+	struct report r;
+	bool is_due = false;
+	struct flow *f;
+
+	sweep->next_ns = 0;
+	if (bpf_map_peek_elem(&waiting, &w))
+		return 1;
+	sweep->next_ns = w.since_ns;
+	if (w.since_ns > sweep->until_ns || bpf_map_pop_elem(&waiting, &w))
+		return 1;
+	f = bpf_map_lookup_elem(&flows, &w.key);
+	if (!f)
+		return 0;
+	if (!lock(f))
+		return 0; /* whoever has it sees how long it has been */
+	if (f->since_ns == w.since_ns) {
+		take_report(f, &r);
+		is_due = true;
+	}
+	unlock(f);
+	if (is_due)
+		tell(&r, &w.key, TIME_DUE);
+	return 0;
+}
+
+/* A quarter of the delay goes for taking several at once: they are early by that, never late. */
+static int sweep_waiting(void *map, u32 *key, struct alarm *a)
+{
+	u64 delay_ns = report_delay_us * 1000ULL, now_ns = bpf_ktime_get_ns();
+	struct sweep sweep = { .until_ns = now_ns - delay_ns + delay_ns / 4 };
+
+	bpf_loop(MAX_OVERDUE, report_overdue, &sweep, 0);
+	if (!sweep.next_ns) {
+		/* whoever queues a flow looks at this afterwards, so one of both sees the other */
+		__sync_lock_test_and_set(&is_armed, 0);
+		if (bpf_map_peek_elem(&waiting, &(struct waiting){}) || __sync_lock_test_and_set(&is_armed, 1))
+			return 0;
+		sweep.next_ns = now_ns;
+	}
+	now_ns = bpf_ktime_get_ns();
+	bpf_timer_start(&a->timer, sweep.next_ns + delay_ns > now_ns ? sweep.next_ns + delay_ns - now_ns : 1, 0);
+	return 0;
+}
+
+static __always_inline void arm(void)
+{
+	struct alarm *a;
+	u32 zero = 0;
+
+	if (READ_ONCE(is_armed) || __sync_lock_test_and_set(&is_armed, 1))
+		return;
+	a = bpf_map_lookup_elem(&alarm, &zero);
+	if (!a)
+		return;
+	bpf_timer_init(&a->timer, &alarm, CLOCK_MONOTONIC); /* fails where it was done before, by another version say */
+	if (bpf_timer_set_callback(&a->timer, sweep_waiting) ||
+	    bpf_timer_start(&a->timer, report_delay_us * 1000ULL, 0))
+		__sync_lock_test_and_set(&is_armed, 0);
+}
+
+/* What to do after a segment, besides passing it. */
+enum action { NOTHING_DUE, WAIT, REPORT };
+
+static __always_inline enum action note(struct flow *f, const struct segment *s, u64 now_ns, struct report *r,
+					u32 *change)
+{
+	u32 length = s->payload + !!(s->flags & TCP_SYN) + (s->flags & TCP_FIN);
+	enum action action = NOTHING_DUE;
+
+	*change = 0;
+	if (!lock(f))
+		return NOTHING_DUE;
+	if (s->flags & TCP_SYN) {
+		f->seen.in_order = s->seq;
+		f->seen.range_count = 0;
+		f->segments = 0;
+		f->unreported = 0;
+		f->since_ns = 0;
+	}
+	*change = seen_segment(&f->seen, s->seq, length);
+	f->seen_ns = now_ns;
+	if (s->payload) {
+		f->segments += s->count;
+		f->unreported += s->count;
+		if (!f->since_ns) {
+			f->since_ns = now_ns;
+			action = WAIT;
+		}
+	}
+	if (*change & (GAP_APPEARED | GAP_CLOSED)) {
+		r->reason = GAP;
+		action = REPORT;
+	} else if (f->unreported >= report_segments) {
+		r->reason = SEGMENTS_DUE;
+		action = REPORT;
+	} else if (f->since_ns && now_ns - f->since_ns >= report_delay_us * 1000ULL) {
+		r->reason = TIME_DUE;
+		action = REPORT;
+	}
+	if (action == REPORT)
+		take_report(f, r);
+	unlock(f);
+	return action;
+}
+
+static __always_inline struct flow *flow_of(const struct flow_key *key, u32 seq, struct counters *c)
+{
+	struct flow *f = bpf_map_lookup_elem(&flows, key), fresh;
+
+	if (f)
+		return f;
+	__builtin_memset(&fresh, 0, sizeof(fresh));
+	fresh.seen.in_order = seq;
+	if (bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST))
+		c->flows_refused++;
+	else
+		c->flows_new++;
+	return bpf_map_lookup_elem(&flows, key);
+}
+
+static __always_inline void end_flow(const struct flow_key *key, struct counters *c)
+{
+	if (!bpf_map_delete_elem(&flows, key))
+		c->flows_ended++;
+}
+
+static __always_inline void watch_segment(const struct segment *s, struct counters *c)
+{
+	struct server_prefix server = { .prefix_len = 128 };
+	struct waiting w;
+	struct report r;
+	struct flow *f;
+	u64 now_ns;
+	u32 change;
+
+	__builtin_memcpy(server.address, s->from.address, sizeof(server.address));
+	if (!bpf_map_lookup_elem(&servers, &server)) {
+		c->untracked++;
+		return;
+	}
+	w.key = (struct flow_key){ .server = s->from, .client = s->to };
+	if (s->flags & TCP_RST) {
+		end_flow(&w.key, c);
+		return;
+	}
+	if (!s->payload && !(s->flags & (TCP_SYN | TCP_FIN)))
+		return;
+	f = flow_of(&w.key, s->seq, c);
+	if (!f)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	switch (note(f, s, now_ns, &r, &change)) {
+	case REPORT:
+		tell(&r, &w.key, r.reason);
+		break;
+	case WAIT:
+		w.since_ns = now_ns;
+		if (!bpf_map_push_elem(&waiting, &w, 0)) /* a full one: the next segment sees how long it has been */
+			arm();
+		break;
+	default:
+		break;
+	}
+	c->tracked += s->payload ? s->count : 0;
+	c->ranges_forgotten += !!(change & RANGE_FORGOTTEN);
+	c->lost_sight += !!(change & LOST_SIGHT);
+}
+
+/* Ours to say, not the packet's: it goes on in any case. */
+static __always_inline int watch_data(struct __sk_buff *skb, u32 link_header)
+{
+	struct counters *c = count();
+	struct segment s;
+
+	if (!c)
+		return TC_ACT_UNSPEC;
+	c->packets++;
+	switch (read_segment(skb, link_header, &s)) {
+	case PACKET_SEGMENT:
+		watch_segment(&s, c);
+		break;
+	case PACKET_OTHER:
+		c->other++;
+		break;
+	case PACKET_FRAGMENT:
+		c->fragments++;
+		break;
+	case PACKET_EXTENSION:
+		c->extensions++;
+		break;
+	case PACKET_MALFORMED:
+		c->malformed++;
+		break;
+	case PACKET_GTP_U:
+		c->gtp_u++;
+		break;
+	}
+	return TC_ACT_UNSPEC;
+}
+
+static __always_inline int watch_acks(struct __sk_buff *skb, u32 link_header)
+{
+	struct counters *c = count();
+	struct flow_key key;
+	struct segment s;
+	struct flow *f;
+
+	if (!c)
+		return TC_ACT_UNSPEC;
+	switch (read_segment(skb, link_header, &s)) {
+	case PACKET_SEGMENT:
+		break;
+	case PACKET_GTP_U:
+		c->gtp_u++;
+		return TC_ACT_UNSPEC;
+	default:
+		return TC_ACT_UNSPEC;
+	}
+	key = (struct flow_key){ .server = s.to, .client = s.from };
+	f = bpf_map_lookup_elem(&flows, &key);
+	if (!f)
+		return TC_ACT_UNSPEC;
+	if (s.flags & (TCP_RST | TCP_SYN)) { /* its end, or another one's beginning */
+		end_flow(&key, c);
+		return TC_ACT_UNSPEC;
+	}
+	if (!(s.flags & TCP_ACK) || !READ_ONCE(f->seen.range_count))
+		return TC_ACT_UNSPEC;
+	c->acks++;
+	if (lock(f)) {
+		seen_acknowledged(&f->seen, s.ack);
+		unlock(f);
+	}
+	return TC_ACT_UNSPEC;
+}
+
+/* One pair for devices whose packets have an Ethernet header, one for those that begin with IP (tun, ppp). */
+SEC("classifier") int border_data(struct __sk_buff *skb)
+{
+	return watch_data(skb, ETH_HLEN);
+}
+
+SEC("classifier") int border_acks(struct __sk_buff *skb)
+{
+	return watch_acks(skb, ETH_HLEN);
+}
+
+SEC("classifier") int border_data_ip(struct __sk_buff *skb)
+{
+	return watch_data(skb, 0);
+}
+
+SEC("classifier") int border_acks_ip(struct __sk_buff *skb)
+{
+	return watch_acks(skb, 0);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The BPF side of the kernel's contract for programs that see packets (TC).
+ */
+#pragma once
+#include "bpf.h"
+
+/* Leaves the packet to whatever comes next: other programs, then the stack. */
+#define TC_ACT_UNSPEC -1
+
+#define ETH_HLEN 14
+#define ETH_P_IP 0x0800
+#define ETH_P_8021Q 0x8100
+#define ETH_P_IPV6 0x86dd
+#define ETH_P_8021AD 0x88a8
+
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+
+struct __sk_buff {
+	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
+	u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end, napi_id;
+	u32 family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port, data_meta;
+	u64 flow_keys __attribute__((aligned(8)));
+	u64 tstamp;
+	u32 wire_len, gso_segs;
+	u64 sk __attribute__((aligned(8)));
+	u32 gso_size;
+};
+
+static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+
+static __always_inline u16 ntohs(u16 value)
+{
+	return __builtin_bswap16(value);
+}
+
+static __always_inline u32 ntohl(u32 value)
+{
+	return __builtin_bswap32(value);
+}

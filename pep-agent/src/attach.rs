@@ -1,0 +1,325 @@
+//! TC programs on interfaces: attached once, found again after a crash, taken off cleanly.
+//!
+//! Since Linux 6.6 by TCX, whose links are pinned: a link stays when its maker is killed, and the next one puts its program
+//! in the old one's place. Before that by a filter of the clsact queueing discipline, which stays by itself: it is known
+//! by its priority, its handle and its program's tag, and the program is pinned to say that the filter is ours. Either way
+//! there is never a second copy, nor a moment without.
+
+use crate::error::{Error, Result, Tried, io_error};
+use crate::filters::{self, Filter};
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
+use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcError};
+use nix::errno::Errno;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Priority of our filters: low enough to see packets before most others, as an observer should.
+pub const FILTER_PRIORITY: u16 = 4713;
+
+/// How programs get to their place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// TCX where the kernel has it, else clsact.
+    #[default]
+    Auto,
+    /// A TCX link (Linux 6.6).
+    Tcx,
+    /// A filter of the clsact queueing discipline.
+    Clsact,
+}
+
+/// A place for a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// What it does there: part of the pin's name.
+    pub role: &'static str,
+    /// Tells it from other programs of ours at the same place.
+    pub number: u16,
+    /// Name of the interface.
+    pub interface: String,
+    /// Ingress or egress.
+    pub direction: TcAttachType,
+}
+
+impl Hook {
+    /// Number of the interface, in the network namespace that the thread is in.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn ifindex(&self) -> Result<u32> {
+        nix::net::if_::if_nametoindex(self.interface.as_str())
+            .tried(|| format!("cannot attach to {}: no such interface", self.interface))
+    }
+
+    fn handle(&self) -> TcHandle {
+        TcHandle::new(0, self.number)
+    }
+
+    fn describe(&self) -> String {
+        let direction = if self.direction == TcAttachType::Egress { "egress" } else { "ingress" };
+        format!("{direction} of {}", self.interface)
+    }
+}
+
+/// A program in its place. It stays there when this is dropped: [`Attachment::detach`] takes it off.
+#[derive(Debug)]
+pub struct Attachment {
+    hook: Hook,
+    ifindex: u32,
+    program_id: u32,
+    pin: PathBuf,
+    place: Place,
+    /// Whether another process's program was there, and gave way to this one.
+    pub is_adopted: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    Link(FdLink),
+    Filter,
+}
+
+/// Names of pins, and what they are of.
+const LINK: &str = "link";
+const FILTER: &str = "filter";
+
+fn pin_name(kind: &str, hook: &Hook, ifindex: u32) -> String {
+    format!("{kind}_{}_{}_{ifindex}", hook.role, hook.number)
+}
+
+/// Attaches a loaded program, or puts it in the place of what a process before left there.
+///
+/// # Errors
+/// The interface is gone, the kernel refuses, or somebody else's filter has our priority and handle.
+pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: &Path, method: Method) -> Result<Attachment> {
+    let ifindex = hook.ifindex()?;
+    let attached = match method {
+        Method::Tcx => attach_link(program, hook, ifindex, pins)?,
+        Method::Clsact => None,
+        Method::Auto => attach_link(program, hook, ifindex, pins).or_else(|error| match error {
+            Error::KernelLacks(_) => Ok(None),
+            error => Err(error),
+        })?,
+    };
+    let attachment = match attached {
+        Some(attachment) => attachment,
+        None => attach_filter(program, hook, ifindex, pins)?,
+    };
+    attachment.check_alone(program)?;
+    Ok(attachment)
+}
+
+fn program_info(program: &SchedClassifier) -> Result<ProgramInfo> {
+    program.info().tried(|| "cannot read a program back".to_owned())
+}
+
+fn attach_link(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: &Path) -> Result<Option<Attachment>> {
+    let pin = pins.join(pin_name(LINK, hook, ifindex));
+    let tried = || format!("cannot attach to {} (TCX)", hook.describe());
+    if let Some(link) = adopt_link(program, &pin)? {
+        let program_id = program_info(program)?.id();
+        let place = Place::Link(link);
+        return Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: true }));
+    }
+    let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+    let id = program.attach_with_options(&hook.interface, hook.direction, options).map_err(|error| {
+        let lacks = io_error(&error).and_then(std::io::Error::raw_os_error) == Some(Errno::EINVAL as i32);
+        match Err::<(), _>(error).tried(tried) {
+            Err(Error::Failed(text)) if lacks => Error::KernelLacks(format!("{text}; TCX needs Linux 6.6")),
+            Err(error) => error,
+            Ok(()) => Error::Failed(tried()),
+        }
+    })?;
+    let link: FdLink = program.take_link(id).tried(tried)?.try_into().tried(tried)?;
+    link.pin(&pin).tried(|| format!("cannot pin a link at {}", pin.display()))?;
+    let place = Place::Link(PinnedLink::from_pin(&pin).tried(tried)?.into());
+    let program_id = program_info(program)?.id();
+    Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: false }))
+}
+
+/// Puts the program behind a pinned link. One that leads nowhere any more, as its interface is gone, is thrown away.
+fn adopt_link(program: &mut SchedClassifier, pin: &Path) -> Result<Option<FdLink>> {
+    if !pin.exists() {
+        return Ok(None);
+    }
+    let mut replaced = || -> std::result::Result<FdLink, Box<dyn std::error::Error>> {
+        let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin)?))?;
+        let id = program.attach_to_link(link)?;
+        Ok(program.take_link(id)?.try_into()?)
+    };
+    match replaced() {
+        Ok(link) => Ok(Some(link)),
+        Err(error) => {
+            tracing::warn!("{} cannot be used any more ({error}); attached anew", pin.display());
+            fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))?;
+            Ok(None)
+        }
+    }
+}
+
+fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: &Path) -> Result<Attachment> {
+    let tried = || format!("cannot attach to {} (clsact)", hook.describe());
+    let pin = pins.join(pin_name(FILTER, hook, ifindex));
+    match tc::qdisc_add_clsact(&hook.interface) {
+        Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(Errno::EEXIST as i32) => {}
+        added => added.tried(tried)?,
+    }
+    let info = program_info(program)?;
+    let present = our_filter(hook, ifindex)?;
+    if let Some(present) = &present {
+        let known = ProgramInfo::from_pin(&pin).ok().map(|i| i.tag());
+        if present.tag != Some(info.tag()) && present.tag != known {
+            return Err(Error::Failed(format!(
+                "{}: somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}; move it, or take it off \
+                 if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
+                tried(),
+                present.name,
+                hook.number,
+                hook.interface,
+                if hook.direction == TcAttachType::Egress { "egress" } else { "ingress" },
+            )));
+        }
+        let id = program.attach_to_link(filter_link(hook).tried(tried)?).tried(tried)?;
+        std::mem::forget(program.take_link(id).tried(tried)?); // dropped, it would take the filter off
+    } else {
+        let options = NlOptions { priority: FILTER_PRIORITY, handle: hook.handle(), classid: None };
+        let attached = program.attach_with_options(&hook.interface, hook.direction, TcAttachOptions::Netlink(options));
+        std::mem::forget(program.take_link(attached.tried(tried)?).tried(tried)?);
+    }
+    if pin.exists() {
+        fs::remove_file(&pin).tried(|| format!("cannot remove {}", pin.display()))?;
+    }
+    program.pin(&pin).tried(|| format!("cannot pin a program at {}", pin.display()))?;
+    let (hook, is_adopted) = (hook.clone(), present.is_some());
+    Ok(Attachment { hook, ifindex, program_id: info.id(), pin, place: Place::Filter, is_adopted })
+}
+
+/// Our filter as aya takes it off or replaces it.
+fn filter_link(hook: &Hook) -> std::io::Result<SchedClassifierLink> {
+    SchedClassifierLink::attached(&hook.interface, hook.direction, FILTER_PRIORITY, hook.handle(), None)
+}
+
+fn our_filter(hook: &Hook, ifindex: u32) -> Result<Option<Filter>> {
+    let all = filters::at(ifindex, hook.direction)?;
+    Ok(all.into_iter().find(|f| f.priority == FILTER_PRIORITY && f.handle == u32::from(hook.number)))
+}
+
+impl Attachment {
+    /// Where.
+    #[must_use]
+    pub fn hook(&self) -> &Hook {
+        &self.hook
+    }
+
+    /// `tcx` or `clsact`.
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        if matches!(self.place, Place::Link(_)) { "tcx" } else { "clsact" }
+    }
+
+    /// Reads back that the program is there, and no other of ours beside it.
+    fn check_alone(&self, program: &SchedClassifier) -> Result<()> {
+        let tag = program_info(program)?.tag();
+        let found: Vec<u32> = match self.place {
+            Place::Link(_) => SchedClassifier::query_tcx(&self.hook.interface, self.hook.direction)
+                .tried(|| format!("cannot read what is attached to {}", self.hook.describe()))?
+                .1
+                .iter()
+                .filter(|p| p.tag() == tag)
+                .map(ProgramInfo::id)
+                .collect(),
+            Place::Filter => filters::at(self.ifindex, self.hook.direction)?
+                .iter()
+                .filter(|f| f.tag == Some(tag))
+                .filter_map(|f| f.program_id)
+                .collect(),
+        };
+        if found == [self.program_id] {
+            return Ok(());
+        }
+        Err(Error::Failed(format!(
+            "attached program {} to {}, but the kernel has {found:?} of its kind there",
+            self.program_id,
+            self.hook.describe()
+        )))
+    }
+
+    /// What is wrong, if it is not in its place any more. Needs no privilege.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if self.hook.ifindex().ok() != Some(self.ifindex) {
+            return Some(format!("interface {} is gone", self.hook.interface));
+        }
+        let id = match &self.place {
+            Place::Link(link) => link.info().ok().map(|info| info.program_id()),
+            Place::Filter => our_filter(&self.hook, self.ifindex).ok().flatten().and_then(|f| f.program_id),
+        };
+        (id != Some(self.program_id)).then(|| format!("the program at the {} is not ours", self.hook.describe()))
+    }
+
+    /// Takes the program off. The clsact queueing discipline stays: others may use it by now.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn detach(self) -> Result<()> {
+        let tried = || format!("cannot detach from {}", self.hook.describe());
+        let is_there = self.hook.ifindex().ok() == Some(self.ifindex);
+        if matches!(self.place, Place::Filter)
+            && is_there
+            && our_filter(&self.hook, self.ifindex)?.is_some_and(|f| f.program_id == Some(self.program_id))
+        {
+            drop(filter_link(&self.hook).tried(tried)?); // takes it off
+            if our_filter(&self.hook, self.ifindex)?.is_some() {
+                return Err(Error::Failed(format!("{}: the filter is still there", tried())));
+            }
+        }
+        fs::remove_file(&self.pin).tried(tried)
+    }
+}
+
+/// Takes off what a killed process left at places that are none of `wanted`.
+///
+/// # Errors
+/// A pin cannot be removed.
+pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
+    let mut keep = Vec::new();
+    for hook in wanted {
+        let ifindex = hook.ifindex()?;
+        keep.extend([LINK, FILTER].map(|kind| pin_name(kind, hook, ifindex)));
+    }
+    for entry in fs::read_dir(pins).tried(|| format!("cannot read {}", pins.display()))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut parts = name.split('_');
+        let is_filter = match parts.next() {
+            Some(LINK) => false,
+            Some(FILTER) => true,
+            _ => continue,
+        };
+        if keep.contains(&name) {
+            continue;
+        }
+        if is_filter {
+            let numbers = parts.skip(1).filter_map(|n| n.parse().ok()).collect::<Vec<u32>>();
+            if let (&[number, ifindex], Ok(info)) = (&numbers[..], ProgramInfo::from_pin(entry.path())) {
+                remove_filter(number, ifindex, info.id());
+            }
+        }
+        tracing::info!("{name}: left by a process that ended, not wanted now; taken off");
+        fs::remove_file(entry.path()).tried(|| format!("cannot remove {}", entry.path().display()))?;
+    }
+    Ok(())
+}
+
+/// Removes that filter, wherever on the interface it is; the interface may be gone, and the filter with it.
+fn remove_filter(number: u32, ifindex: u32, program_id: u32) {
+    let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return };
+    let (interface, number) = (interface.to_string_lossy().into_owned(), u16::try_from(number).unwrap_or(0));
+    for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
+        let hook = Hook { role: "", number, interface: interface.clone(), direction };
+        if our_filter(&hook, ifindex).ok().flatten().is_some_and(|f| f.program_id == Some(program_id)) {
+            drop(filter_link(&hook)); // takes it off
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Options of the border, from the command line and from a file.
+
+use crate::attach::Method;
+use crate::error::{Error, Result};
+use hotcc_abi::path::PathKey;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where servers listen for reports, unless told otherwise.
+pub const SERVER_PORT: u16 = 4713;
+
+/// Options as they are given; a file has them by the same names, with `_` for `-`.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BorderArgs {
+    /// Interface towards the Internet: data segments are observed as they come in there. May be given again.
+    #[arg(long, value_name = "IF")]
+    pub internet: Vec<String>,
+    /// Interface towards the access network: clients' acknowledgements are observed as they come in there. May be given
+    /// again.
+    #[arg(long, value_name = "IF")]
+    pub access: Vec<String>,
+    /// Addresses of servers that cooperate: ADDR[/LEN]. May be given again. Flows of no others are tracked.
+    #[arg(long, value_name = "PREFIX")]
+    pub server: Vec<String>,
+    /// UDP port of the servers' agents [default: 4713]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// File with the keys shared with the servers.
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Where to answer /metrics and /healthz [default: 127.0.0.1:9718]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Report a flow after so many data segments [default: 16]
+    #[arg(long, value_name = "N")]
+    pub segments: Option<u32>,
+    /// Report a flow at the latest so long after the first segment not reported [default: 500]
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub delay_us: Option<u32>,
+    /// Flows tracked at most; then the one not seen for longest goes [default: 131072]
+    #[arg(long, value_name = "NUMBER")]
+    pub flows: Option<u32>,
+    /// Room for reports on their way from the kernel, a power of two [default: 4096]
+    #[arg(long, value_name = "KIBIBYTES")]
+    pub ring_kib: Option<u32>,
+    /// This router translates addresses (NAT): observe acknowledgements as they leave towards the Internet, where they
+    /// have the addresses that servers know.
+    #[arg(long)]
+    pub nat: bool,
+    /// How to attach [default: auto]
+    #[arg(long, value_enum)]
+    pub attach: Option<Method>,
+}
+
+impl BorderArgs {
+    /// What is given here, and else what `other` gives.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        fn list(own: Vec<String>, other: Vec<String>) -> Vec<String> {
+            if own.is_empty() { other } else { own }
+        }
+        Self {
+            internet: list(self.internet, other.internet),
+            access: list(self.access, other.access),
+            server: list(self.server, other.server),
+            port: self.port.or(other.port),
+            key_file: self.key_file.or(other.key_file),
+            listen: self.listen.or(other.listen),
+            segments: self.segments.or(other.segments),
+            delay_us: self.delay_us.or(other.delay_us),
+            flows: self.flows.or(other.flows),
+            ring_kib: self.ring_kib.or(other.ring_kib),
+            nat: self.nat || other.nat,
+            attach: self.attach.or(other.attach),
+        }
+    }
+
+    /// Checks them all, and fills in what was not given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names the option.
+    pub fn resolve(self) -> Result<Config> {
+        for (option, list) in [("--internet", &self.internet), ("--access", &self.access), ("--server", &self.server)] {
+            if list.is_empty() {
+                return Err(Error::Usage(format!("{option} is missing, on the command line and in the file")));
+            }
+        }
+        let same = self.internet.iter().find(|i| self.access.contains(i));
+        if let Some(same) = same {
+            return Err(Error::Usage(format!("{same} cannot be both --internet and --access")));
+        }
+        let parse = |text: &String| text.parse().map_err(|why| Error::Usage(format!("--server {text}: {why}")));
+        let within = |option: &str, value: u32, range: std::ops::RangeInclusive<u32>| {
+            if range.contains(&value) {
+                return Ok(value);
+            }
+            let (low, high) = range.into_inner();
+            Err(Error::Usage(format!("{option} {value}: must be from {low} to {high}")))
+        };
+        let ring_kib = within("--ring-kib", self.ring_kib.unwrap_or(4096), 64..=1 << 20)?;
+        if !ring_kib.is_power_of_two() {
+            return Err(Error::Usage(format!("--ring-kib {ring_kib}: must be a power of two")));
+        }
+        Ok(Config {
+            internet: unique(self.internet),
+            access: unique(self.access),
+            servers: unique(self.server.iter().map(parse).collect::<Result<Vec<PathKey>>>()?),
+            port: self.port.unwrap_or(SERVER_PORT),
+            key_file: self.key_file,
+            listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9718))),
+            segments: within("--segments", self.segments.unwrap_or(16), 1..=1 << 16)?,
+            delay_us: within("--delay-us", self.delay_us.unwrap_or(500), 50..=1_000_000)?,
+            flows: within("--flows", self.flows.unwrap_or(1 << 17), 128..=1 << 24)?,
+            ring_bytes: ring_kib * 1024,
+            nat: self.nat,
+            attach: self.attach.unwrap_or_default(),
+        })
+    }
+}
+
+fn unique<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// Checked options. What they mean: [`BorderArgs`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Interfaces towards the Internet.
+    pub internet: Vec<String>,
+    /// Interfaces towards the access network.
+    pub access: Vec<String>,
+    /// Prefixes of cooperating servers.
+    pub servers: Vec<PathKey>,
+    /// Their agents' UDP port.
+    pub port: u16,
+    /// File of keys.
+    pub key_file: Option<PathBuf>,
+    /// Where to answer HTTP.
+    pub listen: SocketAddr,
+    /// Data segments until a report.
+    pub segments: u32,
+    /// Microseconds until a report.
+    pub delay_us: u32,
+    /// Flows at most.
+    pub flows: u32,
+    /// Size of the ring in bytes.
+    pub ring_bytes: u32,
+    /// Whether the router translates addresses.
+    pub nat: bool,
+    /// How to attach.
+    pub attach: Method,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> BorderArgs {
+        let list = |text: &str| vec![text.to_owned()];
+        BorderArgs { internet: list("wan"), access: list("lan"), server: list("10.0.0.0/8"), ..BorderArgs::default() }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let file: BorderArgs = toml::from_str(
+            "internet = ['eth0']\nserver = ['192.0.2.0/24', '2001:db8::/32']\nsegments = 4\nnat = true\nattach = 'clsact'",
+        )
+        .unwrap();
+        let given = BorderArgs { server: Vec::new(), segments: Some(8), ..args() };
+        let config = given.or(file).resolve().unwrap();
+        assert_eq!((config.internet, config.segments, config.nat), (vec!["wan".to_owned()], 8, true));
+        assert_eq!(
+            config.servers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["192.0.2.0/24", "2001:db8::/32"]
+        );
+        assert_eq!((config.delay_us, config.port, config.attach), (500, 4713, Method::Clsact));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let says = |args: BorderArgs| match args.resolve() {
+            Err(Error::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(says(BorderArgs { access: Vec::new(), ..args() }).starts_with("--access is missing"));
+        assert!(says(BorderArgs { access: vec!["wan".to_owned()], ..args() }).contains("cannot be both"));
+        assert!(says(BorderArgs { server: vec!["10.0.0.0/33".to_owned()], ..args() }).contains("at most 32 bits"));
+        assert!(says(BorderArgs { delay_us: Some(1), ..args() }).contains("from 50 to 1000000"));
+        assert!(says(BorderArgs { segments: Some(0), ..args() }).contains("--segments 0"));
+        assert!(says(BorderArgs { ring_kib: Some(100), ..args() }).contains("power of two"));
+        assert!(toml::from_str::<BorderArgs>("segmets = 4").is_err());
+    }
+}

@@ -1,0 +1,286 @@
+//! The border's programs and maps: loaded, attached, found again after a crash, removed.
+
+use crate::attach::{self, Attachment, Hook};
+use crate::border::config::Config;
+use crate::border::records::{COUNTERS, Counters, FLOW_SIZE, RawKey, RawReport};
+use crate::error::{Error, Result, Tried, io_error};
+use aya::maps::lpm_trie::Key;
+use aya::maps::{HashMap, LpmTrie, Map, MapData, MapType, PerCpuArray, RingBuf};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use hotcc_abi::path::PathKey;
+use nix::fcntl::{Flock, FlockArg};
+use nix::net::if_::if_nametoindex;
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Oldest kernel that has all that the programs use.
+const NEEDS: &str = "needs Linux 5.17 or later with CONFIG_BPF_SYSCALL and BTF";
+/// Lines of the verifier's log that are shown.
+const VERIFIER_LINES: usize = 20;
+/// Hardware type of Ethernet; what else is attached to begins its packets with IP.
+const ARPHRD_ETHER: u16 = 1;
+
+const FLOWS: &str = "flows";
+const SERVERS: &str = "servers";
+const REPORTS: &str = "reports";
+const WAITING: &str = "waiting";
+const ALARM: &str = "alarm";
+const COUNTERS_MAP: &str = "counters";
+
+/// The programs in their places, and what they write.
+pub struct Kernel {
+    /// Where the programs are.
+    pub attachments: Vec<Attachment>,
+    /// Reports, to be taken by whoever delivers them.
+    pub reports: Option<RingBuf<MapData>>,
+    /// What may be looked at meanwhile.
+    pub view: Arc<View>,
+    pins: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// Counters and flows, for metrics.
+pub struct View {
+    counters: PerCpuArray<MapData, [u64; COUNTERS]>,
+    flows: HashMap<MapData, [u8; size_of::<RawKey>()], [u8; FLOW_SIZE]>,
+    max_flows: u32,
+}
+
+impl Kernel {
+    /// Loads the programs and puts them in their places, which those of a killed process give up. Its maps are used on.
+    ///
+    /// # Errors
+    /// What is missing, or in the way.
+    pub fn attach(config: &Config, pins: &Path) -> Result<Self> {
+        let hooks = hooks(config);
+        for (hook, _) in &hooks {
+            hook.ifindex()?;
+        }
+        make_directory(pins)?;
+        let lock = lock(pins)?;
+        let all: Vec<Hook> = hooks.iter().map(|(hook, _)| hook.clone()).collect();
+        attach::remove_left_over(pins, &all)?;
+        remove_other_layouts(config, pins)?;
+        let mut ebpf = load(config, pins)?;
+        // before their maps are taken out, and closed
+        hooks.iter().try_for_each(|(_, name)| program(&mut ebpf, name).map(|_| ()))?;
+        let mut kernel = Self {
+            attachments: Vec::new(),
+            reports: Some(RingBuf::try_from(take(&mut ebpf, REPORTS)?).tried(|| "cannot map the ring".to_owned())?),
+            view: Arc::new(View::new(&mut ebpf, config)?),
+            pins: pins.to_owned(),
+            _lock: lock,
+        };
+        set_servers(take(&mut ebpf, SERVERS)?, &config.servers)?;
+        for (hook, name) in &hooks {
+            match attach::attach(program(&mut ebpf, name)?, hook, pins, config.attach) {
+                Ok(attachment) => kernel.attachments.push(attachment),
+                Err(error) => {
+                    // the first failure says it; whatever is left behind the next start removes
+                    if let Err(error) = kernel.detach() {
+                        tracing::warn!("{error}");
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// What is wrong with the attachments, if anything is. Needs no privilege.
+    #[must_use]
+    pub fn problem(attachments: &[Attachment]) -> Option<String> {
+        attachments.iter().find_map(Attachment::problem)
+    }
+
+    /// Takes everything off and removes all pins.
+    ///
+    /// # Errors
+    /// The first thing that could not be removed; the rest is.
+    pub fn detach(self) -> Result<()> {
+        let detached = self.attachments.into_iter().map(Attachment::detach).fold(Ok(()), Result::and);
+        let removed = fs::remove_dir_all(&self.pins).tried(|| format!("cannot remove {}", self.pins.display()));
+        detached.and(removed)
+    }
+}
+
+/// Maps have nothing to show.
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("max_flows", &self.max_flows).finish_non_exhaustive()
+    }
+}
+
+impl View {
+    fn new(ebpf: &mut Ebpf, config: &Config) -> Result<Self> {
+        let tried = || "cannot use the border's maps".to_owned();
+        Ok(Self {
+            counters: PerCpuArray::try_from(take(ebpf, COUNTERS_MAP)?).tried(tried)?,
+            flows: HashMap::try_from(take(ebpf, FLOWS)?).tried(tried)?,
+            max_flows: config.flows,
+        })
+    }
+
+    /// The sum over all CPUs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn counters(&self) -> Result<Counters> {
+        let per_cpu = self.counters.get(&0, 0).tried(|| "cannot read the counters".to_owned())?;
+        Ok(Counters::sum(per_cpu.iter()))
+    }
+
+    /// Flows now. Walks all of them: a million take about a second.
+    #[must_use]
+    pub fn flows(&self) -> u64 {
+        // a walk starts over where the key it stands at goes: it must end all the same
+        self.flows.keys().take(self.max_flows as usize).filter(std::result::Result::is_ok).count() as u64
+    }
+}
+
+/// Where each program goes.
+fn hooks(config: &Config) -> Vec<(Hook, &'static str)> {
+    let hook = |role, number, interface: &String, direction| {
+        let program = match (role, is_ethernet(interface)) {
+            ("data", true) => "border_data",
+            ("data", false) => "border_data_ip",
+            (_, true) => "border_acks",
+            (_, false) => "border_acks_ip",
+        };
+        (Hook { role, number, interface: interface.clone(), direction }, program)
+    };
+    let (ack_interfaces, ack_direction) =
+        if config.nat { (&config.internet, TcAttachType::Egress) } else { (&config.access, TcAttachType::Ingress) };
+    let data = config.internet.iter().map(|i| hook("data", 1, i, TcAttachType::Ingress));
+    data.chain(ack_interfaces.iter().map(|i| hook("acks", 2, i, ack_direction))).collect()
+}
+
+/// Whether packets there have an Ethernet header. What is not known has one, as nearly all have.
+fn is_ethernet(interface: &str) -> bool {
+    let index = if_nametoindex(interface).ok();
+    let mut all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let link = all.find_map(|a| a.address?.as_link_addr().filter(|l| Some(l.ifindex() as u32) == index).copied());
+    link.is_none_or(|link| link.hatype() == ARPHRD_ETHER)
+}
+
+fn make_directory(pins: &Path) -> Result<()> {
+    let existing = pins.ancestors().find(|p| p.exists()).unwrap_or(pins);
+    if !statfs(existing).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC) {
+        return Err(Error::Failed(format!(
+            "cannot use {}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, \
+             which hides it, do not: use nsenter --net=/run/netns/NAME)",
+            pins.display()
+        )));
+    }
+    fs::create_dir_all(pins).tried(|| format!("cannot make {}", pins.display()))
+}
+
+/// Goes with the process, however that ends.
+fn lock(pins: &Path) -> Result<Flock<File>> {
+    let file = File::open(pins).tried(|| format!("cannot open {}", pins.display()))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| Error::Failed("another `pep-agent border` runs on this machine; stop that one first".to_owned()))
+}
+
+/// Another version's maps, or of another size, cannot be used on: then everything starts anew.
+fn remove_other_layouts(config: &Config, pins: &Path) -> Result<()> {
+    let key = size_of::<RawKey>() as u32;
+    let expected = [
+        (FLOWS, MapType::LruHash, key, FLOW_SIZE as u32, Some(config.flows)),
+        (SERVERS, MapType::LpmTrie, 20, 4, None),
+        (REPORTS, MapType::RingBuf, 0, 0, Some(config.ring_bytes)),
+        (WAITING, MapType::Queue, 0, key + 8, None),
+        (ALARM, MapType::Array, 4, 16, None),
+        (COUNTERS_MAP, MapType::PerCpuArray, 4, size_of::<Counters>() as u32, None),
+    ];
+    let mut is_other = false;
+    for (name, kind, key, value, entries) in &expected {
+        let path = pins.join(name);
+        if !path.exists() {
+            continue;
+        }
+        let tried = || format!("cannot open {}", path.display());
+        let info = MapData::from_pin(&path).tried(tried)?.info().tried(tried)?;
+        is_other |= (info.map_type().ok(), info.key_size(), info.value_size()) != (Some(*kind), *key, *value)
+            || entries.is_some_and(|n| n != info.max_entries());
+    }
+    if is_other {
+        tracing::info!("the maps that were there are of another version or size; flows are tracked anew");
+        for (name, ..) in expected {
+            let path = pins.join(name);
+            if path.exists() {
+                fs::remove_file(&path).tried(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn load(config: &Config, pins: &Path) -> Result<Ebpf> {
+    let object = hotcc_bpf::agent("pep_border")
+        .ok_or_else(|| Error::Failed("this program was built without its BPF object".to_owned()))?;
+    EbpfLoader::new()
+        .default_map_pin_directory(pins)
+        .map_max_entries(FLOWS, config.flows)
+        .map_max_entries(REPORTS, config.ring_bytes)
+        .override_global("report_segments", &config.segments, true)
+        .override_global("report_delay_us", &config.delay_us, true)
+        .load(object.bytes)
+        .map_err(refused::<EbpfError>)
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier> {
+    let program = ebpf.program_mut(name).ok_or_else(|| Error::Failed(format!("the object has no program {name}")))?;
+    let program: &mut SchedClassifier = program.try_into().tried(|| format!("{name} is no TC program"))?;
+    match program.load() {
+        Err(ProgramError::AlreadyLoaded) | Ok(()) => Ok(program),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn refused<E: std::error::Error + 'static>(error: E) -> Error {
+    let is_lacking = io_error(&error)
+        .and_then(std::io::Error::raw_os_error)
+        .is_some_and(|e| [nix::libc::EINVAL, nix::libc::EOPNOTSUPP, nix::libc::ENOSYS].contains(&e));
+    let tried = || "cannot load the border's programs".to_owned();
+    let Err(error) = Err::<(), E>(error).tried(tried) else { return Error::Failed(tried()) };
+    match error {
+        Error::Failed(text) if is_lacking => Error::KernelLacks(format!("{}; {NEEDS}", shortened(&text))),
+        Error::Failed(text) => Error::Failed(shortened(&text)),
+        error => error,
+    }
+}
+
+/// The verifier's log may have thousands of lines, of which the last say why.
+fn shortened(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    match lines.len().checked_sub(VERIFIER_LINES) {
+        Some(left_out @ 1..) => format!("{}\n[{left_out} lines]\n{}", lines[0], lines[left_out..].join("\n")),
+        _ => text.to_owned(),
+    }
+}
+
+fn take(ebpf: &mut Ebpf, name: &str) -> Result<Map> {
+    ebpf.take_map(name).ok_or_else(|| Error::Failed(format!("the object has no map {name}")))
+}
+
+/// Puts exactly those into the map.
+fn set_servers(map: Map, servers: &[PathKey]) -> Result<()> {
+    let tried = || "cannot write the prefixes of the servers".to_owned();
+    let mut map: LpmTrie<MapData, [u8; 16], u32> = map.try_into().tried(tried)?;
+    let wanted: BTreeSet<(u32, [u8; 16])> = servers.iter().map(|s| (s.prefix_len, s.addr)).collect();
+    let present: Vec<Key<[u8; 16]>> = map.keys().collect::<std::result::Result<_, _>>().tried(tried)?;
+    for key in present.iter().filter(|k| !wanted.contains(&(k.prefix_len(), k.data()))) {
+        map.remove(key).tried(tried)?;
+    }
+    for (length, address) in wanted {
+        map.insert(&Key::new(length, address), 1, 0).tried(tried)?;
+    }
+    Ok(())
+}
+
+const _: () = assert!(size_of::<RawReport>().is_multiple_of(8));

@@ -1,0 +1,105 @@
+//! `pep-agent border`: watches the segments that pass a router towards its access network, and tells their senders.
+//!
+//! The work per packet is the kernel program's (bpf/agents/pep_border.bpf.c). This side attaches it, takes its reports out
+//! of the ring and hands them to a [`Transport`]. Packets do not depend on it: they pass whether it runs or not.
+
+pub mod config;
+pub mod kernel;
+pub mod metrics;
+pub mod print;
+pub mod pump;
+pub mod records;
+
+use crate::daemon::{Daemon, Stopped};
+use crate::error::{Error, Result, Tried};
+use crate::report::Transport;
+use caps::Capability;
+use config::Config;
+use hotcc_abi::pins;
+use kernel::{Kernel, View};
+use metrics::Metrics;
+use prometheus_client::registry::Registry;
+use pump::Delivered;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What it keeps of root's powers: to read maps, and to take filters off interfaces.
+const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// How often it looks whether something is wrong.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where its programs and maps are pinned.
+#[must_use]
+pub fn pin_directory() -> PathBuf {
+    Path::new(pins::PEP).join("border")
+}
+
+/// Runs until SIGTERM or SIGINT, and leaves nothing behind then.
+///
+/// # Errors
+/// It cannot begin, or an interface went away; nothing is left behind then either.
+pub fn run(config: &Config, mut transport: Box<dyn Transport + Send>) -> Result<()> {
+    let mut kernel = Kernel::attach(config, &pin_directory())?;
+    for attachment in &kernel.attachments {
+        let (hook, method) = (attachment.hook(), attachment.method());
+        let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
+        tracing::info!("{} program at {} ({method}{adopted})", hook.role, hook.interface);
+    }
+    let mut ring = kernel.reports.take().ok_or_else(|| Error::Failed("the ring is in use".to_owned()))?;
+    let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
+    let Kernel { view, .. } = &kernel;
+    let served = std::thread::scope(|scope| {
+        let daemon = Daemon::start(config.listen)?;
+        crate::daemon::drop_capabilities(&CAPABILITIES)?;
+        let pump = std::thread::Builder::new().name("reports".to_owned());
+        let thread = pump
+            .spawn_scoped(scope, || pump::run(&mut ring, transport.as_mut(), &delivered, &stop))
+            .tried(|| "cannot start a thread".to_owned())?;
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(&delivered))));
+        let mut warnings = Warnings::default();
+        let look = || {
+            warnings.look(view);
+            if thread.is_finished() {
+                return Some("the thread that hands over reports ended".to_owned());
+            }
+            Kernel::problem(&kernel.attachments)
+        };
+        let served = daemon.serve(registry, LOOK_EVERY, look);
+        stop.store(true, Relaxed);
+        served
+    });
+    stop.store(true, Relaxed);
+    let detached = kernel.detach();
+    match served? {
+        Stopped::Signal(name) => tracing::info!("stopped by {name}"),
+        Stopped::Problem(problem) => return Err(Error::Failed(format!("stopped: {problem}"))),
+    }
+    detached
+}
+
+/// Says what counters tell, once.
+#[derive(Default)]
+struct Warnings {
+    gtp_u: bool,
+    reports_lost: u64,
+}
+
+impl Warnings {
+    fn look(&mut self, view: &View) {
+        let Ok(counters) = view.counters() else { return };
+        if counters.gtp_u > 0 && !self.gtp_u {
+            self.gtp_u = true;
+            tracing::warn!(
+                "GTP-U packets (UDP port 2152) pass here: flows inside them are not tracked. The border belongs where \
+                 packets are plain IP, on the other side of the UPF or P-GW (N6, SGi)"
+            );
+        }
+        if counters.reports_lost >= self.reports_lost.saturating_mul(2).max(1) {
+            self.reports_lost = counters.reports_lost;
+            tracing::warn!("{} reports found no room in the ring so far (--ring-kib)", counters.reports_lost);
+        }
+    }
+}

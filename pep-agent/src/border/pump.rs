@@ -1,0 +1,122 @@
+//! Takes reports out of the kernel's ring and hands them over, those for one server together.
+
+use crate::border::records::RawReport;
+use crate::report::{FlowReport, Transport};
+use aya::maps::{MapData, RingBuf};
+use hotcc_abi::clock::monotonic_ns;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Reports handed over at once, at most: what comes after them must not wait for ever.
+const BATCH: usize = 1024;
+/// How long it takes at most to see that it is to stop.
+const LOOK_MS: u16 = 100;
+
+/// What was handed over so far.
+#[derive(Debug)]
+pub struct Delivered {
+    /// Reports.
+    pub reports: AtomicU64,
+    /// Reports that a newer one of the same flow replaced before it left.
+    pub superseded: AtomicU64,
+    /// Datagrams, as the transport counts them.
+    pub datagrams: AtomicU64,
+    /// Seconds from the first segment that a report has, and none before it had, until it was handed over.
+    pub delay: Histogram,
+}
+
+impl Default for Delivered {
+    fn default() -> Self {
+        let delay = Histogram::new(exponential_buckets(31.25e-6, 2.0, 14));
+        Self { reports: AtomicU64::new(0), superseded: AtomicU64::new(0), datagrams: AtomicU64::new(0), delay }
+    }
+}
+
+/// Hands over what the ring has until `stop` is set.
+pub fn run(ring: &mut RingBuf<MapData>, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) {
+    let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
+    while !stop.load(Relaxed) {
+        take(ring, &mut batch);
+        if batch.is_empty() {
+            wait(ring);
+        } else {
+            deliver(&mut batch, transport, delivered);
+        }
+    }
+}
+
+fn wait(ring: &RingBuf<MapData>) {
+    // SAFETY: the ring, and with it the descriptor, lives longer than the borrow, which ends with this call.
+    let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+    // an interrupted call is one that ends early, which does no harm
+    let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK_MS));
+}
+
+fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<(FlowReport, u64)>) {
+    while batch.len() < BATCH {
+        let Some(item) = ring.next() else { return };
+        if let Some(raw) = RawReport::read(&item) {
+            batch.push((raw.report(), raw.since_ns));
+        }
+    }
+}
+
+fn deliver(batch: &mut Vec<(FlowReport, u64)>, transport: &mut dyn Transport, delivered: &Delivered) {
+    let taken = batch.len();
+    let now_ns = monotonic_ns();
+    for (_, since_ns) in batch.iter() {
+        delivered.delay.observe(now_ns.saturating_sub(*since_ns) as f64 / 1e9);
+    }
+    let mut reports: Vec<FlowReport> = batch.drain(..).map(|(report, _)| report).collect();
+    keep_newest(&mut reports);
+    delivered.superseded.fetch_add((taken - reports.len()) as u64, Relaxed);
+    delivered.reports.fetch_add(reports.len() as u64, Relaxed);
+    for group in reports.chunk_by(|a, b| a.key.server.ip() == b.key.server.ip()) {
+        delivered.datagrams.fetch_add(transport.send(group, now_ns / 1000) as u64, Relaxed);
+    }
+}
+
+/// Sorts by server, then flow, and keeps of each flow what was said last: it has all that was said before.
+fn keep_newest(reports: &mut Vec<FlowReport>) {
+    reports.reverse();
+    reports.sort_by_key(|r| (r.key.server.ip(), r.key.server.port(), r.key.client));
+    reports.dedup_by_key(|r| r.key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::FlowKey;
+
+    #[test]
+    fn one_report_per_flow_goes_together_with_its_servers() {
+        let report = |server: &str, client: &str, segments| FlowReport {
+            key: FlowKey { server: server.parse().unwrap(), client: client.parse().unwrap() },
+            in_order: segments,
+            ranges: Vec::new(),
+            segments,
+            seen_at_us: 0,
+        };
+        #[derive(Default)]
+        struct Kept(Vec<Vec<FlowReport>>);
+        impl Transport for Kept {
+            fn send(&mut self, reports: &[FlowReport], _now_us: u64) -> usize {
+                self.0.push(reports.to_vec());
+                1
+            }
+        }
+        let sent = [
+            report("192.0.2.2:80", "10.0.0.1:5000", 1),
+            report("192.0.2.1:443", "10.0.0.1:5000", 2),
+            report("192.0.2.2:443", "10.0.0.1:5001", 3),
+            report("192.0.2.2:80", "10.0.0.1:5000", 4),
+        ];
+        let mut batch = sent.iter().map(|r| (r.clone(), 0)).collect();
+        let (mut kept, delivered) = (Kept::default(), Delivered::default());
+        deliver(&mut batch, &mut kept, &delivered);
+        assert_eq!(kept.0, [vec![sent[1].clone()], vec![sent[3].clone(), sent[2].clone()]]);
+        assert_eq!((delivered.superseded.load(Relaxed), delivered.datagrams.load(Relaxed)), (1, 2));
+    }
+}

@@ -1,0 +1,59 @@
+//! Arguments of the command.
+
+use clap::{Args, Parser, Subcommand};
+use pep_agent::border::config::BorderArgs;
+use std::path::PathBuf;
+
+/// The ACKing border PEP: tell a TCP sender which of its segments reached the border of the access network.
+#[derive(Debug, Parser)]
+#[command(name = "pep-agent", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Say more on stderr.
+    #[arg(short, long, global = true, display_order = 100, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the kernel lacks something, 4 not permitted.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch the segments that pass this router, and report them to their senders. Runs until SIGTERM or SIGINT.
+    Border(Border),
+}
+
+const BORDER_EXAMPLES: &str = "\
+Examples:
+  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --server 2001:db8::/32 --dry-run
+  pep-agent border --config /etc/hotcc/border.toml
+
+Packets pass unchanged and at once, whatever happens to this program.";
+
+/// Arguments of `border`.
+#[derive(Debug, Args)]
+#[command(after_help = BORDER_EXAMPLES)]
+pub struct Border {
+    /// TOML file with any of the options below; those given here go before it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: BorderArgs,
+    /// Send nothing: write the reports to stdout.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
