@@ -51,22 +51,14 @@ static __always_inline u32 remember(struct seen *seen, u32 from, u32 to)
 		seq_order(&r[i], &added); /* `added` ends up as the last of all */
 	seq_sort(r);
 	change = touched == 0 ? GAP_APPEARED : touched > 1 ? GAP_CLOSED : 0;
-	/* Of five the lowest goes: the client's acknowledgement makes up for it first. */
-	if (added.start != NOTHING) {
-		change |= RANGE_FORGOTTEN;
+	/* The lowest goes: into what is in order, or, of five, forgotten; the client's ACK makes up for that one first. */
+	to = r[0].start ? 0 : r[0].end;
+	if (!r[0].start || added.start != NOTHING) {
+		change |= r[0].start ? RANGE_FORGOTTEN : 0;
 		r[0] = r[1];
 		r[1] = r[2];
 		r[2] = r[3];
 		r[3] = added;
-	}
-	if (!r[0].start) {
-		to = r[0].end;
-		r[0] = r[1];
-		r[1] = r[2];
-		r[2] = r[3];
-		r[3] = (struct seq_range){ NOTHING, NOTHING };
-	} else {
-		to = 0;
 	}
 	for (int i = 0; i < SEQ_RANGES; i++) {
 		count += r[i].start != NOTHING;

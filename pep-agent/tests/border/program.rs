@@ -1,0 +1,185 @@
+//! The border's program, given packets one by one (BPF_PROG_TEST_RUN).
+
+use crate::packet::Packet;
+use aya::maps::lpm_trie::Key;
+use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
+use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+use hotcc_abi::path::PathKey;
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use pep_agent::border::records::{COUNTERS, Counters, FLOW_SIZE, RawReport};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+pub const SERVER: &str = "192.0.2.1:443";
+pub const SERVER_V6: &str = "[2001:db8::1]:443";
+/// TC_ACT_UNSPEC, which is also TCX_NEXT.
+pub const PASS: u32 = u32::MAX;
+/// Of `struct __sk_buff`.
+const SKB_SIZE: usize = 192;
+const SKB_GSO_SEGS: usize = 164;
+const SKB_GSO_SIZE: usize = 176;
+
+/// Loaded with maps of its own, which go with it.
+pub struct Program {
+    ebpf: Ebpf,
+    pins: PathBuf,
+    flows: HashMap<MapData, [u8; 40], [u8; FLOW_SIZE]>,
+    ring: RingBuf<MapData>,
+    counters: PerCpuArray<MapData, [u64; COUNTERS]>,
+}
+
+/// What the map says of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowState {
+    pub in_order: u32,
+    pub ranges: Vec<(u32, u32)>,
+    pub segments: u32,
+}
+
+/// How it is loaded.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub segments: u32,
+    pub delay_us: u32,
+    pub flows: u32,
+    pub ring_bytes: u32,
+}
+
+/// Never due but for gaps.
+pub const PATIENT: Settings =
+    Settings { segments: u32::MAX, delay_us: 1_000_000_000, flows: 4096, ring_bytes: 1 << 20 };
+
+/// `None`, and a line that says so, without root.
+pub fn program(test: &str, settings: Settings) -> Option<Program> {
+    needs_root(test).then(|| Program::load(test, settings))
+}
+
+/// Whether there is root, and a BPF file system then.
+pub fn needs_root(test: &str) -> bool {
+    static MOUNTING: Mutex<()> = Mutex::new(());
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED {test}: needs root");
+        return false;
+    }
+    let _guard = MOUNTING.lock().unwrap();
+    if !statfs("/sys/fs/bpf").is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
+        mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+    }
+    true
+}
+
+impl Program {
+    fn load(test: &str, settings: Settings) -> Self {
+        let pins = PathBuf::from(format!("/sys/fs/bpf/pep-agent-test-{}-{test}", std::process::id()));
+        fs::create_dir(&pins).unwrap();
+        let loaded = EbpfLoader::new()
+            .default_map_pin_directory(&pins)
+            .map_max_entries("flows", settings.flows)
+            .map_max_entries("reports", settings.ring_bytes)
+            .override_global("report_segments", &settings.segments, true)
+            .override_global("report_delay_us", &settings.delay_us, true)
+            .load(hotcc_bpf::agent("pep_border").unwrap().bytes);
+        fs::remove_dir_all(&pins).unwrap(); // nothing is left behind, however this ends
+        let mut ebpf = loaded.unwrap();
+        for (_, program) in ebpf.programs_mut() {
+            let program: &mut SchedClassifier = program.try_into().unwrap();
+            program.load().unwrap();
+        }
+        let mut servers: LpmTrie<MapData, [u8; 16], u32> = ebpf.take_map("servers").unwrap().try_into().unwrap();
+        for prefix in ["192.0.2.0/24", "2001:db8::/32"] {
+            let prefix: PathKey = prefix.parse().unwrap();
+            servers.insert(&Key::new(prefix.prefix_len, prefix.addr), 1, 0).unwrap();
+        }
+        let flows = HashMap::try_from(ebpf.take_map("flows").unwrap()).unwrap();
+        let ring = RingBuf::try_from(ebpf.take_map("reports").unwrap()).unwrap();
+        let counters = PerCpuArray::try_from(ebpf.take_map("counters").unwrap()).unwrap();
+        Self { ebpf, pins, flows, ring, counters }
+    }
+
+    /// Gives it a frame that came from the Internet. It passes, unchanged.
+    pub fn data(&self, frame: &[u8]) {
+        self.run("border_data", frame, None);
+    }
+
+    /// The same, as a super-packet. Segments 0: only the size is told, as virtual machines' devices do.
+    pub fn super_packet(&self, frame: &[u8], segments: u32, size: u32) {
+        let mut skb = [0; SKB_SIZE];
+        skb[SKB_GSO_SEGS..][..4].copy_from_slice(&segments.to_ne_bytes());
+        skb[SKB_GSO_SIZE..][..4].copy_from_slice(&size.to_ne_bytes());
+        self.run("border_data", frame, Some(&skb));
+    }
+
+    /// Gives it a frame that came from the access network. It passes, unchanged.
+    pub fn ack(&self, frame: &[u8]) {
+        self.run("border_acks", frame, None);
+    }
+
+    fn run(&self, name: &str, frame: &[u8], skb: Option<&[u8]>) {
+        let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
+        let mut out = vec![0; frame.len() + 64];
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ctx_in: skb, ..Default::default() };
+        let result = match program.test_run(options) {
+            // newer kernels take no frames that say IP and are shorter than that, but for tagged ones
+            Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => return,
+            result => result.unwrap(),
+        };
+        assert_eq!(result.return_value, PASS);
+        assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
+    }
+
+    pub fn counters(&self) -> Counters {
+        Counters::sum(self.counters.get(&0, 0).unwrap().iter())
+    }
+
+    pub fn flow(&self, server: SocketAddr, client: SocketAddr) -> Option<FlowState> {
+        let mut key = [0; 40];
+        for (place, address) in [(0, server), (20, client)] {
+            let octets = match address.ip() {
+                IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+                IpAddr::V6(a) => a.octets(),
+            };
+            key[place..place + 16].copy_from_slice(&octets);
+            key[place + 16..place + 18].copy_from_slice(&address.port().to_be_bytes());
+        }
+        let value = self.flows.get(&key, 0).ok()?;
+        let number = |at: usize| u32::from_ne_bytes(value[at * 4..][..4].try_into().unwrap());
+        assert_eq!(number(0), 0, "the lock is free");
+        let ranges = (0..number(10) as usize).map(|i| (number(2 + 2 * i), number(3 + 2 * i))).collect();
+        Some(FlowState { in_order: number(1), ranges, segments: number(11) })
+    }
+
+    pub fn flow_count(&self) -> usize {
+        self.flows.keys().filter(Result::is_ok).count()
+    }
+
+    /// Whatever is in the ring.
+    pub fn reports(&mut self) -> Vec<RawReport> {
+        let mut found = Vec::new();
+        while let Some(item) = self.ring.next() {
+            found.push(RawReport::read(&item).unwrap());
+        }
+        found
+    }
+
+    /// One segment of the flow from [`SERVER`].
+    pub fn segment(&self, client: SocketAddr, seq: u32, payload: usize) {
+        self.data(&Packet::data(SERVER.parse().unwrap(), client, seq, payload).frame());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.pins);
+    }
+}
+
+/// A client of its own for each number.
+pub fn client(number: u32) -> SocketAddr {
+    let [a, b, c, d] = (0x0a00_0000 + number / 60_000).to_be_bytes();
+    SocketAddr::from(([a, b, c, d], 2000 + (number % 60_000) as u16))
+}
