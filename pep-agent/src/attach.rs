@@ -6,7 +6,7 @@
 //! there is never a second copy, nor a moment without.
 
 use crate::error::{Error, Result, Tried, io_error};
-use crate::filters::{self, Filter};
+use crate::netlink::{Filter, filters};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcError};
@@ -202,7 +202,7 @@ fn filter_link(hook: &Hook) -> std::io::Result<SchedClassifierLink> {
 }
 
 fn our_filter(hook: &Hook, ifindex: u32) -> Result<Option<Filter>> {
-    let all = filters::at(ifindex, hook.direction)?;
+    let all = filters(ifindex, hook.direction)?;
     Ok(all.into_iter().find(|f| f.priority == FILTER_PRIORITY && f.handle == u32::from(hook.number)))
 }
 
@@ -230,7 +230,7 @@ impl Attachment {
                 .filter(|p| p.tag() == tag)
                 .map(ProgramInfo::id)
                 .collect(),
-            Place::Filter => filters::at(self.ifindex, self.hook.direction)?
+            Place::Filter => filters(self.ifindex, self.hook.direction)?
                 .iter()
                 .filter(|f| f.tag == Some(tag))
                 .filter_map(|f| f.program_id)
@@ -253,10 +253,14 @@ impl Attachment {
             return Some(format!("interface {} is gone", self.hook.interface));
         }
         let id = match &self.place {
-            Place::Link(link) => link.info().ok().map(|info| info.program_id()),
-            Place::Filter => our_filter(&self.hook, self.ifindex).ok().flatten().and_then(|f| f.program_id),
+            Place::Link(link) => link.info().map(|info| Some(info.program_id())).tried(String::new),
+            Place::Filter => our_filter(&self.hook, self.ifindex).map(|f| f.and_then(|f| f.program_id)),
         };
-        (id != Some(self.program_id)).then(|| format!("the program at the {} is not ours", self.hook.describe()))
+        match id {
+            Ok(id) if id == Some(self.program_id) => None,
+            Ok(id) => Some(format!("at the {} is program {id:?}, not {}", self.hook.describe(), self.program_id)),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Takes the program off. The clsact queueing discipline stays: others may use it by now.

@@ -1,6 +1,7 @@
 //! Arguments of the command.
 
 use clap::{Args, Parser, Subcommand};
+use pep_agent::border;
 use pep_agent::border::config::BorderArgs;
 use std::path::PathBuf;
 
@@ -45,6 +46,9 @@ pub struct Border {
     /// Send nothing: write the reports to stdout.
     #[arg(long)]
     pub dry_run: bool,
+    /// Where programs and maps are pinned.
+    #[arg(long, hide = true, default_value_os_t = border::pin_directory())]
+    pub pins: PathBuf,
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const INDEX: &str = "pep-agent\n\n/metrics  OpenMetrics\n/healthz  200 while everything is in its place\n";
@@ -73,6 +73,8 @@ pub enum Stopped {
 pub struct Daemon {
     runtime: Runtime,
     listener: TcpListener,
+    terminate: Signal,
+    interrupt: Signal,
 }
 
 /// What a page is made from. The lock keeps scrapes from running at the same time.
@@ -82,31 +84,42 @@ struct Pages {
 }
 
 impl Daemon {
-    /// Opens the port, while it still may.
+    /// Opens the port, while it still may. From now on signals wait for [`Daemon::serve`].
     ///
     /// # Errors
     /// It is taken, say.
     pub fn start(listen: SocketAddr) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
-        let listener = runtime
-            .block_on(TcpListener::bind(listen))
-            .tried(|| format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)"))?;
-        Ok(Self { runtime, listener })
+        let (listener, terminate, interrupt) = runtime.block_on(async {
+            let catch = |kind| signal(kind).tried(|| "cannot catch signals".to_owned());
+            let tried = || format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)");
+            let listener = TcpListener::bind(listen).await.tried(tried)?;
+            Ok::<_, Error>((listener, catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
+        })?;
+        Ok(Self { runtime, listener, terminate, interrupt })
     }
 
-    /// Serves until SIGTERM, SIGINT, or `look` finds a problem, which it is asked for again and again. Says on stdout
-    /// where, and tells the service manager that all is ready.
+    /// Says on stdout where it listens.
     ///
     /// # Errors
-    /// Signals cannot be caught, or stdout is closed.
+    /// Nobody listens to that.
+    pub fn announce(&self) -> Result<()> {
+        let address = self.listener.local_addr().tried(|| "cannot listen".to_owned())?;
+        writeln!(std::io::stdout(), "listening on http://{address}").tried(|| "cannot write to stdout".to_owned())
+    }
+
+    /// Serves until SIGTERM, SIGINT, or `look` finds a problem, which it is asked for again and again. Tells the service
+    /// manager that all is ready.
+    ///
+    /// # Errors
+    /// The HTTP server fails.
     pub fn serve(
         self,
         registry: Registry,
         look_every: Duration,
         mut look: impl FnMut() -> Option<String>,
     ) -> Result<Stopped> {
-        let Self { runtime, listener } = self;
-        let address = listener.local_addr().tried(|| "cannot listen".to_owned())?;
+        let Self { runtime, listener, mut terminate, mut interrupt } = self;
         let pages = Arc::new(Pages { registry: Mutex::new(registry), problem: Mutex::new(None) });
         let router = Router::new()
             .route("/", get(INDEX))
@@ -114,10 +127,6 @@ impl Daemon {
             .route("/metrics", get(metrics))
             .with_state(Arc::clone(&pages));
         let stopped = runtime.block_on(async {
-            let catch = |kind| signal(kind).tried(|| "cannot catch signals".to_owned());
-            let (mut terminate, mut interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
-            writeln!(std::io::stdout(), "listening on http://{address}")
-                .tried(|| "cannot write to stdout".to_owned())?;
             notify(NotifyState::Ready);
             let looking = async {
                 loop {
@@ -130,7 +139,7 @@ impl Daemon {
             };
             tokio::select! {
                 served = axum::serve(listener, router) => {
-                    served.tried(|| format!("cannot serve on {address}"))?;
+                    served.tried(|| "cannot serve HTTP".to_owned())?;
                     Ok(Stopped::Problem("the HTTP server ended".to_owned()))
                 }
                 problem = looking => Ok(Stopped::Problem(problem)),

@@ -5,5 +5,5 @@ pub mod attach;
 pub mod border;
 pub mod daemon;
 pub mod error;
-pub mod filters;
+pub mod netlink;
 pub mod report;

@@ -43,5 +43,5 @@ fn run_border(args: Border) -> Result<()> {
     } else {
         return Err(Error::Usage("this build sends no reports; --dry-run shows them".to_owned()));
     };
-    border::run(&config, transport)
+    border::run(&config, &args.pins, transport)
 }

@@ -4,13 +4,13 @@ use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
 use crate::border::records::{COUNTERS, Counters, FLOW_SIZE, RawKey, RawReport};
 use crate::error::{Error, Result, Tried, io_error};
+use crate::netlink::is_ethernet;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, Map, MapData, MapType, PerCpuArray, RingBuf};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use hotcc_abi::path::PathKey;
 use nix::fcntl::{Flock, FlockArg};
-use nix::net::if_::if_nametoindex;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,8 +21,18 @@ use std::sync::Arc;
 const NEEDS: &str = "needs Linux 5.17 or later with CONFIG_BPF_SYSCALL and BTF";
 /// Lines of the verifier's log that are shown.
 const VERIFIER_LINES: usize = 20;
-/// Hardware type of Ethernet; what else is attached to begins its packets with IP.
-const ARPHRD_ETHER: u16 = 1;
+
+/// What a program is there for.
+#[derive(Clone, Copy)]
+struct Role {
+    name: &'static str,
+    number: u16,
+    program: &'static str,
+    ip_program: &'static str,
+}
+
+const DATA: Role = Role { name: "data", number: 1, program: "border_data", ip_program: "border_data_ip" };
+const ACKS: Role = Role { name: "acks", number: 2, program: "border_acks", ip_program: "border_acks_ip" };
 
 const FLOWS: &str = "flows";
 const SERVERS: &str = "servers";
@@ -56,10 +66,7 @@ impl Kernel {
     /// # Errors
     /// What is missing, or in the way.
     pub fn attach(config: &Config, pins: &Path) -> Result<Self> {
-        let hooks = hooks(config);
-        for (hook, _) in &hooks {
-            hook.ifindex()?;
-        }
+        let hooks = hooks(config)?;
         make_directory(pins)?;
         let lock = lock(pins)?;
         let all: Vec<Hook> = hooks.iter().map(|(hook, _)| hook.clone()).collect();
@@ -143,28 +150,17 @@ impl View {
 }
 
 /// Where each program goes.
-fn hooks(config: &Config) -> Vec<(Hook, &'static str)> {
-    let hook = |role, number, interface: &String, direction| {
-        let program = match (role, is_ethernet(interface)) {
-            ("data", true) => "border_data",
-            ("data", false) => "border_data_ip",
-            (_, true) => "border_acks",
-            (_, false) => "border_acks_ip",
-        };
-        (Hook { role, number, interface: interface.clone(), direction }, program)
-    };
+fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
     let (ack_interfaces, ack_direction) =
         if config.nat { (&config.internet, TcAttachType::Egress) } else { (&config.access, TcAttachType::Ingress) };
-    let data = config.internet.iter().map(|i| hook("data", 1, i, TcAttachType::Ingress));
-    data.chain(ack_interfaces.iter().map(|i| hook("acks", 2, i, ack_direction))).collect()
-}
-
-/// Whether packets there have an Ethernet header. What is not known has one, as nearly all have.
-fn is_ethernet(interface: &str) -> bool {
-    let index = if_nametoindex(interface).ok();
-    let mut all = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    let link = all.find_map(|a| a.address?.as_link_addr().filter(|l| Some(l.ifindex() as u32) == index).copied());
-    link.is_none_or(|link| link.hatype() == ARPHRD_ETHER)
+    let data = config.internet.iter().map(|i| (DATA, i, TcAttachType::Ingress));
+    let acks = ack_interfaces.iter().map(|i| (ACKS, i, ack_direction));
+    let hook = |(role, interface, direction): (Role, &String, TcAttachType)| {
+        let hook = Hook { role: role.name, number: role.number, interface: interface.clone(), direction };
+        let is_ethernet = is_ethernet(hook.ifindex()?)?;
+        Ok((hook, if is_ethernet { role.program } else { role.ip_program }))
+    };
+    data.chain(acks).map(hook).collect()
 }
 
 fn make_directory(pins: &Path) -> Result<()> {

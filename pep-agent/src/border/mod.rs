@@ -30,7 +30,7 @@ const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_
 /// How often it looks whether something is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where its programs and maps are pinned.
+/// Where its programs and maps are pinned, unless told otherwise.
 #[must_use]
 pub fn pin_directory() -> PathBuf {
     Path::new(pins::PEP).join("border")
@@ -40,8 +40,9 @@ pub fn pin_directory() -> PathBuf {
 ///
 /// # Errors
 /// It cannot begin, or an interface went away; nothing is left behind then either.
-pub fn run(config: &Config, mut transport: Box<dyn Transport + Send>) -> Result<()> {
-    let mut kernel = Kernel::attach(config, &pin_directory())?;
+pub fn run(config: &Config, pins: &Path, mut transport: Box<dyn Transport + Send>) -> Result<()> {
+    let daemon = Daemon::start(config.listen)?;
+    let mut kernel = Kernel::attach(config, pins)?;
     for attachment in &kernel.attachments {
         let (hook, method) = (attachment.hook(), attachment.method());
         let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
@@ -51,7 +52,7 @@ pub fn run(config: &Config, mut transport: Box<dyn Transport + Send>) -> Result<
     let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
-        let daemon = Daemon::start(config.listen)?;
+        daemon.announce()?;
         crate::daemon::drop_capabilities(&CAPABILITIES)?;
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump

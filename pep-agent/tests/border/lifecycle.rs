@@ -1,1 +1,206 @@
-//! Later.
+//! Beginnings and ends: clean ones, kill -9 and what comes after it, what it asks of the system.
+
+use crate::packet::Packet;
+use crate::router::{Border, Network, write_seq};
+use aya::programs::{SchedClassifier, TcAttachType};
+use nix::net::if_::if_nametoindex;
+use nix::sys::signal::Signal;
+use pep_agent::netlink::filters;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// How many programs of ours are at a place, by either way.
+fn attached(network: &Network, interface: &str, direction: TcAttachType) -> (usize, usize) {
+    network.enter("r", || {
+        let ours = |name: &str| name.starts_with("border_");
+        let (_, tcx) = SchedClassifier::query_tcx(interface, direction).unwrap();
+        let ifindex = if_nametoindex(interface).unwrap();
+        let filters = filters(ifindex, direction).unwrap();
+        let tcx = tcx.iter().filter(|p| p.name_as_str().is_some_and(ours)).count();
+        (tcx, filters.iter().filter(|f| ours(&f.name)).count())
+    })
+}
+
+fn both(network: &Network) -> [(usize, usize); 2] {
+    ["wan", "lan"].map(|interface| attached(network, interface, TcAttachType::Ingress))
+}
+
+fn killed_and_started_again(test: &str, method: &str, one_each: (usize, usize)) {
+    let Some(network) = Network::new(test) else { return };
+    let border = network.border(&["--attach", method]);
+    assert_eq!(both(&network), [one_each; 2]);
+    let mut flow = network.connect(0);
+    network.transfer(&mut flow, 100_000);
+    border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0));
+    border.stop(Signal::SIGKILL);
+
+    // nobody is there, the programs are, and flows run
+    assert_eq!(both(&network), [one_each; 2]);
+    network.transfer(&mut flow, 100_000);
+
+    let border = network.border(&["--attach", method]);
+    assert_eq!(both(&network), [one_each; 2], "no second copy");
+    assert!(border.metric(&network, "hotcc_border_flows") >= 1.0, "the flow is known still");
+    assert_eq!(border.metric(&network, "hotcc_border_flows_new_total"), 1.0);
+    let refused =
+        network.command(&["--internet", "wan", "--access", "lan", "--server", "10.0.0.0/8"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("another `pep-agent border` runs"), "{said}");
+    network.transfer(&mut flow, 100_000);
+    border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0) && r.ranges.is_empty());
+
+    let (status, said) = border.stop(Signal::SIGTERM);
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("in place of one left there").count(), 2, "{said}");
+    assert_eq!(both(&network), [(0, 0); 2]);
+    assert!(!network.pins.exists());
+    network.transfer(&mut flow, 100_000);
+}
+
+#[test]
+fn a_killed_one_is_followed_by_another_by_tcx() {
+    killed_and_started_again("tcx", "tcx", (1, 0));
+}
+
+#[test]
+fn a_killed_one_is_followed_by_another_by_clsact() {
+    killed_and_started_again("clsact", "clsact", (0, 1));
+}
+
+#[test]
+fn what_the_next_one_does_not_want_is_taken_off() {
+    for (method, one) in [("tcx", (1, 0)), ("clsact", (0, 1))] {
+        let Some(network) = Network::new(&format!("unwanted-{method}")) else { return };
+        network.border(&["--attach", method]).stop(Signal::SIGKILL);
+        assert_eq!(both(&network), [one; 2]);
+        // the router translates addresses now: acknowledgements are seen where they leave; and there are more flows
+        let border = network.border(&["--attach", method, "--nat", "--flows", "1000"]);
+        assert_eq!(both(&network), [one, (0, 0)]);
+        assert_eq!(attached(&network, "wan", TcAttachType::Egress), one);
+        let mut flow = network.connect(1);
+        network.transfer(&mut flow, 100_000);
+        border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0));
+        assert_eq!(border.stop(Signal::SIGINT).0.code(), Some(0));
+        assert_eq!(attached(&network, "wan", TcAttachType::Egress), (0, 0));
+    }
+}
+
+#[test]
+fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
+    let Some(network) = Network::new("caps") else { return };
+    let files = tempfile::tempdir().unwrap();
+    let socket = files.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let config = files.path().join("border.toml");
+    fs::write(&config, "internet = ['wan']\naccess = ['lan']\nserver = ['10.201.1.0/24']\nsegments = 4\n").unwrap();
+    let told = || {
+        let mut message = [0; 100];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).trim().to_owned()
+    };
+    let options = ["--config", config.to_str().unwrap()];
+    let border = Border::start_with(&network, &options, |command| {
+        command.env("NOTIFY_SOCKET", &socket);
+    });
+    assert_eq!(told(), "READY=1");
+    let status = fs::read_to_string(format!("/proc/{}/status", border.pid())).unwrap();
+    let set = |name: &str| {
+        let value = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(":\t")).unwrap();
+        u64::from_str_radix(value, 16).unwrap()
+    };
+    let (net_admin, bpf) = (1 << 12, 1 << 39);
+    assert_eq!(["CapEff", "CapPrm", "CapBnd"].map(set), [net_admin | bpf; 3]);
+    assert_eq!(["CapInh", "CapAmb"].map(set), [0; 2]);
+    assert_eq!(border.get(&network, "/healthz").1, "ok\n");
+    assert!(border.get(&network, "/nothing").0.contains("404"));
+    assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+}
+
+#[test]
+fn it_ends_when_an_interface_goes() {
+    let Some(network) = Network::new("gone") else { return };
+    let mut border = network.border(&[]);
+    network.on("r", "ip link delete lan");
+    let (status, said) = border.wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("interface lan is gone"), "{said}");
+    assert!(!network.pins.exists());
+    assert_eq!(attached(&network, "wan", TcAttachType::Ingress), (0, 0));
+}
+
+#[test]
+fn options_that_make_no_sense_leave_nothing_behind() {
+    let Some(network) = Network::new("options") else { return };
+    let fails = |code, options: &[&str]| {
+        let output = network.command(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(!network.pins.exists());
+        said
+    };
+    let own = ["--internet", "wan", "--access", "lan", "--server"];
+    assert!(fails(2, &own[..4]).contains("--server is missing"));
+    assert!(fails(2, &[&own[..], &["10.0.0.0/40"]].concat()).contains("at most 32 bits"));
+    assert!(fails(1, &["--internet", "wan0", "--access", "lan", "--server", "::/0"]).contains("no such interface"));
+    assert!(fails(1, &["--config", "/nowhere.toml"]).contains("cannot read /nowhere.toml"));
+}
+
+/// A device whose packets begin with IP, as a UPF has it towards its subscribers.
+fn tun(network: &Network, name: &str) -> File {
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        flags: u16,
+        rest: [u8; 22],
+    }
+    const TUNSETIFF: nix::libc::Ioctl = 0x4004_54ca;
+    let mut request = Request { name: [0; 16], flags: 0x1001, rest: [0; 22] }; // IFF_TUN | IFF_NO_PI
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    let file = network.enter("r", || {
+        let file = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+        // SAFETY: the request is as large as the kernel's `struct ifreq`, 40 bytes, and lives beyond the call.
+        let result = unsafe { nix::libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        file
+    });
+    network.on("r", &format!("ip link set {name} up"));
+    file
+}
+
+#[test]
+fn devices_without_a_link_header_are_read_from_their_first_byte() {
+    const NAME: &str = "devices_without_a_link_header_are_read_from_their_first_byte";
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED {NAME}: needs /dev/net/tun");
+        return;
+    }
+    let Some(network) = Network::new("tun") else { return };
+    let (mut internet, mut access) = (tun(&network, "tun0"), tun(&network, "tun1"));
+    let options = ["--internet", "tun0", "--access", "tun1", "--server", "192.0.2.0/24", "--segments", "1"];
+    let border = Border::start(&network, &options);
+    let (server, client) = ("192.0.2.1:443".parse().unwrap(), "198.51.100.1:5000".parse().unwrap());
+    let mut send = |seq| internet.write_all(&Packet::data(server, client, seq, 100).ip()).unwrap();
+    let last = |count: usize| {
+        let started = Instant::now();
+        loop {
+            let reports = border.reports();
+            if reports.len() >= count {
+                return (reports[count - 1].in_order, reports[count - 1].ranges.clone());
+            }
+            assert!(started.elapsed() < Duration::from_secs(20), "{reports:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    send(1000);
+    assert_eq!(last(1), (1100, String::new()));
+    send(1200);
+    assert_eq!(last(2), (1100, "1200-1300".to_owned()));
+    access.write_all(&Packet::ack(client, server, 1300).ip()).unwrap();
+    send(1300);
+    assert_eq!(last(3), (1400, String::new()));
+}

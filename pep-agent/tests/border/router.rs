@@ -1,1 +1,353 @@
-//! Later.
+//! The command on a router between two hosts, with real flows.
+
+use crate::program::needs_root;
+use nix::libc;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Server, router and client, gone with the value. The router's interfaces are `wan` and `lan`.
+pub struct Network {
+    stem: String,
+    pub pins: PathBuf,
+}
+
+const SERVER: [&str; 2] = ["10.201.1.1", "2001:db8:1::1"];
+
+impl Network {
+    /// `None`, and a line that says so, without root.
+    pub fn new(test: &str) -> Option<Self> {
+        if !needs_root(test) {
+            return None;
+        }
+        let stem = format!("pepb-{}-{test}", std::process::id());
+        let network = Self { pins: PathBuf::from("/sys/fs/bpf").join(&stem), stem };
+        for host in ["s", "r", "c"] {
+            run(&format!("ip netns add {}", network.name(host)));
+            network.on(host, "ip link set lo up");
+        }
+        for (near, far, host, net) in [("wan", "srv", "s", 1), ("lan", "cli", "c", 2)] {
+            network.on("r", &format!("ip link add {near} type veth peer name {far} netns {}", network.name(host)));
+            network.on("r", &format!("ip address add 10.201.{net}.254/24 dev {near}"));
+            network.on("r", &format!("ip address add 2001:db8:{net}::fe/64 dev {near} nodad"));
+            network.on("r", &format!("ip link set {near} up"));
+            network.on(host, &format!("ip address add 10.201.{net}.1/24 dev {far}"));
+            network.on(host, &format!("ip address add 2001:db8:{net}::1/64 dev {far} nodad"));
+            network.on(host, &format!("ip link set {far} up"));
+            network.on(host, &format!("ip route add default via 10.201.{net}.254"));
+            network.on(host, &format!("ip route add default via 2001:db8:{net}::fe"));
+        }
+        network.enter("r", || {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+        });
+        Some(network)
+    }
+
+    fn name(&self, host: &str) -> String {
+        format!("{}-{host}", self.stem)
+    }
+
+    fn file(&self, host: &str) -> File {
+        File::open(format!("/run/netns/{}", self.name(host))).unwrap()
+    }
+
+    /// Runs a command on a host; its words are separated by spaces.
+    pub fn on(&self, host: &str, command: &str) {
+        run(&format!("ip netns exec {} {command}", self.name(host)));
+    }
+
+    /// Runs `work` on a thread on a host: sockets it makes belong there.
+    pub fn enter<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        let file = self.file(host);
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                setns(&file, CloneFlags::CLONE_NEWNET).unwrap();
+                work()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// The command on the router, with what it needs and `options`.
+    pub fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pep-agent"));
+        let file = self.file("r");
+        let enter = move || setns(&file, CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from);
+        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+        unsafe { command.pre_exec(enter) };
+        command.args(["border", "--listen", "127.0.0.1:0", "--dry-run", "--pins"]).arg(&self.pins);
+        command.args(options).env_remove("RUST_LOG");
+        command
+    }
+
+    /// Starts it between `wan` and `lan`, for both servers.
+    pub fn border(&self, options: &[&str]) -> Border {
+        let own = ["--internet", "wan", "--access", "lan", "--server", "10.201.1.0/24", "--server", "2001:db8:1::/48"];
+        Border::start(self, &[&own, options].concat())
+    }
+
+    /// A connection from the client to the server: server's side, client's side.
+    pub fn connect(&self, family: usize) -> (TcpStream, TcpStream) {
+        let at: IpAddr = SERVER[family].parse().unwrap();
+        let listener = self.enter("s", || TcpListener::bind((at, 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = self.enter("c", || TcpStream::connect(address)).unwrap();
+        (listener.accept().unwrap().0, client)
+    }
+
+    /// Sends that much from the server; the client has it all, as it was, afterwards.
+    pub fn transfer(&self, (server, client): &mut (TcpStream, TcpStream), bytes: usize) {
+        let byte = |i: usize| (i * 31 + i / 251) as u8;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let block: Vec<u8> = (0..bytes).map(byte).collect();
+                server.write_all(&block).unwrap();
+            });
+            let mut received = vec![0; bytes];
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.read_exact(&mut received).unwrap();
+            assert!(received.iter().enumerate().all(|(i, b)| *b == byte(i)), "the bytes were changed");
+        });
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in ["s", "r", "c"] {
+            let _ = Command::new("ip").args(["netns", "delete", &self.name(host)]).output();
+        }
+        let _ = fs::remove_dir_all(&self.pins);
+    }
+}
+
+#[track_caller]
+fn run(command: &str) {
+    let mut words = command.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A report as it was printed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub server: SocketAddr,
+    pub client: SocketAddr,
+    pub in_order: u32,
+    pub ranges: String,
+    pub segments: u32,
+}
+
+impl Report {
+    fn parse(line: &str) -> Self {
+        let field = |name: &str| {
+            let found = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            found.unwrap_or_else(|| panic!("no {name} in `{line}`")).to_owned()
+        };
+        Self {
+            server: field("server").parse().unwrap(),
+            client: field("client").parse().unwrap(),
+            in_order: field("in_order").parse().unwrap(),
+            ranges: field("ranges"),
+            segments: field("segments").parse().unwrap(),
+        }
+    }
+}
+
+/// The agent in the background; killed when dropped.
+pub struct Border {
+    child: Child,
+    pub http: SocketAddr,
+    reports: Arc<Mutex<Vec<Report>>>,
+    said: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Border {
+    pub fn start(network: &Network, options: &[&str]) -> Self {
+        Self::start_with(network, options, |_| ())
+    }
+
+    pub fn start_with(network: &Network, options: &[&str], change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = network.command(options);
+        change(&mut command);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        stdout.read_line(&mut first).unwrap();
+        let Some(http) = first.trim_end().strip_prefix("listening on http://") else {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            panic!("it did not start: {said}");
+        };
+        let (reports, said) = (Arc::<Mutex<Vec<Report>>>::default(), Arc::<Mutex<String>>::default());
+        let (kept, heard) = (Arc::clone(&reports), Arc::clone(&said));
+        let readers = vec![
+            std::thread::spawn(move || {
+                stdout.lines().map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(Report::parse(&line)));
+            }),
+            std::thread::spawn(move || {
+                stderr.lines().map_while(Result::ok).for_each(|line| *heard.lock().unwrap() += &(line + "\n"));
+            }),
+        ];
+        Self { child, http: http.parse().unwrap(), reports, said, readers }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn reports(&self) -> Vec<Report> {
+        self.reports.lock().unwrap().clone()
+    }
+
+    /// Ends it; answers how, and what it said.
+    pub fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+        self.wait()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> (ExitStatus, String) {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        (status, self.said.lock().unwrap().clone())
+    }
+
+    /// The last report of a flow, once it is as wanted.
+    #[track_caller]
+    pub fn wait_for(&self, flow: &(TcpStream, TcpStream), wanted: impl Fn(&Report) -> bool) -> Report {
+        let of_flow = |r: &Report| r.client == flow.1.local_addr().unwrap() && r.server == flow.0.local_addr().unwrap();
+        let started = Instant::now();
+        loop {
+            let last = self.reports().into_iter().filter(of_flow).next_back();
+            if let Some(report) = last.clone().filter(&wanted) {
+                return report;
+            }
+            assert!(started.elapsed() < PATIENCE, "not seen; last {last:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Head and body.
+    pub fn get(&self, network: &Network, path: &str) -> (String, String) {
+        let mut stream = network.enter("r", || TcpStream::connect(self.http)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// The value of a series, labels as they stand on the page.
+    pub fn metric(&self, network: &Network, series: &str) -> f64 {
+        let (head, page) = self.get(network, "/metrics");
+        assert!(head.contains("200 OK"), "{head}\n{page}");
+        let value = page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+    }
+}
+
+impl Drop for Border {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn option<T: Copy>(socket: &TcpStream, name: i32, value: Option<T>, zero: T) -> T {
+    let mut out = value.unwrap_or(zero);
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let fd = socket.as_raw_fd();
+    let place = (&raw mut out).cast();
+    let result = match value {
+        // SAFETY: `place` points to as many bytes as `length` says, which the kernel reads.
+        Some(_) => unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, name, place, length) },
+        // SAFETY: `place` points to as many bytes as `length` says, of a type that takes any.
+        None => unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, name, place, &raw mut length) },
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    out
+}
+
+/// The sequence number after the last byte that was written to the socket, by way of repairing it.
+pub fn write_seq(socket: &TcpStream) -> u32 {
+    option(socket, libc::TCP_REPAIR, Some(1i32), 0);
+    option(socket, libc::TCP_REPAIR_QUEUE, Some(2i32), 0); // what is sent
+    let seq = option(socket, libc::TCP_QUEUE_SEQ, None, 0u32);
+    option(socket, libc::TCP_REPAIR, Some(-1i32), 0); // off, without a probe
+    seq
+}
+
+/// Segments that the socket sent again.
+fn retransmits(socket: &TcpStream) -> u32 {
+    let zero = [0u32; 26];
+    option(socket, libc::TCP_INFO, None, zero)[25]
+}
+
+#[test]
+fn the_last_report_is_where_the_sender_is() {
+    let Some(network) = Network::new("flows") else { return };
+    let border = network.border(&[]);
+    for family in [0, 1] {
+        let mut flow = network.connect(family);
+        network.transfer(&mut flow, 3_000_000);
+        let seq = write_seq(&flow.0);
+        let report = border.wait_for(&flow, |r| r.in_order == seq);
+        assert_eq!(report.ranges, "");
+        assert!((2000..20_000).contains(&report.segments), "{report:?}");
+    }
+    // the same two hosts, the other way: the client's data is none of ours
+    let before = border.reports().len();
+    let mut flow = network.connect(0);
+    flow.1.write_all(&vec![1; 100_000]).unwrap();
+    flow.1.shutdown(Shutdown::Write).unwrap();
+    flow.0.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(border.reports().len(), before);
+    assert_eq!(border.metric(&network, "hotcc_border_flows"), 3.0);
+    assert!(border.metric(&network, "hotcc_border_tracked_segments_total") > 4000.0);
+    assert_eq!(border.metric(&network, r#"hotcc_border_untracked_packets_total{reason="malformed"}"#), 0.0);
+    assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
+}
+
+/// What the whole thing is for.
+#[test]
+fn a_loss_has_a_place() {
+    let Some(network) = Network::new("place") else { return };
+    let lossy = "tbf rate 200mbit burst 16kb limit 40kb";
+    for (host, device, is_before) in [("s", "srv", true), ("r", "lan", false)] {
+        network.on(host, &format!("tc qdisc replace dev {device} root {lossy}"));
+        let border = network.border(&[]);
+        let mut flow = network.connect(0);
+        network.transfer(&mut flow, 8_000_000);
+        let seq = write_seq(&flow.0);
+        let last = border.wait_for(&flow, |r| r.in_order == seq);
+        assert_eq!(last.ranges, "", "{last:?}");
+        assert!(retransmits(&flow.0) > 0, "nothing was lost: the test shows nothing");
+        let gaps = border.reports().iter().filter(|r| !r.ranges.is_empty()).count();
+        assert_eq!(gaps > 0, is_before, "{gaps} reports with gaps; lost before the border: {is_before}");
+        border.stop(Signal::SIGTERM);
+        network.on(host, &format!("tc qdisc del dev {device} root"));
+    }
+}

@@ -1,9 +1,10 @@
-//! The BPF filters of an interface's clsact queueing discipline, as the kernel tells them (rtnetlink).
+//! What rtnetlink tells of interfaces: their kind, and the BPF filters of their clsact queueing discipline.
 
 use crate::error::{Error, Result, Tried};
 use aya::programs::TcAttachType;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkLayerType, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcHandle, TcMessage, TcOption};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -31,20 +32,34 @@ pub struct Filter {
 ///
 /// # Errors
 /// The kernel does not tell.
-pub fn at(ifindex: u32, direction: TcAttachType) -> Result<Vec<Filter>> {
+pub fn filters(ifindex: u32, direction: TcAttachType) -> Result<Vec<Filter>> {
     let mut request = TcMessage::with_index(ifindex.cast_signed());
     request.header.parent = if direction == TcAttachType::Egress { EGRESS } else { INGRESS };
-    dump(request)
+    let all = dump(RouteNetlinkMessage::GetTrafficFilter(request))?;
+    Ok(all.iter().filter_map(bpf_filter).collect())
 }
 
-fn dump(request: TcMessage) -> Result<Vec<Filter>> {
-    let tried = || "cannot read the filters of an interface (rtnetlink)".to_owned();
+/// Whether packets there begin with an Ethernet header. Where not, they begin with IP (tun, ppp).
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn is_ethernet(ifindex: u32) -> Result<bool> {
+    let all = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let link = all.iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) if link.header.index == ifindex => Some(&link.header),
+        _ => None,
+    });
+    link.map(|header| header.link_layer_type == LinkLayerType::Ether)
+        .ok_or_else(|| Error::Failed(format!("the kernel has no interface {ifindex} any more")))
+}
+
+fn dump(request: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
+    let tried = || "cannot read what is on the interfaces (rtnetlink)".to_owned();
     let mut socket = Socket::new(NETLINK_ROUTE).tried(tried)?;
     socket.bind_auto().tried(tried)?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let payload = NetlinkPayload::from(RouteNetlinkMessage::GetTrafficFilter(request));
-    let mut message = NetlinkMessage::new(header, payload);
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -62,9 +77,7 @@ fn dump(request: TcMessage) -> Result<Vec<Filter>> {
             match message.payload {
                 NetlinkPayload::Done(_) => return Ok(found),
                 NetlinkPayload::Error(error) => return Err(error.to_io()).tried(tried),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(filter)) => {
-                    found.extend(bpf_filter(&filter));
-                }
+                NetlinkPayload::InnerMessage(message) => found.push(message),
                 _ => {}
             }
             rest = &rest[length.next_multiple_of(4).min(rest.len())..];
@@ -73,7 +86,8 @@ fn dump(request: TcMessage) -> Result<Vec<Filter>> {
 }
 
 /// `None` for the filter's priority itself, which is told as a filter without a program, and for other kinds.
-fn bpf_filter(message: &TcMessage) -> Option<Filter> {
+fn bpf_filter(message: &RouteNetlinkMessage) -> Option<Filter> {
+    let RouteNetlinkMessage::NewTrafficFilter(message) = message else { return None };
     let handle = u32::from(message.header.handle.major) << 16 | u32::from(message.header.handle.minor);
     let mut filter = Filter { priority: (message.header.info >> 16) as u16, handle, ..Filter::default() };
     for attribute in &message.attributes {
