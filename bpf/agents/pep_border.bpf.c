@@ -24,13 +24,19 @@ struct flow_key {
 	struct endpoint server, client;
 };
 
+/*
+ * What every packet needs comes first: with the map's own 48 bytes and the key's 40 before it, that ends with the second
+ * cache line. An element takes three.
+ */
 struct flow {
 	u32 lock;
-	struct seen seen;
 	u32 segments;	/* data segments seen */
 	u32 unreported; /* of them */
-	u64 seen_ns;	/* the last one */
-	u64 since_ns;	/* the first one not reported; 0: all are */
+	u32 zero;
+	u64 seen_ns;  /* the last one */
+	u64 since_ns; /* the first one not reported; 0: all are */
+	struct seen seen;
+	u64 room[4];
 };
 
 struct {
@@ -105,7 +111,7 @@ u32 is_armed;
 struct counters {
 	u64 packets;   /* from the Internet */
 	u64 tracked;   /* data segments of cooperating servers, each of a super-packet */
-	u64 untracked; /* TCP packets of other servers */
+	u64 untracked; /* segments of other servers */
 	u64 other;     /* the rest, by kind */
 	u64 fragments;
 	u64 extensions;
@@ -165,14 +171,10 @@ static __always_inline void take_report(struct flow *f, struct report *r)
 	f->since_ns = 0;
 }
 
-static __always_inline void tell(struct report *r, const struct flow_key *key, u32 reason)
+static __always_inline void tell(struct report *r, const struct flow_key *key, u32 reason, struct counters *c)
 {
-	struct counters *c = count();
-
 	r->key = *key;
 	r->reason = reason;
-	if (!c)
-		return;
 	if (bpf_ringbuf_output(&reports, r, sizeof(*r), 0))
 		c->reports_lost++;
 	else if (reason < REASONS) /* as the verifier wants to see */
@@ -188,6 +190,7 @@ static long report_overdue(u32 i, struct sweep *sweep)
 {
 	struct waiting w;
 	struct report r;
+	struct counters *c = count();
 	bool is_due = false;
 	struct flow *f;
 
@@ -207,8 +210,8 @@ static long report_overdue(u32 i, struct sweep *sweep)
 		is_due = true;
 	}
 	unlock(f);
-	if (is_due)
-		tell(&r, &w.key, TIME_DUE);
+	if (is_due && c)
+		tell(&r, &w.key, TIME_DUE, c);
 	return 0;
 }
 
@@ -292,12 +295,19 @@ static __always_inline enum action note(struct flow *f, const struct segment *s,
 	return action;
 }
 
-static __always_inline struct flow *flow_of(const struct flow_key *key, u32 seq, struct counters *c)
+static __always_inline bool cooperates(const struct endpoint *server)
 {
-	struct flow *f = bpf_map_lookup_elem(&flows, key), fresh;
+	struct server_prefix key = { .prefix_len = 128 };
 
-	if (f)
-		return f;
+	__builtin_memcpy(key.address, server->address, sizeof(key.address));
+	return bpf_map_lookup_elem(&servers, &key);
+}
+
+/* The first segment that is seen of a flow says where it begins. */
+static __always_inline struct flow *new_flow(const struct flow_key *key, u32 seq, struct counters *c)
+{
+	struct flow fresh;
+
 	__builtin_memset(&fresh, 0, sizeof(fresh));
 	fresh.seen.in_order = seq;
 	if (bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST))
@@ -315,32 +325,33 @@ static __always_inline void end_flow(const struct flow_key *key, struct counters
 
 static __always_inline void watch_segment(const struct segment *s, struct counters *c)
 {
-	struct server_prefix server = { .prefix_len = 128 };
-	struct waiting w;
+	struct waiting w = { .key = { .server = s->from, .client = s->to } };
 	struct report r;
 	struct flow *f;
 	u64 now_ns;
 	u32 change;
 
-	__builtin_memcpy(server.address, s->from.address, sizeof(server.address));
-	if (!bpf_map_lookup_elem(&servers, &server)) {
-		c->untracked++;
+	if (!s->payload && !(s->flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 		return;
-	}
-	w.key = (struct flow_key){ .server = s->from, .client = s->to };
-	if (s->flags & TCP_RST) {
+	f = bpf_map_lookup_elem(&flows, &w.key);
+	if (!f) { /* servers of flows that are known cooperate */
+		if (!cooperates(&s->from)) {
+			c->untracked++;
+			return;
+		}
+		if (s->flags & TCP_RST)
+			return;
+		f = new_flow(&w.key, s->seq, c);
+		if (!f)
+			return;
+	} else if (s->flags & TCP_RST) {
 		end_flow(&w.key, c);
 		return;
 	}
-	if (!s->payload && !(s->flags & (TCP_SYN | TCP_FIN)))
-		return;
-	f = flow_of(&w.key, s->seq, c);
-	if (!f)
-		return;
 	now_ns = bpf_ktime_get_ns();
 	switch (note(f, s, now_ns, &r, &change)) {
 	case REPORT:
-		tell(&r, &w.key, r.reason);
+		tell(&r, &w.key, r.reason, c);
 		break;
 	case WAIT:
 		w.since_ns = now_ns;

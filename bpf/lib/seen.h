@@ -12,8 +12,8 @@
 
 struct seen {
 	u32 in_order;
-	struct seq_range ranges[SEQ_RANGES]; /* sequence numbers, ascending, not touching; unused: anything */
 	u32 range_count;
+	struct seq_range ranges[SEQ_RANGES]; /* sequence numbers, ascending, not touching; unused: anything */
 };
 
 /* Bits: what a segment did. */

@@ -5,6 +5,7 @@
 
 mod ack_cost;
 mod awake;
+mod border;
 mod radio;
 pub mod report;
 mod sandbox;
@@ -39,7 +40,7 @@ pub struct Measure {
 }
 
 /// All there are, in the order in which they run.
-pub const MEASURES: [Measure; 5] = [
+pub const MEASURES: [Measure; 6] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK against the kernel's CUBIC behind the same glue",
@@ -52,6 +53,11 @@ pub const MEASURES: [Measure; 5] = [
     },
     Measure { name: radio::NAME, about: "whether a radio reading is ever seen torn", run: radio::run },
     Measure { name: swap::NAME, about: "time until new flows run the new version", run: swap::run },
+    Measure {
+        name: border::NAME,
+        about: "what the PEP's border adds to a router's forwarding, and how soon it tells",
+        run: border::run,
+    },
     Measure { name: scrape::NAME, about: "time of a scrape against `ss -tin`, over 10,000 sockets", run: scrape::run },
 ];
 

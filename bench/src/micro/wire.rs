@@ -81,6 +81,11 @@ impl Flow {
     /// Starts it.
     pub fn start(wire: &Wire, cc: &str) -> Result<Self> {
         let (sender, receiver) = wire.connect(cc)?;
+        Self::between(sender, receiver)
+    }
+
+    /// Starts it over a connection that is there.
+    pub fn between(sender: TcpStream, receiver: TcpStream) -> Result<Self> {
         sender.set_write_timeout(Some(Duration::from_millis(200)))?;
         receiver.set_read_timeout(Some(Duration::from_millis(200)))?;
         let (sender, receiver) = (Arc::new(sender), Arc::new(receiver));

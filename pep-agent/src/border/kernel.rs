@@ -71,7 +71,7 @@ impl Kernel {
         let lock = lock(pins)?;
         let all: Vec<Hook> = hooks.iter().map(|(hook, _)| hook.clone()).collect();
         attach::remove_left_over(pins, &all)?;
-        remove_other_layouts(config, pins)?;
+        remove_unusable(config, pins)?;
         let mut ebpf = load(config, pins)?;
         // before their maps are taken out, and closed
         hooks.iter().try_for_each(|(_, name)| program(&mut ebpf, name).map(|_| ()))?;
@@ -182,8 +182,9 @@ fn lock(pins: &Path) -> Result<Flock<File>> {
         .map_err(|_| Error::Failed("another `pep-agent border` runs on this machine; stop that one first".to_owned()))
 }
 
-/// Another version's maps, or of another size, cannot be used on: then everything starts anew.
-fn remove_other_layouts(config: &Config, pins: &Path) -> Result<()> {
+/// Another version's maps, or of another size, cannot be used on; nor can flows of servers that do not cooperate any more.
+/// Then everything starts anew.
+fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
     let key = size_of::<RawKey>() as u32;
     let expected = [
         (FLOWS, MapType::LruHash, key, FLOW_SIZE as u32, Some(config.flows)),
@@ -204,8 +205,15 @@ fn remove_other_layouts(config: &Config, pins: &Path) -> Result<()> {
         is_other |= (info.map_type().ok(), info.key_size(), info.value_size()) != (Some(*kind), *key, *value)
             || entries.is_some_and(|n| n != info.max_entries());
     }
+    if !is_other && pins.join(SERVERS).exists() {
+        let map = MapData::from_pin(pins.join(SERVERS)).tried(|| format!("cannot open {SERVERS}"))?;
+        let wanted = keys(&config.servers);
+        is_other = present(&Map::LpmTrie(map).try_into().tried(|| format!("cannot read {SERVERS}"))?)?
+            .iter()
+            .any(|key| !wanted.contains(key));
+    }
     if is_other {
-        tracing::info!("the maps that were there are of another version or size; flows are tracked anew");
+        tracing::info!("the maps that were there are for another version, size or servers; flows are tracked anew");
         for (name, ..) in expected {
             let path = pins.join(name);
             if path.exists() {
@@ -264,17 +272,23 @@ fn take(ebpf: &mut Ebpf, name: &str) -> Result<Map> {
     ebpf.take_map(name).ok_or_else(|| Error::Failed(format!("the object has no map {name}")))
 }
 
-/// Puts exactly those into the map.
+type Servers = LpmTrie<MapData, [u8; 16], u32>;
+
+fn keys(servers: &[PathKey]) -> BTreeSet<(u32, [u8; 16])> {
+    servers.iter().map(|s| (s.prefix_len, s.addr)).collect()
+}
+
+fn present(map: &Servers) -> Result<BTreeSet<(u32, [u8; 16])>> {
+    let keys: std::result::Result<_, _> = map.keys().map(|k| k.map(|k| (k.prefix_len(), k.data()))).collect();
+    keys.tried(|| "cannot read the prefixes of the servers".to_owned())
+}
+
+/// Adds those that are not there; [`remove_unusable`] has seen to it that no others are.
 fn set_servers(map: Map, servers: &[PathKey]) -> Result<()> {
     let tried = || "cannot write the prefixes of the servers".to_owned();
-    let mut map: LpmTrie<MapData, [u8; 16], u32> = map.try_into().tried(tried)?;
-    let wanted: BTreeSet<(u32, [u8; 16])> = servers.iter().map(|s| (s.prefix_len, s.addr)).collect();
-    let present: Vec<Key<[u8; 16]>> = map.keys().collect::<std::result::Result<_, _>>().tried(tried)?;
-    for key in present.iter().filter(|k| !wanted.contains(&(k.prefix_len(), k.data()))) {
-        map.remove(key).tried(tried)?;
-    }
-    for (length, address) in wanted {
-        map.insert(&Key::new(length, address), 1, 0).tried(tried)?;
+    let mut map: Servers = map.try_into().tried(tried)?;
+    for (length, address) in keys(servers).difference(&present(&map)?) {
+        map.insert(&Key::new(*length, *address), 1, 0).tried(tried)?;
     }
     Ok(())
 }

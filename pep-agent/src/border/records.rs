@@ -37,7 +37,7 @@ impl RawKey {
 }
 
 /// Size of the map's values.
-pub const FLOW_SIZE: usize = 72;
+pub const FLOW_SIZE: usize = 104;
 
 /// Why a report was due.
 pub const REASONS: [&str; 3] = ["segments", "time", "gap"];
@@ -48,8 +48,8 @@ pub const REASONS: [&str; 3] = ["segments", "time", "gap"];
 pub struct RawReport {
     key: RawKey,
     in_order: u32,
-    ranges: [[u32; 2]; RANGES],
     range_count: u32,
+    ranges: [[u32; 2]; RANGES],
     segments: u32,
     /// Place in [`REASONS`].
     pub reason: u32,
@@ -87,7 +87,7 @@ pub struct Counters {
     pub packets: u64,
     /// Data segments of cooperating servers, each of a super-packet.
     pub tracked: u64,
-    /// TCP packets of other servers.
+    /// Segments of other servers.
     pub untracked: u64,
     /// Packets that are not TCP.
     pub other: u64,

@@ -149,8 +149,8 @@ impl Program {
         let value = self.flows.get(&key, 0).ok()?;
         let number = |at: usize| u32::from_ne_bytes(value[at * 4..][..4].try_into().unwrap());
         assert_eq!(number(0), 0, "the lock is free");
-        let ranges = (0..number(10) as usize).map(|i| (number(2 + 2 * i), number(3 + 2 * i))).collect();
-        Some(FlowState { in_order: number(1), ranges, segments: number(11) })
+        let ranges = (0..number(9) as usize).map(|i| (number(10 + 2 * i), number(11 + 2 * i))).collect();
+        Some(FlowState { in_order: number(8), ranges, segments: number(1) })
     }
 
     pub fn flow_count(&self) -> usize {

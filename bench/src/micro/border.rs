@@ -1,0 +1,304 @@
+//! What the border of the ACKing PEP costs a router: nanoseconds per packet over 10,000 flows, forwarding with and without
+//! it, and how long it takes from a segment to the report that has it.
+//!
+//! Sender, router and receiver are network namespaces on a few processors, and whoever makes the packets shares those
+//! with the router: the latency shown is that of a router that is busy.
+
+use super::Options;
+use super::awake::Awake;
+use super::report::{Bound, Finding, significant};
+use super::statistics::{mean_ratio, median, quartiles};
+use super::wire::{Flow, open};
+use crate::netlab::{Lab, Namespace, pause};
+use anyhow::{Context, Result, bail, ensure};
+use hotcc_abi::pins;
+use libbpf_rs::query::ProgInfoIter;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+use pep_agent::border::config::{BorderArgs, Config};
+use pep_agent::border::kernel::Kernel;
+use pep_agent::border::pump::{self, Delivered};
+use pep_agent::report::{FlowReport, Transport};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Name for `--only`.
+pub const NAME: &str = "border";
+const COST_BOUND_NS: f64 = 300.0;
+const FORWARDING_BOUND: f64 = 0.9;
+/// Of reports that are handed over within a millisecond: then the 99th percentile is.
+const LATENCY_BOUND: f64 = 0.99;
+const FLOWS: u32 = 10_000;
+/// Segments of a flow that come one after the other: an initial window.
+const BURST: u32 = 10;
+const PACKETS_PER_SECOND: u64 = 100_000;
+/// Packets that the load may be behind its pace.
+const MOST_BEHIND: u64 = 1000;
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 9, 2);
+const CC: &str = "cubic";
+/// Order within a pair, over and over: what drifts, or comes and goes, falls on both alike.
+const TURNS: [bool; 8] = [true, false, false, true, false, true, true, false];
+
+/// Measures it.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let router = Router::new()?;
+    let costs = [BURST, 1].map(|burst| cost(&router, options, burst));
+    let [in_bursts, one_by_one] = costs;
+    Ok(vec![in_bursts?, one_by_one?, forwarding(&router, options)?, latency(&router, options)?])
+}
+
+/// Sender, router, receiver.
+struct Router {
+    sender: Namespace,
+    router: Namespace,
+    receiver: Namespace,
+    _lab: Lab,
+}
+
+impl Router {
+    fn new() -> Result<Self> {
+        let lab = Lab::new("hotcc-microbench")?;
+        let (sender, router, receiver) =
+            (lab.namespace("sender")?, lab.namespace("router")?, lab.namespace("receiver")?);
+        lab.veth(&sender, "10.249.8.1/24", &router, "10.249.8.254/24")?;
+        lab.veth(&router, "10.249.9.254/24", &receiver, "10.249.9.2/24")?;
+        router.sysctl("net.ipv4.ip_forward", "1")?;
+        sender.ip("route add default via 10.249.8.254")?;
+        receiver.ip("route add 10.249.8.0/24 via 10.249.9.254")?;
+        // made-up flows end at the receiver, which is no router and does not answer
+        router.ip("route add 10.250.0.0/16 via 10.249.9.2")?;
+        for (host, device) in [(&sender, "router"), (&router, "sender"), (&router, "receiver"), (&receiver, "router")] {
+            host.ip(&format!("link set {device} gso_max_segs 1"))?; // one packet per segment
+        }
+        Ok(Self { sender, router, receiver, _lab: lab })
+    }
+
+    fn border(&self) -> Result<Border> {
+        let own = |text: &str| vec![text.to_owned()];
+        let args = BorderArgs {
+            internet: own("sender"),
+            access: own("receiver"),
+            server: own("10.249.8.0/24"),
+            ..BorderArgs::default()
+        };
+        let config: Config = args.resolve()?;
+        let pins = Path::new(pins::PEP).join("border-bench");
+        let mut kernel = self.router.enter(|| Kernel::attach(&config, &pins))??;
+        let mut ring = kernel.reports.take().context("no ring")?;
+        let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
+        let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
+        let pump = std::thread::spawn(move || pump::run(&mut ring, &mut Nowhere, &counting, &stopping));
+        Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, stop, pump: Some(pump) })
+    }
+
+    /// A connection between the ends.
+    fn flow(&self) -> Result<Flow> {
+        let listener = self.receiver.enter(|| TcpListener::bind((RECEIVER, 0)))?.context("cannot listen")?;
+        let SocketAddr::V4(address) = listener.local_addr()? else { bail!("no IPv4 address") };
+        let sender = self.sender.enter(|| open(CC, address))??;
+        Flow::between(sender, listener.accept().context("cannot accept")?.0)
+    }
+}
+
+/// Reports end here.
+struct Nowhere;
+
+impl Transport for Nowhere {
+    fn send(&mut self, reports: &[FlowReport], _now_us: u64) -> usize {
+        usize::from(!reports.is_empty())
+    }
+}
+
+/// The agent without its socket, until it is dropped.
+struct Border {
+    router: Namespace,
+    kernel: Option<Kernel>,
+    delivered: Arc<Delivered>,
+    stop: Arc<AtomicBool>,
+    pump: Option<JoinHandle<()>>,
+}
+
+impl Drop for Border {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(pump) = self.pump.take() {
+            let _ = pump.join();
+        }
+        if let Some(kernel) = self.kernel.take()
+            && let Err(error) = self.router.enter(|| kernel.detach()).and_then(|done| Ok(done?))
+        {
+            eprintln!("  {error:#}");
+        }
+    }
+}
+
+/// Sends segments of so many flows in turn, a burst of each, at a pace, until it is dropped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(router: &Router, flows: u32, burst: u32) -> Result<Self> {
+        let raw = || socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw);
+        let fd = router.sender.enter(raw)?.context("cannot open a raw socket")?;
+        let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&sent));
+        let thread = std::thread::spawn(move || send(&fd, flows.into(), burst.into(), &stopping, &counting));
+        Ok(Self { stop, sent, thread: Some(thread) })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send(fd: &OwnedFd, flows: u64, burst: u64, stop: &AtomicBool, sent: &AtomicU64) {
+    let started = Instant::now();
+    let (mut count, mut given_up) = (0u64, 0u64);
+    while !stop.load(Relaxed) {
+        let due = started.elapsed().as_micros() as u64 * PACKETS_PER_SECOND / 1_000_000 - given_up;
+        // so far behind it never catches up: then the pace is what the machine can do
+        given_up += due.saturating_sub(count + MOST_BEHIND);
+        while count < due {
+            let (flow, place) = (count / burst % flows, count / (burst * flows) * burst + count % burst);
+            let to = Ipv4Addr::new(10, 250, (flow / 250) as u8, (flow % 250) as u8 + 1);
+            let packet = segment(to, (place as u32).wrapping_mul(100));
+            if sendto(fd.as_raw_fd(), &packet, &SockaddrIn::from(SocketAddrV4::new(to, 0)), MsgFlags::empty()).is_ok() {
+                sent.fetch_add(1, Relaxed);
+            }
+            count += 1;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// 100 bytes of data; the kernel fills in the IP header's checksum.
+fn segment(to: Ipv4Addr, seq: u32) -> [u8; 140] {
+    let mut packet = [0; 140];
+    packet[..10].copy_from_slice(&[0x45, 0, 0, 140, 0, 0, 0x40, 0, 64, 6]);
+    packet[12..16].copy_from_slice(&SERVER.octets());
+    packet[16..20].copy_from_slice(&to.octets());
+    packet[20..24].copy_from_slice(&[1, 187, 0x13, 0x88]); // from port 443 to 5000
+    packet[24..28].copy_from_slice(&seq.to_be_bytes());
+    packet[32..36].copy_from_slice(&[0x50, 0x10, 1, 0]);
+    packet
+}
+
+/// Calls and nanoseconds of the program that sees every data packet.
+fn run_time() -> (f64, f64) {
+    let ours = ProgInfoIter::default().filter(|p| p.name == "border_data");
+    ours.fold((0.0, 0.0), |(count, ns), p| (count + p.run_cnt as f64, ns + p.run_time_ns as f64))
+}
+
+fn cost(router: &Router, options: &Options, burst: u32) -> Result<Finding> {
+    let turns = if options.quick { 5 } else { 30 };
+    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _awake = Awake::keep();
+    let border = router.border()?;
+    let load = Load::start(router, FLOWS, burst)?;
+    pause(Duration::from_millis(1500))?; // all flows are known then
+    let mut costs = Vec::new();
+    for _ in 0..turns {
+        let before = run_time();
+        pause(Duration::from_millis(200))?;
+        let after = run_time();
+        ensure!(after.0 > before.0 + 100.0, "too few packets passed");
+        costs.push((after.1 - before.1) / (after.0 - before.0));
+    }
+    drop(load);
+    let view = &border.kernel.as_ref().context("not attached")?.view;
+    let (flows, counters) = (view.flows(), view.counters()?);
+    ensure!(flows >= u64::from(FLOWS), "only {flows} flows were tracked");
+    let [low, middle, high] = quartiles(&costs).context("no figures")?.map(significant);
+    let subject = format!("cost, bursts of {burst}");
+    Ok(Finding::new(NAME, subject, "ns per packet, statistics included", median(&costs), Bound::AtMost(COST_BOUND_NS))
+        .figure(format!("{middle} ns per packet (quartiles {low} to {high}) at {flows} flows"))
+        .figure(format!("{} segments, {} reports", counters.tracked, counters.reports.iter().sum::<u64>())))
+}
+
+fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
+    let (pairs, turn) = if options.quick { (4, 250) } else { (12, 500) };
+    let turn = Duration::from_millis(turn);
+    let mut ratios = Vec::new();
+    for pair in 0..pairs {
+        let flow = router.flow()?;
+        pause(Duration::from_millis(200))?;
+        let mut packets = [0.0; 2];
+        for with in TURNS.map(|with| with ^ (pair % 2 == 1)) {
+            let _border = if with { Some(router.border()?) } else { None };
+            let before = forwarded(router)?;
+            pause(turn)?;
+            packets[usize::from(with)] += forwarded(router)? - before;
+        }
+        drop(flow);
+        eprintln!("  pair {} of {pairs}: {:.0} packets with, {:.0} without", pair + 1, packets[1], packets[0]);
+        ratios.push(packets[1] / packets[0]);
+    }
+    let interval = mean_ratio(&ratios).context("no figures")?;
+    let text = |v| significant(v);
+    Ok(Finding::new(
+        NAME,
+        "forwarding",
+        "packets with / without, low end",
+        Some(interval.low),
+        Bound::AtLeast(FORWARDING_BOUND),
+    )
+    .figure(format!(
+        "{} (95 %: {} to {}), {pairs} pairs",
+        text(interval.mean),
+        text(interval.low),
+        text(interval.high)
+    )))
+}
+
+/// Packets that the router passed on to the receiver, one per segment.
+fn forwarded(router: &Router) -> Result<f64> {
+    let table = router.router.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+    let line = table.lines().find_map(|l| l.trim().strip_prefix("receiver:")).context("no such interface")?;
+    line.split_whitespace().nth(9).and_then(|n| n.parse().ok()).context("no count of packets")
+}
+
+fn latency(router: &Router, options: &Options) -> Result<Finding> {
+    const FEW_FLOWS: u32 = 200;
+    let seconds = if options.quick { 2 } else { 10 };
+    let border = router.border()?;
+    let load = Load::start(router, FEW_FLOWS, 1)?;
+    let started = Instant::now();
+    pause(Duration::from_secs(seconds))?;
+    let rate = load.sent.load(Relaxed) as f64 / started.elapsed().as_secs_f64();
+    drop(load);
+    let view = &border.kernel.as_ref().context("not attached")?.view;
+    let lost = view.counters()?.reports_lost;
+    let mut registry = Registry::default();
+    registry.register("delay", "seconds", border.delivered.delay.clone());
+    let mut page = String::new();
+    encode(&mut page, &registry)?;
+    let within = |bound: &str| {
+        let prefix = format!("delay_bucket{{le=\"{bound}\"}} ");
+        page.lines().find_map(|l| l.strip_prefix(&prefix)?.parse::<f64>().ok()).context("no such bucket")
+    };
+    let all = within("+Inf")?;
+    ensure!(all > 100.0, "only {all} reports");
+    let share = within("0.001")? / all;
+    Ok(Finding::new(NAME, "latency", "share within 1 ms", Some(share), Bound::AtLeast(LATENCY_BOUND))
+        .figure(format!("{all:.0} reports at {rate:.0} packets/s, delay up to 500 us wanted; {lost} lost"))
+        .figure(format!(
+            "within 0.5 ms {:.4}, 1 ms {share:.4}, 2 ms {:.4}",
+            within("0.0005")? / all,
+            within("0.002")? / all
+        )))
+}
