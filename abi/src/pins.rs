@@ -10,6 +10,8 @@ pub const ROOT: &str = "/sys/fs/bpf/hotcc";
 pub const SIGNAL: &str = "/sys/fs/bpf/hotcc/signal";
 /// Directory of what the PEP's agents and the algorithms share.
 pub const PEP: &str = "/sys/fs/bpf/hotcc/pep";
+/// Directory of the programs and maps of the PEP's border.
+pub const PEP_BORDER: &str = "/sys/fs/bpf/hotcc/pep/border";
 /// Directory of what the receiver's agents and the algorithms share.
 pub const RX: &str = "/sys/fs/bpf/hotcc/rx";
 /// Directory with one subdirectory per loaded algorithm.

@@ -1,7 +1,7 @@
 //! Arguments of the command.
 
 use clap::{Args, Parser, Subcommand};
-use pep_agent::border;
+use hotcc_abi::pins;
 use pep_agent::border::config::BorderArgs;
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub struct Border {
     #[arg(long)]
     pub dry_run: bool,
     /// Where programs and maps are pinned.
-    #[arg(long, hide = true, default_value_os_t = border::pin_directory())]
+    #[arg(long, hide = true, default_value = pins::PEP_BORDER)]
     pub pins: PathBuf,
 }
 

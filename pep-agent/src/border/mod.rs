@@ -15,12 +15,11 @@ use crate::error::{Error, Result, Tried};
 use crate::report::Transport;
 use caps::Capability;
 use config::Config;
-use hotcc_abi::pins;
 use kernel::{Kernel, View};
 use metrics::Metrics;
 use prometheus_client::registry::Registry;
 use pump::Delivered;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -29,12 +28,6 @@ use std::time::Duration;
 const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
 /// How often it looks whether something is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Where its programs and maps are pinned, unless told otherwise.
-#[must_use]
-pub fn pin_directory() -> PathBuf {
-    Path::new(pins::PEP).join("border")
-}
 
 /// Runs until SIGTERM or SIGINT, and leaves nothing behind then.
 ///

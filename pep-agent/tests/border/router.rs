@@ -240,7 +240,7 @@ impl Border {
         let of_flow = |r: &Report| r.client == flow.1.local_addr().unwrap() && r.server == flow.0.local_addr().unwrap();
         let started = Instant::now();
         loop {
-            let last = self.reports().into_iter().filter(of_flow).next_back();
+            let last = self.reports().into_iter().rfind(of_flow);
             if let Some(report) = last.clone().filter(&wanted) {
                 return report;
             }
