@@ -87,7 +87,7 @@ struct waiting {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1 << 16);
+	__uint(max_entries, 1 << 14); /* each push goes to the next place: more of them would be cold */
 	__uint(pinning, 1);
 	__type(value, struct waiting);
 } waiting SEC(".maps");
@@ -362,8 +362,11 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 		break;
 	}
 	c->tracked += s->payload ? s->count : 0;
-	c->ranges_forgotten += !!(change & RANGE_FORGOTTEN);
-	c->lost_sight += !!(change & LOST_SIGHT);
+	if (unlikely(change &
+		     RANGE_FORGOTTEN)) /* no store where there is nothing to count: that line stays out of the cache */
+		c->ranges_forgotten++;
+	if (unlikely(change & LOST_SIGHT))
+		c->lost_sight++;
 }
 
 /* Ours to say, not the packet's: it goes on in any case. */

@@ -273,10 +273,9 @@ fn forwarded(router: &Router) -> Result<f64> {
 }
 
 fn latency(router: &Router, options: &Options) -> Result<Finding> {
-    const FEW_FLOWS: u32 = 200;
     let seconds = if options.quick { 2 } else { 10 };
     let border = router.border()?;
-    let load = Load::start(router, FEW_FLOWS, 1)?;
+    let load = Load::start(router, FLOWS, BURST)?;
     let started = Instant::now();
     pause(Duration::from_secs(seconds))?;
     let rate = load.sent.load(Relaxed) as f64 / started.elapsed().as_secs_f64();

@@ -174,7 +174,7 @@ fn random_and_mutated_packets_pass() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
     let counters = program.counters();
     let places = [counters.tracked, counters.untracked, counters.other, counters.malformed];
-    assert!(places.iter().all(|n| *n > 100), "every way was taken: {counters:?}");
+    assert!(places.iter().all(|n| *n > 20), "every way was taken: {counters:?}");
 }
 
 #[test]
