@@ -18,7 +18,7 @@ char _license[] SEC("license") = "GPL";
 
 /* Set by the agent before it loads this. */
 const volatile u32 report_segments = 16;
-const volatile u32 report_delay_us = 500;
+const volatile u32 report_delay_us = 250;
 
 struct flow_key {
 	struct endpoint server, client;

@@ -294,7 +294,7 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
     ensure!(all > 100.0, "only {all} reports");
     let share = within("0.001")? / all;
     Ok(Finding::new(NAME, "latency", "share within 1 ms", Some(share), Bound::AtLeast(LATENCY_BOUND))
-        .figure(format!("{all:.0} reports at {rate:.0} packets/s, delay up to 500 us wanted; {lost} lost"))
+        .figure(format!("{all:.0} reports at {rate:.0} packets/s, delay up to 250 us wanted; {lost} lost"))
         .figure(format!(
             "within 0.5 ms {:.4}, 1 ms {share:.4}, 2 ms {:.4}",
             within("0.0005")? / all,

@@ -36,7 +36,7 @@ pub struct BorderArgs {
     /// Report a flow after so many data segments [default: 16]
     #[arg(long, value_name = "N")]
     pub segments: Option<u32>,
-    /// Report a flow at the latest so long after the first segment not reported [default: 500]
+    /// Report a flow at the latest so long after the first segment not reported [default: 250]
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<u32>,
     /// Flows tracked at most; then the one not seen for longest goes [default: 131072]
@@ -111,7 +111,7 @@ impl BorderArgs {
             key_file: self.key_file,
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9718))),
             segments: within("--segments", self.segments.unwrap_or(16), 1..=1 << 16)?,
-            delay_us: within("--delay-us", self.delay_us.unwrap_or(500), 50..=1_000_000)?,
+            delay_us: within("--delay-us", self.delay_us.unwrap_or(250), 50..=1_000_000)?,
             flows: within("--flows", self.flows.unwrap_or(1 << 17), 128..=1 << 24)?,
             ring_bytes: ring_kib * 1024,
             nat: self.nat,
@@ -177,7 +177,7 @@ mod tests {
             config.servers.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["192.0.2.0/24", "2001:db8::/32"]
         );
-        assert_eq!((config.delay_us, config.port, config.attach), (500, 4713, Method::Clsact));
+        assert_eq!((config.delay_us, config.port, config.attach), (250, 4713, Method::Clsact));
     }
 
     #[test]
