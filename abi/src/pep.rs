@@ -9,6 +9,7 @@
 //! that is even and not the last one.
 
 use bytemuck::{Pod, Zeroable};
+use std::mem::offset_of;
 
 /// Ranges in a record.
 pub const RANGES: usize = 4;
@@ -48,3 +49,95 @@ pub struct PepFlow {
 }
 
 const _: () = assert!(size_of::<PepFlow>() == 64);
+
+/// A verified record on its way from the agent into the kernel: what the program `hand_over` takes for its packet, behind
+/// [`ETHERNET_HEADER`] bytes of a frame's header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Handover {
+    /// The sender's address in network order; of IPv4, the first four bytes.
+    pub server: [u8; 16],
+    /// The receiver's.
+    pub client: [u8; 16],
+    /// In network order.
+    pub server_port: [u8; 2],
+    /// In network order.
+    pub client_port: [u8; 2],
+    /// 4 or 6.
+    pub family: u8,
+    /// [`CLOCK`], [`CONTROL`].
+    pub flags: u8,
+    /// As in [`PepFlow`].
+    pub range_count: u16,
+    /// As in [`PepFlow`].
+    pub time_ns: u64,
+    /// As in [`PepFlow`].
+    pub in_order: u32,
+    /// As in [`PepFlow`].
+    pub segments: u32,
+    /// As in [`PepFlow`].
+    pub rtt_us: u32,
+    /// Whose clock `border_us` is.
+    pub border: u32,
+    /// When the PEP saw it by that clock, microseconds modulo 2^32.
+    pub border_us: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// As in [`PepFlow`].
+    pub ranges: [PepRange; RANGES],
+}
+
+const _: () = assert!(size_of::<Handover>() == 104);
+const _: () = assert!(offset_of!(Handover, time_ns) == 40);
+const _: () = assert!(offset_of!(Handover, ranges) == 72);
+
+/// Bytes before a [`Handover`].
+pub const ETHERNET_HEADER: usize = 14;
+/// Flag of a [`Handover`]: clock the sender.
+pub const CLOCK: u8 = 1;
+/// Flag of a [`Handover`]: the flow is kept without a record, for comparison.
+pub const CONTROL: u8 = 2;
+
+/// What becomes of a [`Handover`], by the number that `hand_over` answers.
+pub const VERDICTS: [&str; 10] =
+    ["written", "clocked", "control", "unknown_flow", "not_sending", "outside", "shape", "older", "busy", "no_storage"];
+
+/// What the flows of one arm did that were seen by a PEP and have ended, since the agent started.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Arm {
+    /// How many.
+    pub flows: u64,
+    /// Bytes acknowledged by their clients since their first report.
+    pub acked_bytes: u64,
+    /// Time between their reports, of which pauses count for a second at most, nanoseconds.
+    pub active_ns: u64,
+    /// Segments sent again since their first report.
+    pub retransmits: u64,
+}
+
+/// A report that came within its flow, as the program `inband` passes it on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Inband {
+    /// As in [`Handover`].
+    pub server: [u8; 16],
+    /// As in [`Handover`].
+    pub client: [u8; 16],
+    /// As in [`Handover`].
+    pub server_port: [u8; 2],
+    /// As in [`Handover`].
+    pub client_port: [u8; 2],
+    /// 4 or 6.
+    pub family: u32,
+    /// What stands behind the option's identifier.
+    pub option: [u8; INBAND_BYTES],
+    /// Zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Inband>() == 80);
+const _: () = assert!(offset_of!(Inband, option) == 40);
+
+/// Bytes of a TCP option of the longest kind, without kind, length and identifier.
+pub const INBAND_BYTES: usize = 36;

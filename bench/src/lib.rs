@@ -8,3 +8,4 @@ pub mod micro;
 pub mod netlab;
 pub mod radio;
 pub mod report;
+pub mod sequence;

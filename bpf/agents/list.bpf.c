@@ -3,6 +3,8 @@
  * Writes a record of each open TCP connection of one network namespace that runs the congestion control asked for,
  * with the algorithm's private state as it is: what the bytes mean is in the BTF of the version that the record names.
  */
+#define PEP_PINNING 0 /* the loader takes the pinned one, if there is one */
+#include "pep.h"
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -32,8 +34,10 @@ struct flow_record {
 	u32 total_retrans;
 	u32 rate_delivered;
 	u32 rate_interval_us;
+	u32 snd_una;
 	u64 bytes_acked;
 	u8 state[ICSK_CA_PRIV_SIZE];
+	struct pep_flow_v1 pep; /* updates 0: none */
 };
 
 static struct flow_record record;
@@ -46,6 +50,20 @@ static __always_inline void put_address(u8 *to, const struct in6_addr *v6, u32 v
 	words[1] = is_v6 ? v6->in6_u.u6_addr32[1] : 0;
 	words[2] = is_v6 ? v6->in6_u.u6_addr32[2] : 0xffff0000; /* ::ffff:0:0/96, network order */
 	words[3] = is_v6 ? v6->in6_u.u6_addr32[3] : v4;
+}
+
+static __always_inline void put_pep(struct sock *sk)
+{
+	struct pep_flow_v1 *pep = pep_is_possible(sk) ? pep_of(sk) : NULL;
+
+	if (!pep || !pep_copy(sk, &record.pep)) {
+		record.pep.updates = 0;
+		return;
+	}
+	record.pep.rtt_us = READ_ONCE(pep->rtt_us);
+	record.pep.segments = READ_ONCE(pep->segments);
+	if (pep_updates(pep) != record.pep.updates)
+		record.pep.updates = 0;
 }
 
 SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
@@ -76,9 +94,11 @@ SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
 	record.total_retrans = tp->total_retrans;
 	record.rate_delivered = tp->rate_delivered;
 	record.rate_interval_us = tp->rate_interval_us;
+	record.snd_una = tp->snd_una;
 	record.bytes_acked = tp->bytes_acked;
 	bpf_probe_read_kernel(record.state, sizeof(record.state),
 			      (const void *)((u64)tp + core_field_offset(struct inet_connection_sock, icsk_ca_priv)));
+	put_pep((struct sock *)tp);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -29,8 +29,6 @@ struct __sk_buff {
 	u32 wire_len, gso_segs;
 };
 
-static long (*const bpf_clone_redirect)(void *skb, u32 ifindex, u64 flags) = (void *)13;
-static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const bpf_skb_ecn_set_ce)(void *skb) = (void *)97;
 
 /* A device of a wire. */

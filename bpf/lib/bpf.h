@@ -57,6 +57,8 @@ enum {
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 
+enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
+
 /* Found by name in the BTF of a map's value. */
 struct bpf_timer {
 	u64 opaque[2];
@@ -67,9 +69,16 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static long (*const bpf_skb_store_bytes)(void *skb, u32 offset, const void *from, u32 len, u64 flags) = (void *)9;
+static long (*const bpf_clone_redirect)(void *skb, u32 ifindex, u64 flags) = (void *)13;
+static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static s64 (*const bpf_csum_diff)(void *from, u32 from_size, void *to, u32 to_size, u32 seed) = (void *)28;
+static long (*const bpf_skb_change_tail)(void *skb, u32 len, u64 flags) = (void *)38;
 static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
 static long (*const bpf_getsockopt)(void *sk, int level, int name, void *value, int size) = (void *)57;
 static long (*const bpf_sock_ops_cb_flags_set)(void *ctx, int flags) = (void *)59;
+static void *(*const bpf_sk_lookup_tcp)(void *ctx, void *tuple, u32 size, u64 netns, u64 flags) = (void *)84;
+static long (*const bpf_sk_release)(void *sk) = (void *)86;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
 static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
 static long (*const bpf_map_peek_elem)(void *map, void *value) = (void *)89;
@@ -77,6 +86,8 @@ static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 f
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 static long (*const bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
 static long (*const bpf_ringbuf_output)(void *ring, const void *data, u64 size, u64 flags) = (void *)130;
+static void *(*const bpf_ringbuf_reserve)(void *ringbuf, u64 size, u64 flags) = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *data, u64 flags) = (void *)132;
 static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
 static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;

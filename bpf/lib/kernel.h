@@ -51,6 +51,7 @@ struct sock {
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes/s */
 	void *sk_bpf_storage;	      /* NULL: nobody keeps anything with this socket */
+	int sk_rx_dst_ifindex;	      /* where its packets come in */
 } __core;
 
 struct inet_sock {
@@ -87,6 +88,11 @@ struct tcp_sack_block {
 	u32 end_seq;
 } __core;
 
+struct tcp_options_received {
+	u16 sack_ok : 3;
+	u16 snd_wscale : 4;
+} __core;
+
 #define SACK_BLOCKS 4
 
 struct tcp_sock {
@@ -101,11 +107,16 @@ struct tcp_sock {
 	u32 mss_cache;	       /* bytes */
 	u32 snd_una;	       /* first sequence number not acknowledged */
 	u32 snd_nxt;	       /* next one to send */
-	u32 lost;	       /* segments ever marked as lost */
-	u32 delivered;	       /* segments, out-of-order ones included */
-	u32 rate_delivered;    /* last delivery rate sample: segments ... */
-	u32 rate_interval_us;  /* ... over this time */
-	u32 app_limited;       /* 0, or limited until `delivered` reaches this */
+	u32 snd_wnd;	       /* window the receiver offers, bytes */
+	u32 rcv_nxt;	       /* next sequence number expected */
+	u32 packets_out;       /* segments in flight, as sent */
+	u32 tlp_high_seq;      /* 0, or a loss probe is out */
+	struct tcp_options_received rx_opt;
+	u32 lost;	      /* segments ever marked as lost */
+	u32 delivered;	      /* segments, out-of-order ones included */
+	u32 rate_delivered;   /* last delivery rate sample: segments ... */
+	u32 rate_interval_us; /* ... over this time */
+	u32 app_limited;      /* 0, or limited until `delivered` reaches this */
 	u32 data_segs_out;
 	u32 total_retrans; /* segments */
 	u32 max_packets_out;

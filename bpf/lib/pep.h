@@ -27,10 +27,14 @@ struct pep_flow_v1 {
 	u64 time_ns; /* CLOCK_MONOTONIC */
 };
 
+#ifndef PEP_PINNING
+#define PEP_PINNING 1 /* by name */
+#endif
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(pinning, 1);
+	__uint(pinning, PEP_PINNING);
 	__type(key, int);
 	__type(value, struct pep_flow_v1);
 } pep_flow SEC(".maps");

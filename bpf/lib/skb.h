@@ -28,7 +28,6 @@ struct __sk_buff {
 	u32 gso_size;
 };
 
-static long (*const bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 
 static __always_inline u16 ntohs(u16 value)
 {

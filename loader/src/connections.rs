@@ -1,13 +1,17 @@
 //! The open TCP connections one by one, with what their algorithm knows of each.
 
 use crate::describe::StateField;
-use crate::error::{Error, Result, need_root};
+use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{SocketWalk, padded, set_job, version_label};
 use crate::install::text;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::registry::Algo;
 use bytemuck::{Pod, Zeroable};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::pep::PepFlow;
+use hotcc_abi::pins;
+use libbpf_rs::OpenObject;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -42,9 +46,10 @@ struct Record {
     total_retrans: u32,
     rate_delivered: u32,
     rate_interval_us: u32,
-    tail_pad: u32,
+    snd_una: u32,
     bytes_acked: u64,
     state: [u8; PRIVATE_BYTES],
+    pep: PepFlow,
 }
 
 /// An open connection. Schema of `hotcc flows --json`; fields are only ever added.
@@ -79,6 +84,41 @@ pub struct Connection {
     pub acked_bytes: u64,
     /// The algorithm's own state of the connection, in the order of its source; empty where its fields are not known.
     pub state: Vec<StateValue>,
+    /// What its border PEP saw of it; `None` where there is none.
+    pub pep: Option<SeenByPep>,
+}
+
+/// What the border PEP of a connection saw, relative to what the client has acknowledged by now: bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SeenByPep {
+    /// It saw all up to here; negative: less than the client.
+    pub in_order_bytes: i32,
+    /// From where to where it saw more.
+    pub ranges_bytes: Vec<(i32, i32)>,
+    /// RTT between here and the PEP, microseconds; `None` where not known.
+    pub rtt_us: Option<u32>,
+    /// Segments that it saw, modulo 2^32.
+    pub segments: u32,
+    /// Age of the record.
+    pub age_ms: u64,
+}
+
+impl SeenByPep {
+    fn read(record: &PepFlow, snd_una: u32) -> Option<Self> {
+        let from_una = |sequence: u32| sequence.wrapping_sub(snd_una).cast_signed();
+        (record.updates != 0).then(|| Self {
+            in_order_bytes: from_una(record.in_order),
+            ranges_bytes: record
+                .ranges
+                .iter()
+                .take(record.range_count as usize)
+                .map(|r| (from_una(r.start), from_una(r.end)))
+                .collect(),
+            rtt_us: (record.rtt_us != 0).then_some(record.rtt_us),
+            segments: record.segments,
+            age_ms: monotonic_ns().saturating_sub(record.time_ns) / 1_000_000,
+        })
+    }
 }
 
 /// A field of an algorithm's state.
@@ -98,7 +138,10 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
     cc.map_or(Ok(()), check_cc_name)?;
     let namespaces = netns::chosen(netns)?;
     let job = Job { cc_name: cc.map_or([0; 16], padded) };
-    let walk = SocketWalk::load("list", |open| set_job(open, &job))?;
+    let walk = SocketWalk::load("list", |open| {
+        set_job(open, &job)?;
+        use_pinned_records(open)
+    })?;
     let records = netns::in_these(&namespaces, |ns| Ok((ns.label(), records(&walk, ns)?)))?;
     let mut versions = Versions::default();
     let mut found = Vec::new();
@@ -109,6 +152,14 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
     }
     found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
     Ok(found)
+}
+
+/// Where nobody has pinned any, there are none.
+fn use_pinned_records(open: &mut OpenObject) -> Result<()> {
+    let Some(path) = pins::shared(pins::PEP_FLOW).filter(|path| path.exists()) else { return Ok(()) };
+    let map = open.maps_mut().find(|m| m.name() == pins::PEP_FLOW);
+    let mut map = map.ok_or_else(|| Error::failed("the agent that lists connections has another layout"))?;
+    map.reuse_pinned_map(&path).tried(|| format!("cannot use {}", path.display()))
 }
 
 fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
@@ -154,6 +205,7 @@ impl Versions {
             retransmits: record.total_retrans,
             acked_bytes: record.bytes_acked,
             state: fields.iter().filter_map(value).collect(),
+            pep: SeenByPep::read(&record.pep, record.snd_una),
             cc,
         })
     }

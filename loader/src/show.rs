@@ -1,6 +1,6 @@
 //! How results are printed: tables for people, JSON for programs.
 
-use hotcc::connections::{Connection, StateValue};
+use hotcc::connections::{Connection, SeenByPep, StateValue};
 use hotcc::doctor::{Report, Verdict};
 use hotcc::error::{Error, Result};
 use hotcc::manage::{Outcome, Unloaded};
@@ -88,9 +88,20 @@ pub fn flows(all: &[Connection], with_state: bool, json: bool) -> Result<()> {
         println!("{line}");
         if with_state {
             connection.state.iter().for_each(|value| println!("    {}", state_text(value)));
+            connection.pep.iter().for_each(|seen| println!("    {}", pep_text(seen)));
         }
     }
     Ok(())
+}
+
+/// `pep: all up to 14480 bytes beyond the client, and 20000..28960; 12 segments; rtt 10.2 ms; 3 ms ago`
+fn pep_text(seen: &SeenByPep) -> String {
+    let ranges: String = seen.ranges_bytes.iter().map(|(start, end)| format!(", and {start}..{end}")).collect();
+    let rtt = seen.rtt_us.map_or(String::new(), |us| format!("; rtt {:.1} ms", f64::from(us) / 1e3));
+    let SeenByPep { in_order_bytes, segments, age_ms, .. } = seen;
+    format!(
+        "pep: all up to {in_order_bytes} bytes beyond the client{ranges}; {segments} segments{rtt}; {age_ms} ms ago"
+    )
 }
 
 /// Fixed point as what it stands for: `n_q16 4.25 segments per RTT (278528 / 65536)`.

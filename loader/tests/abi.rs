@@ -85,6 +85,8 @@ fn socket_storages() {
         reserved,
         time_ns,
     );
+    let (_file, server) = btf(hotcc_bpf::agent("pep_server").unwrap());
+    same_layout!(&server, "pep_arm", pep::Arm, flows, acked_bytes, active_ns, retransmits);
     let (_file, arwa) = btf(hotcc_bpf::algo("arwa").unwrap());
     same_layout!(&arwa, "arwa_hint_v1", hint::ArwaHint, time_ns, sequence, hint, pad);
 }
@@ -155,6 +157,15 @@ fn constants() {
     assert_eq!(defined("PATH_FULL_PREFIX_LEN"), path::FULL_PREFIX_LEN.to_string());
     assert_eq!(defined("RADIO_SINR_MIN_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.start()));
     assert_eq!(defined("RADIO_SINR_MAX_Q8"), format!("({} * 256)", radio::SINR_RANGE_DB.end()));
+}
+
+#[test]
+fn verdicts_on_records() {
+    let source = include_str!("../../bpf/agents/pep_server.bpf.c");
+    let (_, names) = source.split_once("enum verdict {").unwrap();
+    let (names, _) = names.split_once('}').unwrap();
+    let names: Vec<_> = names.lines().filter_map(|line| line.trim().split_once(',')).map(|(name, _)| name).collect();
+    assert_eq!(names, pep::VERDICTS.map(|v| format!("PEP_{}", v.to_uppercase())));
 }
 
 /// Every object describes itself, and starts with the values its `default` profile names.

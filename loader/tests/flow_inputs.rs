@@ -232,6 +232,10 @@ fn mdcubic_uses_no_record_that_is_old_or_half_written() {
             let what = format!("record {updates}, {age_s} s old, used: {used}");
             transfer.wait(&what, |t| (t.state("flags") & PEP_CLOCKED != 0) == used);
             transfer.wait("D2", |t| (t.state("d2_segments") > 0) == used);
+            let is_whole = updates != 0 && updates % 2 == 0;
+            assert_eq!(transfer.flow()["pep"].is_object(), is_whole, "{what}");
+            let shown = ok(&["flows", "--cc", "mdcubic_use"]).contains("    pep: all up to ");
+            assert_eq!(shown, is_whole, "{what}");
         }
     });
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use hotcc_abi::pins;
 use pep_agent::border::config::BorderArgs;
+use pep_agent::server::config::ServerArgs;
 use std::path::PathBuf;
 
 /// The ACKing border PEP: tell a TCP sender which of its segments reached the border of the access network.
@@ -25,6 +26,8 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the kernel lacks something, 4
 pub enum Command {
     /// Watch the segments that pass this router, and report them to their senders. Runs until SIGTERM or SIGINT.
     Border(Border),
+    /// Take what borders report of this host's flows, and hand it to their congestion control. Runs until SIGTERM or SIGINT.
+    Server(Server),
 }
 
 const BORDER_EXAMPLES: &str = "\
@@ -49,6 +52,25 @@ pub struct Border {
     /// Where programs and maps are pinned.
     #[arg(long, hide = true, default_value = pins::PEP_BORDER)]
     pub pins: PathBuf,
+}
+
+const SERVER_EXAMPLES: &str = "\
+Examples:
+  pep-agent server --key-file /etc/hotcc/pep.keys
+  pep-agent server --config /etc/hotcc/pep-server.toml --control-share 5%
+  hotcc flows --cc mdcubic        # what it hands over, and what the flows make of it
+
+Without reports, or where they make no sense, flows run as if there were no PEP.";
+
+/// Arguments of `server`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVER_EXAMPLES)]
+pub struct Server {
+    /// TOML file with any of the options below; those given here go before it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: ServerArgs,
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub struct Daemon {
     listener: TcpListener,
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 /// What a page is made from. The lock keeps scrapes from running at the same time.
@@ -90,13 +91,15 @@ impl Daemon {
     /// It is taken, say.
     pub fn start(listen: SocketAddr) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
-        let (listener, terminate, interrupt) = runtime.block_on(async {
+        let (listener, [terminate, interrupt, hangup]) = runtime.block_on(async {
             let catch = |kind| signal(kind).tried(|| "cannot catch signals".to_owned());
             let tried = || format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)");
             let listener = TcpListener::bind(listen).await.tried(tried)?;
-            Ok::<_, Error>((listener, catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
+            let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+            let [terminate, interrupt, hangup] = kinds.map(catch);
+            Ok::<_, Error>((listener, [terminate?, interrupt?, hangup?]))
         })?;
-        Ok(Self { runtime, listener, terminate, interrupt })
+        Ok(Self { runtime, listener, terminate, interrupt, hangup })
     }
 
     /// Says on stdout where it listens.
@@ -108,8 +111,8 @@ impl Daemon {
         writeln!(std::io::stdout(), "listening on http://{address}").tried(|| "cannot write to stdout".to_owned())
     }
 
-    /// Serves until SIGTERM, SIGINT, or `look` finds a problem, which it is asked for again and again. Tells the service
-    /// manager that all is ready.
+    /// Serves until SIGTERM, SIGINT, or `look` finds a problem, which it is asked for again and again; calls `reload` at
+    /// SIGHUP. Tells the service manager that all is ready.
     ///
     /// # Errors
     /// The HTTP server fails.
@@ -117,9 +120,10 @@ impl Daemon {
         self,
         registry: Registry,
         look_every: Duration,
+        mut reload: impl FnMut(),
         mut look: impl FnMut() -> Option<String>,
     ) -> Result<Stopped> {
-        let Self { runtime, listener, mut terminate, mut interrupt } = self;
+        let Self { runtime, listener, mut terminate, mut interrupt, mut hangup } = self;
         let pages = Arc::new(Pages { registry: Mutex::new(registry), problem: Mutex::new(None) });
         let router = Router::new()
             .route("/", get(INDEX))
@@ -137,12 +141,18 @@ impl Daemon {
                     }
                 }
             };
+            let reloading = async {
+                while hangup.recv().await.is_some() {
+                    reload();
+                }
+            };
             tokio::select! {
                 served = axum::serve(listener, router) => {
                     served.tried(|| "cannot serve HTTP".to_owned())?;
                     Ok(Stopped::Problem("the HTTP server ended".to_owned()))
                 }
                 problem = looking => Ok(Stopped::Problem(problem)),
+                () = reloading => Ok(Stopped::Problem("signals are not delivered any more".to_owned())),
                 _ = terminate.recv() => Ok(Stopped::Signal("SIGTERM")),
                 _ = interrupt.recv() => Ok(Stopped::Signal("SIGINT")),
             }

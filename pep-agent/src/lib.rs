@@ -2,8 +2,13 @@
 //! hands that to the sender's congestion control.
 
 pub mod attach;
+pub mod auth;
 pub mod border;
 pub mod daemon;
 pub mod error;
+pub mod inband;
 pub mod netlink;
 pub mod report;
+pub mod server;
+pub mod transport;
+pub mod wire;

@@ -3,11 +3,14 @@
 mod cli;
 
 use clap::Parser;
-use cli::{Border, Cli, Command};
+use cli::{Border, Cli, Command, Server};
+use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::{self, print::Print};
 use pep_agent::daemon::read_options;
-use pep_agent::error::{Error, Result};
+use pep_agent::error::{Error, Result, Tried};
 use pep_agent::report::Transport;
+use pep_agent::server;
+use pep_agent::transport::udp;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Command::Border(args) => run_border(args),
+        Command::Server(args) => run_server(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -38,10 +42,19 @@ fn main() -> ExitCode {
 fn run_border(args: Border) -> Result<()> {
     let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
     let config = args.options.or(file).resolve()?;
-    let transport: Box<dyn Transport + Send> = if args.dry_run {
-        Box::new(Print)
-    } else {
-        return Err(Error::Usage("this build sends no reports; --dry-run shows them".to_owned()));
+    if args.dry_run {
+        return border::run(&config, &args.pins, || Ok(Box::new(Print)), || ());
+    }
+    let missing = || Error::Usage("--key-file is missing, on the command line and in the file".to_owned());
+    let file = config.key_file.as_deref().ok_or_else(missing)?;
+    let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the keys".to_owned())?);
+    let start = || -> Result<Box<dyn Transport + Send>> {
+        Ok(Box::new(udp(keys.clone(), config.port).tried(|| "cannot send datagrams".to_owned())?))
     };
-    border::run(&config, &args.pins, transport)
+    border::run(&config, &args.pins, start, || keys.reload(file))
+}
+
+fn run_server(args: Server) -> Result<()> {
+    let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
+    server::run(&args.options.or(file).resolve()?)
 }

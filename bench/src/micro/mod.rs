@@ -6,6 +6,7 @@
 mod ack_cost;
 mod awake;
 mod border;
+mod pep_ingest;
 mod radio;
 pub mod report;
 mod sandbox;
@@ -40,7 +41,7 @@ pub struct Measure {
 }
 
 /// All there are, in the order in which they run.
-pub const MEASURES: [Measure; 6] = [
+pub const MEASURES: [Measure; 7] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK against the kernel's CUBIC behind the same glue",
@@ -59,6 +60,11 @@ pub const MEASURES: [Measure; 6] = [
         run: border::run,
     },
     Measure { name: scrape::NAME, about: "time of a scrape against `ss -tin`, over 10,000 sockets", run: scrape::run },
+    Measure {
+        name: pep_ingest::NAME,
+        about: "reports of a border PEP that a core takes to their sockets",
+        run: pep_ingest::run,
+    },
 ];
 
 /// Runs those measures, all where none is named. An error only when interrupted: one that fails is reported.

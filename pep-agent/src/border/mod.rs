@@ -29,11 +29,17 @@ const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_
 /// How often it looks whether something is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs until SIGTERM or SIGINT, and leaves nothing behind then.
+/// Runs until SIGTERM or SIGINT, and leaves nothing behind then. The transport is started with what is left of root's
+/// powers; `reload` is called at SIGHUP.
 ///
 /// # Errors
 /// It cannot begin, or an interface went away; nothing is left behind then either.
-pub fn run(config: &Config, pins: &Path, mut transport: Box<dyn Transport + Send>) -> Result<()> {
+pub fn run(
+    config: &Config,
+    pins: &Path,
+    start: impl FnOnce() -> Result<Box<dyn Transport + Send>>,
+    reload: impl FnMut(),
+) -> Result<()> {
     let daemon = Daemon::start(config.listen)?;
     let mut kernel = Kernel::attach(config, pins)?;
     for attachment in &kernel.attachments {
@@ -42,17 +48,18 @@ pub fn run(config: &Config, pins: &Path, mut transport: Box<dyn Transport + Send
         tracing::info!("{} program at {} ({method}{adopted})", hook.role, hook.interface);
     }
     let mut ring = kernel.reports.take().ok_or_else(|| Error::Failed("the ring is in use".to_owned()))?;
-    let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
+    let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
         daemon.announce()?;
         crate::daemon::drop_capabilities(&CAPABILITIES)?;
+        let mut transport = start()?;
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
-            .spawn_scoped(scope, || pump::run(&mut ring, transport.as_mut(), &delivered, &stop))
+            .spawn_scoped(scope, move || pump::run(&mut ring, transport.as_mut(), delivered, stop))
             .tried(|| "cannot start a thread".to_owned())?;
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(&delivered))));
+        registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(delivered))));
         let mut warnings = Warnings::default();
         let look = || {
             warnings.look(view);
@@ -61,7 +68,7 @@ pub fn run(config: &Config, pins: &Path, mut transport: Box<dyn Transport + Send
             }
             Kernel::problem(&kernel.attachments)
         };
-        let served = daemon.serve(registry, LOOK_EVERY, look);
+        let served = daemon.serve(registry, LOOK_EVERY, reload, look);
         stop.store(true, Relaxed);
         served
     });

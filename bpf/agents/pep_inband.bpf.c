@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Takes the border PEP's reports that travel in the flow itself off the wire, for the agent to verify like any other.
+ *
+ * Such a report is a segment of the client's: an ACK without data, that has one option, which fills the header, and a
+ * wrong checksum, so that a server without this program drops it. Nothing of the segment but the option and the
+ * addresses is used; a real one that looked like it would be an ACK less.
+ */
+#include "packet.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define TC_ACT_UNSPEC -1
+#define TC_ACT_SHOT 2
+#define INBAND_OFFSET (60 / 4 << 4)
+#define INBAND_KIND 254
+#define INBAND_LENGTH 40
+#define INBAND_EXID 0x5045
+#define INBAND_BYTES 36
+
+struct pep_inband {
+	u8 server[16]; /* network order; IPv4: the first four bytes */
+	u8 client[16];
+	u16 server_port; /* network order */
+	u16 client_port;
+	u32 family; /* 4 or 6 */
+	u8 option[INBAND_BYTES];
+	u32 reserved;
+};
+_Static_assert(sizeof(struct pep_inband) == 80, "as in abi/src/pep.rs");
+_Static_assert(__builtin_offsetof(struct pep_inband, option) == 40, "as there");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} inband_reports SEC(".maps");
+
+u64 inband_dropped;
+
+struct inband_segment {
+	struct tcp_header tcp;
+	u8 kind, length;
+	u16 exid;
+	u8 option[INBAND_BYTES];
+};
+
+static __always_inline bool is_inband(const struct inband_segment *s)
+{
+	return s->tcp.offset == INBAND_OFFSET && s->tcp.flags == TCP_ACK_FLAG && s->kind == INBAND_KIND &&
+	       s->length == INBAND_LENGTH && s->exid == swap16(INBAND_EXID);
+}
+
+static __always_inline int pass_to_agent(const struct inband_segment *s, const u8 *client, const u8 *server,
+					 u32 address_bytes)
+{
+	struct pep_inband *report = bpf_ringbuf_reserve(&inband_reports, sizeof(*report), 0);
+
+	if (!report) {
+		__sync_fetch_and_add(&inband_dropped, 1);
+		return TC_ACT_SHOT;
+	}
+	__builtin_memset(report, 0, sizeof(*report));
+	__builtin_memcpy(report->server, server, address_bytes);
+	__builtin_memcpy(report->client, client, address_bytes);
+	report->server_port = s->tcp.dest;
+	report->client_port = s->tcp.source;
+	report->family = address_bytes == 4 ? 4 : 6;
+	__builtin_memcpy(report->option, s->option, INBAND_BYTES);
+	bpf_ringbuf_submit(report, 0);
+	return TC_ACT_SHOT;
+}
+
+SEC("classifier") int inband(struct __sk_buff *skb)
+{
+	struct inband_segment segment;
+	u16 protocol;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER - 2, &protocol, sizeof(protocol)))
+		return TC_ACT_UNSPEC;
+	if (protocol == swap16(ETHERTYPE_IPV4)) {
+		struct ipv4_header ip;
+
+		if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &ip, sizeof(ip)) || ip.version_ihl != 0x45 ||
+		    ip.protocol != PROTOCOL_TCP || swap16(ip.length) != sizeof(ip) + sizeof(segment) ||
+		    bpf_skb_load_bytes(skb, ETHERNET_HEADER + sizeof(ip), &segment, sizeof(segment)) ||
+		    !is_inband(&segment))
+			return TC_ACT_UNSPEC;
+		return pass_to_agent(&segment, (u8 *)&ip.source, (u8 *)&ip.dest, 4);
+	}
+	if (protocol == swap16(ETHERTYPE_IPV6)) {
+		struct ipv6_header ip;
+
+		if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &ip, sizeof(ip)) || ip.next != PROTOCOL_TCP ||
+		    swap16(ip.length) != sizeof(segment) ||
+		    bpf_skb_load_bytes(skb, ETHERNET_HEADER + sizeof(ip), &segment, sizeof(segment)) ||
+		    !is_inband(&segment))
+			return TC_ACT_UNSPEC;
+		return pass_to_agent(&segment, ip.source, ip.dest, 16);
+	}
+	return TC_ACT_UNSPEC;
+}

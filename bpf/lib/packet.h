@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Packets as they are on the wire, in network order.
+ */
+#pragma once
+#include "bpf.h"
+
+#define ETHERNET_HEADER 14
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define PROTOCOL_TCP 6
+#define TCP_ACK_FLAG 0x10
+
+/* Kernel ABI; nobody here looks into it. */
+struct __sk_buff;
+
+struct tcp_header {
+	u16 source, dest;
+	u32 seq, ack;
+	u8 offset, flags;
+	u16 window, checksum, urgent;
+};
+
+struct ipv4_header {
+	u8 version_ihl, tos;
+	u16 length, id, fragment;
+	u8 ttl, protocol;
+	u16 checksum;
+	u32 source, dest;
+};
+
+struct ipv6_header {
+	u32 version_class_flow;
+	u16 length;
+	u8 next, hop_limit;
+	u8 source[16], dest[16];
+};
+
+static __always_inline u16 swap16(u16 v)
+{
+	return __builtin_bswap16(v);
+}
+
+static __always_inline u32 swap32(u32 v)
+{
+	return __builtin_bswap32(v);
+}

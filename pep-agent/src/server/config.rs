@@ -1,0 +1,134 @@
+//! Options of the server, from the command line and from a file.
+
+use super::Options;
+use crate::error::{Error, Result};
+use crate::wire::PORT;
+use serde::Deserialize;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options as they are given; a file has them by the same names, with `_` for `-`.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerArgs {
+    /// Where borders send to [default: [::]:4713]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub receive: Option<SocketAddr>,
+    /// Keys shared with borders, a line each: number, 64 hexadecimal digits; two at most. Read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Where to answer /metrics and /healthz [default: 127.0.0.1:9719]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Do not clock senders by what arrives at the border: what it saw counts at the client's next ACK
+    #[arg(long)]
+    pub no_clock: bool,
+    /// Share of flows to keep without the PEP, for comparison [default: 0%]
+    #[arg(long, value_name = "PERCENT")]
+    pub control_share: Option<String>,
+    /// Also take reports that come within their flows off this interface. May be given again
+    #[arg(long, value_name = "IF")]
+    pub inband: Vec<String>,
+    /// Older reports are not used, 1 to 30000 [default: 1000]
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub max_age_ms: Option<u64>,
+    /// Datagrams per second that are looked at, of each source [default: 20000]
+    #[arg(long, value_name = "NUMBER")]
+    pub rate: Option<u64>,
+}
+
+/// Checked options.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// File of keys.
+    pub key_file: PathBuf,
+    /// Where to answer HTTP.
+    pub listen: SocketAddr,
+    /// How to serve.
+    pub options: Options,
+}
+
+impl ServerArgs {
+    /// What is given here, and else what `other` gives.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            receive: self.receive.or(other.receive),
+            key_file: self.key_file.or(other.key_file),
+            listen: self.listen.or(other.listen),
+            no_clock: self.no_clock || other.no_clock,
+            control_share: self.control_share.or(other.control_share),
+            inband: if self.inband.is_empty() { other.inband } else { self.inband },
+            max_age_ms: self.max_age_ms.or(other.max_age_ms),
+            rate: self.rate.or(other.rate),
+        }
+    }
+
+    /// Checks them all, and fills in what was not given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names the option.
+    pub fn resolve(self) -> Result<Config> {
+        let key_file = self.key_file.ok_or_else(|| {
+            Error::Usage("--key-file is missing, on the command line and in the file: reports need a key".to_owned())
+        })?;
+        let within = |option: &str, value: u64, range: RangeInclusive<u64>| {
+            if range.contains(&value) {
+                return Ok(value);
+            }
+            let (low, high) = range.into_inner();
+            Err(Error::Usage(format!("{option} {value}: must be from {low} to {high}")))
+        };
+        Ok(Config {
+            key_file,
+            listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9719))),
+            options: Options {
+                listen: self.receive.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT))),
+                clock: !self.no_clock,
+                control_share: self.control_share.as_deref().map_or(Ok(0.0), share)?,
+                inband: self.inband,
+                max_age: Duration::from_millis(within("--max-age-ms", self.max_age_ms.unwrap_or(1000), 1..=30_000)?),
+                rate_per_second: within("--rate", self.rate.unwrap_or(20_000), 1..=10_000_000)?,
+            },
+        })
+    }
+}
+
+/// `5%` or `5`: a share of 0.05.
+fn share(text: &str) -> Result<f64> {
+    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    let wrong = || Error::Usage(format!("--control-share {text}: must be a percentage, 0% to 100%"));
+    percent.map(|percent: f64| percent / 100.0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let file: ServerArgs =
+            toml::from_str("key_file = '/etc/hotcc/pep.keys'\ncontrol_share = '5%'\nmax_age_ms = 200").unwrap();
+        let given = ServerArgs { max_age_ms: Some(500), ..ServerArgs::default() };
+        let config = given.or(file).resolve().unwrap();
+        assert_eq!(config.options.max_age, Duration::from_millis(500));
+        assert_eq!((config.options.control_share, config.options.clock), (0.05, true));
+        assert_eq!(config.options.listen.port(), PORT);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let args = || ServerArgs { key_file: Some("keys".into()), ..ServerArgs::default() };
+        let says = |args: ServerArgs| match args.resolve() {
+            Err(Error::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(says(ServerArgs::default()).starts_with("--key-file is missing"));
+        assert!(says(ServerArgs { max_age_ms: Some(0), ..args() }).contains("from 1 to 30000"));
+        for share in ["101%", "-1", "x", "NaN"] {
+            assert!(says(ServerArgs { control_share: Some(share.to_owned()), ..args() }).contains("percentage"));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Reports that come within their flows: taken off at the interfaces, and dated without ever asking their border.
+
+use crate::auth::Keys;
+use crate::inband::{InbandReport, decode, is_signed_by};
+use anyhow::{Context, Result};
+use aya::maps::{MapData, RingBuf};
+use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::{Ebpf, EbpfLoader};
+use hotcc_abi::pep::Inband;
+use std::collections::HashMap;
+use std::io;
+use tokio::io::unix::AsyncFd;
+
+/// For so long the quickest report of a border stands for its clock: they drift apart by 50 us/s at the most.
+const CLOCK_SPAN_US: u64 = 10_000_000;
+
+/// The interfaces' programs, and what they took off. Dropped, they are gone.
+pub struct Inflow {
+    _ebpf: Ebpf,
+    reports: AsyncFd<RingBuf<MapData>>,
+    clocks: HashMap<u8, Excess>,
+}
+
+/// Why a report of a flow does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It says nothing that has a meaning.
+    Malformed,
+    /// No key of that number.
+    UnknownKey,
+    /// The code is not that key's.
+    WrongCode,
+}
+
+impl Inflow {
+    /// Attaches to the interfaces of that name. Call within a tokio runtime.
+    pub fn attach(interfaces: &[String]) -> Result<Self> {
+        let object = hotcc_bpf::agent("pep_inband").context("this program was built without its BPF object")?;
+        let mut ebpf = EbpfLoader::new().load(object.bytes).context("cannot load the program for in-band reports")?;
+        let program: &mut SchedClassifier = ebpf.program_mut("inband").context("no such program")?.try_into()?;
+        program.load().context("the kernel refuses the program for in-band reports")?;
+        for interface in interfaces {
+            let attached = program.attach(interface, TcAttachType::Ingress).or_else(|_| {
+                // before 6.6, programs need a queueing discipline of their own; where it is there already, that is it
+                let _ = tc::qdisc_add_clsact(interface);
+                program.attach(interface, TcAttachType::Ingress)
+            });
+            attached.with_context(|| format!("cannot attach to {interface}"))?;
+        }
+        let reports = RingBuf::try_from(ebpf.take_map("inband_reports").context("no such map")?)?;
+        // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.
+        let reports = unsafe { AsyncFd::register(reports) }?;
+        Ok(Self { _ebpf: ebpf, reports, clocks: HashMap::new() })
+    }
+
+    /// Waits until there is something to [`Self::take`].
+    pub async fn readable(&self) -> io::Result<()> {
+        self.reports.readable().await.map(|mut ready| ready.clear_ready())
+    }
+
+    /// The next report, if there is one, and how long ago it was seen, microseconds.
+    pub fn take(&mut self, keys: &Keys, now_us: u64) -> Option<Result<(InbandReport, u64), Refused>> {
+        let item = self.reports.get_mut().next()?;
+        let inband = bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed);
+        drop(item);
+        let report = inband.and_then(|inband| verified(&inband, keys));
+        Some(report.map(|report| {
+            let excess = self.clocks.entry(report.key_id).or_default();
+            let under_way_us = excess.over_least((now_us as u32).wrapping_sub(report.time_us), now_us);
+            let age_us = u64::from(under_way_us) + u64::from(report.age_us);
+            (report, age_us)
+        }))
+    }
+}
+
+fn verified(inband: &Inband, keys: &Keys) -> Result<InbandReport, Refused> {
+    let report = decode(inband).ok_or(Refused::Malformed)?;
+    let mut known = false;
+    let mut named = keys.numbered(report.key_id).inspect(|_| known = true);
+    if named.any(|key| is_signed_by(inband, key)) {
+        return Ok(report);
+    }
+    Err(if known { Refused::WrongCode } else { Refused::UnknownKey })
+}
+
+/// Our clock less a border's, as its reports come: the least of it is a report that came quickest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Excess {
+    /// The least of the running span and of the one before; `None` before the first.
+    least: Option<(u32, u32)>,
+    since_us: u64,
+}
+
+impl Excess {
+    /// How much later than the quickest one came.
+    fn over_least(&mut self, excess_us: u32, now_us: u64) -> u32 {
+        let earlier = |a: u32, b: u32| if a.wrapping_sub(b).cast_signed() < 0 { a } else { b };
+        let (current, previous) = self.least.unwrap_or((excess_us, excess_us));
+        let (current, previous) = if now_us - self.since_us >= CLOCK_SPAN_US {
+            self.since_us = now_us;
+            (excess_us, current)
+        } else {
+            (earlier(excess_us, current), previous)
+        };
+        self.least = Some((current, previous));
+        excess_us.wrapping_sub(earlier(current, previous))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Excess;
+
+    #[test]
+    fn a_report_that_came_late_is_dated_by_those_that_did_not() {
+        let mut excess = Excess::default();
+        let start = u32::MAX - 50; // the difference of the clocks wraps
+        assert_eq!(excess.over_least(start, 0), 0);
+        assert_eq!(excess.over_least(start.wrapping_add(500_000), 1), 500_000);
+        assert_eq!(excess.over_least(start.wrapping_sub(1000), 2), 0);
+        assert_eq!(excess.over_least(start, 3), 1000);
+        // a border that restarted with a later clock is believed once the spans have passed
+        let restarted = start.wrapping_add(900_000_000);
+        assert!(excess.over_least(restarted, 4) > 800_000_000);
+        assert!(excess.over_least(restarted, 10_000_005) > 800_000_000);
+        assert_eq!(excess.over_least(restarted, 20_000_010), 0);
+    }
+}

@@ -1,0 +1,371 @@
+//! From the socket to the kernel: each datagram checked, each report dated and handed over.
+
+use super::counters::{Counters, DatagramFate, RecordFate};
+use super::inband::{self, Inflow};
+use super::kernel::{Hand, Kernel};
+use super::limit::Limiter;
+use super::sessions::{Clock, Question, Refused, Sessions};
+use crate::auth::{Key, Keys, LiveKeys};
+use crate::inband::InbandReport;
+use crate::report::{FlowKey, FlowReport};
+use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
+use anyhow::{Context, Result};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::time::MissedTickBehavior;
+
+/// Datagrams taken before others get a turn.
+const BATCH: usize = 64;
+/// In place of an epoch, with the key's number.
+const INBAND_BORDER: u32 = 1 << 31;
+const TICK: Duration = Duration::from_millis(20);
+/// Ticks between two looks at what moves slowly.
+const TIDY_TICKS: u32 = 50;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub listen: SocketAddr,
+    /// Whether records clock their senders.
+    pub clock: bool,
+    /// Share of flows to keep without records, 0 to 1.
+    pub control_share: f64,
+    /// Interfaces to take reports off that come within their flows.
+    pub inband: Vec<String>,
+    /// Older reports are not used.
+    pub max_age: Duration,
+    /// Datagrams per second that are looked at, of each source.
+    pub rate_per_second: u64,
+}
+
+/// The server: a socket, the borders that use it, and the kernel.
+pub struct Server {
+    options: Options,
+    socket: UdpSocket,
+    keys: LiveKeys,
+    kernel: Kernel,
+    inflow: Option<Inflow>,
+    sessions: Sessions,
+    limiter: Limiter,
+    counters: Arc<Counters>,
+    random: File,
+}
+
+impl Server {
+    /// Listens, and loads what the kernel needs. Call within a tokio runtime, in the network namespace of the flows.
+    pub fn start(options: Options, keys: Keys) -> Result<Self> {
+        let socket = std::net::UdpSocket::bind(options.listen)
+            .with_context(|| format!("cannot listen on {} (--listen ADDRESS:PORT takes another)", options.listen))?;
+        socket.set_nonblocking(true)?;
+        let inflow = (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband)).transpose()?;
+        Ok(Self {
+            inflow,
+            limiter: Limiter::new(options.rate_per_second),
+            options,
+            socket: UdpSocket::from_std(socket)?,
+            keys: LiveKeys::new(keys),
+            kernel: Kernel::load()?,
+            sessions: Sessions::default(),
+            counters: Arc::default(),
+            random: File::open("/dev/urandom").context("cannot open /dev/urandom")?,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.socket.local_addr()?)
+    }
+
+    /// Its keys, which may be replaced while it serves.
+    #[must_use]
+    pub fn keys(&self) -> LiveKeys {
+        self.keys.clone()
+    }
+
+    /// What became of datagrams and records.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Serves, until it is dropped.
+    pub async fn serve(&mut self) -> Result<()> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = 0u32;
+        loop {
+            tokio::select! {
+                ready = self.socket.readable() => {
+                    ready?;
+                    self.drain()?;
+                }
+                ready = readable(self.inflow.as_ref()) => {
+                    ready?;
+                    self.drain_inband();
+                }
+                _ = tick.tick() => {
+                    ticks = ticks.wrapping_add(1);
+                    if ticks.is_multiple_of(TIDY_TICKS) && let Err(error) = self.tidy() {
+                        tracing::warn!("{error:#}");
+                    }
+                }
+            }
+            self.ask()?;
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
+        for _ in 0..BATCH {
+            match self.socket.try_recv_from(&mut buffer) {
+                Ok((length, from)) => {
+                    let fate = self.datagram(&buffer[..length], from);
+                    self.counters.datagram(fate);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e).context("cannot receive"),
+            }
+        }
+        Ok(())
+    }
+
+    fn tidy(&mut self) -> Result<()> {
+        let now_us = monotonic_ns() / 1000;
+        self.sessions.tidy(now_us);
+        self.limiter.tidy(now_us);
+        self.kernel.refresh_interfaces()?;
+        let (borders, rtt_us) = self.sessions.proven();
+        self.counters.borders.store(borders as u64, Relaxed);
+        self.counters.rtt_us.store(rtt_us.unwrap_or(0).into(), Relaxed);
+        for (counters, arm) in self.counters.arms.iter().zip(self.kernel.arms()?) {
+            counters.flows.store(arm.flows, Relaxed);
+            counters.acked_bytes.store(arm.acked_bytes, Relaxed);
+            counters.active_ns.store(arm.active_ns, Relaxed);
+            counters.retransmits.store(arm.retransmits, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Sends the questions that are due. One that cannot be sent counts as lost.
+    fn ask(&mut self) -> Result<()> {
+        let mut numbers = [0; 8];
+        let mut failed = Ok(());
+        let mut random = &self.random;
+        let asked = self.sessions.due(monotonic_ns() / 1000, || {
+            failed = random.read_exact(&mut numbers);
+            u64::from_ne_bytes(numbers)
+        });
+        failed.context("cannot read /dev/urandom")?;
+        let keys = self.keys.get();
+        for Question { to, epoch, key_id, nonce } in asked {
+            let Some(key) = keys.numbered(key_id).next() else { continue };
+            let header = Header { kind: Kind::Probe, key_id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
+            let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
+        }
+        Ok(())
+    }
+
+    fn datagram(&mut self, bytes: &[u8], from: SocketAddr) -> DatagramFate {
+        let now_us = monotonic_ns() / 1000;
+        if !self.limiter.allows(from.ip(), now_us) {
+            return DatagramFate::RateLimited;
+        }
+        let datagram = match Datagram::parse(bytes) {
+            Ok(datagram) => datagram,
+            Err(error) => return malformed(error),
+        };
+        let keys = self.keys.get();
+        let named: Vec<&Key> = keys.numbered(datagram.header.key_id).collect();
+        if named.is_empty() {
+            return DatagramFate::UnknownKey;
+        }
+        if !named.iter().any(|key| datagram.is_signed_by(key)) {
+            return DatagramFate::WrongCode;
+        }
+        match self.authentic(&datagram, from, now_us) {
+            Ok(fate) => fate,
+            Err(Error::Wire(error)) => malformed(error),
+            Err(Error::Refused(refused)) => match refused {
+                Refused::Unproven => DatagramFate::Unproven,
+                Refused::Replayed => DatagramFate::Replayed,
+                Refused::Unasked => DatagramFate::Unasked,
+                Refused::TooMany => DatagramFate::TooManyBorders,
+            },
+        }
+    }
+
+    fn authentic(&mut self, datagram: &Datagram<'_>, from: SocketAddr, now_us: u64) -> Result<DatagramFate, Error> {
+        let header = &datagram.header;
+        match header.kind {
+            Kind::Probe => Err(Error::Wire(WireError::NotOurs)),
+            Kind::Echo => {
+                self.sessions.echo(header, datagram.nonce()?, now_us)?;
+                Ok(DatagramFate::Echo)
+            }
+            Kind::Report => {
+                let reports = datagram.reports()?;
+                let clock = self.sessions.report(header, from, now_us)?;
+                self.reports(&reports, &clock, header.epoch as u32, now_us);
+                Ok(DatagramFate::Accepted)
+            }
+        }
+    }
+
+    fn reports(&self, reports: &[FlowReport], clock: &Clock, border: u32, now_us: u64) {
+        let hand = self.kernel.hand();
+        for report in reports {
+            let record = Handover { rtt_us: clock.rtt_us(), border, ..record_of(report) };
+            let seen_us = clock.ours(report.seen_at_us, now_us);
+            self.counters.record(self.hand_over(hand.as_ref().ok(), report, record, seen_us, now_us));
+        }
+    }
+
+    fn drain_inband(&mut self) {
+        let (now_us, keys) = (monotonic_ns() / 1000, self.keys.get());
+        let Some(mut inflow) = self.inflow.take() else { return };
+        let hand = self.kernel.hand();
+        while let Some(taken) = inflow.take(&keys, now_us) {
+            let fate = match taken {
+                Ok((InbandReport { key_id, report, .. }, age_us)) => {
+                    let record = Handover { border: INBAND_BORDER | u32::from(key_id), ..record_of(&report) };
+                    let seen_us = now_us.saturating_sub(age_us);
+                    self.counters.record(self.hand_over(hand.as_ref().ok(), &report, record, seen_us, now_us));
+                    DatagramFate::Accepted
+                }
+                Err(inband::Refused::Malformed) => DatagramFate::Malformed,
+                Err(inband::Refused::UnknownKey) => DatagramFate::UnknownKey,
+                Err(inband::Refused::WrongCode) => DatagramFate::WrongCode,
+            };
+            self.counters.datagram(fate);
+        }
+        self.inflow = Some(inflow);
+    }
+
+    fn hand_over(
+        &self,
+        hand: Option<&Hand<'_>>,
+        report: &FlowReport,
+        record: Handover,
+        seen_us: u64,
+        now_us: u64,
+    ) -> RecordFate {
+        if now_us - seen_us > self.options.max_age.as_micros() as u64 {
+            return RecordFate::TooOld;
+        }
+        let flags = if self.is_control(&report.key) { CONTROL } else { u8::from(self.options.clock) * CLOCK };
+        let record = Handover { flags, time_ns: seen_us * 1000, ..record };
+        let verdict = hand.and_then(|hand| hand.over(&record).ok());
+        verdict.map_or(RecordFate::Failed, RecordFate::of_verdict)
+    }
+
+    /// The same for a flow as long as it lives, and after a restart.
+    fn is_control(&self, flow: &FlowKey) -> bool {
+        let share = self.options.control_share;
+        share > 0.0 && (flow_hash(flow) as f64) < share * 2f64.powi(64)
+    }
+}
+
+async fn readable(inflow: Option<&Inflow>) -> std::io::Result<()> {
+    match inflow {
+        Some(inflow) => inflow.readable().await,
+        None => std::future::pending().await,
+    }
+}
+
+enum Error {
+    Wire(WireError),
+    Refused(Refused),
+}
+
+impl From<WireError> for Error {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+fn malformed(error: WireError) -> DatagramFate {
+    match error {
+        WireError::Truncated => DatagramFate::Truncated,
+        WireError::Oversized => DatagramFate::Oversized,
+        WireError::NotOurs => DatagramFate::NotOurs,
+        WireError::Version => DatagramFate::Version,
+        WireError::Malformed => DatagramFate::Malformed,
+    }
+}
+
+/// What a report says, without what only its receiver knows.
+fn record_of(report: &FlowReport) -> Handover {
+    let mut record = Handover {
+        server_port: report.key.server.port().to_be_bytes(),
+        client_port: report.key.client.port().to_be_bytes(),
+        range_count: report.ranges.len() as u16,
+        in_order: report.in_order,
+        segments: report.segments,
+        border_us: report.seen_at_us as u32,
+        ..Handover::default()
+    };
+    for (to, from) in record.ranges.iter_mut().zip(&report.ranges) {
+        *to = PepRange { start: from.start, end: from.end };
+    }
+    let (server, client) = (report.key.server.ip().to_canonical(), report.key.client.ip().to_canonical());
+    record.family = if server.is_ipv4() && client.is_ipv4() { 4 } else { 6 };
+    put_address(&mut record.server, server);
+    put_address(&mut record.client, client);
+    record
+}
+
+fn put_address(field: &mut [u8; 16], address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => field[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => *field = v6.octets(),
+    }
+}
+
+/// FNV-1a, and a mixer on top: its high bits alone are not even.
+fn flow_hash(flow: &FlowKey) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for end in [flow.server, flow.client] {
+        let mut address = [0; 16];
+        put_address(&mut address, end.ip().to_canonical());
+        add(&address);
+        add(&end.port().to_be_bytes());
+    }
+    hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ hash >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_spread_evenly_over_the_arms() {
+        let flow = |port: u16| FlowKey {
+            server: "192.0.2.1:443".parse().unwrap(),
+            client: SocketAddr::new([198, 51, 100, (port % 7) as u8].into(), port),
+        };
+        let limit = (0.05 * 2f64.powi(64)) as u64;
+        let control = (0..20_000).filter(|port| flow_hash(&flow(*port)) < limit).count();
+        assert!((800..1200).contains(&control), "{control} of 20,000 for 5 %");
+        assert_eq!(flow_hash(&flow(1)), 12_903_681_758_447_390_769, "it must not change between versions");
+    }
+}

@@ -1,0 +1,51 @@
+//! `pep-agent server`: takes what borders report, and hands what is authentic, new and possible to the senders' sockets.
+
+pub mod config;
+mod counters;
+mod inband;
+mod ingest;
+mod kernel;
+mod limit;
+mod sessions;
+
+pub use counters::{ArmCounters, Counters, DatagramFate, Metrics, RecordFate};
+pub use ingest::{Options, Server};
+pub use kernel::{Hand, Kernel};
+
+use crate::auth::Keys;
+use crate::daemon::{Daemon, Stopped, drop_capabilities};
+use crate::error::{Error, Result, Tried};
+use config::Config;
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// How often it looks whether something is wrong.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It cannot begin, or cannot go on.
+pub fn run(config: &Config) -> Result<()> {
+    let keys = Keys::read(&config.key_file).tried(|| "cannot use the keys".to_owned())?;
+    let daemon = Daemon::start(config.listen)?;
+    let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
+    let within = runtime.enter();
+    let started = Server::start(config.options.clone(), keys);
+    let mut server = started.map_err(|error| Error::Failed(format!("{error:#}")))?;
+    drop(within);
+    daemon.announce()?;
+    drop_capabilities(&[])?;
+    tracing::info!("reports are taken at {}", server.address().map_err(|error| Error::Failed(format!("{error:#}")))?);
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Metrics(server.counters())));
+    let keys = server.keys();
+    let serving = std::thread::spawn(move || runtime.block_on(server.serve()));
+    let look = || serving.is_finished().then(|| "the thread that takes reports ended".to_owned());
+    match daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)? {
+        Stopped::Signal(name) => tracing::info!("stopped by {name}"),
+        Stopped::Problem(problem) => return Err(Error::Failed(format!("stopped: {problem}"))),
+    }
+    Ok(())
+}

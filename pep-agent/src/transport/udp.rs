@@ -1,0 +1,177 @@
+//! Reports as UDP datagrams to each flow's server, and the answers to what servers ask.
+
+use crate::auth::LiveKeys;
+use crate::report::{FlowReport, Transport};
+use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, ReportWriter};
+use hotcc_abi::clock::monotonic_ns;
+use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How soon the threads notice that nobody needs them any more.
+const STOP_CHECK: Duration = Duration::from_millis(200);
+
+/// What was sent and what was not.
+#[derive(Debug, Default)]
+pub struct UdpCounters {
+    /// Datagrams with reports that left.
+    pub datagrams: AtomicU64,
+    /// Reports in them.
+    pub reports: AtomicU64,
+    /// Reports dropped because there is no key for their server.
+    pub dropped_no_key: AtomicU64,
+    /// Reports dropped because the datagram could not be sent at once.
+    pub dropped_unsent: AtomicU64,
+    /// Servers' probes answered.
+    pub probes_answered: AtomicU64,
+    /// Datagrams from elsewhere that are no authentic probe of this run.
+    pub refused: AtomicU64,
+}
+
+/// What the sender and those that answer share.
+#[derive(Debug)]
+struct Shared {
+    keys: LiveKeys,
+    epoch: u64,
+    counter: AtomicU64,
+    stop: AtomicBool,
+    counters: Arc<UdpCounters>,
+}
+
+impl Shared {
+    fn next_counter(&self) -> u64 {
+        self.counter.fetch_add(1, Relaxed) + 1
+    }
+}
+
+/// A way to the servers as UDP. Dropped, its threads end.
+#[derive(Debug)]
+pub struct Udp {
+    shared: Arc<Shared>,
+    port: u16,
+    v4: Option<Arc<UdpSocket>>,
+    v6: Option<Arc<UdpSocket>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Reports go to `port` of their flow's server, signed with the key that is for it.
+///
+/// Fails where neither IPv4 nor IPv6 can be used.
+pub fn udp(keys: LiveKeys, port: u16) -> io::Result<Udp> {
+    let mut epoch = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut epoch)?;
+    let shared = Arc::new(Shared {
+        keys,
+        epoch: u64::from_ne_bytes(epoch),
+        counter: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        counters: Arc::default(),
+    });
+    let mut made = Udp { shared, port, v4: None, v6: None, threads: Vec::new() };
+    let v4 = made.open(Ipv4Addr::UNSPECIFIED.into());
+    let v6 = made.open(Ipv6Addr::UNSPECIFIED.into());
+    match (v4, v6) {
+        (Err(error), Err(_)) => return Err(error),
+        (v4, v6) => (made.v4, made.v6) = (v4.ok(), v6.ok()),
+    }
+    Ok(made)
+}
+
+impl Udp {
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> Arc<UdpCounters> {
+        Arc::clone(&self.shared.counters)
+    }
+
+    fn open(&mut self, from: IpAddr) -> io::Result<Arc<UdpSocket>> {
+        let socket = Arc::new(UdpSocket::bind((from, 0))?);
+        socket.set_read_timeout(Some(STOP_CHECK))?;
+        let (shared, answering) = (Arc::clone(&self.shared), Arc::clone(&socket));
+        let thread = std::thread::Builder::new().name("answer-probes".to_owned());
+        self.threads.push(thread.spawn(move || answer_probes(&shared, &answering))?);
+        Ok(socket)
+    }
+
+    fn send_datagram(&self, writer: ReportWriter, key: &crate::auth::Key, to: SocketAddr) -> bool {
+        let reports = u64::from(writer.flows());
+        let bytes = writer.finish(key, self.shared.next_counter());
+        let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
+        let sent = socket.as_ref().is_some_and(|socket| {
+            let to = SockaddrStorage::from(to);
+            sendto(socket.as_raw_fd(), &bytes, &to, MsgFlags::MSG_DONTWAIT).is_ok()
+        });
+        let counters = &self.shared.counters;
+        if sent {
+            counters.datagrams.fetch_add(1, Relaxed);
+            counters.reports.fetch_add(reports, Relaxed);
+        } else {
+            counters.dropped_unsent.fetch_add(reports, Relaxed);
+        }
+        sent
+    }
+}
+
+impl Transport for Udp {
+    fn send(&mut self, reports: &[FlowReport], now_us: u64) -> usize {
+        let Some(first) = reports.first() else { return 0 };
+        let server = first.key.server.ip().to_canonical();
+        let keys = self.shared.keys.get();
+        let Some(key) = keys.signing(server) else {
+            self.shared.counters.dropped_no_key.fetch_add(reports.len() as u64, Relaxed);
+            return 0;
+        };
+        let to = SocketAddr::new(server, self.port);
+        let mut datagrams = 0;
+        let mut rest = reports;
+        while !rest.is_empty() {
+            let mut writer = ReportWriter::new(self.shared.epoch, now_us);
+            let fitting = rest.iter().take_while(|r| writer.push(r)).count();
+            datagrams += usize::from(self.send_datagram(writer, key, to));
+            rest = &rest[fitting..];
+        }
+        datagrams
+    }
+}
+
+impl Drop for Udp {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread of its own: the server measures how long the answer takes.
+fn answer_probes(shared: &Shared, socket: &UdpSocket) {
+    let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
+    while !shared.stop.load(Relaxed) {
+        let Ok((length, server)) = socket.recv_from(&mut buffer) else { continue }; // nothing for a while
+        let counter = match echo(shared, &buffer[..length]) {
+            Some(answer) if socket.send_to(&answer, server).is_ok() => &shared.counters.probes_answered,
+            _ => &shared.counters.refused,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+fn echo(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
+    let datagram = Datagram::parse(bytes).ok()?;
+    let asked = datagram.header;
+    if asked.kind != Kind::Probe || asked.epoch != shared.epoch {
+        return None;
+    }
+    let keys = shared.keys.get();
+    let key = keys.numbered(asked.key_id).find(|key| datagram.is_signed_by(key))?;
+    let nonce = datagram.nonce().ok()?;
+    let (counter, time_us) = (shared.next_counter(), monotonic_ns() / 1000);
+    let header = Header { kind: Kind::Echo, key_id: key.id, epoch: shared.epoch, counter, time_us };
+    Some(wire::probe(&header, nonce, key))
+}

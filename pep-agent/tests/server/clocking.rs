@@ -1,0 +1,119 @@
+//! What reports do to a sender, while none of its client's ACKs arrive.
+
+use crate::host::*;
+use pep_agent::report::Transport;
+use pep_agent::server::{Options, RecordFate};
+use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
+
+fn grows_without_acks(name: &str, cc: &'static str, address: &str) {
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let mut border = hosts.border(&keys);
+    let flow = Flow::open(&hosts, address, cc);
+    introduce(&mut border, &agent, &flow);
+    let start = flow.info();
+    hosts.hold_acks();
+    flow.fill();
+    wait("the first window", || format!("{}", flow.unacked()), || flow.unacked() == start.tcpi_snd_cwnd);
+    let mut sent = vec![flow.unacked()];
+    for round in 0..4 {
+        let clocked = agent.records(RecordFate::Clocked);
+        let report = flow.seen();
+        border.send(&[report], now_us());
+        wait("a clocked record", || agent.told(), || agent.records(RecordFate::Clocked) > clocked);
+        let told = || format!("{round}: {:?} {} {:#?}", sent, agent.told(), flow.connection());
+        wait("more in flight", told, || flow.unacked() > *sent.last().unwrap());
+        sleep(Duration::from_millis(20));
+        sent.push(flow.unacked());
+    }
+    // slow start by what arrived at the border: W1 doubles, and all of D2 is beyond the border
+    assert!(sent[4] >= 2 * 2 * 2 * 2 * sent[0], "{sent:?}");
+    let info = flow.info();
+    assert_eq!((info.tcpi_total_retrans, info.tcpi_ca_state), (start.tcpi_total_retrans, 0), "{sent:?}");
+    assert_eq!((info.tcpi_rtt, info.tcpi_rttvar), (start.tcpi_rtt, start.tcpi_rttvar), "no RTT sample");
+    assert!(flow.state("d2_segments") > 0 && flow.state("flags") & 3 == 3, "{:#?}", flow.connection());
+    hosts.release_acks();
+}
+
+#[test]
+fn reports_clock_a_sender_whose_acks_are_held_back() {
+    grows_without_acks("reports_clock_a_sender_whose_acks_are_held_back", "mdcubic_clk4", SERVER);
+}
+
+#[test]
+fn reports_clock_a_sender_over_ipv6() {
+    grows_without_acks("reports_clock_a_sender_over_ipv6", "mdcubic_clk6", SERVER_V6);
+}
+
+#[test]
+fn without_clocking_the_credit_waits_for_the_clients_next_ack() {
+    let (name, cc) = ("without_clocking_the_credit_waits_for_the_clients_next_ack", "mdcubic_noclk");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, Options { clock: false, ..options() });
+    let mut border = hosts.border(&keys);
+    let flow = Flow::open(&hosts, SERVER, cc);
+    introduce(&mut border, &agent, &flow);
+    let first = flow.info().tcpi_snd_cwnd;
+    hosts.hold_acks();
+    flow.fill();
+    wait("the first window", || format!("{}", flow.unacked()), || flow.unacked() == first);
+    let written = agent.records(RecordFate::Written);
+    border.send(&[flow.seen()], now_us());
+    wait("a record", || agent.told(), || agent.records(RecordFate::Written) > written);
+    sleep(Duration::from_millis(100));
+    assert_eq!((flow.unacked(), flow.info().tcpi_snd_cwnd), (first, first), "nothing moves without an ACK");
+    assert_eq!(flow.connection().pep.unwrap().in_order_bytes as u32, first * flow.info().tcpi_snd_mss);
+    hosts.release_acks();
+    let before = flow.info().tcpi_bytes_acked;
+    (&flow.client).write_all(b"ack").unwrap(); // with which the client acknowledges all it has
+    wait("an ACK", || agent.told(), || flow.info().tcpi_bytes_acked > before);
+    assert!(flow.info().tcpi_snd_cwnd >= 2 * first, "{:#?}", flow.connection());
+    assert_eq!(agent.records(RecordFate::Clocked), 0);
+}
+
+/// A flow of which the border sees everything, whose client then loses segments.
+#[test]
+fn a_loss_beyond_the_border_shrinks_nothing() {
+    let (name, cc) = ("a_loss_beyond_the_border_shrinks_nothing", "mdcubic_d2");
+    let Some(test) = kernel_test(name, cc, &["d2_loss_events=1000"]) else { return };
+    let hosts = Hosts::new();
+    hosts.server.sysctl("net.ipv4.tcp_rto_min_us", "200000").unwrap();
+    // a queue that the receiver's window cannot fill: no losses but ours
+    hosts.client.sysctl("net.ipv4.tcp_rmem", "4096 262144 262144").unwrap();
+    hosts.router.tc("qdisc add dev client root tbf rate 20mbit burst 16kb limit 4mb").unwrap();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let mut border = hosts.border(&keys);
+    let flow = Flow::open(&hosts, SERVER, cc);
+    introduce(&mut border, &agent, &flow);
+    let reader = flow.read_at_client();
+    let losses = |flow: &Flow| (flow.state("losses_d1"), flow.state("losses_d2"));
+    let view = flow.border_view();
+    let reports = always(move || _ = border.send(&[view.report()], now_us()));
+    let wait_for = |what: &str, ready: &dyn Fn(&Flow) -> bool| {
+        let ready = || {
+            flow.fill();
+            ready(&flow)
+        };
+        wait(what, || agent.told(), ready);
+    };
+    wait_for("a running transfer", &|flow| flow.info().tcpi_bytes_acked > 500_000);
+    flow.lose_at_client(3);
+    wait_for("a retransmission", &|flow| flow.info().tcpi_total_retrans > 0);
+    flow.lose_nothing(); // the retransmission is still in the queue
+    wait_for("its end", &|flow| flow.info().tcpi_ca_state == 0);
+    assert!(flow.info().tcpi_total_retrans >= 3);
+    let connection = flow.connection();
+    let (losses, state) = (losses(&flow), |field| flow.state(field));
+    assert!(losses.0 == 0 && losses.1 > 0, "{connection:#?}");
+    assert_eq!(state("prior_ssthresh"), flow.info().tcpi_snd_ssthresh.into(), "{connection:#?}");
+    drop(reports);
+    flow.end();
+    reader.join().unwrap();
+}

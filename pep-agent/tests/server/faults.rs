@@ -1,0 +1,274 @@
+//! Borders that lie, die and come back; datagrams that were forged, replayed, delayed, or come as a flood. Whatever is
+//! said, the flow goes on.
+
+use crate::host::*;
+use hotcc_abi::pep::Handover;
+use pep_agent::auth::{KEY_BYTES, Key};
+use pep_agent::report::{FlowReport, SeqRange};
+use pep_agent::server::{DatagramFate, Options, RecordFate};
+use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
+use std::net::{TcpListener, UdpSocket};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A border that sends what it is told to, byte by byte.
+struct Scripted {
+    socket: UdpSocket,
+    key: Key,
+    epoch: u64,
+    counter: u64,
+}
+
+impl Scripted {
+    /// One that has answered the server's question.
+    fn proven(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
+        let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
+        socket.connect((SERVER, PORT)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut border = Self { socket, key: Key::new(1, &[0xa5; KEY_BYTES]), epoch: 77, counter: 0 };
+        border.report(&[flow.seen_to(flow.first)]);
+        let mut buffer = [0; wire::MAX_DATAGRAM_BYTES];
+        let length = border.socket.recv(&mut buffer).expect("a question");
+        let asked = Datagram::parse(&buffer[..length]).unwrap();
+        assert!(asked.header.kind == Kind::Probe && asked.is_signed_by(&border.key));
+        border.counter += 1;
+        let header = Header { kind: Kind::Echo, counter: border.counter, time_us: now_us(), ..asked.header };
+        border.send(&wire::probe(&header, asked.nonce().unwrap(), &border.key));
+        wait("the proof", || agent.told(), || agent.datagrams(DatagramFate::Echo) == 1);
+        border
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.socket.send(bytes).unwrap();
+    }
+
+    fn datagram(&mut self, reports: &[FlowReport]) -> Vec<u8> {
+        let mut writer = ReportWriter::new(self.epoch, now_us());
+        assert!(reports.iter().all(|r| writer.push(r)));
+        self.counter += 1;
+        writer.finish(&self.key, self.counter)
+    }
+
+    fn report(&mut self, reports: &[FlowReport]) -> Vec<u8> {
+        let bytes = self.datagram(reports);
+        self.send(&bytes);
+        bytes
+    }
+}
+
+fn met(agent: &Agent, fate: DatagramFate, times: u64) {
+    wait(fate.label(), || agent.told(), || agent.datagrams(fate) == times);
+}
+
+#[test]
+fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
+    let (name, cc) = ("each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing", "mdcubic_bad");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5"), (2, "b6")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let good = border.report(&[flow.seen_to(flow.first)]);
+    met(&agent, DatagramFate::Accepted, 1);
+    let seen = flow.connection().pep.map(|p| (p.in_order_bytes, p.segments));
+    let lie = FlowReport { segments: 999, ..flow.seen_to(flow.first.wrapping_sub(1)) };
+    let mut datagram = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = border.datagram(std::slice::from_ref(&lie));
+        change(&mut bytes);
+        border.send(&bytes);
+    };
+    datagram(&|bytes| bytes.truncate(40));
+    met(&agent, DatagramFate::Truncated, 1);
+    datagram(&|bytes| bytes.resize(1201, 0));
+    met(&agent, DatagramFate::Oversized, 1);
+    datagram(&|bytes| bytes[2] = 9);
+    met(&agent, DatagramFate::Version, 1);
+    datagram(&|bytes| bytes[0] = 0);
+    met(&agent, DatagramFate::NotOurs, 1);
+    datagram(&|bytes| bytes[3] = 9);
+    met(&agent, DatagramFate::Malformed, 1);
+    datagram(&|bytes| bytes[4] = 3);
+    met(&agent, DatagramFate::UnknownKey, 1);
+    datagram(&|bytes| bytes[4] = 2);
+    datagram(&|bytes| *bytes.last_mut().unwrap() ^= 1);
+    met(&agent, DatagramFate::WrongCode, 2);
+    border.send(&good);
+    met(&agent, DatagramFate::Replayed, 1);
+    let echo = Header { kind: Kind::Echo, key_id: 1, epoch: border.epoch, counter: 500, time_us: now_us() };
+    border.send(&wire::probe(&echo, 12345, &border.key));
+    met(&agent, DatagramFate::Unasked, 1);
+    border.epoch += 1;
+    border.report(std::slice::from_ref(&lie));
+    met(&agent, DatagramFate::Unproven, 2);
+    assert_eq!(flow.connection().pep.map(|p| (p.in_order_bytes, p.segments)), seen);
+    assert_eq!(agent.datagrams(DatagramFate::Accepted), 1);
+}
+
+#[test]
+fn what_the_border_cannot_have_seen_is_refused() {
+    let (name, cc) = ("what_the_border_cannot_have_seen_is_refused", "mdcubic_lie");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut refused = |report: FlowReport, fate: RecordFate| {
+        let before = agent.records(fate);
+        border.report(&[report]);
+        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
+    };
+    let at = |offset: i64| flow.first.wrapping_add(offset as u32);
+    let range = |start, end| SeqRange { start: at(start), end: at(end) };
+    refused(flow.seen_to(at(1)), RecordFate::Outside); // nothing was sent yet
+    refused(flow.seen_to(at(1 << 30)), RecordFate::Outside);
+    refused(flow.seen_to(at(-(3 << 29))), RecordFate::Outside);
+    refused(FlowReport { ranges: vec![range(1, 2)], ..flow.seen_to(at(0)) }, RecordFate::Outside);
+    let overlapping = vec![range(-50, -40), range(-45, -30)];
+    refused(FlowReport { ranges: overlapping, ..flow.seen_to(at(-100)) }, RecordFate::Shape);
+    let mut stranger = flow.seen_to(at(0));
+    stranger.key.client.set_port(stranger.key.client.port() ^ 1);
+    refused(stranger, RecordFate::UnknownFlow);
+    let listener = hosts.server.enter(|| TcpListener::bind((SERVER, 0)).unwrap()).unwrap();
+    let mut to_listener = flow.seen_to(at(0));
+    to_listener.key.server = listener.local_addr().unwrap();
+    refused(to_listener, RecordFate::NotSending);
+    let late = FlowReport { seen_at_us: now_us() - 3_000_000, ..flow.seen_to(at(0)) };
+    refused(late, RecordFate::TooOld);
+    assert!(flow.connection().pep.is_none(), "nothing was written");
+    refused(flow.seen_to(at(0)), RecordFate::Written);
+    let earlier = FlowReport { seen_at_us: now_us() - 500_000, ..flow.seen_to(at(0)) };
+    refused(earlier, RecordFate::Older);
+}
+
+#[test]
+fn a_delayed_report_is_as_old_as_it_is() {
+    let (name, cc) = ("a_delayed_report_is_as_old_as_it_is", "mdcubic_late");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let made = Instant::now();
+    let bytes = border.datagram(&[flow.seen_to(flow.first)]);
+    sleep(Duration::from_millis(500));
+    border.send(&bytes);
+    met(&agent, DatagramFate::Accepted, 1);
+    assert_eq!(agent.records(RecordFate::Written), 1, "{}", agent.told());
+    let age_ms = flow.connection().pep.unwrap().age_ms as u128;
+    let most_ms = made.elapsed().as_millis();
+    // the clocks' distance is known to half of the question's round trip
+    assert!((480..=most_ms + 20).contains(&age_ms), "{age_ms} ms, and not more than {most_ms}");
+}
+
+/// What reaches the kernel comes from the agent alone: the very bytes that it hands over do nothing on the wire.
+#[test]
+fn the_wire_does_not_reach_the_program() {
+    let (name, cc) = ("the_wire_does_not_reach_the_program", "mdcubic_wire");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut record =
+        Handover { family: 4, flags: 1, time_ns: now_us() * 1000, in_order: flow.first, ..Handover::default() };
+    record.server[..4].copy_from_slice(&[10, 248, 1, 1]);
+    record.client[..4].copy_from_slice(&[10, 248, 2, 2]);
+    record.server_port = flow.key.server.port().to_be_bytes();
+    record.client_port = flow.key.client.port().to_be_bytes();
+    for ethertype in [0x0800u16, 0x86dd] {
+        let mut frame = vec![0xff; 12];
+        frame.extend(ethertype.to_be_bytes());
+        frame.extend(bytemuck::bytes_of(&record));
+        for _ in 0..10 {
+            hosts.send_frame(&frame);
+        }
+    }
+    let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
+    for _ in 0..10 {
+        socket.send_to(bytemuck::bytes_of(&record), (SERVER, PORT)).unwrap();
+    }
+    met(&agent, DatagramFate::NotOurs, 10);
+    assert!(flow.connection().pep.is_none());
+    // and by the way that is meant for it, it is written
+    introduce(&mut hosts.border(&keys), &agent, &flow);
+    assert!(flow.connection().pep.is_some());
+}
+
+#[test]
+fn borders_and_servers_may_restart_and_keys_change() {
+    let (name, cc) = ("borders_and_servers_may_restart_and_keys_change", "mdcubic_again");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut border = hosts.border(&keys);
+    introduce(&mut border, &agent, &flow);
+    drop(border);
+    let mut border = hosts.border(&keys);
+    introduce(&mut border, &agent, &flow);
+    drop(agent);
+    let agent = Agent::start(&hosts, &keys, options());
+    introduce(&mut border, &agent, &flow);
+    assert_eq!(agent.datagrams(DatagramFate::Replayed), 0, "{}", agent.told());
+    // the server takes the new key beside the old one, then the border changes, then the old one goes
+    let read = |keys: &[(u8, &str)]| pep_agent::auth::Keys::read(&test.key_file(keys)).unwrap();
+    agent.keys.replace(read(&[(1, "a5"), (2, "b6")]));
+    introduce(&mut border, &agent, &flow);
+    drop(border);
+    let mut border = hosts.border(&test.key_file(&[(2, "b6"), (1, "a5")]));
+    introduce(&mut border, &agent, &flow);
+    agent.keys.replace(read(&[(2, "b6")]));
+    introduce(&mut border, &agent, &flow);
+    assert_eq!(agent.datagrams(DatagramFate::UnknownKey) + agent.datagrams(DatagramFate::WrongCode), 0);
+}
+
+/// All at once, beside a border that acknowledges whatever was sent: every byte arrives, once and in its place.
+#[test]
+fn a_transfer_stands_lies_and_floods() {
+    let (name, cc) = ("a_transfer_stands_lies_and_floods", "mdcubic_flood");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    hosts.server.sysctl("net.ipv4.tcp_rto_min_us", "200000").unwrap();
+    hosts.router.tc("qdisc add dev client root tbf rate 100mbit burst 64kb limit 200kb").unwrap();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, Options { rate_per_second: 20_000, ..options() });
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut scripted = Scripted::proven(&hosts, &agent, &flow);
+    let reader = flow.read_at_client();
+    let (view, strangers) = (flow.border_view(), flow.border_view());
+    let flood = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
+    let faults = always(move || {
+        let seen = view.report();
+        let acknowledges_all = scripted.report(std::slice::from_ref(&seen));
+        scripted.send(&acknowledges_all);
+        let start = seen.in_order.wrapping_sub(2000);
+        let claims_losses = SeqRange { start, end: start.wrapping_add(1000) };
+        scripted.report(&[FlowReport { in_order: start.wrapping_sub(50_000), ranges: vec![claims_losses], ..seen }]);
+        let mut stranger = strangers.report();
+        for port in 1..40 {
+            stranger.key.client.set_port(port);
+            scripted.report(std::slice::from_ref(&stranger));
+        }
+        for _ in 0..100 {
+            let _ = flood.send_to(&[0x50; 100], (SERVER, PORT));
+        }
+    });
+    let began = Instant::now();
+    while flow.info().tcpi_bytes_acked < 20_000_000 {
+        flow.fill();
+        sleep(Duration::from_millis(5));
+        assert!(began.elapsed() < 3 * PATIENCE, "{} {:#?}", agent.told(), flow.connection());
+    }
+    drop(faults);
+    let told = agent.told();
+    flow.end();
+    assert!(reader.join().unwrap() >= 20_000_000);
+    for fate in [DatagramFate::Accepted, DatagramFate::Replayed, DatagramFate::RateLimited] {
+        assert!(agent.datagrams(fate) > 0, "{}: {told}", fate.label());
+    }
+    assert!(agent.records(RecordFate::UnknownFlow) > 0 && agent.records(RecordFate::Clocked) > 0, "{told}");
+}

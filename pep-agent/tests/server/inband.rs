@@ -1,0 +1,109 @@
+//! Reports that travel in their own flow.
+
+use crate::host::*;
+use pep_agent::report::Transport;
+use pep_agent::server::{DatagramFate, Options, RecordFate};
+use std::thread::sleep;
+use std::time::Duration;
+
+fn inband() -> Options {
+    Options { inband: vec!["router".to_owned()], ..options() }
+}
+
+/// Segments whose checksum the server found wrong.
+fn checksum_errors(hosts: &Hosts) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let text = hosts.server.enter(read).unwrap();
+    let lines: Vec<Vec<&str>> =
+        text.lines().filter(|l| l.starts_with("Tcp:")).map(|l| l.split_whitespace().collect()).collect();
+    let at = lines[0].iter().position(|name| *name == "InCsumErrors").unwrap();
+    lines[1][at].parse().unwrap()
+}
+
+fn clocks_in_flow(name: &str, cc: &'static str, address: &str) {
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, inband());
+    let mut border = hosts.in_flow_border(&keys);
+    let flow = Flow::open(&hosts, address, cc);
+    let first = flow.info().tcpi_snd_cwnd;
+    hosts.hold_acks();
+    flow.fill();
+    wait("the first window", || format!("{}", flow.unacked()), || flow.unacked() == first);
+    for _ in 0..3 {
+        let (before, sent) = (agent.records(RecordFate::Clocked), flow.unacked());
+        border.send(&[flow.seen()], now_us());
+        wait("a clocked record", || agent.told(), || agent.records(RecordFate::Clocked) > before);
+        wait("more in flight", || agent.told(), || flow.unacked() > sent);
+        sleep(Duration::from_millis(20));
+    }
+    assert!(flow.unacked() >= 4 * first);
+    assert_eq!(checksum_errors(&hosts), 0, "the stack saw none of them");
+}
+
+#[test]
+fn reports_in_the_flow_clock_its_sender() {
+    clocks_in_flow("reports_in_the_flow_clock_its_sender", "mdcubic_in4", SERVER);
+}
+
+#[test]
+fn reports_in_the_flow_clock_its_sender_over_ipv6() {
+    clocks_in_flow("reports_in_the_flow_clock_its_sender_over_ipv6", "mdcubic_in6", SERVER_V6);
+}
+
+#[test]
+fn forged_and_replayed_reports_in_the_flow_change_nothing() {
+    let (name, cc) = ("forged_and_replayed_reports_in_the_flow_change_nothing", "mdcubic_inbad");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let mut forger = hosts.in_flow_border(&test.key_file(&[(1, "b6")]));
+    let mut stranger = hosts.in_flow_border(&test.key_file(&[(9, "b6")]));
+    let keys = test.key_file(&[(1, "a5")]);
+    let mut border = hosts.in_flow_border(&keys);
+    let agent = Agent::start(&hosts, &keys, inband());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let met = |fate: DatagramFate, times| wait(fate.label(), || agent.told(), || agent.datagrams(fate) == times);
+    forger.send(&[flow.seen_to(flow.first)], now_us());
+    met(DatagramFate::WrongCode, 1);
+    stranger.send(&[flow.seen_to(flow.first)], now_us());
+    met(DatagramFate::UnknownKey, 1);
+    assert!(flow.connection().pep.is_none());
+    let (report, sent_us) = (flow.seen_to(flow.first), now_us());
+    border.send(std::slice::from_ref(&report), sent_us);
+    met(DatagramFate::Accepted, 1);
+    assert_eq!(agent.records(RecordFate::Written), 1, "{}", agent.told());
+    border.send(&[report], sent_us); // the very same bytes
+    met(DatagramFate::Accepted, 2);
+    assert_eq!((agent.records(RecordFate::Older), agent.records(RecordFate::Written)), (1, 1), "{}", agent.told());
+}
+
+/// A server that knows nothing of them drops them, and the flow goes on.
+#[test]
+fn a_legacy_server_drops_reports_in_the_flow() {
+    let (name, cc) = ("a_legacy_server_drops_reports_in_the_flow", "mdcubic_inold");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let mut border = hosts.in_flow_border(&keys);
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let before = flow.info();
+    for _ in 0..100 {
+        border.send(&[flow.seen_to(flow.first)], now_us());
+    }
+    wait("their end", || checksum_errors(&hosts).to_string(), || checksum_errors(&hosts) == 100);
+    let after = flow.info();
+    assert_eq!((before.tcpi_rtt, before.tcpi_snd_cwnd), (after.tcpi_rtt, after.tcpi_snd_cwnd));
+    let reader = flow.read_at_client();
+    wait(
+        "a transfer",
+        || format!("{}", flow.info().tcpi_bytes_acked),
+        || {
+            flow.fill();
+            border.send(&[flow.seen_to(flow.first)], now_us());
+            flow.info().tcpi_bytes_acked > 5_000_000
+        },
+    );
+    flow.end();
+    assert!(reader.join().unwrap() > 5_000_000);
+}
