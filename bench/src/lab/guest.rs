@@ -7,11 +7,17 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where a guest has the PEP's agent.
+pub const AGENT_PATH: &str = "/bin/pep-agent";
+
 /// Fills the image. Modules that are built into the kernel are left out.
 pub fn furnish(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
     image.program("/init", &sibling("hotcc-guest")?)?;
     if matches!(job, Job::Matrix { .. }) {
         image.program("/bin/hotcc", &sibling("hotcc")?)?;
+    }
+    if matches!(job, Job::Scenario(plan) if plan.pep.is_some()) {
+        image.program(AGENT_PATH, &sibling("pep-agent")?)?;
     }
     for name in ["ip", "tc"] {
         image.program(format!("/bin/{name}"), &system_program(name)?)?;

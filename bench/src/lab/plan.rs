@@ -1,5 +1,6 @@
 //! What the guest does: a scenario's case and seed, worked out to the last number.
 
+use crate::lab::scenario::Fault;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
@@ -20,6 +21,9 @@ pub struct Plan {
     pub flows: Vec<PlannedFlow>,
     /// Who publishes readings.
     pub feeds: Vec<Feed>,
+    /// The ACKing border PEP.
+    #[serde(default)]
+    pub pep: Option<PlannedPep>,
     /// What happens, in order of time.
     pub events: Vec<PlannedEvent>,
     /// Room for records of packets.
@@ -164,6 +168,25 @@ pub struct Pace {
     pub write_bytes: u32,
 }
 
+/// The agents of a PEP.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PlannedPep {
+    /// Host at the border, by its place.
+    pub border: usize,
+    /// Its interfaces towards the servers.
+    pub internet: Vec<String>,
+    /// All others.
+    pub access: Vec<String>,
+    /// The servers: host, by its place, and the address that its flows have.
+    pub servers: Vec<(usize, Ipv4Addr)>,
+    /// Segments until a report.
+    pub segments: Option<u32>,
+    /// Time until a report.
+    pub delay_us: Option<u32>,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
 /// Readings of one host's radio.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Feed {
@@ -217,6 +240,8 @@ pub enum Action {
         /// `tunable=value`.
         set: Vec<String>,
     },
+    /// The border's agent of a PEP: whether it runs from now on. It ends as by a crash.
+    Border(bool),
     /// A host's routing table.
     Route {
         /// The host, by its place.

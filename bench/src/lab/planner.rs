@@ -2,11 +2,12 @@
 
 use crate::lab::algorithms;
 use crate::lab::plan::{
-    Action, Algorithm, End, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedReading, Wire,
+    Action, Algorithm, End, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPep,
+    PlannedReading, Wire,
 };
 use crate::lab::planner::links::LinkPlanner;
 use crate::lab::planner::network::Network;
-use crate::lab::scenario::{Flow, Kind, Scenario};
+use crate::lab::scenario::{Fault, Flow, Kind, Pep, Scenario};
 use crate::radio::Radio;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
         hosts: hosts(scenario, &network),
         wires: wires(&network),
         feeds: feeds(scenario, &network, &radios, seed)?,
+        pep: scenario.pep.first().map(|pep| plan_pep(pep, &network)),
         events: events(scenario, &network)?,
         packet_records: packets,
         ack_records: packets,
@@ -206,6 +208,29 @@ fn wires(network: &Network) -> Vec<Wire> {
     cables.map(wire).collect()
 }
 
+/// Towards the servers is the Internet; what else the border has is its access network.
+fn plan_pep(pep: &Pep, network: &Network) -> PlannedPep {
+    let border = network.members(pep.border.get_ref())[0];
+    let mut planned = PlannedPep {
+        border,
+        internet: Vec::new(),
+        access: Vec::new(),
+        servers: Vec::new(),
+        segments: pep.segments.as_ref().map(|s| *s.get_ref()),
+        delay_us: pep.delay_us.as_ref().map(|d| *d.get_ref()),
+        fault: pep.fault,
+    };
+    for server in pep.servers.get_ref().iter().flat_map(|name| network.members(name)) {
+        let way = network.way(border, server);
+        planned.servers.extend(network.address_at_end(server, &way).map(|address| (server, address)));
+        planned.internet.extend(way.first().map(|link| network.device_at_link_begin(*link)));
+    }
+    planned.internet.sort_unstable();
+    planned.internet.dedup();
+    planned.access = network.devices(border).filter(|device| !planned.internet.contains(device)).collect();
+    planned
+}
+
 /// Every member of `towards` has readings of its own link's radio.
 fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>, seed: u64) -> Result<Vec<Feed>> {
     let mut feeds = Vec::new();
@@ -262,6 +287,12 @@ fn events(scenario: &Scenario, network: &Network) -> Result<Vec<PlannedEvent>> {
             continue;
         };
         events.push(PlannedEvent { at_ns: ns(*event.at_s.get_ref()), action });
+    }
+    if scenario.pep.first().is_some_and(|pep| pep.fault == Fault::Dies) {
+        let third_ns = ns(*scenario.duration_s.get_ref() / 3.0);
+        for (thirds, runs) in [(1, false), (2, true)] {
+            events.push(PlannedEvent { at_ns: thirds * third_ns, action: Action::Border(runs) });
+        }
     }
     events.sort_by_key(|e| e.at_ns);
     Ok(events)

@@ -103,6 +103,17 @@ impl<'a> Network<'a> {
         self.cables[link / 2].address(1 - link % 2)
     }
 
+    /// Interfaces of a node.
+    pub fn devices(&self, node: usize) -> impl Iterator<Item = String> {
+        let sides = move |c: &Cable<'_>| (0..2).find(|side| c.ends[*side] == node).map(|side| c.device(side));
+        self.cables.iter().filter_map(sides)
+    }
+
+    /// The interface that a direction leaves through.
+    pub fn device_at_link_begin(&self, link: usize) -> String {
+        self.cables[link / 2].device(link % 2)
+    }
+
     /// Directions from node to node: the way with the fewest cables, the first in the file where there are several.
     pub fn way(&self, from: usize, to: usize) -> Vec<usize> {
         let mut came_by = vec![None; self.nodes.len()];

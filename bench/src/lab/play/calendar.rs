@@ -2,6 +2,7 @@
 
 use super::Stage;
 use super::net::Net;
+use super::pep::Agents;
 use super::traffic::{Traffic, sleep_until};
 use crate::lab::plan::{Action, Plan, PlannedReading};
 use crate::netlab;
@@ -51,6 +52,7 @@ impl<'a> Calendar<'a> {
     pub fn run(
         self,
         net: &Net,
+        agents: Option<&Agents>,
         traffic: &mut Traffic,
         writers: &[LinkWriter],
         say: &mut dyn FnMut(&str) -> Result<()>,
@@ -68,7 +70,7 @@ impl<'a> Calendar<'a> {
                             if stage == Stage::Guest {
                                 rest_whenever_others_work();
                             }
-                            act(action, net).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"))
+                            act(action, net, agents).unwrap_or_else(|why| format!("{action:?} failed: {why:#}"))
                         });
                         happened.push((*at_ns, acting));
                     }
@@ -139,7 +141,7 @@ fn changes(before: &[tune::Value], after: &[tune::Value]) -> String {
     if told.is_empty() { "to what it was".to_owned() } else { told.join(" ") }
 }
 
-fn act(action: &Action, net: &Net) -> Result<String> {
+fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
     match action {
         Action::Swap { cc, new } => {
             let profile = "default".to_owned();
@@ -156,6 +158,15 @@ fn act(action: &Action, net: &Net) -> Result<String> {
         Action::Route { host, arguments } => {
             net.hosts[*host].batch("ip", std::slice::from_ref(arguments))?;
             Ok(arguments.clone())
+        }
+        Action::Border(runs) => {
+            let agents = agents.context("there is no PEP")?;
+            if *runs {
+                agents.start_border(net)?
+            } else {
+                agents.kill_border()?
+            }
+            Ok(format!("the border's agent {}", if *runs { "starts again" } else { "is killed" }))
         }
         Action::Note(text) => Ok(text.clone()),
     }

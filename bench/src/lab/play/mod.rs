@@ -8,6 +8,7 @@ mod emulator;
 mod frame;
 mod instruments;
 mod net;
+mod pep;
 mod tap;
 mod traffic;
 mod wires;
@@ -20,6 +21,7 @@ use hotcc::manage::{self, Request};
 use hotcc_abi::clock::monotonic_ns;
 use instruments::Instruments;
 use net::Net;
+use pep::Agents;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::time::Duration;
@@ -137,11 +139,18 @@ impl<'a> Scene<'a> {
     /// Carries the flows from start to stop. The algorithms are loaded already. `say` gets progress.
     pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
         let writers = calendar::writers(self.plan)?;
+        let agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
         let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         self.instruments.set_zero(zero_ns);
         let mut traffic = Traffic::start(self.plan, &self.net, zero_ns)?;
         say("running")?;
-        let events = Calendar::new(self.plan, self.stage, zero_ns).run(&self.net, &mut traffic, &writers, say)?;
+        let events = Calendar::new(self.plan, self.stage, zero_ns).run(
+            &self.net,
+            agents.as_ref(),
+            &mut traffic,
+            &writers,
+            say,
+        )?;
         let ends = traffic.end();
         self.instruments.stop()?;
         let mut played = self.instruments.counts(self.plan);

@@ -1,5 +1,6 @@
 //! What TOML cannot check: names that must exist, values that must go together.
 
+use super::pep::check_peps;
 use super::{Event, Flow, Kind, Link, Scenario, Way};
 use crate::lab::algorithms;
 use crate::lab::results::METRICS;
@@ -24,9 +25,9 @@ pub(super) struct Wrong {
     pub what: String,
 }
 
-type Checked = Result<(), Wrong>;
+pub(super) type Checked = Result<(), Wrong>;
 
-fn wrong<T>(value: &Spanned<T>, what: impl Into<String>) -> Checked {
+pub(super) fn wrong<T>(value: &Spanned<T>, what: impl Into<String>) -> Checked {
     Err(Wrong { span: value.span(), what: what.into() })
 }
 
@@ -38,7 +39,12 @@ fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> Checked {
     wrong(value, format!("`{key}` is {number}; it can be {from} to {to}"))
 }
 
-fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(value: &Spanned<T>, key: &str, from: T, to: T) -> Checked {
+pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
+    value: &Spanned<T>,
+    key: &str,
+    from: T,
+    to: T,
+) -> Checked {
     if (from..=to).contains(value.get_ref()) {
         return Ok(());
     }
@@ -46,7 +52,7 @@ fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(value: &Spanned<T>, ke
 }
 
 /// One of a list, or what there is.
-fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
+pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
     let list: Vec<&str> = list.collect();
     if list.contains(&name.get_ref().as_str()) {
         return Ok(());
@@ -155,6 +161,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             }
         }
     }
+    check_peps(scenario)?;
     for event in &scenario.event {
         check_event(scenario, event)?;
     }

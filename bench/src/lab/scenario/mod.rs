@@ -3,9 +3,11 @@
 //! What is swept is put into the text before it is read, so every message has the line of the file.
 
 mod check;
+mod pep;
 mod quantity;
 mod sweep;
 
+pub use pep::{Fault, Pep};
 pub use quantity::{Probability, Queue, Rate};
 pub use sweep::{Case, Source};
 
@@ -90,6 +92,9 @@ pub struct Scenario {
     /// Feeders that publish a radio's readings.
     #[serde(default)]
     pub feeder: Vec<Feeder>,
+    /// The ACKing border PEP.
+    #[serde(default)]
+    pub pep: Vec<Pep>,
     /// The flows.
     #[serde(default)]
     pub flow: Vec<Flow>,

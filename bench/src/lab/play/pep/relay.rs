@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 use pep_agent::auth::{KEY_BYTES, Key};
 use pep_agent::report::{FlowReport, SeqRange};
 use pep_agent::wire::{Datagram, Kind, MAX_DATAGRAM_BYTES, PORT, ReportWriter};
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,7 +31,8 @@ pub(super) struct Relay {
 impl Relay {
     /// Listens on `port`; the calling thread is on the server's host.
     pub fn start(fault: Fault, port: u16, (id, secret): (u8, [u8; KEY_BYTES])) -> Result<Self> {
-        let border = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).context("cannot stand between border and server")?;
+        let border =
+            UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).context("cannot stand between border and server")?;
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         server.connect((Ipv4Addr::LOCALHOST, PORT))?;
         border.set_read_timeout(Some(LOOK))?;
@@ -67,7 +68,8 @@ impl Passing {
         let (mut from_border, mut from_server) = ([0; MAX_DATAGRAM_BYTES + 1], [0; MAX_DATAGRAM_BYTES + 1]);
         let mut peer = None;
         while !stop.load(Relaxed) {
-            let next = self.waiting.peek().map_or(LOOK, |Reverse((due, _))| due.saturating_duration_since(Instant::now()));
+            let next =
+                self.waiting.peek().map_or(LOOK, |Reverse((due, _))| due.saturating_duration_since(Instant::now()));
             let _ = self.border.set_read_timeout(Some(next.clamp(Duration::from_micros(1), LOOK)));
             if let Ok((length, address)) = self.border.recv_from(&mut from_border) {
                 peer = Some(address);
