@@ -27,6 +27,8 @@ pub const RADIO_SLOTS: &str = "radio_slots";
 pub const PEP_FLOW: &str = "pep_flow";
 /// Name (and pin name) of the socket storage of the hints of a flow's receiver.
 pub const ARWA_HINT: &str = "arwa_hint";
+/// Name (and pin name) of the counters of the receiver's agents and of what became of hints.
+pub const RX_COUNTERS: &str = "rx_counters";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
@@ -68,7 +70,7 @@ pub fn shared(map: &str) -> Option<PathBuf> {
     let directory = match map {
         RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
         PEP_FLOW => PEP,
-        ARWA_HINT => RX,
+        ARWA_HINT | RX_COUNTERS => RX,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

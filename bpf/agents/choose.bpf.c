@@ -3,25 +3,9 @@
  * Gives the sockets of one cgroup a congestion control: when they are connected, and when they listen (what a listener
  * accepts inherits it). Looks at connected ones again when they close, and counts those that have another by then.
  */
-#include "bpf.h"
+#include "sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
-
-#define SOL_TCP 6
-#define TCP_CONGESTION 13
-
-/* Not TCP_CONNECT_CB: the congestion control would start before the kernel knows window and segment size. */
-enum { BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4, BPF_SOCK_OPS_STATE_CB = 10, BPF_SOCK_OPS_TCP_LISTEN_CB = 11 };
-enum { BPF_SOCK_OPS_STATE_CB_FLAG = 4 };
-enum { BPF_TCP_ESTABLISHED = 1 };
-
-/* The kernel's ABI; named is what is used. */
-struct bpf_sock_ops {
-	u32 op;
-	u32 args[4];
-	u32 addresses[14];
-	u32 cb_flags;
-};
 
 /* Read and written by the loader as it stands. */
 struct choose_job {
@@ -55,6 +39,7 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 			__sync_fetch_and_add(&job.changed, 1);
 		return 1;
 	}
+	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
 	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, job.cc_name, sizeof(job.cc_name))) {
@@ -63,6 +48,6 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 	}
 	__sync_fetch_and_add(&job.chosen, 1);
 	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) /* what a listener accepts would inherit it */
-		bpf_sock_ops_cb_flags_set(ctx, ctx->cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	return 1;
 }

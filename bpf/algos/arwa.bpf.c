@@ -35,6 +35,7 @@
 #include "growth.h"
 #include "hint.h"
 #include "kernel.h"
+#include "rx_counters.h"
 #include "stats.h"
 #include "struct_ops.h"
 #include "tags.h"
@@ -118,6 +119,7 @@ SEC("struct_ops") void BPF_PROG(arwa_pkts_acked, struct sock *sk, const struct a
 		return;
 	f->last_hint = hint;
 	f->acted_us = tp->tcp_mstamp;
+	RX_COUNT(hints_applied);
 	if (hint <= HINT_SHRINK_MAX)
 		shrink(tp, f, hint);
 	else

@@ -76,7 +76,6 @@ static s64 (*const bpf_csum_diff)(void *from, u32 from_size, void *to, u32 to_si
 static long (*const bpf_skb_change_tail)(void *skb, u32 len, u64 flags) = (void *)38;
 static long (*const bpf_setsockopt)(void *sk, int level, int name, void *value, int size) = (void *)49;
 static long (*const bpf_getsockopt)(void *sk, int level, int name, void *value, int size) = (void *)57;
-static long (*const bpf_sock_ops_cb_flags_set)(void *ctx, int flags) = (void *)59;
 static void *(*const bpf_sk_lookup_tcp)(void *ctx, void *tuple, u32 size, u64 netns, u64 flags) = (void *)84;
 static long (*const bpf_sk_release)(void *sk) = (void *)86;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;

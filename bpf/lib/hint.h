@@ -28,6 +28,11 @@ struct {
 	__type(value, struct arwa_hint_v1);
 } arwa_hint SEC(".maps");
 
+static __always_inline bool hint_is_valid(u8 hint)
+{
+	return hint && hint <= HINT_GROW_MAX && (hint <= HINT_SHRINK_MAX || hint >= HINT_GROW_MIN);
+}
+
 #ifndef HOTCC_HOST
 static __always_inline struct arwa_hint_v1 *hint_of(struct sock *sk)
 {
@@ -65,7 +70,5 @@ static __always_inline u8 hint_take(struct sock *sk, u32 *sequence, u32 max_age_
 	age_us = tcp_sk(sk)->tcp_mstamp - READ_ONCE(stored->time_ns) / 1000;
 	if (age_us < -HINT_CLOCK_SLACK_MS * 1000LL || age_us > max_age_ms * 1000LL)
 		return 0;
-	if (hint > HINT_GROW_MAX || (hint > HINT_SHRINK_MAX && hint < HINT_GROW_MIN))
-		return 0;
-	return hint;
+	return hint_is_valid(hint) ? hint : 0;
 }

@@ -48,6 +48,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	s32 sk_rcvbuf; /* bytes */
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes/s */
 	void *sk_bpf_storage;	      /* NULL: nobody keeps anything with this socket */
@@ -71,6 +72,9 @@ struct inet_connection_sock {
 	u8 icsk_ca_state : 5;	   /* enum tcp_ca_state */
 	u8 icsk_ca_setsockopt : 1; /* chosen for this socket, not the default */
 	u8 icsk_ca_dst_locked : 1; /* its route lets nobody change it */
+	struct {
+		u16 rcv_mss; /* bytes; what the peer's full segments are taken to hold */
+	} __core icsk_ack;
 	u64 icsk_ca_priv[ICSK_CA_PRIV_SIZE / 8];
 } __core;
 
@@ -119,11 +123,28 @@ struct tcp_sock {
 	u32 app_limited;      /* 0, or limited until `delivered` reaches this */
 	u32 data_segs_out;
 	u32 total_retrans; /* segments */
+	u32 window_clamp;  /* bytes; most that is granted to the peer */
+	u64 bytes_received;
+	struct {
+		u32 rtt_us; /* 8 x RTT as the receiver knows it, microseconds; 0: not known */
+	} __core rcv_rtt_est;
 	u32 max_packets_out;
 	struct tcp_sack_block recv_sack_cache[SACK_BLOCKS]; /* of the last ACK that had any; {0, 0}: none */
 	u8 is_cwnd_limited : 1;
 	u64 bytes_acked;
 	u64 tcp_mstamp; /* microseconds of CLOCK_MONOTONIC, refreshed at each ACK */
+} __core;
+
+struct sk_buff {
+	u32 len; /* bytes from `data` on */
+	u32 end;
+	u8 *head;
+	u8 *data;
+} __core;
+
+/* At head + end. */
+struct skb_shared_info {
+	u16 gso_size; /* bytes of data of each segment in it; 0: it is one */
 } __core;
 
 struct ack_sample {

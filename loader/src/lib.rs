@@ -24,6 +24,7 @@ pub mod radio;
 pub mod registrations;
 pub mod registry;
 pub mod run;
+pub mod rx;
 pub mod status;
 pub mod sys;
 pub mod sysctl;

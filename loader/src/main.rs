@@ -3,9 +3,10 @@
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
 use hotcc::manage::Tunables;
-use hotcc::{connections, doctor, exporter, manage, migrate, paths, run, status, tune};
+use hotcc::{connections, doctor, exporter, manage, migrate, paths, run, rx, status, tune};
 use hotcc_abi::path::PathKey;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod show;
@@ -60,6 +61,16 @@ Examples:
   hotcc migrate cubic dtcp --dry-run
   hotcc migrate cubic dtcp --netns edge
   hotcc migrate dtcp cubic --netns edge";
+
+const RX_HELP: &str = "\
+`arwa` measures the delay of what arrives and sends hints in a TCP option to peers that say they know it: load it at both \
+ends, and `hotcc load arwa` at the sender's. `drwa` grants smaller windows, which any sender obeys.
+
+Examples:
+  hotcc rx load arwa                           on every machine that is to take part
+  hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads
+  hotcc rx status
+  hotcc rx unload drwa";
 
 const FLOWS_HELP: &str = "\
 With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by \
@@ -205,6 +216,12 @@ enum Command {
         #[command(subcommand)]
         command: PathsCommand,
     },
+    /// Hold senders back from the receiver's side, before they fill the path's queue
+    #[command(after_help = RX_HELP)]
+    Rx {
+        #[command(subcommand)]
+        command: RxCommand,
+    },
     /// Serve Prometheus metrics
     Exporter {
         /// Where to listen; without a host on 127.0.0.1 only
@@ -243,6 +260,41 @@ enum PathsCommand {
     Bump {
         /// Address, or prefix: all that is within it
         prefix: PathKey,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum RxCommand {
+    /// Load a receiver, for connections that are opened from then on
+    Load {
+        /// Which
+        method: rx::Method,
+        /// Only for the sockets of the processes in this cgroup (v2), and below it [default: all]
+        #[arg(long, value_name = "PATH")]
+        cgroup: Option<PathBuf>,
+        /// Set of tunable values to start from: default (recommended) or paper (as published)
+        #[arg(long, default_value = "default")]
+        profile: String,
+        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+        set: Vec<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a receiver away; connections run on without
+    Unload {
+        /// Which
+        method: rx::Method,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what is loaded, and what it did
+    Status {
         /// Machine-readable
         #[arg(long)]
         json: bool,
@@ -360,6 +412,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
             PathsCommand::Show { json } => show::paths(&paths::maps::paths()?, json)?,
             PathsCommand::Bump { prefix, json } => show::path_bumped(prefix, &paths::maps::bump(prefix)?, json)?,
+        },
+        Command::Rx { command } => match command {
+            RxCommand::Load { method, cgroup, profile, set, json } => {
+                show::rx::changed("loaded", &rx::load(&rx::Request { method, cgroup, profile, set })?, json)?;
+            }
+            RxCommand::Unload { method, json } => show::rx::changed("unloaded", &rx::unload(method)?, json)?,
+            RxCommand::Status { json } => show::rx::status(&rx::status()?, json)?,
         },
         Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
         Command::Completions { shell } => {

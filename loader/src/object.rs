@@ -110,11 +110,7 @@ pub struct Opened {
 
 impl Opened {
     fn new(object: OpenObject, source: &Source) -> Result<Self> {
-        // SAFETY: the pointer is libbpf's own object, alive as long as `object`; the BTF borrowed from it is dropped
-        // before `object` moves.
-        let raw = unsafe { object.as_libbpf_object().as_ref() };
-        let none = || Error::failed(format!("{} carries no BTF; compile it with -g", source.origin));
-        let btf = Btf::from_bpf_object(raw).ok().flatten().ok_or_else(none)?;
+        let btf = btf_of(&object, &source.origin)?;
         let description = describe(&btf);
         if let Some(contradiction) = description.contradiction() {
             return Err(Error::failed(format!("{} contradicts itself: {contradiction}", source.origin)));
@@ -173,17 +169,7 @@ impl Opened {
 
     /// Writes settings into the object's initial values.
     pub fn apply(&mut self, settings: &[Setting]) -> Result<()> {
-        for setting in settings {
-            let suffix = setting.tunable.section.name();
-            let map = self.object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(suffix));
-            let written = map.and_then(|mut m| {
-                m.initial_value_mut().and_then(|bytes| setting.tunable.place.write(bytes, setting.value))
-            });
-            written.ok_or_else(|| {
-                Error::failed(format!("{}: tunable {} has no place in {suffix}", self.origin, setting.tunable.name))
-            })?;
-        }
-        Ok(())
+        apply(&mut self.object, &self.origin, settings)
     }
 
     /// Loads it: every program through the verifier, every map made; nothing is registered yet. Without `links` (a
@@ -199,12 +185,7 @@ impl Opened {
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
                 map.set_map_flags(flags).tried(|| "cannot prepare the struct_ops map".to_owned())?;
             }
-            if let Some(path) = pins::shared(&name) {
-                if let Some(directory) = path.parent() {
-                    fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
-                }
-                map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))?;
-            }
+            use_shared(&mut map)?;
             // Somebody else's map of that name is somebody else's business.
             if name == pins::STATS
                 && self.description.summary.is_some()
@@ -287,6 +268,35 @@ impl Loaded {
     }
 }
 
+/// The BTF that an object carries.
+pub(crate) fn btf_of<'a>(object: &'a OpenObject, origin: &str) -> Result<Btf<'a>> {
+    // SAFETY: the pointer is libbpf's own object, which lives as long as `object`, from which the BTF borrows.
+    let raw = unsafe { object.as_libbpf_object().as_ref() };
+    let btf = Btf::from_bpf_object(raw).ok().flatten();
+    btf.ok_or_else(|| Error::failed(format!("{origin} carries no BTF; compile it with -g")))
+}
+
+/// Writes settings into an object's initial values.
+pub(crate) fn apply(object: &mut OpenObject, origin: &str, settings: &[Setting]) -> Result<()> {
+    for Setting { tunable, value } in settings {
+        let suffix = tunable.section.name();
+        let map = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(suffix));
+        let written = map.and_then(|mut m| m.initial_value_mut().and_then(|bytes| tunable.place.write(bytes, *value)));
+        written.ok_or_else(|| Error::failed(format!("{origin}: tunable {} has no place in {suffix}", tunable.name)))?;
+    }
+    Ok(())
+}
+
+/// If algorithms share this map with agents, takes the pinned one, or pins it as the first.
+pub(crate) fn use_shared(map: &mut libbpf_rs::OpenMapMut<'_>) -> Result<()> {
+    let name = map.name().to_string_lossy().into_owned();
+    let Some(path) = pins::shared(&name) else { return Ok(()) };
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
+    }
+    map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))
+}
+
 /// A table of operations in an object.
 #[derive(Debug)]
 struct OpsTable {
@@ -346,7 +356,7 @@ pub fn check_cc_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) -> Error {
+pub(crate) fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) -> Error {
     const SHOWN_LINES: usize = 20;
     let Some(verifier) = libbpf_log::verifier_log(log) else {
         let reason = log.lines().last().unwrap_or_default().trim();

@@ -16,6 +16,8 @@ use hotcc_abi::path::PathKey;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 
+pub mod rx;
+
 fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|e| Error::failed(format!("cannot write JSON: {e}")))?;
     println!("{text}");

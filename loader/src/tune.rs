@@ -31,14 +31,19 @@ pub fn get(name: &str) -> Result<Vec<Value>> {
     need_root("hotcc get")
         .map_err(|e| e.and(&format!("`hotcc list {name}` shows what is built in, with its profiles, without")))?;
     let (_, version) = Algo::serving(name)?;
-    let value = |Setting { tunable, value }: Setting| Value {
-        value: values::format_value(&tunable, value),
-        settable: tunable.section == Section::Data,
-        name: tunable.name,
-        unit: tunable.unit,
-        help: tunable.help,
-    };
-    Ok(of_version(&version)?.into_iter().map(value).collect())
+    Ok(of_version(&version)?.into_iter().map(Value::from).collect())
+}
+
+impl From<Setting> for Value {
+    fn from(Setting { tunable, value }: Setting) -> Self {
+        Self {
+            value: values::format_value(&tunable, value),
+            settable: tunable.section == Section::Data,
+            name: tunable.name,
+            unit: tunable.unit,
+            help: tunable.help,
+        }
+    }
 }
 
 /// A version's tunables and their present values.

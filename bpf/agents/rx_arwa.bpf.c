@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ARWA's receiver, and the sender's end of its option, on the sockets of one cgroup. Each connection may have both
+ * roles. docs/rx.md has the option on the wire.
+ *
+ *   measure   tcp_probe, which sees every packet that an established connection gets: delay and rate (arwa_receiver.h)
+ *   options   sock_ops: says in SYN and SYN-ACK that hints are known here, puts them on ACKs, and takes them off those
+ *             of the peer into the sender's socket storage, where `arwa` finds them (hint.h)
+ *
+ * tcp_probe runs for the sockets of the whole host: those that nobody keeps anything with are told apart with one look.
+ */
+#include "arwa_receiver.h"
+#include "kernel.h"
+#include "rx_counters.h"
+#include "sock_ops.h"
+
+char _license[] SEC("license") = "GPL";
+
+TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hint");
+
+/* An experimental option (RFC 6994): these, and nothing more in a SYN; a hint and its number on an ACK. */
+#define TCPOPT_EXPERIMENT 254
+#define HINT_EXID 0xa27a
+#define PERMIT_SIZE 4
+#define HINT_SIZE 6
+/* where no data came for so long, the hint is of another time */
+#define HINT_AGE_MAX_US 200000
+
+struct hint_option {
+	u8 kind;
+	u8 size;
+	u8 exid[2]; /* network order */
+	u8 hint;
+	u8 sequence;
+};
+
+#define HINT_OPTION(of_size) { TCPOPT_EXPERIMENT, of_size, { HINT_EXID >> 8, HINT_EXID & 0xff }, 0, 0 }
+
+struct tcp_header {
+	u8 ports_and_numbers[12];
+	u8 offset; /* words, in the upper half */
+	u8 rest[7];
+	u8 options[TCP_OPTIONS_MAX];
+};
+
+/* There where the peer knows hints. */
+struct rx_flow {
+	struct arwa_receiver receiver;
+	/* what it has to say */
+	u8 hint;
+	u8 sequence; /* 0: none was ever made */
+	u8 copies;   /* to go */
+	/* what it was told */
+	u8 taken_sequence;
+	u64 taken_us; /* 0: nothing yet */
+	u64 taken_bytes_acked;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct rx_flow);
+} rx_flows SEC(".maps");
+
+static __always_inline u64 now_us(void)
+{
+	return bpf_ktime_get_ns() / 1000;
+}
+
+static __always_inline u16 gso_size_of(const struct sk_buff *skb)
+{
+	u16 size = 0;
+
+	bpf_probe_read_kernel(&size, sizeof(size),
+			      skb->head + skb->end + core_field_offset(struct skb_shared_info, gso_size));
+	return size;
+}
+
+SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *skb)
+{
+	struct arwa_segments segments = {};
+	struct tcp_header header;
+	struct tcp_sock *tp;
+	struct rx_flow *f;
+	u32 header_size, data_size;
+
+	if (!sk->sk_bpf_storage)
+		return 0;
+	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
+	if (!f)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || bpf_probe_read_kernel(&header, sizeof(header), skb->data))
+		return 0;
+	header_size = header.offset >> 4 << 2;
+	data_size = skb->len - header_size;
+	if (header_size < 20 || skb->len <= header_size)
+		return 0;
+	segments.size = gso_size_of(skb) ?: data_size;
+	if (segments.size < tp->inet_conn.icsk_ack.rcv_mss)
+		return 0;
+	segments.count = data_size / segments.size;
+	if (!tcp_timestamp(header.options, header_size - 20, &segments.tsval))
+		return 0;
+	segments.now_us = now_us();
+	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
+	if (segments.least_rtt_us == ~0U)
+		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
+	if (!arwa_receive(&f->receiver, &segments, &f->hint))
+		return 0;
+	f->copies = f->hint ? hint_copies : 0;
+	if (!f->hint)
+		return 0;
+	f->sequence = f->sequence + 1 ?: 1;
+	RX_COUNT(hints_made);
+	return 0;
+}
+
+static __always_inline struct rx_flow *flow_of(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+
+	return sk ? bpf_sk_storage_get(&rx_flows, sk, NULL, 0) : NULL;
+}
+
+static __always_inline bool peer_permits(struct bpf_sock_ops *ctx, u64 where)
+{
+	struct hint_option permit = HINT_OPTION(PERMIT_SIZE);
+
+	return bpf_load_hdr_opt(ctx, &permit, sizeof(permit), where) == PERMIT_SIZE;
+}
+
+/*
+ * Size of the option that the segment about to leave is to carry. A SYN that was sent before goes without: something
+ * on the way may drop what it does not know. Never beside data, whose segments are as long as the path allows.
+ */
+static __always_inline u32 option_size(struct bpf_sock_ops *ctx)
+{
+	u32 flags = ctx->skb_tcp_flags;
+	struct rx_flow *f;
+
+	if (flags & (TCPHDR_FIN | TCPHDR_RST))
+		return 0;
+	if (flags & TCPHDR_SYN) {
+		if (flags & TCPHDR_ACK)
+			return peer_permits(ctx, BPF_LOAD_HDR_OPT_TCP_SYN) ? PERMIT_SIZE : 0;
+		return ctx->total_retrans ? 0 : PERMIT_SIZE;
+	}
+	f = flow_of(ctx);
+	if (!f || !f->copies || now_us() - f->receiver.estimated_us > HINT_AGE_MAX_US)
+		return 0;
+	return HINT_SIZE;
+}
+
+static __always_inline void reserve(struct bpf_sock_ops *ctx)
+{
+	u32 size;
+
+	if (ctx->args[0] || ctx->skb_len) /* no segment, a SYN cookie's, or one with data */
+		return;
+	size = option_size(ctx);
+	if (size && bpf_reserve_hdr_opt(ctx, size, 0) && size == HINT_SIZE)
+		RX_COUNT(hints_without_room);
+}
+
+static __always_inline void write(struct bpf_sock_ops *ctx)
+{
+	struct hint_option option = HINT_OPTION(HINT_SIZE);
+	struct rx_flow *f;
+
+	if (ctx->skb_tcp_flags & TCPHDR_SYN) {
+		option.size = PERMIT_SIZE;
+		bpf_store_hdr_opt(ctx, &option, PERMIT_SIZE, 0);
+		return;
+	}
+	f = flow_of(ctx);
+	if (!f || !f->copies)
+		return;
+	option.hint = f->hint;
+	option.sequence = f->sequence;
+	if (bpf_store_hdr_opt(ctx, &option, HINT_SIZE, 0))
+		return;
+	f->copies--;
+	RX_COUNT(hints_sent);
+}
+
+/* Whether the peer can have made another hint: it takes a period, or so many packets. */
+static __always_inline bool may_take(struct bpf_sock_ops *ctx, const struct rx_flow *f, u64 now)
+{
+	u64 bytes = ctx->bytes_acked - f->taken_bytes_acked;
+
+	return !f->taken_us || now - f->taken_us >= period_us || bytes >= (u64)ctx->mss_cache * period_packets;
+}
+
+static __always_inline void take(struct bpf_sock_ops *ctx)
+{
+	struct hint_option option = HINT_OPTION(PERMIT_SIZE); /* to look for: kind and ExID */
+	struct rx_flow *f = flow_of(ctx);
+	struct arwa_hint_v1 *stored;
+	struct bpf_sock *sk;
+	u64 now;
+
+	if (!f || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
+		return;
+	if (f->taken_us && option.sequence == f->taken_sequence)
+		return; /* a copy */
+	now = now_us();
+	if (!hint_is_valid(option.hint) || !may_take(ctx, f, now)) {
+		RX_COUNT(hints_refused);
+		return;
+	}
+	sk = ctx->sk;
+	if (!sk)
+		return;
+	stored = bpf_sk_storage_get(&arwa_hint, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stored)
+		return;
+	f->taken_us = now;
+	f->taken_sequence = option.sequence;
+	f->taken_bytes_acked = ctx->bytes_acked;
+	stored->time_ns = now * 1000;
+	stored->hint = option.hint;
+	if (!__sync_add_and_fetch(&stored->sequence, 1)) /* 0 says: never written */
+		__sync_fetch_and_add(&stored->sequence, 1);
+	RX_COUNT(hints_received);
+}
+
+/* For hints both ways where the peer knows them; else no further calls for this connection. */
+static __always_inline void established(struct bpf_sock_ops *ctx, u64 where_peer_says)
+{
+	int flags = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
+	struct bpf_sock *sk = ctx->sk;
+
+	if (sk && peer_permits(ctx, where_peer_says) &&
+	    bpf_sk_storage_get(&rx_flows, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE)) {
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
+		RX_COUNT(flows_agreed);
+	} else {
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~flags);
+	}
+}
+
+static __always_inline void announce(struct bpf_sock_ops *ctx)
+{
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+SEC("sockops") int options(struct bpf_sock_ops *ctx)
+{
+	int on = 1;
+
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		announce(ctx);
+		break;
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		announce(ctx);
+		bpf_setsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &on, sizeof(on));
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		established(ctx, 0);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		established(ctx, BPF_LOAD_HDR_OPT_TCP_SYN);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		reserve(ctx);
+		break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+		write(ctx);
+		break;
+	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		take(ctx);
+		break;
+	}
+	return 1;
+}

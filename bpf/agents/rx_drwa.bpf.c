@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DRWA's receiver, on the sockets of one cgroup: grants the sender what keeps its queue short (drwa.h), and needs
+ * nothing of it. Decides where a segment leaves, mostly an ACK, and renews the window clamp each time, since the
+ * kernel's autotuning rewrites it.
+ */
+#include "drwa.h"
+#include "kernel.h"
+#include "rx_counters.h"
+#include "sock_ops.h"
+
+char _license[] SEC("license") = "GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct drwa);
+} drwa_flows SEC(".maps");
+
+static __always_inline void steer(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+	struct drwa *d;
+	u32 clamp;
+
+	if (!sk)
+		return;
+	d = bpf_sk_storage_get(&drwa_flows, sk, NULL, 0);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!d || !tp)
+		return;
+	drwa_receive(d, bpf_ktime_get_ns() / 1000, tp->bytes_received, tp->rcv_rtt_est.rtt_us >> 3);
+	/* beyond its buffer a socket grants nothing anyway */
+	clamp = min(d->window, (u32)tp->inet_conn.icsk_inet.sk.sk_rcvbuf);
+	if (!clamp || clamp == tp->window_clamp)
+		return;
+	if (bpf_setsockopt(ctx, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp)))
+		RX_COUNT(clamps_refused);
+	else
+		RX_COUNT(clamps_set);
+}
+
+SEC("sockops") int options(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		if (!sk || !bpf_sk_storage_get(&drwa_flows, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE))
+			break;
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		RX_COUNT(flows_clamped);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		if (!ctx->args[0])
+			steer(ctx);
+		break;
+	}
+	return 1;
+}

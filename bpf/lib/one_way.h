@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The one-way delay of what a TCP receives, from the sender's time stamps (RFC 7323). The stamps begin anywhere and tick
+ * at the sender's own pace, so that the tick is found out first, and only differences between delays mean anything.
+ */
+#pragma once
+#include "bpf.h"
+
+#define TCPOPT_EOL 0
+#define TCPOPT_NOP 1
+#define TCPOPT_TIMESTAMP 8
+#define TCPOLEN_TIMESTAMP 10
+#define TCP_OPTIONS_MAX 40
+
+/* the tick is looked at first after this time, and again each time the connection is twice as old */
+#define TICK_FIRST_LOOK_US 20000
+#define TICK_LEAST_COUNT 2
+/* much later stamps might have wrapped: 2^31 ticks of the shortest kind are 36 minutes */
+#define STAMP_GAP_MAX_US 600000000ULL
+
+/* Stamps on their way from one sender. */
+struct one_way {
+	u64 first_us;	  /* our time at the first packet; 0: none yet */
+	u64 last_us;	  /* ... and at the last one */
+	u64 next_look_us; /* age of the connection at which the tick is looked at next */
+	u64 ticks;	  /* of the sender's clock since the first packet; may be less than none */
+	s64 least_us;	  /* least delay since `window_us` ... */
+	s64 previous_us;  /* ... and in the window before */
+	u64 window_us;
+	u32 tsval;   /* last stamp */
+	u32 tick_us; /* 0: not known */
+};
+
+#define NO_DELAY ((s64)(~0ULL >> 1))
+
+/* The time stamp in a header's options; false: it has none. */
+static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32 length, u32 *tsval)
+{
+	u32 at = 0;
+
+	for (int i = 0; i < TCP_OPTIONS_MAX && at + TCPOLEN_TIMESTAMP <= length && length <= TCP_OPTIONS_MAX; i++) {
+		u8 kind = options[at];
+		u8 size = options[at + 1];
+
+		if (kind == TCPOPT_EOL)
+			return false;
+		if (kind == TCPOPT_NOP) {
+			at++;
+			continue;
+		}
+		if (kind == TCPOPT_TIMESTAMP && size == TCPOLEN_TIMESTAMP) {
+			*tsval = (u32)options[at + 2] << 24 | (u32)options[at + 3] << 16 | (u32)options[at + 4] << 8 |
+				 options[at + 5];
+			return true;
+		}
+		if (size < 2)
+			return false;
+		at += size;
+	}
+	return false;
+}
+
+/* The kind of clock, of those that senders have, that comes closest to a measured tick; 0: none is near. */
+static __always_inline u32 nearest_tick_us(u64 elapsed_us, u64 ticks)
+{
+	u64 measured_ns = elapsed_us * 1000 / ticks;
+	u32 us;
+
+	/* where the measured one stands for neither neighbour: the geometric mean of the two */
+	if (measured_ns < 31623)
+		us = 1;
+	else if (measured_ns < 2000000)
+		us = 1000;
+	else if (measured_ns < 6324555)
+		us = 4000;
+	else if (measured_ns < 31622777)
+		us = 10000;
+	else
+		us = 100000;
+	if (measured_ns < us * 500ULL || measured_ns > us * 2000ULL)
+		return 0;
+	return us;
+}
+
+static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 tsval)
+{
+	w->first_us = now_us;
+	w->next_look_us = TICK_FIRST_LOOK_US;
+	w->ticks = 0;
+	w->tsval = tsval;
+	w->tick_us = 0;
+}
+
+/*
+ * A queue that fills stretches what the sender sent within a time over up to twice that, which is why the tick is looked
+ * at again, and why what is looked for is a kind of clock.
+ */
+static __always_inline void one_way_calibrate(struct one_way *w, u64 now_us)
+{
+	u64 elapsed_us = now_us - w->first_us;
+	u32 tick_us;
+
+	if ((s64)w->ticks < TICK_LEAST_COUNT)
+		return;
+	w->next_look_us = 2 * elapsed_us;
+	tick_us = nearest_tick_us(elapsed_us, w->ticks);
+	if (tick_us == w->tick_us)
+		return;
+	w->tick_us = tick_us;
+	w->least_us = w->previous_us = NO_DELAY;
+	w->window_us = now_us;
+}
+
+/*
+ * How much longer than the least delay this packet was on its way; false: that cannot be said. A stamp is up to one
+ * tick older than its packet, of which the half is taken off. `window_us` 0: least of all, else of the last one to two
+ * windows. `is_least` says whether it had the least delay.
+ */
+static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 tsval, u64 window_us, u64 *excess_us,
+					   bool *is_least)
+{
+	s64 delay_us, over_us;
+
+	if (!w->first_us || now_us - w->last_us > STAMP_GAP_MAX_US)
+		one_way_restart(w, now_us, tsval);
+	w->last_us = now_us;
+	w->ticks += (u64)(s32)(tsval - w->tsval);
+	w->tsval = tsval;
+	if (now_us - w->first_us >= w->next_look_us)
+		one_way_calibrate(w, now_us);
+	if (!w->tick_us)
+		return false;
+	delay_us = now_us - w->first_us - w->ticks * w->tick_us;
+	if (window_us && now_us - w->window_us >= window_us) {
+		/* nothing for two windows: both are over */
+		w->previous_us = now_us - w->window_us < 2 * window_us ? w->least_us : NO_DELAY;
+		w->least_us = NO_DELAY;
+		w->window_us = now_us;
+	}
+	*is_least = delay_us < w->least_us && delay_us < w->previous_us;
+	w->least_us = min(w->least_us, delay_us);
+	over_us = (u64)delay_us - (u64)min(w->least_us, w->previous_us) - w->tick_us / 2;
+	*excess_us = max(over_us, (s64)0);
+	return true;
+}

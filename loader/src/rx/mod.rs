@@ -1,0 +1,287 @@
+//! The receiver's side of delay control, on the sockets of one cgroup: `arwa` tells the sender by hints, `drwa` by the
+//! window it grants.
+//!
+//! ```text
+//! /sys/fs/bpf/hotcc/rx/METHOD/options     link of the sock_ops program; there: it is loaded
+//! /sys/fs/bpf/hotcc/rx/METHOD/measure     link of the tracing program, which arwa has
+//! /sys/fs/bpf/hotcc/rx/METHOD/tunables
+//! /sys/fs/bpf/hotcc/rx/rx_counters        what all of them, and the sender's algorithm, did
+//! ```
+//! The state of a connection is its socket's, and goes with it.
+
+mod cgroup;
+
+use crate::describe::{Description, describe};
+use crate::error::{Error, Result, Tried, need_root};
+use crate::manage::begin;
+use crate::tune::Value;
+use crate::values::{self, Setting};
+use crate::{libbpf_log, object, registry, run, tune};
+use hotcc_abi::pins;
+use hotcc_abi::rx::RxCounters;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const OPTIONS: &str = "options";
+const TUNABLES: &str = "tunables";
+const KEY: [u8; 4] = [0; 4];
+const UNLOAD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a receiver holds its sender back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Hints in a TCP option, for senders that run `arwa`
+    Arwa,
+    /// The receive window; any sender
+    Drwa,
+}
+
+impl Method {
+    const ALL: [Self; 2] = [Self::Arwa, Self::Drwa];
+
+    /// As in commands and pins.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arwa => "arwa",
+            Self::Drwa => "drwa",
+        }
+    }
+
+    fn dir(self) -> PathBuf {
+        Path::new(pins::RX).join(self.name())
+    }
+
+    /// Its sock_ops program's link; `None` where it is not loaded.
+    fn link(self) -> Result<Option<Link>> {
+        let path = self.dir().join(OPTIONS);
+        if !path.exists() {
+            return Ok(None);
+        }
+        Link::open(&path).map(Some).tried(|| format!("cannot open {}", path.display()))
+    }
+}
+
+/// What to load, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which.
+    pub method: Method,
+    /// On whose sockets; `None`: all of this machine's.
+    pub cgroup: Option<PathBuf>,
+    /// `default` or `paper`.
+    pub profile: String,
+    /// `tunable=value`, on top of the profile.
+    pub set: Vec<String>,
+}
+
+/// A method that is loaded, as the kernel has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Receiver {
+    /// Which.
+    pub method: Method,
+    /// On whose sockets; `None`: the cgroup is gone, and with it what was done there.
+    pub cgroup: Option<PathBuf>,
+    /// Its tunables.
+    pub tunables: Vec<Value>,
+}
+
+/// All there is to know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// What is loaded.
+    pub receivers: Vec<Receiver>,
+    /// What was done so far; `None` where nothing that counts was ever loaded.
+    pub counters: Option<Counters>,
+}
+
+/// [`RxCounters`] for people and programs.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(remote = "RxCounters")]
+struct CountersDef {
+    flows_agreed: u64,
+    hints_made: u64,
+    hints_sent: u64,
+    hints_without_room: u64,
+    hints_received: u64,
+    hints_refused: u64,
+    hints_applied: u64,
+    flows_clamped: u64,
+    clamps_set: u64,
+    clamps_refused: u64,
+}
+
+/// What the programs did, on all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
+
+/// Loads a receiver. Connections that are opened from then on have it; what listens already must do so anew.
+pub fn load(request: &Request) -> Result<Receiver> {
+    let _lock = begin("hotcc rx load")?;
+    let method = request.method;
+    let path = match &request.cgroup {
+        Some(path) => path.canonicalize().tried(|| format!("cannot find the cgroup {}", path.display()))?,
+        None => run::cgroup2_root()?,
+    };
+    let cgroup = cgroup::open(&path)?;
+    if let Some(link) = method.link()? {
+        return Err(loaded_already(method, &link));
+    }
+    for other in Method::ALL.into_iter().filter(|other| *other != method) {
+        let at = other.link()?.as_ref().map(cgroup_of).transpose()?.flatten();
+        if let Some(at) = at.filter(|at| at.starts_with(&path) || path.starts_with(at)) {
+            let (name, at) = (other.name(), at.display());
+            return Err(Error::failed(format!(
+                "{name} is loaded for the cgroup {at}: a connection takes one of the two; first: hotcc rx unload {name}"
+            )));
+        }
+    }
+    let dir = method.dir();
+    if dir.exists() {
+        registry::remove_tree(&dir)?; // of a command that was killed
+    }
+    let object = load_object(request)?;
+    fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
+    attach(&object, &cgroup, &dir).inspect_err(|_| {
+        let _ = registry::remove_tree(&dir);
+    })?;
+    drop(object); // what is read back is what is pinned
+    receiver(method)?.ok_or_else(|| Error::failed(format!("{} went away as soon as it was loaded", method.name())))
+}
+
+fn loaded_already(method: Method, link: &Link) -> Error {
+    let name = method.name();
+    let at = match cgroup_of(link) {
+        Ok(Some(path)) => format!("for the cgroup {}", path.display()),
+        _ => "for a cgroup that is gone".to_owned(),
+    };
+    Error::failed(format!("{name} is loaded already, {at}; to load it anew: hotcc rx unload {name}, then this"))
+}
+
+fn load_object(request: &Request) -> Result<Object> {
+    let name = format!("rx_{}", request.method.name());
+    let agent = hotcc_bpf::agent(&name).ok_or_else(|| Error::failed(format!("no agent {name} built in")))?;
+    let tried = || format!("cannot open the agent {name}");
+    let mut open = ObjectBuilder::default().open_memory(agent.bytes).tried(tried)?;
+    let description = describe(&object::btf_of(&open, &name)?);
+    object::apply(&mut open, &name, &settings(&description, request)?)?;
+    for mut map in open.maps_mut() {
+        object::use_shared(&mut map)?;
+    }
+    let (loaded, log) = libbpf_log::capture(|| open.load());
+    loaded.map_err(|error| object::load_error(&name, "builtin", &error, &log))
+}
+
+fn settings(description: &Description, request: &Request) -> Result<Vec<Setting>> {
+    let mut settings = values::profile(description, &request.profile)?;
+    for text in &request.set {
+        settings.push(values::parse(description, text)?);
+    }
+    Ok(settings)
+}
+
+/// Attaches and pins; the link that says "loaded" comes last.
+fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
+    let pinned = |name: &str| (dir.join(name), format!("cannot pin {}", dir.join(name).display()));
+    if let Some(data) = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data")) {
+        let (path, tried) = pinned(TUNABLES);
+        MapHandle::try_from(&data).and_then(|mut map| map.pin(path)).tried(|| tried)?;
+    }
+    let mut programs: Vec<_> = object.progs_mut().collect();
+    programs.sort_by_key(|program| program.name() == OPTIONS);
+    for program in programs {
+        let name = program.name().to_string_lossy().into_owned();
+        let attached = if name == OPTIONS { program.attach_cgroup(cgroup.as_raw_fd()) } else { program.attach() };
+        let mut link = attached.tried(|| format!("cannot attach the program {name}"))?;
+        let (path, tried) = pinned(&name);
+        link.pin(path).tried(|| tried)?;
+    }
+    Ok(())
+}
+
+/// Takes a receiver away. Connections run on as ordinary ones; returns what it was.
+pub fn unload(method: Method) -> Result<Receiver> {
+    let _lock = begin("hotcc rx unload")?;
+    let Some(receiver) = receiver(method)? else {
+        if method.dir().exists() {
+            registry::remove_tree(&method.dir())?; // of a command that was killed
+        }
+        return Err(Error::failed(format!("{} is not loaded; see: hotcc rx status", method.name())));
+    };
+    let links = link_ids(method)?;
+    registry::remove_tree(&method.dir())?;
+    let started = Instant::now();
+    while LinkInfoIter::default().any(|link| links.contains(&link.id)) {
+        if started.elapsed() > UNLOAD_PATIENCE {
+            return Err(Error::failed("the kernel still has the programs attached: somebody else holds their links"));
+        }
+        std::thread::sleep(Duration::from_millis(5)); // the kernel drops them in its own time
+    }
+    Ok(receiver)
+}
+
+fn link_ids(method: Method) -> Result<Vec<u32>> {
+    let dir = method.dir();
+    let tried = || format!("cannot look into {}", dir.display());
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(&dir).tried(tried)? {
+        let entry = entry.tried(tried)?;
+        if entry.file_name() != TUNABLES {
+            ids.push(Link::open(entry.path()).and_then(|link| link.info()).tried(tried)?.id);
+        }
+    }
+    Ok(ids)
+}
+
+/// What is loaded, and what it did.
+pub fn status() -> Result<Status> {
+    need_root("hotcc rx status")?;
+    registry::need_bpffs()?;
+    let mut receivers = Vec::new();
+    for method in Method::ALL {
+        receivers.extend(receiver(method)?);
+    }
+    Ok(Status { receivers, counters: counters()?.map(Counters) })
+}
+
+/// What the programs did so far, on all CPUs; `None` where nothing that counts was ever loaded.
+pub fn counters() -> Result<Option<RxCounters>> {
+    let path = Path::new(pins::RX).join(pins::RX_COUNTERS);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let tried = || format!("cannot read {}", path.display());
+    let map = MapHandle::from_pinned_path(&path).tried(tried)?;
+    let mut sum = RxCounters::default();
+    for value in map.lookup_percpu(&KEY, MapFlags::empty()).tried(tried)?.unwrap_or_default() {
+        let one = bytemuck::try_pod_read_unaligned(&value);
+        sum.add(&one.map_err(|_| Error::failed(format!("{} was made by another version of hotcc", path.display())))?);
+    }
+    Ok(Some(sum))
+}
+
+fn receiver(method: Method) -> Result<Option<Receiver>> {
+    let Some(link) = method.link()? else { return Ok(None) };
+    let path = method.dir().join(TUNABLES);
+    let tried = || format!("cannot read {}", path.display());
+    let map = MapHandle::from_pinned_path(&path).tried(tried)?;
+    let data = map.lookup(&KEY, MapFlags::empty()).tried(tried)?;
+    let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
+    let tunables = tune::read(&describe(&btf), data.as_deref(), None).into_iter().map(Value::from).collect();
+    Ok(Some(Receiver { method, cgroup: cgroup_of(&link)?, tunables }))
+}
+
+fn cgroup_of(link: &Link) -> Result<Option<PathBuf>> {
+    match link.info().tried(|| "cannot read the link's cgroup".to_owned())?.info {
+        LinkTypeInfo::Cgroup(info) => cgroup::path_of(info.cgroup_id),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,72 @@
+//! Hints: agreed on, made, carried, taken, obeyed.
+
+use crate::common::{kernel_test, ok};
+use crate::path::*;
+use std::time::Duration;
+
+#[test]
+fn hints_keep_the_queue_short_on_ipv4_and_ipv6() {
+    let Some(_test) = kernel_test("hints_keep_the_queue_short_on_ipv4_and_ipv6", &["arwa_rx"]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let plain = {
+        let flow = Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx");
+        let transfer = Transfer::start(flow, "arwa_rx");
+        std::thread::sleep(Duration::from_secs(1));
+        transfer.observe(15)
+    };
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    for to in [RECEIVER_V4, RECEIVER_V6] {
+        let before = Before::now();
+        let flow = Flow::open(&path, &cgroup, Enrolled::Both, to, "arwa_rx");
+        let transfer = Transfer::start(flow, "arwa_rx");
+        std::thread::sleep(Duration::from_secs(1));
+        let (rtt_us, bytes_per_s) = transfer.observe(15);
+        println!("{to}: without {plain:?}, with {:?}", (rtt_us, bytes_per_s));
+        assert_eq!(before.added("flows_agreed"), 2, "both ends");
+        for name in ["hints_made", "hints_sent", "hints_received", "hints_applied"] {
+            assert!(before.added(name) > 0, "{to}: {name}");
+        }
+        assert!(before.added("hints_received") <= before.added("hints_made"));
+        assert!(before.added("hints_applied") <= before.added("hints_received"));
+        assert!(rtt_us * 4 < plain.0, "{to}: {rtt_us} us, {} us without", plain.0);
+        assert!(bytes_per_s > plain.1 * 0.7, "{to}: {bytes_per_s} bytes/s, {} without", plain.1);
+    }
+}
+
+#[test]
+fn a_peer_that_knows_no_hints_sees_an_ordinary_connection() {
+    let name = "a_peer_that_knows_no_hints_sees_an_ordinary_connection";
+    let Some(_test) = kernel_test(name, &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    for enrolled in [Enrolled::SenderOnly, Enrolled::ReceiverOnly] {
+        let before = Before::now();
+        let flow = Flow::open(&path, &cgroup, enrolled, RECEIVER_V4, "cubic");
+        let transfer = Transfer::start(flow, "cubic");
+        wait("a megabyte", || transfer.received() > 1 << 20);
+        for name in ["flows_agreed", "hints_made", "hints_sent", "hints_received", "hints_refused"] {
+            assert_eq!(before.added(name), 0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn connections_outlive_the_receiver() {
+    let Some(_test) = kernel_test("connections_outlive_the_receiver", &["arwa_rx"]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let flow = Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx");
+    let transfer = Transfer::start(flow, "arwa_rx");
+    let before = Before::now();
+    wait("a hint", || before.added("hints_applied") > 0);
+    drop(loaded);
+    let (after, received) = (Before::now(), transfer.received());
+    wait("more data", || transfer.received() > received + (1 << 20));
+    assert_eq!(after.added("hints_made"), 0);
+    let _again = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let received = transfer.received();
+    wait("more data", || transfer.received() > received + (1 << 20));
+    assert_eq!(after.added("hints_made"), 0, "what it knew went with it");
+}

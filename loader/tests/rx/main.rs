@@ -1,0 +1,9 @@
+//! `hotcc rx`: receivers on real connections over a path with a queue.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod arwa;
+mod command;
+#[path = "../common/mod.rs"]
+mod common;
+mod drwa;
+mod path;

@@ -1,0 +1,224 @@
+//! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
+
+use crate::common::{NetNs, json};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const RECEIVER_V4: &str = "192.0.2.2";
+pub const RECEIVER_V6: &str = "2001:db8::2";
+
+/// The path: 40 Mbit/s from sender to receiver and as much queue as anybody fills; nothing in the way of ACKs.
+pub struct Path {
+    pub sender: NetNs,
+    pub receiver: NetNs,
+}
+
+impl Path {
+    pub fn new() -> Self {
+        let (sender, receiver) = (NetNs::new("hotcc-rx-snd"), NetNs::new("hotcc-rx-rcv"));
+        sender.sh("ip link add wire type veth peer name wire netns hotcc-rx-rcv");
+        sender.sh("ip addr add 192.0.2.1/24 dev wire; ip addr add 2001:db8::1/64 dev wire nodad; ip link set wire up");
+        receiver
+            .sh("ip addr add 192.0.2.2/24 dev wire; ip addr add 2001:db8::2/64 dev wire nodad; ip link set wire up");
+        sender.sh("ip link set wire gso_max_segs 8");
+        sender.sh("tc qdisc add dev wire root tbf rate 40mbit burst 16kb limit 4mb");
+        Self { sender, receiver }
+    }
+}
+
+/// A cgroup that goes away with the value.
+pub struct Cgroup(pub PathBuf);
+
+impl Cgroup {
+    pub fn new(name: &str) -> Self {
+        let path = hotcc::run::cgroup2_root().unwrap().join(name);
+        let _ = std::fs::remove_dir(&path);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// Runs `work` with this process in the cgroup: sockets that it makes belong there for good.
+    pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Back(PathBuf);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                std::fs::write(self.0.join("cgroup.procs"), "0").unwrap();
+            }
+        }
+        let root = hotcc::run::cgroup2_root().unwrap();
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let before = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+        let _back = Back(root.join(before.trim_start_matches('/')));
+        std::fs::write(self.0.join("cgroup.procs"), "0").unwrap();
+        work()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let began = Instant::now();
+        // sockets that are being closed hold it for a moment
+        while std::fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A receiver that is loaded for as long as the value lives.
+pub struct Loaded(&'static str);
+
+impl Loaded {
+    pub fn new(method: &'static str, arguments: &[&str]) -> Self {
+        let _ = crate::common::hotcc(&["rx", "unload", method]); // of a test that was killed
+        crate::common::ok(&[&["rx", "load", method][..], arguments].concat());
+        Self(method)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let _ = crate::common::hotcc(&["rx", "unload", self.0]);
+    }
+}
+
+/// One of the counters of `hotcc rx status`.
+pub fn counter(name: &str) -> u64 {
+    json(&["rx", "status", "--json"])["counters"][name].as_u64().unwrap()
+}
+
+/// Counters before something, to tell what it added.
+pub struct Before(Value);
+
+impl Before {
+    pub fn now() -> Self {
+        Self(json(&["rx", "status", "--json"])["counters"].clone())
+    }
+
+    pub fn added(&self, name: &str) -> u64 {
+        counter(name) - self.0[name].as_u64().unwrap()
+    }
+}
+
+pub fn wait(for_what: &str, ready: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !ready() {
+        assert!(began.elapsed() < PATIENCE, "{for_what} does not come: {:#}", json(&["rx", "status", "--json"]));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A connection from the sender's side to the receiver's.
+pub struct Flow {
+    pub client: TcpStream,
+    pub server: TcpStream,
+}
+
+/// On whose sockets a cgroup's receiver is.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Enrolled {
+    Both,
+    SenderOnly,
+    ReceiverOnly,
+}
+
+impl Flow {
+    pub fn open(path: &Path, cgroup: &Cgroup, enrolled: Enrolled, to: &str, cc: &str) -> Self {
+        let listen = || path.receiver.enter(|| TcpListener::bind(SocketAddr::new(to.parse::<IpAddr>().unwrap(), 0)));
+        let listener = if enrolled == Enrolled::SenderOnly { listen() } else { cgroup.enter(listen) }.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connecting = || path.sender.enter(|| connected(address, cc));
+        let client = if enrolled == Enrolled::ReceiverOnly { connecting() } else { cgroup.enter(connecting) };
+        let (server, _) = listener.accept().unwrap();
+        Self { client, server }
+    }
+}
+
+fn connected(address: SocketAddr, cc: &str) -> TcpStream {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&fd, sockopt::TcpCongestion, &OsString::from(cc)).unwrap_or_else(|e| panic!("{cc}: {e}"));
+    connect(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+    // SAFETY: the descriptor was just made and is given up here.
+    unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) }
+}
+
+/// A flow that sends without end.
+pub struct Transfer {
+    pub flow: Flow,
+    cc: String,
+    received: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Transfer {
+    pub fn start(flow: Flow, cc: &str) -> Self {
+        let (mut client, mut server) = (flow.client.try_clone().unwrap(), flow.server.try_clone().unwrap());
+        let received = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&received);
+        let threads = vec![
+            std::thread::spawn(move || while client.write_all(&[7; 1 << 14]).is_ok() {}),
+            std::thread::spawn(move || {
+                let mut buffer = [0; 1 << 16];
+                while let Ok(n @ 1..) = server.read(&mut buffer) {
+                    count.fetch_add(n as u64, Ordering::Relaxed);
+                }
+            }),
+        ];
+        Self { flow, cc: cc.to_owned(), received, threads }
+    }
+
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// The sending connection, as `hotcc flows` shows it.
+    pub fn shown(&self) -> Value {
+        let port = self.flow.client.local_addr().unwrap().port().to_string();
+        let all = json(&["flows", "--cc", &self.cc, "--json"]);
+        let found =
+            all.as_array().unwrap().iter().find(|f| f["local"].as_str().unwrap().ends_with(&format!(":{port}")));
+        found.unwrap_or_else(|| panic!("{all:#}")).clone()
+    }
+
+    pub fn number(&self, field: &str) -> u64 {
+        self.shown()[field].as_u64().unwrap_or(0)
+    }
+
+    /// Of so many looks the median of the sender's smoothed RTT, and bytes received meanwhile per second.
+    pub fn observe(&self, looks: usize) -> (u64, f64) {
+        let (began, before) = (Instant::now(), self.received());
+        let mut rtts: Vec<u64> = (0..looks)
+            .map(|_| {
+                std::thread::sleep(Duration::from_millis(40));
+                self.number("srtt_us")
+            })
+            .collect();
+        rtts.sort_unstable();
+        (rtts[looks / 2], (self.received() - before) as f64 / began.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        // both threads then see an end; either socket may be gone already
+        let _ = self.flow.client.shutdown(Shutdown::Both);
+        let _ = self.flow.server.shutdown(Shutdown::Both);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
