@@ -10,6 +10,7 @@
  * tcp_probe runs for the sockets of the whole host: those that nobody keeps anything with are told apart with one look.
  */
 #include "arwa_receiver.h"
+#include "hint_option.h"
 #include "kernel.h"
 #include "rx_counters.h"
 #include "sock_ops.h"
@@ -18,23 +19,8 @@ char _license[] SEC("license") = "GPL";
 
 TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hint");
 
-/* An experimental option (RFC 6994): these, and nothing more in a SYN; a hint and its number on an ACK. */
-#define TCPOPT_EXPERIMENT 254
-#define HINT_EXID 0xa27a
-#define PERMIT_SIZE 4
-#define HINT_SIZE 6
 /* where no data came for so long, the hint is of another time */
 #define HINT_AGE_MAX_US 200000
-
-struct hint_option {
-	u8 kind;
-	u8 size;
-	u8 exid[2]; /* network order */
-	u8 hint;
-	u8 sequence;
-};
-
-#define HINT_OPTION(of_size) { TCPOPT_EXPERIMENT, of_size, { HINT_EXID >> 8, HINT_EXID & 0xff }, 0, 0 }
 
 struct tcp_header {
 	u8 ports_and_numbers[12];

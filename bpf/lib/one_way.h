@@ -12,6 +12,8 @@
 #define TCPOLEN_TIMESTAMP 10
 #define TCP_OPTIONS_MAX 40
 
+/* what almost all senders have; delays are kept by it until the tick is looked at first */
+#define TICK_USUAL_US 1000
 /* the tick is looked at first after this time, and again each time the connection is twice as old */
 #define TICK_FIRST_LOOK_US 20000
 #define TICK_LEAST_COUNT 2
@@ -28,7 +30,8 @@ struct one_way {
 	s64 previous_us;  /* ... and in the window before */
 	u64 window_us;
 	u32 tsval;   /* last stamp */
-	u32 tick_us; /* 0: not known */
+	u32 tick_us; /* 0: of no kind that is known */
+	bool looked; /* at the tick; before, it is a guess */
 };
 
 #define NO_DELAY ((s64)(~0ULL >> 1))
@@ -60,26 +63,29 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 	return false;
 }
 
-/* The kind of clock, of those that senders have, that comes closest to a measured tick; 0: none is near. */
-static __always_inline u32 nearest_tick_us(u64 elapsed_us, u64 ticks)
+/*
+ * The kind of clock that a measured tick stands for; 0: none. A queue that fills makes ticks look longer, up to twice
+ * and more, one that empties makes them look shorter, and there is none to empty at the beginning.
+ */
+static __always_inline u32 tick_kind_us(u64 elapsed_us, u64 ticks)
 {
 	u64 measured_ns = elapsed_us * 1000 / ticks;
-	u32 us;
 
-	/* where the measured one stands for neither neighbour: the geometric mean of the two */
-	if (measured_ns < 31623)
-		us = 1;
-	else if (measured_ns < 2000000)
-		us = 1000;
-	else if (measured_ns < 6324555)
-		us = 4000;
-	else if (measured_ns < 31622777)
-		us = 10000;
-	else
-		us = 100000;
-	if (measured_ns < us * 500ULL || measured_ns > us * 2000ULL)
-		return 0;
-	return us;
+	if (measured_ns >= 80000000)
+		return measured_ns < 400000000 ? 100000 : 0;
+	if (measured_ns >= 8000000)
+		return measured_ns < 40000000 ? 10000 : 0;
+	if (measured_ns >= 3200000)
+		return 4000;
+	if (measured_ns >= 800000)
+		return 1000;
+	return measured_ns >= 800 && measured_ns < 4000 ? 1 : 0;
+}
+
+static __always_inline void one_way_forget(struct one_way *w, u64 now_us)
+{
+	w->least_us = w->previous_us = NO_DELAY;
+	w->window_us = now_us;
 }
 
 static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 tsval)
@@ -88,13 +94,11 @@ static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 t
 	w->next_look_us = TICK_FIRST_LOOK_US;
 	w->ticks = 0;
 	w->tsval = tsval;
-	w->tick_us = 0;
+	w->tick_us = TICK_USUAL_US;
+	w->looked = false;
+	one_way_forget(w, now_us);
 }
 
-/*
- * A queue that fills stretches what the sender sent within a time over up to twice that, which is why the tick is looked
- * at again, and why what is looked for is a kind of clock.
- */
 static __always_inline void one_way_calibrate(struct one_way *w, u64 now_us)
 {
 	u64 elapsed_us = now_us - w->first_us;
@@ -102,13 +106,13 @@ static __always_inline void one_way_calibrate(struct one_way *w, u64 now_us)
 
 	if ((s64)w->ticks < TICK_LEAST_COUNT)
 		return;
+	w->looked = true;
 	w->next_look_us = 2 * elapsed_us;
-	tick_us = nearest_tick_us(elapsed_us, w->ticks);
+	tick_us = tick_kind_us(elapsed_us, w->ticks);
 	if (tick_us == w->tick_us)
 		return;
 	w->tick_us = tick_us;
-	w->least_us = w->previous_us = NO_DELAY;
-	w->window_us = now_us;
+	one_way_forget(w, now_us);
 }
 
 /*
@@ -128,8 +132,6 @@ static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 ts
 	w->tsval = tsval;
 	if (now_us - w->first_us >= w->next_look_us)
 		one_way_calibrate(w, now_us);
-	if (!w->tick_us)
-		return false;
 	delay_us = now_us - w->first_us - w->ticks * w->tick_us;
 	if (window_us && now_us - w->window_us >= window_us) {
 		/* nothing for two windows: both are over */
@@ -141,5 +143,5 @@ static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 ts
 	w->least_us = min(w->least_us, delay_us);
 	over_us = (u64)delay_us - (u64)min(w->least_us, w->previous_us) - w->tick_us / 2;
 	*excess_us = max(over_us, (s64)0);
-	return true;
+	return w->looked && w->tick_us;
 }

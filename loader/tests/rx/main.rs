@@ -6,4 +6,6 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod drwa;
+mod hostile;
 mod path;
+mod wire;

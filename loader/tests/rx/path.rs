@@ -15,24 +15,37 @@ use std::time::{Duration, Instant};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const RECEIVER_V4: &str = "192.0.2.2";
-pub const RECEIVER_V6: &str = "2001:db8::2";
+pub const RECEIVER_V6: &str = "2001:db8:2::2";
 
-/// The path: 40 Mbit/s from sender to receiver and as much queue as anybody fills; nothing in the way of ACKs.
+/// The path: a router with 40 Mbit/s to the receiver and as much queue as anybody fills; nothing in the way of ACKs.
 pub struct Path {
     pub sender: NetNs,
     pub receiver: NetNs,
+    _router: NetNs,
 }
 
 impl Path {
     pub fn new() -> Self {
+        let router = NetNs::new("hotcc-rx-mid");
         let (sender, receiver) = (NetNs::new("hotcc-rx-snd"), NetNs::new("hotcc-rx-rcv"));
-        sender.sh("ip link add wire type veth peer name wire netns hotcc-rx-rcv");
-        sender.sh("ip addr add 192.0.2.1/24 dev wire; ip addr add 2001:db8::1/64 dev wire nodad; ip link set wire up");
-        receiver
-            .sh("ip addr add 192.0.2.2/24 dev wire; ip addr add 2001:db8::2/64 dev wire nodad; ip link set wire up");
-        sender.sh("ip link set wire gso_max_segs 8");
-        sender.sh("tc qdisc add dev wire root tbf rate 40mbit burst 16kb limit 4mb");
-        Self { sender, receiver }
+        router.sh("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+        for (name, ns, number) in [("snd", &sender, 1), ("rcv", &receiver, 2)] {
+            router.sh(&format!(
+                "ip link add {name} type veth peer name wire netns hotcc-rx-{name}
+                 ip addr add 192.0.{number}.1/24 dev {name}
+                 ip addr add 2001:db8:{number}::1/64 dev {name} nodad
+                 ip link set {name} up"
+            ));
+            ns.sh(&format!(
+                "ip addr add 192.0.{number}.2/24 dev wire
+                 ip addr add 2001:db8:{number}::2/64 dev wire nodad
+                 ip link set wire gso_max_segs 4 up
+                 ip route add default via 192.0.{number}.1
+                 ip route add default via 2001:db8:{number}::1"
+            ));
+        }
+        router.sh("tc qdisc add dev rcv root tbf rate 40mbit burst 16kb limit 2mb");
+        Self { sender, receiver, _router: router }
     }
 }
 
@@ -95,12 +108,7 @@ impl Drop for Loaded {
     }
 }
 
-/// One of the counters of `hotcc rx status`.
-pub fn counter(name: &str) -> u64 {
-    json(&["rx", "status", "--json"])["counters"][name].as_u64().unwrap()
-}
-
-/// Counters before something, to tell what it added.
+/// The counters of `hotcc rx status` before something, to tell what it added.
 pub struct Before(Value);
 
 impl Before {
@@ -109,7 +117,13 @@ impl Before {
     }
 
     pub fn added(&self, name: &str) -> u64 {
-        counter(name) - self.0[name].as_u64().unwrap()
+        self.added_all([name])[0]
+    }
+
+    /// Of one moment.
+    pub fn added_all<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+        let now = Self::now();
+        names.map(|name| now.0[name].as_u64().unwrap() - self.0[name].as_u64().unwrap())
     }
 }
 
@@ -137,11 +151,18 @@ pub enum Enrolled {
 
 impl Flow {
     pub fn open(path: &Path, cgroup: &Cgroup, enrolled: Enrolled, to: &str, cc: &str) -> Self {
+        let sender = (enrolled != Enrolled::ReceiverOnly).then_some(cgroup);
+        let receiver = (enrolled != Enrolled::SenderOnly).then_some(cgroup);
+        Self::open_in(path, sender, receiver, to, cc)
+    }
+
+    /// With its sockets in these cgroups.
+    pub fn open_in(path: &Path, sender: Option<&Cgroup>, receiver: Option<&Cgroup>, to: &str, cc: &str) -> Self {
         let listen = || path.receiver.enter(|| TcpListener::bind(SocketAddr::new(to.parse::<IpAddr>().unwrap(), 0)));
-        let listener = if enrolled == Enrolled::SenderOnly { listen() } else { cgroup.enter(listen) }.unwrap();
+        let listener = receiver.map_or_else(listen, |cgroup| cgroup.enter(listen)).unwrap();
         let address = listener.local_addr().unwrap();
         let connecting = || path.sender.enter(|| connected(address, cc));
-        let client = if enrolled == Enrolled::ReceiverOnly { connecting() } else { cgroup.enter(connecting) };
+        let client = sender.map_or_else(connecting, |cgroup| cgroup.enter(connecting));
         let (server, _) = listener.accept().unwrap();
         Self { client, server }
     }
