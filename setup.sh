@@ -99,6 +99,9 @@ missing_packages() {
 	have ip || echo iproute2
 	have iperf3 || echo iperf3
 	have prometheus || echo prometheus
+	# a test looks at TCP options on the wire
+	have tcpdump || echo tcpdump
+	have tshark || echo tshark
 	# the lab: a virtual machine, and what fetches, checks and unpacks stock kernels
 	have qemu-system-x86_64 || echo qemu-system-x86
 	have gpgv || echo gpgv
@@ -118,7 +121,7 @@ is_debian() {
 
 other_distribution() {
 	local tool missing=()
-	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus qemu-system-x86_64 just; do
+	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark qemu-system-x86_64 just; do
 		have "$tool" || missing+=("$tool")
 	done
 	[[ -e /usr/include/libelf.h ]] || missing+=("libelf headers")
@@ -142,6 +145,8 @@ other_distribution() {
 		iproute2          iproute iproute-tc        iproute2
 		iperf3            iperf3                    iperf3
 		prometheus        prometheus                prometheus
+		tcpdump           tcpdump                   tcpdump
+		tshark            wireshark-cli             wireshark-cli
 		QEMU              qemu-system-x86-core      qemu-system-x86
 		just              just                      just
 		Install these (no service needs to run), then run ./setup.sh again.

@@ -42,23 +42,25 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 	u32 at = 0;
 
 	for (int i = 0; i < TCP_OPTIONS_MAX && at + TCPOLEN_TIMESTAMP <= length && length <= TCP_OPTIONS_MAX; i++) {
-		u8 kind = options[at];
-		u8 size = options[at + 1];
+		const u8 *option;
 
-		if (kind == TCPOPT_EOL)
+		/* as the loop has it; older verifiers only see the mask, which must not be optimised away */
+		asm volatile("" : "+r"(at));
+		at &= 31;
+		option = &options[at];
+		if (option[0] == TCPOPT_EOL)
 			return false;
-		if (kind == TCPOPT_NOP) {
+		if (option[0] == TCPOPT_NOP) {
 			at++;
 			continue;
 		}
-		if (kind == TCPOPT_TIMESTAMP && size == TCPOLEN_TIMESTAMP) {
-			*tsval = (u32)options[at + 2] << 24 | (u32)options[at + 3] << 16 | (u32)options[at + 4] << 8 |
-				 options[at + 5];
+		if (option[0] == TCPOPT_TIMESTAMP && option[1] == TCPOLEN_TIMESTAMP) {
+			*tsval = (u32)option[2] << 24 | (u32)option[3] << 16 | (u32)option[4] << 8 | option[5];
 			return true;
 		}
-		if (size < 2)
+		if (option[1] < 2)
 			return false;
-		at += size;
+		at += option[1];
 	}
 	return false;
 }

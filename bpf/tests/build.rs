@@ -33,7 +33,11 @@ fn build() -> Result<(), Box<dyn Error>> {
         let harness = if with_steps.exists() { with_steps } else { root.join("host/harness.c") };
         compile(&bpf.join("lib"), &defines, &harness, &object)?;
     }
-    compile(&bpf.join("lib"), &[], &root.join("host/lib_units.c"), &out.join("lib_units.so"))
+    for units in ["lib_units", "rx_units"] {
+        let (source, object) = (root.join(format!("host/{units}.c")), out.join(format!("{units}.so")));
+        compile(&bpf.join("lib"), &[], &source, &object)?;
+    }
+    Ok(())
 }
 
 fn algorithms(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {

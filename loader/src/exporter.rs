@@ -6,6 +6,7 @@ use crate::install::text;
 use crate::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
 use crate::radio;
 use crate::registry::{self, Algo};
+use crate::rx;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -96,20 +97,22 @@ impl Scraper {
     pub fn scrape(&mut self) -> Snapshot {
         let started = Instant::now();
         let Self { max_links, flows, errors } = self;
-        let (groups, algorithms, stats, radio, commands) = std::thread::scope(|threads| {
+        let (groups, algorithms, stats, radio, commands, rx) = std::thread::scope(|threads| {
             let walk = threads.spawn(|| twice(|| count_sockets(flows)));
             let (algorithms, stats) = (twice(algorithms), twice(stats));
             let (radio, commands) = (twice(|| links(*max_links)), twice(registry::counters));
+            let rx = twice(rx::counters);
             let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
-            (groups, algorithms, stats, radio, commands)
+            (groups, algorithms, stats, radio, commands, rx)
         });
         let algorithms = kept(errors, 0, algorithms);
         let stats = kept(errors, 1, stats);
         let groups = kept(errors, 2, groups);
         let radio = kept(errors, 3, radio);
         let commands = kept(errors, 4, commands);
+        let rx = kept(errors, 5, rx).flatten();
         let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
-        Snapshot { algorithms, stats, sockets, radio, commands, errors: *errors, duration: started.elapsed() }
+        Snapshot { algorithms, stats, sockets, radio, commands, rx, errors: *errors, duration: started.elapsed() }
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::flows::{Group, version_label};
 use crate::radio::Link;
+use hotcc_abi::rx::RxCounters;
 use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_abi::version::Counters;
 use prometheus_client::collector::Collector;
@@ -21,7 +22,7 @@ pub const MAX_OTHER_NAMES: usize = 32;
 /// The `cc` label of what is beyond [`MAX_OTHER_NAMES`].
 pub const OTHER: &str = "other";
 /// Values of `part` in `hotcc_scrape_errors_total`.
-pub const PARTS: [&str; 5] = ["algorithms", "stats", "flows", "radio", "commands"];
+pub const PARTS: [&str; 6] = ["algorithms", "stats", "flows", "radio", "commands", "rx"];
 
 /// One of our algorithms that serves.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub struct Snapshot {
     pub radio: Option<Links>,
     /// What commands did.
     pub commands: Option<Counters>,
+    /// What receivers, and senders that listen to them, did; `None` too where nothing that counts was ever loaded.
+    pub rx: Option<RxCounters>,
     /// Failures so far of each of [`PARTS`].
     pub errors: [u64; PARTS.len()],
     /// How long gathering took.
@@ -163,6 +166,7 @@ impl Collector for Snapshot {
         self.stats.as_deref().map_or(Ok(()), |s| page.stats(s))?;
         self.radio.as_ref().map_or(Ok(()), |r| page.radio(r))?;
         self.commands.as_ref().map_or(Ok(()), |c| page.commands(c))?;
+        self.rx.as_ref().map_or(Ok(()), |c| page.rx(c))?;
         let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
         page.counters("hotcc_scrape_errors", "Scrapes from which a part was left out", errors)?;
         let seconds = self.duration.as_secs_f64();
@@ -349,6 +353,26 @@ impl Page<'_> {
             ("hotcc_rollbacks", "Swaps undone", c.rollbacks),
             ("hotcc_rollback_failures", "Undoings that failed", c.rollback_failures),
             ("hotcc_unloads", "Algorithms unloaded", c.unloads),
+        ] {
+            self.counters(name, help, [(Vec::new(), count)])?;
+        }
+        Ok(())
+    }
+}
+
+impl Page<'_> {
+    fn rx(&mut self, c: &RxCounters) -> fmt::Result {
+        for (name, help, count) in [
+            ("hotcc_rx_flows_agreed", "Connections whose both ends know hints", c.flows_agreed),
+            ("hotcc_rx_hints_made", "Hints that came of an estimate", c.hints_made),
+            ("hotcc_rx_hints_sent", "ACKs that carried a hint", c.hints_sent),
+            ("hotcc_rx_hints_without_room", "ACKs that had no room for a hint", c.hints_without_room),
+            ("hotcc_rx_hints_received", "Hints taken from ACKs", c.hints_received),
+            ("hotcc_rx_hints_refused", "ACKs whose hint was without meaning, or too soon", c.hints_refused),
+            ("hotcc_rx_hints_applied", "Hints that moved a window", c.hints_applied),
+            ("hotcc_rx_flows_clamped", "Connections whose window DRWA grants", c.flows_clamped),
+            ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
+            ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),
         ] {
             self.counters(name, help, [(Vec::new(), count)])?;
         }

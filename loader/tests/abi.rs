@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc::flows::{CountedGroup, GroupCounts};
-use hotcc_abi::{hint, path, pep, radio, stats};
+use hotcc_abi::{hint, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 use std::mem::offset_of;
@@ -113,6 +113,28 @@ fn counters() {
             duration_ms,
         );
         same_layout!(&btf, "log2_histogram", stats::Log2Histogram, buckets, sum);
+    }
+}
+
+#[test]
+fn counters_of_receivers() {
+    for object in [hotcc_bpf::algo("arwa"), hotcc_bpf::agent("rx_arwa"), hotcc_bpf::agent("rx_drwa")] {
+        let (_file, btf) = btf(object.unwrap());
+        same_layout!(
+            &btf,
+            "rx_counters_v1",
+            rx::RxCounters,
+            flows_agreed,
+            hints_made,
+            hints_sent,
+            hints_without_room,
+            hints_received,
+            hints_refused,
+            hints_applied,
+            flows_clamped,
+            clamps_set,
+            clamps_refused,
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the guest does: a scenario's case and seed, worked out to the last number.
 
 use crate::lab::scenario::Fault;
+use hotcc::rx::Method;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
@@ -44,6 +45,8 @@ pub struct PlannedHost {
     pub setup: Vec<String>,
     /// sysctls: key with dots, value.
     pub sysctls: Vec<(String, String)>,
+    /// How it holds back those that send to it.
+    pub rx: Option<Method>,
 }
 
 /// A wire: one end on each of two hosts, its middle in the namespace of wires.

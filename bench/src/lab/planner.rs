@@ -180,7 +180,8 @@ fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
             sysctls.insert(key.clone(), algorithms::text(value));
         }
         let setup = network.setup(place);
-        planned.push(PlannedHost { name: node.name.clone(), setup, sysctls: sysctls.into_iter().collect() });
+        let (name, sysctls) = (node.name.clone(), sysctls.into_iter().collect());
+        planned.push(PlannedHost { name, setup, sysctls, rx: (*node.host.rx.get_ref()).into() });
     }
     planned
 }

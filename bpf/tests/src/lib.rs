@@ -10,6 +10,7 @@ pub mod examples;
 pub mod kernel;
 pub mod models;
 pub mod random;
+pub mod rx;
 pub mod signals;
 pub mod steady;
 pub mod steps;

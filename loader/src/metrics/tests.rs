@@ -4,6 +4,7 @@ use super::*;
 use crate::flows::GroupCounts;
 use bytemuck::Zeroable;
 use hotcc_abi::radio::IndexKey;
+use hotcc_abi::rx::RxCounters;
 
 fn histogram(values: &[(usize, u64)], sum: u64) -> Log2Histogram {
     let mut h = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum };
@@ -53,7 +54,8 @@ fn full() -> Snapshot {
         stats: Some(vec![("dtcp".to_owned(), stats)]),
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
-        errors: [0, 0, 1, 0, 0],
+        rx: Some(RxCounters { hints_sent: 7, ..RxCounters::default() }),
+        errors: [0, 0, 1, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
 }
@@ -80,6 +82,8 @@ fn algorithms_and_commands() {
         # TYPE hotcc_swaps counter
         hotcc_swaps_total 2
         hotcc_swap_failures_total 0
+        hotcc_rx_hints_sent_total 7
+        hotcc_rx_clamps_set_total 0
         hotcc_scrape_errors_total{part="flows"} 1
         hotcc_scrape_errors_total{part="radio"} 0
         hotcc_scrape_duration_seconds 0.02"#,
@@ -154,7 +158,7 @@ fn radio_tells_what_it_knows_and_what_it_leaves_out() {
 
 #[test]
 fn a_part_that_failed_is_left_out_whole() {
-    let page = page(Snapshot { errors: [1; 5], ..Snapshot::default() }).unwrap();
+    let page = page(Snapshot { errors: [1; 6], ..Snapshot::default() }).unwrap();
     let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(names, ["hotcc_build", "hotcc_scrape_errors", "hotcc_scrape_duration_seconds"]);
 }

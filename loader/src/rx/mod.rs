@@ -22,7 +22,7 @@ use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ const KEY: [u8; 4] = [0; 4];
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a receiver holds its sender back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Hints in a TCP option, for senders that run `arwa`

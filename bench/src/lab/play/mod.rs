@@ -9,6 +9,7 @@ mod frame;
 mod instruments;
 mod net;
 mod pep;
+mod receivers;
 mod tap;
 mod traffic;
 mod wires;
@@ -22,6 +23,7 @@ use hotcc_abi::clock::monotonic_ns;
 use instruments::Instruments;
 use net::Net;
 use pep::Agents;
+use receivers::Receivers;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::time::Duration;
@@ -138,11 +140,12 @@ impl<'a> Scene<'a> {
 
     /// Carries the flows from start to stop. The algorithms are loaded already. `say` gets progress.
     pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
+        let receivers = Receivers::load(self.plan)?;
         let writers = calendar::writers(self.plan)?;
         let agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
         let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         self.instruments.set_zero(zero_ns);
-        let mut traffic = Traffic::start(self.plan, &self.net, zero_ns)?;
+        let mut traffic = Traffic::start(self.plan, &self.net, &receivers, zero_ns)?;
         say("running")?;
         let events = Calendar::new(self.plan, self.stage, zero_ns).run(
             &self.net,

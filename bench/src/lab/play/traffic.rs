@@ -2,6 +2,7 @@
 
 use super::FlowEnd;
 use super::net::{Namespace, Net, enter};
+use super::receivers::{Receivers, join};
 use crate::lab::plan::{FIRST_FLOW_PORT, Pace, Plan, PlannedFlow};
 use anyhow::{Context, Result, anyhow};
 use hotcc_abi::clock::monotonic_ns;
@@ -13,6 +14,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +27,13 @@ const STACK_BYTES: usize = 128 << 10;
 pub(super) struct Traffic {
     zero_ns: u64,
     flows: Vec<Arc<Shared>>,
+}
+
+/// Where one of a flow's sockets is made.
+struct End<'a> {
+    host: &'a Namespace,
+    /// Cgroup, for hosts that have a receiver loaded.
+    group: Option<&'a Path>,
 }
 
 /// What a flow's threads and the calendar share.
@@ -57,7 +66,7 @@ pub(super) fn sleep_until(at_ns: u64) {
 
 impl Traffic {
     /// Receivers wait from now on; senders start at their time.
-    pub fn start(plan: &Plan, net: &Net, zero_ns: u64) -> Result<Self> {
+    pub fn start(plan: &Plan, net: &Net, receivers: &Receivers, zero_ns: u64) -> Result<Self> {
         let zeros = memfd_create("zeros", MFdFlags::empty())?;
         nix::unistd::ftruncate(&zeros, PIECE_BYTES as i64)?;
         let zeros = Arc::new(zeros);
@@ -74,11 +83,15 @@ impl Traffic {
                 error: Mutex::default(),
                 stopped: false.into(),
             });
-            let (sender, receiver) = (&net.hosts[flow.from], &net.hosts[flow.to]);
+            let end = |host: usize| End {
+                host: &net.hosts[host],
+                group: plan.hosts[host].rx.and_then(|method| receivers.group(method)),
+            };
+            let (sender, receiver) = (end(flow.from), end(flow.to));
             let started = if flow.cc.is_some() {
-                start_tcp(flow, port, &shared, sender, receiver, zero_ns, &zeros)
+                start_tcp(flow, port, &shared, &sender, &receiver, zero_ns, &zeros)
             } else {
-                start_udp(flow, port, &shared, sender, receiver, zero_ns)
+                start_udp(flow, port, &shared, sender.host, receiver.host, zero_ns)
             };
             started.with_context(|| format!("flow {}", flow.name))?;
             flows.push(shared);
@@ -170,23 +183,27 @@ fn start_tcp(
     flow: &PlannedFlow,
     port: u16,
     shared: &Arc<Shared>,
-    sender: &Namespace,
-    receiver: &Namespace,
+    sender: &End<'_>,
+    receiver: &End<'_>,
     zero_ns: u64,
     zeros: &Arc<OwnedFd>,
 ) -> Result<()> {
     let address = SocketAddrV4::new(flow.address, port);
-    let listener = receiver.enter(|| TcpListener::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)))??;
+    let listener = receiver.host.enter(|| {
+        join(receiver.group)?;
+        Ok::<_, anyhow::Error>(TcpListener::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?)
+    })??;
     spawn("receiver", shared, move |shared| {
         let (socket, _) = listener.accept()?;
         drop(listener);
         receive(&socket, shared, MsgFlags::MSG_TRUNC)
     })?;
     let (flow, zeros) = (flow.clone(), Arc::clone(zeros));
-    let namespace = sender.file()?;
+    let (namespace, group) = (sender.host.file()?, sender.group.map(Path::to_owned));
     spawn("sender", shared, move |shared| {
         sleep_until(zero_ns + flow.start_ns);
         enter(&namespace)?;
+        join(group.as_deref())?;
         let socket = TcpStream::connect(SocketAddr::V4(address)).context("cannot connect")?;
         let cc = flow.cc.context("no congestion control")?;
         // after the handshake, as `hotcc run` does: before it, the segment size is not known

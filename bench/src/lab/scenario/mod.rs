@@ -13,6 +13,7 @@ pub use sweep::{Case, Source};
 
 use crate::lab::results::Expected;
 use crate::radio::{FeederSpec, RadioSpec};
+use hotcc::rx::Method;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -130,6 +131,10 @@ fn series_ms() -> Spanned<u64> {
     Spanned::new(0..0, 100)
 }
 
+fn no_receiver() -> Spanned<Rx> {
+    Spanned::new(0..0, Rx::None)
+}
+
 fn one() -> Spanned<u32> {
     Spanned::new(0..0, 1)
 }
@@ -143,9 +148,35 @@ pub struct Host {
     /// How many.
     #[serde(default = "one")]
     pub count: Spanned<u32>,
+    /// How it holds back those that send to it.
+    #[serde(default = "no_receiver")]
+    pub rx: Spanned<Rx>,
     /// sysctls of this host, over those of all.
     #[serde(default)]
     pub sysctl: BTreeMap<String, toml::Value>,
+}
+
+/// `hotcc rx load METHOD`, for the sockets of one host.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Rx {
+    /// Not at all: the kernel tunes its buffer, and grants what is free in it.
+    #[default]
+    None,
+    /// By hints.
+    Arwa,
+    /// By the window it grants.
+    Drwa,
+}
+
+impl From<Rx> for Option<Method> {
+    fn from(rx: Rx) -> Self {
+        match rx {
+            Rx::None => None,
+            Rx::Arwa => Some(Method::Arwa),
+            Rx::Drwa => Some(Method::Drwa),
+        }
+    }
 }
 
 /// A link. With a host that there are several of: one link for each.

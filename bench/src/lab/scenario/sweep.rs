@@ -1,4 +1,5 @@
-//! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn.
+//! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn, `"$key.field"` for a field
+//! of each where they are tables.
 
 use super::{Scenario, ScenarioError, check};
 use crate::lab::planner;
@@ -15,8 +16,34 @@ pub struct Source {
     pub path: PathBuf,
     /// What it says.
     pub text: String,
-    /// What it sweeps: key, and the values as TOML writes them.
-    sweep: Vec<(String, Vec<String>)>,
+    /// What it sweeps: key, and its values.
+    sweep: Vec<(String, Vec<Value>)>,
+}
+
+/// A swept value.
+#[derive(Clone, Debug)]
+struct Value {
+    /// What the case is called by.
+    name: String,
+    /// What stands for it in the text, and what it then says, as TOML writes it: `"$key"`, or of a table `"$key.field"`
+    /// for each field.
+    literals: Vec<(String, String)>,
+}
+
+impl Value {
+    fn new(key: &str, value: &toml::Value) -> Option<Self> {
+        let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
+        let Some(table) = value.as_table() else {
+            return Some(Self { name: plain(value), literals: vec![(key.to_owned(), value.to_string())] });
+        };
+        let literals = table.iter().map(|(field, value)| (format!("{key}.{field}"), value.to_string())).collect();
+        Some(Self { name: plain(table.get("name")?), literals })
+    }
+
+    fn put_into(&self, text: &str) -> String {
+        let put = |text: String, (key, literal): &(String, String)| text.replace(&format!("\"${key}\""), literal);
+        self.literals.iter().fold(text.to_owned(), put)
+    }
 }
 
 /// A scenario with values for everything it sweeps.
@@ -60,14 +87,17 @@ impl Source {
             if !key.chars().all(is_of_a_key) {
                 return Err(line(path, &text, &span, format!("`{key}` is no key to sweep: letters, digits, - and _")));
             }
-            let literals: Vec<String> = values.into_inner().iter().map(ToString::to_string).collect();
-            if literals.is_empty() {
+            if values.get_ref().is_empty() {
                 return Err(line(path, &text, &span, format!("`sweep.{key}` has no values")));
             }
-            if !text.contains(&format!("\"${key}\"")) {
+            let values: Option<Vec<Value>> = values.get_ref().iter().map(|value| Value::new(&key, value)).collect();
+            let Some(values) = values else {
+                return Err(line(path, &text, &span, format!("a table in `sweep.{key}` has no `name`")));
+            };
+            if !values.iter().flat_map(|v| &v.literals).any(|(key, _)| text.contains(&format!("\"${key}\""))) {
                 return Err(line(path, &text, &span, format!("`sweep.{key}` is swept, but no \"${key}\" is anywhere")));
             }
-            sweep.push((key, literals));
+            sweep.push((key, values));
         }
         let source = Self { path: path.to_owned(), text, sweep };
         source.check_keys()?;
@@ -81,8 +111,8 @@ impl Source {
         }
         let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
         check::check_watches(&scenarios).map_err(|(case, wrong)| {
-            let literals = source.combinations().into_iter().nth(case).unwrap_or_default();
-            line(path, &source.with(&literals), &wrong.span, wrong.what)
+            let values = source.combinations().into_iter().nth(case).unwrap_or_default();
+            line(path, &source.with(&values), &wrong.span, wrong.what)
         })?;
         Ok(source)
     }
@@ -92,7 +122,9 @@ impl Source {
         let table: toml::Table = toml::from_str(&self.text).map_err(|e| at(&self.path, &self.text, &e))?;
         let mut used = Vec::new();
         table.values().for_each(|value| keys(value, &mut used));
-        let Some(unknown) = used.into_iter().find(|key| !self.sweep.iter().any(|(swept, _)| swept == key)) else {
+        let literals = self.sweep.iter().flat_map(|(_, values)| values).flat_map(|value| &value.literals);
+        let swept: BTreeSet<&str> = literals.map(|(key, _)| key.as_str()).collect();
+        let Some(unknown) = used.into_iter().find(|key| !swept.contains(&key.as_str())) else {
             return Ok(());
         };
         let written = format!("\"${unknown}\"");
@@ -103,7 +135,7 @@ impl Source {
             }
             start += line.len();
         }
-        let swept: Vec<&str> = self.sweep.iter().map(|(key, _)| key.as_str()).collect();
+        let swept: Vec<&str> = swept.into_iter().collect();
         let there_is = if swept.is_empty() { "nothing is".to_owned() } else { format!("only {}", swept.join(", ")) };
         Err(self
             .wrong(&(start..start), format!("`${unknown}` stands for nothing: `{unknown}` is not swept, {there_is}")))
@@ -114,13 +146,13 @@ impl Source {
         self.combinations().into_iter().map(|values| self.case(values)).collect()
     }
 
-    /// Of the literals, by key.
-    fn combinations(&self) -> Vec<BTreeMap<String, String>> {
+    /// Of the values, by key.
+    fn combinations(&self) -> Vec<BTreeMap<&str, &Value>> {
         let mut combinations = vec![BTreeMap::new()];
         for (key, values) in &self.sweep {
-            let with = |c: &BTreeMap<String, String>, v: &String| {
+            let with = |c: &BTreeMap<_, _>, value| {
                 let mut c = c.clone();
-                c.insert(key.clone(), v.clone());
+                c.insert(key.as_str(), value);
                 c
             };
             combinations = combinations.iter().flat_map(|c| values.iter().map(move |v| with(c, v))).collect();
@@ -128,10 +160,9 @@ impl Source {
         combinations
     }
 
-    /// The text with each `"$key"` replaced by its literal.
-    fn with(&self, literals: &BTreeMap<String, String>) -> String {
-        let replaced = |text: String, (key, literal): (&String, &String)| text.replace(&format!("\"${key}\""), literal);
-        literals.iter().fold(self.text.clone(), replaced)
+    /// The text with what is swept put into it.
+    fn with(&self, values: &BTreeMap<&str, &Value>) -> String {
+        values.values().fold(self.text.clone(), |text, value| value.put_into(&text))
     }
 
     fn wrong(&self, span: &Range<usize>, what: String) -> ScenarioError {
@@ -152,8 +183,8 @@ impl Source {
         Ok(())
     }
 
-    fn case(&self, literals: BTreeMap<String, String>) -> Result<Case, ScenarioError> {
-        let text = self.with(&literals);
+    fn case(&self, values: BTreeMap<&str, &Value>) -> Result<Case, ScenarioError> {
+        let text = self.with(&values);
         let mut scenario: Scenario = toml::from_str(&text).map_err(|e| at(&self.path, &text, &e))?;
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -162,8 +193,7 @@ impl Source {
         check::check_variants(&scenario).map_err(told)?;
         put_variants(&mut scenario);
         check::check(&scenario).map_err(told)?;
-        let plain = |literal: String| literal.trim_matches('"').to_owned();
-        Ok(Case { values: literals.into_iter().map(|(k, v)| (k, plain(v))).collect(), scenario })
+        Ok(Case { values: values.into_iter().map(|(k, v)| (k.to_owned(), v.name.clone())).collect(), scenario })
     }
 }
 
@@ -185,7 +215,8 @@ fn put_variants(scenario: &mut Scenario) {
 fn keys(value: &toml::Value, found: &mut Vec<String>) {
     match value {
         toml::Value::String(text) => {
-            let key = text.strip_prefix('$').filter(|key| !key.is_empty() && key.chars().all(is_of_a_key));
+            let key =
+                text.strip_prefix('$').filter(|key| !key.is_empty() && key.chars().all(|c| is_of_a_key(c) || c == '.'));
             found.extend(key.map(ToOwned::to_owned));
         }
         toml::Value::Array(values) => values.iter().for_each(|value| keys(value, found)),

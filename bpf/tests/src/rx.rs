@@ -1,0 +1,107 @@
+//! The pure parts of the receiver's programs, callable; see `bpf/lib/{one_way,arwa_receiver,drwa}.h`.
+
+use crate::{open_copy, symbol};
+use libloading::Library;
+
+/// The functions, in a library of their own, with tunables of their own.
+pub struct RxUnits {
+    tcp_timestamp: unsafe extern "C" fn(*const u8, u32, *mut u32) -> u32,
+    tick_kind_us: unsafe extern "C" fn(u64, u64) -> u32,
+    arwa_hint_of: unsafe extern "C" fn(u32) -> u32,
+    arwa_receive: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> u32,
+    arwa_tick_us: unsafe extern "C" fn(*const State) -> u32,
+    drwa_receive: unsafe extern "C" fn(*mut State, u64, u64, u32) -> u32,
+    library: Library,
+}
+
+/// What one of them keeps of a connection.
+#[repr(C, align(8))]
+pub struct State([u8; 256]);
+
+impl Default for State {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl RxUnits {
+    /// Loads them.
+    #[must_use]
+    pub fn load() -> Self {
+        let library = open_copy("rx_units.so");
+        Self {
+            tcp_timestamp: symbol(&library, "unit_tcp_timestamp"),
+            tick_kind_us: symbol(&library, "unit_tick_kind_us"),
+            arwa_hint_of: symbol(&library, "unit_arwa_hint_of"),
+            arwa_receive: symbol(&library, "unit_arwa_receive"),
+            arwa_tick_us: symbol(&library, "unit_arwa_tick_us"),
+            drwa_receive: symbol(&library, "unit_drwa_receive"),
+            library,
+        }
+    }
+
+    /// Sets a tunable.
+    pub fn set(&self, tunable: &str, value: u32) {
+        let at: *mut u32 = symbol(&self.library, tunable);
+        // SAFETY: tunables of these are u32 globals of the library, which is this value's own and lives as long.
+        unsafe { at.write(value) };
+    }
+
+    /// The time stamp among the options of a header.
+    #[must_use]
+    pub fn tcp_timestamp(&self, options: &[u8; 40], length: u32) -> Option<u32> {
+        let mut tsval = 0;
+        // SAFETY: reads within the 40 bytes and writes the one word.
+        (unsafe { (self.tcp_timestamp)(options.as_ptr(), length, &raw mut tsval) } != 0).then_some(tsval)
+    }
+
+    /// The kind of clock, by its tick; 0: none that is known.
+    #[must_use]
+    pub fn tick_kind_us(&self, elapsed_us: u64, ticks: u64) -> u32 {
+        // SAFETY: a pure function of its arguments; no caller has 0 ticks.
+        unsafe { (self.tick_kind_us)(elapsed_us, ticks) }
+    }
+
+    /// The hint for a loss of data rate in 1/10000; 0: none.
+    #[must_use]
+    pub fn arwa_hint_of(&self, loss_bp: u32) -> u32 {
+        // SAFETY: a pure function of its argument.
+        unsafe { (self.arwa_hint_of)(loss_bp) }
+    }
+
+    /// One arrival; the hint where an estimate was made, 0 for none.
+    pub fn arwa_receive(&self, state: &mut State, arrival: &Arrival) -> Option<u32> {
+        let Arrival { now_us, tsval, size, count, rtt_us } = *arrival;
+        // SAFETY: the state is large enough (asserted where it is compiled) and all zeros are a new connection's.
+        let told = unsafe { (self.arwa_receive)(state, now_us, tsval, size, count, rtt_us) };
+        (told > 0).then(|| told - 256)
+    }
+
+    /// The tick that was found; 0: none yet.
+    #[must_use]
+    pub fn arwa_tick_us(&self, state: &State) -> u32 {
+        // SAFETY: as above; reads only.
+        unsafe { (self.arwa_tick_us)(state) }
+    }
+
+    /// One segment leaves; the window from then on, 0: not decided yet.
+    pub fn drwa_receive(&self, state: &mut State, now_us: u64, received: u64, rtt_us: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { (self.drwa_receive)(state, now_us, received, rtt_us) }
+    }
+}
+
+/// Segments that arrive as one.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When.
+    pub now_us: u64,
+    /// Their time stamp.
+    pub tsval: u32,
+    /// Bytes of each.
+    pub size: u32,
+    /// How many.
+    pub count: u32,
+    /// Least RTT, 0: not known.
+    pub rtt_us: u32,
+}

@@ -1,0 +1,294 @@
+//! The receivers' arithmetic against models in f64.
+
+use hotcc_bpf_tests::random::Random;
+use hotcc_bpf_tests::rx::{Arrival, RxUnits, State};
+
+/// Lines 23 to 29 of Algorithm 1, of percentages.
+fn hint(loss: f64) -> u32 {
+    if loss >= 90.0 {
+        (loss - 30.0).floor() as u32
+    } else if loss >= 30.0 {
+        ((loss - 30.0).powi(2) / 60.0 + 1e-9).floor() as u32
+    } else if loss < 20.0 {
+        100 + (20.0 - loss - 1e-9).ceil() as u32
+    } else {
+        0
+    }
+}
+
+#[test]
+fn hints_of_every_loss() {
+    let units = RxUnits::load();
+    for loss_bp in 0..=10_000 {
+        let (got, want) = (units.arwa_hint_of(loss_bp), hint(f64::from(loss_bp) / 100.0));
+        assert_eq!(got, want, "{loss_bp}");
+        assert!(matches!(got, 0..=70 | 101..=120), "{loss_bp}: {got}");
+    }
+    let known = [(0, 120), (1999, 101), (2000, 0), (2999, 0), (6000, 15), (8999, 59), (9000, 60), (10_000, 70)];
+    for (loss_bp, want) in known {
+        assert_eq!(units.arwa_hint_of(loss_bp), want, "{loss_bp}");
+    }
+    // whatever is set, what has no meaning is never said, and nothing traps
+    let mut random = Random::new(1);
+    for _ in 0..2000 {
+        units.set("limit_high_percent", random.between(2, 100) as u32);
+        units.set("limit_low_percent", random.between(1, 99) as u32);
+        units.set("lowest_percent", random.between(0, 20) as u32);
+        for _ in 0..50 {
+            assert!(matches!(units.arwa_hint_of(random.between(0, 10_000) as u32), 0..=70 | 101..=120));
+        }
+    }
+}
+
+#[test]
+fn time_stamps_among_options() {
+    let units = RxUnits::load();
+    let find = |options: &[u8]| {
+        let mut padded = [0; 40];
+        padded[..options.len()].copy_from_slice(options);
+        units.tcp_timestamp(&padded, options.len() as u32)
+    };
+    let stamp = [8, 10, 0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1];
+    assert_eq!(find(&[&[1, 1][..], &stamp].concat()), Some(0x1234_5678));
+    assert_eq!(find(&[&stamp[..], &[1, 1]].concat()), Some(0x1234_5678));
+    let sack = [5, 26].into_iter().chain([0; 24]).collect::<Vec<u8>>();
+    assert_eq!(find(&[&sack[..], &[1, 1], &stamp].concat()), Some(0x1234_5678), "at the very end");
+    assert_eq!(find(&[254, 6, 0xa2, 0x7a, 8, 10]), None, "inside another one");
+    for none in
+        [&[][..], &[1, 1, 1, 1], &[0, 0], &[8, 9, 1, 2, 3, 4, 0, 0, 0, 1], &[5, 0, 8, 10], &[5, 1, 8, 10], &stamp[..9]]
+    {
+        assert_eq!(find(none), None, "{none:?}");
+    }
+    let mut random = Random::new(2);
+    for _ in 0..200_000 {
+        let mut options = [0; 40];
+        options.iter_mut().for_each(|byte| *byte = [random.bits() as u8, 1, 8, 10][(random.bits() % 4) as usize]);
+        let _ = units.tcp_timestamp(&options, random.between(0, 40) as u32); // reads nothing beyond, or traps
+    }
+}
+
+#[test]
+fn kinds_of_clocks() {
+    let units = RxUnits::load();
+    for kind in [1, 1000, 4000, 10_000, 100_000] {
+        for permille in [850, 1000, 1500, 1900] {
+            let ticks = 5_000_000 / kind;
+            assert_eq!(units.tick_kind_us(ticks * kind * permille / 1000, ticks), kind as u32, "{kind}, {permille}");
+        }
+    }
+    for (elapsed, ticks) in [(1000, 10_000), (1_000_000, 10_000), (10_000_000, 2)] {
+        assert_eq!(units.tick_kind_us(elapsed, ticks), 0, "{elapsed} / {ticks}");
+    }
+}
+
+/// Algorithm 1 in f64, with the sender's clock known: what it has to find out, and to unwrap, the model is told.
+#[derive(Default)]
+struct Model {
+    /// Times of receiving and sending of the first packet.
+    first_us: Option<(f64, f64)>,
+    /// The receiver knows the clock: some time passed, and it moved.
+    known: bool,
+    least_us: f64,
+    least_size: f64,
+    estimated_us: f64,
+    excess_us: f64,
+    bytes: f64,
+    packets: f64,
+    old: u32,
+}
+
+/// One packet of a made-up connection.
+struct Packet {
+    /// By its stamp: in whole milliseconds.
+    sent_us: f64,
+    now_us: f64,
+    size: f64,
+    count: f64,
+}
+
+impl Model {
+    /// The hints that an exact and a slightly rounded loss give; `None`: no estimate.
+    fn receive(&mut self, p: &Packet, rtt_us: u32) -> Option<[(u32, u32); 2]> {
+        let delay_us = p.now_us - p.sent_us;
+        let (first_us, first_sent_us) = *self.first_us.get_or_insert_with(|| {
+            self.least_us = f64::INFINITY;
+            (p.now_us, p.sent_us)
+        });
+        let is_least = delay_us < self.least_us;
+        self.least_us = self.least_us.min(delay_us);
+        self.known |= p.now_us - first_us >= 20_000.0 && p.sent_us - first_sent_us >= 2000.0;
+        if !self.known {
+            return None;
+        }
+        if is_least || self.least_size == 0.0 {
+            self.least_size = p.size;
+        }
+        self.excess_us += (delay_us - self.least_us - 500.0).max(0.0) * p.count;
+        self.bytes += p.size * p.count;
+        self.packets += p.count;
+        let elapsed_us = p.now_us - self.estimated_us;
+        if elapsed_us <= 30_000.0 && self.packets < 16.0 {
+            return None;
+        }
+        let least_us = f64::from(rtt_us / 2).max(1000.0);
+        let rate = self.bytes / (least_us * self.packets + self.excess_us);
+        let loss = (100.0 - 100.0 * rate / (self.least_size / least_us)).clamp(0.0, 100.0);
+        (self.excess_us, self.bytes, self.packets, self.estimated_us) = (0.0, 0.0, 0.0, p.now_us);
+        Some([loss, (loss + 0.0102).min(100.0)].map(|loss| self.softened(hint(loss), elapsed_us < 30_000.0)))
+    }
+
+    /// Lines 30 to 40: hint, and what is kept of it.
+    fn softened(&self, hint: u32, early: bool) -> (u32, u32) {
+        if !early || hint >= 100 {
+            return (hint, 0);
+        }
+        let less = if hint > self.old { hint - self.old } else { hint };
+        (less, less)
+    }
+}
+
+#[test]
+fn estimates_are_the_models() {
+    let (units, mut random) = (RxUnits::load(), Random::new(3));
+    units.set("least_window_ms", 0);
+    let (mut estimates, mut shrinking, mut growing, mut softened) = (0, 0, 0, 0);
+    for connection in 0..300 {
+        let (mut state, mut model) = (State::default(), Model::default());
+        let origin = random.bits() as u32 | 0xffff_0000; // the stamps wrap
+        let start_us = random.between(1, 1 << 40);
+        let rtt_us = random.scale(100.0, 300_000.0) as u32;
+        let pace_us = random.scale(50.0, 20_000.0);
+        let deep_us = random.scale(100.0, 500_000.0);
+        let (mut sent_us, mut now_us, mut queue_us) = (0.0, 0.0, 0.0);
+        for _ in 0..400 {
+            sent_us += random.scale(pace_us / 4.0, pace_us * 4.0);
+            queue_us = (queue_us + (random.unit() - 0.5) * deep_us / 4.0).clamp(0.0, deep_us);
+            now_us = f64::max(now_us, sent_us + queue_us).floor();
+            let (size, count) = (random.pick(&[1448, 1448, 512]), random.pick(&[1, 1, 1, 2, 20]));
+            let arrival = Arrival {
+                now_us: start_us + now_us as u64,
+                tsval: origin.wrapping_add((sent_us / 1000.0) as u32),
+                size,
+                count,
+                rtt_us,
+            };
+            let packet = Packet {
+                sent_us: (sent_us / 1000.0).floor() * 1000.0,
+                now_us: start_us as f64 + now_us,
+                size: f64::from(size),
+                count: f64::from(count),
+            };
+            let got = units.arwa_receive(&mut state, &arrival);
+            let want = model.receive(&packet, rtt_us);
+            let tick_us = units.arwa_tick_us(&state);
+            if model.known && tick_us != 1000 {
+                break; // a few stamps over a long way may look like another clock's; the model does not follow that
+            }
+            let (Some(got), Some(want)) = (got, want) else {
+                assert_eq!(got.is_some(), want.is_some(), "{connection}: {arrival:?} {want:?}");
+                continue;
+            };
+            let agreed = want.into_iter().find(|(hint, _)| *hint == got);
+            let (_, old) = agreed.unwrap_or_else(|| panic!("{connection}: {got} for {want:?}, {arrival:?}"));
+            softened += u32::from(old > 0 && model.old > 0);
+            model.old = old;
+            estimates += 1;
+            shrinking += u32::from((1..=70).contains(&got));
+            growing += u32::from(got > 100);
+        }
+    }
+    println!("{estimates} estimates: {shrinking} shrink, {growing} grow, {softened} softened");
+    assert!(
+        estimates > 5000 && shrinking > 500 && growing > 500 && softened > 50,
+        "{estimates} {shrinking} {growing} {softened}"
+    );
+}
+
+#[test]
+fn clocks_that_drift_fake_no_queue() {
+    let units = RxUnits::load();
+    let last_hints = |window_ms: u32, ppm: f64| {
+        units.set("least_window_ms", window_ms);
+        let mut state = State::default();
+        let mut hints = Vec::new();
+        for n in 0..60_000u32 {
+            let sent_us = f64::from(n) * 10_000.0; // ten minutes
+            let arrival = Arrival {
+                now_us: 1 + (sent_us * (1.0 + ppm / 1e6)) as u64,
+                tsval: (sent_us / 1000.0) as u32,
+                size: 1448,
+                count: 1,
+                rtt_us: 20_000,
+            };
+            hints.extend(units.arwa_receive(&mut state, &arrival));
+        }
+        hints.split_off(hints.len() - 100)
+    };
+    for ppm in [-50.0, 0.0, 50.0] {
+        assert!(last_hints(10_000, ppm).iter().all(|hint| *hint > 100), "{ppm} ppm: the queue is empty");
+    }
+    assert!(last_hints(0, 50.0).iter().all(|hint| (1..=70).contains(hint)), "what the window is for");
+}
+
+#[test]
+fn stamps_that_mean_nothing_are_survived() {
+    let (units, mut random) = (RxUnits::load(), Random::new(4));
+    for _ in 0..200 {
+        units.set("least_window_ms", random.pick(&[0, 1, 10_000]));
+        let mut state = State::default();
+        let mut now_us = random.bits() >> random.between(1, 60);
+        for _ in 0..1000 {
+            now_us = now_us.saturating_add(random.scale(1.0, 1e12) as u64).min(1 << 62);
+            let arrival = Arrival {
+                now_us,
+                tsval: random.bits() as u32,
+                size: random.between(1, 65_535) as u32,
+                count: random.between(1, 8) as u32,
+                rtt_us: (random.bits() >> random.between(32, 63)) as u32,
+            };
+            let hint = units.arwa_receive(&mut state, &arrival);
+            assert!(matches!(hint, None | Some(0..=70 | 101..=120)), "{hint:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_are_the_models() {
+    let (units, mut random) = (RxUnits::load(), Random::new(5));
+    let (mut decided, mut at_floor) = (0, 0);
+    for connection in 0..300 {
+        let mut state = State::default();
+        let base_us = random.scale(1000.0, 400_000.0);
+        let mut now_us = random.between(1, 1 << 50);
+        let mut received = random.between(0, 1 << 40);
+        let (mut since_us, mut bytes, mut estimate, mut least_us) = (None, 0, None::<f64>, f64::INFINITY);
+        let mut window = 0.0;
+        let rate = random.scale(1e-4, 1e3); // bytes per microsecond
+        for _ in 0..300 {
+            let step_us = random.scale(base_us / 20.0, base_us * 6.0) as u64 + 1;
+            now_us += step_us;
+            received += (step_us as f64 * rate * random.unit()) as u64;
+            let rtt_us = (base_us * random.scale(1.0, 8.0)) as u32;
+            let got = units.drwa_receive(&mut state, now_us, received, rtt_us);
+            let rtt = f64::from(rtt_us);
+            let elapsed = since_us.map(|since| (now_us - since) as f64);
+            if elapsed.is_none_or(|elapsed| elapsed >= rtt) {
+                least_us = least_us.min(rtt);
+                let in_rtt = elapsed
+                    .filter(|e| *e <= 4.0 * rtt && received > bytes)
+                    .map(|e| (received - bytes) as f64 * rtt / e);
+                if let Some(in_rtt) = in_rtt {
+                    let mean = estimate.map_or(in_rtt, |old| 0.875 * old + 0.125 * in_rtt);
+                    estimate = Some(mean);
+                    window = (3.0 * least_us / rtt * mean).clamp(3000.0, f64::from(1 << 30));
+                    decided += 1;
+                    at_floor += u32::from(window == 3000.0);
+                }
+                (since_us, bytes) = (Some(now_us), received);
+            }
+            // each of W_est's means may lose a byte, of which lambda is left
+            assert!((f64::from(got) - window).abs() <= 30.0 + window * 1e-6, "{connection}: {got} for {window}");
+        }
+    }
+    assert!(decided > 10_000 && at_floor > 100, "{decided} {at_floor}");
+}
