@@ -9,6 +9,7 @@ mod border;
 mod pep_ingest;
 mod radio;
 pub mod report;
+mod rx;
 mod sandbox;
 mod scrape;
 pub mod statistics;
@@ -41,7 +42,8 @@ pub struct Measure {
 }
 
 /// All there are, in the order in which they run.
-pub const MEASURES: [Measure; 7] = [
+pub const MEASURES: [Measure; 8] = [
+pub const MEASURES: [Measure; 8] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK against the kernel's CUBIC behind the same glue",
@@ -51,6 +53,11 @@ pub const MEASURES: [Measure; 7] = [
         name: throughput::NAME,
         about: "what one flow gets through against the kernel's CUBIC",
         run: throughput::run,
+    },
+    Measure {
+        name: rx::NAME,
+        about: "CPU time per packet of ARWA's receiver, and on others' connections",
+        run: rx::run,
     },
     Measure { name: radio::NAME, about: "whether a radio reading is ever seen torn", run: radio::run },
     Measure { name: swap::NAME, about: "time until new flows run the new version", run: swap::run },

@@ -68,3 +68,29 @@ fn connections_outlive_the_receiver() {
     wait("more data", || transfer.received() > received + (1 << 20));
     assert_eq!(after.added("hints_made"), 0, "what it knew went with it");
 }
+
+#[test]
+fn thousands_of_short_flows_each_have_a_state_of_their_own() {
+    use std::io::{Read, Write};
+    const FLOWS: usize = 2000;
+    let name = "thousands_of_short_flows_each_have_a_state_of_their_own";
+    let Some(_test) = kernel_test(name, &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let before = Before::now();
+    let listener = cgroup.enter(|| path.receiver.enter(|| std::net::TcpListener::bind((RECEIVER_V4, 0)).unwrap()));
+    let address = listener.local_addr().unwrap();
+    let mut flows: Vec<_> = cgroup.enter(|| {
+        path.sender.enter(|| {
+            let open = |_| (std::net::TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+            (0..FLOWS).map(open).collect()
+        })
+    });
+    let mut received = [0; 4000];
+    for (client, server) in &mut flows {
+        client.write_all(&[7; 4000]).unwrap();
+        server.read_exact(&mut received).unwrap();
+    }
+    assert_eq!(before.added("flows_agreed"), 2 * FLOWS as u64, "both ends of each, open at once");
+    assert_eq!(before.added_all(["hints_refused", "hints_without_room"]), [0, 0]);
+}
