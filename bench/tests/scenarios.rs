@@ -397,6 +397,30 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
     }
 }
 
+#[test]
+fn what_goes_together_is_swept_together() {
+    let of = |values: &str| {
+        let swept = RIGHT.replace("loss = [0.01]", &format!("loss = [0.01]\ncable = [{values}]"));
+        swept.replace("mtu = 1500", "mtu = \"$cable.mtu\"").replace("delay_ms = 20", "delay_ms = \"$cable.ms\"")
+    };
+    let right = of("{ name = \"near\", mtu = 1400, ms = 1 }, { name = \"far\", mtu = 576, ms = 300 }");
+    let cases = Source::parse(Path::new("x.toml"), right).unwrap().cases().unwrap();
+    let read = |case: &hotcc_bench::lab::scenario::Case| {
+        let link = &case.scenario.link[0];
+        (case.values["cable"].clone(), *link.mtu.get_ref(), *link.both.delay_ms.as_ref().unwrap().get_ref())
+    };
+    let read: Vec<_> = cases.iter().map(read).collect();
+    assert_eq!(read, [("near".to_owned(), 1400, 1.0), ("far".to_owned(), 576, 300.0)]);
+    for (values, what) in [
+        ("{ mtu = 1400, ms = 1 }", "a table in `sweep.cable` has no `name`"),
+        ("{ name = 1, mtu = 1400 }", "`$cable.ms` stands for nothing"),
+        ("{ name = 1, mtu = 1400, ms = 1 }, { name = 1, mtu = 576, ms = 1 }", "a value is swept twice"),
+    ] {
+        let told = told(of(values));
+        assert!(told.contains(what), "{told}");
+    }
+}
+
 fn lab(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
     command.arg("lab").args(arguments).current_dir(directory).output().unwrap()
