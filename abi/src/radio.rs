@@ -32,7 +32,7 @@ pub const UNKNOWN_U8: u8 = u8::MAX;
 
 /// Key of `radio_index`: prefix over `address ++ port`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub struct IndexKey {
     /// Significant bits of `addr ++ port`, at most [`FULL_PREFIX_LEN`].
     pub prefix_len: u32,
@@ -45,6 +45,12 @@ pub struct IndexKey {
 }
 
 impl IndexKey {
+    /// Whether every address and port of `other` is one of this prefix.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        self.prefix_len <= other.prefix_len && Self::masked(other.addr, other.port, self.prefix_len) == *self
+    }
+
     /// Key for `addr/len`, where `len` counts bits of the address in its own family; the port is left open.
     /// `None` if `len` is too long for the family.
     #[must_use]
@@ -217,6 +223,34 @@ pub const STATE_FREE: u16 = 0;
 pub const STATE_TAKEN: u16 = 1;
 /// [`Slot::source`]: a replayed trace.
 pub const SOURCE_TRACE: u8 = 1;
+/// [`Slot::source`]: lines on standard input.
+pub const SOURCE_STDIN: u8 = 2;
+/// [`Slot::source`]: lines in datagrams.
+pub const SOURCE_UDP: u8 = 3;
+/// [`Slot::source`]: a modem, through ModemManager.
+pub const SOURCE_MM: u8 = 4;
+/// [`Slot::source`]: a wireless interface, through nl80211.
+pub const SOURCE_WIFI: u8 = 5;
+/// [`Slot::source`]: a modem's AT commands.
+pub const SOURCE_AT: u8 = 6;
+/// [`Slot::source`]: a srsRAN base station's view of the downlink.
+pub const SOURCE_SRSRAN: u8 = 7;
+/// [`Slot::source`]: a srsRAN base station's view of the **uplink**.
+pub const SOURCE_SRSRAN_UPLINK: u8 = 8;
+/// [`Slot::source`]: a computed radio.
+pub const SOURCE_MODEL: u8 = 9;
+/// [`Slot::source`]: another host's feeder, through NATS.
+pub const SOURCE_NATS: u8 = 10;
+/// [`Slot::source`]: another host's feeder, by authenticated datagrams.
+pub const SOURCE_PEER: u8 = 11;
+
+/// What a [`Slot::source`] is called; "unknown" for a later version's.
+#[must_use]
+pub fn source_name(source: u8) -> &'static str {
+    const NAMES: [&str; 12] =
+        ["unknown", "trace", "stdin", "udp", "mm", "wifi", "at", "srsran", "srsran-uplink", "model", "nats", "peer"];
+    NAMES.get(usize::from(source)).unwrap_or(&NAMES[0])
+}
 
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 64 && size_of::<IndexKey>() == 24);
 
@@ -259,6 +293,8 @@ mod tests {
         assert_eq!(k("0.0.0.0", 0).prefix_len, 96);
         assert!(IndexKey::prefix("10.0.0.1".parse().unwrap(), 33).is_none());
         let b = IndexKey::port_block("192.0.2.1".parse().unwrap(), 0x1234, 6).unwrap();
+        assert!(k("192.0.2.0", 24).contains(&b) && b.contains(&b) && !b.contains(&k("192.0.2.1", 32)));
+        assert!(!k("192.0.3.0", 24).contains(&b) && k("::", 0).contains(&b));
         assert_eq!((b.prefix_len, b.port), (134, [0x10, 0]));
         assert_eq!(b.to_string(), "192.0.2.1:4096/6");
     }

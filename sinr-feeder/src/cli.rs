@@ -4,8 +4,10 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use hotcc_abi::pins;
 use hotcc_abi::radio::{IndexKey, MAX_AGE_LIMIT_MS};
-use sinr_feeder::link;
+use sinr_feeder::radio::{RateSpec, Table};
 use sinr_feeder::trace::Kind;
+use sinr_feeder::{export, link, nats, source};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,9 +36,11 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the kernel lacks something, 4
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Publish readings until the source ends, or until SIGTERM or SIGINT.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show every link and its latest reading.
     Show(ShowArgs),
+    /// Write the readings of one link to a trace, as they appear in the radio map.
+    Record(RecordArgs),
     /// Take links out of the radio map.
     Remove(RemoveArgs),
     /// Write a generated trace to stdout.
@@ -53,37 +57,72 @@ A link: ADDR[/LEN], or ADDR:PORT[/LEN] for a block of ports behind one address (
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  sinr-feeder run --source trace:drive.csv --link 10.45.0.0/16
-  sinr-feeder run --source trace:drive.csv --link 2001:db8:45::/48 --loop --hold-over 3
-  sinr-feeder run --source trace:drive.csv --link 192.0.2.1:4096/6     (ports 4096 to 5119)
+  sinr-feeder run --source trace:drive.csv --link 10.45.0.0/16 --loop
+  sinr-feeder run --source mm --source at:/dev/ttyUSB2 --link 192.0.2.1:4096/6     (ports 4096 to 5119)
+  sinr-feeder run --source udp:127.0.0.1:9000 --within 10.45.0.0/16                (readings name their link)
+  sinr-feeder run --source mm --publish nats://nats.example --as car-7             (on the modem's host)
+  sinr-feeder run --subscribe nats://nats.example --ue car-7=10.45.0.7             (on the sender's host)
 
-When it stops, links and last readings stay in the map, and readers ignore them once they are too old.";
+docs/sources.md describes sources and readings, docs/fleet.md other hosts. When it stops, links and last readings stay
+in the map, and readers ignore them once they are too old.";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, args_override_self = true)]
 pub struct RunArgs {
-    /// Where readings come from: trace:FILE (formats: see docs/traces.md).
-    #[arg(long, value_parser = source)]
-    pub source: Source,
-    #[arg(long = "link", value_name = "PREFIX", required = true, value_parser = link::parse, help = LINK_HELP)]
+    /// Where readings come from: KIND:ARGS. KIND is trace, stdin, udp, mm, wifi, at, srsran, model, nats or peer. Of
+    /// several, the first that has a fresh reading of a link is the one that counts.
+    #[arg(long = "source", value_name = "KIND:ARGS")]
+    pub sources: Vec<source::Spec>,
+    /// A NATS server with readings of other hosts; comes after all --source.
+    #[arg(long, value_name = "nats://HOST", value_parser = subscription)]
+    pub subscribe: Vec<source::Spec>,
+    #[arg(long = "link", value_name = "PREFIX", value_parser = link::parse, help = LINK_HELP)]
     pub links: Vec<IndexKey>,
+    /// The link of readings that name a UE; without a link they are only published.
+    #[arg(long = "ue", value_name = "NAME[=PREFIX]", value_parser = ue)]
+    pub ues: Vec<(String, Option<IndexKey>)>,
+    /// Readings may name links themselves, within this prefix.
+    #[arg(long, value_name = "PREFIX", value_parser = link::parse)]
+    pub within: Vec<IndexKey>,
+    /// Sends readings to another host: nats://HOST or peer:ADDRESS:PORT,keys=FILE.
+    #[arg(long, value_name = "TO")]
+    pub publish: Vec<export::Spec>,
+    /// The name under which readings that name no UE are published.
+    #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "publish")]
+    pub own_id: Option<String>,
     /// Trace seconds per real second; options below count real seconds.
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
     /// Start over at the end of the trace.
     #[arg(long = "loop")]
     pub repeat: bool,
-    /// How long the last SINR counts as valid while no new one comes: until then, or until the trace ends, it is
-    /// published again and again.
+    /// Readers use the last SINR for so much longer than the maximum age, while its age grows; 30 s in all at most.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub hold_over: Duration,
     /// Time constant of the running average published with each reading.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub average_time_constant: Duration,
-    /// Age beyond which readers ignore a reading [default: 3 periods of the source, 500 to 30000]
+    /// Age beyond which readers ignore a reading [default: 2.5 measured periods of the source, 50 to 30000; 3 periods of
+    /// a trace, 500 to 30000]
     #[arg(long, value_name = "MS", value_parser = value_parser!(u32).range(1..=i64::from(MAX_AGE_LIMIT_MS)))]
     pub max_age_ms: Option<u32>,
+    /// A SINR that is further than this from the one before counts only once the next confirms it; 0 takes all.
+    #[arg(long, value_name = "DB", default_value_t = 25.0, value_parser = decibels)]
+    pub outlier_db: f64,
+    /// The same values again are no new measurement, but the source repeating itself.
+    #[arg(long)]
+    pub skip_repeats: bool,
+    /// Capacity where the source has none, from CQI or SINR: cqi-lte, cqi-nr-64qam, cqi-nr-256qam or shannon, the
+    /// bandwidth in MHz, and the share of it that carries no data (docs/radio.md).
+    #[arg(long, value_name = "TABLE:MHZ[:OVERHEAD]", value_parser = rate)]
+    pub capacity: Option<RateSpec>,
+    /// Serve /metrics and /healthz on this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Options in a file (TOML): `long-option = value`; those given here go before it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Take the links even from a feeder that still runs; that one then stops.
     #[arg(long)]
     pub take_over: bool,
@@ -95,11 +134,18 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
-/// Where readings come from.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// A trace file.
-    Trace(PathBuf),
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sinr-feeder record --link 10.45.0.0/16 --out drive.csv --seconds 600")]
+pub struct RecordArgs {
+    #[arg(long, value_name = "PREFIX", value_parser = link::parse, help = LINK_HELP)]
+    pub link: IndexKey,
+    /// The trace's file; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// How long; without it, until SIGTERM or SIGINT.
+    #[arg(long, value_parser = seconds)]
+    pub seconds: Option<Duration>,
 }
 
 /// Arguments of `show`.
@@ -145,10 +191,36 @@ pub struct GenerateArgs {
     pub bandwidth_hz: f64,
 }
 
-fn source(text: &str) -> Result<Source, String> {
-    match text.strip_prefix("trace:") {
-        Some(file) if !file.is_empty() => Ok(Source::Trace(file.into())),
-        _ => Err("a source is written trace:FILE".to_owned()),
+fn subscription(text: &str) -> Result<source::Spec, String> {
+    match text.strip_prefix("nats:") {
+        Some(_) => text.parse(),
+        None => Err("a NATS server is nats://HOST[:PORT]".to_owned()),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if nats::is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a UE's name is 1 to 64 letters, digits, '-', '_' and ':'".to_owned())
+}
+
+fn ue(text: &str) -> Result<(String, Option<IndexKey>), String> {
+    let (id, prefix) = text.split_once('=').map_or((text, None), |(id, prefix)| (id, Some(prefix)));
+    let prefix = prefix.map(link::parse).transpose().map_err(|e| e.to_string())?;
+    Ok((name(id)?, prefix))
+}
+
+fn rate(text: &str) -> Result<RateSpec, String> {
+    let mut parts = text.split(':');
+    let table =
+        parts.next().and_then(Table::named).ok_or("the tables are cqi-lte, cqi-nr-64qam, cqi-nr-256qam, shannon")?;
+    let bandwidth_mhz = within(parts.next().unwrap_or_default(), 0.1..=10_000.0)
+        .map_err(|what| format!("the bandwidth in MHz is {what}"))?;
+    let overhead = parts.next().map(|o| within(o, 0.0..=0.99)).transpose()?;
+    match parts.next() {
+        None => Ok(RateSpec { table, bandwidth_mhz, overhead, scale_to_bps: None }),
+        Some(_) => Err("TABLE:MHZ[:OVERHEAD]".to_owned()),
     }
 }
 
@@ -163,6 +235,10 @@ fn speed(text: &str) -> Result<f64, String> {
 
 fn bandwidth(text: &str) -> Result<f64, String> {
     within(text, 1.0..=1e12)
+}
+
+fn decibels(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=100.0)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -185,6 +261,9 @@ mod tests {
             assert!(speed(bad).is_err(), "{bad}");
         }
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        assert!(source("drive.csv").is_err() && source("trace:").is_err());
+        assert_eq!(ue("car-7=10.0.0.7").unwrap().1.unwrap().to_string(), "10.0.0.7/32");
+        assert!(ue("car 7").is_err() && ue("a.b").is_err() && ue("=10.0.0.7").is_err() && ue("a=b").is_err());
+        assert_eq!(rate("cqi-lte:20").unwrap().capacity_bps(30.0), 73_322_040);
+        assert!(rate("cqi-lte").is_err() && rate("lte:20").is_err() && rate("shannon:20:0.1:1").is_err());
     }
 }

@@ -1,10 +1,22 @@
 //! Feeds radio readings to congestion control in the kernel.
 //!
-//! [`trace`] reads recorded or generated readings, [`replay`] says when each of them is due, [`map`] publishes them
-//! where algorithms look: one store into mapped memory per reading, no system call. [`link`] is how people write the
-//! key of a link. The `sinr-feeder` command is these parts put together.
+//! A [`source`] says what it measures; [`condition`] checks, ages and averages it; [`feed`] decides whose it is and
+//! which source has precedence, and puts it where algorithms look ([`map`]: one store into mapped memory per reading,
+//! no system call) or sends it to other hosts ([`export`]). [`radio`] computes radios, [`trace`] reads recorded ones.
+//! The `sinr-feeder` command is these parts put together.
 
+pub mod auth;
+pub mod condition;
+pub mod export;
+pub mod feed;
+pub mod line;
 pub mod link;
 pub mod map;
+pub mod nats;
+pub mod peer;
+pub mod radio;
+pub mod reject;
 pub mod replay;
+pub mod source;
 pub mod trace;
+pub mod transit;

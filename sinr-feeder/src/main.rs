@@ -1,10 +1,13 @@
 //! The `sinr-feeder` command.
 
 mod cli;
+mod config;
+mod metrics;
+mod record;
 mod run;
 mod show;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use cli::{Cli, Command, GenerateArgs, RemoveArgs};
 use sinr_feeder::map::{MapError, RadioMap};
 use sinr_feeder::trace::Generator;
@@ -14,9 +17,17 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match config::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(what) => {
+            eprintln!("sinr-feeder: {what}");
+            return ExitCode::from(2);
+        }
+    };
     let level = ["warn", "info", "debug"][usize::from(cli.verbose.min(2))];
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // The NATS client repeats at every attempt what is told here once.
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},async_nats=off")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -39,6 +50,7 @@ fn main() -> ExitCode {
 fn execute(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Run(args) => run::run(args, &cli.pin_root, cli.verbose > 0),
+        Command::Record(args) => record::record(args, &cli.pin_root),
         Command::Show(args) => show::show(args, &cli.pin_root),
         Command::Remove(args) => remove(args, &cli.pin_root),
         Command::Generate(args) => generate(args),

@@ -1,118 +1,160 @@
-//! `run`: takes the links, then publishes each reading when it is due.
+//! `run`: opens the sources, takes the links, and publishes until the sources end or it is told to stop.
 
-use crate::cli::{RunArgs, Source};
-use anyhow::{Context, bail};
-use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
-use sinr_feeder::map::{LinkOptions, LinkWriter, MapError, RadioMap};
-use sinr_feeder::replay::{Replay, ReplayOptions, Step, default_max_age_ms};
-use sinr_feeder::trace::Trace;
+use crate::cli::RunArgs;
+use crate::metrics;
+use anyhow::{Context, anyhow, bail};
+use sd_notify::NotifyState;
+use sinr_feeder::condition::{Conditioning, Pace, default_max_age_ms};
+use sinr_feeder::export::Exporter;
+use sinr_feeder::feed::{Feed, Plan, SharedFeed};
+use sinr_feeder::map::RadioMap;
+use sinr_feeder::replay::ReplayOptions;
+use sinr_feeder::source::Source;
+use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
+/// How soon it is noticed that a source fell silent.
+const TICK: Duration = Duration::from_millis(20);
+
 pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()> {
-    if let Some((i, link)) = args.links.iter().enumerate().find(|(i, link)| args.links[..*i].contains(link)) {
-        bail!("cannot feed {link} twice: --link number {} repeats an earlier one; leave it out", i + 1);
-    }
-    // The trace first: a malformed one must leave nothing behind in the map.
-    let Source::Trace(file) = &args.source;
-    let trace = Trace::load(file)?;
-    if trace.samples().iter().all(|sample| sample.sinr_db.is_none()) {
-        warn!("{} holds no SINR: algorithms will find no reading, and do without", file.display());
-    }
-    let period = trace.period().map(|p| p.div_f64(args.speed));
-    let max_age_ms = args.max_age_ms.unwrap_or_else(|| default_max_age_ms(period));
-    if period.is_some_and(|p| p.as_millis() > max_age_ms.into()) {
-        warn!("readings come less often than the maximum age of {max_age_ms} ms: links will be stale in between");
-    }
-    let options = LinkOptions {
-        source: SOURCE_TRACE,
-        max_age_ms,
-        period_ms: period.map_or(0, |p| u32::try_from(p.as_millis()).unwrap_or(u32::MAX)),
-        take_over: args.take_over,
-    };
-    let replay = Replay::new(
-        &trace,
-        ReplayOptions {
-            speed: args.speed,
-            repeat: args.repeat,
-            hold_over: args.hold_over,
-            average_time_constant: args.average_time_constant,
-            max_age: Duration::from_millis(max_age_ms.into()),
-        },
-    );
+    let plan = plan(args)?;
+    // The sources first: a malformed one must leave nothing behind in the map.
+    let sources = open_sources(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the timer and signal handling")?;
     runtime.block_on(async {
         let stop = Stop::new().context("cannot handle SIGTERM and SIGINT")?;
-        let mut map = RadioMap::open_or_create(pin_root)?;
-        let writers = take_links(&mut map, &args.links, &options)?;
-        let mut progress = Progress::new(args.quiet, verbose);
-        let outcome = publish(replay, &writers, stop, &mut progress).await;
-        progress.finish();
-        drop(writers);
-        let removed = if args.remove_on_exit { remove(&mut map, &args.links) } else { Ok(()) };
-        outcome.and(removed.map_err(Into::into))
+        let exporters: Vec<Box<dyn Exporter>> =
+            args.publish.iter().map(|to| to.exporter()).collect::<Result<_, _>>()?;
+        let only_forwards =
+            plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
+        let map = if only_forwards && !exporters.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
+        let listener = match args.listen {
+            Some(at) => Some(TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?),
+            None => None,
+        };
+        let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
+        let mut tasks = JoinSet::new();
+        for (name, source) in sources {
+            let number = feed.lock().add_source(name, source.kind(), source.pace());
+            tasks.spawn(source.run(feed.sink(number)));
+        }
+        if let Some(listener) = listener {
+            tokio::spawn(metrics::serve(listener, feed.clone()));
+        }
+        let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
+        let finished = feed.lock().finish(args.remove_on_exit);
+        outcome.and(finished.map_err(Into::into))
     })
 }
 
-/// All links or none: those that were new are taken out again when one cannot be had.
-fn take_links(map: &mut RadioMap, links: &[IndexKey], options: &LinkOptions) -> Result<Vec<LinkWriter>, MapError> {
-    let mut writers: Vec<LinkWriter> = Vec::new();
-    for link in links {
-        match map.take_link(*link, options) {
-            Ok(writer) => {
-                let found = if writer.is_new() { "new" } else { "found again" };
-                info!(%link, slot = writer.slot(), max_age_ms = options.max_age_ms, "{found}");
-                writers.push(writer);
-            }
-            Err(e) => {
-                for writer in writers.iter().filter(|w| w.is_new()) {
-                    if let Err(e) = map.remove_link(writer.key(), false) {
-                        warn!("{e}");
-                    }
-                }
-                return Err(e);
+fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
+    let mut seen = HashSet::new();
+    let named = args.ues.iter().filter_map(|(_, link)| *link);
+    if let Some(link) = args.links.iter().copied().chain(named).find(|link| !seen.insert(*link)) {
+        bail!("cannot feed {link} twice: an option repeats an earlier one; leave it out");
+    }
+    let mut names = HashSet::new();
+    if let Some((name, _)) = args.ues.iter().find(|(name, _)| !names.insert(name)) {
+        bail!("--ue {name} is given twice: a UE has one link");
+    }
+    if args.sources.is_empty() && args.subscribe.is_empty() {
+        bail!("nothing to read: give --source or --subscribe");
+    }
+    let granted = args.sources.iter().any(|source| source.name().starts_with("peer:"));
+    if args.links.is_empty() && args.ues.is_empty() && args.within.is_empty() && args.own_id.is_none() && !granted {
+        bail!("nowhere to put readings: give --link, --ue or --within, or --publish and --as");
+    }
+    Ok(Plan {
+        links: args.links.clone(),
+        ues: args.ues.clone(),
+        within: args.within.clone(),
+        own_id: args.own_id.clone(),
+        take_over: args.take_over,
+        conditioning: Conditioning {
+            average_time_constant: args.average_time_constant,
+            hold_over: args.hold_over,
+            max_age_ms: args.max_age_ms,
+            outlier_db: args.outlier_db,
+            skip_repeats: args.skip_repeats,
+            rate: args.capacity,
+        },
+    })
+}
+
+/// All sources with their names, in order of precedence.
+fn open_sources(args: &RunArgs) -> anyhow::Result<Vec<(String, Box<dyn Source>)>> {
+    let replay = ReplayOptions { speed: args.speed, repeat: args.repeat };
+    let mut sources = Vec::new();
+    for spec in args.sources.iter().chain(&args.subscribe) {
+        let mut source = spec.source(replay)?;
+        source.open()?;
+        if let Pace::Fixed(period) = source.pace() {
+            let max_age_ms = args.max_age_ms.unwrap_or_else(|| default_max_age_ms(Some(period)));
+            if period.as_millis() > max_age_ms.into() {
+                warn!(
+                    "readings come less often than the maximum age of {max_age_ms} ms: links will be stale in between"
+                );
             }
         }
+        sources.push((spec.name(), source));
     }
-    Ok(writers)
+    Ok(sources)
 }
 
-/// Removes what it can, and returns the first failure.
-fn remove(map: &mut RadioMap, links: &[IndexKey]) -> Result<(), MapError> {
-    links.iter().map(|link| map.remove_link(*link, false)).fold(Ok(()), Result::and)
-}
-
-async fn publish(
-    replay: Replay<'_>,
-    writers: &[LinkWriter],
+async fn feed_until_done(
+    feed: &SharedFeed,
+    mut tasks: JoinSet<Result<(), sinr_feeder::source::SourceError>>,
     mut stop: Stop,
-    progress: &mut Progress,
+    mut progress: Progress,
 ) -> anyhow::Result<()> {
-    let start = Instant::now();
-    for step in replay {
+    let watchdog = sd_notify::watchdog_enabled();
+    notify(NotifyState::Ready);
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut fed_dog = Instant::now();
+    let outcome = loop {
         tokio::select! {
-            biased;
             name = stop.requested() => {
                 info!("stopped by {name}");
-                break;
+                break Ok(());
             }
-            () = tokio::time::sleep_until(start + step.at) => {}
+            () = feed.failed() => break Ok(()), // and `Feed::finish` says why
+            ended = tasks.join_next() => match ended {
+                None => break Ok(()),
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(e))) => break Err(e.into()),
+                Some(Err(e)) => break Err(anyhow!("a source failed: {e}")),
+            },
+            _ = ticks.tick() => {
+                feed.lock().tick();
+                progress.show(feed);
+                if watchdog.is_some_and(|within| fed_dog.elapsed() > within / 3) {
+                    notify(NotifyState::Watchdog);
+                    fed_dog = Instant::now();
+                }
+            }
         }
-        let now_ms = monotonic_ms32();
-        for writer in writers {
-            writer.publish(&step.reading, now_ms)?;
-        }
-        progress.show(&step);
+    };
+    notify(NotifyState::Stopping);
+    progress.finish();
+    outcome
+}
+
+/// Tells systemd, where it wants to know.
+fn notify(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        warn!("cannot notify the service manager: {e}");
     }
-    Ok(())
 }
 
 struct Stop {
@@ -137,26 +179,30 @@ impl Stop {
 struct Progress {
     wanted: bool,
     terminal: bool,
+    start: Instant,
     shown: Option<Instant>,
-    published: u64,
 }
 
 impl Progress {
     fn new(quiet: bool, verbose: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { wanted: !quiet && (terminal || verbose), terminal, shown: None, published: 0 }
+        Self { wanted: !quiet && (terminal || verbose), terminal, start: Instant::now(), shown: None }
     }
 
-    fn show(&mut self, step: &Step) {
-        self.published += 1;
+    fn show(&mut self, feed: &SharedFeed) {
         if !self.wanted || self.shown.is_some_and(|t| t.elapsed() < Duration::from_secs(1)) {
             return;
         }
         self.shown = Some(Instant::now());
-        let sinr = step.reading.sinr_db.map_or("no SINR".to_owned(), |db| format!("SINR {db:.1} dB"));
-        let average = step.reading.average_db.map_or(String::new(), |db| format!(", average {db:.1} dB"));
-        let held = if step.held { " (held over)" } else { "" };
-        let line = format!("{:.1} s: {} readings, {sinr}{held}{average}", step.at.as_secs_f64(), self.published);
+        let feed = feed.lock();
+        let sum = |count: fn(&sinr_feeder::feed::SourceState) -> u64| feed.sources().iter().map(count).sum::<u64>();
+        let applied = sum(|source| source.applied);
+        let rejected = sum(|source| source.rejections.counts().map(|(_, count)| count).sum());
+        let reading = feed.latest().map(|latest| latest.reading).unwrap_or_default();
+        let sinr = reading.sinr_db.map_or("no SINR".to_owned(), |db| format!("SINR {db:.1} dB"));
+        let average = reading.average_db.map_or(String::new(), |db| format!(", average {db:.1} dB"));
+        let seconds = self.start.elapsed().as_secs_f64();
+        let line = format!("{seconds:.1} s: {applied} readings, {rejected} not applied, {sinr}{average}");
         if self.terminal {
             eprint!("\r\x1b[K{line}");
         } else {

@@ -2,7 +2,7 @@
 
 use crate::cli::ShowArgs;
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{SOURCE_TRACE, q8_to_db};
+use hotcc_abi::radio::{q8_to_db, source_name};
 use serde::Serialize;
 use sinr_feeder::map::{Freshness, Link, RadioView};
 use std::io::{self, IsTerminal, Write};
@@ -59,7 +59,7 @@ impl Row {
             rsrq_db: s.rsrq_db,
             cqi: s.cqi,
             mcs: s.mcs,
-            source: if s.source == SOURCE_TRACE { "trace" } else { "unknown" },
+            source: source_name(s.source),
             owner_pid: s.owner_pid,
             owner_alive: s.owner_alive(),
         }

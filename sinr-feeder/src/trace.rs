@@ -10,6 +10,7 @@ mod ucc5g;
 
 pub use generate::{Generator, Kind};
 
+use crate::map::Reading;
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
@@ -38,6 +39,20 @@ pub struct Sample {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme 0..31.
     pub mcs: Option<u8>,
+}
+
+impl From<&Sample> for Reading {
+    fn from(sample: &Sample) -> Self {
+        Self {
+            sinr_db: sample.sinr_db,
+            average_db: None,
+            capacity_bps: sample.capacity_bps,
+            rsrp_dbm: sample.rsrp_dbm,
+            rsrq_db: sample.rsrq_db,
+            cqi: sample.cqi,
+            mcs: sample.mcs,
+        }
+    }
 }
 
 /// Why a trace could not be read.
@@ -206,13 +221,13 @@ fn offset(seconds: f64) -> Result<Duration, String> {
 }
 
 /// What quantities may be: wide enough for every radio, narrow enough to catch a wrong column.
-mod limits {
+pub(crate) mod limits {
     use std::ops::RangeInclusive;
-    pub(super) const RSRP_DBM: RangeInclusive<f64> = -200.0..=50.0;
-    pub(super) const RSRQ_DB: RangeInclusive<f64> = -60.0..=40.0;
-    pub(super) const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
-    pub(super) const CQI: u8 = 15;
-    pub(super) const MCS: u8 = 31;
+    pub(crate) const RSRP_DBM: RangeInclusive<f64> = -200.0..=50.0;
+    pub(crate) const RSRQ_DB: RangeInclusive<f64> = -60.0..=40.0;
+    pub(crate) const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
+    pub(crate) const CQI: u8 = 15;
+    pub(crate) const MCS: u8 = 31;
 }
 
 #[cfg(test)]

@@ -77,14 +77,14 @@ impl Shaper {
         let stop = Arc::new(AtomicBool::new(false));
         let (router, asked) = (router.clone(), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("shaper".to_owned()).spawn(move || {
-            let options = ReplayOptions { repeat: true, ..ReplayOptions::new(&trace) };
+            let options = ReplayOptions { repeat: true, ..ReplayOptions::default() };
             let (mut set, mut changes) = (first, 0);
             for step in Replay::new(&trace, options) {
                 std::thread::park_timeout((start + step.at).saturating_duration_since(Instant::now()));
                 if asked.load(Ordering::SeqCst) {
                     break;
                 }
-                let wanted = step.reading.capacity_bps.filter(|&bps| bps > 0.0 && bps.to_bits() != set.to_bits());
+                let wanted = step.sample.capacity_bps.filter(|&bps| bps > 0.0 && bps.to_bits() != set.to_bits());
                 if let Some(bps) = wanted {
                     limit(&router, "change", bps)?;
                     set = bps;

@@ -43,7 +43,6 @@ pub struct Measure {
 
 /// All there are, in the order in which they run.
 pub const MEASURES: [Measure; 8] = [
-pub const MEASURES: [Measure; 8] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK against the kernel's CUBIC behind the same glue",

@@ -93,6 +93,18 @@ impl LinkWriter {
         Ok(())
     }
 
+    /// Changes what is said of the source of the readings that follow: values as in [`LinkOptions`].
+    ///
+    /// # Errors
+    /// As [`LinkWriter::publish`].
+    pub fn describe(&self, source: u8, max_age_ms: u32, period_ms: u32) -> Result<(), MapError> {
+        let line = self.line()?;
+        line.source.store(source, Relaxed);
+        line.max_age_ms.store(max_age_ms.min(radio::MAX_AGE_LIMIT_MS), Relaxed);
+        line.period_ms.store(period_ms, Relaxed);
+        Ok(())
+    }
+
     /// The line, as long as it is ours: a slot that was given back will be somebody else's.
     fn line(&self) -> Result<&Slot, MapError> {
         let lost = |by: String| MapError::Lost { link: self.key, by };

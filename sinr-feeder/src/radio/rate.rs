@@ -77,6 +77,13 @@ pub enum Table {
 }
 
 impl Table {
+    /// The table that is called so in descriptions.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let of = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(name);
+        Self::deserialize(of).ok()
+    }
+
     fn steps(self) -> Option<&'static [Cqi; 15]> {
         match self {
             Self::CqiLte | Self::CqiNr64Qam => Some(&QAM64),
@@ -102,6 +109,20 @@ impl Table {
             return 0.0;
         }
         (SHANNON_SHARE * libm::log2(1.0 + libm::pow(10.0, sinr_db / 10.0))).min(SHANNON_CAP)
+    }
+
+    /// Efficiency in bit/s/Hz that a CQI stands for, before overhead; 0 for CQI 0. `None` for [`Table::Shannon`], and
+    /// where there is no such CQI.
+    #[must_use]
+    pub fn efficiency_of_cqi(self, cqi: u8) -> Option<f64> {
+        let steps = self.steps()?;
+        usize::from(cqi).checked_sub(1).map_or(Some(0.0), |index| steps.get(index).map(|step| step.1))
+    }
+
+    /// The SINR in dB from which a CQI is reported. `None` for CQI 0, which says nothing, and as above.
+    #[must_use]
+    pub fn sinr_of_cqi(self, cqi: u8) -> Option<f64> {
+        self.steps()?.get(usize::from(cqi).checked_sub(1)?).map(|step| step.0)
     }
 
     /// The highest efficiency in bit/s/Hz.
@@ -145,6 +166,15 @@ impl RateSpec {
     #[must_use]
     pub fn capacity_bps(&self, sinr_db: f64) -> u64 {
         (self.table.efficiency(sinr_db) * self.bps_per_efficiency()).round() as u64
+    }
+
+    /// A link's capacity in bit/s, from what is known of it: the CQI, which is what its receiver can decode, else the
+    /// SINR in dB.
+    #[must_use]
+    pub fn hint_bps(&self, cqi: Option<u8>, sinr_db: Option<f64>) -> Option<f64> {
+        let by_cqi = cqi.and_then(|cqi| self.table.efficiency_of_cqi(cqi));
+        let efficiency = by_cqi.or_else(|| sinr_db.map(|db| self.table.efficiency(db)))?;
+        Some(efficiency * self.bps_per_efficiency())
     }
 
     /// The highest capacity, in bit/s.

@@ -63,7 +63,7 @@ impl Radio {
         let mut noise = Stream::new(seed, &self.name, "reading noise");
         let period = Duration::from_millis(feeder.period_ms.max(1).into());
         let delay = Duration::from_millis(feeder.delay_ms.into());
-        // The formula of sinr_feeder::replay::Average at a fixed period, without the platform's exp.
+        // The formula of crate::condition::Average at a fixed period, without the platform's exp.
         let ratio = f64::from(feeder.period_ms.max(1)) / f64::from(feeder.average_time_constant_ms);
         let alpha = if ratio.is_finite() { -libm::expm1(-ratio) } else { 1.0 };
         let mut average: Option<f64> = None;
@@ -84,7 +84,7 @@ impl Radio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sinr_feeder::replay::Average;
+    use crate::condition::Average;
 
     fn radio(sinr_db: Vec<f32>) -> Radio {
         let steps = sinr_db.len();

@@ -31,7 +31,7 @@ impl RadioSpec {
     }
 }
 
-/// Recorded values, from a file of any format that [`sinr_feeder::trace::Trace`] reads.
+/// Recorded values, from a file of any format that [`crate::trace::Trace`] reads.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {

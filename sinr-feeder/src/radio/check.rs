@@ -9,7 +9,7 @@ use super::spec::{
 use std::ops::RangeInclusive;
 
 /// SINR that may be asked for, in dB: as in traces.
-const SINR_DB: RangeInclusive<f64> = sinr_feeder::trace::SINR_DB;
+const SINR_DB: RangeInclusive<f64> = crate::trace::SINR_DB;
 /// Capacities, in bit/s: as in traces.
 const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
 /// Rates to scale to, in bit/s.

@@ -24,7 +24,7 @@ pub use spec::{
     UmiSpec, User, Waypoint,
 };
 
-use sinr_feeder::trace::TraceError;
+use crate::trace::TraceError;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::rate::RateSpec;
 use super::spec::{AtEnd, ConstantSpec, StepsSpec, TraceSpec};
 use super::{Radio, RadioError, STEP, kept_sinr};
-use sinr_feeder::trace::{Sample, Trace};
+use crate::trace::{Sample, Trace};
 use std::path::Path;
 use std::time::Duration;
 

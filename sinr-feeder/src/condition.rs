@@ -1,0 +1,314 @@
+//! What becomes of a reading between its source and the map: checked, aged, averaged, given its maximum age.
+//!
+//! A [`Conditioner`] holds what that takes for one UE of one source. Nothing here waits or looks at a clock.
+
+use crate::map::Reading;
+use crate::radio::RateSpec;
+use crate::reject::Reject;
+use crate::trace::{SINR_DB, limits};
+use crate::transit::{Sent, Transit};
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Readings a second that one UE may have; no radio reports more often than its slots of 1 ms.
+const MOST_PER_SECOND: f64 = 1000.0;
+/// How many of them may come at once.
+const MOST_AT_ONCE: f64 = 100.0;
+/// Beyond this age, a reading says nothing about how far the next one can be from it.
+const OUTLIER_MEMORY: Duration = Duration::from_secs(2);
+/// Time between readings is taken from the last so many.
+const GAPS: usize = 8;
+/// A source that reports more often is still given this long: the kernel schedules no better.
+const LEAST_MAX_AGE_MS: u64 = 50;
+/// The maximum age in measured periods: less than the three within which a dead source is noticed, as a period has to
+/// be seen to have passed.
+const PERIODS: f64 = 2.5;
+
+/// How readings are conditioned.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditioning {
+    /// Time constant of the running average; zero: the average is the latest value.
+    pub average_time_constant: Duration,
+    /// Added to the maximum age, so a reading is used longer; its age grows all the same.
+    pub hold_over: Duration,
+    /// Maximum age in ms, in place of the one that follows from the time between readings.
+    pub max_age_ms: Option<u32>,
+    /// A SINR further than this from the one before has to be confirmed by the next; 0 takes all.
+    pub outlier_db: f64,
+    /// The same values again are no new measurement.
+    pub skip_repeats: bool,
+    /// Gives a capacity where the source has none.
+    pub rate: Option<RateSpec>,
+}
+
+impl Default for Conditioning {
+    fn default() -> Self {
+        Self {
+            average_time_constant: Duration::from_secs(2),
+            hold_over: Duration::ZERO,
+            max_age_ms: None,
+            outlier_db: 25.0,
+            skip_repeats: false,
+            rate: None,
+        }
+    }
+}
+
+/// A reading, as its source says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Said {
+    /// The values.
+    pub reading: Reading,
+    /// How old it was when it was sent, or came, in ms.
+    pub age_ms: f64,
+    /// Its time by the source's clock, in s. Any epoch; only its order counts.
+    pub time_s: Option<f64>,
+    /// When another host sent it, by that host's clock.
+    pub sent: Option<Sent>,
+}
+
+/// A reading that may be published.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conditioned {
+    /// With average, and capacity where it can be had.
+    pub reading: Reading,
+    /// When it was made, in monotonic ns.
+    pub made_ns: u64,
+    /// Its maximum age.
+    pub max_age_ms: u32,
+    /// The time between readings in ms, 0 where not known yet.
+    pub period_ms: u32,
+}
+
+/// What is known beforehand of the time between a source's readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It is asked so often; what comes of that is measured.
+    Expected(Duration),
+    /// Recorded or computed, so it is exact, and readings are meant to be as they are.
+    Fixed(Duration),
+}
+
+/// Three periods of a source whose period is known beforehand, between [`DEFAULT_MAX_AGE_MS`] and
+/// [`MAX_AGE_LIMIT_MS`].
+#[must_use]
+pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
+    let wanted = period.map_or(0, |p| p.as_millis().saturating_mul(3));
+    wanted.clamp(DEFAULT_MAX_AGE_MS.into(), MAX_AGE_LIMIT_MS.into()) as u32
+}
+
+/// What is remembered of one UE's readings from one source.
+#[derive(Debug, Clone)]
+pub struct Conditioner {
+    pace: Pace,
+    gaps_us: [u32; GAPS],
+    gaps: usize,
+    average: Average,
+    last: Option<(u64, Reading)>,
+    last_sinr: Option<(u64, f64)>,
+    last_time_s: f64,
+    suspect: Option<f64>,
+    allowance: f64,
+    refilled_ns: u64,
+    transit: Transit,
+}
+
+impl Conditioner {
+    /// Nothing remembered.
+    #[must_use]
+    pub fn new(settings: &Conditioning, pace: Pace) -> Self {
+        Self {
+            pace,
+            gaps_us: [0; GAPS],
+            gaps: 0,
+            average: Average::new(settings.average_time_constant),
+            last: None,
+            last_sinr: None,
+            last_time_s: f64::NEG_INFINITY,
+            suspect: None,
+            allowance: MOST_AT_ONCE,
+            refilled_ns: 0,
+            transit: Transit::default(),
+        }
+    }
+
+    /// Takes in what came at `now_ns`.
+    ///
+    /// # Errors
+    /// Why it must not be published.
+    pub fn take(&mut self, said: &Said, settings: &Conditioning, now_ns: u64) -> Result<Conditioned, Reject> {
+        if self.is_live() {
+            self.admit(now_ns)?;
+        }
+        check(said)?;
+        let transit_ms = said.sent.map_or(0.0, |sent| self.transit.excess_ms(sent, now_ns));
+        let age_ms = said.age_ms + transit_ms;
+        let made_ns = now_ns.saturating_sub((age_ms * 1e6) as u64);
+        if age_ms > f64::from(self.max_age_ms(settings)) {
+            return Err(Reject::Stale);
+        }
+        self.check_order(said.time_s, made_ns)?;
+        if settings.skip_repeats && self.last.is_some_and(|(_, last)| last == said.reading) {
+            return Err(Reject::Repeat);
+        }
+        self.check_outlier(said.reading.sinr_db, settings.outlier_db, made_ns)?;
+        self.measure_gap(made_ns, said.reading.sinr_db.is_some());
+        self.last = Some((made_ns, said.reading));
+        self.last_time_s = said.time_s.unwrap_or(self.last_time_s);
+
+        let mut reading = said.reading;
+        if let Some(measured) = reading.sinr_db {
+            let sinr_db = measured.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
+            reading.sinr_db = Some(sinr_db);
+            reading.average_db = Some(self.average.add(sinr_db, Duration::from_nanos(made_ns)));
+            self.last_sinr = Some((made_ns, measured));
+        }
+        if reading.capacity_bps.is_none() {
+            reading.capacity_bps = settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.sinr_db));
+        }
+        Ok(Conditioned { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
+    }
+
+    /// Whether readers still use its latest SINR at `now_ns`.
+    #[must_use]
+    pub fn is_fresh(&self, settings: &Conditioning, now_ns: u64) -> bool {
+        let max_age_ns = u64::from(self.max_age_ms(settings)) * 1_000_000;
+        self.last_sinr.is_some_and(|(made_ns, _)| now_ns.saturating_sub(made_ns) <= max_age_ns)
+    }
+
+    /// The age beyond which readers are to ignore a reading, in ms.
+    #[must_use]
+    pub fn max_age_ms(&self, settings: &Conditioning) -> u32 {
+        let hold_over = settings.hold_over.as_millis() as u64;
+        let by_period = |period_us: f64| ((period_us * PERIODS / 1e3) as u64).max(LEAST_MAX_AGE_MS);
+        let base = match (settings.max_age_ms, self.pace, self.median_gap_us()) {
+            (Some(asked), ..) => asked.into(),
+            (None, Pace::Fixed(period), _) => default_max_age_ms(Some(period)).into(),
+            (None, _, Some(gap_us)) => by_period(gap_us.into()),
+            (None, Pace::Expected(period), None) => by_period(period.as_micros() as f64),
+            (None, Pace::Unknown, None) => DEFAULT_MAX_AGE_MS.into(),
+        };
+        (base + hold_over).min(MAX_AGE_LIMIT_MS.into()) as u32
+    }
+
+    fn period_ms(&self) -> u32 {
+        let known_ms = |period: Duration| u32::try_from(period.as_millis()).unwrap_or(u32::MAX);
+        match (self.pace, self.median_gap_us()) {
+            (Pace::Fixed(period), _) | (Pace::Expected(period), None) => known_ms(period),
+            (_, Some(gap_us)) => gap_us.div_ceil(1000),
+            (Pace::Unknown, None) => 0,
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        !matches!(self.pace, Pace::Fixed(_))
+    }
+
+    /// Not before three gaps: the first ones are those of a source that finds its pace.
+    fn median_gap_us(&self) -> Option<u32> {
+        let mut known = self.gaps_us;
+        let known = &mut known[..self.gaps.min(GAPS)];
+        let middle = known.len() / 2;
+        (known.len() >= 3).then(|| *known.select_nth_unstable(middle).1)
+    }
+
+    fn measure_gap(&mut self, made_ns: u64, has_sinr: bool) {
+        if let Some((before_ns, _)) = self.last_sinr.filter(|_| has_sinr) {
+            let gap_us = (made_ns - before_ns) / 1000;
+            self.gaps_us[self.gaps % GAPS] = u32::try_from(gap_us).unwrap_or(u32::MAX);
+            self.gaps += 1;
+        }
+    }
+
+    fn admit(&mut self, now_ns: u64) -> Result<(), Reject> {
+        let passed_s = now_ns.saturating_sub(self.refilled_ns) as f64 / 1e9;
+        self.refilled_ns = now_ns;
+        self.allowance = (self.allowance + passed_s * MOST_PER_SECOND).min(MOST_AT_ONCE);
+        if self.allowance < 1.0 {
+            return Err(Reject::Flood);
+        }
+        self.allowance -= 1.0;
+        Ok(())
+    }
+
+    fn check_order(&self, time_s: Option<f64>, made_ns: u64) -> Result<(), Reject> {
+        match self.last {
+            Some(_) if time_s.is_some_and(|t| t < self.last_time_s) => Err(Reject::Backwards),
+            Some(_) if time_s.is_some_and(|t| t == self.last_time_s) => Err(Reject::Duplicate),
+            Some((last_ns, _)) if made_ns < last_ns => Err(Reject::Backwards),
+            Some((last_ns, _)) if made_ns == last_ns => Err(Reject::Duplicate),
+            _ => Ok(()),
+        }
+    }
+
+    /// A jump is held back until a second reading says the same: that costs one period, a broken value costs a window.
+    fn check_outlier(&mut self, sinr_db: Option<f64>, outlier_db: f64, made_ns: u64) -> Result<(), Reject> {
+        let Some(sinr_db) = sinr_db else { return Ok(()) };
+        let recent = self.last_sinr.filter(|(at, _)| made_ns - at <= OUTLIER_MEMORY.as_nanos() as u64);
+        let far = |from: f64| (sinr_db - from).abs() > outlier_db;
+        let checked = outlier_db > 0.0 && self.is_live();
+        let jumps = checked && recent.is_some_and(|(_, last)| far(last));
+        if jumps && self.suspect.is_none_or(far) {
+            self.suspect = Some(sinr_db);
+            return Err(Reject::Outlier);
+        }
+        self.suspect = None;
+        Ok(())
+    }
+}
+
+/// What no radio has is no reading, whatever else is in it.
+fn check(said: &Said) -> Result<(), Reject> {
+    let r = &said.reading;
+    let within = |value: Option<f64>, range: &RangeInclusive<f64>| value.is_none_or(|v| range.contains(&v));
+    let sound = within(r.sinr_db, &SINR_DB)
+        && within(r.rsrp_dbm, &limits::RSRP_DBM)
+        && within(r.rsrq_db, &limits::RSRQ_DB)
+        && within(r.capacity_bps, &limits::CAPACITY_BPS)
+        && r.cqi.is_none_or(|cqi| cqi <= limits::CQI)
+        && r.mcs.is_none_or(|mcs| mcs <= limits::MCS)
+        && (0.0..=1e9).contains(&said.age_ms)
+        && said.time_s.is_none_or(f64::is_finite);
+    if !sound {
+        return Err(Reject::Range);
+    }
+    let nothing = Reading { average_db: r.average_db, ..Reading::default() };
+    if *r == nothing { Err(Reject::Nothing) } else { Ok(()) }
+}
+
+/// Exponentially weighted average over time: readings count by how long they hold, not by how many there are.
+#[derive(Debug, Clone)]
+pub struct Average {
+    time_constant: Duration,
+    last: Option<(Duration, f64)>,
+}
+
+impl Average {
+    /// Nothing averaged yet.
+    #[must_use]
+    pub fn new(time_constant: Duration) -> Self {
+        Self { time_constant, last: None }
+    }
+
+    /// Takes in a value measured at `at`, and returns the average: alpha = 1 - exp(-dt / time constant).
+    pub fn add(&mut self, value: f64, at: Duration) -> f64 {
+        let average = match self.last {
+            None => value,
+            Some((before, average)) => {
+                let dt = at.saturating_sub(before).as_secs_f64();
+                let tau = self.time_constant.as_secs_f64();
+                let alpha = if tau > 0.0 { -(-dt / tau).exp_m1() } else { 1.0 };
+                average + alpha * (value - average)
+            }
+        };
+        self.last = Some((at, average));
+        average
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use super::*;
+use crate::radio::Table;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+
+fn said(sinr_db: f64) -> Said {
+    Said { reading: Reading { sinr_db: Some(sinr_db), ..Reading::default() }, ..Said::default() }
+}
+
+fn conditioner(settings: &Conditioning) -> Conditioner {
+    Conditioner::new(settings, Pace::Unknown)
+}
+
+/// A live source's conditioner that has seen readings of 10 dB, `period_ms` apart, the last one at the time returned.
+fn settled(settings: &Conditioning, period_ms: u64) -> (Conditioner, u64) {
+    let mut c = conditioner(settings);
+    for i in 0..10 {
+        c.take(&said(10.0), settings, SECOND + i * period_ms * MS).unwrap();
+    }
+    (c, SECOND + 9 * period_ms * MS)
+}
+
+#[test]
+fn average_goes_by_time() {
+    let ms = Duration::from_millis;
+    let mut average = Average::new(Duration::from_secs(2));
+    assert_eq!(average.add(10.0, ms(0)), 10.0);
+    let expected = 10.0 + (1.0 - (-0.5f64).exp()) * 10.0;
+    assert!((average.add(20.0, ms(1000)) - expected).abs() < 1e-12);
+    // Two readings of one value count as one that holds as long.
+    let mut twice = average.clone();
+    twice.add(0.0, ms(1500));
+    assert!((twice.add(0.0, ms(2000)) - average.add(0.0, ms(2000))).abs() < 1e-12);
+    let mut none = Average::new(Duration::ZERO);
+    none.add(1.0, ms(0));
+    assert_eq!(none.add(5.0, ms(1)), 5.0);
+}
+
+#[test]
+fn published_average_is_of_what_is_published() {
+    let settings = Conditioning::default();
+    let mut c = conditioner(&settings);
+    let first = c.take(&said(60.0), &settings, SECOND).unwrap();
+    let second = c.take(&said(60.0), &settings, 2 * SECOND).unwrap();
+    for conditioned in [first, second] {
+        assert_eq!((conditioned.reading.sinr_db, conditioned.reading.average_db), (Some(50.0), Some(50.0)));
+    }
+}
+
+#[test]
+fn what_no_radio_has_is_refused_whole() {
+    let settings = Conditioning::default();
+    let with = |change: fn(&mut Said)| {
+        let mut s = said(10.0);
+        change(&mut s);
+        conditioner(&settings).take(&s, &settings, SECOND).map(|_| ())
+    };
+    for bad in [f64::NAN, f64::INFINITY, -41.0, 60.1, 1e300] {
+        assert_eq!(conditioner(&settings).take(&said(bad), &settings, SECOND), Err(Reject::Range), "{bad}");
+    }
+    assert_eq!(with(|s| s.reading.rsrp_dbm = Some(51.0)), Err(Reject::Range));
+    assert_eq!(with(|s| s.reading.rsrq_db = Some(f64::NAN)), Err(Reject::Range));
+    assert_eq!(with(|s| s.reading.capacity_bps = Some(-1.0)), Err(Reject::Range));
+    assert_eq!(with(|s| s.reading.cqi = Some(16)), Err(Reject::Range));
+    assert_eq!(with(|s| s.reading.mcs = Some(32)), Err(Reject::Range));
+    assert_eq!(with(|s| s.age_ms = -1.0), Err(Reject::Range));
+    assert_eq!(with(|s| s.age_ms = f64::NAN), Err(Reject::Range));
+    assert_eq!(with(|s| s.time_s = Some(f64::NAN)), Err(Reject::Range));
+    assert_eq!(with(|s| s.reading.sinr_db = None), Err(Reject::Nothing));
+    assert_eq!(with(|s| s.age_ms = 501.0), Err(Reject::Stale));
+    assert_eq!(with(|s| s.age_ms = 499.0), Ok(()));
+}
+
+#[test]
+fn age_is_taken_off_the_time() {
+    let settings = Conditioning::default();
+    let reading = Said { age_ms: 12.5, ..said(1.0) };
+    let conditioned = conditioner(&settings).take(&reading, &settings, SECOND).unwrap();
+    assert_eq!(conditioned.made_ns, SECOND - 12_500_000);
+}
+
+#[test]
+fn time_only_goes_on() {
+    let settings = Conditioning::default();
+    let mut c = conditioner(&settings);
+    let aged = |age_ms| Said { age_ms, ..said(1.0) };
+    assert!(c.take(&aged(0.0), &settings, SECOND).is_ok());
+    assert_eq!(c.take(&aged(0.0), &settings, SECOND), Err(Reject::Duplicate));
+    assert_eq!(c.take(&aged(100.0), &settings, SECOND + 50 * MS), Err(Reject::Backwards));
+    let timed = |time_s| Said { time_s: Some(time_s), ..said(1.0) };
+    assert!(c.take(&timed(7.0), &settings, SECOND + 60 * MS).is_ok());
+    assert_eq!(c.take(&timed(6.9), &settings, SECOND + 70 * MS), Err(Reject::Backwards));
+    assert_eq!(c.take(&timed(7.0), &settings, SECOND + 80 * MS), Err(Reject::Duplicate));
+    assert!(c.take(&timed(7.1), &settings, SECOND + 90 * MS).is_ok());
+}
+
+#[test]
+fn maximum_age_follows_the_measured_period() {
+    let settings = Conditioning::default();
+    for (period_ms, max_age_ms) in [(1, 50), (100, 250), (500, 1250), (1000, 2500), (20_000, 30_000)] {
+        // Beyond the default of 500 ms, the next reading would find the first ones stale: no matter.
+        let (c, at) = settled(&settings, period_ms);
+        assert_eq!((c.max_age_ms(&settings), u64::from(c.period_ms())), (max_age_ms, period_ms));
+        assert!(c.is_fresh(&settings, at + u64::from(max_age_ms) * MS));
+        assert!(!c.is_fresh(&settings, at + u64::from(max_age_ms) * MS + 1));
+    }
+    // One pause, or one reading that came early, changes nothing.
+    let (mut c, at) = settled(&settings, 100);
+    for later_ms in [5000, 5100, 5101, 5200] {
+        c.take(&said(10.0), &settings, at + later_ms * MS).unwrap();
+    }
+    assert_eq!(c.max_age_ms(&settings), 250);
+    // Before anything is measured: what is expected, or the default.
+    let expected = Conditioner::new(&settings, Pace::Expected(Duration::from_secs(1)));
+    assert_eq!((expected.max_age_ms(&settings), expected.period_ms()), (2500, 1000));
+    assert_eq!(conditioner(&settings).max_age_ms(&settings), 500);
+}
+
+#[test]
+fn maximum_age_of_what_is_known_beforehand() {
+    for (period, age) in [(None, 500), (Some(50), 500), (Some(1000), 3000), (Some(13_000), 30_000)] {
+        assert_eq!(default_max_age_ms(period.map(Duration::from_millis)), age);
+    }
+    let settings = Conditioning::default();
+    assert_eq!(Conditioner::new(&settings, Pace::Fixed(Duration::from_secs(1))).max_age_ms(&settings), 3000);
+}
+
+#[test]
+fn hold_over_is_added_and_the_age_grows() {
+    let settings = Conditioning { hold_over: Duration::from_secs(3), ..Conditioning::default() };
+    let (mut c, at) = settled(&settings, 100);
+    assert_eq!(c.max_age_ms(&settings), 3250);
+    // A reading without SINR leaves the SINR, and its time, alone.
+    let other = Said { reading: Reading { cqi: Some(7), ..Reading::default() }, ..Said::default() };
+    let conditioned = c.take(&other, &settings, at + 1000 * MS).unwrap();
+    assert_eq!((conditioned.reading.sinr_db, conditioned.reading.average_db), (None, None));
+    assert!(c.is_fresh(&settings, at + 3250 * MS) && !c.is_fresh(&settings, at + 3251 * MS));
+    let long = Conditioning { hold_over: Duration::from_secs(3600), ..settings };
+    assert_eq!(c.max_age_ms(&long), 30_000);
+    assert_eq!(c.max_age_ms(&Conditioning { max_age_ms: Some(200), ..settings }), 3200);
+}
+
+#[test]
+fn a_jump_has_to_be_confirmed() {
+    let settings = Conditioning::default();
+    let (mut c, at) = settled(&settings, 100);
+    let mut take = |sinr_db, later_ms| c.take(&said(sinr_db), &settings, at + later_ms * MS).map(|_| ());
+    assert_eq!(take(36.0, 100), Err(Reject::Outlier));
+    assert_eq!(take(11.0, 200), Ok(()));
+    assert_eq!(take(-20.0, 300), Err(Reject::Outlier), "the confirmation must follow at once");
+    assert_eq!(take(40.0, 400), Err(Reject::Outlier), "and say the same");
+    assert_eq!(take(38.0, 500), Ok(()));
+    assert_eq!(take(39.0, 600), Ok(()));
+    // After some time anything may have happened.
+    assert_eq!(take(-10.0, 2700), Ok(()));
+    let all = Conditioning { outlier_db: 0.0, ..settings };
+    assert!(c.take(&said(40.0), &all, at + 2800 * MS).is_ok());
+    // What was recorded or computed is meant to be as it is.
+    let mut recorded = Conditioner::new(&settings, Pace::Fixed(Duration::from_millis(100)));
+    assert!(
+        [0.0, 50.0, 0.0].into_iter().zip(1..).all(|(db, i)| recorded.take(&said(db), &settings, i * SECOND).is_ok())
+    );
+}
+
+#[test]
+fn a_flood_is_cut_to_what_radios_do() {
+    let settings = Conditioning::default();
+    let mut c = conditioner(&settings);
+    let mut applied = 0;
+    // 100,000 readings in a second
+    for i in 0..100_000u64 {
+        match c.take(&said(10.0), &settings, SECOND + i * 10_000) {
+            Ok(_) => applied += 1,
+            Err(reason) => assert_eq!(reason, Reject::Flood),
+        }
+    }
+    assert!((1000..=1200).contains(&applied), "{applied}");
+}
+
+#[test]
+fn repeats_are_no_measurement_where_asked() {
+    let settings = Conditioning { skip_repeats: true, ..Conditioning::default() };
+    let mut c = conditioner(&settings);
+    // Said ten times a second, measured every second.
+    for i in 0..100u64 {
+        let taken = c.take(&said((i / 10) as f64), &settings, SECOND + i * 100 * MS);
+        assert_eq!(taken.err(), (i % 10 != 0).then_some(Reject::Repeat));
+    }
+    assert_eq!((c.period_ms(), c.max_age_ms(&settings)), (1000, 2500));
+}
+
+#[test]
+fn capacity_follows_from_cqi_or_sinr() {
+    let rate = RateSpec { table: Table::CqiLte, bandwidth_mhz: 20.0, overhead: None, scale_to_bps: None };
+    let settings = Conditioning { rate: Some(rate), ..Conditioning::default() };
+    let capacity = |reading| {
+        let said = Said { reading, ..Said::default() };
+        conditioner(&settings).take(&said, &settings, SECOND).unwrap().reading.capacity_bps.map(f64::round)
+    };
+    let (sinr_db, cqi) = (Some(10.5), Some(15));
+    // 20 MHz * (1 - 0.34) = 13.2 MHz; CQI 9 is 2.4063, CQI 15 is 5.5547 bit/s/Hz.
+    assert_eq!(capacity(Reading { sinr_db, ..Reading::default() }), Some(31_763_160.0));
+    assert_eq!(capacity(Reading { sinr_db, cqi, ..Reading::default() }), Some(73_322_040.0));
+    assert_eq!(capacity(Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }), None);
+    assert_eq!(capacity(Reading { sinr_db, capacity_bps: Some(5e6), ..Reading::default() }), Some(5e6));
+}
+
+#[test]
+fn what_waited_on_its_way_is_as_old_as_it_is() {
+    let settings = Conditioning::default();
+    let mut c = conditioner(&settings);
+    let mut came = |sent_ms: u64, now_ms: u64| {
+        let sent = Some(Sent { session: 1, at_us: sent_ms * 1000 });
+        c.take(&Said { sent, ..said(10.0) }, &settings, SECOND + now_ms * MS).map(|r| r.made_ns)
+    };
+    assert_eq!(came(0, 0), Ok(SECOND));
+    assert_eq!(came(100, 150), Ok(SECOND + 100 * MS));
+    assert_eq!(came(200, 2000), Err(Reject::Stale));
+    assert_eq!(came(2100, 2100), Ok(SECOND + 2100 * MS));
+}

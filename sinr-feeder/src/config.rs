@@ -1,0 +1,125 @@
+//! The configuration file of `run`: its options, as TOML. What it says is read as if it stood on the command line, before
+//! what does.
+
+use crate::cli::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The command line, with what its configuration file adds. Ends the process where the command line is wrong.
+///
+/// # Errors
+/// What is wrong with the file, with its name and line.
+pub fn parse(args: Vec<OsString>) -> Result<Cli, String> {
+    let cli = Cli::parse_from(&args);
+    let Command::Run(run) = &cli.command else { return Ok(cli) };
+    let Some(file) = &run.config else { return Ok(cli) };
+    let text = fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let options = options(&text, file)?;
+    let at = args.iter().position(|arg| arg == "run").map_or(args.len(), |run| run + 1);
+    let (before, after) = args.split_at(at);
+    Ok(Cli::parse_from([before, &options, after].concat()))
+}
+
+fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
+    let wrong = |offset: usize, what: &str| {
+        let line = 1 + text[..offset.min(text.len())].matches('\n').count();
+        format!("{}:{line}: {what}", file.display())
+    };
+    let table = DeTable::parse(text)
+        .map_err(|e| wrong(e.span().map_or(0, |span| span.start), &format!("not TOML: {}", e.message())))?;
+    let mut options = Vec::new();
+    for (key, value) in table.get_ref() {
+        let name = key.get_ref();
+        for option in of_key(name, value).map_err(|what| wrong(value.span().start, &what))? {
+            if let Some(what) = refused(&option) {
+                return Err(wrong(key.span().start, &what));
+            }
+            options.push(option.into());
+        }
+    }
+    Ok(options)
+}
+
+/// A key as options: a list is one for each of its values, a table (of UEs) one for each of its keys.
+fn of_key(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
+    if name == "config" {
+        return Err("a configuration file names no other".to_owned());
+    }
+    let simple = |value: &DeValue<'_>| match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => Ok(number.as_str().to_owned()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        _ => Err(format!("{name} takes a text, a number, true, or a list of them")),
+    };
+    let option = |value: &DeValue<'_>| simple(value).map(|text| format!("--{name}={text}"));
+    match value.get_ref() {
+        DeValue::Boolean(true) => Ok(vec![format!("--{name}")]),
+        DeValue::Boolean(false) => Ok(Vec::new()),
+        DeValue::Array(values) => values.iter().map(|v| option(v.get_ref())).collect(),
+        DeValue::Table(table) => {
+            let pair = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                simple(value.get_ref()).map(|text| format!("--{name}={}={text}", key.get_ref()))
+            };
+            table.iter().map(pair).collect()
+        }
+        single => option(single).map(|option| vec![option]),
+    }
+}
+
+/// What is wrong with an option by itself; whether all of them fit together is said later.
+fn refused(option: &str) -> Option<String> {
+    use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument};
+    let error = Cli::command().try_get_matches_from(["sinr-feeder", "run", option]).err()?;
+    if matches!(error.kind(), MissingRequiredArgument | ArgumentConflict) {
+        return None;
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    Some(first.trim_start_matches("error: ").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<OsString>, String> {
+        options(text, Path::new("f.toml"))
+    }
+
+    #[test]
+    fn keys_are_options() {
+        let text = "source = [\"mm\", \"at:/dev/ttyUSB2\"]\nloop = true\nquiet = false\nhold-over = 1.5\n\
+                    max-age-ms = 700\n[ue]\ncar-7 = \"10.0.0.7\"\n";
+        let mut options = read(text).unwrap();
+        options.sort();
+        let expected = [
+            "--hold-over=1.5",
+            "--loop",
+            "--max-age-ms=700",
+            "--source=at:/dev/ttyUSB2",
+            "--source=mm",
+            "--ue=car-7=10.0.0.7",
+        ];
+        assert_eq!(options, expected.map(OsString::from));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, says) in [
+            ("loop = true\nspeed = 'fast'\n", "f.toml:2: invalid value 'fast' for '--speed <SPEED>'"),
+            ("\n\nsped = 1\n", "f.toml:3: unexpected argument '--sped' found"),
+            ("loop = yes\n", "f.toml:1: not TOML"),
+            ("link = '10.0.0.1/8'\n", "did you mean 10.0.0.0/8?"),
+            ("[ue]\na = '10.0.0.300'\n", "f.toml:"),
+            ("config = 'x'\n", "names no other"),
+            ("link = [[1]]\n", "takes a text"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

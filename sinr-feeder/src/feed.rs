@@ -1,0 +1,398 @@
+//! From all sources to the map and to other hosts: who a reading is of, who may say so, which source has precedence.
+
+use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, Said};
+use crate::export::Exporter;
+use crate::map::{LinkOptions, LinkWriter, MapError, RadioMap};
+use crate::reject::{Reject, Rejections};
+use hotcc_abi::clock::{monotonic_ns, ms32};
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+/// Of whom a reading is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ue<'a> {
+    /// Of the only one that the source knows: all links that readings without a name go to.
+    Unnamed,
+    /// By a name.
+    Id(&'a str),
+    /// By its link, which must lie within what was opened to such readings.
+    Link(IndexKey),
+    /// By its link, which a key gives its sender the right to write.
+    Granted(IndexKey),
+}
+
+/// What a feed is made of.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Where readings without a name go.
+    pub links: Vec<IndexKey>,
+    /// What names stand for; without a link, readings are only sent to other hosts.
+    pub ues: Vec<(String, Option<IndexKey>)>,
+    /// Prefixes within which readings may name links themselves.
+    pub within: Vec<IndexKey>,
+    /// The name under which readings without one are sent to other hosts.
+    pub own_id: Option<String>,
+    /// Take links even from a process that still runs.
+    pub take_over: bool,
+    /// How readings are conditioned.
+    pub conditioning: Conditioning,
+}
+
+/// One UE.
+#[derive(Debug)]
+struct Entry {
+    id: Option<String>,
+    writers: Vec<LinkWriter>,
+    /// One place per source, in order of precedence.
+    conditioners: Vec<Option<Box<Conditioner>>>,
+    /// Source, maximum age and period as the map has them.
+    described: (u8, u32, u32),
+}
+
+/// One source, and what became of its readings.
+#[derive(Debug)]
+pub struct SourceState {
+    /// As the user wrote it, without what might be secret.
+    pub name: String,
+    /// Applied readings.
+    pub applied: u64,
+    /// The others.
+    pub rejections: Rejections,
+    /// When the latest applied reading was made, in monotonic ns, and its maximum age in ms.
+    pub latest: Option<(u64, u32)>,
+    silent: bool,
+    kind: u8,
+    pace: Pace,
+}
+
+impl SourceState {
+    /// Whether its latest reading is still used.
+    #[must_use]
+    pub fn is_up(&self, now_ns: u64) -> bool {
+        self.latest.is_some_and(|(made_ns, max_age)| now_ns.saturating_sub(made_ns) <= u64::from(max_age) * 1_000_000)
+    }
+}
+
+/// Takes in what sources say, and publishes it.
+#[derive(Debug)]
+pub struct Feed {
+    plan: Plan,
+    map: Option<RadioMap>,
+    entries: Vec<Entry>,
+    ues: HashMap<String, usize>,
+    links: HashMap<IndexKey, usize>,
+    sources: Vec<SourceState>,
+    exporters: Vec<Box<dyn Exporter>>,
+    latest: Option<Conditioned>,
+    failure: Option<MapError>,
+    failed: Arc<Notify>,
+}
+
+/// The entry of readings that name nobody.
+const UNNAMED: usize = 0;
+
+impl Feed {
+    /// Takes the links of the plan, all or none: those that were new are taken out again when one cannot be had.
+    ///
+    /// # Errors
+    /// A link cannot be had.
+    pub fn new(plan: Plan, map: Option<RadioMap>, exporters: Vec<Box<dyn Exporter>>) -> Result<Self, MapError> {
+        let mut feed = Self {
+            map,
+            entries: Vec::new(),
+            ues: HashMap::new(),
+            links: HashMap::new(),
+            sources: Vec::new(),
+            exporters,
+            latest: None,
+            failure: None,
+            failed: Arc::new(Notify::new()),
+            plan: Plan::default(),
+        };
+        let mut taken = vec![(plan.own_id.clone(), plan.links.clone())];
+        taken.extend(plan.ues.iter().map(|(id, link)| (Some(id.clone()), link.iter().copied().collect())));
+        let named = plan.ues.iter().enumerate().map(|(i, (id, _))| (id.clone(), i + 1));
+        feed.ues = named.collect();
+        feed.plan = plan;
+        for (id, links) in taken {
+            if let Err(e) = feed.add_entry(id, &links) {
+                for writer in feed.entries.drain(..).flat_map(|e| e.writers).filter(LinkWriter::is_new) {
+                    let key = writer.key();
+                    drop(writer);
+                    if let Some(Err(e)) = feed.map.as_mut().map(|map| map.remove_link(key, false)) {
+                        warn!("{e}");
+                    }
+                }
+                return Err(e);
+            }
+        }
+        Ok(feed)
+    }
+
+    fn add_entry(&mut self, id: Option<String>, links: &[IndexKey]) -> Result<usize, MapError> {
+        let options =
+            LinkOptions { source: 0, max_age_ms: DEFAULT_MAX_AGE_MS, period_ms: 0, take_over: self.plan.take_over };
+        self.entries.push(Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0) });
+        let index = self.entries.len() - 1;
+        let Some(map) = &mut self.map else { return Ok(index) };
+        for link in links {
+            let writer = map.take_link(*link, &options)?;
+            let found = if writer.is_new() { "new" } else { "found again" };
+            info!(%link, slot = writer.slot(), "{found}");
+            self.entries[index].writers.push(writer);
+            self.links.insert(*link, index);
+        }
+        Ok(index)
+    }
+
+    /// Adds a source after those that have precedence over it. `kind` is one of the `SOURCE_*` values.
+    pub fn add_source(&mut self, name: String, kind: u8, pace: Pace) -> usize {
+        self.sources.push(SourceState {
+            name,
+            applied: 0,
+            rejections: Rejections::default(),
+            latest: None,
+            silent: false,
+            kind,
+            pace,
+        });
+        self.sources.len() - 1
+    }
+
+    /// Takes in one reading that came at `now_ns`: checks it and publishes it, or counts why not.
+    pub fn offer(&mut self, source: usize, ue: Ue<'_>, said: &Said, now_ns: u64) {
+        let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, said, now_ns));
+        match outcome {
+            Ok(conditioned) => {
+                let state = &mut self.sources[source];
+                state.applied += 1;
+                state.latest = Some((conditioned.made_ns, conditioned.max_age_ms));
+                self.latest = Some(conditioned);
+            }
+            Err(reason) => self.reject(source, reason, &Offered(ue, said)),
+        }
+    }
+
+    /// Counts what never became a reading.
+    pub fn reject(&mut self, source: usize, reason: Reject, detail: &dyn Display) {
+        let state = &mut self.sources[source];
+        state.rejections.add(&state.name, reason, detail);
+    }
+
+    fn entry(&mut self, ue: Ue<'_>) -> Result<usize, Reject> {
+        let link = match ue {
+            Ue::Unnamed if self.plan.links.is_empty() && self.plan.own_id.is_none() => return Err(Reject::UnknownUe),
+            Ue::Unnamed => return Ok(UNNAMED),
+            Ue::Id(id) => return self.ues.get(id).copied().ok_or(Reject::UnknownUe),
+            Ue::Link(link) if !self.plan.within.iter().any(|p| p.contains(&link)) => return Err(Reject::Forbidden),
+            Ue::Link(link) | Ue::Granted(link) => link,
+        };
+        if let Some(entry) = self.links.get(&link) {
+            return Ok(*entry);
+        }
+        self.add_entry(None, &[link]).map_err(|e| {
+            self.entries.pop();
+            warn!("{e}");
+            Reject::NoRoom
+        })
+    }
+
+    fn apply(&mut self, source: usize, entry: usize, said: &Said, now_ns: u64) -> Result<Conditioned, Reject> {
+        let settings = &self.plan.conditioning;
+        let SourceState { kind, pace, .. } = self.sources[source];
+        let entry = &mut self.entries[entry];
+        if entry.conditioners.len() <= source {
+            entry.conditioners.resize_with(source + 1, || None);
+        }
+        let conditioner = entry.conditioners[source].get_or_insert_with(|| Box::new(Conditioner::new(settings, pace)));
+        let conditioned = conditioner.take(said, settings, now_ns)?;
+        if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
+            return Err(Reject::Outranked);
+        }
+        let description = (kind, conditioned.max_age_ms, conditioned.period_ms);
+        let made_ms = ms32(conditioned.made_ns);
+        for writer in &entry.writers {
+            let described = if entry.described == description {
+                Ok(())
+            } else {
+                writer.describe(kind, conditioned.max_age_ms, conditioned.period_ms)
+            };
+            if let Err(e) = described.and_then(|()| writer.publish(&conditioned.reading, made_ms)) {
+                self.failure.get_or_insert(e);
+                self.failed.notify_one();
+                return Ok(conditioned);
+            }
+        }
+        entry.described = description;
+        if let Some(id) = &entry.id {
+            for exporter in &mut self.exporters {
+                exporter.send(id, &conditioned);
+            }
+        }
+        Ok(conditioned)
+    }
+
+    /// What is to be done now and then: tells of sources that fell silent or speak again, and of bursts that ended.
+    pub fn tick(&mut self) {
+        let now_ns = monotonic_ns();
+        for source in &mut self.sources {
+            source.rejections.settle(&source.name);
+            let silent = source.latest.is_some() && !source.is_up(now_ns);
+            if silent != source.silent {
+                source.silent = silent;
+                match source.latest {
+                    Some((_, max_age_ms)) if silent => {
+                        warn!("{}: no reading for more than {max_age_ms} ms", source.name);
+                    }
+                    _ => info!("{}: readings again", source.name),
+                }
+            }
+        }
+    }
+
+    /// All sources, in order of precedence.
+    #[must_use]
+    pub fn sources(&self) -> &[SourceState] {
+        &self.sources
+    }
+
+    /// Where readings are sent to.
+    #[must_use]
+    pub fn exporters(&self) -> &[Box<dyn Exporter>] {
+        &self.exporters
+    }
+
+    /// How many links are fed.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What was published last.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Conditioned> {
+        self.latest.as_ref()
+    }
+
+    /// Ends feeding: gives the links back, or takes them out of the map.
+    ///
+    /// # Errors
+    /// What made feeding stop, or else the first link that cannot be removed.
+    pub fn finish(&mut self, remove: bool) -> Result<(), MapError> {
+        self.entries.clear();
+        let links: Vec<IndexKey> = self.links.drain().map(|(link, _)| link).collect();
+        let mut removed = Ok(());
+        if let Some(map) = self.map.as_mut().filter(|_| remove) {
+            removed = links.into_iter().map(|link| map.remove_link(link, false)).fold(Ok(()), Result::and);
+        }
+        self.failure.take().map_or(removed, Err)
+    }
+}
+
+/// How a reading is written in a log.
+struct Offered<'a>(Ue<'a>, &'a Said);
+
+impl Display for Offered<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(ue, said) = self;
+        match ue {
+            Ue::Unnamed => {}
+            Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
+            Ue::Link(link) | Ue::Granted(link) => write!(f, "link {link}: ")?,
+        }
+        if let Some(sinr_db) = said.reading.sinr_db {
+            write!(f, "SINR {sinr_db} dB, ")?;
+        }
+        write!(f, "{} ms old", said.age_ms)
+    }
+}
+
+/// The feed, shared by its sources.
+#[derive(Debug, Clone)]
+pub struct SharedFeed(Arc<Mutex<Feed>>);
+
+impl SharedFeed {
+    /// Shares a feed.
+    #[must_use]
+    pub fn new(feed: Feed) -> Self {
+        Self(Arc::new(Mutex::new(feed)))
+    }
+
+    /// The feed, for this thread alone while the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, Feed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns once publishing is no longer possible.
+    pub async fn failed(&self) {
+        let failed = Arc::clone(&self.lock().failed);
+        failed.notified().await;
+    }
+
+    /// Where the source with that number puts its readings.
+    #[must_use]
+    pub fn sink(&self, source: usize) -> Sink {
+        Sink { feed: self.clone(), source }
+    }
+}
+
+/// Where one source puts its readings.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    feed: SharedFeed,
+    source: usize,
+}
+
+impl Sink {
+    /// Hands over one reading that came now.
+    pub fn offer(&self, ue: Ue<'_>, said: &Said) {
+        self.feed.lock().offer(self.source, ue, said, monotonic_ns());
+    }
+
+    /// Hands over many: `each` calls what it is given for every reading. All came at the same moment.
+    pub fn batch(&self, each: impl FnOnce(&mut Batch<'_>)) {
+        let feed = &mut *self.feed.lock();
+        each(&mut Batch { feed, source: self.source, now_ns: monotonic_ns() });
+    }
+
+    /// Counts what never became a reading.
+    pub fn reject(&self, reason: Reject, detail: &dyn Display) {
+        self.feed.lock().reject(self.source, reason, detail);
+    }
+
+    /// What logs call the source.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.feed.lock().sources[self.source].name.clone()
+    }
+}
+
+/// Readings that came at the same moment.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    feed: &'a mut Feed,
+    source: usize,
+    now_ns: u64,
+}
+
+impl Batch<'_> {
+    /// Whether any UE has a name here.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        !self.feed.ues.is_empty()
+    }
+
+    /// Hands over one reading.
+    pub fn offer(&mut self, ue: Ue<'_>, said: &Said) {
+        self.feed.offer(self.source, ue, said, self.now_ns);
+    }
+
+    /// Counts what never became a reading.
+    pub fn reject(&mut self, reason: Reject, detail: &dyn Display) {
+        self.feed.reject(self.source, reason, detail);
+    }
+}

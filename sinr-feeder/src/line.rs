@@ -1,0 +1,166 @@
+//! A reading as a line of JSON: what `stdin` and `udp` take, and what feeders send each other.
+
+use crate::condition::Said;
+use crate::feed::Ue;
+use crate::link;
+use crate::map::Reading;
+use crate::reject::Reject;
+use crate::transit::Sent;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The longest line.
+pub const LONGEST: usize = 1024;
+
+/// One line. `docs/sources.md` explains every key.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "keys of a documented format, with their units in their names")]
+pub struct Line<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub ue: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sinr_db: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_bps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rsrp_dbm: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rsrq_db: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cqi: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcs: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counter: Option<u64>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// Too long, not JSON, not one object, with keys that are not known or values of another type.
+    pub fn parse(text: &'a [u8]) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("{} bytes, {LONGEST} are the most", text.len()));
+        }
+        if !text.trim_ascii_start().starts_with(b"{") {
+            return Err("not a JSON object".to_owned()); // a list would be taken for the values, without their keys
+        }
+        serde_json::from_slice(text).map_err(|e| e.to_string())
+    }
+
+    /// A line for another host.
+    #[must_use]
+    pub fn message(reading: &Reading, age_ms: f64, sent: Sent, counter: u64) -> Self {
+        Self {
+            sinr_db: reading.sinr_db,
+            capacity_bps: reading.capacity_bps,
+            rsrp_dbm: reading.rsrp_dbm,
+            rsrq_db: reading.rsrq_db,
+            cqi: reading.cqi,
+            mcs: reading.mcs,
+            age_ms: Some(age_ms),
+            session: Some(sent.session),
+            sent_us: Some(sent.at_us),
+            counter: Some(counter),
+            ..Self::default()
+        }
+    }
+
+    /// As bytes to send.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default() // numbers and strings: there is nothing that could fail
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn said(&self) -> Said {
+        Said {
+            reading: Reading {
+                sinr_db: self.sinr_db,
+                average_db: None,
+                capacity_bps: self.capacity_bps,
+                rsrp_dbm: self.rsrp_dbm,
+                rsrq_db: self.rsrq_db,
+                cqi: self.cqi,
+                mcs: self.mcs,
+            },
+            age_ms: self.age_ms.unwrap_or(0.0),
+            time_s: self.time_s,
+            sent: self.session.zip(self.sent_us).map(|(session, at_us)| Sent { session, at_us }),
+        }
+    }
+
+    /// Of whom it says it.
+    ///
+    /// # Errors
+    /// It names two, or something that is no link.
+    pub fn ue(&self) -> Result<Ue<'_>, (Reject, String)> {
+        match (&self.ue, &self.link) {
+            (Some(_), Some(_)) => Err((Reject::Malformed, "names a ue and a link".to_owned())),
+            (Some(ue), None) => Ok(Ue::Id(ue)),
+            (None, Some(link)) => link::parse(link).map(Ue::Link).map_err(|e| (Reject::Malformed, e.to_string())),
+            (None, None) => Ok(Ue::Unnamed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let text = br#"{"ue":"car-7","sinr_db":12.5,"capacity_bps":5e7,"rsrp_dbm":-95,"rsrq_db":-11,"cqi":9,"mcs":17,
+            "age_ms":3.5,"time_s":17.25,"session":1,"sent_us":99,"counter":5}"#;
+        let line = Line::parse(text).unwrap();
+        let said = line.said();
+        assert_eq!(line.ue(), Ok(Ue::Id("car-7")));
+        assert_eq!((said.reading.sinr_db, said.reading.cqi, said.age_ms), (Some(12.5), Some(9), 3.5));
+        assert_eq!((said.time_s, said.sent), (Some(17.25), Some(Sent { session: 1, at_us: 99 })));
+        assert_eq!(Line::parse(&line.to_json()).unwrap(), line);
+        let bare = Line::parse(br#"{"sinr_db":1,"rsrp_dbm":null}"#).unwrap();
+        assert_eq!((bare.ue(), bare.said().reading.rsrp_dbm), (Ok(Ue::Unnamed), None));
+        assert!(matches!(Line::parse(br#"{"link":"10.0.0.7"}"#).unwrap().ue(), Ok(Ue::Link(_))));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        let long = format!(r#"{{"ue":"{}"}}"#, "a".repeat(LONGEST));
+        for text in [
+            "",
+            "{",
+            "[]",
+            "7",
+            "null x",
+            "NaN",
+            r#"{"sinr_db":NaN}"#,
+            r#"{"sinr_db":1e999}"#,
+            r#"{"sinr_db":"1"}"#,
+            r#"{"sinr":1}"#,
+            r#"{"cqi":-1}"#,
+            r#"{"cqi":300}"#,
+            r#"{"sinr_db":1,"sinr_db":2}"#,
+            r#"{"sinr_db":1}{}"#,
+            &long,
+        ] {
+            assert!(Line::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(Line::parse(b"{\"ue\":\"\xff\"}").is_err());
+        for text in [r#"{"ue":"a","link":"10.0.0.1"}"#, r#"{"link":"nowhere"}"#, r#"{"link":"10.0.0.1/8"}"#] {
+            assert!(matches!(Line::parse(text.as_bytes()).unwrap().ue(), Err((Reject::Malformed, _))), "{text}");
+        }
+    }
+}

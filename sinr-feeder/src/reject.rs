@@ -1,0 +1,170 @@
+//! Why readings are not applied: counted by reason, logged once per burst.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// Without another one for so long, a burst of rejections is over.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Why a reading was not applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reject {
+    /// Not in the form that the source speaks.
+    Malformed,
+    /// A value that no radio has, or that is no number.
+    Range,
+    /// No value at all.
+    Nothing,
+    /// Made before the reading that is there.
+    Backwards,
+    /// The same UE and time as the reading that is there.
+    Duplicate,
+    /// Too old when it came.
+    Stale,
+    /// Far from the reading before, and not confirmed by the next one.
+    Outlier,
+    /// The values of the reading before, from a source that repeats itself.
+    Repeat,
+    /// More readings than a radio makes.
+    Flood,
+    /// Of nobody that is known here.
+    UnknownUe,
+    /// Of somebody whose readings its sender may not write.
+    Forbidden,
+    /// The code is not that of a known key.
+    Unauthenticated,
+    /// An authenticated message that came before, or of an earlier session.
+    Replayed,
+    /// A source with precedence has a fresh reading.
+    Outranked,
+    /// The radio map has no place for the link.
+    NoRoom,
+}
+
+impl Reject {
+    /// Every reason.
+    pub const ALL: [Self; 15] = [
+        Self::Malformed,
+        Self::Range,
+        Self::Nothing,
+        Self::Backwards,
+        Self::Duplicate,
+        Self::Stale,
+        Self::Outlier,
+        Self::Repeat,
+        Self::Flood,
+        Self::UnknownUe,
+        Self::Forbidden,
+        Self::Unauthenticated,
+        Self::Replayed,
+        Self::Outranked,
+        Self::NoRoom,
+    ];
+
+    /// As metrics and logs call it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Range => "range",
+            Self::Nothing => "nothing",
+            Self::Backwards => "backwards",
+            Self::Duplicate => "duplicate",
+            Self::Stale => "stale",
+            Self::Outlier => "outlier",
+            Self::Repeat => "repeat",
+            Self::Flood => "flood",
+            Self::UnknownUe => "unknown-ue",
+            Self::Forbidden => "forbidden",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Replayed => "replayed",
+            Self::Outranked => "outranked",
+            Self::NoRoom => "no-room",
+        }
+    }
+
+    /// Whether it is how things are meant to go, and no fault to tell of.
+    fn is_expected(self) -> bool {
+        matches!(self, Self::Repeat | Self::Outranked)
+    }
+}
+
+/// The rejections of one source.
+#[derive(Debug, Default)]
+pub struct Rejections {
+    counts: [u64; Reject::ALL.len()],
+    bursts: [Option<Burst>; Reject::ALL.len()],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    last: Instant,
+    unsaid: u64,
+}
+
+impl Rejections {
+    /// Counts one; the first of a burst is logged, with what `detail` says.
+    pub fn add(&mut self, source: &str, reason: Reject, detail: &dyn Display) {
+        let i = reason as usize;
+        self.counts[i] += 1;
+        if reason.is_expected() {
+            return;
+        }
+        let now = Instant::now();
+        match &mut self.bursts[i] {
+            Some(burst) => {
+                burst.last = now;
+                burst.unsaid += 1;
+            }
+            quiet => {
+                *quiet = Some(Burst { last: now, unsaid: 0 });
+                warn!("{source}: reading not applied: {}: {detail}", reason.label());
+            }
+        }
+    }
+
+    /// Ends bursts that are over, and says how large they were.
+    pub fn settle(&mut self, source: &str) {
+        for (reason, slot) in Reject::ALL.into_iter().zip(&mut self.bursts) {
+            let Some(burst) = slot.filter(|b| b.last.elapsed() >= QUIET) else { continue };
+            if burst.unsaid > 0 {
+                warn!("{source}: {} more readings not applied: {}", burst.unsaid, reason.label());
+            }
+            *slot = None;
+        }
+    }
+
+    /// How many there were, by reason.
+    pub fn counts(&self) -> impl Iterator<Item = (Reject, u64)> {
+        Reject::ALL.into_iter().zip(self.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_their_places() {
+        assert!(Reject::ALL.iter().enumerate().all(|(i, r)| *r as usize == i));
+    }
+
+    #[test]
+    fn a_burst_is_one_line_and_its_end_another() {
+        let mut rejections = Rejections::default();
+        for _ in 0..5 {
+            rejections.add("udp", Reject::Range, &"sinr_db 1000");
+        }
+        rejections.add("udp", Reject::Outranked, &"");
+        assert_eq!(rejections.bursts[Reject::Range as usize].map(|b| b.unsaid), Some(4));
+        assert!(rejections.bursts[Reject::Outranked as usize].is_none());
+        let counted: Vec<_> = rejections.counts().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(counted, [(Reject::Range, 5), (Reject::Outranked, 1)]);
+        rejections.settle("udp");
+        assert!(rejections.bursts[Reject::Range as usize].is_some(), "it is not over yet");
+        rejections.bursts[Reject::Range as usize] = Some(Burst { last: Instant::now() - QUIET, unsaid: 4 });
+        rejections.settle("udp");
+        assert!(rejections.bursts[Reject::Range as usize].is_none());
+    }
+}

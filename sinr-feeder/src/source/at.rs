@@ -1,0 +1,122 @@
+//! `at:DEVICE[,baud=N][,period_ms=N][,qeng]`: a modem's serial port.
+
+use super::{Args, RETRY, Running, Source, at_replies};
+use crate::condition::{Pace, Said};
+use crate::feed::{Sink, Ue};
+use crate::map::Reading;
+use crate::reject::Reject;
+use hotcc_abi::radio::SOURCE_AT;
+use serialport::SerialPort;
+use std::io::{self, ErrorKind};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+/// How long a modem may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest answer: what is longer is no modem's.
+const LONGEST: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct AtSource {
+    device: String,
+    baud: u32,
+    period: Duration,
+    qeng: bool,
+}
+
+impl AtSource {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
+        let source = Self {
+            device: args.main("the modem's device")?.to_owned(),
+            baud: args.number("baud", 300..=4_000_000, 115_200)? as u32,
+            period: Duration::from_millis(args.number("period_ms", 20..=60_000, 1000)? as u64),
+            qeng: args.flag("qeng")?,
+        };
+        args.done().map(|()| source)
+    }
+
+    /// Asks until the port is gone.
+    fn session(&self, sink: &Sink) -> io::Result<()> {
+        let builder = serialport::new(&self.device, self.baud).timeout(Duration::from_millis(100));
+        let mut port = builder.open()?;
+        info!("{}: open", self.device);
+        ask(&mut *port, "ATE0")?; // the answer says nothing that is needed, an echo does no harm
+        let mut due = Instant::now();
+        loop {
+            let command = if self.qeng { "AT+QENG=\"servingcell\"" } else { "AT+CESQ" };
+            let parse = if self.qeng { at_replies::qeng } else { at_replies::cesq };
+            let (answer, complete) = ask(&mut *port, command)?;
+            // with a secondary cell there are two: the last, NR's, is what carries most
+            let mut readings = answer.lines().filter_map(|line| parse(line.trim()));
+            match readings.rfind(|r| complete && *r != Reading::default()) {
+                Some(reading) => sink.offer(Ue::Unnamed, &Said { reading, ..Said::default() }),
+                None if complete => sink.reject(Reject::Nothing, &format_args!("{:?}", shortened(&answer))),
+                None => sink.reject(Reject::Malformed, &format_args!("{:?}", shortened(&answer))),
+            }
+            due = (due + self.period).max(Instant::now());
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// Sends a command, and reads up to its final result code; `false` where none came.
+fn ask(port: &mut dyn SerialPort, command: &str) -> io::Result<(String, bool)> {
+    port.clear(serialport::ClearBuffer::Input)?; // answers that came too late are not of this question
+    write!(port, "{command}\r")?;
+    port.flush()?;
+    let start = Instant::now();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 256];
+    while start.elapsed() < PATIENCE && answer.len() < LONGEST {
+        match port.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(length) => answer.extend_from_slice(&buffer[..length]),
+            Err(e) if e.kind() == ErrorKind::TimedOut => continue,
+            Err(e) => return Err(e),
+        }
+        let text = String::from_utf8_lossy(&answer);
+        let is_final = |line: &str| line == "OK" || line == "ERROR" || line.starts_with("+CME ERROR");
+        if text.ends_with('\n') && text.lines().any(|line| is_final(line.trim())) {
+            return Ok((text.into_owned(), true));
+        }
+    }
+    Ok((String::from_utf8_lossy(&answer).into_owned(), false))
+}
+
+fn shortened(text: &str) -> String {
+    text.trim().chars().take(80).collect()
+}
+
+impl Source for AtSource {
+    fn kind(&self) -> u8 {
+        SOURCE_AT
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Expected(self.period)
+    }
+
+    fn run(self: Box<Self>, sink: Sink) -> Running {
+        let (alive, gone) = oneshot::channel::<()>();
+        // A thread of its own, as a serial port has no other way; it ends with the process.
+        thread::spawn(move || {
+            let mut told = None;
+            while !alive.is_closed() {
+                if let Err(e) = self.session(&sink) {
+                    let why = e.to_string();
+                    if told.as_ref() != Some(&why) {
+                        warn!("{}: {why}; trying again until it is there", self.device);
+                        told = Some(why);
+                    }
+                }
+                thread::sleep(RETRY);
+            }
+        });
+        Box::pin(async move {
+            let _ = gone.await;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! `mm[:PATH][,rate=N]`: a modem through ModemManager: its extended signal quality (interface Modem.Signal), which covers
+//! MBIM and QMI modems alike.
+
+use super::{Args, RETRY, Running, Source};
+use crate::condition::{Pace, Said};
+use crate::feed::{Sink, Ue};
+use crate::map::Reading;
+use crate::reject::Reject;
+use crate::trace::{SINR_DB, limits};
+use hotcc_abi::radio::SOURCE_MM;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+use zbus::fdo::{ObjectManagerProxy, PropertiesProxy};
+use zbus::names::InterfaceName;
+use zbus::{Connection, OwnedObjectPath, OwnedVariant, Proxy};
+
+const SERVICE: &str = "org.freedesktop.ModemManager1";
+const ROOT: &str = "/org/freedesktop/ModemManager1";
+const SIGNAL: InterfaceName<'_> =
+    InterfaceName::from_static_str_unchecked("org.freedesktop.ModemManager1.Modem.Signal");
+
+/// Properties of [`SIGNAL`] by the radio they are of, best first.
+const RADIOS: [&str; 2] = ["Nr5g", "Lte"];
+
+#[derive(Debug)]
+pub(super) struct ModemManagerSource {
+    /// D-Bus path of the modem; the first that there is, where none is given.
+    path: Option<String>,
+    rate_s: u32,
+}
+
+impl ModemManagerSource {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
+        let path = args.main("").ok().map(str::to_owned);
+        let rate_s = args.number("rate", 1..=60, 1)? as u32;
+        args.done()?;
+        Ok(Self { path, rate_s })
+    }
+
+    /// Asks one modem until it is gone.
+    async fn session(&self, sink: &Sink) -> Result<(), String> {
+        let said = |e: zbus::Error| e.to_string();
+        let bus = Connection::system().await.map_err(said)?;
+        let path = self.modem(&bus).await?;
+        let signal = Proxy::new(&bus, SERVICE, &path, SIGNAL).await.map_err(said)?;
+        let () = signal.call("Setup", &self.rate_s).await.map_err(said)?;
+        info!("{path}: asked for a reading every {} s", self.rate_s);
+        let properties = PropertiesProxy::new(&bus, SERVICE, &path).await.map_err(said)?;
+        let mut ticks = interval(Duration::from_secs(self.rate_s.into()));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let all = properties.get_all(SIGNAL).await.map_err(|e| e.to_string())?;
+            match RADIOS.iter().filter_map(|radio| all.get(*radio)).find_map(reading) {
+                Some(reading) => sink.offer(Ue::Unnamed, &Said { reading, ..Said::default() }),
+                None => sink.reject(Reject::Nothing, &"the modem knows no value"),
+            }
+        }
+    }
+
+    async fn modem(&self, bus: &Connection) -> Result<OwnedObjectPath, String> {
+        let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await.map_err(|e| e.to_string())?;
+        let objects = manager.get_managed_objects().await.map_err(|e| e.to_string())?;
+        let mut modems: Vec<OwnedObjectPath> =
+            objects.into_iter().filter(|(_, has)| has.keys().any(|i| *i == SIGNAL)).map(|(path, _)| path).collect();
+        modems.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        let wanted = |path: &OwnedObjectPath| self.path.as_ref().is_none_or(|wanted| path.as_str() == wanted);
+        modems.into_iter().find(wanted).ok_or_else(|| "no modem with extended signal quality".to_owned())
+    }
+}
+
+/// What is known of one radio; values that no radio has stand for "not known".
+fn reading(radio: &OwnedVariant) -> Option<Reading> {
+    let values = HashMap::<String, OwnedVariant>::try_from(radio.try_clone().ok()?).ok()?;
+    let known = |name: &str, range: &std::ops::RangeInclusive<f64>| {
+        values.get(name).and_then(|v| f64::try_from(v).ok()).filter(|v| range.contains(v))
+    };
+    let reading = Reading {
+        sinr_db: known("snr", &SINR_DB),
+        rsrp_dbm: known("rsrp", &limits::RSRP_DBM),
+        rsrq_db: known("rsrq", &limits::RSRQ_DB),
+        ..Reading::default()
+    };
+    (reading != Reading::default()).then_some(reading)
+}
+
+impl Source for ModemManagerSource {
+    fn kind(&self) -> u8 {
+        SOURCE_MM
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Expected(Duration::from_secs(self.rate_s.into()))
+    }
+
+    fn run(self: Box<Self>, sink: Sink) -> Running {
+        Box::pin(async move {
+            let mut told = None;
+            loop {
+                let why = self.session(&sink).await.err();
+                if told != why {
+                    warn!("ModemManager: {}; trying again until it is there", why.as_deref().unwrap_or("ended"));
+                    told = why;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        })
+    }
+}

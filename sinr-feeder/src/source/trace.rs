@@ -1,0 +1,60 @@
+//! `trace:FILE`: a recorded or generated trace, in real time.
+
+use super::{Running, Source, SourceError};
+use crate::condition::{Pace, Said};
+use crate::feed::{Sink, Ue};
+use crate::replay::{Replay, ReplayOptions};
+use crate::trace::Trace;
+use hotcc_abi::radio::SOURCE_TRACE;
+use std::path::PathBuf;
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+#[derive(Debug)]
+pub(super) struct TraceSource {
+    file: PathBuf,
+    options: ReplayOptions,
+    trace: Option<Trace>,
+}
+
+impl TraceSource {
+    pub(super) fn parse(file: &str, options: ReplayOptions) -> Result<Self, String> {
+        if file.is_empty() {
+            return Err("the trace's file is missing: trace:FILE".to_owned());
+        }
+        Ok(Self { file: file.into(), options, trace: None })
+    }
+}
+
+impl Source for TraceSource {
+    fn kind(&self) -> u8 {
+        SOURCE_TRACE
+    }
+
+    fn open(&mut self) -> Result<(), SourceError> {
+        let trace = Trace::load(&self.file).map_err(|e| SourceError(e.to_string()))?;
+        if trace.samples().iter().all(|sample| sample.sinr_db.is_none()) {
+            warn!("{} holds no SINR: algorithms will find no reading, and do without", self.file.display());
+        }
+        self.trace = Some(trace);
+        Ok(())
+    }
+
+    /// Where there is no SINR, or but one, the period does not matter.
+    fn pace(&self) -> Pace {
+        let period = self.trace.as_ref().and_then(Trace::period).unwrap_or_default();
+        Pace::Fixed(period.div_f64(self.options.speed))
+    }
+
+    fn run(self: Box<Self>, sink: Sink) -> Running {
+        Box::pin(async move {
+            let Some(trace) = self.trace else { return Ok(()) };
+            let start = Instant::now();
+            for step in Replay::new(&trace, self.options) {
+                sleep_until(start + step.at).await;
+                sink.offer(Ue::Unnamed, &Said { reading: (&step.sample).into(), ..Said::default() });
+            }
+            Ok(())
+        })
+    }
+}

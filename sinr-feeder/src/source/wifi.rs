@@ -1,0 +1,138 @@
+//! `wifi:INTERFACE[,period_ms=N][,noise_dbm=N]`: a wireless interface, through nl80211: the signal of its station over
+//! the noise of its channel.
+
+use super::{Args, RETRY, Running, Source, SourceError};
+use crate::condition::{Pace, Said};
+use crate::feed::{Sink, Ue};
+use crate::map::Reading;
+use crate::reject::Reject;
+use futures_util::TryStreamExt;
+use hotcc_abi::radio::SOURCE_WIFI;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+use wl_nl80211::packet_core::Nla;
+use wl_nl80211::{Nl80211Attr, Nl80211Handle, Nl80211StationInfo, Nl80211Survey, Nl80211SurveyInfo};
+
+/// `NL80211_SURVEY_INFO_IN_USE` of linux/nl80211.h: the channel that the interface is on.
+const IN_USE: u16 = 3;
+
+#[derive(Debug)]
+pub(super) struct WifiSource {
+    interface: String,
+    period: Duration,
+    noise_dbm: Option<f64>,
+}
+
+/// A station: its hardware address, and how well it is received.
+type Station = (String, f64);
+
+impl WifiSource {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
+        let interface = args.main("the interface")?.to_owned();
+        let period = Duration::from_millis(args.number("period_ms", 10..=60_000, 100)? as u64);
+        let noise = args.number("noise_dbm", -200..=0, 1)?;
+        args.done()?;
+        Ok(Self { interface, period, noise_dbm: (noise <= 0).then_some(noise as f64) })
+    }
+
+    async fn session(&self, sink: &Sink) -> Result<(), String> {
+        let index = nix::net::if_::if_nametoindex(&*self.interface).map_err(|_| "there is no such interface")?;
+        let (connection, handle, _) = wl_nl80211::new_connection().map_err(|e| e.to_string())?;
+        let connection = tokio::spawn(connection);
+        let outcome = self.poll(sink, index, &handle).await;
+        connection.abort();
+        outcome
+    }
+
+    async fn poll(&self, sink: &Sink, index: u32, handle: &Nl80211Handle) -> Result<(), String> {
+        let mut ticks = interval(self.period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = false;
+        loop {
+            ticks.tick().await;
+            let stations = stations(handle, index).await?;
+            if !std::mem::replace(&mut told, true) {
+                info!("{}: {} stations", self.interface, stations.len());
+            }
+            let noise_dbm = match self.noise_dbm {
+                Some(given) => Some(given),
+                None => noise_dbm(handle, index).await?,
+            };
+            let Some(noise_dbm) = noise_dbm else {
+                sink.reject(Reject::Nothing, &"the driver reports no noise; say it: noise_dbm=-95");
+                continue;
+            };
+            sink.batch(|batch| {
+                // The only one of an interface whose stations nobody named is the one that is meant.
+                let only = stations.len() == 1 && !batch.has_names();
+                for (address, signal_dbm) in &stations {
+                    let reading = Reading {
+                        sinr_db: Some(signal_dbm - noise_dbm),
+                        rsrp_dbm: Some(*signal_dbm),
+                        ..Reading::default()
+                    };
+                    let ue = if only { Ue::Unnamed } else { Ue::Id(address) };
+                    batch.offer(ue, &Said { reading, ..Said::default() });
+                }
+            });
+        }
+    }
+}
+
+async fn stations(handle: &Nl80211Handle, index: u32) -> Result<Vec<Station>, String> {
+    let answers = handle.station().dump(index).execute().await;
+    let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
+    let station = |attributes: &[Nl80211Attr]| -> Option<Station> {
+        let address = attributes.iter().find_map(|a| match a {
+            Nl80211Attr::Mac(mac) => Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
+            _ => None,
+        })?;
+        let info = attributes.iter().find_map(|a| if let Nl80211Attr::StationInfo(i) = a { Some(i) } else { None })?;
+        let last = info.iter().find_map(|i| if let Nl80211StationInfo::Signal(dbm) = i { Some(*dbm) } else { None })?;
+        Some((address, last.into()))
+    };
+    Ok(answers.iter().filter_map(|answer| station(&answer.payload.attributes)).collect())
+}
+
+/// Noise of the channel in use, where the driver knows it.
+async fn noise_dbm(handle: &Nl80211Handle, index: u32) -> Result<Option<f64>, String> {
+    let survey = Nl80211Survey::new(index).build();
+    let answers = handle.survey().dump(survey).execute().await;
+    let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
+    let channels = answers.iter().flat_map(|answer| &answer.payload.attributes).filter_map(|a| match a {
+        Nl80211Attr::SurveyInfo(info) => Some(info),
+        _ => None,
+    });
+    let mut in_use =
+        channels.filter(|info| info.iter().any(|i| matches!(i, Nl80211SurveyInfo::Other(nla) if nla.kind() == IN_USE)));
+    let noise = |info: &Vec<Nl80211SurveyInfo>| {
+        info.iter().find_map(|i| if let Nl80211SurveyInfo::Noise(dbm) = i { Some(f64::from(*dbm)) } else { None })
+    };
+    Ok(in_use.find_map(noise))
+}
+
+impl Source for WifiSource {
+    fn kind(&self) -> u8 {
+        SOURCE_WIFI
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Expected(self.period)
+    }
+
+    fn run(self: Box<Self>, sink: Sink) -> Running {
+        Box::pin(async move {
+            let mut told = None;
+            loop {
+                let ended: Result<(), SourceError> = self.session(&sink).await.map_err(SourceError);
+                let why = ended.err().map(|e| e.to_string());
+                if told != why {
+                    warn!("{}: {}; trying again until it is there", self.interface, why.as_deref().unwrap_or("ended"));
+                    told = why;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        })
+    }
+}

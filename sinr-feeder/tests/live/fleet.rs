@@ -1,0 +1,282 @@
+//! Readings from other hosts: through a NATS server, and by authenticated datagrams.
+
+use crate::sandbox::{Sandbox, key, sandbox};
+use crate::tools::{Process, Sender, free_port, has, local, metrics, rejected, wait};
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::q8_to_db;
+use sinr_feeder::map::{Freshness, RadioView};
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Each user may publish on its own subject only, and only the server may read.
+const CONFIG: &str = r#"
+listen: "127.0.0.1:PORT"
+authorization {
+  users = [
+    { user: car-1, password: one, permissions: { publish: "hotcc.radio.car-1", subscribe: { deny: ">" } } }
+    { user: car-2, password: two, permissions: { publish: "hotcc.radio.car-2", subscribe: { deny: ">" } } }
+    { user: server, password: srv, permissions: { publish: { deny: ">" }, subscribe: "hotcc.radio.*" } }
+  ]
+}
+"#;
+
+struct Nats {
+    port: u16,
+    config: PathBuf,
+    server: Process,
+}
+
+impl Nats {
+    fn start(sandbox: &Sandbox) -> Self {
+        let (port, config) = (free_port(), sandbox.files.path().join("nats.conf"));
+        fs::write(&config, CONFIG.replace("PORT", &port.to_string())).unwrap();
+        Self { port, server: Self::run(port, &config), config }
+    }
+
+    fn run(port: u16, config: &std::path::Path) -> Process {
+        let server = Process::start(Command::new("nats-server").arg("-c").arg(config).stdout(Stdio::null()));
+        wait("the NATS server", || TcpStream::connect(local(port)).is_ok(), || server.all_said());
+        server
+    }
+
+    fn kill(&mut self) {
+        self.server.child.kill().unwrap();
+        self.server.child.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        self.server = Self::run(self.port, &self.config);
+    }
+
+    fn url(&self, user: &str) -> String {
+        format!("nats://{user}@{}", local(self.port))
+    }
+
+    /// A feeder on a car's host, which has no radio map: what it reads it publishes.
+    fn car(&self, sandbox: &Sandbox, user: &str, name: &str) -> (Process, Sender) {
+        let port = free_port();
+        let source = format!("udp:{}", local(port));
+        let feeder = Process::feeder(sandbox, &["--source", &source, "--publish", &self.url(user), "--as", name]);
+        (feeder, Sender::new(port))
+    }
+
+    fn subscriber(&self, sandbox: &Sandbox, http: u16) -> Process {
+        let (url, listen) = (self.url("server:srv"), local(http).to_string());
+        let ues = ["--ue", "car-1=10.0.0.1", "--ue", "car-2=192.0.2.1:4096/6"];
+        Process::feeder(sandbox, &[&["--subscribe", &url, "--listen", &listen], &ues[..]].concat())
+    }
+}
+
+fn sinr_of(sandbox: &Sandbox, link: &str) -> Option<f64> {
+    let links = sandbox.links();
+    let link = links.iter().find(|l| l["link"] == link && l["state"] == "fresh")?;
+    link["sinr_db"].as_f64()
+}
+
+#[test]
+fn a_fleet_over_a_nats_server_that_is_killed() {
+    const NAME: &str = "a_fleet_over_a_nats_server_that_is_killed";
+    let Some(sandbox) = sandbox(NAME) else { return };
+    if !has(NAME, "nats-server") {
+        return;
+    }
+    let mut nats = Nats::start(&sandbox);
+    let http = free_port();
+    let server = nats.subscriber(&sandbox, http);
+    let (first, to_first) = nats.car(&sandbox, "car-1:one", "car-1");
+    let (_second, to_second) = nats.car(&sandbox, "car-2:two", "car-2");
+    // Both cars read 50 times a second what `value` says, for as long as this lasts.
+    let (value, done) = (AtomicI32::new(10), AtomicBool::new(false));
+    let view = || RadioView::open(&sandbox.root).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                let db = f64::from(value.load(SeqCst));
+                to_first.sinr(db);
+                to_second.sinr(db + 1.0);
+                sleep(Duration::from_millis(20));
+            }
+        });
+        let _stop = StopAtEnd(&done);
+        let both = |db: f64| {
+            let seen = || (sinr_of(&sandbox, "10.0.0.1/32"), sinr_of(&sandbox, "192.0.2.1:4096/6"));
+            wait(
+                &format!("{db}"),
+                || seen() == (Some(db), Some(db + 1.0)),
+                || format!("{}\n{}", server.all_said(), first.all_said()),
+            );
+        };
+        both(10.0);
+        nats.kill();
+        sandbox.wait_for(|l| l["state"] == "stale");
+        // What is read while nothing can be sent must never be applied, however it is queued.
+        value.store(0, SeqCst);
+        sleep(Duration::from_millis(1500));
+        value.store(20, SeqCst);
+        sleep(Duration::from_millis(1500));
+        let view = view();
+        let slot = view.slot_of("10.0.0.1:1".parse().unwrap()).unwrap().unwrap();
+        let seen = scope.spawn({
+            let done = &done;
+            move || {
+                let mut seen = BTreeSet::new();
+                while !done.load(SeqCst) {
+                    let decision = view.snapshot(slot).unwrap().decision.unwrap();
+                    seen.insert(q8_to_db(decision.sinr_q8_db.into()) as i32);
+                    sleep(Duration::from_micros(200));
+                }
+                seen
+            }
+        });
+        nats.restart();
+        let restarted = Instant::now();
+        both(20.0);
+        println!("readings {:.2} s after the NATS server was back", restarted.elapsed().as_secs_f64());
+        assert!(restarted.elapsed() < Duration::from_secs(2), "{:?}", restarted.elapsed());
+        done.store(true, SeqCst);
+        let seen = seen.join().unwrap();
+        assert!(seen.is_subset(&BTreeSet::from([10, 20])) && seen.contains(&20), "{seen:?}");
+    });
+    assert!(first.said("readings are dropped meanwhile") >= 1, "{}", first.all_said());
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_ue_publishes_its_own_readings_only() {
+    const NAME: &str = "a_ue_publishes_its_own_readings_only";
+    let Some(sandbox) = sandbox(NAME) else { return };
+    if !has(NAME, "nats-server") {
+        return;
+    }
+    let nats = Nats::start(&sandbox);
+    let http = free_port();
+    let server = nats.subscriber(&sandbox, http);
+    let (forger, to_forger) = nats.car(&sandbox, "car-1:one", "car-2");
+    let refused = || {
+        to_forger.sinr(40.0);
+        forger.said("Permissions Violation") > 0
+    };
+    wait("a refusal", refused, || forger.all_said());
+    let (_car, to_car) = nats.car(&sandbox, "car-1:one", "car-1");
+    let own = || {
+        to_car.sinr(7.0);
+        sinr_of(&sandbox, "10.0.0.1/32") == Some(7.0)
+    };
+    wait("its own", own, || server.all_said());
+    // On its own subject, in another's name: past the NATS server, but no further.
+    let mut raw = TcpStream::connect(local(nats.port)).unwrap();
+    let login = r#"CONNECT {"user":"car-1","pass":"one","verbose":false,"pedantic":false}"#;
+    let texts = [
+        r#"{"sinr_db":40,"ue":"car-2"}"#,
+        r#"{"sinr_db":40,"link":"192.0.2.1:4096/6"}"#,
+        r#"{"sinr_db":"x"}"#,
+        r#"{"sinr_db":999}"#,
+    ];
+    write!(raw, "{login}\r\n").unwrap();
+    for text in texts {
+        write!(raw, "PUB hotcc.radio.car-1 {}\r\n{text}\r\n", text.len()).unwrap();
+    }
+    write!(raw, "PING\r\n").unwrap();
+    let last = || rejected(http).contains_key("range");
+    wait("all of them", last, || format!("{:?} {}", rejected(http), server.all_said()));
+    let counts = rejected(http);
+    assert_eq!((counts["forbidden"], counts["malformed"], counts["range"]), (2, 1, 1), "{counts:?}");
+    assert!(sandbox.links().iter().all(|l| l["link"] != "192.0.2.1:4096/6" || l["state"] == "never"));
+}
+
+fn keys(sandbox: &Sandbox, name: &str, text: &str) -> String {
+    let path = sandbox.files.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn authenticated_datagrams_between_two_hosts() {
+    let Some(sandbox) = sandbox("authenticated_datagrams_between_two_hosts") else { return };
+    let (port, source_port, http) = (free_port(), free_port(), free_port());
+    let secrets = ["0a", "0b", "0c"].map(|byte| byte.repeat(32));
+    let known = format!("1 {} 10.0.0.1\n2 {} 192.0.2.1:4096/6\n", secrets[0], secrets[1]);
+    let at_server = keys(&sandbox, "server.keys", &known);
+    let source = format!("peer:{},keys={at_server}", local(port));
+    let server = Process::feeder(&sandbox, &["--source", &source, "--listen", &local(http).to_string()]);
+    wait("the server", || !metrics(http).is_empty(), || server.all_said());
+
+    // Between them is somebody who sees and changes what passes.
+    let middle = UdpSocket::bind(local(0)).unwrap();
+    middle.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let to = format!("peer:{}", middle.local_addr().unwrap());
+    let car = |file: &str, secret: &str, id: u8| {
+        let file = keys(&sandbox, file, &format!("{id} {secret}\n"));
+        let (source, to) = (format!("udp:{}", local(source_port)), format!("{to},keys={file}"));
+        Process::feeder(&sandbox, &["--source", &source, "--publish", &to, "--as", "me"])
+    };
+    let sender = Sender::new(source_port);
+    let next = |db: f64| {
+        let mut buffer = [0; 2048];
+        middle.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        for _ in 0..400 {
+            sender.sinr(db); // until its feeder is there
+            if let Ok(length) = middle.recv(&mut buffer) {
+                return buffer[..length].to_vec();
+            }
+        }
+        panic!("nothing was sent");
+    };
+    let pass = |datagram: &[u8]| {
+        middle.send_to(datagram, local(port)).unwrap();
+    };
+    let counted = |reason: &str, count: u64| {
+        wait(reason, || rejected(http).get(reason).copied().unwrap_or(0) >= count, || format!("{:?}", rejected(http)));
+    };
+    let honest = car("car.keys", &secrets[1], 2);
+    let first = next(9.0);
+    pass(&first);
+    sandbox.wait_for(|l| l["link"] == "192.0.2.1:4096/6" && l["sinr_db"] == 9.0 && l["source"] == "peer");
+    pass(&first);
+    counted("replayed", 1);
+    let mut forged = next(9.5);
+    let at = forged.len() - 20;
+    forged[at] ^= 1;
+    pass(&forged);
+    counted("unauthenticated", 1);
+    pass(&[1, 9, 9]);
+    counted("malformed", 1);
+    drop(honest);
+    let _stranger = car("stranger.keys", &secrets[2], 1);
+    pass(&next(30.0));
+    counted("unauthenticated", 2);
+    let links = sandbox.links();
+    assert_eq!((links.len(), &links[0]["updates"]), (1, &1.into()), "{links:?}");
+    // A server that starts again takes the next reading at once.
+    drop(server);
+    let source = format!("peer:{},keys={at_server}", local(port));
+    let _server = Process::feeder(&sandbox, &["--source", &source, "--listen", &local(http).to_string()]);
+    wait("the server", || !metrics(http).is_empty(), String::new);
+    drop(_stranger);
+    let _honest = car("car.keys", &secrets[1], 2);
+    pass(&next(11.0));
+    sandbox.wait_for(|l| l["sinr_db"] == 11.0);
+    let view = RadioView::open(&sandbox.root).unwrap();
+    let link = view.links().unwrap().into_iter().find(|l| l.key == key("192.0.2.1:4096/6")).unwrap();
+    assert_ne!(link.snapshot.freshness(monotonic_ms32()), Freshness::Never);
+    // A key that names no link is no right to write any.
+    let open = keys(&sandbox, "open.keys", &format!("1 {}\n", secrets[0]));
+    let refused = sandbox.output(&["run", "--source", &format!("peer:{},keys={open}", local(free_port()))]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("key 1 names no link"));
+}

@@ -1,0 +1,14 @@
+//! Sources and other hosts, with the real thing where there is one: sockets, a pseudo terminal, D-Bus, a NATS server.
+//! Tests that need root, or a program that is not installed, print `SKIPPED name: why`.
+
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
+
+mod bad_input;
+mod fleet;
+mod modems;
+mod operate;
+#[path = "../kernel/sandbox.rs"]
+#[allow(dead_code, reason = "shared with another test")]
+mod sandbox;
+mod sources;
+mod tools;
