@@ -102,6 +102,10 @@ missing_packages() {
 	# a test looks at TCP options on the wire
 	have tcpdump || echo tcpdump
 	have tshark || echo tshark
+	# what tests of sinr-feeder talk to
+	have nats-server || echo nats-server
+	have dbus-daemon || echo dbus
+	/usr/bin/python3 -c 'import dbusmock' 2>/dev/null || echo python3-dbusmock
 	# the lab: a virtual machine, and what fetches, checks and unpacks stock kernels
 	have qemu-system-x86_64 || echo qemu-system-x86
 	have gpgv || echo gpgv
@@ -121,7 +125,8 @@ is_debian() {
 
 other_distribution() {
 	local tool missing=()
-	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark qemu-system-x86_64 just; do
+	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark nats-server dbus-daemon \
+		qemu-system-x86_64 just; do
 		have "$tool" || missing+=("$tool")
 	done
 	[[ -e /usr/include/libelf.h ]] || missing+=("libelf headers")
@@ -147,6 +152,9 @@ other_distribution() {
 		prometheus        prometheus                prometheus
 		tcpdump           tcpdump                   tcpdump
 		tshark            wireshark-cli             wireshark-cli
+		nats-server       nats-server               nats-server
+		dbus-daemon       dbus-daemon               dbus
+		python-dbusmock   python3-dbusmock          python-dbusmock
 		QEMU              qemu-system-x86-core      qemu-system-x86
 		just              just                      just
 		Install these (no service needs to run), then run ./setup.sh again.
@@ -169,7 +177,9 @@ need_root() {
 
 apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1; }
 
-# Debian's prometheus package starts a server and enables it at boot: neither is wanted.
+# These packages start a server and enable it at boot: neither is wanted.
+readonly SERVERS=(prometheus nats-server)
+
 forbid_services() {
 	[[ -e $POLICY ]] && return
 	policy_is_ours=true
@@ -177,16 +187,17 @@ forbid_services() {
 	"${as_root[@]}" chmod 755 "$POLICY"
 }
 
-silence_prometheus() {
-	"${as_root[@]}" deb-systemd-helper disable prometheus.service >>"$log" 2>&1 || true
-	"${as_root[@]}" update-rc.d prometheus disable >>"$log" 2>&1 || true
+silence() {
+	local server=$1
+	"${as_root[@]}" deb-systemd-helper disable "$server.service" >>"$log" 2>&1 || true
+	"${as_root[@]}" update-rc.d "$server" disable >>"$log" 2>&1 || true
 	if [[ -d /run/systemd/system ]]; then
-		"${as_root[@]}" systemctl disable --now prometheus.service >>"$log" 2>&1 || true
+		"${as_root[@]}" systemctl disable --now "$server.service" >>"$log" 2>&1 || true
 	fi
 }
 
 install_packages() {
-	local clang missing package wanted=()
+	local clang missing package server wanted=() servers=()
 	clang=$(pick_clang) || clang=$PREFERRED_CLANG
 	missing=$(missing_packages "$clang")
 	if [[ -z $missing ]]; then
@@ -206,20 +217,23 @@ install_packages() {
 	for package in $(missing_packages "$clang"); do
 		if offered "$package"; then
 			wanted+=("$package")
-		elif [[ $package == prometheus ]]; then
-			say note "apt offers no prometheus; what uses it will be skipped"
+		elif [[ $package =~ ^(prometheus|nats-server|dbus|python3-dbusmock)$ ]]; then
+			say note "apt offers no $package; what uses it will be skipped"
 		else
 			die "apt offers no $package"
 		fi
 	done
 	((${#wanted[@]})) || return 0
 	say install "${wanted[*]}"
-	if [[ " ${wanted[*]} " == *" prometheus "* ]]; then forbid_services; fi
+	for server in "${SERVERS[@]}"; do
+		if [[ " ${wanted[*]} " == *" $server "* ]]; then servers+=("$server"); fi
+	done
+	if ((${#servers[@]})); then forbid_services; fi
 	if ! apt_get install -y --no-install-recommends "${wanted[@]}"; then
 		tail -n 20 "$log" >&2
 		die "apt-get install failed (its last lines are above)"
 	fi
-	if [[ " ${wanted[*]} " == *" prometheus "* ]]; then silence_prometheus; fi
+	for server in "${servers[@]}"; do silence "$server"; done
 	say ok "packages, clang-$clang among them"
 }
 

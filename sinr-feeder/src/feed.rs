@@ -65,6 +65,8 @@ pub struct SourceState {
     /// When the latest applied reading was made, in monotonic ns, and its maximum age in ms.
     pub latest: Option<(u64, u32)>,
     silent: bool,
+    /// When its last silence began, in monotonic ns.
+    fell_silent_ns: Option<u64>,
     kind: u8,
     pace: Pace,
 }
@@ -92,6 +94,8 @@ pub struct Feed {
     failed: Arc<Notify>,
 }
 
+/// A source that fell silent is not told of more often.
+const SELDOM_NS: u64 = 10_000_000_000;
 /// The entry of readings that name nobody.
 const UNNAMED: usize = 0;
 
@@ -157,6 +161,7 @@ impl Feed {
             rejections: Rejections::default(),
             latest: None,
             silent: false,
+            fell_silent_ns: None,
             kind,
             pace,
         });
@@ -242,14 +247,16 @@ impl Feed {
         for source in &mut self.sources {
             source.rejections.settle(&source.name);
             let silent = source.latest.is_some() && !source.is_up(now_ns);
-            if silent != source.silent {
-                source.silent = silent;
-                match source.latest {
-                    Some((_, max_age_ms)) if silent => {
-                        warn!("{}: no reading for more than {max_age_ms} ms", source.name);
-                    }
-                    _ => info!("{}: readings again", source.name),
-                }
+            if silent == std::mem::replace(&mut source.silent, silent) {
+                continue;
+            }
+            let since = if silent { source.fell_silent_ns.replace(now_ns) } else { source.fell_silent_ns };
+            if since.is_some_and(|then| now_ns - then < SELDOM_NS) {
+                continue; // one that comes and goes all the time was told of
+            }
+            match source.latest {
+                Some((_, max_age_ms)) if silent => warn!("{}: no reading for more than {max_age_ms} ms", source.name),
+                _ => info!("{}: readings again", source.name),
             }
         }
     }

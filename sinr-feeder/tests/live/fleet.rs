@@ -199,6 +199,54 @@ fn a_ue_publishes_its_own_readings_only() {
     assert!(sandbox.links().iter().all(|l| l["link"] != "192.0.2.1:4096/6" || l["state"] == "never"));
 }
 
+/// A certificate of 127.0.0.1, signed by itself, and its key.
+fn certificate(sandbox: &Sandbox, name: &str) -> [String; 2] {
+    let [cert, key] =
+        ["pem", "key"].map(|end| sandbox.files.path().join(format!("{name}.{end}")).display().to_string());
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=nats", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &key, "-out", &cert])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    [cert, key]
+}
+
+#[test]
+fn tls_with_a_root_of_ones_own() {
+    const NAME: &str = "tls_with_a_root_of_ones_own";
+    let Some(sandbox) = sandbox(NAME) else { return };
+    if !has(NAME, "nats-server") || !has(NAME, "openssl") {
+        return;
+    }
+    let ([cert, key], [other, _]) = (certificate(&sandbox, "server"), certificate(&sandbox, "other"));
+    let (port, config) = (free_port(), sandbox.files.path().join("nats.conf"));
+    let text = format!("listen: \"127.0.0.1:{port}\"\ntls {{ cert_file: \"{cert}\", key_file: \"{key}\" }}\n");
+    fs::write(&config, text).unwrap();
+    let _nats = Nats { port, server: Nats::run(port, &config), config };
+    let url = |ca: &str| format!("nats://{},ca={ca}", local(port));
+    let ue = ["--ue", "car-1=10.0.0.1"];
+    let server = Process::feeder(&sandbox, &[&["--subscribe", &url(&cert)], &ue[..]].concat());
+    let car = |to: &str| {
+        let port = free_port();
+        let source = format!("udp:{}", local(port));
+        let feeder = Process::feeder(&sandbox, &["--source", &source, "--publish", to, "--as", "car-1"]);
+        (feeder, Sender::new(port))
+    };
+    for wrong in [url(&other), format!("nats://{},tls", local(port))] {
+        let (feeder, _) = car(&wrong);
+        feeder.wait_to_say("readings are dropped meanwhile");
+        assert!(feeder.said("certificate") > 0, "{}", feeder.all_said());
+    }
+    let (feeder, sender) = car(&url(&cert));
+    let seen = || {
+        sender.sinr(6.0);
+        sinr_of(&sandbox, "10.0.0.1/32") == Some(6.0)
+    };
+    wait("a reading", seen, || format!("{}\n{}", server.all_said(), feeder.all_said()));
+}
+
 fn keys(sandbox: &Sandbox, name: &str, text: &str) -> String {
     let path = sandbox.files.path().join(name);
     fs::write(&path, text).unwrap();

@@ -1,14 +1,14 @@
 //! Modems: AT commands over a pseudo terminal, and ModemManager on a D-Bus of its own.
 
 use crate::sandbox::sandbox;
-use crate::tools::{Process, free_port, has, local, rejected, wait};
+use crate::tools::{Process, free_port, has, local, metrics, rejected, wait};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::{OpenptyResult, openpty};
 use nix::unistd::ttyname;
 use serde_json::json;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ impl Modem {
     fn plug_in(path: &Path, answer: &str) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
-        let _ = std::fs::remove_file(path);
+        let _ = fs::remove_file(path);
         symlink(ttyname(&slave).unwrap(), path).unwrap();
         let answer = Arc::new(Mutex::new(answer.to_owned()));
         let mut input = File::from(master.try_clone().unwrap());
@@ -72,7 +72,7 @@ impl Modem {
 impl Drop for Modem {
     fn drop(&mut self) {
         *self.terminal.lock().unwrap() = None;
-        let _ = std::fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -113,6 +113,43 @@ fn a_serial_modem_with_all_its_faults() {
     sandbox.wait_for(|l| l["state"] == "stale");
     let _again = Modem::plug_in(&path, &cesq(50));
     sandbox.wait_for(|l| l["state"] == "fresh" && l["sinr_db"] == 2.0);
+}
+
+/// Root may open what others hold, so this one is nobody; without a map, it only publishes.
+#[test]
+fn a_port_that_another_holds_is_waited_for() {
+    let Some(sandbox) = sandbox("a_port_that_another_holds_is_waited_for") else { return };
+    let (path, command, keys) =
+        (sandbox.files.path().join("tty"), sandbox.files.path().join("sinr-feeder"), sandbox.files.path().join("keys"));
+    let _modem = Modem::plug_in(&path, &cesq(70));
+    let holder = serialport::new(path.display().to_string(), 115_200).open().unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_sinr-feeder"), &command).unwrap();
+    fs::write(&keys, format!("1 {}", "0a".repeat(32))).unwrap();
+    for (file, mode) in [(sandbox.files.path(), 0o755), (&path, 0o666), (&keys, 0o600)] {
+        fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+    }
+    chown(&keys, Some(65_534), Some(65_534)).unwrap();
+    let http = free_port();
+    let feeder = Process::start(
+        Command::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(command).args([
+            "run",
+            "--source",
+            &format!("at:{},period_ms=50", path.display()),
+            "--publish",
+            &format!("peer:{},keys={}", local(free_port()), keys.display()),
+            "--as",
+            "me",
+            "--listen",
+            &local(http).to_string(),
+        ]),
+    );
+    feeder.wait_to_say("busy");
+    let readings = format!("sinr_feeder_readings_total{{source=\"at:{}\"}}", path.display());
+    wait("the page", || metrics(http).contains_key(&readings), || feeder.all_said());
+    assert_eq!(metrics(http)[&readings], 0.0);
+    drop(holder);
+    wait("readings", || metrics(http)[&readings] > 0.0, || feeder.all_said());
+    assert_eq!(feeder.said("busy"), 1, "told once: {}", feeder.all_said());
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! What the feeder costs, and how soon a reading is where algorithms look. Needs root; prints its figures:
+//!
+//!     cargo bench -p sinr-feeder --bench feed
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run may say so loudly")]
+
+#[path = "../tests/kernel/sandbox.rs"]
+#[allow(dead_code, reason = "shared with tests")]
+mod sandbox;
+#[path = "../tests/live/tools.rs"]
+#[allow(dead_code, reason = "shared with tests")]
+mod tools;
+
+use sandbox::{Sandbox, sandbox};
+use sinr_feeder::map::RadioView;
+use std::fmt::Write;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tools::{Process, Sender, free_port, local, metrics, wait};
+
+fn main() {
+    let Some(sandbox) = sandbox("feed") else { return };
+    latency(&sandbox);
+    for lines_per_datagram in [20, 1] {
+        cost(&sandbox, lines_per_datagram);
+    }
+}
+
+/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause.
+fn latency(sandbox: &Sandbox) {
+    const READINGS: usize = 5000;
+    let port = free_port();
+    let feeder = Process::feeder(sandbox, &["--source", &format!("udp:{}", local(port)), "--link", "192.0.2.1"]);
+    wait("the link", || !sandbox.links().is_empty(), || feeder.all_said());
+    let view = RadioView::open(&sandbox.root).unwrap();
+    let slot = view.slot_of("192.0.2.1:1".parse().unwrap()).unwrap().unwrap();
+    let updates = || view.snapshot(slot).unwrap().updates;
+    let sender = Sender::new(port);
+    let mut took: Vec<Duration> = Vec::with_capacity(READINGS);
+    for i in 0..READINGS {
+        let (before, sent) = (updates(), Instant::now());
+        sender.sinr((i % 20) as f64);
+        while updates() == before {
+            assert!(sent.elapsed() < Duration::from_secs(5), "lost: {}", feeder.all_said());
+            std::hint::spin_loop();
+        }
+        took.push(sent.elapsed());
+        sleep(Duration::from_millis(2));
+    }
+    took.sort_unstable();
+    let us = |share: f64| took[((READINGS - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+    println!("datagram to map: p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us", us(0.5), us(0.99), us(0.999));
+}
+
+/// Processor time of the feeder for 10,000 UEs with 10 readings a second each.
+fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
+    const UES: usize = 10_000;
+    const PER_MS: usize = 100;
+    let (port, http) = (free_port(), free_port());
+    let (source, listen) = (format!("udp:{}", local(port)), local(http).to_string());
+    let args = ["--source", &source, "--within", "10.0.0.0/8", "--listen", &listen, "--remove-on-exit"];
+    let feeder = Process::feeder(sandbox, &args);
+    wait("the feeder", || !metrics(http).is_empty(), || feeder.all_said());
+    let datagrams: Vec<String> = (0..UES)
+        .collect::<Vec<_>>()
+        .chunks(lines_per_datagram)
+        .map(|ues| {
+            ues.iter().fold(String::new(), |mut text, ue| {
+                let (high, low) = (ue / 256, ue % 256);
+                writeln!(text, r#"{{"link":"10.0.{high}.{low}","sinr_db":{}.25,"rsrp_dbm":-95,"cqi":9}}"#, ue % 30)
+                    .unwrap();
+                text
+            })
+        })
+        .collect();
+    let sender = Sender::new(port);
+    let play = |length: Duration| {
+        let (start, mut sent) = (Instant::now(), 0);
+        while start.elapsed() < length {
+            let due = start.elapsed().as_millis() as usize * PER_MS / lines_per_datagram;
+            for _ in sent..due {
+                sender.send(&datagrams[sent % datagrams.len()]);
+                sent += 1;
+            }
+            sleep(Duration::from_micros(500));
+        }
+        (start.elapsed(), sent * lines_per_datagram)
+    };
+    play(Duration::from_secs(4)); // links are taken, periods known
+    let applied =
+        || metrics(http).iter().filter(|(name, _)| name.contains("readings_total")).map(|(_, n)| n).sum::<f64>();
+    let (applied_before, cpu_before) = (applied(), cpu(feeder.child.id()));
+    let (elapsed, sent) = play(Duration::from_secs(10));
+    sleep(Duration::from_millis(100));
+    let used = cpu(feeder.child.id()) - cpu_before;
+    println!(
+        "{UES} UEs, {:.0} readings/s, {lines_per_datagram} in a datagram: {:.1} % of a core, {:.2} us each, {:.2} % of them applied",
+        sent as f64 / elapsed.as_secs_f64(),
+        used / elapsed.as_secs_f64() * 100.0,
+        used * 1e6 / sent as f64,
+        (applied() - applied_before) / sent as f64 * 100.0
+    );
+}
+
+/// Seconds of processor time that a process used so far.
+fn cpu(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
