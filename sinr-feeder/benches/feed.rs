@@ -79,10 +79,8 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         let (start, mut sent) = (Instant::now(), 0);
         while start.elapsed() < length {
             let due = start.elapsed().as_millis() as usize * PER_MS / lines_per_datagram;
-            for _ in sent..due {
-                sender.send(&datagrams[sent % datagrams.len()]);
-                sent += 1;
-            }
+            (sent..due).for_each(|i| sender.send(&datagrams[i % datagrams.len()]));
+            sent = sent.max(due);
             sleep(Duration::from_micros(500));
         }
         (start.elapsed(), sent * lines_per_datagram)

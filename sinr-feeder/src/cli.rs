@@ -85,6 +85,9 @@ pub struct RunArgs {
     /// Readings may name links themselves, within this prefix.
     #[arg(long, value_name = "PREFIX", value_parser = link::parse)]
     pub within: Vec<IndexKey>,
+    /// Links that readings named themselves are taken out of the map after so long without one.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub forget_after: Duration,
     /// Sends readings to another host: nats://HOST or peer:ADDRESS:PORT,keys=FILE.
     #[arg(long, value_name = "TO")]
     pub publish: Vec<export::Spec>,

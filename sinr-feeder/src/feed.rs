@@ -9,6 +9,7 @@ use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -38,6 +39,8 @@ pub struct Plan {
     pub own_id: Option<String>,
     /// Take links even from a process that still runs.
     pub take_over: bool,
+    /// Links that readings named themselves are taken out again after so long without one.
+    pub forget_after: Duration,
     /// How readings are conditioned.
     pub conditioning: Conditioning,
 }
@@ -51,6 +54,8 @@ struct Entry {
     conditioners: Vec<Option<Box<Conditioner>>>,
     /// Source, maximum age and period as the map has them.
     described: (u8, u32, u32),
+    /// When its latest reading came, in monotonic ns.
+    latest_ns: u64,
 }
 
 /// One source, and what became of its readings.
@@ -87,6 +92,10 @@ pub struct Feed {
     entries: Vec<Entry>,
     ues: HashMap<String, usize>,
     links: HashMap<IndexKey, usize>,
+    /// Places of `entries` that nobody has.
+    vacant: Vec<usize>,
+    /// When links were last looked for that nobody needs.
+    forgot_ns: u64,
     sources: Vec<SourceState>,
     exporters: Vec<Box<dyn Exporter>>,
     latest: Option<Conditioned>,
@@ -96,6 +105,9 @@ pub struct Feed {
 
 /// A source that fell silent is not told of more often.
 const SELDOM_NS: u64 = 10_000_000_000;
+/// Between two looks for links that nobody needs any more, and how many are taken out then.
+const FORGET_EVERY_NS: u64 = 500_000_000;
+const FORGET_AT_ONCE: usize = 4;
 /// The entry of readings that name nobody.
 const UNNAMED: usize = 0;
 
@@ -110,6 +122,8 @@ impl Feed {
             entries: Vec::new(),
             ues: HashMap::new(),
             links: HashMap::new(),
+            vacant: Vec::new(),
+            forgot_ns: 0,
             sources: Vec::new(),
             exporters,
             latest: None,
@@ -140,11 +154,17 @@ impl Feed {
     fn add_entry(&mut self, id: Option<String>, links: &[IndexKey]) -> Result<usize, MapError> {
         let options =
             LinkOptions { source: 0, max_age_ms: DEFAULT_MAX_AGE_MS, period_ms: 0, take_over: self.plan.take_over };
-        self.entries.push(Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0) });
-        let index = self.entries.len() - 1;
+        let latest_ns = monotonic_ns();
+        let entry = Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0), latest_ns };
+        let index = self.vacant.pop().unwrap_or(self.entries.len());
+        if index == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.entries[index] = entry;
+        }
         let Some(map) = &mut self.map else { return Ok(index) };
         for link in links {
-            let writer = map.take_link(*link, &options)?;
+            let writer = map.take_link(*link, &options).inspect_err(|_| self.vacant.push(index))?;
             let found = if writer.is_new() { "new" } else { "found again" };
             info!(%link, slot = writer.slot(), "{found}");
             self.entries[index].writers.push(writer);
@@ -200,10 +220,28 @@ impl Feed {
             return Ok(*entry);
         }
         self.add_entry(None, &[link]).map_err(|e| {
-            self.entries.pop();
             warn!("{e}");
             Reject::NoRoom
         })
+    }
+
+    /// Takes out links that readings made and that have had none for long: a few at a time, as each is looked for.
+    fn forget(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
+            return;
+        }
+        self.forgot_ns = now_ns;
+        let (fixed, long_ns) = (1 + self.plan.ues.len(), self.plan.forget_after.as_nanos() as u64);
+        let idle = |index: usize| index >= fixed && now_ns.saturating_sub(self.entries[index].latest_ns) > long_ns;
+        let found = self.links.iter().map(|(link, index)| (*link, *index)).filter(|(_, index)| idle(*index));
+        for (link, index) in found.take(FORGET_AT_ONCE).collect::<Vec<_>>() {
+            self.links.remove(&link);
+            self.entries[index].writers.clear();
+            self.vacant.push(index);
+            if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
+                warn!("{e}");
+            }
+        }
     }
 
     fn apply(&mut self, source: usize, entry: usize, said: &Said, now_ns: u64) -> Result<Conditioned, Reject> {
@@ -215,6 +253,7 @@ impl Feed {
         }
         let conditioner = entry.conditioners[source].get_or_insert_with(|| Box::new(Conditioner::new(settings, pace)));
         let conditioned = conditioner.take(said, settings, now_ns)?;
+        entry.latest_ns = now_ns;
         if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
             return Err(Reject::Outranked);
         }
@@ -244,6 +283,7 @@ impl Feed {
     /// What is to be done now and then: tells of sources that fell silent or speak again, and of bursts that ended.
     pub fn tick(&mut self) {
         let now_ns = monotonic_ns();
+        self.forget(now_ns);
         for source in &mut self.sources {
             source.rejections.settle(&source.name);
             let silent = source.latest.is_some() && !source.is_up(now_ns);

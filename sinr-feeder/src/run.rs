@@ -80,6 +80,7 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
         within: args.within.clone(),
         own_id: args.own_id.clone(),
         take_over: args.take_over,
+        forget_after: args.forget_after,
         conditioning: Conditioning {
             average_time_constant: args.average_time_constant,
             hold_over: args.hold_over,

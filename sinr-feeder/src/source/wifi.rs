@@ -83,16 +83,17 @@ impl WifiSource {
 async fn stations(handle: &Nl80211Handle, index: u32) -> Result<Vec<Station>, String> {
     let answers = handle.station().dump(index).execute().await;
     let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
-    let station = |attributes: &[Nl80211Attr]| -> Option<Station> {
-        let address = attributes.iter().find_map(|a| match a {
-            Nl80211Attr::Mac(mac) => Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
-            _ => None,
-        })?;
-        let info = attributes.iter().find_map(|a| if let Nl80211Attr::StationInfo(i) = a { Some(i) } else { None })?;
-        let last = info.iter().find_map(|i| if let Nl80211StationInfo::Signal(dbm) = i { Some(*dbm) } else { None })?;
-        Some((address, last.into()))
-    };
     Ok(answers.iter().filter_map(|answer| station(&answer.payload.attributes)).collect())
+}
+
+fn station(attributes: &[Nl80211Attr]) -> Option<Station> {
+    let address = attributes.iter().find_map(|a| match a {
+        Nl80211Attr::Mac(mac) => Some(mac.map(|byte| format!("{byte:02x}")).join(":")),
+        _ => None,
+    })?;
+    let info = attributes.iter().find_map(|a| if let Nl80211Attr::StationInfo(i) = a { Some(i) } else { None })?;
+    let last = info.iter().find_map(|i| if let Nl80211StationInfo::Signal(dbm) = i { Some(*dbm) } else { None })?;
+    Some((address, last.into()))
 }
 
 /// Noise of the channel in use, where the driver knows it.
@@ -100,16 +101,17 @@ async fn noise_dbm(handle: &Nl80211Handle, index: u32) -> Result<Option<f64>, St
     let survey = Nl80211Survey::new(index).build();
     let answers = handle.survey().dump(survey).execute().await;
     let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
-    let channels = answers.iter().flat_map(|answer| &answer.payload.attributes).filter_map(|a| match a {
-        Nl80211Attr::SurveyInfo(info) => Some(info),
-        _ => None,
-    });
-    let mut in_use =
-        channels.filter(|info| info.iter().any(|i| matches!(i, Nl80211SurveyInfo::Other(nla) if nla.kind() == IN_USE)));
-    let noise = |info: &Vec<Nl80211SurveyInfo>| {
-        info.iter().find_map(|i| if let Nl80211SurveyInfo::Noise(dbm) = i { Some(f64::from(*dbm)) } else { None })
-    };
-    Ok(in_use.find_map(noise))
+    Ok(answers.iter().find_map(|answer| noise_in_use(&answer.payload.attributes)))
+}
+
+/// The noise that one channel's survey tells of, where that channel is the one in use.
+fn noise_in_use(attributes: &[Nl80211Attr]) -> Option<f64> {
+    let info = attributes.iter().find_map(|a| if let Nl80211Attr::SurveyInfo(i) = a { Some(i) } else { None })?;
+    let in_use = |i: &Nl80211SurveyInfo| matches!(i, Nl80211SurveyInfo::Other(nla) if nla.kind() == IN_USE);
+    if !info.iter().any(in_use) {
+        return None;
+    }
+    info.iter().find_map(|i| if let Nl80211SurveyInfo::Noise(dbm) = i { Some(f64::from(*dbm)) } else { None })
 }
 
 impl Source for WifiSource {
@@ -134,5 +136,54 @@ impl Source for WifiSource {
                 tokio::time::sleep(RETRY).await;
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wl_nl80211::packet_core::{NlaBuffer, Parseable};
+
+    /// An attribute as the kernel writes it.
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::from(((value.len() + 4) as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn parsed(kind: u16, value: &[u8]) -> Nl80211Attr {
+        Nl80211Attr::parse(&NlaBuffer::new_checked(&attribute(kind, value)).unwrap()).unwrap()
+    }
+
+    // Numbers of linux/nl80211.h.
+    const MAC: u16 = 6;
+    const STA_INFO: u16 = 21;
+    const STA_INFO_INACTIVE_TIME: u16 = 1;
+    const STA_INFO_SIGNAL: u16 = 7;
+    const SURVEY_INFO: u16 = 84;
+    const SURVEY_INFO_FREQUENCY: u16 = 1;
+    const SURVEY_INFO_NOISE: u16 = 2;
+
+    #[test]
+    fn a_station_is_its_address_and_signal() {
+        let inactive = attribute(STA_INFO_INACTIVE_TIME, &20u32.to_ne_bytes());
+        let signal = attribute(STA_INFO_SIGNAL, &[-61i8 as u8]);
+        let mac = parsed(MAC, &[2, 0, 0, 0, 1, 0xab]);
+        let known = [mac.clone(), parsed(STA_INFO, &[inactive.clone(), signal].concat())];
+        assert_eq!(station(&known), Some(("02:00:00:00:01:ab".to_owned(), -61.0)));
+        assert_eq!(station(&[mac, parsed(STA_INFO, &inactive)]), None);
+    }
+
+    #[test]
+    fn noise_is_that_of_the_channel_in_use() {
+        let frequency = attribute(SURVEY_INFO_FREQUENCY, &2412u32.to_ne_bytes());
+        let noise = attribute(SURVEY_INFO_NOISE, &[-92i8 as u8]);
+        let in_use = attribute(IN_USE, &[]);
+        let survey = |parts: &[Vec<u8>]| noise_in_use(&[parsed(SURVEY_INFO, &parts.concat())]);
+        assert_eq!(survey(&[frequency.clone(), noise.clone(), in_use.clone()]), Some(-92.0));
+        assert_eq!(survey(&[frequency.clone(), noise]), None);
+        assert_eq!(survey(&[frequency, in_use]), None);
     }
 }

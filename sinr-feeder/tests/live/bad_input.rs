@@ -71,6 +71,7 @@ fn bad_readings_are_counted_and_never_applied() {
     let sinr: Vec<_> = links.iter().map(|l| (l["link"].as_str().unwrap(), l["sinr_db"].as_f64().unwrap())).collect();
     assert_eq!(sinr, [("10.0.0.1/32", 10.5), ("10.0.0.2/32", 9.0)]);
     for reason in expected.keys() {
+        feeder.wait_to_say(&format!("reading not applied: {reason}:"));
         assert_eq!(feeder.said(&format!("reading not applied: {reason}:")), 1, "{reason}: {}", feeder.all_said());
     }
 }

@@ -45,6 +45,29 @@ fn lines_on_stdin_until_it_ends() {
 }
 
 #[test]
+fn links_that_readings_named_are_forgotten() {
+    let Some(sandbox) = sandbox("links_that_readings_named_are_forgotten") else { return };
+    let port = free_port();
+    let source = format!("udp:{}", local(port));
+    let args = ["--source", &source, "--link", "10.0.0.1", "--within", "10.1.0.0/16", "--forget-after", "1"];
+    let feeder = Process::feeder(&sandbox, &args);
+    let sender = Sender::new(port);
+    let all = |names: &[&str], hosts: &[u8]| {
+        let seen = || {
+            hosts.iter().for_each(|host| sender.send(&format!(r#"{{"link":"10.1.0.{host}","sinr_db":{host}}}"#)));
+            let links = sandbox.links();
+            let found: Vec<_> = links.iter().map(|l| l["link"].as_str().unwrap()).collect();
+            found == names && hosts.iter().zip(&links[1..]).all(|(host, l)| l["sinr_db"] == f64::from(*host))
+        };
+        wait(&names.join(" "), seen, || format!("{:?}\n{}", sandbox.links(), feeder.all_said()));
+    };
+    all(&["10.0.0.1/32", "10.1.0.2/32", "10.1.0.3/32"], &[2, 3]);
+    all(&["10.0.0.1/32", "10.1.0.3/32"], &[3]);
+    all(&["10.0.0.1/32", "10.1.0.3/32", "10.1.0.4/32"], &[3, 4]);
+    all(&["10.0.0.1/32"], &[]);
+}
+
+#[test]
 fn the_first_source_counts_while_it_is_alive() {
     let Some(sandbox) = sandbox("the_first_source_counts_while_it_is_alive") else { return };
     let (better, other, http) = (free_port(), free_port(), free_port());
