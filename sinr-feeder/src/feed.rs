@@ -107,7 +107,7 @@ pub struct Feed {
 const SELDOM_NS: u64 = 10_000_000_000;
 /// Between two looks for links that nobody needs any more, and how many are taken out then.
 const FORGET_EVERY_NS: u64 = 500_000_000;
-const FORGET_AT_ONCE: usize = 4;
+const FORGET_AT_ONCE: usize = 64;
 /// The entry of readings that name nobody.
 const UNNAMED: usize = 0;
 

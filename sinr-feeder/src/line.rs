@@ -136,6 +136,24 @@ mod tests {
         assert!(matches!(Line::parse(br#"{"link":"10.0.0.7"}"#).unwrap().ue(), Ok(Ue::Link(_))));
     }
 
+    proptest::proptest! {
+        /// Whatever comes is refused, or is a reading that can be written again.
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+            value in proptest::prelude::any::<f64>(),
+            cqi in proptest::prelude::any::<i32>(),
+        ) {
+            let _ = Line::parse(&bytes).map(|line| line.ue().is_ok());
+            let text = format!(r#"{{"sinr_db":{value:e},"cqi":{cqi},"link":"10.0.0.{cqi}"}}"#);
+            if let Ok(line) = Line::parse(text.as_bytes()) {
+                let _ = line.ue();
+                let again = line.to_json();
+                proptest::prop_assert_eq!(Line::parse(&again), Ok(line));
+            }
+        }
+    }
+
     #[test]
     fn what_is_malformed_is_refused() {
         let long = format!(r#"{{"ue":"{}"}}"#, "a".repeat(LONGEST));

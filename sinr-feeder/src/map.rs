@@ -198,19 +198,8 @@ impl RadioView {
         }
     }
 
-    /// The slot of exactly this prefix. The kernel only finds longest matches, so a match has to be looked for by
-    /// walking; without one there is nothing to walk for.
-    fn exact(&self, key: IndexKey) -> Result<Option<u32>, MapError> {
-        if self.longest_match(key)?.is_none() {
-            return Ok(None);
-        }
-        for entry in self.index.iter() {
-            let (found, slot) = entry.map_err(|e| MapError::system("read the radio index", &e))?;
-            if abi_key(&found) == key {
-                return Ok(Some(slot));
-            }
-        }
-        Ok(None)
+    fn generation(&self) -> u32 {
+        self.slots.header().generation.load(Acquire)
     }
 }
 
@@ -218,6 +207,9 @@ impl RadioView {
 #[derive(Debug)]
 pub struct RadioMap {
     view: RadioView,
+    /// Which prefix leads to each slot, as of the generation beside it.
+    prefixes: HashMap<u32, IndexKey>,
+    prefixes_of: Option<u32>,
 }
 
 impl RadioMap {
@@ -243,7 +235,22 @@ impl RadioMap {
 
     fn new((index, slots): (Index, MapData)) -> Result<Self, MapError> {
         let slots = RadioSlots::writable(slots.fd()).map_err(|e| MapError::mapping(&e))?;
-        Ok(Self { view: RadioView { index, slots: Arc::new(slots) } })
+        let view = RadioView { index, slots: Arc::new(slots) };
+        Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None })
+    }
+
+    /// The slot of exactly this prefix. The kernel only finds longest matches; whose slot that is takes a walk, but only
+    /// one for each change that somebody else made. Under the lock.
+    fn exact(&mut self, key: IndexKey) -> Result<Option<u32>, MapError> {
+        let Some(slot) = self.view.longest_match(key)? else { return Ok(None) };
+        // A slot that is not known was linked by a process that was killed before it told of that.
+        if self.prefixes_of != Some(self.view.generation()) || !self.prefixes.contains_key(&slot) {
+            let links = self.view.index.iter().map(|entry| entry.map(|(key, slot)| (slot, abi_key(&key))));
+            let links: Result<_, _> = links.collect();
+            self.prefixes = links.map_err(|e| MapError::system("read the radio index", &e))?;
+            self.prefixes_of = Some(self.view.generation());
+        }
+        Ok((self.prefixes.get(&slot) == Some(&key)).then_some(slot))
     }
 
     /// The same map, for looking.
@@ -260,7 +267,7 @@ impl RadioMap {
     pub fn take_link(&mut self, key: IndexKey, options: &LinkOptions) -> Result<LinkWriter, MapError> {
         let _lock = pinned::lock()?;
         let owner = Owner::this();
-        let existing = self.view.exact(key)?;
+        let existing = self.exact(key)?;
         let slot = match existing {
             Some(slot) => slot,
             None => self.free_slot()?,
@@ -283,6 +290,7 @@ impl RadioMap {
             line.state.store(radio::STATE_FREE, Release);
             return Err(MapError::inserting(&e));
         }
+        self.prefixes.insert(slot, key);
         // Also for a link that was there: who added it may have been killed before saying so.
         self.bump_generation();
         Ok(LinkWriter::new(Arc::clone(&self.view.slots), key, slot, owner, existing.is_none()))
@@ -295,12 +303,14 @@ impl RadioMap {
     /// [`MapError::NoSuchLink`]; [`MapError::Owned`] where another live process feeds it and `take_over` is not set.
     pub fn remove_link(&mut self, key: IndexKey, take_over: bool) -> Result<(), MapError> {
         let _lock = pinned::lock()?;
-        let slot = self.view.exact(key)?.ok_or(MapError::NoSuchLink { link: key })?;
-        let line = self.view.slots.slot(slot);
+        let slot = self.exact(key)?.ok_or(MapError::NoSuchLink { link: key })?;
+        let slots = Arc::clone(&self.view.slots);
+        let line = slots.slot(slot);
         if let Some(line) = line {
             refuse_if_owned(line, key, Owner::this(), take_over)?;
         }
         self.view.index.remove(&index_key(key)).map_err(|e| MapError::system("write the radio index", &e))?;
+        self.prefixes.remove(&slot);
         self.bump_generation();
         if let Some(line) = line {
             give_back(line, monotonic_ms32().max(1));
@@ -308,7 +318,7 @@ impl RadioMap {
         Ok(())
     }
 
-    fn free_slot(&self) -> Result<u32, MapError> {
+    fn free_slot(&mut self) -> Result<u32, MapError> {
         if let Some(slot) = self.rested_slot() {
             return Ok(slot);
         }
@@ -331,7 +341,7 @@ impl RadioMap {
 
     /// Gives back what commands lost that were killed between slot and index: slots taken, but in no link and by no
     /// live process. When they left the index is not known; readers believe their last reading, so they rest from there.
-    fn reclaim(&self) -> Result<(), MapError> {
+    fn reclaim(&mut self) -> Result<(), MapError> {
         let mut linked = HashSet::new();
         for entry in self.view.index.iter() {
             let (_, slot) = entry.map_err(|e| MapError::system("read the radio index", &e))?;
@@ -342,7 +352,8 @@ impl RadioMap {
             let owner = Owner::of(line);
             !*alive.entry(owner).or_insert_with(|| owner.is_alive())
         };
-        let unlinked = (1..radio::SLOTS).filter(|i| !linked.contains(i)).filter_map(|i| self.view.slots.slot(i));
+        let slots = Arc::clone(&self.view.slots);
+        let unlinked = (1..radio::SLOTS).filter(|i| !linked.contains(i)).filter_map(|i| slots.slot(i));
         let lost = unlinked.filter(|l| l.state.load(Acquire) == radio::STATE_TAKEN && abandoned(l));
         self.bump_generation(); // before they are free: a killed removal may not have come to it
         for line in lost {
@@ -352,8 +363,12 @@ impl RadioMap {
         Ok(())
     }
 
-    fn bump_generation(&self) {
-        self.view.slots.header().generation.fetch_add(1, Release);
+    /// What is known of the index stays known: the change is ours.
+    fn bump_generation(&mut self) {
+        let before = self.view.slots.header().generation.fetch_add(1, Release);
+        if self.prefixes_of == Some(before) {
+            self.prefixes_of = Some(before.wrapping_add(1));
+        }
     }
 }
 

@@ -82,6 +82,18 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_answer_makes_it_panic(
+            fields in proptest::collection::vec("(\"?(LTE|NR5G-SA|NR5G-NSA|servingcell)\"?|-?[0-9]{0,12}|\\PC{0,6})", 0..25),
+        ) {
+            for command in ["+CESQ:", "+QENG:"] {
+                let line = format!("{command} {}", fields.join(","));
+                let _ = (cesq(&line), qeng(&line));
+            }
+        }
+    }
+
     #[test]
     fn qeng_has_a_scale_for_each_mode() {
         let sinr = |line: &str| qeng(line).and_then(|r| r.sinr_db);

@@ -11,6 +11,7 @@ use sinr_feeder::map::{Freshness, LinkOptions, MapError, RadioMap, RadioView, Re
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 pub const OPTIONS: LinkOptions =
     LinkOptions { source: SOURCE_TRACE, max_age_ms: 1000, period_ms: 100, take_over: false };
@@ -223,4 +224,19 @@ fn another_version_is_refused() {
     other.pin(&pin).unwrap();
     let error = RadioMap::open_or_create(&sandbox.root).unwrap_err().to_string();
     assert!(error.contains("another layout: Array, key 4 bytes, value 32 bytes"), "{error}");
+}
+
+#[test]
+fn many_links_are_found_again_as_soon_as_they_were_made() {
+    let Some(sandbox) = sandbox("many_links_are_found_again_as_soon_as_they_were_made") else { return };
+    let links: Vec<_> = (0..3000u16).map(|i| key(&format!("10.0.{}.{}", i / 256, i % 256))).collect();
+    let take_all = || {
+        let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+        let start = Instant::now();
+        let slots: Vec<u32> = links.iter().map(|link| map.take_link(*link, &OPTIONS).unwrap().slot()).collect();
+        (start.elapsed(), slots)
+    };
+    let ((made, slots), (found, again)) = (take_all(), take_all());
+    assert_eq!(slots, again);
+    assert!(found < made * 5, "made in {made:?}, found in {found:?}");
 }
