@@ -28,7 +28,6 @@ struct __sk_buff {
 	u32 gso_size;
 };
 
-
 static __always_inline u16 ntohs(u16 value)
 {
 	return __builtin_bswap16(value);

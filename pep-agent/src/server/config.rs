@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerArgs {
-    /// Where borders send to [default: [::]:4713]
+    /// Where borders send to [default: port 4713 of any address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub receive: Option<SocketAddr>,
     /// Keys shared with borders, a line each: number, 64 hexadecimal digits; two at most. Read again on SIGHUP
