@@ -166,29 +166,29 @@ impl Collector for Metrics {
             })
         };
         let datagrams: Vec<_> = DatagramFate::ALL.iter().map(|f| (f.label(), counters.datagrams(*f) as f64)).collect();
-        family("pep_server_datagrams", "Datagrams from borders, by what became of them", "result", &datagrams)?;
+        family("hotcc_pep_server_datagrams", "Datagrams from borders, by what became of them", "result", &datagrams)?;
         let records: Vec<_> = RecordFate::ALL.iter().map(|f| (f.label(), counters.records(*f) as f64)).collect();
-        family("pep_server_records", "Reports of flows, by what became of them", "result", &records)?;
+        family("hotcc_pep_server_records", "Reports of flows, by what became of them", "result", &records)?;
         let mut arms = |name: &str, help: &str, value: fn(&ArmCounters) -> f64| {
             let values: Vec<_> = ARMS.iter().zip(&counters.arms).map(|(arm, c)| (*arm, value(c))).collect();
             family(name, help, "arm", &values)
         };
-        arms("pep_server_flows", "Flows that ended after a border reported them", |a| a.flows.load(Relaxed) as f64)?;
-        arms("pep_server_acked_bytes", "Bytes acknowledged in these flows from their first report on", |a| {
+        arms("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| a.flows.load(Relaxed) as f64)?;
+        arms("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows from their first report on", |a| {
             a.acked_bytes.load(Relaxed) as f64
         })?;
-        arms("pep_server_active_seconds", "Time between these flows' reports, of each pause a second at most", |a| {
+        arms("hotcc_pep_server_active_seconds", "Time between these flows' reports, of each pause a second at most", |a| {
             a.active_ns.load(Relaxed) as f64 / 1e9
         })?;
-        arms("pep_server_retransmits", "Segments sent again in these flows from their first report on", |a| {
+        arms("hotcc_pep_server_retransmits", "Segments sent again in these flows from their first report on", |a| {
             a.retransmits.load(Relaxed) as f64
         })?;
         let mut gauge = |name: &str, help: &str, value: f64| {
             ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
         };
-        gauge("pep_server_borders", "Borders that have answered", counters.borders.load(Relaxed) as f64)?;
+        gauge("hotcc_pep_server_borders", "Borders that have answered", counters.borders.load(Relaxed) as f64)?;
         gauge(
-            "pep_server_rtt_seconds",
+            "hotcc_pep_server_rtt_seconds",
             "Least round trip to any border in the last seconds",
             counters.rtt_us.load(Relaxed) as f64 / 1e6,
         )
@@ -220,12 +220,12 @@ mod tests {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
-            "pep_server_datagrams_total{result=\"wrong_code\"} 1",
-            "pep_server_datagrams_total{result=\"replayed\"} 0",
-            "pep_server_records_total{result=\"clocked\"} 1",
-            "pep_server_active_seconds_total{arm=\"control\"} 1.5",
-            "pep_server_flows_total{arm=\"pep\"} 0",
-            "pep_server_borders 0",
+            "hotcc_pep_server_datagrams_total{result=\"wrong_code\"} 1",
+            "hotcc_pep_server_datagrams_total{result=\"replayed\"} 0",
+            "hotcc_pep_server_records_total{result=\"clocked\"} 1",
+            "hotcc_pep_server_active_seconds_total{arm=\"control\"} 1.5",
+            "hotcc_pep_server_flows_total{arm=\"pep\"} 0",
+            "hotcc_pep_server_borders 0",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
