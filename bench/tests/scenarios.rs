@@ -74,6 +74,11 @@ case = { loss = 0.01 }
 metric = "throughput_mbps"
 value = 3.5
 source = "nowhere"
+
+[[pep]]
+border = "ue"
+servers = ["server"]
+segments = 16
 "#;
 
 /// What is replaced, by what, and how what is said then begins.
@@ -273,6 +278,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: no metric is called `speed`"),
     ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: no flow is called `uplink`; there is up, down"),
     ("case = { loss = 0.01 }", "case = { cc = \"dtcp\" }", "x.toml:62: `case.cc` is not swept"),
+    // the PEP
+    ("border = \"ue\"", "border = \"nobody\"", "x.toml:69: no host is called `nobody`"),
+    ("servers = [\"server\"]", "servers = []", "x.toml:70: a PEP needs a server"),
+    ("servers = [\"server\"]", "servers = [\"tv\"]", "x.toml:70: `tv` sends nothing by TCP"),
+    ("segments = 16", "segments = 0", "x.toml:71: `segments` is 0; it can be 1 to 65536"),
+    ("segments = 16", "fault = \"sleeps\"", "x.toml:71: unknown variant `sleeps`"),
 ];
 
 fn told(text: String) -> String {
