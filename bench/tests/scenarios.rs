@@ -398,10 +398,10 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
     assert_eq!((&*loaded.object, &*loaded.cc, &*loaded.profile), ("dtcp", "dtcp", "paper"));
     assert_eq!(loaded.set, ["eta=2", "n_max=7"], "the flow's own goes before");
     for (wrong, what) in [
-        ("name = \"cubic\"\ncc = \"dtcp\"\n", "x.toml:69: `cubic` is a congestion control's own name"),
-        ("name = \"slow\"\ncc = \"cubic\"\n", "x.toml:70: no algorithm of ours is called `cubic`"),
-        ("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"p\"\n", "x.toml:71: no profile is called `p`"),
-        ("name = \"slow\"\ncc = \"dtcp\"\nset = { etta = 1 }\n", "x.toml:70: "),
+        ("name = \"cubic\"\ncc = \"dtcp\"\n", "x.toml:74: `cubic` is a congestion control's own name"),
+        ("name = \"slow\"\ncc = \"cubic\"\n", "x.toml:75: no algorithm of ours is called `cubic`"),
+        ("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"p\"\n", "x.toml:76: no profile is called `p`"),
+        ("name = \"slow\"\ncc = \"dtcp\"\nset = { etta = 1 }\n", "x.toml:75: "),
     ] {
         let told = told(with(wrong));
         assert!(told.starts_with(what), "{told}");
