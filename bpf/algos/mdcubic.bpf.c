@@ -79,13 +79,14 @@ TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by t
 /* `marks` */
 #define CLIENT_AHEAD 1U /* of the PEP, since behind_since_us */
 #define REDUCING 2U	/* ssthresh is that of a reduction, and holds D2 */
+#define UNDONE 4U	/* so is the one that the kernel made of it for the undo */
 
 struct mdcubic {
 	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
 	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
 	u16 events FIELD("", "domain 2 losses in this round");
 	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back");
-	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on");
+	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
 
 	u32 covered_to FIELD("", "PEP-clocked: sequence number up to which client and PEP, taken in all, have bytes");
 	u32 round_end FIELD("", "sequence number at which the running round ends");
@@ -258,6 +259,15 @@ static __always_inline void take_for_domain_1(struct sock *sk, struct mdcubic *f
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
 }
 
+/* After an undo the kernel makes ssthresh three quarters of W at least, D2 included: W1 would slow-start far beyond itself. */
+static __always_inline void settle_undo(struct tcp_sock *tp, struct mdcubic *f)
+{
+	if (!(f->marks & UNDONE))
+		return;
+	f->marks &= ~UNDONE;
+	tp->snd_ssthresh = f->prior_ssthresh;
+}
+
 /* What an ACK adds to a recovery. */
 static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, bool use_pep,
 					    const struct pep_seen *seen)
@@ -326,6 +336,7 @@ static __noinline void follow_pep(struct sock *sk)
 	enum pep_answer answer = pep_read(sk, pep_max_age_ms, &seen);
 	bool use_pep;
 
+	settle_undo(tp, f);
 	if (answer != PEP_ABSENT)
 		watch_for_fallback(tp, f, &seen);
 	use_pep = answer == PEP_FRESH && !(f->flags & FALLEN_BACK);
@@ -379,6 +390,7 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	struct pep_seen seen;
 	bool domain_2;
 
+	settle_undo(tp, f);
 	f->prior_window = tp->snd_cwnd;
 	f->prior_ssthresh = tp->snd_ssthresh;
 	f->marks |= REDUCING;
@@ -445,7 +457,10 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_undo_cwnd, struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mdcubic *f = flow_state(sk);
 
+	if (f->flags & TAKEN_FOR_DOMAIN_2 || f->d2_segments)
+		f->marks |= UNDONE;
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	f->marks &= ~REDUCING;
 	if (tcp_ca_state(sk) == TCP_CA_Loss)
 		return max(tp->snd_cwnd, min(tp->prior_cwnd, f->prior_window));
 	return tcp_reno_undo_cwnd(sk);

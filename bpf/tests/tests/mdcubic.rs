@@ -279,6 +279,23 @@ fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
 }
 
 #[test]
+fn an_undone_recovery_leaves_ssthresh_as_it_was() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.view.snd_ssthresh = 20;
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!(e.reduce(), 35);
+    e.enter(RECOVERY);
+    e.flow.set(&e.view);
+    assert_eq!(e.flow.undo_cwnd(), 35);
+    e.view = e.flow.get(&e.view);
+    e.enter(0);
+    e.ack(0); // W1 is 20: with 35 it would be in slow start
+    assert_eq!((e.view.snd_ssthresh, e.private("marks"), e.private("flags")), (20, 0, USED | CLOCKED));
+}
+
+#[test]
 fn a_loss_that_the_pep_did_not_see_is_cubics() {
     let algo = HostAlgo::load("mdcubic");
     type Ranges = &'static [(u32, u32)];

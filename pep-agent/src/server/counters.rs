@@ -173,13 +173,17 @@ impl Collector for Metrics {
             let values: Vec<_> = ARMS.iter().zip(&counters.arms).map(|(arm, c)| (*arm, value(c))).collect();
             family(name, help, "arm", &values)
         };
-        arms("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| a.flows.load(Relaxed) as f64)?;
+        arms("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| {
+            a.flows.load(Relaxed) as f64
+        })?;
         arms("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows from their first report on", |a| {
             a.acked_bytes.load(Relaxed) as f64
         })?;
-        arms("hotcc_pep_server_active_seconds", "Time between these flows' reports, of each pause a second at most", |a| {
-            a.active_ns.load(Relaxed) as f64 / 1e9
-        })?;
+        arms(
+            "hotcc_pep_server_active_seconds",
+            "Time between these flows' reports, of each pause a second at most",
+            |a| a.active_ns.load(Relaxed) as f64 / 1e9,
+        )?;
         arms("hotcc_pep_server_retransmits", "Segments sent again in these flows from their first report on", |a| {
             a.retransmits.load(Relaxed) as f64
         })?;

@@ -277,9 +277,9 @@ impl Flow {
         Self { server, client, key, first, written: Arc::default(), cc }
     }
 
-    /// Queues as much as the socket takes.
+    /// Queues as much as the socket takes; not without end, where a client reads as fast.
     pub fn fill(&self) {
-        loop {
+        for _ in 0..64 {
             let at = (self.written.load(Relaxed) % PERIOD) as usize;
             let Ok(n) = (&self.server).write(&PATTERN[at..]) else { break };
             self.written.fetch_add(n as u32, Relaxed);

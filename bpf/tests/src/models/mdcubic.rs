@@ -90,6 +90,9 @@ pub struct Mdcubic {
     updates_fallen_back: u32,
     /// W and ssthresh before the reduction that goes on.
     before: Option<(u32, u32)>,
+    /// ssthresh before the last reduction; to be restored, the kernel having made it too large in an undo.
+    before_ssthresh: u32,
+    undone: bool,
     /// Most that an undo of a timeout brings back.
     undo_limit: u32,
     /// What the storage holds of the PEP.
@@ -156,6 +159,7 @@ counters! {
         completed_domain_1: "reductions in domain 1 that end",
         reductions_limited: "reductions that D2 would have made growth",
         undos: "undone reductions",
+        settled: "ssthresh put right after an undo",
         client_growth: "growth by the client's ACKs",
         loss_growth: "growth in the loss state while the PEP's ACKs are the clock",
         held_growth: "client's ACKs that grow nothing",
@@ -190,6 +194,8 @@ impl Mdcubic {
             behind_since_us: None,
             updates_fallen_back: 0,
             before: None,
+            before_ssthresh: 0,
+            undone: false,
             undo_limit: u32::MAX,
             pep: None,
             sack: Vec::new(),
@@ -235,6 +241,14 @@ impl Mdcubic {
             || self.fallen_back
             || self.d2_segments > 0;
         self.pep.is_none() && !left
+    }
+
+    /// ssthresh as it was, where an undo counted D2 in.
+    fn settle(&mut self, sock: &mut View) {
+        if std::mem::take(&mut self.undone) {
+            self.coverage.settled += 1;
+            sock.snd_ssthresh = self.before_ssthresh;
+        }
     }
 
     fn threshold_without_d2(&self, sock: &View) -> u32 {
@@ -352,6 +366,7 @@ impl Model for Mdcubic {
             self.coverage.samples += 1;
             return;
         }
+        self.settle(sock);
         self.watch_for_fallback(sock);
         let was_usable = std::mem::replace(&mut self.usable, false);
         self.usable = self.is_usable(sock);
@@ -393,7 +408,9 @@ impl Model for Mdcubic {
     }
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
+        self.settle(sock);
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
+        self.before_ssthresh = sock.snd_ssthresh;
         self.undo_limit = sock.snd_cwnd;
         self.in_domain_2 = self.was_in_domain_2(sock);
         if self.in_domain_2 {
@@ -407,6 +424,7 @@ impl Model for Mdcubic {
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
         self.coverage.undos += 1;
+        self.undone |= self.in_domain_2 || self.d2_segments > 0;
         self.in_domain_2 = false;
         self.before = None;
         if sock.ca_state as u8 == LOSS {
