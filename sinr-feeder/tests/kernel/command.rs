@@ -152,9 +152,10 @@ fn what_is_missing_is_said() {
     let Some(sandbox) = sandbox("what_is_missing_is_said") else { return };
     let source = sandbox.trace("t.csv", &readings(1));
     let command = || {
-        // Another user may not reach the build directory.
+        // Another user may not reach the build directory. Not written by this process: another test's child would hold
+        // the file open for a moment, and then it cannot be run.
         let copy = sandbox.files.path().join("sinr-feeder");
-        fs::copy(env!("CARGO_BIN_EXE_sinr-feeder"), &copy).unwrap();
+        assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_sinr-feeder")).arg(&copy).status().unwrap().success());
         fs::set_permissions(sandbox.files.path(), fs::Permissions::from_mode(0o755)).unwrap();
         Command::new(copy)
     };
