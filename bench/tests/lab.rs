@@ -147,7 +147,9 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
             assert!(flow("main").losses > 0 && flow("main").retransmits > 0, "{summary:?}");
             assert_eq!(flow("measured").bytes, 200_000);
             assert_eq!(flow("measured").complete, Some(true));
-            assert!((flow("background").throughput_bps / 200e3 - 1.0).abs() < 0.1, "{summary:?}");
+            // what its application sends; some of it may find the queue full
+            let sent_bps = flow("background").packets as f64 * f64::from(1428 * 8) / summary.duration_s;
+            assert!((sent_bps / 200e3 - 1.0).abs() < 0.05, "{summary:?}");
             assert!(summary.events[0].contains("swap westwoodp -> dtcp: 1 connections moved"), "{:?}", summary.events);
             assert!(flow("main").rtt_ms.min >= 20.0, "two delays of 10 ms: {summary:?}");
             assert!(flow("main").utilisation.unwrap() < 1.0, "{summary:?}");
