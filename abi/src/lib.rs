@@ -3,6 +3,7 @@
 //! Every structure here is `repr(C)` and carries (or is reached through a header that carries) a version. A reader
 //! that meets another version says so and stops. `bpf/lib` holds the C side; a test compares both through BTF.
 
+pub mod border;
 pub mod clock;
 pub mod hint;
 pub mod path;

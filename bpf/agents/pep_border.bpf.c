@@ -6,6 +6,8 @@
  * A report of a flow is due on the first of: so many segments, so much time since the first one not yet reported, a gap
  * that appears or closes. The time is kept by one timer for all flows: they wait equally long, so a queue has them in the
  * order in which they are due.
+ *
+ * Layouts: abi/src/border.rs, which a test compares with these.
  */
 #include "segment.h"
 #include "seen.h"
@@ -64,7 +66,6 @@ struct {
 
 enum reason { SEGMENTS_DUE, TIME_DUE, GAP, REASONS };
 
-/* Layout: pep-agent/src/border/records.rs. */
 struct report {
 	struct flow_key key;
 	struct seen seen;
@@ -80,6 +81,9 @@ struct {
 	__uint(pinning, 1);
 } reports SEC(".maps");
 
+/* A ring's definition names no type: this takes it into the object's BTF. */
+const struct report *report_layout;
+
 struct waiting {
 	struct flow_key key;
 	u64 since_ns; /* as the flow has it, unless it was reported meanwhile */
@@ -87,7 +91,7 @@ struct waiting {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1 << 14); /* each push goes to the next place: more of them would be cold */
+	__uint(max_entries, 1 << 14); /* as the agent is told; each push goes to the next place: more would be cold */
 	__uint(pinning, 1);
 	__type(value, struct waiting);
 } waiting SEC(".maps");
@@ -107,7 +111,6 @@ struct {
 /* Whether this program's timer runs. Not pinned: another version sets its own in its place. */
 u32 is_armed;
 
-/* Layout: pep-agent/src/border/records.rs. */
 struct counters {
 	u64 packets;   /* from the Internet */
 	u64 tracked;   /* data segments of cooperating servers, each of a super-packet */
@@ -440,12 +443,12 @@ static __always_inline int watch_acks(struct __sk_buff *skb, u32 link_header)
 /* One pair for devices whose packets have an Ethernet header, one for those that begin with IP (tun, ppp). */
 SEC("classifier") int border_data(struct __sk_buff *skb)
 {
-	return watch_data(skb, ETH_HLEN);
+	return watch_data(skb, ETHERNET_HEADER);
 }
 
 SEC("classifier") int border_acks(struct __sk_buff *skb)
 {
-	return watch_acks(skb, ETH_HLEN);
+	return watch_acks(skb, ETHERNET_HEADER);
 }
 
 SEC("classifier") int border_data_ip(struct __sk_buff *skb)

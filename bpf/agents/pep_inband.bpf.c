@@ -10,8 +10,6 @@
 
 char _license[] SEC("license") = "GPL";
 
-#define TC_ACT_UNSPEC -1
-#define TC_ACT_SHOT 2
 #define INBAND_OFFSET (60 / 4 << 4)
 #define INBAND_KIND 254
 #define INBAND_LENGTH 40
@@ -46,7 +44,7 @@ struct inband_segment {
 
 static __always_inline bool is_inband(const struct inband_segment *s)
 {
-	return s->tcp.offset == INBAND_OFFSET && s->tcp.flags == TCP_ACK_FLAG && s->kind == INBAND_KIND &&
+	return s->tcp.offset == INBAND_OFFSET && s->tcp.flags == TCP_ACK && s->kind == INBAND_KIND &&
 	       s->length == INBAND_LENGTH && s->exid == swap16(INBAND_EXID);
 }
 

@@ -263,7 +263,7 @@ static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_so
 	tcp->seq = swap32(tp->rcv_nxt);
 	tcp->ack = swap32(tp->snd_una);
 	tcp->offset = sizeof(*tcp) / 4 << 4;
-	tcp->flags = TCP_ACK_FLAG;
+	tcp->flags = TCP_ACK;
 	tcp->window = swap16(window);
 }
 

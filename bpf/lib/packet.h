@@ -3,23 +3,17 @@
  * Packets as they are on the wire, in network order.
  */
 #pragma once
-#include "bpf.h"
+#include "skb.h"
 
 #define ETHERNET_HEADER 14
 #define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_VLAN 0x8100
 #define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_SERVICE_VLAN 0x88a8
 #define PROTOCOL_TCP 6
-#define TCP_ACK_FLAG 0x10
+#define PROTOCOL_UDP 17
 
-/* Kernel ABI; nobody here looks into it. */
-struct __sk_buff;
-
-struct tcp_header {
-	u16 source, dest;
-	u32 seq, ack;
-	u8 offset, flags;
-	u16 window, checksum, urgent;
-};
+enum tcp_flag { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 
 struct ipv4_header {
 	u8 version_ihl, tos;
@@ -34,6 +28,14 @@ struct ipv6_header {
 	u16 length;
 	u8 next, hop_limit;
 	u8 source[16], dest[16];
+};
+
+struct tcp_header {
+	u16 source, dest; /* as UDP has them */
+	u32 seq, ack;
+	u8 offset; /* upper half: header length in words */
+	u8 flags;
+	u16 window, checksum, urgent;
 };
 
 static __always_inline u16 swap16(u16 v)

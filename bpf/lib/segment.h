@@ -4,13 +4,11 @@
  * it), super-packets of GRO and GSO. Nothing of the packet is changed, and nothing it says is believed unchecked.
  */
 #pragma once
-#include "skb.h"
+#include "packet.h"
 
 #define GTP_U_PORT 2152
 #define VLAN_TAGS 2
 #define IPV6_EXTENSIONS 4
-
-enum tcp_flag { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 
 /* What a packet turned out to be. */
 enum packet_kind {
@@ -38,34 +36,6 @@ struct segment {
 	u8 flags;
 };
 
-struct ipv4_header {
-	u8 version_ihl;
-	u8 tos;
-	u16 length;
-	u16 id;
-	u16 fragment;
-	u8 ttl;
-	u8 protocol;
-	u16 checksum;
-	u32 from, to;
-};
-
-struct ipv6_header {
-	u32 version_class_label;
-	u16 payload;
-	u8 next;
-	u8 hop_limit;
-	u32 from[4], to[4];
-};
-
-struct tcp_header {
-	u16 from, to; /* as UDP has them */
-	u32 seq, ack;
-	u8 offset; /* upper half: header length in words */
-	u8 flags;
-	u16 window, checksum, urgent;
-};
-
 /* One read takes what nearly every packet has: no IPv4 options, or all of an IPv6 header. */
 union ip_headers {
 	u8 version;
@@ -78,7 +48,7 @@ union ip_headers {
 
 static __always_inline bool is_vlan(u16 protocol)
 {
-	return protocol == ntohs(ETH_P_8021Q) || protocol == ntohs(ETH_P_8021AD);
+	return protocol == swap16(ETHERTYPE_VLAN) || protocol == swap16(ETHERTYPE_SERVICE_VLAN);
 }
 
 /* Where the IP header begins. */
@@ -122,11 +92,11 @@ static __always_inline enum packet_kind read_tcp(struct __sk_buff *skb, const st
 
 	if (header < sizeof(*tcp) || end > skb->len || at + header > end)
 		return PACKET_MALFORMED;
-	s->from.port = tcp->from;
-	s->to.port = tcp->to;
+	s->from.port = tcp->source;
+	s->to.port = tcp->dest;
 	s->from.zero = s->to.zero = 0;
-	s->seq = ntohl(tcp->seq);
-	s->ack = ntohl(tcp->ack);
+	s->seq = swap32(tcp->seq);
+	s->ack = swap32(tcp->ack);
 	s->flags = tcp->flags;
 	s->payload = end - at - header;
 	s->count = skb->gso_segs;
@@ -137,18 +107,18 @@ static __always_inline enum packet_kind read_tcp(struct __sk_buff *skb, const st
 
 static __always_inline enum packet_kind read_ipv4(struct __sk_buff *skb, u32 at, union ip_headers *h, struct segment *s)
 {
-	u32 header = (h->v4.ip.version_ihl & 15) * 4, length = ntohs(h->v4.ip.length), end;
+	u32 header = (h->v4.ip.version_ihl & 15) * 4, length = swap16(h->v4.ip.length), end;
 	struct tcp_header *tcp = &h->v4.tcp;
 
 	if (h->v4.ip.version_ihl >> 4 != 4 || header < sizeof(h->v4.ip))
 		return PACKET_MALFORMED;
 	end = end_of(skb, at, length, length);
-	if (h->v4.ip.fragment & ntohs(0x3fff))
+	if (h->v4.ip.fragment & swap16(0x3fff))
 		return PACKET_FRAGMENT;
 	s->from.address[0] = s->from.address[1] = s->to.address[0] = s->to.address[1] = 0;
-	s->from.address[2] = s->to.address[2] = ntohl(0xffff);
-	s->from.address[3] = h->v4.ip.from;
-	s->to.address[3] = h->v4.ip.to;
+	s->from.address[2] = s->to.address[2] = swap32(0xffff);
+	s->from.address[3] = h->v4.ip.source;
+	s->to.address[3] = h->v4.ip.dest;
 	if (header > sizeof(h->v4.ip) && bpf_skb_load_bytes(skb, at + header, tcp, sizeof(*tcp)))
 		return PACKET_MALFORMED;
 	return read_tcp(skb, tcp, at + header, end, s);
@@ -157,11 +127,11 @@ static __always_inline enum packet_kind read_ipv4(struct __sk_buff *skb, u32 at,
 static __always_inline enum packet_kind read_ipv6(struct __sk_buff *skb, u32 at, const struct ipv6_header *ip,
 						  u32 tcp_at, struct segment *s)
 {
-	u32 length = ntohs(ip->payload);
+	u32 length = swap16(ip->length);
 	struct tcp_header tcp;
 
-	__builtin_memcpy(s->from.address, ip->from, sizeof(ip->from));
-	__builtin_memcpy(s->to.address, ip->to, sizeof(ip->to));
+	__builtin_memcpy(s->from.address, ip->source, sizeof(ip->source));
+	__builtin_memcpy(s->to.address, ip->dest, sizeof(ip->dest));
 	if (bpf_skb_load_bytes(skb, tcp_at, &tcp, sizeof(tcp)))
 		return PACKET_MALFORMED;
 	return read_tcp(skb, &tcp, tcp_at, end_of(skb, at + sizeof(*ip), length, length), s);
@@ -171,7 +141,7 @@ static __always_inline enum packet_kind read_udp(struct __sk_buff *skb, u32 at)
 {
 	u16 ports[2];
 
-	if (!bpf_skb_load_bytes(skb, at, ports, sizeof(ports)) && ports[1] == ntohs(GTP_U_PORT))
+	if (!bpf_skb_load_bytes(skb, at, ports, sizeof(ports)) && ports[1] == swap16(GTP_U_PORT))
 		return PACKET_GTP_U;
 	return PACKET_OTHER;
 }
@@ -184,31 +154,31 @@ static __always_inline enum packet_kind read_segment(struct __sk_buff *skb, u32 
 	union ip_headers h;
 	u8 next;
 
-	if (protocol != ntohs(ETH_P_IP) && protocol != ntohs(ETH_P_IPV6))
+	if (protocol != swap16(ETHERTYPE_IPV4) && protocol != swap16(ETHERTYPE_IPV6))
 		return PACKET_OTHER;
 	if (bpf_skb_load_bytes(skb, at, &h, sizeof(h))) {
 		/* shorter than IP and TCP together, but for IPv4 with something smaller in it */
-		if (protocol != ntohs(ETH_P_IP) || bpf_skb_load_bytes(skb, at, &h.v4.ip, sizeof(h.v4.ip)))
+		if (protocol != swap16(ETHERTYPE_IPV4) || bpf_skb_load_bytes(skb, at, &h.v4.ip, sizeof(h.v4.ip)))
 			return PACKET_MALFORMED;
-		return h.v4.ip.protocol == IPPROTO_TCP ? PACKET_MALFORMED :
-		       h.v4.ip.protocol == IPPROTO_UDP ? read_udp(skb, at + (h.v4.ip.version_ihl & 15) * 4) :
-							 PACKET_OTHER;
+		return h.v4.ip.protocol == PROTOCOL_TCP ? PACKET_MALFORMED :
+		       h.v4.ip.protocol == PROTOCOL_UDP ? read_udp(skb, at + (h.v4.ip.version_ihl & 15) * 4) :
+							  PACKET_OTHER;
 	}
-	if (protocol == ntohs(ETH_P_IP)) {
-		if (h.v4.ip.protocol == IPPROTO_TCP)
+	if (protocol == swap16(ETHERTYPE_IPV4)) {
+		if (h.v4.ip.protocol == PROTOCOL_TCP)
 			return read_ipv4(skb, at, &h, s);
-		next = h.v4.ip.fragment & ntohs(0x1fff) ? 0 : h.v4.ip.protocol;
+		next = h.v4.ip.fragment & swap16(0x1fff) ? 0 : h.v4.ip.protocol;
 		next_at = at + (h.v4.ip.version_ihl & 15) * 4;
 	} else {
 		if (h.version >> 4 != 6)
 			return PACKET_MALFORMED;
 		next_at = at + sizeof(h.v6);
 		next = skip_extensions(skb, h.v6.next, &next_at);
-		if (next == IPPROTO_TCP)
+		if (next == PROTOCOL_TCP)
 			return read_ipv6(skb, at, &h.v6, next_at, s);
 	}
 	switch (next) {
-	case IPPROTO_UDP:
+	case PROTOCOL_UDP:
 		return read_udp(skb, next_at);
 	case 44:
 		return PACKET_FRAGMENT;
@@ -217,7 +187,7 @@ static __always_inline enum packet_kind read_segment(struct __sk_buff *skb, u32 
 	case 51:
 	case 60:
 	case 135:
-		return protocol == ntohs(ETH_P_IPV6) ? PACKET_EXTENSION : PACKET_OTHER;
+		return protocol == swap16(ETHERTYPE_IPV6) ? PACKET_EXTENSION : PACKET_OTHER;
 	default:
 		return PACKET_OTHER;
 	}

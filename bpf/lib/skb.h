@@ -5,17 +5,9 @@
 #pragma once
 #include "bpf.h"
 
-/* Leaves the packet to whatever comes next: other programs, then the stack. */
-#define TC_ACT_UNSPEC -1
-
-#define ETH_HLEN 14
-#define ETH_P_IP 0x0800
-#define ETH_P_8021Q 0x8100
-#define ETH_P_IPV6 0x86dd
-#define ETH_P_8021AD 0x88a8
-
-#define IPPROTO_TCP 6
-#define IPPROTO_UDP 17
+#define TC_ACT_UNSPEC -1 /* leaves the packet to whatever comes next: other programs, then the stack */
+#define TC_ACT_OK 0
+#define TC_ACT_SHOT 2
 
 struct __sk_buff {
 	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
@@ -27,13 +19,3 @@ struct __sk_buff {
 	u64 sk __attribute__((aligned(8)));
 	u32 gso_size;
 };
-
-static __always_inline u16 ntohs(u16 value)
-{
-	return __builtin_bswap16(value);
-}
-
-static __always_inline u32 ntohl(u32 value)
-{
-	return __builtin_bswap32(value);
-}

@@ -1,146 +1,46 @@
-//! Who sent a datagram, and whether it came before: keys, their codes, and the window of counters.
+//! The keys that borders and servers share: which one signs for a server, and how they are replaced.
 
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
-use std::fs;
-use std::io;
+use hotcc_auth::{Key, KeyError, Scope};
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Length of a code: HMAC-SHA-256, cut to 128 bits.
-pub const MAC_BYTES: usize = 16;
-/// A key's length.
-pub const KEY_BYTES: usize = 32;
-/// Keys that can be live for one server.
-pub const LIVE_KEYS: usize = 2;
-/// How much later than its successors a datagram may come: counters.
-pub const WINDOW: u64 = 1024;
+/// The servers that a key is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Servers(IpAddr, u8);
 
-/// A key that both sides have.
-#[derive(Clone)]
-pub struct Key {
-    /// Its number, which datagrams name.
-    pub id: u8,
-    keyed: Hmac<Sha256>,
-}
+impl Scope for Servers {
+    const LIVE_KEYS: usize = 2;
 
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Key {{ id: {} }}", self.id)
+    fn parse(word: &str) -> Result<Self, String> {
+        prefix(word).ok_or_else(|| format!("'{word}' is no prefix of the servers that the key is for"))
     }
 }
 
-impl Key {
-    /// A key with its number.
-    #[must_use]
-    #[allow(clippy::missing_panics_doc, clippy::expect_used, reason = "HMAC takes keys of any length")]
-    pub fn new(id: u8, secret: &[u8; KEY_BYTES]) -> Self {
-        Self { id, keyed: Hmac::new_from_slice(secret).expect("HMAC takes keys of any length") }
-    }
-
-    /// The code of a message.
-    #[must_use]
-    pub fn sign(&self, message: &[u8]) -> [u8; MAC_BYTES] {
-        let whole = self.keyed.clone().chain_update(message).finalize().into_bytes();
-        std::array::from_fn(|i| whole[i])
-    }
-
-    /// Whether `mac` begins the code of a message; compares in constant time. How long `mac` must be is the caller's to
-    /// say.
-    #[must_use]
-    pub fn verify(&self, message: &[u8], mac: &[u8]) -> bool {
-        self.keyed.clone().chain_update(message).verify_truncated_left(mac).is_ok()
-    }
-}
-
-/// Why there are no keys.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The file cannot be read.
-    #[error("cannot read {path}")]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Others than its owner may read it.
-    #[error("{0} can be read by others: chmod 600 it")]
-    Exposed(PathBuf),
-    /// A line that is not understood.
-    #[error("{path}:{line}: {reason}")]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Its number, from 1.
-        line: usize,
-        /// What is wrong.
-        reason: &'static str,
-    },
-    /// No key in it.
-    #[error("{0} has no key")]
-    Empty(PathBuf),
-}
-
-/// A line of a key file: `ID KEY [PREFIX]`, the key as 64 hexadecimal digits, the prefix that of the servers it is for.
+/// The keys of a file whose lines are `ID KEY [PREFIX]`, the prefix that of the servers it is for. Of those that are for a
+/// server, the first signs, and the first two verify.
 #[derive(Clone, Debug)]
-struct Line {
-    key: Key,
-    servers: Option<(IpAddr, u8)>,
-}
-
-impl Line {
-    fn is_for(&self, server: IpAddr) -> bool {
-        self.servers.is_none_or(|(network, length)| same_prefix(network, server.to_canonical(), length))
-    }
-}
-
-/// The keys of a file. Of those that are for a server, its first line signs, and the first two verify.
-#[derive(Clone, Debug)]
-pub struct Keys(Vec<Line>);
+pub struct Keys(hotcc_auth::Keys<Servers>);
 
 impl Keys {
     /// Reads a file that nobody but its owner can read.
+    ///
+    /// # Errors
+    /// Those of [`hotcc_auth::Keys::read`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-        if fs::metadata(path).map_err(unreadable)?.mode() & 0o077 != 0 {
-            return Err(KeyError::Exposed(path.to_owned()));
-        }
-        Self::parse(&fs::read_to_string(path).map_err(unreadable)?, path)
-    }
-
-    fn parse(text: &str, path: &Path) -> Result<Self, KeyError> {
-        let mut lines: Vec<Line> = Vec::new();
-        for (number, line) in (1..).zip(text.lines()) {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let wrong = |reason| KeyError::Line { path: path.to_owned(), line: number, reason };
-            let line = parse_line(line).map_err(wrong)?;
-            let same = |l: &&Line| l.servers == line.servers;
-            if lines.iter().filter(same).any(|l| l.key.id == line.key.id) {
-                return Err(wrong("this number is taken by another key"));
-            }
-            if lines.iter().filter(same).count() == LIVE_KEYS {
-                return Err(wrong("two keys can be live, not more"));
-            }
-            lines.push(line);
-        }
-        if lines.is_empty() { Err(KeyError::Empty(path.to_owned())) } else { Ok(Self(lines)) }
+        hotcc_auth::Keys::read(path).map(Self)
     }
 
     /// The key that signs what goes to a server.
     #[must_use]
     pub fn signing(&self, server: IpAddr) -> Option<&Key> {
-        self.0.iter().find(|l| l.is_for(server)).map(|l| &l.key)
+        let is_for = |servers: Option<&Servers>| servers.is_none_or(|s| s.contain(server.to_canonical()));
+        self.0.iter().find(|(_, servers)| is_for(*servers)).map(|(key, _)| key)
     }
 
     /// The keys of that number.
     pub fn numbered(&self, id: u8) -> impl Iterator<Item = &Key> {
-        self.0.iter().map(|l| &l.key).filter(move |k| k.id == id)
+        self.0.numbered(id).map(|(key, _)| key)
     }
 }
 
@@ -175,108 +75,39 @@ impl LiveKeys {
     }
 }
 
-fn parse_line(line: &str) -> Result<Line, &'static str> {
-    let mut words = line.split_whitespace();
-    let id = words.next().and_then(|w| w.parse().ok()).ok_or("a line begins with the key's number, 0 to 255")?;
-    let secret = words.next().and_then(hex).ok_or("a key is 64 hexadecimal digits")?;
-    let servers = match words.next() {
-        None => None,
-        Some(word) => Some(prefix(word).ok_or("behind the key stands the prefix of the servers it is for")?),
-    };
-    if words.next().is_some() {
-        return Err("a line has a number, a key, and perhaps a prefix");
-    }
-    Ok(Line { key: Key::new(id, &secret), servers })
-}
-
-fn hex(word: &str) -> Option<[u8; KEY_BYTES]> {
-    let digits: Vec<u8> = word.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
-    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
-    bytes.try_into().ok()
-}
-
-fn prefix(word: &str) -> Option<(IpAddr, u8)> {
+fn prefix(word: &str) -> Option<Servers> {
     let (address, length) = word.split_once('/').map_or((word, None), |(a, l)| (a, Some(l)));
     let address: IpAddr = address.parse().ok()?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Some(longest), |l| l.parse().ok())?;
-    (length <= longest).then_some((address, length))
+    (length <= longest).then_some(Servers(address, length))
 }
 
-fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
-    let bits = |address| match address {
-        IpAddr::V4(v4) => (u128::from(u32::from(v4)) << 96, true),
-        IpAddr::V6(v6) => (u128::from(v6), false),
-    };
-    let ((a, a_is_v4), (b, b_is_v4)) = (bits(a), bits(b));
-    a_is_v4 == b_is_v4 && (length == 0 || (a ^ b) >> (128 - u32::from(length)) == 0)
-}
-
-/// Which counters of an epoch came already: each is taken once, and none that is [`WINDOW`] behind the newest.
-#[derive(Clone, Debug)]
-pub struct Window {
-    newest: u64,
-    seen: [u64; (WINDOW / 64) as usize],
-}
-
-impl Window {
-    /// One that takes counters above `counter` only.
-    #[must_use]
-    pub fn after(counter: u64) -> Self {
-        Self { newest: counter, seen: [u64::MAX; (WINDOW / 64) as usize] }
-    }
-
-    /// Whether it has not come yet. From now on it has.
-    pub fn take(&mut self, counter: u64) -> bool {
-        if counter > self.newest {
-            for skipped in self.newest.saturating_add(1).max(counter.saturating_sub(WINDOW - 1))..counter {
-                *self.word(skipped) &= !Self::bit(skipped);
-            }
-            self.newest = counter;
-        } else if self.newest - counter >= WINDOW || *self.word(counter) & Self::bit(counter) != 0 {
-            return false;
-        }
-        *self.word(counter) |= Self::bit(counter);
-        true
-    }
-
-    fn word(&mut self, counter: u64) -> &mut u64 {
-        &mut self.seen[(counter % WINDOW / 64) as usize]
-    }
-
-    fn bit(counter: u64) -> u64 {
-        1 << (counter % 64)
+impl Servers {
+    fn contain(self, server: IpAddr) -> bool {
+        let bits = |address| match address {
+            IpAddr::V4(v4) => (u128::from(u32::from(v4)) << 96, true),
+            IpAddr::V6(v6) => (u128::from(v6), false),
+        };
+        let ((network, network_is_v4), (server, server_is_v4)) = (bits(self.0), bits(server));
+        network_is_v4 == server_is_v4 && (self.1 == 0 || (network ^ server) >> (128 - u32::from(self.1)) == 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::HashSet;
 
     fn parse(text: &str) -> Result<Keys, KeyError> {
-        Keys::parse(text, Path::new("keys"))
-    }
-
-    /// RFC 4231, test case 1, with its 20-byte key padded to ours: HMAC pads keys with zeros itself.
-    #[test]
-    fn the_code_is_hmac_sha_256() {
-        let mut secret = [0; KEY_BYTES];
-        secret[..20].fill(0x0b);
-        let key = Key::new(1, &secret);
-        let code = [0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b];
-        assert_eq!(key.sign(b"Hi There"), code);
-        assert!(key.verify(b"Hi There", &code) && key.verify(b"Hi There", &code[..10]));
-        assert!(!key.verify(b"Hi there", &code));
-        assert!(!format!("{key:?}").contains("11"), "a key is not printed");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Keys::read(file.path())
     }
 
     #[test]
-    fn key_files() {
+    fn each_server_has_its_keys() {
         let (a, b) = ("0a".repeat(32), "0B".repeat(32));
-        let keys = parse(&format!("# mine\n 7 {a} # new\n\n8 {b} 203.0.113.0/24\n9 {b} 203.0.113.0/24\n")).unwrap();
+        let keys = parse(&format!("7 {a}\n8 {b} 203.0.113.0/24\n9 {b} 203.0.113.0/24\n")).unwrap();
         let signing = |server: &str| keys.signing(server.parse().unwrap()).map(|k| k.id);
         assert_eq!((signing("198.51.100.1"), signing("2001:db8::1")), (Some(7), Some(7)));
         let keys = parse(&format!("8 {b} 203.0.113.0/24\n9 {b} 2001:db8::/32")).unwrap();
@@ -284,58 +115,8 @@ mod tests {
         assert_eq!((signing("203.0.113.9"), signing("::ffff:203.0.113.9")), (Some(8), Some(8)));
         assert_eq!((signing("2001:db8:1::1"), signing("203.0.114.9")), (Some(9), None));
         assert_eq!((keys.numbered(8).count(), keys.numbered(7).count()), (1, 0));
-        for (wrong, says) in [
-            ("", "no key"),
-            ("x aa", "number"),
-            ("256 aa", "number"),
-            ("1 aa", "64 hexadecimal"),
-            (&format!("1 {}", "é".repeat(32)), "64 hexadecimal"),
-            (&format!("1 {a} 10.0.0.0/33"), "prefix"),
-            (&format!("1 {a} 10.0.0.0/8 more"), "perhaps"),
-            (&format!("1 {a}\n1 {b}"), "taken"),
-            (&format!("1 {a}\n2 {b}\n3 {b}"), "keys:3: two keys"),
-        ] {
-            let error = parse(wrong).unwrap_err().to_string();
-            assert!(error.contains(says), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_key_file_is_for_its_owner_alone() {
-        use std::os::unix::fs::PermissionsExt;
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), format!("1 {}", "0a".repeat(32))).unwrap();
-        assert!(Keys::read(file.path()).is_ok());
-        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Keys::read(file.path()), Err(KeyError::Exposed(_))));
-        assert!(matches!(Keys::read(Path::new("/nonexistent")), Err(KeyError::Unreadable { .. })));
-    }
-
-    #[test]
-    fn a_window_that_begins_late_takes_nothing_older() {
-        let mut window = Window::after(5000);
-        assert!(!window.take(5000) && !window.take(4999) && !window.take(1));
-        assert!(window.take(5002) && window.take(5001) && !window.take(5001) && !window.take(5000));
-        assert!(window.take(u64::MAX) && !window.take(u64::MAX) && window.take(u64::MAX - 1));
-    }
-
-    proptest! {
-        /// Against a set of all counters that came.
-        #[test]
-        fn each_counter_is_taken_once(
-            start in 0u64..2000,
-            steps in proptest::collection::vec(-1500i64..3000, 1..400),
-        ) {
-            let (mut window, mut newest, mut taken) = (Window::after(start), start, HashSet::new());
-            for step in steps {
-                let Some(counter) = newest.checked_add_signed(step) else { continue };
-                let fresh = counter > start && newest.saturating_sub(counter) < WINDOW && !taken.contains(&counter);
-                prop_assert_eq!(window.take(counter), fresh, "{} after {}", counter, newest);
-                if fresh {
-                    taken.insert(counter);
-                    newest = newest.max(counter);
-                }
-            }
-        }
+        let wrong = parse(&format!("1 {a} 10.0.0.0/33")).unwrap_err().to_string();
+        assert!(wrong.contains(":1: '10.0.0.0/33' is no prefix"), "{wrong}");
+        assert!(parse(&format!("1 {a}\n2 {b}\n3 {b}")).unwrap_err().to_string().contains(":3: 2 keys"));
     }
 }

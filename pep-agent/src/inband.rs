@@ -1,8 +1,8 @@
 //! Reports within their flow: a TCP option, version 1, as docs/pep-wire.md has it. No input or output here.
 
-use crate::auth::Key;
 use crate::report::{FlowKey, FlowReport, SeqRange};
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
+use hotcc_auth::Key;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Length of a code: HMAC-SHA-256, cut to what the option has room for, 80 bits.
@@ -108,7 +108,7 @@ fn message(flow: &FlowKey, content: &[u8; INBAND_BYTES]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::KEY_BYTES;
+    use hotcc_auth::KEY_BYTES;
     use proptest::prelude::*;
 
     fn received(report: &FlowReport, option: [u8; INBAND_BYTES]) -> Inband {

@@ -1,7 +1,7 @@
 //! The format's own tests: what is written is read, and nothing else is.
 
 use super::*;
-use crate::auth::KEY_BYTES;
+use hotcc_auth::KEY_BYTES;
 use proptest::prelude::*;
 
 const TIME_US: u64 = 5_000_000_000;

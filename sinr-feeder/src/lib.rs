@@ -5,7 +5,6 @@
 //! no system call) or sends it to other hosts ([`export`]). [`radio`] computes radios, [`trace`] reads recorded ones.
 //! The `sinr-feeder` command is these parts put together.
 
-pub mod auth;
 pub mod condition;
 pub mod export;
 pub mod feed;

@@ -1,11 +1,12 @@
 //! Authenticated datagrams, from one feeder to another; `source/peer.rs` receives them.
 
-use crate::auth::{Key, Keys};
 use crate::condition::Conditioned;
 use crate::export::{Exporter, Session, age_ms};
 use crate::line::Line;
+use crate::link::Granted;
 use crate::source::{Args, SourceError};
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_auth::{Key, Keys};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
@@ -43,12 +44,12 @@ impl PeerExporter {
     }
 
     pub(crate) fn open(mut self) -> Result<Self, SourceError> {
-        let keys = Keys::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
-        let key = keys.signing().cloned().ok_or_else(|| SourceError("no key".to_owned()))?;
+        let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
+        let (key, _) = keys.iter().next().ok_or_else(|| SourceError("no key".to_owned()))?;
         let any: SocketAddr = if self.address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
         let socket = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
         let socket = socket.map_err(|e| SourceError(format!("cannot send datagrams: {e}")))?;
-        self.open = Some((socket, key));
+        self.open = Some((socket, key.clone()));
         Ok(self)
     }
 }

@@ -155,6 +155,14 @@ pub struct Config {
     pub attach: Method,
 }
 
+impl Config {
+    /// Flows that may wait for their time: as if four began to in each microsecond. More room would be in no cache.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        (self.delay_us * 4).clamp(1 << 10, 1 << 16)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

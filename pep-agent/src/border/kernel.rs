@@ -2,13 +2,13 @@
 
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
-use crate::border::records::{COUNTERS, Counters, FLOW_SIZE, RawKey, RawReport};
 use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::is_ethernet;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, Map, MapData, MapType, PerCpuArray, RingBuf};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
+use hotcc_abi::border::{COUNTERS, Counters, Flow, FlowKey, Report};
 use hotcc_abi::path::PathKey;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -56,7 +56,7 @@ pub struct Kernel {
 /// Counters and flows, for metrics.
 pub struct View {
     counters: PerCpuArray<MapData, [u64; COUNTERS]>,
-    flows: HashMap<MapData, [u8; size_of::<RawKey>()], [u8; FLOW_SIZE]>,
+    flows: HashMap<MapData, [u8; size_of::<FlowKey>()], [u8; size_of::<Flow>()]>,
     max_flows: u32,
 }
 
@@ -185,12 +185,12 @@ fn lock(pins: &Path) -> Result<Flock<File>> {
 /// Another version's maps, or of another size, cannot be used on; nor can flows of servers that do not cooperate any more.
 /// Then everything starts anew.
 fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
-    let key = size_of::<RawKey>() as u32;
+    let key = size_of::<FlowKey>() as u32;
     let expected = [
-        (FLOWS, MapType::LruHash, key, FLOW_SIZE as u32, Some(config.flows)),
+        (FLOWS, MapType::LruHash, key, size_of::<Flow>() as u32, Some(config.flows)),
         (SERVERS, MapType::LpmTrie, 20, 4, None),
         (REPORTS, MapType::RingBuf, 0, 0, Some(config.ring_bytes)),
-        (WAITING, MapType::Queue, 0, key + 8, None),
+        (WAITING, MapType::Queue, 0, key + 8, Some(config.waiting())),
         (ALARM, MapType::Array, 4, 16, None),
         (COUNTERS_MAP, MapType::PerCpuArray, 4, size_of::<Counters>() as u32, None),
     ];
@@ -231,6 +231,7 @@ fn load(config: &Config, pins: &Path) -> Result<Ebpf> {
         .default_map_pin_directory(pins)
         .map_max_entries(FLOWS, config.flows)
         .map_max_entries(REPORTS, config.ring_bytes)
+        .map_max_entries(WAITING, config.waiting())
         .override_global("report_segments", &config.segments, true)
         .override_global("report_delay_us", &config.delay_us, true)
         .load(object.bytes)
@@ -293,4 +294,4 @@ fn set_servers(map: Map, servers: &[PathKey]) -> Result<()> {
     Ok(())
 }
 
-const _: () = assert!(size_of::<RawReport>().is_multiple_of(8));
+const _: () = assert!(size_of::<Report>().is_multiple_of(8));

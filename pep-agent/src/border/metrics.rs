@@ -2,7 +2,7 @@
 
 use crate::border::kernel::View;
 use crate::border::pump::Delivered;
-use crate::border::records::{Counters, REASONS};
+use hotcc_abi::border::{Counters, REASONS};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;

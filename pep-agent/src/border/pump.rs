@@ -1,6 +1,6 @@
 //! Takes reports out of the kernel's ring and hands them over, those for one server together.
 
-use crate::border::records::RawReport;
+use crate::border::records;
 use crate::report::{FlowReport, Transport};
 use aya::maps::{MapData, RingBuf};
 use hotcc_abi::clock::monotonic_ns;
@@ -57,8 +57,8 @@ fn wait(ring: &RingBuf<MapData>) {
 fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<(FlowReport, u64)>) {
     while batch.len() < BATCH {
         let Some(item) = ring.next() else { return };
-        if let Some(raw) = RawReport::read(&item) {
-            batch.push((raw.report(), raw.since_ns));
+        if let Some(raw) = records::read(&item) {
+            batch.push((records::report(&raw), raw.since_ns));
         }
     }
 }

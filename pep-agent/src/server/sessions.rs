@@ -4,8 +4,8 @@
 //! run, or before the server's start, comes without that answer, or with a counter below it. The answer also measures the
 //! round trip, and how far both clocks are apart.
 
-use crate::auth::Window;
 use crate::wire::Header;
+use hotcc_auth::Window;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 

@@ -3,12 +3,14 @@
 use crate::packet::Packet;
 use crate::router::{Border, Network, write_seq};
 use aya::programs::{SchedClassifier, TcAttachType};
+use caps::{CapSet, CapsHashSet};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use pep_agent::netlink::filters;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 /// How many programs of ours are at a place, by either way.
@@ -119,6 +121,25 @@ fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
     assert!(border.get(&network, "/nothing").0.contains("404"));
     assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
     assert_eq!(told(), "STOPPING=1");
+}
+
+#[test]
+fn its_unit_leaves_it_what_it_needs() {
+    let Some(network) = Network::new("unit") else { return };
+    let unit = include_str!("../../../deploy/pep-border.service");
+    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
+    let gone: Vec<_> = caps::all().difference(&left).copied().collect();
+    let options = ["--internet", "wan", "--access", "lan", "--server", "10.201.1.0/24"];
+    let border = Border::start_with(&network, &options, |command| {
+        let give_up = move || {
+            let mut each = gone.iter().map(|capability| caps::drop(None, CapSet::Bounding, *capability));
+            each.all(|dropped| dropped.is_ok()).then_some(()).ok_or_else(std::io::Error::last_os_error)
+        };
+        // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
+        unsafe { command.pre_exec(give_up) };
+    });
+    assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
 }
 
 #[test]

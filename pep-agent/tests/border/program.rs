@@ -5,10 +5,11 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
 use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
+use hotcc_abi::border::{COUNTERS, Counters, Flow, Report};
 use hotcc_abi::path::PathKey;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-use pep_agent::border::records::{COUNTERS, Counters, FLOW_SIZE, RawReport};
+use pep_agent::border::records;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ const SKB_GSO_SIZE: usize = 176;
 pub struct Program {
     ebpf: Ebpf,
     pins: PathBuf,
-    flows: HashMap<MapData, [u8; 40], [u8; FLOW_SIZE]>,
+    flows: HashMap<MapData, [u8; 40], [u8; size_of::<Flow>()]>,
     ring: RingBuf<MapData>,
     counters: PerCpuArray<MapData, [u64; COUNTERS]>,
 }
@@ -147,10 +148,10 @@ impl Program {
             key[place + 16..place + 18].copy_from_slice(&address.port().to_be_bytes());
         }
         let value = self.flows.get(&key, 0).ok()?;
-        let number = |at: usize| u32::from_ne_bytes(value[at * 4..][..4].try_into().unwrap());
-        assert_eq!(number(0), 0, "the lock is free");
-        let ranges = (0..number(9) as usize).map(|i| (number(10 + 2 * i), number(11 + 2 * i))).collect();
-        Some(FlowState { in_order: number(8), ranges, segments: number(1) })
+        let Flow { lock, segments, seen, .. } = bytemuck::pod_read_unaligned(&value);
+        assert_eq!(lock, 0, "the lock is free");
+        let ranges = seen.ranges[..seen.range_count as usize].iter().map(|r| (r.start, r.end)).collect();
+        Some(FlowState { in_order: seen.in_order, ranges, segments })
     }
 
     pub fn flow_count(&self) -> usize {
@@ -158,10 +159,10 @@ impl Program {
     }
 
     /// Whatever is in the ring.
-    pub fn reports(&mut self) -> Vec<RawReport> {
+    pub fn reports(&mut self) -> Vec<Report> {
         let mut found = Vec::new();
         while let Some(item) = self.ring.next() {
-            found.push(RawReport::read(&item).unwrap());
+            found.push(records::read(&item).unwrap());
         }
         found
     }

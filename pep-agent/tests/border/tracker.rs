@@ -2,7 +2,8 @@
 
 use crate::packet::{ACK, FIN, Packet, RST, SYN};
 use crate::program::{FlowState, PATIENT, Program, SERVER, Settings, client, program};
-use pep_agent::border::records::REASONS;
+use hotcc_abi::border::REASONS;
+use pep_agent::border::records;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ fn play(program: &mut Program, number: u32, base: u32, events: &[Event]) -> Resu
         prop_assert_eq!(reports.len(), due, "reports due after {:?}", event);
         for report in reports {
             prop_assert_eq!(REASONS[report.reason as usize], "gap");
-            let (report, state) = (report.report(), model.state());
+            let (report, state) = (records::report(&report), model.state());
             let ranges: Vec<_> = report.ranges.iter().map(|r| (r.start, r.end)).collect();
             prop_assert_eq!((report.key.server, report.key.client), (server, client));
             prop_assert_eq!(FlowState { in_order: report.in_order, ranges, segments: report.segments }, state);
@@ -198,7 +199,7 @@ fn reports_are_due_by_segments_and_by_time() {
     }
     let reports = program.reports();
     assert_eq!(reports.len(), 1, "the fourth segment");
-    assert_eq!((REASONS[reports[0].reason as usize], reports[0].report().segments), ("segments", 4));
+    assert_eq!((REASONS[reports[0].reason as usize], reports[0].segments), ("segments", 4));
 
     // several flows that wait; the timer tells them without another packet
     for i in 2..50 {

@@ -3,7 +3,7 @@
 
 use crate::host::*;
 use hotcc_abi::pep::Handover;
-use pep_agent::auth::{KEY_BYTES, Key};
+use hotcc_auth::{KEY_BYTES, Key};
 use pep_agent::report::{FlowReport, SeqRange};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
@@ -107,12 +107,11 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
 
 #[test]
 fn what_the_border_cannot_have_seen_is_refused() {
-    let (name, cc) = ("what_the_border_cannot_have_seen_is_refused", "mdcubic_lie");
-    let Some(test) = kernel_test(name, cc, &[]) else { return };
-    let hosts = Hosts::new();
-    let keys = test.key_file(&[(1, "a5")]);
-    let agent = Agent::start(&hosts, &keys, options());
-    let flow = Flow::open(&hosts, SERVER, cc);
+    let Some(Scene { test: _test, hosts, agent, flow, .. }) =
+        scene("what_the_border_cannot_have_seen_is_refused", "mdcubic_lie")
+    else {
+        return;
+    };
     let mut border = Scripted::proven(&hosts, &agent, &flow);
     let mut refused = |report: FlowReport, fate: RecordFate| {
         let before = agent.records(fate);
@@ -144,12 +143,11 @@ fn what_the_border_cannot_have_seen_is_refused() {
 
 #[test]
 fn a_delayed_report_is_as_old_as_it_is() {
-    let (name, cc) = ("a_delayed_report_is_as_old_as_it_is", "mdcubic_late");
-    let Some(test) = kernel_test(name, cc, &[]) else { return };
-    let hosts = Hosts::new();
-    let keys = test.key_file(&[(1, "a5")]);
-    let agent = Agent::start(&hosts, &keys, options());
-    let flow = Flow::open(&hosts, SERVER, cc);
+    let Some(Scene { test: _test, hosts, agent, flow, .. }) =
+        scene("a_delayed_report_is_as_old_as_it_is", "mdcubic_late")
+    else {
+        return;
+    };
     let mut border = Scripted::proven(&hosts, &agent, &flow);
     let made = Instant::now();
     let bytes = border.datagram(&[flow.seen_to(flow.first)]);
@@ -166,12 +164,11 @@ fn a_delayed_report_is_as_old_as_it_is() {
 /// What reaches the kernel comes from the agent alone: the very bytes that it hands over do nothing on the wire.
 #[test]
 fn the_wire_does_not_reach_the_program() {
-    let (name, cc) = ("the_wire_does_not_reach_the_program", "mdcubic_wire");
-    let Some(test) = kernel_test(name, cc, &[]) else { return };
-    let hosts = Hosts::new();
-    let keys = test.key_file(&[(1, "a5")]);
-    let agent = Agent::start(&hosts, &keys, options());
-    let flow = Flow::open(&hosts, SERVER, cc);
+    let Some(Scene { test: _test, hosts, keys, agent, flow }) =
+        scene("the_wire_does_not_reach_the_program", "mdcubic_wire")
+    else {
+        return;
+    };
     let mut record =
         Handover { family: 4, flags: 1, time_ns: now_us() * 1000, in_order: flow.first, ..Handover::default() };
     record.server[..4].copy_from_slice(&[10, 248, 1, 1]);
@@ -199,12 +196,11 @@ fn the_wire_does_not_reach_the_program() {
 
 #[test]
 fn borders_and_servers_may_restart_and_keys_change() {
-    let (name, cc) = ("borders_and_servers_may_restart_and_keys_change", "mdcubic_again");
-    let Some(test) = kernel_test(name, cc, &[]) else { return };
-    let hosts = Hosts::new();
-    let keys = test.key_file(&[(1, "a5")]);
-    let agent = Agent::start(&hosts, &keys, options());
-    let flow = Flow::open(&hosts, SERVER, cc);
+    let Some(Scene { test, hosts, keys, agent, flow }) =
+        scene("borders_and_servers_may_restart_and_keys_change", "mdcubic_again")
+    else {
+        return;
+    };
     let mut border = hosts.border(&keys);
     introduce(&mut border, &agent, &flow);
     drop(border);

@@ -157,6 +157,25 @@ impl Hosts {
     }
 }
 
+/// What most tests begin with; `keys` is the file of key 1.
+pub struct Scene {
+    pub test: KernelTest,
+    pub hosts: Hosts,
+    pub keys: PathBuf,
+    pub agent: Agent,
+    pub flow: Flow,
+}
+
+/// `None`, after saying so, where the test cannot run.
+pub fn scene(name: &str, cc: &'static str) -> Option<Scene> {
+    let test = kernel_test(name, cc, &[])?;
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    Some(Scene { test, hosts, keys, agent, flow })
+}
+
 /// The agent, on a thread on the server, until it is dropped.
 pub struct Agent {
     pub counters: Arc<Counters>,

@@ -5,13 +5,13 @@
 
 use super::udp::{address, bind, receive};
 use super::{Args, Running, Source, SourceError};
-use crate::auth::{Keys, MAC_BYTES, Window};
 use crate::feed::{Batch, Sink, Ue};
 use crate::line::Line;
-use crate::link;
+use crate::link::{self, Granted};
 use crate::peer::VERSION;
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
+use hotcc_auth::{Keys, MAC_BYTES, Window};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(300);
 pub(super) struct PeerSource {
     address: SocketAddr,
     file: PathBuf,
-    open: Option<(UdpSocket, Keys)>,
+    open: Option<(UdpSocket, Keys<Granted>)>,
 }
 
 impl PeerSource {
@@ -44,9 +44,9 @@ impl Source for PeerSource {
 
     fn open(&mut self) -> Result<(), SourceError> {
         let keys = Keys::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
-        if let Some(id) = keys.without_prefix() {
+        if let Some((key, _)) = keys.iter().find(|(_, link)| link.is_none()) {
             let file = self.file.display();
-            return Err(SourceError(format!("{file}: key {id} names no link that its holder may write")));
+            return Err(SourceError(format!("{file}: key {} names no link that its holder may write", key.id)));
         }
         self.open = Some((bind(self.address)?, keys));
         Ok(())
@@ -56,7 +56,7 @@ impl Source for PeerSource {
         Box::pin(async move {
             let Some((socket, keys)) = self.open else { return Ok(()) };
             let mut receiver = Receiver { keys, sessions: HashMap::new() };
-            receive(socket, |datagram, _| sink.batch(|batch| receiver.take(batch, datagram))).await
+            receive(socket, move |datagram| sink.batch(|batch| receiver.take(batch, datagram))).await
         })
     }
 }
@@ -64,7 +64,7 @@ impl Source for PeerSource {
 /// What tells a datagram from one that came before.
 #[derive(Debug)]
 struct Receiver {
-    keys: Keys,
+    keys: Keys<Granted>,
     /// The newest session of each key, by number and link, and the counters of it that came.
     sessions: HashMap<(u8, IndexKey), (u64, Window)>,
 }
@@ -84,7 +84,8 @@ impl Receiver {
         if *version != VERSION {
             return Err((Reject::Malformed, format!("version {version}; this feeder speaks {VERSION}")));
         }
-        let granted = self.keys.numbered(*id).find(|(key, _)| key.verify(signed, mac)).map(|(_, link)| link);
+        let granted =
+            self.keys.numbered(*id).find(|(key, _)| key.verify(signed, mac)).map(|(_, link)| link.map(|l| l.0));
         let granted = granted.ok_or((Reject::Unauthenticated, format!("no key of number {id} made its code")))?;
         let line = Line::parse(text).map_err(|what| (Reject::Malformed, what))?;
         let (Some(session), Some(counter), Some(sent_us)) = (line.session, line.counter, line.sent_us) else {
@@ -136,10 +137,10 @@ fn unix_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::KEY_BYTES;
     use crate::map::Reading;
     use crate::peer::datagram;
     use crate::transit::Sent;
+    use hotcc_auth::KEY_BYTES;
 
     const NOW_US: u64 = 1_800_000_000_000_000;
 

@@ -5,16 +5,25 @@ use crate::feed::{Batch, Sink};
 use crate::line::Line;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_UDP;
-use nix::sys::socket::{setsockopt, sockopt};
-use std::io::ErrorKind;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, setsockopt, sockopt};
+use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
-/// The largest datagram.
-const LARGEST: usize = 65_536;
+/// Room for the largest datagram; no multiple of a page, or all would want the same few lines of a cache.
+const LARGEST: usize = 65_536 + 192;
 /// Bytes that the kernel keeps while others have the processor: thousands of UEs may report at once.
 const BURST: usize = 8 << 20;
-/// Datagrams taken before others have their turn.
+/// Datagrams taken with one system call.
 const AT_ONCE: usize = 64;
+/// Datagrams that come closer to each other than this are many: ...
+const CLOSE: Duration = Duration::from_micros(200);
+/// ... then the next ones are let gather for so long, as waking up takes longer than a reading does.
+const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
 pub(super) struct UdpSource {
@@ -43,7 +52,7 @@ impl Source for UdpSource {
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
             let Some(socket) = self.socket else { return Ok(()) };
-            receive(socket, |datagram, _| {
+            receive(socket, move |datagram| {
                 sink.batch(|batch| datagram.split(|b| *b == b'\n').for_each(|line| take_line(batch, line)));
             })
             .await
@@ -57,8 +66,8 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
-    let bound = UdpSocket::bind(address).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-    let socket = bound.map_err(|e| SourceError(format!("cannot receive datagrams on {address}: {e}")))?;
+    let socket =
+        UdpSocket::bind(address).map_err(|e| SourceError(format!("cannot receive datagrams on {address}: {e}")))?;
     // Who may not have as much as it takes gets what the system allows, or keeps what there is.
     if setsockopt(&socket, sockopt::RcvBufForce, &BURST).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &BURST);
@@ -66,21 +75,32 @@ pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
     Ok(socket)
 }
 
-/// Hands every datagram to `take`, for ever.
-pub(super) async fn receive(socket: UdpSocket, mut take: impl FnMut(&[u8], SocketAddr)) -> Result<(), SourceError> {
-    let failed = |e| SourceError(format!("cannot receive datagrams: {e}"));
-    let socket = tokio::net::UdpSocket::from_std(socket).map_err(failed)?;
-    let mut buffer = vec![0; LARGEST];
+/// Hands every datagram to `take`, for ever: on a thread of its own, which waits in the system call that takes them.
+pub(super) async fn receive(socket: UdpSocket, take: impl FnMut(&[u8]) + Send + 'static) -> Result<(), SourceError> {
+    let failed = |why: String| SourceError(format!("cannot receive datagrams: {why}"));
+    let (tell, ended) = oneshot::channel();
+    let work = move || {
+        let _ = tell.send(receive_all(&socket, take)); // nobody listens when the program ends
+    };
+    thread::Builder::new().name("datagrams".to_owned()).spawn(work).map_err(|e| failed(e.to_string()))?;
+    Err(failed(ended.await.map_or("its thread panicked".to_owned(), |e| e.to_string())))
+}
+
+/// Returns why it cannot go on.
+fn receive_all(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> Errno {
+    let mut buffers = vec![vec![0; LARGEST]; AT_ONCE];
+    let mut headers = MultiHeaders::<()>::preallocate(AT_ONCE, None);
+    let mut taken: Option<Instant> = None;
     loop {
-        socket.readable().await.map_err(failed)?;
-        for _ in 0..AT_ONCE {
-            match socket.try_recv_from(&mut buffer) {
-                Ok((length, from)) => take(&buffer[..length], from),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(failed(e)),
-            }
+        let mut slices: Vec<_> = buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        match recvmmsg(socket.as_raw_fd(), &mut headers, &mut slices, MsgFlags::MSG_WAITFORONE, None) {
+            Ok(messages) => messages.for_each(|message| take(message.iovs().next().unwrap_or_default())),
+            Err(Errno::EINTR) => continue,
+            Err(e) => return e,
         }
-        tokio::task::yield_now().await;
+        if taken.replace(Instant::now()).is_some_and(|before| before.elapsed() < CLOSE) {
+            thread::sleep(GATHER);
+        }
     }
 }
 

@@ -1,8 +1,6 @@
-//! Who sent a datagram, and whether it came before: keys, their codes, and the window of counters.
+//! Who sent a datagram, and whether it came before: keys and the files they stand in, their codes, the window of counters.
 
-use crate::link;
 use hmac::{Hmac, Mac};
-use hotcc_abi::radio::IndexKey;
 use sha2::Sha256;
 use std::fs;
 use std::io;
@@ -45,9 +43,10 @@ impl Key {
         std::array::from_fn(|i| whole[i])
     }
 
-    /// Whether `mac` is the code of a message; compares in constant time.
+    /// Whether `mac` begins the code of a message; compares in constant time. How long `mac` must be is the caller's to
+    /// say.
     #[must_use]
-    pub fn verify(&self, message: &[u8], mac: &[u8; MAC_BYTES]) -> bool {
+    pub fn verify(&self, message: &[u8], mac: &[u8]) -> bool {
         self.keyed.clone().chain_update(message).verify_truncated_left(mac).is_ok()
     }
 }
@@ -56,7 +55,7 @@ impl Key {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("cannot read {path}: {error}")]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -64,10 +63,10 @@ pub enum KeyError {
         error: io::Error,
     },
     /// Others than its owner may read it.
-    #[error("{} can be read by others: chmod 600 it", .0.display())]
+    #[error("{0} can be read by others: chmod 600 it")]
     Exposed(PathBuf),
     /// A line that is not understood.
-    #[error("{}:{line}: {reason}", path.display())]
+    #[error("{path}:{line}: {reason}")]
     Line {
         /// Which file.
         path: PathBuf,
@@ -77,16 +76,28 @@ pub enum KeyError {
         reason: String,
     },
     /// No key in it.
-    #[error("{} has no key", .0.display())]
+    #[error("{0} has no key")]
     Empty(PathBuf),
 }
 
-/// The keys of a file, each with the link that its holder may write, where it names one. Its lines are
-/// `ID KEY [LINK]`, the key as 64 hexadecimal digits.
-#[derive(Clone, Debug)]
-pub struct Keys(Vec<(Key, Option<IndexKey>)>);
+/// What a key is for: the last word of its line.
+pub trait Scope: Sized + PartialEq {
+    /// Keys that can be live for one of these.
+    const LIVE_KEYS: usize = usize::MAX;
 
-impl Keys {
+    /// Reads the word.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn parse(word: &str) -> Result<Self, String>;
+}
+
+/// The keys of a file, each with what it is for, where its line says so. Lines are `ID KEY [SCOPE]`, the key as 64
+/// hexadecimal digits.
+#[derive(Clone, Debug)]
+pub struct Keys<S>(Vec<(Key, Option<S>)>);
+
+impl<S: Scope> Keys<S> {
     /// Reads a file that nobody but its owner can read.
     ///
     /// # Errors
@@ -100,49 +111,46 @@ impl Keys {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, KeyError> {
-        let mut keys: Vec<(Key, Option<IndexKey>)> = Vec::new();
+        let mut keys: Vec<(Key, Option<S>)> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
             }
             let wrong = |reason| KeyError::Line { path: path.to_owned(), line: number, reason };
-            let (key, link) = parse_line(line).map_err(wrong)?;
-            if keys.iter().any(|(other, l)| other.id == key.id && *l == link) {
+            let (key, scope) = parse_line(line).map_err(wrong)?;
+            let rivals = || keys.iter().filter(|(_, s)| *s == scope);
+            if rivals().any(|(other, _)| other.id == key.id) {
                 return Err(wrong("this number is taken by another key".to_owned()));
             }
-            keys.push((key, link));
+            if rivals().count() == S::LIVE_KEYS {
+                return Err(wrong(format!("{} keys can be live, not more", S::LIVE_KEYS)));
+            }
+            keys.push((key, scope));
         }
         if keys.is_empty() { Err(KeyError::Empty(path.to_owned())) } else { Ok(Self(keys)) }
     }
 
-    /// The key that signs: the first.
-    #[must_use]
-    pub fn signing(&self) -> Option<&Key> {
-        self.0.first().map(|(key, _)| key)
+    /// All, in the file's order, each with what it is for; `None`: for everything.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, Option<&S>)> {
+        self.0.iter().map(|(key, scope)| (key, scope.as_ref()))
     }
 
-    /// The keys of that number, and the link that each may write.
-    pub fn numbered(&self, id: u8) -> impl Iterator<Item = (&Key, Option<IndexKey>)> {
-        self.0.iter().filter(move |(key, _)| key.id == id).map(|(key, link)| (key, *link))
-    }
-
-    /// The number of a key that names no link.
-    #[must_use]
-    pub fn without_prefix(&self) -> Option<u8> {
-        self.0.iter().find(|(_, link)| link.is_none()).map(|(key, _)| key.id)
+    /// Those of a number.
+    pub fn numbered(&self, id: u8) -> impl Iterator<Item = (&Key, Option<&S>)> {
+        self.iter().filter(move |(key, _)| key.id == id)
     }
 }
 
-fn parse_line(line: &str) -> Result<(Key, Option<IndexKey>), String> {
+fn parse_line<S: Scope>(line: &str) -> Result<(Key, Option<S>), String> {
     let mut words = line.split_whitespace();
     let id = words.next().and_then(|w| w.parse().ok()).ok_or("a line begins with the key's number, 0 to 255")?;
     let secret = words.next().and_then(hex).ok_or("a key is 64 hexadecimal digits")?;
-    let link = words.next().map(link::parse).transpose().map_err(|e| e.to_string())?;
-    if words.next().is_some() {
-        return Err("a line has a number, a key, and perhaps a link".to_owned());
+    let scope = words.next().map(S::parse).transpose()?;
+    if let Some(word) = words.next() {
+        return Err(format!("a line has a number, a key, and perhaps what the key is for; '{word}' is too much"));
     }
-    Ok((Key::new(id, &secret), link))
+    Ok((Key::new(id, &secret), scope))
 }
 
 fn hex(word: &str) -> Option<[u8; KEY_BYTES]> {
@@ -152,7 +160,7 @@ fn hex(word: &str) -> Option<[u8; KEY_BYTES]> {
     bytes.try_into().ok()
 }
 
-/// Which counters of a session came already: each is taken once, and none that is [`WINDOW`] behind the newest.
+/// Which counters of a sender came already: each is taken once, and none that is [`WINDOW`] behind the newest.
 #[derive(Clone, Debug)]
 pub struct Window {
     newest: u64,
@@ -192,9 +200,22 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
 
-    fn parse(text: &str) -> Result<Keys, KeyError> {
+    /// Two keys for each; any word but `wrong`.
+    #[derive(Debug, PartialEq)]
+    struct Word(String);
+
+    impl Scope for Word {
+        const LIVE_KEYS: usize = 2;
+
+        fn parse(word: &str) -> Result<Self, String> {
+            if word == "wrong" { Err("no such word".to_owned()) } else { Ok(Self(word.to_owned())) }
+        }
+    }
+
+    fn parse(text: &str) -> Result<Keys<Word>, KeyError> {
         Keys::parse(text, Path::new("keys"))
     }
 
@@ -206,42 +227,70 @@ mod tests {
         let key = Key::new(1, &secret);
         let code = [0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b];
         assert_eq!(key.sign(b"Hi There"), code);
-        assert!(key.verify(b"Hi There", &code) && !key.verify(b"Hi there", &code));
+        assert!(key.verify(b"Hi There", &code) && key.verify(b"Hi There", &code[..10]));
+        assert!(!key.verify(b"Hi there", &code));
         assert!(!format!("{key:?}").contains("11"), "a key is not printed");
     }
 
     #[test]
     fn key_files() {
         let (a, b) = ("0a".repeat(32), "0B".repeat(32));
-        let keys = parse(&format!("# mine\n 7 {a} 10.0.0.7 # new\n\n8 {b} 192.0.2.1:4096/6\n9 {b}\n")).unwrap();
-        assert_eq!((keys.signing().map(|k| k.id), keys.without_prefix()), (Some(7), Some(9)));
-        let links: Vec<_> = keys.numbered(8).map(|(_, link)| link.unwrap().to_string()).collect();
-        assert_eq!(links, ["192.0.2.1:4096/6"]);
+        let keys = parse(&format!("# mine\n 7 {a} # new\n\n8 {b} x\n9 {b} x\n7 {b} y\n")).unwrap();
+        let all: Vec<_> = keys.iter().map(|(key, word)| (key.id, word.map_or("", |w| w.0.as_str()))).collect();
+        assert_eq!(all, [(7, ""), (8, "x"), (9, "x"), (7, "y")]);
+        assert_eq!((keys.numbered(7).count(), keys.numbered(9).count(), keys.numbered(1).count()), (2, 1, 0));
         for (wrong, says) in [
             ("", "no key"),
             ("x aa", "number"),
             ("256 aa", "number"),
             ("1 aa", "64 hexadecimal"),
             (&format!("1 {}", "é".repeat(32)), "64 hexadecimal"),
-            (&format!("1 {a} 10.0.0.0/33"), "keys:1: prefix length"),
-            (&format!("1 {a} 10.0.0.0/8 more"), "perhaps"),
+            (&format!("1 {a} wrong"), "keys:1: no such word"),
+            (&format!("1 {a} x more"), "'more' is too much"),
             (&format!("1 {a}\n1 {b}"), "keys:2: this number is taken"),
+            (&format!("1 {a}\n2 {b}\n3 {b}"), "keys:3: 2 keys"),
         ] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains(says), "{wrong}: {error}");
         }
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), format!("1 {a}")).unwrap();
-        assert!(Keys::read(file.path()).is_ok());
-        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Keys::read(file.path()), Err(KeyError::Exposed(_))));
     }
 
     #[test]
-    fn counters_are_taken_once() {
-        let mut window = Window::after(10);
-        assert!(!window.take(10) && window.take(12) && window.take(11) && !window.take(11) && !window.take(12));
-        assert!(window.take(12 + WINDOW) && !window.take(12) && window.take(13) && !window.take(13));
+    fn a_key_file_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), format!("1 {}", "0a".repeat(32))).unwrap();
+        assert!(Keys::<Word>::read(file.path()).is_ok());
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Keys::<Word>::read(file.path()), Err(KeyError::Exposed(_))));
+        assert!(matches!(Keys::<Word>::read(Path::new("/nonexistent")), Err(KeyError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_window_that_begins_late_takes_nothing_older() {
+        let mut window = Window::after(5000);
+        assert!(!window.take(5000) && !window.take(4999) && !window.take(1));
+        assert!(window.take(5002) && window.take(5001) && !window.take(5001) && !window.take(5000));
         assert!(window.take(u64::MAX) && !window.take(u64::MAX) && window.take(u64::MAX - 1));
+    }
+
+    proptest! {
+        /// Against a set of all counters that came.
+        #[test]
+        fn each_counter_is_taken_once(
+            start in 0u64..2000,
+            steps in proptest::collection::vec(-1500i64..3000, 1..400),
+        ) {
+            let (mut window, mut newest, mut taken) = (Window::after(start), start, HashSet::new());
+            for step in steps {
+                let Some(counter) = newest.checked_add_signed(step) else { continue };
+                let fresh = counter > start && newest.saturating_sub(counter) < WINDOW && !taken.contains(&counter);
+                prop_assert_eq!(window.take(counter), fresh, "{} after {}", counter, newest);
+                if fresh {
+                    taken.insert(counter);
+                    newest = newest.max(counter);
+                }
+            }
+        }
     }
 }
