@@ -11,6 +11,7 @@ mod sandbox;
 #[allow(dead_code, reason = "shared with tests")]
 mod tools;
 
+use nix::libc;
 use sandbox::{Sandbox, sandbox};
 use sinr_feeder::map::RadioView;
 use std::fmt::Write;
@@ -25,17 +26,33 @@ use tools::{Process, Sender, free_port, local, metrics, wait};
 
 fn main() {
     let Some(sandbox) = sandbox("feed") else { return };
-    latency(&sandbox);
+    let unit = include_str!("../../deploy/sinr-feeder.service");
+    assert!(unit.contains("CPUSchedulingPolicy=fifo"), "what is measured here is how the unit runs it");
+    for (priority, policy) in [("at ordinary priority", libc::SCHED_OTHER), ("as its unit runs it", libc::SCHED_FIFO)] {
+        latency(&sandbox, priority, policy);
+    }
+    schedule(libc::SCHED_FIFO);
     for lines_per_datagram in [20, 1] {
         cost(&sandbox, lines_per_datagram);
     }
 }
 
-/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause; and
-/// the same with a thread that does nothing but receive and count, which is what the kernel takes for it.
-fn latency(sandbox: &Sandbox) {
+/// Gives this thread, and what it starts from here on, that scheduling policy.
+fn schedule(policy: libc::c_int) {
+    let param = libc::sched_param { sched_priority: libc::c_int::from(policy == libc::SCHED_FIFO) };
+    // SAFETY: `param` lives for the call, and 0 is the calling thread.
+    let done = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause and at
+/// real-time priority, so that it does not wait itself; and the same with a thread that does nothing but receive and
+/// count, which is what the kernel takes for it.
+fn latency(sandbox: &Sandbox, priority: &str, policy: libc::c_int) {
+    schedule(policy);
     let port = free_port();
-    let feeder = Process::feeder(sandbox, &["--source", &format!("udp:{}", local(port)), "--link", "192.0.2.1"]);
+    let args = ["--source", &format!("udp:{}", local(port)), "--link", "192.0.2.1"];
+    let feeder = Process::feeder(sandbox, &args);
     wait("the link", || !sandbox.links().is_empty(), || feeder.all_said());
     let view = RadioView::open(&sandbox.root).unwrap();
     let slot = view.slot_of("192.0.2.1:1".parse().unwrap()).unwrap().unwrap();
@@ -51,32 +68,29 @@ fn latency(sandbox: &Sandbox) {
         }
     });
     let feed = Sender::new(port);
-    let mut best = [[Duration::MAX; 2]; 2];
+    schedule(libc::SCHED_FIFO);
+    let before = Load::now();
+    let [mut to_map, mut to_thread] = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        let rounds =
-            [round(&feed, || view.snapshot(slot).unwrap().updates), round(&counting, || counted.load(Relaxed))];
-        for (best, round) in best.iter_mut().zip(rounds) {
-            if round[1] < best[1] {
-                *best = round;
-            }
-        }
+        round(&feed, || view.snapshot(slot).unwrap().updates, &mut to_map);
+        round(&counting, || counted.load(Relaxed), &mut to_thread);
     }
-    for (what, [p50, p99]) in ["datagram to map", "datagram to a thread that counts"].into_iter().zip(best) {
-        let us = |t: Duration| t.as_secs_f64() * 1e6;
-        println!("{what}: p50 {:.0} us, p99 {:.0} us (the least disturbed of {ROUNDS} rounds)", us(p50), us(p99));
+    for (what, mut took) in [("datagram to map", to_map), ("datagram to a thread that counts", to_thread)] {
+        took.sort_unstable();
+        let us = |permille: usize| took[took.len() * permille / 1000].as_secs_f64() * 1e6;
+        println!("{what}, {priority}: p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us", us(500), us(990), us(999));
     }
+    println!("  meanwhile: {}", before.until_now());
 }
 
-/// On a machine that others use, the round with the least p99 is the one that says most about the feeder.
+/// Rounds of the feeder and of the yardstick, in turns.
 const ROUNDS: usize = 20;
 
-/// Median and 99th percentile of 300 readings.
-fn round(sender: &Sender, seen: impl Fn() -> u64) -> [Duration; 2] {
-    const READINGS: usize = 300;
-    let mut took: Vec<Duration> = Vec::with_capacity(READINGS);
-    for i in 0..READINGS {
+/// 300 readings, and what each took.
+fn round(sender: &Sender, seen: impl Fn() -> u64, took: &mut Vec<Duration>) {
+    for i in 0..300 {
         let (before, sent) = (seen(), Instant::now());
-        sender.sinr((i % 20) as f64);
+        sender.sinr(f64::from(i % 20));
         while seen() == before {
             assert!(sent.elapsed() < Duration::from_secs(5), "lost");
             std::hint::spin_loop();
@@ -84,8 +98,34 @@ fn round(sender: &Sender, seen: impl Fn() -> u64) -> [Duration; 2] {
         took.push(sent.elapsed());
         sleep(Duration::from_millis(2));
     }
-    took.sort_unstable();
-    [took[READINGS / 2], took[READINGS * 99 / 100]]
+}
+
+/// What the machine was busy with: ticks of all its processors.
+struct Load {
+    idle: u64,
+    stolen: u64,
+    all: u64,
+}
+
+impl Load {
+    fn now() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap();
+        let ticks: Vec<u64> = stat.lines().next().unwrap().split(' ').filter_map(|n| n.parse().ok()).collect();
+        Self { idle: ticks[3] + ticks[4], stolen: ticks[7], all: ticks[..8].iter().sum() }
+    }
+
+    fn until_now(&self) -> String {
+        let now = Self::now();
+        let share = |then: u64, now: u64, all: u64| (now - then) as f64 / all.max(1) as f64 * 100.0;
+        let all = now.all - self.all;
+        let load = fs::read_to_string("/proc/loadavg").unwrap();
+        format!(
+            "processors {:.0} % busy, {:.0} % taken by the machine's host, load {}",
+            100.0 - share(self.idle, now.idle, all),
+            share(self.stolen, now.stolen, all),
+            load.split(' ').next().unwrap()
+        )
+    }
 }
 
 /// Processor time of the feeder for 10,000 UEs with 10 readings a second each.
@@ -121,6 +161,7 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         (start.elapsed(), sent * lines_per_datagram)
     };
     play(Duration::from_secs(4)); // links are taken, periods known
+    let load = Load::now();
     let applied =
         || metrics(http).iter().filter(|(name, _)| name.contains("readings_total")).map(|(_, n)| n).sum::<f64>();
     let (applied_before, cpu_before) = (applied(), cpu(feeder.child.id()));
@@ -134,10 +175,15 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         used * 1e6 / sent as f64,
         (applied() - applied_before) / sent as f64 * 100.0
     );
+    println!("  meanwhile: {}", load.until_now());
 }
 
-/// Seconds of processor time that a process used so far.
+/// Seconds of processor time that all threads of a process used so far.
 fn cpu(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let used_ns = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("schedstat")).unwrap();
+        stat.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    tasks.map(|task| used_ns(task.unwrap())).sum::<u64>() as f64 / 1e9
 }

@@ -116,14 +116,14 @@ pub struct RunArgs {
     /// The same values again are no new measurement, but the source repeating itself.
     #[arg(long)]
     pub skip_repeats: bool,
-    /// Capacity where the source has none, from CQI or SINR: cqi-lte, cqi-nr-64qam, cqi-nr-256qam or shannon, the
-    /// bandwidth in MHz, and the share of it that carries no data (docs/radio.md).
+    /// Capacity where the source has none, from CQI, MCS or SINR: cqi-lte, cqi-nr-64qam, cqi-nr-256qam, mcs-nr-64qam,
+    /// mcs-nr-256qam or shannon, the bandwidth in MHz, and the share of it that carries no data (docs/radio.md).
     #[arg(long, value_name = "TABLE:MHZ[:OVERHEAD]", value_parser = rate)]
     pub capacity: Option<RateSpec>,
     /// Serve /metrics and /healthz on this address and port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Options in a file (TOML): `long-option = value`; those given here go before it.
+    /// Options in a file (TOML): `long_option = value`; those given here go before it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Take the links even from a feeder that still runs; that one then stops.
@@ -216,8 +216,10 @@ fn ue(text: &str) -> Result<(String, Option<IndexKey>), String> {
 
 fn rate(text: &str) -> Result<RateSpec, String> {
     let mut parts = text.split(':');
-    let table =
-        parts.next().and_then(Table::named).ok_or("the tables are cqi-lte, cqi-nr-64qam, cqi-nr-256qam, shannon")?;
+    let table = parts
+        .next()
+        .and_then(Table::named)
+        .ok_or("the tables are cqi-lte, cqi-nr-64qam, cqi-nr-256qam, mcs-nr-64qam, mcs-nr-256qam, shannon")?;
     let bandwidth_mhz = within(parts.next().unwrap_or_default(), 0.1..=10_000.0)
         .map_err(|what| format!("the bandwidth in MHz is {what}"))?;
     let overhead = parts.next().map(|o| within(o, 0.0..=0.99)).transpose()?;

@@ -21,6 +21,8 @@ const OUTLIER_MEMORY: Duration = Duration::from_secs(2);
 const GAPS: usize = 8;
 /// A source that reports more often is still given this long: the kernel schedules no better.
 const LEAST_MAX_AGE_MS: u64 = 50;
+/// Readings that come this close after another are of one burst, which counts once: several in a message, say.
+const BURST: Duration = Duration::from_millis(10);
 /// The maximum age in measured periods: less than the three within which a dead source is noticed, as a period has to
 /// be seen to have passed.
 const PERIODS: f64 = 2.5;
@@ -101,15 +103,24 @@ pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
     wanted.clamp(DEFAULT_MAX_AGE_MS.into(), MAX_AGE_LIMIT_MS.into()) as u32
 }
 
+/// Whether readers use at `now_ns` what was made at `made_ns`.
+pub(crate) fn is_used(made_ns: u64, max_age_ms: u32, now_ns: u64) -> bool {
+    now_ns.saturating_sub(made_ns) <= u64::from(max_age_ms) * 1_000_000
+}
+
 /// What is remembered of one UE's readings from one source.
 #[derive(Debug, Clone)]
 pub struct Conditioner {
     pace: Pace,
     gaps_us: [u32; GAPS],
     gaps: usize,
+    /// Not before three gaps: the first ones are those of a source that finds its pace.
+    median_gap_us: Option<u32>,
     average: Average,
     last: Option<(u64, Reading)>,
     last_sinr: Option<(u64, f64)>,
+    /// When the running burst began to come.
+    burst_ns: Option<u64>,
     last_time_s: f64,
     suspect: Option<f64>,
     allowance: f64,
@@ -125,9 +136,11 @@ impl Conditioner {
             pace,
             gaps_us: [0; GAPS],
             gaps: 0,
+            median_gap_us: None,
             average: Average::new(settings.average_time_constant),
             last: None,
             last_sinr: None,
+            burst_ns: None,
             last_time_s: f64::NEG_INFINITY,
             suspect: None,
             allowance: MOST_AT_ONCE,
@@ -148,15 +161,21 @@ impl Conditioner {
         let transit_ms = said.sent.map_or(0.0, |sent| self.transit.excess_ms(sent, now_ns));
         let age_ms = said.age_ms + transit_ms;
         let made_ns = now_ns.saturating_sub((age_ms * 1e6) as u64);
-        if age_ms > f64::from(self.max_age_ms(settings)) {
+        let max_age_ms = self.max_age_ms(settings);
+        if age_ms > f64::from(max_age_ms) {
             return Err(Reject::Stale);
+        }
+        if !self.last.is_some_and(|(last_ns, _)| is_used(last_ns, max_age_ms, now_ns)) {
+            self.last_time_s = f64::NEG_INFINITY; // a clock that goes back after such a pause began again
         }
         self.check_order(said.time_s, made_ns)?;
         if settings.skip_repeats && self.last.is_some_and(|(_, last)| last == said.reading) {
             return Err(Reject::Repeat);
         }
         self.check_outlier(said.reading.sinr_db, settings.outlier_db, made_ns)?;
-        self.measure_gap(made_ns, said.reading.sinr_db.is_some());
+        if said.reading.sinr_db.is_some() {
+            self.measure_gap(now_ns);
+        }
         self.last = Some((made_ns, said.reading));
         self.last_time_s = said.time_s.unwrap_or(self.last_time_s);
 
@@ -168,7 +187,8 @@ impl Conditioner {
             self.last_sinr = Some((made_ns, measured));
         }
         if reading.capacity_bps.is_none() {
-            reading.capacity_bps = settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.sinr_db));
+            reading.capacity_bps =
+                settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db));
         }
         Ok(Conditioned { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
     }
@@ -176,8 +196,7 @@ impl Conditioner {
     /// Whether readers still use its latest SINR at `now_ns`.
     #[must_use]
     pub fn is_fresh(&self, settings: &Conditioning, now_ns: u64) -> bool {
-        let max_age_ns = u64::from(self.max_age_ms(settings)) * 1_000_000;
-        self.last_sinr.is_some_and(|(made_ns, _)| now_ns.saturating_sub(made_ns) <= max_age_ns)
+        self.last_sinr.is_some_and(|(made_ns, _)| is_used(made_ns, self.max_age_ms(settings), now_ns))
     }
 
     /// The age beyond which readers are to ignore a reading, in ms.
@@ -185,7 +204,7 @@ impl Conditioner {
     pub fn max_age_ms(&self, settings: &Conditioning) -> u32 {
         let hold_over = settings.hold_over.as_millis() as u64;
         let by_period = |period_us: f64| ((period_us * PERIODS / 1e3) as u64).max(LEAST_MAX_AGE_MS);
-        let base = match (settings.max_age_ms, self.pace, self.median_gap_us()) {
+        let base = match (settings.max_age_ms, self.pace, self.median_gap_us) {
             (Some(asked), ..) => asked.into(),
             (None, Pace::Fixed(period), _) => default_max_age_ms(Some(period)).into(),
             (None, _, Some(gap_us)) => by_period(gap_us.into()),
@@ -197,7 +216,7 @@ impl Conditioner {
 
     fn period_ms(&self) -> u32 {
         let known_ms = |period: Duration| u32::try_from(period.as_millis()).unwrap_or(u32::MAX);
-        match (self.pace, self.median_gap_us()) {
+        match (self.pace, self.median_gap_us) {
             (Pace::Fixed(period), _) | (Pace::Expected(period), None) => known_ms(period),
             (_, Some(gap_us)) => gap_us.div_ceil(1000),
             (Pace::Unknown, None) => 0,
@@ -208,20 +227,20 @@ impl Conditioner {
         !matches!(self.pace, Pace::Fixed(_))
     }
 
-    /// Not before three gaps: the first ones are those of a source that finds its pace.
-    fn median_gap_us(&self) -> Option<u32> {
+    /// By when readings come, not by when they were made: until the next ones come, these have to do.
+    fn measure_gap(&mut self, now_ns: u64) {
+        let gap = self.burst_ns.map(|began_ns| Duration::from_nanos(now_ns.saturating_sub(began_ns)));
+        if gap.is_some_and(|gap| gap < BURST) {
+            return;
+        }
+        self.burst_ns = Some(now_ns);
+        let Some(gap) = gap else { return };
+        self.gaps_us[self.gaps % GAPS] = u32::try_from(gap.as_micros()).unwrap_or(u32::MAX);
+        self.gaps += 1;
         let mut known = self.gaps_us;
         let known = &mut known[..self.gaps.min(GAPS)];
         let middle = known.len() / 2;
-        (known.len() >= 3).then(|| *known.select_nth_unstable(middle).1)
-    }
-
-    fn measure_gap(&mut self, made_ns: u64, has_sinr: bool) {
-        if let Some((before_ns, _)) = self.last_sinr.filter(|_| has_sinr) {
-            let gap_us = (made_ns - before_ns) / 1000;
-            self.gaps_us[self.gaps % GAPS] = u32::try_from(gap_us).unwrap_or(u32::MAX);
-            self.gaps += 1;
-        }
+        self.median_gap_us = (known.len() >= 3).then(|| *known.select_nth_unstable(middle).1);
     }
 
     fn admit(&mut self, now_ns: u64) -> Result<(), Reject> {

@@ -33,8 +33,7 @@ fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
         .map_err(|e| wrong(e.span().map_or(0, |span| span.start), &format!("not TOML: {}", e.message())))?;
     let mut options = Vec::new();
     for (key, value) in table.get_ref() {
-        let name = key.get_ref();
-        for option in of_key(name, value).map_err(|what| wrong(value.span().start, &what))? {
+        for option in of_key(key.get_ref(), value).map_err(|what| wrong(value.span().start, &what))? {
             if let Some(what) = refused(&option) {
                 return Err(wrong(key.span().start, &what));
             }
@@ -45,15 +44,19 @@ fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
 }
 
 /// A key as options: a list is one for each of its values, a table (of UEs) one for each of its keys.
-fn of_key(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
-    if name == "config" {
+fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
+    if key == "config" {
         return Err("a configuration file names no other".to_owned());
     }
+    if key.contains('-') {
+        return Err(format!("unknown key {key}; keys are written with _"));
+    }
+    let name = key.replace('_', "-");
     let simple = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.as_str().to_owned()),
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => Err(format!("{name} takes a text, a number, true, or a list of them")),
+        _ => Err(format!("{key} takes a text, a number, true, or a list of them")),
     };
     let option = |value: &DeValue<'_>| simple(value).map(|text| format!("--{name}={text}"));
     match value.get_ref() {
@@ -92,8 +95,8 @@ mod tests {
 
     #[test]
     fn keys_are_options() {
-        let text = "source = [\"mm\", \"at:/dev/ttyUSB2\"]\nloop = true\nquiet = false\nhold-over = 1.5\n\
-                    max-age-ms = 700\n[ue]\ncar-7 = \"10.0.0.7\"\n";
+        let text = "source = [\"mm\", \"at:/dev/ttyUSB2\"]\nloop = true\nquiet = false\nhold_over = 1.5\n\
+                    max_age_ms = 700\n[ue]\ncar-7 = \"10.0.0.7\"\n";
         let mut options = read(text).unwrap();
         options.sort();
         let expected = [
@@ -115,6 +118,7 @@ mod tests {
             ("loop = yes\n", "f.toml:1: not TOML"),
             ("link = '10.0.0.1/8'\n", "did you mean 10.0.0.0/8?"),
             ("[ue]\na = '10.0.0.300'\n", "f.toml:"),
+            ("hold-over = 2\n", "f.toml:1: unknown key hold-over; keys are written with _"),
             ("config = 'x'\n", "names no other"),
             ("link = [[1]]\n", "takes a text"),
         ] {

@@ -7,6 +7,7 @@ use crate::source::{Args, SourceError};
 use crate::transit::Sent;
 use hotcc_abi::clock::monotonic_ns;
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::time::SystemTime;
 
@@ -20,6 +21,11 @@ pub trait Exporter: Debug + Send {
 
     /// How many were sent and dropped.
     fn counts(&self) -> (u64, u64);
+
+    /// Sends what waits to be sent, and ends.
+    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Where to send, as a user names it.
@@ -48,7 +54,9 @@ impl Spec {
         let (kind, args) = self.0.split_once(':').unwrap_or_default();
         let args = Args::parse(args).map_err(SourceError)?;
         Ok(if kind == "nats" {
-            Box::new(NatsExporter::start(crate::nats::Server::parse(args).map_err(SourceError)?))
+            let server = crate::nats::Server::parse(args).map_err(SourceError)?;
+            server.check_files()?;
+            Box::new(NatsExporter::start(server))
         } else {
             Box::new(PeerExporter::parse(args).map_err(SourceError)?.open()?)
         })

@@ -1,6 +1,6 @@
 //! From all sources to the map and to other hosts: who a reading is of, who may say so, which source has precedence.
 
-use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, Said};
+use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, Said, is_used};
 use crate::export::Exporter;
 use crate::map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use crate::reject::{Reject, Rejections};
@@ -80,7 +80,7 @@ impl SourceState {
     /// Whether its latest reading is still used.
     #[must_use]
     pub fn is_up(&self, now_ns: u64) -> bool {
-        self.latest.is_some_and(|(made_ns, max_age)| now_ns.saturating_sub(made_ns) <= u64::from(max_age) * 1_000_000)
+        self.latest.is_some_and(|(made_ns, max_age_ms)| is_used(made_ns, max_age_ms, now_ns))
     }
 }
 
@@ -190,6 +190,9 @@ impl Feed {
 
     /// Takes in one reading that came at `now_ns`: checks it and publishes it, or counts why not.
     pub fn offer(&mut self, source: usize, ue: Ue<'_>, said: &Said, now_ns: u64) {
+        if self.entries.is_empty() {
+            return; // feeding has ended; what receives does not know yet
+        }
         let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, said, now_ns));
         match outcome {
             Ok(conditioned) => {
@@ -255,6 +258,7 @@ impl Feed {
         let conditioned = conditioner.take(said, settings, now_ns)?;
         entry.latest_ns = now_ns;
         if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
+            self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it stands by
             return Err(Reject::Outranked);
         }
         let description = (kind, conditioned.max_age_ms, conditioned.period_ms);
@@ -319,6 +323,11 @@ impl Feed {
         self.links.len()
     }
 
+    /// Ends what sends readings to other hosts; what it still has is to be sent.
+    pub fn take_exporters(&mut self) -> Vec<Box<dyn Exporter>> {
+        std::mem::take(&mut self.exporters)
+    }
+
     /// What was published last.
     #[must_use]
     pub fn latest(&self) -> Option<&Conditioned> {
@@ -331,6 +340,9 @@ impl Feed {
     /// What made feeding stop, or else the first link that cannot be removed.
     pub fn finish(&mut self, remove: bool) -> Result<(), MapError> {
         self.entries.clear();
+        for source in &mut self.sources {
+            source.rejections.finish(&source.name);
+        }
         let links: Vec<IndexKey> = self.links.drain().map(|(link, _)| link).collect();
         let mut removed = Ok(());
         if let Some(map) = self.map.as_mut().filter(|_| remove) {

@@ -1,6 +1,7 @@
 //! Links as people write them: `ADDR[/LEN]`, or `ADDR:PORT[/LEN]` for a block of ports behind one shared address.
 
 use hotcc_abi::radio::IndexKey;
+use hotcc_auth::Scope;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// What is wrong with a link's text.
@@ -27,6 +28,16 @@ pub enum LinkError {
         /// The same prefix without those bits.
         meant: IndexKey,
     },
+}
+
+/// The link that a key's holder may write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Granted(pub IndexKey);
+
+impl Scope for Granted {
+    fn parse(word: &str) -> Result<Self, String> {
+        parse(word).map(Self).map_err(|e| e.to_string())
+    }
 }
 
 /// Parses a link: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`, `192.0.2.1:4096/6` (ports 4096 to 5119) or

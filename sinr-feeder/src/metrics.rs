@@ -64,7 +64,7 @@ async fn healthz(State(feed): State<SharedFeed>) -> (StatusCode, String) {
 }
 
 fn gather(feed: &Feed, now_ns: u64) -> Registry {
-    let mut registry = Registry::with_prefix("sinr_feeder");
+    let mut registry = Registry::with_prefix("hotcc_feeder");
     let applied = Family::<Source, Counter>::default();
     let rejected = Family::<Rejected, Counter>::default();
     let up = Family::<Source, Gauge>::default();

@@ -6,16 +6,19 @@
 use crate::condition::Conditioned;
 use crate::export::{Exporter, Session, age_ms};
 use crate::line::Line;
-use crate::source::Args;
+use crate::source::{Args, SourceError};
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use hotcc_abi::clock::monotonic_ns;
+use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TryRecvError};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 /// What subjects begin with; the UE's name follows.
@@ -24,6 +27,8 @@ pub const SUBJECT: &str = "hotcc.radio";
 const RETRY: Duration = Duration::from_millis(250);
 /// A server that does not answer for two of these is gone.
 const PING: Duration = Duration::from_secs(1);
+/// How long what was not sent yet may keep a feeder from ending.
+const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Readings between the feed and the client: those of one batch.
 const QUEUE: usize = 4096;
 
@@ -71,16 +76,24 @@ impl Server {
         format!("nats://{}", self.url.rsplit(['@', '/']).next().unwrap_or_default())
     }
 
+    /// What can be found out before anything starts.
+    pub(crate) fn check_files(&self) -> Result<(), SourceError> {
+        for file in self.credentials.iter().chain(&self.ca) {
+            File::open(file).map_err(|e| SourceError(format!("{}: {e}", file.display())))?;
+        }
+        Ok(())
+    }
+
     async fn options(&self) -> Result<ConnectOptions, String> {
+        let (name, refused) = (self.name(), Mutex::new(None));
         let mut options = ConnectOptions::new()
             .name("sinr-feeder")
             .connection_timeout(Duration::from_secs(1))
             .ping_interval(PING)
             .reconnect_delay_callback(|_| RETRY)
-            .event_callback(|event| async move {
-                if let Event::ServerError(error) = event {
-                    warn!("the NATS server refuses: {error}"); // a subject that is not this user's, say
-                }
+            .event_callback(move |event| {
+                tell(&name, &refused, &event);
+                std::future::ready(())
             })
             .require_tls(self.tls);
         if let Some((user, password)) = &self.login {
@@ -108,12 +121,30 @@ impl Server {
     }
 }
 
+/// The same refusal again, of the next reading, say, is not told again.
+fn tell(name: &str, refused: &Mutex<Option<String>>, event: &Event) {
+    match event {
+        Event::Disconnected => warn!("{name}: the connection was lost; trying again"),
+        Event::Connected => info!("{name}: connected"),
+        Event::ServerError(error) => {
+            let why = error.to_string(); // a subject that is not this user's, say
+            let mut last = refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.as_ref() != Some(&why) {
+                warn!("{name}: the server refuses: {why}");
+                *last = Some(why);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Publishes on a NATS server.
 #[derive(Debug)]
 pub(crate) struct NatsExporter {
     name: String,
     queue: mpsc::Sender<(String, Conditioned)>,
     counts: Arc<Counts>,
+    task: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
@@ -128,8 +159,8 @@ impl NatsExporter {
         let (queue, readings) = mpsc::channel(QUEUE);
         let counts = Arc::new(Counts::default());
         let name = server.name();
-        tokio::spawn(publish(server, readings, Arc::clone(&counts)));
-        Self { name, queue, counts }
+        let task = tokio::spawn(publish(server, readings, Arc::clone(&counts)));
+        Self { name, queue, counts, task }
     }
 }
 
@@ -147,6 +178,20 @@ impl Exporter for NatsExporter {
     fn counts(&self) -> (u64, u64) {
         (self.counts.sent.load(Relaxed), self.counts.dropped.load(Relaxed))
     }
+
+    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self { name, queue, counts, task } = *self;
+        drop(queue);
+        Box::pin(async move {
+            if tokio::time::timeout(LAST_WAIT, task).await.is_err() {
+                warn!("{name}: ended without a connection");
+            }
+            match counts.dropped.load(Relaxed) {
+                0 => {}
+                dropped => warn!("{name}: {dropped} readings were not sent"),
+            }
+        })
+    }
 }
 
 async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Conditioned)>, counts: Arc<Counts>) {
@@ -155,7 +200,6 @@ async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Condition
     loop {
         let why = match server.publisher().await {
             Ok(client) => {
-                info!("{}: connected", server.name());
                 if !send_while_connected(&client, &mut readings, &mut session, &counts).await {
                     return;
                 }
@@ -168,8 +212,12 @@ async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Condition
             told = Some(why);
         }
         tokio::time::sleep(RETRY).await;
-        while readings.try_recv().is_ok() {
-            counts.dropped.fetch_add(1, Relaxed);
+        loop {
+            match readings.try_recv() {
+                Ok(_) => counts.dropped.fetch_add(1, Relaxed),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            };
         }
     }
 }
@@ -188,7 +236,12 @@ async fn send_while_connected(
             return true;
         }
         let Ok(next) = next else { continue };
-        let Some((id, reading)) = next else { return false };
+        let Some((id, reading)) = next else {
+            if client.flush().await.is_err() {
+                warn!("the last readings may not have been sent");
+            }
+            return false;
+        };
         let now_ns = monotonic_ns();
         let (sent, counter) = session.next(now_ns);
         let line = Line::message(&reading.reading, age_ms(reading.made_ns, now_ns), sent, counter);

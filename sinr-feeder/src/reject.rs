@@ -126,8 +126,17 @@ impl Rejections {
 
     /// Ends bursts that are over, and says how large they were.
     pub fn settle(&mut self, source: &str) {
+        self.settle_after(source, QUIET);
+    }
+
+    /// Ends all bursts, and says how large they were.
+    pub fn finish(&mut self, source: &str) {
+        self.settle_after(source, Duration::ZERO);
+    }
+
+    fn settle_after(&mut self, source: &str, quiet: Duration) {
         for (reason, slot) in Reject::ALL.into_iter().zip(&mut self.bursts) {
-            let Some(burst) = slot.filter(|b| b.last.elapsed() >= QUIET) else { continue };
+            let Some(burst) = slot.filter(|b| b.last.elapsed() >= quiet) else { continue };
             if burst.unsaid > 0 {
                 warn!("{source}: {} more readings not applied: {}", burst.unsaid, reason.label());
             }

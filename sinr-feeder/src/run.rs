@@ -52,6 +52,8 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
             tokio::spawn(metrics::serve(listener, feed.clone()));
         }
         let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
+        let exporters = feed.lock().take_exporters();
+        futures_util::future::join_all(exporters.into_iter().map(Exporter::finish)).await;
         let finished = feed.lock().finish(args.remove_on_exit);
         outcome.and(finished.map_err(Into::into))
     })

@@ -88,7 +88,8 @@ impl Spec {
 }
 
 fn parse(text: &str, replay: ReplayOptions) -> Result<Box<dyn Source>, String> {
-    let (kind, args) = text.split_once(':').unwrap_or((text, ""));
+    let (kind, args) = text.split_at(text.find([':', ',']).unwrap_or(text.len()));
+    let args = args.strip_prefix(':').unwrap_or(args); // of `mm,rate=2` nothing but options
     Ok(match kind {
         // what follows is a file's name, and may hold commas
         "trace" => Box::new(trace::TraceSource::parse(args, replay)?),
@@ -179,6 +180,7 @@ mod tests {
             "udp:[::1]:9000",
             "mm",
             "mm:/org/x/Modem/0,rate=2",
+            "mm,rate=2",
             "wifi:wlan0,noise_dbm=-92",
             "at:/dev/ttyUSB2,baud=9600,qeng",
             "srsran:ws://gnb:8001,uplink",
@@ -194,7 +196,8 @@ mod tests {
             ("udp:", "missing"),
             ("udp:nowhere", "ADDRESS:PORT"),
             ("stdin:x", "nothing"),
-            ("mm:,rate=0.5", "whole number"),
+            ("mm,rate=0.5", "whole number"),
+            ("mm:rate=2", "D-Bus path"),
             ("wifi:", "missing"),
             ("at:", "missing"),
             ("at:/dev/x,baud=fast", "whole number"),

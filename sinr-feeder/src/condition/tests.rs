@@ -93,17 +93,31 @@ fn time_only_goes_on() {
     assert_eq!(c.take(&timed(6.9), &settings, SECOND + 70 * MS), Err(Reject::Backwards));
     assert_eq!(c.take(&timed(7.0), &settings, SECOND + 80 * MS), Err(Reject::Duplicate));
     assert!(c.take(&timed(7.1), &settings, SECOND + 90 * MS).is_ok());
+    // A source that began again, or a time that was far off: once what came last is of no use any more.
+    assert_eq!(c.take(&timed(0.1), &settings, SECOND + 590 * MS), Err(Reject::Backwards));
+    assert!(c.take(&timed(0.2), &settings, SECOND + 591 * MS).is_ok());
+    assert_eq!(c.take(&timed(0.1), &settings, SECOND + 592 * MS), Err(Reject::Backwards));
 }
 
 #[test]
 fn maximum_age_follows_the_measured_period() {
     let settings = Conditioning::default();
-    for (period_ms, max_age_ms) in [(1, 50), (100, 250), (500, 1250), (1000, 2500), (20_000, 30_000)] {
+    for (period_ms, max_age_ms) in [(10, 50), (100, 250), (500, 1250), (1000, 2500), (20_000, 30_000)] {
         // Beyond the default of 500 ms, the next reading would find the first ones stale: no matter.
         let (c, at) = settled(&settings, period_ms);
         assert_eq!((c.max_age_ms(&settings), u64::from(c.period_ms())), (max_age_ms, period_ms));
         assert!(c.is_fresh(&settings, at + u64::from(max_age_ms) * MS));
         assert!(!c.is_fresh(&settings, at + u64::from(max_age_ms) * MS + 1));
+    }
+    // Of readings that come in bursts, or ever so often, it is that of the bursts, however old each of them is.
+    for (every_ms, ages_ms, expected) in [(1, &[0.0][..], (50, 10)), (200, &[133.0, 66.0, 0.0], (500, 200))] {
+        let mut c = conditioner(&settings);
+        for i in 0..100 {
+            for &age_ms in ages_ms {
+                c.take(&Said { age_ms, ..said(10.0) }, &settings, SECOND + i * every_ms * MS).unwrap();
+            }
+        }
+        assert_eq!((c.max_age_ms(&settings), c.period_ms()), expected);
     }
     // One pause, or one reading that came early, changes nothing.
     let (mut c, at) = settled(&settings, 100);
@@ -191,17 +205,24 @@ fn repeats_are_no_measurement_where_asked() {
 }
 
 #[test]
-fn capacity_follows_from_cqi_or_sinr() {
+fn capacity_follows_from_cqi_mcs_or_sinr() {
     let rate = RateSpec { table: Table::CqiLte, bandwidth_mhz: 20.0, overhead: None, scale_to_bps: None };
     let settings = Conditioning { rate: Some(rate), ..Conditioning::default() };
-    let capacity = |reading| {
+    let by = |settings: &Conditioning, reading| {
         let said = Said { reading, ..Said::default() };
-        conditioner(&settings).take(&said, &settings, SECOND).unwrap().reading.capacity_bps.map(f64::round)
+        conditioner(settings).take(&said, settings, SECOND).unwrap().reading.capacity_bps.map(f64::round)
     };
-    let (sinr_db, cqi) = (Some(10.5), Some(15));
+    let capacity = |reading| by(&settings, reading);
+    let (sinr_db, cqi, mcs) = (Some(10.5), Some(15), Some(20));
     // 20 MHz * (1 - 0.34) = 13.2 MHz; CQI 9 is 2.4063, CQI 15 is 5.5547 bit/s/Hz.
     assert_eq!(capacity(Reading { sinr_db, ..Reading::default() }), Some(31_763_160.0));
     assert_eq!(capacity(Reading { sinr_db, cqi, ..Reading::default() }), Some(73_322_040.0));
+    assert_eq!(capacity(Reading { sinr_db, mcs, ..Reading::default() }), Some(31_763_160.0));
+    // 100 MHz * (1 - 0.21) = 79 MHz; MCS 20 is 5.3320, and 10.5 dB is MCS 9: 2.4063.
+    let rate = RateSpec { table: Table::McsNr256Qam, bandwidth_mhz: 100.0, ..rate };
+    let settings = Conditioning { rate: Some(rate), ..Conditioning::default() };
+    assert_eq!(by(&settings, Reading { sinr_db, cqi, mcs, ..Reading::default() }), Some(421_228_000.0));
+    assert_eq!(by(&settings, Reading { sinr_db, mcs: Some(31), ..Reading::default() }), Some(190_097_700.0));
     assert_eq!(capacity(Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }), None);
     assert_eq!(capacity(Reading { sinr_db, capacity_bps: Some(5e6), ..Reading::default() }), Some(5e6));
 }

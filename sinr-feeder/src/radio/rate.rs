@@ -1,9 +1,10 @@
-//! Which capacity a SINR gives: link adaptation by the CQI tables of LTE and NR, or the truncated Shannon bound.
+//! Which capacity a SINR gives: link adaptation by the CQI tables of LTE and NR or the MCS tables of NR, or the truncated
+//! Shannon bound.
 
 use serde::Deserialize;
 
-/// A CQI: the SINR from which its block error rate is at most 10 %, in dB, and its efficiency in bit/s/Hz.
-type Cqi = (f64, f64);
+/// A CQI or MCS: the SINR from which its block error rate is at most 10 %, in dB, and its efficiency in bit/s/Hz.
+type Step = (f64, f64);
 
 /// CQI 1..15 with up to 64QAM: efficiencies of 3GPP TS 36.213 table 7.2.3-1, which TS 38.214 table 5.2.2.1-2 repeats.
 ///
@@ -11,7 +12,7 @@ type Cqi = (f64, f64);
 /// LTE and NR simulations share. From CQI 8 to 14 the same modulations and code rates on the AWGN curves of NR's LDPC
 /// codes (Lagén et al., "New Radio Physical Layer Abstraction for System-Level Simulations of 5G Networks", IEEE ICC
 /// 2020, arXiv:2001.10309) are within 1.1 dB of them.
-const QAM64: [Cqi; 15] = [
+const CQI_64QAM: [Step; 15] = [
     (-6.7, 0.1523),
     (-4.7, 0.2344),
     (-2.3, 0.3770),
@@ -31,26 +32,85 @@ const QAM64: [Cqi; 15] = [
 
 /// CQI 1..15 with up to 256QAM: efficiencies of 3GPP TS 38.214 table 5.2.2.1-3.
 ///
-/// CQI 1..11 are modulations and code rates that [`QAM64`] has too, and keep its thresholds. 12..15 (256QAM with code
+/// CQI 1..11 are modulations and code rates that [`CQI_64QAM`] has too, and keep its thresholds. 12..15 (256QAM with code
 /// rates 711, 797, 885 and 948 / 1024) stand where the AWGN curves of Lagén et al. have their first point below 10 %,
 /// for MCS 21, 23, 25 and 27 of TS 38.214 table 5.1.3.1-2 and the longest blocks (base graph 1).
-const QAM256: [Cqi; 15] = [
-    (-6.7, 0.1523),
-    (-2.3, 0.3770),
-    (2.4, 0.8770),
-    (5.9, 1.4766),
-    (8.1, 1.9141),
-    (10.3, 2.4063),
-    (11.7, 2.7305),
-    (14.1, 3.3223),
-    (16.3, 3.9023),
-    (18.7, 4.5234),
-    (21.0, 5.1152),
-    (21.5, 5.5547),
-    (23.5, 6.2266),
-    (25.3, 6.9141),
-    (27.3, 7.4063),
-];
+const CQI_256QAM: [Step; 15] = extended(
+    &CQI_64QAM,
+    &[0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13],
+    &[(21.5, 5.5547), (23.5, 6.2266), (25.3, 6.9141), (27.3, 7.4063)],
+);
+
+/// MCS 0..28 with up to 64QAM: bits a symbol and code rate * 1024 of 3GPP TS 38.214 table 5.1.3.1-1.
+const MCS_64QAM: [Step; 29] = mcs([
+    (2, 120.0),
+    (2, 157.0),
+    (2, 193.0),
+    (2, 251.0),
+    (2, 308.0),
+    (2, 379.0),
+    (2, 449.0),
+    (2, 526.0),
+    (2, 602.0),
+    (2, 679.0),
+    (4, 340.0),
+    (4, 378.0),
+    (4, 434.0),
+    (4, 490.0),
+    (4, 553.0),
+    (4, 616.0),
+    (4, 658.0),
+    (6, 438.0),
+    (6, 466.0),
+    (6, 517.0),
+    (6, 567.0),
+    (6, 616.0),
+    (6, 666.0),
+    (6, 719.0),
+    (6, 772.0),
+    (6, 822.0),
+    (6, 873.0),
+    (6, 910.0),
+    (6, 948.0),
+]);
+
+/// MCS 0..27 with up to 256QAM: the same of 3GPP TS 38.214 table 5.1.3.1-2. Up to 19 they are in [`MCS_64QAM`] too.
+const MCS_256QAM: [Step; 28] = extended(
+    &MCS_64QAM,
+    &[0, 2, 4, 6, 8, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26],
+    &mcs([(8, 682.5), (8, 711.0), (8, 754.0), (8, 797.0), (8, 841.0), (8, 885.0), (8, 916.5), (8, 948.0)]),
+);
+
+/// The steps of a table that stand at these places of `base`, and those that it alone has.
+const fn extended<const N: usize>(base: &[Step], shared: &[usize], own: &[Step]) -> [Step; N] {
+    let mut steps = [(0.0, 0.0); N];
+    let mut place = 0;
+    while place < N {
+        steps[place] = if place < shared.len() { base[shared[place]] } else { own[place - shared.len()] };
+        place += 1;
+    }
+    steps
+}
+
+/// The steps of an MCS table. One with the modulation and code rate of a CQI has its threshold; between two CQIs it lies
+/// in proportion to the efficiency.
+const fn mcs<const N: usize>(rows: [(u8, f64); N]) -> [Step; N] {
+    let mut steps = [(0.0, 0.0); N];
+    let mut row = 0;
+    while row < N {
+        let (bits, rate) = rows[row];
+        let efficiency = (bits as f64 * rate / 1024.0 * 1e4 + 0.5) as u32 as f64 / 1e4; // rounded as 3GPP's
+        let cqis = if bits == 8 { CQI_256QAM } else { CQI_64QAM };
+        let mut above = 1;
+        while cqis[above].1 < efficiency {
+            above += 1;
+        }
+        let (low, high) = (cqis[above - 1], cqis[above]);
+        steps[row] = (low.0 + (high.0 - low.0) * (efficiency - low.1) / (high.1 - low.1), efficiency);
+        row += 1;
+    }
+    steps
+}
 
 /// Truncated Shannon bound of 3GPP TR 36.942 annex A.1, downlink: share of Shannon's capacity that LTE reaches, ...
 const SHANNON_SHARE: f64 = 0.6;
@@ -71,6 +131,12 @@ pub enum Table {
     /// 3GPP TS 38.214 table 5.2.2.1-3.
     #[serde(rename = "cqi-nr-256qam")]
     CqiNr256Qam,
+    /// 3GPP TS 38.214 table 5.1.3.1-1.
+    #[serde(rename = "mcs-nr-64qam")]
+    McsNr64Qam,
+    /// 3GPP TS 38.214 table 5.1.3.1-2.
+    #[serde(rename = "mcs-nr-256qam")]
+    McsNr256Qam,
     /// Truncated Shannon bound of 3GPP TR 36.942 annex A.1.
     #[serde(rename = "shannon")]
     Shannon,
@@ -84,26 +150,26 @@ impl Table {
         Self::deserialize(of).ok()
     }
 
-    fn steps(self) -> Option<&'static [Cqi; 15]> {
+    fn steps(self) -> Option<&'static [Step]> {
         match self {
-            Self::CqiLte | Self::CqiNr64Qam => Some(&QAM64),
-            Self::CqiNr256Qam => Some(&QAM256),
+            Self::CqiLte | Self::CqiNr64Qam => Some(&CQI_64QAM),
+            Self::CqiNr256Qam => Some(&CQI_256QAM),
+            Self::McsNr64Qam => Some(&MCS_64QAM),
+            Self::McsNr256Qam => Some(&MCS_256QAM),
             Self::Shannon => None,
         }
     }
 
-    /// The highest CQI whose block error rate is at most 10 % at this SINR; 0 is out of range. `None` for
-    /// [`Table::Shannon`], which knows no CQI.
-    #[must_use]
-    pub fn cqi(self, sinr_db: f64) -> Option<u8> {
-        self.steps().map(|steps| steps.partition_point(|(least, _)| *least <= sinr_db) as u8)
+    fn is_mcs(self) -> bool {
+        matches!(self, Self::McsNr64Qam | Self::McsNr256Qam)
     }
 
-    /// Efficiency in bit/s/Hz, before overhead; 0 below the table's least SINR.
+    /// Efficiency in bit/s/Hz, before overhead: that of the highest CQI or MCS whose block error rate is at most 10 % at
+    /// this SINR; 0 below the table's least SINR.
     #[must_use]
     pub fn efficiency(self, sinr_db: f64) -> f64 {
-        if let (Some(steps), Some(cqi)) = (self.steps(), self.cqi(sinr_db)) {
-            return cqi.checked_sub(1).map_or(0.0, |index| steps[usize::from(index)].1);
+        if let Some(steps) = self.steps() {
+            return steps.iter().rev().find(|(least, _)| *least <= sinr_db).map_or(0.0, |step| step.1);
         }
         if sinr_db < SHANNON_LEAST_DB {
             return 0.0;
@@ -111,24 +177,33 @@ impl Table {
         (SHANNON_SHARE * libm::log2(1.0 + libm::pow(10.0, sinr_db / 10.0))).min(SHANNON_CAP)
     }
 
-    /// Efficiency in bit/s/Hz that a CQI stands for, before overhead; 0 for CQI 0. `None` for [`Table::Shannon`], and
-    /// where there is no such CQI.
-    #[must_use]
-    pub fn efficiency_of_cqi(self, cqi: u8) -> Option<f64> {
-        let steps = self.steps()?;
-        usize::from(cqi).checked_sub(1).map_or(Some(0.0), |index| steps.get(index).map(|step| step.1))
+    /// Step of a CQI. `None` for CQI 0, which says nothing, where there is no such CQI, and for tables of other things.
+    fn of_cqi(self, cqi: u8) -> Option<&'static Step> {
+        let steps = self.steps().filter(|_| !self.is_mcs())?;
+        steps.get(usize::from(cqi).checked_sub(1)?)
     }
 
-    /// The SINR in dB from which a CQI is reported. `None` for CQI 0, which says nothing, and as above.
+    /// Efficiency in bit/s/Hz, before overhead, that a reading's CQI or MCS stands for, where the table is one of these
+    /// and has it; 0 for CQI 0.
+    fn efficiency_of(self, cqi: Option<u8>, mcs: Option<u8>) -> Option<f64> {
+        if self.is_mcs() {
+            return self.steps()?.get(usize::from(mcs?)).map(|step| step.1);
+        }
+        self.steps()?;
+        if cqi == Some(0) { Some(0.0) } else { self.of_cqi(cqi?).map(|step| step.1) }
+    }
+
+    /// The SINR in dB from which a CQI is reported. `None` for CQI 0, which says nothing, where there is no such CQI, and
+    /// for tables of other things.
     #[must_use]
     pub fn sinr_of_cqi(self, cqi: u8) -> Option<f64> {
-        self.steps()?.get(usize::from(cqi).checked_sub(1)?).map(|step| step.0)
+        self.of_cqi(cqi).map(|step| step.0)
     }
 
     /// The highest efficiency in bit/s/Hz.
     #[must_use]
     pub fn peak_efficiency(self) -> f64 {
-        self.steps().map_or(SHANNON_CAP, |steps| steps[14].1)
+        self.steps().and_then(<[_]>::last).map_or(SHANNON_CAP, |step| step.1)
     }
 
     /// Share of bandwidth and time that carries no data, where the description names none.
@@ -141,7 +216,7 @@ impl Table {
     pub fn default_overhead(self) -> f64 {
         match self {
             Self::CqiLte => 0.34,
-            Self::CqiNr64Qam | Self::CqiNr256Qam => 0.21,
+            Self::CqiNr64Qam | Self::CqiNr256Qam | Self::McsNr64Qam | Self::McsNr256Qam => 0.21,
             Self::Shannon => 0.0,
         }
     }
@@ -168,12 +243,12 @@ impl RateSpec {
         (self.table.efficiency(sinr_db) * self.bps_per_efficiency()).round() as u64
     }
 
-    /// A link's capacity in bit/s, from what is known of it: the CQI, which is what its receiver can decode, else the
-    /// SINR in dB.
+    /// A link's capacity in bit/s, from what is known of it: by the CQI, which is what its receiver can decode, or the
+    /// MCS, which is what is sent to it, whichever the table is of; else by the SINR in dB.
     #[must_use]
-    pub fn hint_bps(&self, cqi: Option<u8>, sinr_db: Option<f64>) -> Option<f64> {
-        let by_cqi = cqi.and_then(|cqi| self.table.efficiency_of_cqi(cqi));
-        let efficiency = by_cqi.or_else(|| sinr_db.map(|db| self.table.efficiency(db)))?;
+    pub fn hint_bps(&self, cqi: Option<u8>, mcs: Option<u8>, sinr_db: Option<f64>) -> Option<f64> {
+        let by_index = self.table.efficiency_of(cqi, mcs);
+        let efficiency = by_index.or_else(|| sinr_db.map(|db| self.table.efficiency(db)))?;
         Some(efficiency * self.bps_per_efficiency())
     }
 
@@ -195,7 +270,8 @@ impl RateSpec {
 mod tests {
     use super::*;
 
-    const TABLES: [Table; 4] = [Table::CqiLte, Table::CqiNr64Qam, Table::CqiNr256Qam, Table::Shannon];
+    const TABLES: [Table; 6] =
+        [Table::CqiLte, Table::CqiNr64Qam, Table::CqiNr256Qam, Table::McsNr64Qam, Table::McsNr256Qam, Table::Shannon];
 
     /// 1 MHz without overhead: bit/s are efficiency * 10^6.
     fn plain(table: Table) -> RateSpec {
@@ -213,7 +289,7 @@ mod tests {
             .chain(middle)
             .chain([(8, 711), (8, 797), (8, 885), (8, 948)])
             .collect();
-        for (steps, rows) in [(QAM64, lte), (QAM256, nr)] {
+        for (steps, rows) in [(CQI_64QAM, lte), (CQI_256QAM, nr)] {
             assert_eq!(rows.len(), 15);
             for ((_, efficiency), (bits, rate)) in steps.into_iter().zip(rows) {
                 // The standard rounds to 4 decimals.
@@ -226,13 +302,43 @@ mod tests {
     fn cqi_from_its_threshold_on() {
         for (db, cqi) in [(-100.0, 0), (-6.71, 0), (-6.7, 1), (8.09, 7), (8.1, 8), (22.69, 14), (22.7, 15), (60.0, 15)]
         {
-            assert_eq!(Table::CqiLte.cqi(db), Some(cqi), "{db}");
+            let rate = plain(Table::CqiLte);
+            assert_eq!(Some(rate.capacity_bps(db) as f64), rate.hint_bps(Some(cqi), None, None), "{db}");
         }
-        assert_eq!(Table::CqiNr256Qam.cqi(21.6), Some(12));
-        assert_eq!(Table::Shannon.cqi(10.0), None);
+        assert_eq!(Table::CqiNr256Qam.efficiency(21.6), 5.5547);
         assert_eq!(plain(Table::CqiLte).capacity_bps(8.1), 1_914_100);
         assert_eq!(plain(Table::CqiNr256Qam).capacity_bps(50.0), 7_406_300);
         assert_eq!(plain(Table::CqiLte).capacity_bps(-6.8), 0);
+    }
+
+    #[test]
+    fn an_mcs_is_what_3gpp_says_and_stands_among_the_cqis() {
+        // Efficiencies as TS 38.214 tables 5.1.3.1-1 and -2 print them.
+        let at = |table: Table, mcs| table.efficiency_of(None, Some(mcs));
+        for (mcs, printed) in [(0, 0.2344), (9, 1.3262), (10, 1.3281), (16, 2.5703), (17, 2.5664), (28, 5.5547)] {
+            assert_eq!(at(Table::McsNr64Qam, mcs), Some(printed), "{mcs}");
+        }
+        for (mcs, printed) in [
+            (4, 1.1758),
+            (5, 1.4766),
+            (10, 2.5703),
+            (11, 2.7305),
+            (19, 5.1152),
+            (20, 5.3320),
+            (26, 7.1602),
+            (27, 7.4063),
+        ] {
+            assert_eq!(at(Table::McsNr256Qam, mcs), Some(printed), "{mcs}");
+        }
+        // Those beyond say no code rate: they are of retransmissions.
+        assert_eq!((at(Table::McsNr64Qam, 29), at(Table::McsNr256Qam, 28), at(Table::CqiLte, 5)), (None, None, None));
+        // What a CQI has too keeps its threshold; MCS 1 is (0.3066 - 0.2344) / (0.3770 - 0.2344) = 0.506 of the way.
+        for (mcs, cqi) in
+            [(MCS_64QAM[0], CQI_64QAM[1]), (MCS_64QAM[28], CQI_64QAM[14]), (MCS_256QAM[27], CQI_256QAM[14])]
+        {
+            assert!((mcs.0 - cqi.0).abs() < 1e-9 && mcs.1 == cqi.1, "{mcs:?} {cqi:?}");
+        }
+        assert!((MCS_64QAM[1].0 - (-4.7 + 2.4 * 0.5063)).abs() < 1e-3, "{:?}", MCS_64QAM[1]);
     }
 
     #[test]

@@ -214,8 +214,14 @@ fn point() -> BoxedStrategy<[f64; 2]> {
 }
 
 fn rate() -> BoxedStrategy<RateSpec> {
-    let table =
-        prop_oneof![Just(Table::CqiLte), Just(Table::CqiNr64Qam), Just(Table::CqiNr256Qam), Just(Table::Shannon)];
+    let table = prop_oneof![
+        Just(Table::CqiLte),
+        Just(Table::CqiNr64Qam),
+        Just(Table::CqiNr256Qam),
+        Just(Table::McsNr64Qam),
+        Just(Table::McsNr256Qam),
+        Just(Table::Shannon)
+    ];
     let scale = prop_oneof![
         (Just(None), proptest::option::of(about(0.0, 0.99))),
         (about(1.0, 1e15).prop_map(Some), Just(None))

@@ -34,6 +34,9 @@ pub(super) struct ModemManagerSource {
 impl ModemManagerSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let path = args.main("").ok().map(str::to_owned);
+        if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            return Err("a modem is named by its D-Bus path: mm:/org/freedesktop/ModemManager1/Modem/0".to_owned());
+        }
         let rate_s = args.number("rate", 1..=60, 1)? as u32;
         args.done()?;
         Ok(Self { path, rate_s })

@@ -1,6 +1,6 @@
 //! `nats://HOST[:PORT][,credentials=FILE][,tls][,ca=FILE]`: readings that other hosts' feeders publish on a NATS server.
 
-use super::{Args, RETRY, Running, Source};
+use super::{Args, RETRY, Running, Source, SourceError};
 use crate::feed::{Batch, Sink, Ue};
 use crate::line::Line;
 use crate::nats::{SUBJECT, Server};
@@ -42,6 +42,10 @@ fn take(batch: &mut Batch<'_>, subject: &str, payload: &[u8]) {
 impl Source for NatsSource {
     fn kind(&self) -> u8 {
         SOURCE_NATS
+    }
+
+    fn open(&mut self) -> Result<(), SourceError> {
+        self.0.check_files()
     }
 
     fn run(self: Box<Self>, sink: Sink) -> Running {

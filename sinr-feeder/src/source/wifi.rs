@@ -6,6 +6,7 @@ use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
 use crate::map::Reading;
 use crate::reject::Reject;
+use crate::trace::SINR_DB;
 use futures_util::TryStreamExt;
 use hotcc_abi::radio::SOURCE_WIFI;
 use std::time::Duration;
@@ -68,7 +69,8 @@ impl WifiSource {
                 let only = stations.len() == 1 && !batch.has_names();
                 for (address, signal_dbm) in &stations {
                     let reading = Reading {
-                        sinr_db: Some(signal_dbm - noise_dbm),
+                        // beside its station an interface is told of more than any receiver makes use of
+                        sinr_db: Some((signal_dbm - noise_dbm).min(*SINR_DB.end())),
                         rsrp_dbm: Some(*signal_dbm),
                         ..Reading::default()
                     };
@@ -101,17 +103,46 @@ async fn noise_dbm(handle: &Nl80211Handle, index: u32) -> Result<Option<f64>, St
     let survey = Nl80211Survey::new(index).build();
     let answers = handle.survey().dump(survey).execute().await;
     let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
-    Ok(answers.iter().find_map(|answer| noise_in_use(&answer.payload.attributes)))
+    let channels: Vec<_> = answers.iter().filter_map(|answer| Channel::of(&answer.payload.attributes)).collect();
+    let in_use = channels.iter().find(|channel| channel.in_use);
+    if in_use.is_some() || channels.is_empty() {
+        return Ok(in_use.and_then(|channel| channel.noise_dbm));
+    }
+    // Some drivers mark none: then it is the one that the interface is tuned to.
+    let tuned_mhz = frequency_mhz(handle, index).await?;
+    let tuned = channels.iter().find(|channel| tuned_mhz.is_some() && channel.frequency_mhz == tuned_mhz);
+    Ok(tuned.and_then(|channel| channel.noise_dbm))
 }
 
-/// The noise that one channel's survey tells of, where that channel is the one in use.
-fn noise_in_use(attributes: &[Nl80211Attr]) -> Option<f64> {
-    let info = attributes.iter().find_map(|a| if let Nl80211Attr::SurveyInfo(i) = a { Some(i) } else { None })?;
-    let in_use = |i: &Nl80211SurveyInfo| matches!(i, Nl80211SurveyInfo::Other(nla) if nla.kind() == IN_USE);
-    if !info.iter().any(in_use) {
-        return None;
+async fn frequency_mhz(handle: &Nl80211Handle, index: u32) -> Result<Option<u32>, String> {
+    let answers = handle.interface().get(vec![Nl80211Attr::IfIndex(index)]).execute().await;
+    let answers: Vec<_> = answers.try_collect().await.map_err(|e| e.to_string())?;
+    let frequency = |a: &Nl80211Attr| if let Nl80211Attr::WiphyFreq(mhz) = a { Some(*mhz) } else { None };
+    Ok(answers.iter().flat_map(|answer| &answer.payload.attributes).find_map(frequency))
+}
+
+/// What a survey tells of one channel.
+#[derive(Debug, Default, PartialEq)]
+struct Channel {
+    frequency_mhz: Option<u32>,
+    noise_dbm: Option<f64>,
+    in_use: bool,
+}
+
+impl Channel {
+    fn of(attributes: &[Nl80211Attr]) -> Option<Self> {
+        let info = attributes.iter().find_map(|a| if let Nl80211Attr::SurveyInfo(i) = a { Some(i) } else { None })?;
+        let mut channel = Self::default();
+        for item in info {
+            match item {
+                Nl80211SurveyInfo::Frequency(mhz) => channel.frequency_mhz = Some(*mhz),
+                Nl80211SurveyInfo::Noise(dbm) => channel.noise_dbm = Some((*dbm).into()),
+                Nl80211SurveyInfo::Other(nla) if nla.kind() == IN_USE => channel.in_use = true,
+                _ => {}
+            }
+        }
+        Some(channel)
     }
-    info.iter().find_map(|i| if let Nl80211SurveyInfo::Noise(dbm) = i { Some(f64::from(*dbm)) } else { None })
 }
 
 impl Source for WifiSource {
@@ -177,13 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_that_of_the_channel_in_use() {
+    fn a_channel_is_its_frequency_and_noise() {
         let frequency = attribute(SURVEY_INFO_FREQUENCY, &2412u32.to_ne_bytes());
         let noise = attribute(SURVEY_INFO_NOISE, &[-92i8 as u8]);
         let in_use = attribute(IN_USE, &[]);
-        let survey = |parts: &[Vec<u8>]| noise_in_use(&[parsed(SURVEY_INFO, &parts.concat())]);
-        assert_eq!(survey(&[frequency.clone(), noise.clone(), in_use.clone()]), Some(-92.0));
-        assert_eq!(survey(&[frequency.clone(), noise]), None);
-        assert_eq!(survey(&[frequency, in_use]), None);
+        let survey = |parts: &[Vec<u8>]| Channel::of(&[parsed(SURVEY_INFO, &parts.concat())]);
+        let channel = Channel { frequency_mhz: Some(2412), noise_dbm: Some(-92.0), in_use: true };
+        assert_eq!(survey(&[frequency.clone(), noise.clone(), in_use.clone()]), Some(channel));
+        assert_eq!(survey(&[noise]), Some(Channel { noise_dbm: Some(-92.0), ..Channel::default() }));
+        assert_eq!(survey(&[in_use]), Some(Channel { in_use: true, ..Channel::default() }));
+        assert_eq!(Channel::of(&[]), None);
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 mod bad_input;
+mod credentials;
 mod fleet;
 mod modems;
 mod operate;

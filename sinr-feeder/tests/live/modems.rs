@@ -144,7 +144,7 @@ fn a_port_that_another_holds_is_waited_for() {
         ]),
     );
     feeder.wait_to_say("busy");
-    let readings = format!("sinr_feeder_readings_total{{source=\"at:{}\"}}", path.display());
+    let readings = format!("hotcc_feeder_readings_total{{source=\"at:{}\"}}", path.display());
     wait("the page", || metrics(http).contains_key(&readings), || feeder.all_said());
     assert_eq!(metrics(http)[&readings], 0.0);
     drop(holder);

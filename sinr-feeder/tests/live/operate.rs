@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use sinr_feeder::trace::Trace;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ fn options_come_from_a_file() {
     let (port, http) = (free_port(), free_port());
     let file = sandbox.files.path().join("feeder.toml");
     let text = format!(
-        "source = [\"udp:{}\"]\nlink = \"10.0.0.1\"\nlisten = \"{}\"\nmax-age-ms = 700\n[ue]\ncar-7 = \"10.0.0.7\"\n",
+        "source = [\"udp:{}\"]\nlink = \"10.0.0.1\"\nlisten = \"{}\"\nmax_age_ms = 700\n[ue]\ncar-7 = \"10.0.0.7\"\n",
         local(port),
         local(http)
     );
@@ -26,7 +27,7 @@ fn options_come_from_a_file() {
     let sender = Sender::new(port);
     let sent = || {
         sender.send("{\"sinr_db\":5}\n{\"sinr_db\":6,\"ue\":\"car-7\"}");
-        metrics(http).keys().any(|name| name.starts_with("sinr_feeder_source_age"))
+        metrics(http).keys().any(|name| name.starts_with("hotcc_feeder_source_age"))
     };
     wait("readings", sent, || feeder.all_said());
     let links = sandbox.links();
@@ -77,11 +78,11 @@ fn metrics_say_what_happens() {
         sleep(Duration::from_millis(10));
     }
     sender.sinr(400.0);
-    let sample = |name: &str, more: &str| format!("sinr_feeder_{name}{{source=\"{source}\"{more}}}");
+    let sample = |name: &str, more: &str| format!("hotcc_feeder_{name}{{source=\"{source}\"{more}}}");
     let rejected = sample("rejected_total", ",reason=\"range\"");
     wait("all readings", || metrics(http).get(&rejected) == Some(&1.0), || format!("{:?}", metrics(http)));
     let samples = metrics(http);
-    assert_eq!((samples[&sample("readings_total", "")], samples["sinr_feeder_links"]), (20.0, 1.0));
+    assert_eq!((samples[&sample("readings_total", "")], samples["hotcc_feeder_links"]), (20.0, 1.0));
     assert!(samples[&sample("source_age_seconds", "")] < 60.0);
     let (_, text) = page(http, "/metrics").unwrap();
     assert!(text.ends_with("# EOF\n"), "OpenMetrics ends so");
@@ -125,6 +126,21 @@ fn what_is_recorded_can_be_replayed() {
     let absent = sandbox.output(&["record", "--link", "10.9.0.0/16", "--out", "/nonexistent/x"]);
     assert!(stderr(&absent).contains("10.9.0.0/16: it is not in the radio map"), "{}", stderr(&absent));
     assert!(key("10.0.0.0/8").prefix_len > 0);
+}
+
+#[test]
+fn its_unit_is_one() {
+    let unit = include_str!("../../../deploy/sinr-feeder.service");
+    let command = env!("CARGO_BIN_EXE_sinr-feeder");
+    assert!(unit.contains("/usr/local/bin/sinr-feeder"));
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("sinr-feeder.service");
+    fs::write(&file, unit.replace("/usr/local/bin/sinr-feeder", command)).unwrap();
+    let Ok(verified) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() else {
+        println!("SKIPPED its_unit_is_one: systemd-analyze is not installed");
+        return;
+    };
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", stderr(&verified));
 }
 
 #[test]
