@@ -22,12 +22,18 @@ TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hi
 /* where no data came for so long, the hint is of another time */
 #define HINT_AGE_MAX_US 200000
 
+/* without options */
+#define TCP_HEADER_SIZE 20
+
 struct tcp_header {
 	u8 ports_and_numbers[12];
 	u8 offset; /* words, in the upper half */
 	u8 rest[7];
 	u8 options[TCP_OPTIONS_MAX];
 };
+
+/* SACK blocks that leave no room beside time stamps, without which there are no hints */
+#define SACKS_WITHOUT_ROOM 3
 
 /* There where the peer knows hints. */
 struct rx_flow {
@@ -73,21 +79,25 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 
 	if (!sk->sk_bpf_storage)
 		return 0;
-	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
-	if (!f)
-		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || bpf_probe_read_kernel(&header, sizeof(header), skb->data))
+	/* an ACK, mostly: nothing to keep in the state, which on a host with many connections is in no cache */
+	if (!tp || skb->len < TCP_HEADER_SIZE + tp->inet_conn.icsk_ack.rcv_mss)
 		return 0;
+	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
+	if (!f || bpf_probe_read_kernel(&header, sizeof(header), skb->data))
+		return 0;
+	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
+	if (f->copies && tp->rx_opt.num_sacks >= SACKS_WITHOUT_ROOM)
+		RX_COUNT(hints_without_room);
 	header_size = header.offset >> 4 << 2;
 	data_size = skb->len - header_size;
-	if (header_size < 20 || skb->len <= header_size)
+	if (header_size < TCP_HEADER_SIZE || skb->len <= header_size)
 		return 0;
 	segments.size = gso_size_of(skb) ?: data_size;
 	if (segments.size < tp->inet_conn.icsk_ack.rcv_mss)
 		return 0;
 	segments.count = data_size / segments.size;
-	if (!tcp_timestamp(header.options, header_size - 20, &segments.tsval))
+	if (!tcp_timestamp(header.options, header_size - TCP_HEADER_SIZE, &segments.tsval))
 		return 0;
 	segments.now_us = now_us();
 	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */

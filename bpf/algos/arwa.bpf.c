@@ -22,6 +22,7 @@
  *    acting on each, long before the last action shows at the receiver, swings W between nothing and far too much.
  *  - `default` sets ssthresh = W where a hint shrinks W: slow start would undo it within an RTT.
  *  - The lower limit is rounded up to whole segments, is two segments at least, and never raises W.
+ *  - Algorithm 2 has no upper limit: W's clamp is it.
  *  - Growth counts in 1/65536 segment, so that 1 % of ten segments is not lost, and only happens where W is what holds
  *    the sender back. What was earned and is no whole segment yet is forgotten when W shrinks.
  *  - Hints are ignored during a recovery, a reduction after an ECN mark, and loss state, where W is the kernel's.

@@ -127,6 +127,16 @@ static __noinline void round_end(struct sock *sk, struct dcm *f)
 	f->round_srtt = srtt;
 }
 
+/* Apart from the others, which then have nothing to keep over a call. */
+static __noinline void extraordinary_ack(struct sock *sk, struct dcm *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
+	if (round_over(tp, &f->round_end))
+		round_end(sk, f);
+}
+
 SEC("struct_ops") void BPF_PROG(dcm_init, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -150,8 +160,9 @@ SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ac
 	struct dcm *f = flow_state(sk);
 
 	least_rtt(&f->base_us, sample->rtt_us);
-	f->bandwidth_q8 = ack_rate_add(tp, &f->acks, f->bandwidth_q8, tau_ms);
-	if (round_over(tp, &f->round_end))
+	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
+		extraordinary_ack(sk, f);
+	else if (round_over(tp, &f->round_end))
 		round_end(sk, f);
 }
 

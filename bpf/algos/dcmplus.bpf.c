@@ -19,10 +19,11 @@
  * Deviations from the paper, and why:
  *  - No ssthresh is in force at the start. From the first ACK on it would pin W at the initial window: BWE is W / RTT
  *    then, so BWE * RTTmin can be no more than W. `paper` waits for the first loss or timeout, `default` also for a
- *    round whose smoothed RTT is over 1.25 of the least one: there is a queue, so the path is full.
- *  - For the same reason (BWE is W / RTT below the path's capacity too), and because the filter takes a dozen samples
- *    to follow, `default` raises ssthresh by the newest sample and lowers it by the filtered BWE; `paper` uses
- *    BWE for both.
+ *    round in which every RTT is over 1.25 of the least one: there is a queue, so the path is full.
+ *  - For the same reason a sample of a path that is not full says what W was, and less than that after a delayed ACK.
+ *    So `default` lets neither ssthresh nor W go down by it, but after a round with a queue; `paper` always does.
+ *  - The filter takes a dozen samples to follow. `default` has the newest sample in BWE's place where that is more: at
+ *    the end of slow start BWE would still be that of its beginning.
  *  - rate_CA is taken once per round, from the smoothed RTTs at the ends of the last two; until there are two, it is 1.
  *    `default` holds it within 0.5 and 2: a single jump of the RTT must not multiply the growth of a whole round.
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
@@ -48,8 +49,10 @@
 char _license[] SEC("license") = "GPL";
 
 /* Choices, as macros: their values also go into the tags. */
-#define RAISE_NEWEST 0
-#define RAISE_FILTERED 1
+#define ESTIMATE_GREATER 0
+#define ESTIMATE_FILTERED 1
+#define LOWER_QUEUE 0
+#define LOWER_ALWAYS 1
 
 TUNABLE(u32, min_sample_us, 50000, 50000, 1000, 10000000, "us", "shortest time a bandwidth sample spans");
 TUNABLE(u32, slow_start_permille, 2000, 2000, 1, 10000, "permille",
@@ -58,8 +61,11 @@ TUNABLE(u32, avoidance_permille, 2000, 2000, 1, 10000, "permille", "growth per R
 TUNABLE(u32, rate_min_permille, 500, 0, 0, 1000, "permille", "lower limit of rate_CA, 0: none");
 TUNABLE(u32, rate_max_permille, 2000, 1000000, 1000, 1000000, "permille", "upper limit of rate_CA");
 TUNABLE(u32, onset_permille, 1250, 0, 0, 100000, "permille",
-	"RTT, in shares of the least one, that puts ssthresh in force; 0: only a loss or timeout does");
-TUNABLE_CHOICE(raise, RAISE_NEWEST, RAISE_FILTERED, "newest,filtered", "which bandwidth may raise ssthresh");
+	"least RTT of a round, in shares of the least of all, that shows a queue and puts ssthresh in force; 0: none");
+TUNABLE_CHOICE(estimate, ESTIMATE_GREATER, ESTIMATE_FILTERED, "greater,filtered",
+	       "ssthresh is found from BWE, or from the newest sample where that is more");
+TUNABLE_CHOICE(lower, LOWER_QUEUE, LOWER_ALWAYS, "queue,always",
+	       "when W and ssthresh follow a bandwidth down: after a round with a queue, or always");
 
 struct dcmplus {
 	struct flow_account account;
@@ -76,6 +82,8 @@ struct dcmplus {
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
 	u32 round_end FIELD("", "sequence number that ends the round");
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
+	u32 round_least_us FIELD("us", "least RTT of the running round, 0: none yet");
+	u8 queue FIELD("", "1: all RTTs of the last round showed a queue");
 	u8 tracking FIELD("", "1: ssthresh is in force and W tracks it");
 	u8 sample_app_limited FIELD("", "1: the application held the running sample back at its start");
 };
@@ -94,21 +102,26 @@ static __always_inline void growth_restart(struct dcmplus *f)
 	f->slow_start = 0;
 }
 
+static __always_inline u64 bandwidth_q8(const struct dcmplus *f)
+{
+	return estimate == ESTIMATE_GREATER ? max(f->bandwidth.second_q8, f->newest_q8) : f->bandwidth.second_q8;
+}
+
 /* The present ssthresh, and W moves to it. */
 static __always_inline void track(struct sock *sk, struct dcmplus *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 filtered = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
-	u32 newest = westwood_window(sk, f->newest_q8, f->base_us);
+	u32 ssthresh = westwood_window(sk, bandwidth_q8(f), f->base_us);
 	u32 window;
 
-	if (raise == RAISE_FILTERED)
-		tp->snd_ssthresh = filtered;
-	else if (newest > tp->snd_ssthresh)
-		tp->snd_ssthresh = newest;
-	else if (filtered < tp->snd_ssthresh)
-		tp->snd_ssthresh = filtered;
-	window = min(max(tp->snd_ssthresh, 2U), tp->snd_cwnd_clamp);
+	if (lower == LOWER_ALWAYS || f->queue) {
+		tp->snd_ssthresh = ssthresh;
+		window = max(ssthresh, 2U);
+	} else {
+		tp->snd_ssthresh = max(tp->snd_ssthresh, ssthresh);
+		window = max(ssthresh, tp->snd_cwnd);
+	}
+	window = min(window, tp->snd_cwnd_clamp);
 	if (window == tp->snd_cwnd)
 		return;
 	tp->snd_cwnd = window;
@@ -132,12 +145,6 @@ static __noinline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapse
 		track(sk, f);
 }
 
-/* Whether the queue shows in the RTT. */
-static __always_inline bool path_is_full(const struct tcp_sock *tp, const struct dcmplus *f)
-{
-	return onset_permille && f->base_us && (tp->srtt_us >> 3) * 1000ULL > (u64)f->base_us * onset_permille;
-}
-
 static __noinline void round_end(struct sock *sk, struct dcmplus *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -146,10 +153,12 @@ static __noinline void round_end(struct sock *sk, struct dcmplus *f)
 	f->rate_q16 = r.rate_q16;
 	f->inverse_q16 = r.inverse_q16;
 	f->round_srtt = tp->srtt_us;
-	if (f->tracking || tp->app_limited || !tcp_may_grow(sk) || !path_is_full(tp, f))
+	f->queue = onset_permille && f->round_least_us * 1000ULL > (u64)f->base_us * onset_permille;
+	f->round_least_us = 0;
+	if (f->tracking || tp->app_limited || !tcp_may_grow(sk) || !f->queue)
 		return;
 	f->tracking = 1;
-	tp->snd_ssthresh = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
+	tp->snd_ssthresh = westwood_window(sk, bandwidth_q8(f), f->base_us);
 	tp->snd_cwnd = min(tp->snd_cwnd, tp->snd_ssthresh);
 	growth_restart(f);
 }
@@ -178,6 +187,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
 
 	least_rtt(&f->base_us, sample->rtt_us);
+	least_rtt(&f->round_least_us, sample->rtt_us);
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);
 	if (round_over(tp, &f->round_end))
@@ -206,7 +216,7 @@ SEC("struct_ops") u32 BPF_PROG(dcmplus_ssthresh, struct sock *sk)
 
 	f->tracking = 1;
 	growth_restart(f);
-	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth.second_q8, f->base_us));
+	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, bandwidth_q8(f), f->base_us));
 }
 
 SEC("struct_ops") void BPF_PROG(dcmplus_cwnd_event, struct sock *sk, enum tcp_ca_event event)
@@ -215,7 +225,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_cwnd_event, struct sock *sk, enum tcp_ca
 
 	if (event == CA_EVENT_LOSS)
 		f->tracking = 1;
-	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us);
+	westwood_event(sk, &f->loss_ssthresh, event, bandwidth_q8(f), f->base_us);
 }
 
 SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state)

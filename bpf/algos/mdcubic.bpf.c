@@ -28,8 +28,9 @@
  *  - A "loss event" is a segment marked as lost, and the one that starts a recovery; an RTT is a round of snd_una.
  *  - A recovery that was taken for domain 2's becomes domain 1's once, when a hole shows that the PEP did not see, the
  *    tenth loss comes, or the record is of no use any more: then CUBIC's threshold, and PRR follows.
- *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end W and ssthresh are again what
- *    they were, for ssthresh = W would end slow start.
+ *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
+ *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: while the PEP is
+ *    the clock, W grows on in congestion avoidance, as what it will be after the recovery.
  *  - D2 counts whole segments, and changes in the open and the disorder state only: else W is PRR's.
  *  - While PEP-clocked, CUBIC gets no RTT samples: HyStart would take domain 2's queue for domain 1's.
  * Undo: the kernel's, W as before the loss; after a timeout, less D2, which the timeout cleared. Timeout: the delegate's
@@ -207,11 +208,27 @@ static __always_inline void watch_for_fallback(const struct tcp_sock *tp, struct
 		f->flags |= FALLEN_BACK;
 }
 
-/* W = W1 + D2, and W1 grows by what is new since the last ACK. */
-static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen,
-					 bool may_change_w)
+/* A loss that changes nothing keeps nothing from growing: W as it will be after the recovery, and PRR up to it. */
+static __always_inline void grow_through_recovery(struct sock *sk, struct mdcubic *f, u32 segments)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	u32 kept = tp->snd_cwnd;
+
+	if (domain1_window(f, f->prior_window) < f->prior_ssthresh)
+		return; /* slow start would come at the end, at once */
+	tp->snd_cwnd = f->prior_window;
+	tp->snd_ssthresh = f->prior_ssthresh;
+	domain1_grow(sk, f, tp->snd_una, segments);
+	f->prior_window = tp->snd_cwnd;
+	tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+	tp->snd_cwnd = kept;
+}
+
+/* W = W1 + D2, and W1 grows by what is new since the last ACK. */
+static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen, u8 state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool is_open = state <= TCP_CA_Disorder;
 	u32 mss = tp->mss_cache ?: 1;
 	u32 covered_to = tp->snd_una + seen->bytes;
 	u32 news = covered_to - f->covered_to;
@@ -225,15 +242,21 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 		news = f->remainder_bytes = 0;
 	f->flags |= PEP_CLOCKED;
 	f->covered_to = covered_to;
-	if (!may_change_w)
+	if (!is_open && !(state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2))
 		return;
-	window = max(domain1_window(f, tp->snd_cwnd), 2U);
-	f->d2_segments = seen->bytes / mss;
-	tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
+	if (is_open) {
+		window = max(domain1_window(f, tp->snd_cwnd), 2U);
+		f->d2_segments = seen->bytes / mss;
+		tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
+	}
 	news += f->remainder_bytes;
 	f->remainder_bytes = news % mss;
-	if (news >= mss && tcp_is_cwnd_limited(sk))
+	if (news < mss || !tcp_is_cwnd_limited(sk))
+		return;
+	if (is_open)
 		domain1_grow(sk, f, tp->snd_una, news / mss);
+	else
+		grow_through_recovery(sk, f, news / mss);
 }
 
 /* W = W1: the client's ACKs are all there is. */
@@ -347,7 +370,7 @@ static __noinline void follow_pep(struct sock *sk)
 	}
 	f->flags = use_pep ? f->flags | PEP_USED : f->flags & ~PEP_USED;
 	if (use_pep && pep_clock)
-		clock_by_pep(sk, f, &seen, state <= TCP_CA_Disorder);
+		clock_by_pep(sk, f, &seen, state);
 	else
 		clock_by_client(tp, f, state <= TCP_CA_Disorder);
 	if (state == TCP_CA_Recovery)

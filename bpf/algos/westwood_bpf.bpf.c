@@ -69,10 +69,12 @@ SEC("struct_ops") void BPF_PROG(westwood_release, struct sock *sk)
 
 SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwood_bpf *f = flow_state(sk);
 
 	least_rtt(&f->base_us, sample->rtt_us);
-	f->bandwidth_q8 = ack_rate_add(tcp_sk(sk), &f->acks, f->bandwidth_q8, tau_ms);
+	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
+		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_cong_avoid, struct sock *sk, u32 ack, u32 acked)

@@ -6,28 +6,16 @@
  * Unlike netem it is exact to the byte and to the nanosecond, follows a rate that changes every few milliseconds
  * without being called for it, and everything random depends on seed and packet number alone.
  */
+#include "packet.h"
 #include "records.h"
 #include "link.h"
 
 char _license[] SEC("license") = "GPL";
 
-#define TC_ACT_OK 0
-#define TC_ACT_SHOT 2
-#define ETHERNET_HEADER 14
 #define MAX_DEVICES 2048
 #define MAX_LINKS 1024
 #define STEPS_AHEAD 4
 #define SEARCH_ROUNDS 22
-
-/* Kernel ABI. */
-struct __sk_buff {
-	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
-	u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end, napi_id;
-	u32 family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port, data_meta;
-	u64 flow_keys __attribute__((aligned(8)));
-	u64 tstamp;
-	u32 wire_len, gso_segs;
-};
 
 static long (*const bpf_skb_ecn_set_ce)(void *skb) = (void *)97;
 

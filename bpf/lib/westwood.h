@@ -23,7 +23,7 @@ struct ack_rate {
 
 /* In `previous`: BWE is 0, or does not fit the ordinary arithmetic. */
 #define EXTRAORDINARY (1ULL << 63)
-/* The ordinary arithmetic's limits: 17 Gbit/s for BWE and two samples together, 2 Gbyte for an ACK. */
+/* The ordinary arithmetic's limit: 17 Gbit/s for BWE, and for two samples together. */
 #define ORDINARY_BITS 31
 
 static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct ack_rate *r)
@@ -49,49 +49,54 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
 	return true;
 }
 
-/* A sample in all cases: the first one, after a silence, with numbers beyond the ordinary. */
-static __noinline u64 ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
+/* Any sample: the first one, one after a silence or with numbers beyond the ordinary. */
+static __noinline void ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
 {
 	u64 bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache, sample;
 	u32 elapsed_us = (u32)tp->tcp_mstamp - r->last_us, half_tau_us = max(tau_ms, 1U) * 500;
-	bool first = !bandwidth_q8;
+	bool first = !*bandwidth_q8;
 
 	r->last_us = tp->tcp_mstamp;
 	r->last_delivered = tp->delivered;
 	r->previous &= ~EXTRAORDINARY;
 	if (!first && elapsed_us > half_tau_us)
-		first = !virtual_samples(&bandwidth_q8, r, &elapsed_us, half_tau_us);
+		first = !virtual_samples(bandwidth_q8, r, &elapsed_us, half_tau_us);
 	sample = rate_bytes_per_s(bytes, elapsed_us);
 	if (first)
-		bandwidth_q8 = sample << 8;
+		*bandwidth_q8 = sample << 8;
 	else
-		bandwidth_q8 = tustin_q8(bandwidth_q8, sample << 8, r->previous << 8, elapsed_us, 2 * half_tau_us);
+		*bandwidth_q8 = tustin_q8(*bandwidth_q8, sample << 8, r->previous << 8, elapsed_us, 2 * half_tau_us);
 	r->previous = sample;
-	if (!bandwidth_q8 || bandwidth_q8 >> (ORDINARY_BITS + 8))
+	if (!*bandwidth_q8 || *bandwidth_q8 >> (ORDINARY_BITS + 8))
 		r->previous |= EXTRAORDINARY;
-	return bandwidth_q8;
 }
 
 /*
- * BWE after this ACK. The two divisions are the sample's and the filter's own; what is not ordinary is done elsewhere,
- * anew, so that nothing need be kept for it. Then the products stay under 2^64 for a tau of up to 10 s.
+ * BWE after an ordinary ACK. False: nothing was done, and ack_rate_any() has to; a caller that does it last keeps nothing
+ * over a call, which every ACK would pay for. The two divisions are the sample's and the filter's own: with
+ * sum = sample + previous, BWE = ((2 tau - d) BWE + d sum) / (2 tau + d), all products under 2^64 for a tau of up to 10 s
+ * and an ACK of TCP's greatest window, 1 Gbyte.
  */
-static __always_inline u64 ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 bandwidth_q8, u32 tau_ms)
+static __always_inline bool ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
 {
-	u64 elapsed_us = (u32)(tp->tcp_mstamp - r->last_us), two_tau_us = tau_ms * 2000ULL, bytes, sample, samples;
+	u64 elapsed_us = (u32)(tp->tcp_mstamp - r->last_us), half_tau_us = tau_ms * 500ULL;
+	u64 bytes, sample, sum, two_tau_us;
 
 	if (!elapsed_us)
-		return bandwidth_q8;
+		return true;
 	bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache;
 	sample = quotient(bytes * USEC_PER_SEC, elapsed_us);
-	samples = sample + r->previous;
-	if (unlikely((bytes | samples) >> ORDINARY_BITS || 4 * elapsed_us > two_tau_us))
-		return ack_rate_any(tp, r, bandwidth_q8, tau_ms);
+	sum = sample + r->previous;
+	asm("" : "+r"(half_tau_us)); /* else tau takes two registers, of which the program has to save one */
+	if (sum >> ORDINARY_BITS || elapsed_us > half_tau_us)
+		return false;
+	r->previous = sample;
 	r->last_us = tp->tcp_mstamp;
 	r->last_delivered = tp->delivered;
-	r->previous = sample;
-	return quotient((two_tau_us - elapsed_us) * bandwidth_q8 + (samples << 8) * elapsed_us,
-			two_tau_us + elapsed_us);
+	two_tau_us = half_tau_us * 4;
+	*bandwidth_q8 = quotient(two_tau_us * *bandwidth_q8 + elapsed_us * ((sum << 8) - *bandwidth_q8),
+				 two_tau_us + elapsed_us);
+	return true;
 }
 
 /* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */

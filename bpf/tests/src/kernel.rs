@@ -3,144 +3,18 @@
 //! The order of calls and the kernel's own changes to W follow `net/ipv4/tcp_input.c`: `tcp_ack`, `tcp_enter_recovery`,
 //! `tcp_enter_cwr`, `tcp_enter_loss`, `tcp_end_cwnd_reduction`, `tcp_undo_cwnd_reduction`; and `tcp_cwnd_restart`.
 
+mod events;
+
+pub use events::{Counts, Event};
+
 use crate::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
 use crate::models::{Model, show};
-use crate::signals::{Report, Stretch, aged_ns};
+use crate::signals::{Stretch, aged_ns};
 use crate::{
     EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
 };
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
-
-/// Something that happens to a connection. What makes no sense in its present state is passed over.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
-    /// An ACK, `after_us` after the last event.
-    Ack {
-        /// Microseconds since the last event.
-        after_us: u64,
-        /// Segments newly delivered.
-        acked: u32,
-        /// RTT sample, microseconds.
-        rtt_us: Option<u32>,
-    },
-    /// A duplicate ACK, `after_us` after the last event.
-    Duplicate {
-        /// Microseconds since the last event.
-        after_us: u64,
-    },
-    /// Segments are found lost in the recovery that goes on.
-    Lost(u32),
-    /// Whether the window holds the sender back from now on.
-    CwndLimited(bool),
-    /// The application runs dry (`true`) or has data again.
-    AppLimited(bool),
-    /// Another segment size, bytes.
-    Mss(u32),
-    /// First duplicate ACK.
-    Disorder,
-    /// Back to the open state from disorder, or from a timeout's loss state.
-    Open,
-    /// Fast recovery starts.
-    Recovery,
-    /// An ECN mark.
-    Cwr,
-    /// Fast recovery or the reduction after an ECN mark ends.
-    Complete,
-    /// The loss was none.
-    Undo,
-    /// Retransmission timeout. `ssthresh`: whether the kernel asks for a new ssthresh; it does not for a timeout that
-    /// interrupts a recovery, or follows another.
-    Timeout {
-        /// Whether `ssthresh()` and `CA_EVENT_LOSS` are called.
-        ssthresh: bool,
-    },
-    /// Nothing in flight for this long, microseconds, then a transmission.
-    Idle {
-        /// Microseconds.
-        for_us: u64,
-        /// Whether the kernel restarts the window (`tcp_slow_start_after_idle`).
-        restart: bool,
-    },
-    /// The connection changes to another algorithm and back.
-    Return,
-    /// Other tunables come into force; [`Model::retune`] says which.
-    Retune(u64),
-    /// The radio map holds this reading from now on.
-    Radio {
-        /// SINR, 1/256 dB.
-        sinr_q8: i16,
-        /// Average SINR, 1/256 dB.
-        average_q8: i16,
-        /// Its age now, ms; negative: in the future.
-        age_ms: i32,
-        /// Age at which it becomes stale, ms, 0: default.
-        max_age_ms: u32,
-    },
-    /// The radio map has an entry in which nothing was ever written (`true`), or no entry.
-    RadioGone(bool),
-    /// The path map holds this generation for the peer from now on, 0: no entry.
-    Path(u32),
-    /// A PEP reports this of the flow.
-    Pep(Report),
-    /// The flow's storage for a PEP's reports is empty, or there is none.
-    NoPep {
-        /// Whether there is one.
-        storage: bool,
-    },
-    /// The SACK blocks of the last ACK; those that end where they start are none.
-    Sack([Stretch; 4]),
-    /// The receiver's hint in the flow's storage is this from now on.
-    Hint {
-        /// The hint.
-        hint: u8,
-        /// Its age now, ms; negative: in the future.
-        age_ms: i32,
-        /// Whether its sequence number has moved: the last thing a writer does.
-        new: bool,
-    },
-}
-
-/// How often things happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Hooks called and compared.
-    pub hooks: u64,
-    /// ACKs.
-    pub acks: u64,
-    /// Duplicate ACKs.
-    pub duplicates: u64,
-    /// Wraps of the sequence number.
-    pub sequence_wraps: u64,
-    /// ACKs at W of one or two segments.
-    pub small_windows: u64,
-    /// ACKs at W of 100,000 segments and more.
-    pub large_windows: u64,
-    /// Fast recoveries.
-    pub recoveries: u64,
-    /// Reductions by ECN.
-    pub marks: u64,
-    /// Timeouts.
-    pub timeouts: u64,
-    /// Undone reductions.
-    pub undos: u64,
-    /// Takeovers of a connection that the algorithm had before.
-    pub returns: u64,
-    /// Idle periods.
-    pub idles: u64,
-    /// Idle periods, and gaps between two ACKs, of 2^31 us (36 minutes) to 2^32 us.
-    pub long_gaps: u64,
-    /// Those of 2^32 us and more.
-    pub very_long_gaps: u64,
-    /// Crossings of a multiple of 2^32 us, or of 2^32 ms.
-    pub clock_wraps: u64,
-    /// Wraps of the delivered count.
-    pub delivered_wraps: u64,
-    /// ACKs with the same time stamp as the event before.
-    pub zero_intervals: u64,
-    /// Bytes acknowledged.
-    pub acked_bytes: u64,
-}
 
 /// The player.
 pub struct Kernel<'a, M> {

@@ -36,6 +36,7 @@ examples! {
     the_paper_follows_each_hint_and_slow_start_undoes_it
     the_floor_is_whole_segments_and_raises_nothing
     a_hint_above_100_raises_the_window_and_fractions_add_up
+    a_flood_of_hints_ends_at_the_clamp_and_at_the_floor
     growth_is_for_those_whom_the_window_holds_back
     a_cut_and_a_loss_empty_the_account_of_growth
     what_is_no_hint_is_ignored_and_used_up
@@ -164,6 +165,21 @@ fn a_hint_above_100_raises_the_window_and_fractions_add_up(start: &Start<'_>) {
         let mut kernel = start(Arwa::new(Tunables::DEFAULT), view);
         hint(&mut kernel, 120);
         assert_eq!(kernel.sock.snd_cwnd, want);
+    }
+}
+
+/// Algorithm 2 has no upper limit, and this profile follows each hint.
+fn a_flood_of_hints_ends_at_the_clamp_and_at_the_floor(start: &Start<'_>) {
+    for clamp in [2, 11, 100_000, u32::MAX] {
+        let view = View { snd_cwnd_clamp: clamp, ..connection(clamp.min(10), 9000) };
+        let mut kernel = start(Arwa::new(Tunables::PAPER), view);
+        for (percent, end) in [(120, clamp), (70, 2)] {
+            for _ in 0..400 {
+                hint_after(&mut kernel, percent, 10);
+                assert!((2..=clamp).contains(&kernel.sock.snd_cwnd), "{:?} of {clamp}", window(&kernel));
+            }
+            assert!(kernel.sock.snd_cwnd.abs_diff(end) <= 1, "{:?}, not {end}", window(&kernel)); // the last ACK's
+        }
     }
 }
 

@@ -6,9 +6,13 @@ use std::collections::VecDeque;
 const ONE: u64 = 65_536;
 
 fn paper(algo: &HostAlgo) {
-    for (name, value) in
-        [("rate_min_permille", 0), ("rate_max_permille", 1_000_000), ("onset_permille", 0), ("raise", 1)]
-    {
+    for (name, value) in [
+        ("rate_min_permille", 0),
+        ("rate_max_permille", 1_000_000),
+        ("onset_permille", 0),
+        ("estimate", 1),
+        ("lower", 1),
+    ] {
         algo.set_tunable(name, value);
     }
 }
@@ -80,14 +84,17 @@ fn a_queue_puts_ssthresh_in_force_and_the_window_tracks_it() {
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (50, 50));
     // eq 7 goes beyond it until the next sample
     assert_eq!(grow(&mut flow, &mut view, 50), 51); // 2 / rate_CA, which is a little over 1
-    // 600,000 bytes/s lower it to BWE: 821,875 to 794,140.6 in the first stage, 802,001.9 in the second: 40.1 segments
-    round(&mut flow, &mut view, 60, 62_000);
-    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (40, 40));
+    // 600,000 bytes/s do not lower it, but after a round with a queue they do, to BWE: 821,875, 794,140.6 and 769,873.0 in
+    // the first stage, 802,001.9 and 797,985.8 in the second
+    round(&mut flow, &mut view, 60, 62_501);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (51, 50));
+    round(&mut flow, &mut view, 60, 62_501);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (39, 39));
     assert_eq!(flow.private("avoidance"), 0);
     // a recovery leaves W alone
     (view.ca_state, view.snd_cwnd) = (3, 35);
     round(&mut flow, &mut view, 200, 62_000);
-    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (35, 40));
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (35, 39));
 }
 
 #[test]
@@ -247,24 +254,25 @@ impl<'a> Sender<'a> {
 /// 100 Mbit/s over 40 ms: 345 segments.
 const PATH: Path = Path { rate: 8632.0, base_us: 40_000.0, queue: 345.0 };
 const BDP: f64 = PATH.rate * PATH.base_us / 1e6;
+/// W in BDPs: from 1.25 of the least RTT on there is a queue, which takes W back to one; it had grown by 2 a round.
+const MOST: f64 = 1.27;
 
 /// From the first ACK on, BWE * RTTmin is no more than W: with ssthresh in force from there, W would stay at the initial
-/// window. Slow start overshoots and loses; the filter lags behind it, so W comes back far below the path's capacity.
+/// window. Slow start overshoots and loses; the newest sample tells what the path has.
 #[test]
 fn the_window_grows_to_the_path_and_stays_there() {
     let algo = HostAlgo::load("dcmplus");
     let mut sender = Sender::new(&algo);
     let start = sender.run(&PATH, 2.0);
-    assert!(f64::from(start.greatest_window) > BDP && start.mean_window < 0.5 * BDP, "{start:?}");
-    let climb = sender.run(&PATH, 18.0);
-    let there = sender.run(&PATH, 10.0);
-    println!("{start:?}\n{climb:?}\n{there:?}");
-    assert!(climb.mean_window > 2.0 * start.mean_window, "{climb:?}");
+    let there = sender.run(&PATH, 28.0);
+    println!("{start:?}\n{there:?}");
+    assert!(f64::from(start.greatest_window) > BDP && start.losses > 0, "{start:?}");
+    assert!(start.delivered_share > 0.8, "{start:?}");
     assert!(there.delivered_share > 0.98 && there.losses == 0, "{there:?}");
-    assert!((0.98..1.1).contains(&(there.mean_window / BDP)), "{there:?}");
+    assert!((0.98..MOST).contains(&(there.mean_window / BDP)), "{there:?}");
 }
 
-/// Where the queue holds what slow start sends beyond the path's capacity, it ends without a loss, and as low.
+/// Where the queue holds what slow start sends beyond the path's capacity, it ends without a loss.
 #[test]
 fn a_queue_alone_ends_slow_start() {
     let algo = HostAlgo::load("dcmplus");
@@ -272,10 +280,9 @@ fn a_queue_alone_ends_slow_start() {
     let deep = Path { queue: 4000.0, ..PATH };
     let start = sender.run(&deep, 2.0);
     assert!(start.losses == 0 && f64::from(start.greatest_window) > BDP, "{start:?}");
-    let climb = sender.run(&deep, 18.0);
-    let there = sender.run(&deep, 10.0);
-    println!("{start:?}\n{climb:?}\n{there:?}");
-    assert!(there.delivered_share > 0.98 && there.mean_window < 1.1 * BDP && there.losses == 0, "{there:?}");
+    let there = sender.run(&deep, 28.0);
+    println!("{start:?}\n{there:?}");
+    assert!(there.delivered_share > 0.98 && there.mean_window < MOST * BDP && there.losses == 0, "{there:?}");
 }
 
 #[test]
@@ -290,8 +297,8 @@ fn the_window_follows_the_capacity_up_and_down() {
     sender.run(&narrower, 5.0);
     let down = sender.run(&narrower, 5.0);
     println!("{up:?}\n{down:?}");
-    assert!(up.delivered_share > 0.98 && up.mean_window < 2.2 * BDP, "{up:?}");
-    assert!(down.delivered_share > 0.95 && down.mean_window < 0.55 * BDP, "{down:?}");
+    assert!(up.delivered_share > 0.98 && up.mean_window < 2.0 * MOST * BDP, "{up:?}");
+    assert!(down.delivered_share > 0.95 && down.mean_window < 0.5 * MOST * BDP, "{down:?}");
 }
 
 /// Literally, BWE itself raises ssthresh: a few segments per second, fewer the nearer they come to the path's capacity.

@@ -12,17 +12,17 @@ const CWR: u32 = 2;
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 
-/// ssthresh comes into force with a loss only, and follows the newest sample upwards.
-const NEWEST: Tunables = Tunables { raise: 0, ..Tunables::PAPER };
+/// ssthresh comes into force with a loss only, and is that of BWE or of the newest sample, whichever is more.
+const GREATER: Tunables = Tunables { estimate: 0, ..Tunables::PAPER };
 
 on_model_and_algorithm! {
     "dcmplus", Dcmplus;
     a_sample_spans_an_rtt_and_passes_two_filters: Tunables::PAPER;
-    w_tracks_the_newest_sample_up_and_the_filter_down: NEWEST;
+    w_tracks_what_is_more: GREATER;
     w_tracks_the_filter_both_ways: Tunables::PAPER;
-    w_stays_where_the_two_disagree: NEWEST;
+    nothing_goes_down_without_a_queue: Tunables::DEFAULT;
     w_is_not_tracked_in_recovery_or_for_the_application: Tunables::PAPER;
-    tracking_keeps_within_the_clamp_and_two_segments: NEWEST;
+    tracking_keeps_within_the_clamp_and_two_segments: GREATER;
     application_limited_samples_only_raise_the_estimate: Tunables::PAPER;
     a_queue_puts_ssthresh_in_force: Tunables::DEFAULT;
     an_onset_never_raises_the_window: Tunables::DEFAULT;
@@ -62,7 +62,7 @@ fn tracking(c: &mut Connection) {
     (c.sock.snd_cwnd, c.sock.snd_ssthresh) = (100, 100);
 }
 
-fn w_tracks_the_newest_sample_up_and_the_filter_down(c: &mut Connection) {
+fn w_tracks_what_is_more(c: &mut Connection) {
     tracking(c);
     // 150 segments in 100 ms: 150 by eq 4, over 100; the filters have 1,062,500 and 1,007,812.5
     c.ack(100_000, 150, Some(100_000));
@@ -96,14 +96,25 @@ fn w_tracks_the_filter_both_ways(c: &mut Connection) {
     assert_eq!(c.window(), (62, 62));
 }
 
-fn w_stays_where_the_two_disagree(c: &mut Connection) {
+fn nothing_goes_down_without_a_queue(c: &mut Connection) {
     tracking(c);
-    c.ack(100_000, 900, Some(100_000)); // eq 4: 900 by the newest sample, 112 by the filter, as above
-    assert_eq!(c.window(), (900, 900));
-    (c.sock.snd_cwnd, c.sock.snd_ssthresh) = (80, 110);
-    // 1 segment: 120 by the filter, as above, not under 110; 1 by the sample: W moves to 110 all the same
-    c.ack(100_000, 1, Some(100_000));
-    assert_eq!(c.window(), (110, 110));
+    let sample =
+        |c: &mut Connection, rtt_us, segments| c.end_round(rtt_us, segments, Some(rtt_us as u32), rtt_us as u32);
+    c.sock.snd_cwnd = 110;
+    // at 1.25 times the base, not more: 80 by eq 4; 99.7 by the filter, which has 975,000 in its first stage, 996,875
+    sample(c, 125_000, 100);
+    assert_eq!(c.window(), (110, 100));
+    sample(c, 125_000, 150);
+    assert_eq!(c.window(), (120, 120));
+    c.sock.snd_cwnd = 140;
+    sample(c, 125_000, 165);
+    assert_eq!(c.window(), (140, 132));
+    // after a round with a queue they do, to the filter here: 1,003,125, 1,042,734.4, 1,037,391.6 and 1,032,716.6 in its
+    // first stage, 997,656.3, 1,003,291.0, 1,007,553.6 and 1,010,699.0 in the second
+    sample(c, 125_001, 125);
+    assert_eq!(c.window(), (140, 132));
+    sample(c, 125_001, 125);
+    assert_eq!(c.window(), (101, 101));
 }
 
 fn w_is_not_tracked_in_recovery_or_for_the_application(c: &mut Connection) {
@@ -162,31 +173,33 @@ fn a_queue_puts_ssthresh_in_force(c: &mut Connection) {
     c.assert_field("tracking", 0.0);
     // more, but not while W is not free to grow, or the application holds it back
     c.sock.ca_state = CWR;
-    c.end_round(10_000, 10, Some(125_000), 125_001);
+    c.end_round(10_000, 10, Some(125_001), 125_001);
     c.sock.ca_state = 0;
     c.sock.app_limited = 7;
-    c.end_round(10_000, 10, Some(125_000), 125_001);
+    c.end_round(10_000, 10, Some(125_001), 125_001);
     c.sock.app_limited = 0;
-    // nor within a round
-    c.sock.srtt_us = 8 * 125_001;
+    // nor by one delayed ACK
     c.ack(1000, 10, Some(125_000));
+    c.end_round(1000, 10, Some(165_000), 130_000);
+    // nor within a round
+    c.ack(1000, 10, Some(125_001));
     c.assert_field("tracking", 0.0);
     assert_eq!(c.window(), (150, 0x7fff_ffff));
-    c.end_round(9000, 10, Some(130_000), 125_001);
+    c.end_round(7000, 10, Some(130_000), 125_000);
     c.assert_field("tracking", 1.0);
     assert_eq!(c.window(), (100, 100)); // eq 4
     // once: from here on W tracks, at samples
     c.sock.snd_cwnd = 130;
     c.end_round(10_000, 10, Some(200_000), 200_000);
     assert_eq!(c.window(), (130, 100));
-    // 210 segments since the last sample, 110 ms ago (it waited for that RTT): 1,909,090 bytes/s, 190.9 by eq 4
+    // 230 segments since the last sample, 110 ms ago (it waited for that RTT): 2,090,909 bytes/s, 209.1 by eq 4
     c.ack(60_000, 150, Some(110_000));
-    assert_eq!(c.window(), (190, 190));
+    assert_eq!(c.window(), (209, 209));
 }
 
 fn an_onset_never_raises_the_window(c: &mut Connection) {
-    c.ack(100_000, 200, Some(100_000)); // 200 segments
-    c.end_round(10_000, 10, Some(200_000), 126_000);
+    c.end_round(100_000, 200, Some(100_000), 100_000); // 200 segments
+    c.end_round(10_000, 10, Some(126_000), 126_000);
     c.assert_field("tracking", 1.0);
     assert_eq!(c.window(), (150, 200));
     // the next sample does: 300 segments in 100 ms
@@ -364,7 +377,8 @@ fn any_tunables(random: &mut Random) -> Tunables {
         rate_min_permille: random.pick(&[t.rate_min_permille, 0, 1, 333, 1000]),
         rate_max_permille: random.pick(&[t.rate_max_permille, 1000, 3000, 1_000_000]),
         onset_permille: random.pick(&[t.onset_permille, 0, 1, 2000, 100_000]),
-        raise: random.pick(&[0, 1]),
+        estimate: random.pick(&[0, 1]),
+        lower: random.pick(&[0, 1]),
     }
 }
 

@@ -40,6 +40,7 @@ examples! {
     bytes_beyond_whole_segments_are_carried
     nothing_grows_for_what_was_there_before
     a_loss_in_domain_2_changes_nothing
+    growth_goes_on_through_a_loss_in_domain_2
     a_loss_in_domain_1_is_cubic_s
     a_hole_tells_the_domain_as_well
     the_tenth_loss_in_a_round_is_cubic_s
@@ -188,6 +189,32 @@ fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables { kind: 1, ..Tunables::DEFAULT });
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!((window(&kernel), kernel.model.losses), ((24, 11 + 8), [1, 0]));
+}
+
+fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
+    assert_eq!(window(&kernel), (24, 24));
+    reports(&mut kernel, Una(24_000), &[]);
+    assert_eq!(window(&kernel), (24, 25)); // W is the kernel's until the end
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (25, 8));
+    // what turns out to be domain 1's after all is of the window as it is by then: 17 * 7/10, and D2
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    reports(&mut kernel, Una(24_000), &[]);
+    play(&mut kernel, &[Event::Lost(9), DUPLICATE]);
+    assert_eq!(window(&kernel), (24, 11 + 8));
+    // slow start would show only at the end, and all at once: it waits
+    let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
+    reports(&mut kernel, Una(0), &[]);
+    reports(&mut kernel, Una(10_000), &[]);
+    play(&mut kernel, &[Event::Recovery]);
+    reports(&mut kernel, Una(30_000), &[]);
+    assert_eq!(window(&kernel), (30, 30));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (30, INFINITE_SSTHRESH));
 }
 
 fn a_loss_in_domain_1_is_cubic_s(start: &Start<'_>) {

@@ -283,10 +283,10 @@ impl Model for Arwa {
         if (want.snd_ssthresh, want.snd_cwnd_cnt) != (got.snd_ssthresh, got.snd_cwnd_cnt) {
             return Err(different());
         }
-        if got.snd_cwnd + 1 == want.snd_cwnd && grew && self.may_be_late() {
+        if want.snd_cwnd.wrapping_sub(got.snd_cwnd) == 1 && grew && self.may_be_late() {
             self.rounding.late += 1;
             self.earned += PARTS; // it comes with the next growth
-        } else if got.snd_cwnd == want.snd_cwnd + 1 && grew && self.left_at_clamp {
+        } else if got.snd_cwnd.wrapping_sub(want.snd_cwnd) == 1 && grew && self.left_at_clamp {
             self.rounding.late += 1;
             self.left_at_clamp = false;
         } else if got.snd_cwnd != want.snd_cwnd {

@@ -11,8 +11,10 @@ use crate::examples::Alone;
 use crate::{EVENT_LOSS, Flow, View};
 use std::ops::RangeInclusive;
 
-/// `raise`: by the newest sample.
-const NEWEST: u32 = 0;
+/// `estimate`: BWE, or the newest sample where that is more.
+const GREATER: u32 = 0;
+/// `lower`: W and ssthresh go down while there is a queue.
+const QUEUE: u32 = 0;
 
 tunables! {
     /// Shortest time a bandwidth sample spans, microseconds.
@@ -27,8 +29,10 @@ tunables! {
     rate_max_permille = 2000 / 1_000_000;
     /// RTT over RTTmin that puts ssthresh in force, permille; 0: none does.
     onset_permille = 1250 / 0;
-    /// ssthresh rises with the newest sample (0) or with the filtered bandwidth (1).
-    raise = 0 / 1;
+    /// ssthresh is that of the greater one of BWE and the newest sample (0) or of BWE (1).
+    estimate = 0 / 1;
+    /// W and ssthresh go down while there is a queue (0) or always (1).
+    lower = 0 / 1;
 }
 
 counters! {
@@ -39,10 +43,11 @@ counters! {
         first: "first samples",
         early: "samples before ssthresh is in force",
         held: "samples that leave W alone while ssthresh is in force",
-        raised: "thresholds raised by the newest sample",
-        lowered: "thresholds lowered by the filtered bandwidth",
-        stayed: "thresholds between the two",
-        filtered: "thresholds set to the filtered bandwidth",
+        raised: "thresholds raised",
+        lowered: "thresholds lowered",
+        kept: "thresholds that no queue lowers",
+        kept_windows: "windows that no queue lowers",
+        newest: "thresholds of the newest sample",
         followed: "windows moved to ssthresh",
         still: "windows at ssthresh already",
         onsets: "thresholds put in force by the RTT",
@@ -55,7 +60,7 @@ counters! {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A sample came in while W tracks ssthresh.
-    Tracked { window: u32, ssthresh: u32 },
+    Tracked { window: u32, ssthresh: u32, lowers: bool },
     /// ssthresh was put in force.
     Onset { window: u32 },
 }
@@ -87,6 +92,9 @@ pub struct Dcmplus {
     rates: Rates,
     growth: Growth,
     tracking: bool,
+    /// Least RTT of the running round, and whether that of the last one showed a queue.
+    round_least_us: Option<u32>,
+    queue: bool,
     /// A sample ended with the hook just called; and, if rounding decides whether an application-limited one is
     /// filtered, what the other decision comes to.
     sampled: bool,
@@ -112,6 +120,8 @@ impl Dcmplus {
             rates: Rates::default(),
             growth: Growth::default(),
             tracking: false,
+            round_least_us: None,
+            queue: false,
             sampled: false,
             other: None,
             step: None,
@@ -145,51 +155,47 @@ impl Dcmplus {
             (app_limited && !first && without.filter.ties_with(sample)).then_some(if skip { with } else { without });
     }
 
-    /// Section III: W moves to the present ssthresh.
-    fn track(&mut self, sock: &mut View) {
-        self.step = Some(Step::Tracked { window: sock.snd_cwnd, ssthresh: sock.snd_ssthresh });
-        let filtered = self.eq4(self.estimate.filter.known(), sock);
-        let newest = self.eq4(Some(self.estimate.newest).filter(|&n| n > 0.0), sock);
-        let before = sock.snd_ssthresh;
-        sock.snd_ssthresh = self.tracked(before, filtered, newest);
-        if self.tunables.raise != NEWEST {
-            self.counts.filtered += 1;
-        } else if newest > before {
-            self.counts.raised += 1;
-        } else if filtered < before {
-            self.counts.lowered += 1;
-        } else {
-            self.counts.stayed += 1;
-        }
-        let window = followed(sock);
-        self.counts.followed += u64::from(window != sock.snd_cwnd);
-        self.counts.still += u64::from(window == sock.snd_cwnd);
-        sock.snd_cwnd = window;
+    /// What ssthresh is found from.
+    fn bandwidth(&self) -> Option<f64> {
+        let newest = if self.tunables.estimate == GREATER { self.estimate.newest } else { 0.0 };
+        self.estimate.filter.known().map(|filtered| filtered.max(newest))
     }
 
-    /// ssthresh from what eq 4 makes of BWE and of the newest sample.
-    fn tracked(&self, ssthresh: u32, filtered: u32, newest: u32) -> u32 {
-        if self.tunables.raise != NEWEST {
-            filtered
-        } else if newest > ssthresh {
-            newest
-        } else {
-            filtered.min(ssthresh)
-        }
+    /// A queue shows in every RTT of a round. One alone may be a delayed ACK's.
+    fn had_queue(&mut self) -> bool {
+        let (least, onset) = (self.round_least_us.take().map(u64::from), u64::from(self.tunables.onset_permille));
+        onset > 0 && least.zip(self.base_us).is_some_and(|(least, base)| least * 1000 > u64::from(base) * onset)
+    }
+
+    /// Section III: W moves to the present ssthresh. Below the path's capacity a sample says what W was, though, so that
+    /// `default` goes down by it only where there is a queue.
+    fn track(&mut self, sock: &mut View) {
+        let lowers = self.tunables.lower != QUEUE || self.queue;
+        self.step = Some(Step::Tracked { window: sock.snd_cwnd, ssthresh: sock.snd_ssthresh, lowers });
+        let present = self.eq4(self.bandwidth(), sock);
+        let c = &mut self.counts;
+        c.newest += u64::from(self.tunables.estimate == GREATER && self.estimate.filter.second < self.estimate.newest);
+        c.raised += u64::from(present > sock.snd_ssthresh);
+        c.lowered += u64::from(present < sock.snd_ssthresh && lowers);
+        c.kept += u64::from(present < sock.snd_ssthresh && !lowers);
+        c.kept_windows += u64::from(present < sock.snd_cwnd && !lowers);
+        let (window, ssthresh) = tracked(present, sock.snd_ssthresh, sock.snd_cwnd, lowers);
+        let window = window.min(sock.snd_cwnd_clamp);
+        c.followed += u64::from(window != sock.snd_cwnd);
+        c.still += u64::from(window == sock.snd_cwnd);
+        (sock.snd_cwnd, sock.snd_ssthresh) = (window, ssthresh);
     }
 
     /// Puts ssthresh in force where the RTT shows a queue.
     fn start_tracking(&mut self, sock: &mut View) {
-        let (rtt, onset) = (u64::from(sock.srtt_us >> 3), u64::from(self.tunables.onset_permille));
-        let Some(base) = self.base_us.map(u64::from) else { return };
         let free = sock.may_grow() && sock.app_limited == 0;
-        if self.tracking || onset == 0 || !free || rtt * 1000 <= base * onset {
+        if self.tracking || !free || !self.queue {
             return;
         }
         self.counts.onsets += 1;
         self.tracking = true;
         self.step = Some(Step::Onset { window: sock.snd_cwnd });
-        sock.snd_ssthresh = self.eq4(self.estimate.filter.known(), sock);
+        sock.snd_ssthresh = self.eq4(self.bandwidth(), sock);
         self.counts.onsets_above += u64::from(sock.snd_ssthresh > sock.snd_cwnd);
         sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_ssthresh);
         self.growth.clear();
@@ -216,22 +222,24 @@ impl Dcmplus {
         Ok(())
     }
 
+    /// What eq 4 may come to with the algorithm's own bandwidths.
+    fn eq4_of(&self, own: Own, sock: &View, window: u32) -> RangeInclusive<u32> {
+        let newest = if self.tunables.estimate == GREATER { own.newest } else { 0 };
+        eq4_range(own.second.max(newest), self.base_us, sock.mss, window)
+    }
+
     /// Compares ssthresh and W where a sample or a round's end moved them: from the algorithm's own bandwidths.
     fn settle_step(&mut self, step: Step, want: &View, got: &View, own: Own) -> Result<(), String> {
-        let by = |q8: u64, window: u32| eq4_range(q8, self.base_us, got.mss, window);
-        let (thresholds, window): (Vec<u32>, u32) = match step {
-            Step::Tracked { window, ssthresh } => {
-                let (filtered, newest) = (by(own.second, window), by(own.newest, window));
-                let ends = |range: RangeInclusive<u32>| [*range.start(), *range.end()];
-                // eq 4 of either may be rounded down by a segment
-                let pairs = ends(filtered).into_iter().flat_map(|f| ends(newest.clone()).map(|n| (f, n)));
-                (pairs.map(|(f, n)| self.tracked(ssthresh, f, n)).collect(), followed(got))
-            }
-            Step::Onset { window } => (by(own.second, window).collect(), window.min(got.snd_ssthresh)),
-        };
-        if !thresholds.contains(&got.snd_ssthresh) || got.snd_cwnd != window {
+        let (Step::Tracked { window, .. } | Step::Onset { window }) = step;
+        // eq 4 may be rounded down by a segment
+        let both = self.eq4_of(own, got, window).map(|present| match step {
+            Step::Tracked { window, ssthresh, lowers } => tracked(present, ssthresh, window, lowers),
+            Step::Onset { window } => (window.min(present), present),
+        });
+        let allowed: Vec<(u32, u32)> = both.map(|(window, s)| (window.min(got.snd_cwnd_clamp), s)).collect();
+        if !allowed.contains(&(got.snd_cwnd, got.snd_ssthresh)) {
             return Err(format!(
-                "{}; the model has {}; by its bandwidths ssthresh is one of {thresholds:?}",
+                "{}; the model has {}; by its bandwidths W and ssthresh are one of {allowed:?}",
                 show(got),
                 show(want)
             ));
@@ -246,9 +254,9 @@ impl Dcmplus {
     }
 }
 
-/// W that moved to ssthresh: within the clamp, at least 2.
-fn followed(sock: &View) -> u32 {
-    sock.snd_ssthresh.max(2).min(sock.snd_cwnd_clamp)
+/// W and ssthresh where the present ssthresh is that.
+fn tracked(present: u32, ssthresh: u32, window: u32, lowers: bool) -> (u32, u32) {
+    if lowers { (present.max(2), present) } else { (present.max(window), present.max(ssthresh)) }
 }
 
 impl Model for Dcmplus {
@@ -264,6 +272,7 @@ impl Model for Dcmplus {
 
     fn init(&mut self, sock: &mut View) {
         (self.base_us, self.estimate, self.tracking) = (None, Estimate::default(), false);
+        (self.round_least_us, self.queue) = (None, false);
         self.sampler.restart(sock);
         self.thresholds.restart();
         self.rates.restart(sock);
@@ -272,6 +281,7 @@ impl Model for Dcmplus {
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base_us = least(self.base_us, rtt_us);
+        self.round_least_us = least(self.round_least_us, rtt_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.tunables.min_sample_us) {
             let app_limited = self.sampler.app_limited || sock.app_limited != 0;
             self.sampler.restart(sock);
@@ -285,6 +295,7 @@ impl Model for Dcmplus {
         }
         if self.rates.round_over(sock) {
             self.rates.update(sock.srtt_us, self.limits());
+            self.queue = self.had_queue();
             self.start_tracking(sock);
         }
     }
@@ -299,7 +310,7 @@ impl Model for Dcmplus {
         self.counts.losses += u64::from(!self.tracking);
         self.tracking = true;
         self.growth.clear();
-        let segments = self.eq4(self.estimate.filter.known(), sock);
+        let segments = self.eq4(self.bandwidth(), sock);
         self.thresholds.lose(segments, sock)
     }
 
@@ -315,7 +326,7 @@ impl Model for Dcmplus {
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         self.tracking |= event == EVENT_LOSS;
-        let (bandwidth, base_us, view) = (self.estimate.filter.known(), self.base_us, *sock);
+        let (bandwidth, base_us, view) = (self.bandwidth(), self.base_us, *sock);
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
@@ -339,7 +350,7 @@ impl Model for Dcmplus {
             self.settle_step(step, &want, got, own)?;
             (want.snd_cwnd, want.snd_ssthresh) = (got.snd_cwnd, got.snd_ssthresh);
         }
-        let by_bandwidth = eq4_range(second, self.base_us, got.mss, got.snd_cwnd);
+        let by_bandwidth = self.eq4_of(own, got, got.snd_cwnd);
         self.thresholds.settle(&want, got, flow.private("loss_ssthresh"), &by_bandwidth)?;
         self.growth.settle(&want, got)
     }

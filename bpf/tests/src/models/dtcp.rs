@@ -1,14 +1,15 @@
 //! NexGen D-TCP (Kanagarathinam et al., IEEE Access 2020): equations 1 to 16 and Algorithm 1.
 
 mod agreement;
+mod sinr;
 mod tunables;
 
 pub use tunables::Tunables;
 
+use super::named::counters;
 use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, chosen, close, elapsed_us, reno, show, slow_start};
 use crate::ca_state::LOSS;
 use crate::{EVENT_TX_START, Flow, View};
-use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
 
 /// Window of a connection that was taken over when it had sent data already (RFC 6928).
 const USUAL_INITIAL_WINDOW: u32 = 10;
@@ -16,13 +17,6 @@ const USUAL_INITIAL_WINDOW: u32 = 10;
 const N_LIMIT: f64 = (1 << 20) as f64;
 /// Least Q/W: keeps one epoch's growth of N representable.
 const QUEUE_FLOOR: f64 = -1024.0;
-/// How far in the future a reading may lie, ms: the ACK's time stamp is a little older than the reader's clock.
-const FUTURE_MS: u32 = 10;
-/// Steps of the table of logarithms, dB; between them it is interpolated. The tests of `bpf/lib/shannon.h` show how
-/// far that is from the logarithm itself.
-const LOG_STEP: f64 = 0.25;
-/// Resolution of the table and of the interpolation, bit/s/Hz.
-const LOG_ERROR: f64 = 1.5 / (1 << 20) as f64;
 /// Resolution of N, of what W's next segment has gathered, and of shares such as Q/W.
 const Q16: f64 = 1.0 / 65_536.0;
 /// What N may be off by after any number of events, relative. No absolute allowance: N is 1 at least.
@@ -95,75 +89,62 @@ struct Filter {
     resolution: f64,
 }
 
-/// How often the limits of fixed point made a difference.
-#[derive(Clone, Debug, Default)]
-struct Rounding {
-    coarse_bandwidths: u64,
-    sample_ties: u64,
-    comparison_ties: u64,
-    coarse_n: u64,
-    window_ties: u64,
-    clamped_ties: u64,
-    coarse_fractions: u64,
-    coarse_windows: u64,
-    parts_ties: u64,
+counters! {
+    /// How often the limits of fixed point made a difference.
+    Rounding {
+        coarse_bandwidths: "samples that left a bandwidth beyond 0.1 %",
+        sample_ties: "application-limited samples ranked the other way",
+        comparison_ties: "BW_C and BW_E ranked the other way",
+        coarse_n: "N beyond 0.1 %",
+        window_ties: "W rounded the other way",
+        clamped_ties: "growth at the clamp rounded the other way",
+        coarse_fractions: "growth beyond 0.05 segments",
+        coarse_windows: "W beyond a segment",
+        parts_ties: "parts rounded the other way",
+    }
 }
 
-#[derive(Clone, Debug, Default)]
-struct Coverage {
-    epochs: u64,
-    fast_samples: u64,
-    first_samples: u64,
-    app_limited_ignored: u64,
-    app_limited_filtered: u64,
-    updates: u64,
-    slow_start_epochs: u64,
-    recovery_epochs: u64,
-    fresh: u64,
-    future: u64,
-    stale: u64,
-    absent: u64,
-    clamped_terms: u64,
-    bandwidth_queues: u64,
-    negative_queues: u64,
-    rtt_queues: u64,
-    n_grew: u64,
-    n_fell: u64,
-    n_at_one: u64,
-    n_at_limit: u64,
-    alg1_doublings: u64,
-    alg1_steps: u64,
-    near_ties: u64,
-    slow_start_acks: u64,
-    avoidance_acks: u64,
-    unlimited_acks: u64,
-    jumps: u64,
-    decreases: u64,
-    minimum_decreases: u64,
-    timeouts: u64,
-    kept_thresholds: u64,
-    fresh_starts: u64,
-    windows_given_back: u64,
-    takeovers: u64,
-    restarts: u64,
-    retuned: u64,
-    estimates_not_positive: u64,
-}
-
-/// Outcome of looking for a reading.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Signal {
-    /// SINR and average, dB.
-    Fresh(f64, f64),
-    Stale,
-    Absent,
-}
-
-/// Spectral efficiency of a signal-to-noise ratio in dB (Shannon), bit/s/Hz, interpolated.
-fn efficiency(db: f64) -> f64 {
-    let at = |step: f64| (1.0 + 10f64.powf(step * LOG_STEP / 10.0)).log2();
-    let (below, within) = ((db / LOG_STEP).floor(), (db / LOG_STEP).fract().rem_euclid(1.0));
-    at(below) + (at(below + 1.0) - at(below)) * within
+counters! {
+    /// Branches taken.
+    Coverage {
+        epochs: "epochs",
+        fast_samples: "samples over 100 Gbit/s",
+        first_samples: "first samples",
+        app_limited_ignored: "application-limited epochs ignored",
+        app_limited_filtered: "application-limited epochs filtered",
+        updates: "updates of N",
+        slow_start_epochs: "epochs in slow start",
+        recovery_epochs: "epochs in recovery",
+        fresh: "fresh signals",
+        future: "signals from the future",
+        stale: "stale signals",
+        absent: "absent signals",
+        clamped_terms: "SINR terms clamped",
+        bandwidth_queues: "queues seen by bandwidth",
+        negative_queues: "negative queues",
+        rtt_queues: "queues seen by RTT",
+        n_grew: "N grew",
+        n_fell: "N fell",
+        n_at_one: "N at one",
+        n_at_limit: "N at its limit",
+        alg1_doublings: "Algorithm 1 doublings",
+        alg1_steps: "Algorithm 1 steps",
+        near_ties: "Algorithm 1 near ties",
+        slow_start_acks: "slow start ACKs",
+        avoidance_acks: "congestion avoidance ACKs",
+        unlimited_acks: "ACKs while not limited by the window",
+        jumps: "ACKs that grew W by more than one",
+        decreases: "decreases",
+        minimum_decreases: "decreases to the minimum",
+        timeouts: "timeouts",
+        kept_thresholds: "thresholds kept over a timeout",
+        fresh_starts: "fresh starts",
+        windows_given_back: "unused windows given back",
+        takeovers: "takeovers",
+        restarts: "epochs restarted after idling",
+        retuned: "tunables changed",
+        estimates_not_positive: "estimates of zero or less",
+    }
 }
 
 impl Dtcp {
@@ -241,54 +222,6 @@ impl Dtcp {
         }
         self.resolution = kappa * self.resolution + (1.0 - kappa) * SAMPLE + Q8;
         self.previous_sample = sample;
-    }
-
-    fn signal(&self, sock: &View) -> Signal {
-        let Some((word, max_age_ms)) = self.radio else { return Signal::Absent };
-        let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
-        let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
-        let now_ms = (sock.now_us / 1000) as u32; // the clock of Decision::time_ms
-        let age = now_ms.wrapping_sub(decision.time_ms);
-        let ahead = decision.time_ms.wrapping_sub(now_ms);
-        if age > limit && ahead > FUTURE_MS {
-            return Signal::Stale;
-        }
-        let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
-        Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
-    }
-
-    /// The SINR term of eq 6 in bytes/s, and how far integer arithmetic may be from it.
-    fn sinr_term(&mut self, sock: &View) -> (f64, f64) {
-        if self.tunables.sinr_term == 2 {
-            return (0.0, 0.0);
-        }
-        let (now, average) = match self.signal(sock) {
-            Signal::Fresh(now, average) => (now, average),
-            Signal::Stale => {
-                self.coverage.stale += 1;
-                return (0.0, 0.0);
-            }
-            Signal::Absent => {
-                self.coverage.absent += 1;
-                return (0.0, 0.0);
-            }
-        };
-        self.coverage.fresh += 1;
-        let time_ms = self.radio.map_or(0, |(word, _)| (word >> 32) as u32);
-        self.coverage.future +=
-            u64::from(time_ms.wrapping_sub((sock.now_us / 1000) as u32).wrapping_sub(1) < FUTURE_MS);
-        let (term, error) = if self.tunables.sinr_term == 0 {
-            // the capacity the SINR's change implies: B_I scaled by the change of log2(1+s)
-            let (now, average) = (efficiency(now), efficiency(average));
-            let ratio = now / average;
-            let error = ratio * (LOG_ERROR / now + LOG_ERROR / average) + Q16;
-            (self.filtered * (ratio - 1.0), self.filtered * error + (ratio - 1.0).abs() * (self.resolution + 1.0))
-        } else {
-            // eq 6 as printed: dB, taken for kbit/s
-            ((now - average) * f64::from(self.tunables.sinr_gain_kbps) * 125.0, 0.0)
-        };
-        self.coverage.clamped_terms += u64::from(term.abs() > self.filtered);
-        (term.clamp(-self.filtered, self.filtered), error + 1.0)
     }
 
     /// Queue over window from RTTs: the share of packets on their way that wait (TCP-FIT).
@@ -549,10 +482,10 @@ impl Model for Dtcp {
     }
 
     fn rounding(&self) -> Vec<(&'static str, u64)> {
-        self.rounding_counts()
+        self.rounding.named()
     }
 
     fn coverage(&self) -> Vec<(&'static str, u64)> {
-        self.coverage_counts()
+        self.coverage.named()
     }
 }

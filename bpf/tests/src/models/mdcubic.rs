@@ -5,7 +5,10 @@
 //! after a loss: what is modelled is which losses and which ACKs it gets to see, and with what window.
 
 mod agreement;
+mod tunables;
 mod view;
+
+pub use tunables::Tunables;
 
 use super::named::counters;
 use super::{Model, chosen, elapsed_us, reno, show};
@@ -15,49 +18,6 @@ use hotcc_abi::pep::PepFlow;
 
 /// How far in the future a report may come from, microseconds: an ACK's time stamp is a little older than the report's.
 const FUTURE_US: u64 = 10_000;
-
-/// The tunables, named as in the algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunables {
-    /// Domain 2, 0: loses segments (type b), 1: does not (type a). Picks the default of the next.
-    pub kind: u32,
-    /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
-    pub d2_loss_events: u32,
-    /// 1: without a PEP, losses are domain 2's.
-    pub without_pep: u32,
-    /// Older reports are not used, milliseconds.
-    pub pep_max_age_ms: u32,
-    /// 1: the PEP's ACKs clock the growth of W.
-    pub pep_clock: u32,
-}
-
-impl Tunables {
-    /// Profile `default`.
-    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, without_pep: 0, pep_max_age_ms: 1000, pep_clock: 1 };
-    /// Profile `paper`.
-    pub const PAPER: Self = Self::DEFAULT;
-
-    /// Names and values.
-    #[must_use]
-    pub fn named(&self) -> Vec<(&'static str, u32)> {
-        vec![
-            ("type", self.kind),
-            ("d2_loss_events", self.d2_loss_events),
-            ("without_pep", self.without_pep),
-            ("pep_max_age_ms", self.pep_max_age_ms),
-            ("pep_clock", self.pep_clock),
-        ]
-    }
-
-    /// Section III: "at least 10 packet loss events per RTT"; a domain that hides its losses has none to forgive.
-    fn loss_limit(&self) -> u32 {
-        match (self.d2_loss_events, self.kind) {
-            (0, 0) => 10,
-            (0, _) => 1,
-            (set, _) => set,
-        }
-    }
-}
 
 /// The model of one connection.
 #[derive(Clone, Debug)]
@@ -125,6 +85,8 @@ counters! {
         grown: "growth by the PEP's ACKs",
         grown_slow_start: "slow start by the PEP's ACKs",
         grown_avoidance: "congestion avoidance by the PEP's ACKs",
+        grown_in_recovery: "growth in recoveries of domain 2",
+        slow_starts_waiting: "slow starts that wait for the end of a recovery",
         growth_unlimited: "news while not limited by the window",
         floors: "windows of less than D2",
         clamped: "windows cut off by the clamp",
@@ -231,7 +193,6 @@ impl Mdcubic {
         whole.min(window.max(2))
     }
 
-    /// ssthresh without D2.
     /// There is no PEP, and nothing is left of one.
     fn is_plain(&self) -> bool {
         let left = self.events > 0
@@ -251,6 +212,7 @@ impl Mdcubic {
         }
     }
 
+    /// ssthresh without D2.
     fn threshold_without_d2(&self, sock: &View) -> u32 {
         sock.snd_ssthresh.saturating_sub(self.d2_segments).max(2)
     }
@@ -261,25 +223,53 @@ impl Mdcubic {
         self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
         self.d2_segments = covered / sock.mss;
         sock.snd_cwnd = self.whole_window(sock, w1);
-        let newly = risen + self.remainder;
-        let segments = newly / sock.mss;
-        self.remainder = newly % sock.mss;
-        self.coverage.remainders += u64::from(self.remainder > 0);
+        let segments = self.whole_segments(sock, risen);
         if segments == 0 {
             return;
         }
-        if !sock.cwnd_limited() {
-            self.coverage.growth_unlimited += 1;
+        let before = sock.snd_cwnd;
+        self.grow(sock, segments);
+        self.coverage.grown += u64::from(sock.snd_cwnd > before);
+    }
+
+    /// A loss in domain 2 is none to CUBIC: W goes on growing, and shows it after the recovery. Not in slow start.
+    fn clock_recovery(&mut self, sock: &mut View, risen: u32) {
+        let segments = self.whole_segments(sock, risen);
+        let Some((window, threshold)) = self.before.filter(|_| segments > 0) else { return };
+        if self.w1(window) < threshold {
+            self.coverage.slow_starts_waiting += 1;
             return;
         }
-        let before = sock.snd_cwnd;
+        let mut whole = View { snd_cwnd: window, snd_ssthresh: threshold, ..*sock };
+        self.grow(&mut whole, segments);
+        self.coverage.grown_in_recovery += u64::from(whole.snd_cwnd > window);
+        self.before = Some((whole.snd_cwnd, threshold));
+        self.undo_limit = whole.snd_cwnd;
+        sock.snd_ssthresh = whole.snd_cwnd.max(2);
+        sock.snd_cwnd_cnt = whole.snd_cwnd_cnt;
+    }
+
+    /// Segments to grow for; the bytes beyond wait for the next news.
+    fn whole_segments(&mut self, sock: &View, risen: u32) -> u32 {
+        let newly = risen + self.remainder;
+        self.remainder = newly % sock.mss;
+        self.coverage.remainders += u64::from(self.remainder > 0);
+        let segments = newly / sock.mss;
+        if segments > 0 && !sock.cwnd_limited() {
+            self.coverage.growth_unlimited += 1;
+            return 0;
+        }
+        segments
+    }
+
+    /// CUBIC's growth, of W1.
+    fn grow(&mut self, sock: &mut View, segments: u32) {
         sock.snd_cwnd = self.w1(sock.snd_cwnd);
         let growth = reno::cong_avoid(sock, segments);
         sock.snd_cwnd = self.whole_window(sock, sock.snd_cwnd);
         self.coverage.avoidances += 1;
         self.coverage.grown_slow_start += u64::from(growth.slow_start);
         self.coverage.grown_avoidance += u64::from(growth.avoidance);
-        self.coverage.grown += u64::from(sock.snd_cwnd > before);
     }
 
     /// The PEP is silent or not believed: plain CUBIC. Only speed is lost.
@@ -384,6 +374,11 @@ impl Model for Mdcubic {
             self.lost_mark = sock.lost;
         }
         match sock.ca_state as u8 {
+            RECOVERY if self.clocked && self.in_domain_2 => {
+                self.clock_recovery(sock, risen);
+                self.recover(sock);
+                return;
+            }
             RECOVERY => self.recover(sock),
             CWR | LOSS => {}
             _ if self.clocked => {

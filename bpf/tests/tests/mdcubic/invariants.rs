@@ -49,6 +49,9 @@ impl Bounds {
         }
         if is.ca_state > 1 {
             assert_eq!(is.snd_cwnd, was.snd_cwnd, "a reduction has W: {}", context());
+            // what W will be after it
+            let most = u64::from(was.snd_ssthresh) + u64::from(news / is.mss) + 1;
+            assert!(!after.in_domain_2 || u64::from(is.snd_ssthresh) <= most, "grown twice: {}", context());
             return;
         }
         let w1 = before.w1(was.snd_cwnd);

@@ -1,10 +1,12 @@
 //! What FB-TCP knows of one connection, and what each event makes of it.
 
+mod losses;
+
 use super::rows::{self, Action, RENO, SEVERE};
 use super::{Coverage, Tunables};
 use crate::View;
 use crate::ca_state::{CWR, RECOVERY};
-use crate::models::{FAST, elapsed_us, reno, slow_start};
+use crate::models::{FAST, elapsed_us, slow_start};
 
 /// Rates are reckoned up to here, bytes/s.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
@@ -453,51 +455,5 @@ impl State {
         }
         sock.snd_cwnd = grown.min(f64::from(sock.snd_cwnd_clamp)) as u32;
         self.step.left -= paid as u32;
-    }
-
-    /// "Immune to random packet losses": W stays, and packet conservation sends one for each that arrives.
-    pub(super) fn ssthresh(&mut self, sock: &View) -> u32 {
-        self.coverage.add("reductions asked for");
-        let window = sock.snd_cwnd.max(LEAST);
-        self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
-        (self.step.whole, self.step.left) = (0, 0); // earns no more
-        window
-    }
-
-    /// An ECN mark is no random loss.
-    pub(super) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
-        self.coverage.add("marks");
-        sock.snd_ssthresh = part(sock.snd_cwnd, t.ecn_permille).max(LEAST);
-        self.restore = None;
-    }
-
-    /// After a recovery W is what it was before, and slow start over.
-    pub(super) fn complete(&mut self, sock: &mut View) {
-        let Some(restore) = self.restore.take() else { return };
-        self.coverage.add("recoveries completed");
-        if restore.window > sock.snd_cwnd {
-            self.coverage.add("windows restored");
-        }
-        if restore.ssthresh > sock.snd_cwnd.max(restore.window) {
-            self.coverage.add("slow starts ended by a loss");
-        }
-        sock.snd_cwnd = sock.snd_cwnd.max(restore.window).min(sock.snd_cwnd_clamp);
-        let under = sock.snd_cwnd.saturating_sub(1);
-        sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(LEAST);
-    }
-
-    /// A timeout; W = 1 is the kernel's.
-    pub(super) fn time_out(&mut self, sock: &mut View) {
-        self.coverage.add("timeouts");
-        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
-        self.restore = None;
-        (self.step.whole, self.step.left) = (0, 0); // earns no more
-        self.no_rule();
-    }
-
-    pub(super) fn undo(&mut self, sock: &View) -> u32 {
-        self.coverage.add("undos");
-        self.restore = None;
-        reno::undo_cwnd(sock)
     }
 }

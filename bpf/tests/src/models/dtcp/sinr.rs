@@ -1,0 +1,78 @@
+//! What the radio's reading is worth: the SINR term of eq 6.
+
+use super::*;
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
+
+/// How far in the future a reading may lie, ms: the ACK's time stamp is a little older than the reader's clock.
+const FUTURE_MS: u32 = 10;
+/// Steps of the table of logarithms, dB; between them it is interpolated. The tests of `bpf/lib/shannon.h` show how
+/// far that is from the logarithm itself.
+const LOG_STEP: f64 = 0.25;
+/// Resolution of the table and of the interpolation, bit/s/Hz.
+const LOG_ERROR: f64 = 1.5 / (1 << 20) as f64;
+
+/// Outcome of looking for a reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Signal {
+    /// SINR and average, dB.
+    Fresh(f64, f64),
+    Stale,
+    Absent,
+}
+
+/// Spectral efficiency of a signal-to-noise ratio in dB (Shannon), bit/s/Hz, interpolated.
+fn efficiency(db: f64) -> f64 {
+    let at = |step: f64| (1.0 + 10f64.powf(step * LOG_STEP / 10.0)).log2();
+    let (below, within) = ((db / LOG_STEP).floor(), (db / LOG_STEP).fract().rem_euclid(1.0));
+    at(below) + (at(below + 1.0) - at(below)) * within
+}
+
+impl Dtcp {
+    fn signal(&self, sock: &View) -> Signal {
+        let Some((word, max_age_ms)) = self.radio else { return Signal::Absent };
+        let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
+        let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
+        let now_ms = (sock.now_us / 1000) as u32; // the clock of Decision::time_ms
+        let age = now_ms.wrapping_sub(decision.time_ms);
+        let ahead = decision.time_ms.wrapping_sub(now_ms);
+        if age > limit && ahead > FUTURE_MS {
+            return Signal::Stale;
+        }
+        let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
+        Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
+    }
+
+    /// The SINR term of eq 6 in bytes/s, and how far integer arithmetic may be from it.
+    pub(super) fn sinr_term(&mut self, sock: &View) -> (f64, f64) {
+        if self.tunables.sinr_term == 2 {
+            return (0.0, 0.0);
+        }
+        let (now, average) = match self.signal(sock) {
+            Signal::Fresh(now, average) => (now, average),
+            Signal::Stale => {
+                self.coverage.stale += 1;
+                return (0.0, 0.0);
+            }
+            Signal::Absent => {
+                self.coverage.absent += 1;
+                return (0.0, 0.0);
+            }
+        };
+        self.coverage.fresh += 1;
+        let time_ms = self.radio.map_or(0, |(word, _)| (word >> 32) as u32);
+        self.coverage.future +=
+            u64::from(time_ms.wrapping_sub((sock.now_us / 1000) as u32).wrapping_sub(1) < FUTURE_MS);
+        let (term, error) = if self.tunables.sinr_term == 0 {
+            // the capacity the SINR's change implies: B_I scaled by the change of log2(1+s)
+            let (now, average) = (efficiency(now), efficiency(average));
+            let ratio = now / average;
+            let error = ratio * (LOG_ERROR / now + LOG_ERROR / average) + Q16;
+            (self.filtered * (ratio - 1.0), self.filtered * error + (ratio - 1.0).abs() * (self.resolution + 1.0))
+        } else {
+            // eq 6 as printed: dB, taken for kbit/s
+            ((now - average) * f64::from(self.tunables.sinr_gain_kbps) * 125.0, 0.0)
+        };
+        self.coverage.clamped_terms += u64::from(term.abs() > self.filtered);
+        (term.clamp(-self.filtered, self.filtered), error + 1.0)
+    }
+}

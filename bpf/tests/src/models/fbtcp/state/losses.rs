@@ -1,0 +1,52 @@
+//! What losses, marks and timeouts do to W and ssthresh.
+
+use super::*;
+use crate::models::reno;
+
+impl State {
+    /// "Immune to random packet losses": W stays, and packet conservation sends one for each that arrives.
+    pub(in crate::models::fbtcp) fn ssthresh(&mut self, sock: &View) -> u32 {
+        self.coverage.add("reductions asked for");
+        let window = sock.snd_cwnd.max(LEAST);
+        self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
+        (self.step.whole, self.step.left) = (0, 0); // earns no more
+        window
+    }
+
+    /// An ECN mark is no random loss.
+    pub(in crate::models::fbtcp) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
+        self.coverage.add("marks");
+        sock.snd_ssthresh = part(sock.snd_cwnd, t.ecn_permille).max(LEAST);
+        self.restore = None;
+    }
+
+    /// After a recovery W is what it was before, and slow start over.
+    pub(in crate::models::fbtcp) fn complete(&mut self, sock: &mut View) {
+        let Some(restore) = self.restore.take() else { return };
+        self.coverage.add("recoveries completed");
+        if restore.window > sock.snd_cwnd {
+            self.coverage.add("windows restored");
+        }
+        if restore.ssthresh > sock.snd_cwnd.max(restore.window) {
+            self.coverage.add("slow starts ended by a loss");
+        }
+        sock.snd_cwnd = sock.snd_cwnd.max(restore.window).min(sock.snd_cwnd_clamp);
+        let under = sock.snd_cwnd.saturating_sub(1);
+        sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(LEAST);
+    }
+
+    /// A timeout; W = 1 is the kernel's.
+    pub(in crate::models::fbtcp) fn time_out(&mut self, sock: &mut View) {
+        self.coverage.add("timeouts");
+        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
+        self.restore = None;
+        (self.step.whole, self.step.left) = (0, 0); // earns no more
+        self.no_rule();
+    }
+
+    pub(in crate::models::fbtcp) fn undo(&mut self, sock: &View) -> u32 {
+        self.coverage.add("undos");
+        self.restore = None;
+        reno::undo_cwnd(sock)
+    }
+}

@@ -1,0 +1,44 @@
+//! Multi-domain CUBIC's tunables and their values in both profiles.
+
+/// The tunables, named as in the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// Domain 2, 0: loses segments (type b), 1: does not (type a). Picks the default of the next.
+    pub kind: u32,
+    /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
+    pub d2_loss_events: u32,
+    /// 1: without a PEP, losses are domain 2's.
+    pub without_pep: u32,
+    /// Older reports are not used, milliseconds.
+    pub pep_max_age_ms: u32,
+    /// 1: the PEP's ACKs clock the growth of W.
+    pub pep_clock: u32,
+}
+
+impl Tunables {
+    /// Profile `default`.
+    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, without_pep: 0, pep_max_age_ms: 1000, pep_clock: 1 };
+    /// Profile `paper`.
+    pub const PAPER: Self = Self::DEFAULT;
+
+    /// Names and values.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u32)> {
+        vec![
+            ("type", self.kind),
+            ("d2_loss_events", self.d2_loss_events),
+            ("without_pep", self.without_pep),
+            ("pep_max_age_ms", self.pep_max_age_ms),
+            ("pep_clock", self.pep_clock),
+        ]
+    }
+
+    /// Section III: "at least 10 packet loss events per RTT"; a domain that hides its losses has none to forgive.
+    pub(super) fn loss_limit(&self) -> u32 {
+        match (self.d2_loss_events, self.kind) {
+            (0, 0) => 10,
+            (0, _) => 1,
+            (set, _) => set,
+        }
+    }
+}
