@@ -4,7 +4,7 @@ use crate::registry;
 use crate::run::{MOUNT_CGROUP2, cgroup2_root};
 use crate::sysctl;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Struct};
+use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::{MapType, ProgramType};
 use serde::Serialize;
 use std::path::Path;
@@ -154,6 +154,13 @@ fn kernel_findings() -> Vec<Finding> {
         .found(yes_no(has_struct("bpf_iter__tcp"), "iter/tcp")),
         wanted("socket storage", "since 5.2: signals that belong to one flow", "")
             .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
+        wanted("TCP options by BPF", "since 5.10: `hotcc rx` has no hints to send and no window to grant", "")
+            .found(yes_no(has_function("bpf_sock_ops_reserve_hdr_opt"), "sock_ops header options")),
+        wanted("tcp_probe", "since 4.16, for BPF since 5.5: `hotcc rx load arwa` has nothing to measure with", "")
+            .found(yes_no(
+                btf.as_ref().is_ok_and(|b| b.type_by_name::<Typedef<'_>>("btf_trace_tcp_probe").is_some()),
+                "tracepoint tcp_probe",
+            )),
         wanted("LPM trie", "since 4.11: the radio index", "")
             .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
     ]
@@ -169,7 +176,7 @@ fn system_findings() -> Vec<Finding> {
                     .map(|()| "mounted at /sys/fs/bpf".to_owned())
                     .map_err(|_| "not mounted".to_owned()),
             ),
-        wanted("cgroup v2", "`hotcc run` needs it", MOUNT_CGROUP2)
+        wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
         wanted("JIT", "the kernel interprets, and struct_ops cannot work", "sysctl net.core.bpf_jit_enable=1").found(
             match jit.as_deref().map(str::trim) {

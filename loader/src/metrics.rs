@@ -344,8 +344,13 @@ impl Page<'_> {
         self.counters("hotcc_radio_updates", "Readings written", updates)
     }
 
+    /// Counters without labels.
+    fn totals(&mut self, counts: &[(&str, &str, u64)]) -> fmt::Result {
+        counts.iter().try_for_each(|(name, help, count)| self.counters(name, help, [(Vec::new(), *count)]))
+    }
+
     fn commands(&mut self, c: &Counters) -> fmt::Result {
-        for (name, help, count) in [
+        self.totals(&[
             ("hotcc_loads", "Algorithms loaded", c.loads),
             ("hotcc_load_failures", "Loads that failed", c.load_failures),
             ("hotcc_swaps", "Algorithms swapped", c.swaps),
@@ -353,16 +358,11 @@ impl Page<'_> {
             ("hotcc_rollbacks", "Swaps undone", c.rollbacks),
             ("hotcc_rollback_failures", "Undoings that failed", c.rollback_failures),
             ("hotcc_unloads", "Algorithms unloaded", c.unloads),
-        ] {
-            self.counters(name, help, [(Vec::new(), count)])?;
-        }
-        Ok(())
+        ])
     }
-}
 
-impl Page<'_> {
     fn rx(&mut self, c: &RxCounters) -> fmt::Result {
-        for (name, help, count) in [
+        self.totals(&[
             ("hotcc_rx_flows_agreed", "Connections whose both ends know hints", c.flows_agreed),
             ("hotcc_rx_hints_made", "Hints that came of an estimate", c.hints_made),
             ("hotcc_rx_hints_sent", "ACKs that carried a hint", c.hints_sent),
@@ -373,10 +373,7 @@ impl Page<'_> {
             ("hotcc_rx_flows_clamped", "Connections whose window DRWA grants", c.flows_clamped),
             ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
             ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),
-        ] {
-            self.counters(name, help, [(Vec::new(), count)])?;
-        }
-        Ok(())
+        ])
     }
 }
 

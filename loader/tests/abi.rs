@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc::flows::{CountedGroup, GroupCounts};
-use hotcc_abi::{hint, path, pep, radio, rx, stats};
+use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 use std::mem::offset_of;
@@ -89,6 +89,38 @@ fn socket_storages() {
     same_layout!(&server, "pep_arm", pep::Arm, flows, acked_bytes, active_ns, retransmits);
     let (_file, arwa) = btf(hotcc_bpf::algo("arwa").unwrap());
     same_layout!(&arwa, "arwa_hint_v1", hint::ArwaHint, time_ns, sequence, hint, pad);
+}
+
+#[test]
+fn border_maps() {
+    let (_file, btf) = btf(hotcc_bpf::agent("pep_border").unwrap());
+    same_layout!(&btf, "endpoint", border::Endpoint, address, port, zero);
+    same_layout!(&btf, "flow_key", border::FlowKey, server, client);
+    same_layout!(&btf, "seq_range", pep::PepRange, start, end);
+    same_layout!(&btf, "seen", border::Seen, in_order, range_count, ranges);
+    same_layout!(&btf, "flow", border::Flow, lock, segments, unreported, zero, seen_ns, since_ns, seen, room);
+    same_layout!(&btf, "report", border::Report, key, seen, segments, reason, seen_ns, since_ns);
+    same_layout!(
+        &btf,
+        "counters",
+        border::Counters,
+        packets,
+        tracked,
+        untracked,
+        other,
+        fragments,
+        extensions,
+        malformed,
+        gtp_u,
+        flows_new,
+        flows_ended,
+        flows_refused,
+        lost_sight,
+        ranges_forgotten,
+        acks,
+        reports,
+        reports_lost,
+    );
 }
 
 #[test]

@@ -212,8 +212,14 @@ fn without_btf() {
     let doctor = elsewhere(hide, "doctor --json");
     assert_eq!(doctor.status.code(), Some(3));
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
-    let btf = report["findings"].as_array().unwrap().iter().find(|f| f["what"] == "BTF").unwrap();
-    assert_eq!(btf["verdict"], "missing");
+    let verdict_of = |what: &str| {
+        let finding = report["findings"].as_array().unwrap().iter().find(|f| f["what"] == what);
+        finding.unwrap_or_else(|| panic!("no {what}: {report:#}"))["verdict"].clone()
+    };
+    assert_eq!(verdict_of("BTF"), "missing");
+    for of_receivers in ["tcp_probe", "TCP options by BPF"] {
+        assert_eq!(verdict_of(of_receivers), "degraded");
+    }
     assert!(!registered("dtcp"));
     let _ = test;
 }

@@ -2,6 +2,10 @@
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{Iter, MapHandle, ObjectBuilder};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 #[test]
@@ -16,13 +20,15 @@ fn hints_keep_the_queue_short_on_ipv4_and_ipv6() {
         transfer.observe(15)
     };
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
-    for to in [RECEIVER_V4, RECEIVER_V6] {
+    for (to, scaling) in [(RECEIVER_V4, true), (RECEIVER_V6, true), (RECEIVER_V4, false)] {
         let before = Before::now();
+        path.sender.sh(&format!("sysctl -qw net.ipv4.tcp_window_scaling={}", u8::from(scaling)));
         let flow = Flow::open(&path, &cgroup, Enrolled::Both, to, "arwa_rx");
+        assert_eq!(flow.scales_windows(), scaling);
         let transfer = Transfer::start(flow, "arwa_rx");
         std::thread::sleep(Duration::from_secs(1));
         let (rtt_us, bytes_per_s) = transfer.observe(15);
-        println!("{to}: without {plain:?}, with {:?}", (rtt_us, bytes_per_s));
+        println!("{to}, scaled windows {scaling}: without {plain:?}, with {:?}", (rtt_us, bytes_per_s));
         assert_eq!(before.added("flows_agreed"), 2, "both ends");
         let [made, sent, taken, applied] =
             before.added_all(["hints_made", "hints_sent", "hints_received", "hints_applied"]);
@@ -69,11 +75,22 @@ fn connections_outlive_the_receiver() {
     assert_eq!(after.added("hints_made"), 0, "what it knew went with it");
 }
 
+/// Sockets that the loaded receiver keeps something for.
+fn states() -> usize {
+    let walk = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "storage_walk").unwrap();
+    let object = ObjectBuilder::default().open_memory(walk.bytes).unwrap().load().unwrap();
+    let newest = MapInfoIter::default().filter(|m| m.name == "rx_flows").map(|m| m.id).max().unwrap();
+    let map = MapHandle::from_map_id(newest).unwrap();
+    let link = object.progs_mut().next().unwrap().attach_iter(map.as_fd()).unwrap();
+    let mut one_each = Vec::new();
+    Iter::new(&link).unwrap().read_to_end(&mut one_each).unwrap();
+    one_each.len()
+}
+
 #[test]
-fn thousands_of_short_flows_each_have_a_state_of_their_own() {
-    use std::io::{Read, Write};
+fn thousands_of_short_flows_each_have_a_state_that_goes_with_them() {
     const FLOWS: usize = 2000;
-    let name = "thousands_of_short_flows_each_have_a_state_of_their_own";
+    let name = "thousands_of_short_flows_each_have_a_state_that_goes_with_them";
     let Some(_test) = kernel_test(name, &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
@@ -93,4 +110,7 @@ fn thousands_of_short_flows_each_have_a_state_of_their_own() {
     }
     assert_eq!(before.added("flows_agreed"), 2 * FLOWS as u64, "both ends of each, open at once");
     assert_eq!(before.added_all(["hints_refused", "hints_without_room"]), [0, 0]);
+    assert_eq!(states(), 2 * FLOWS);
+    drop(flows);
+    wait("the end of all states", || states() == 0);
 }

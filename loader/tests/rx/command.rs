@@ -41,6 +41,18 @@ fn what_is_loaded_is_told_and_taken_away_again() {
 }
 
 #[test]
+fn a_kernel_that_loads_them_has_what_doctor_looks_for() {
+    let Some(_test) = kernel_test("a_kernel_that_loads_them_has_what_doctor_looks_for", &[]) else { return };
+    let cgroup = Cgroup::new("hotcc-test-rx");
+    drop(Loaded::new("arwa", &["--cgroup", cgroup.path()]));
+    let report = json(&["doctor", "--json"]);
+    for what in ["TCP options by BPF", "tcp_probe", "cgroup v2", "socket storage"] {
+        let finding = report["findings"].as_array().unwrap().iter().find(|f| f["what"] == what).unwrap();
+        assert_eq!(finding["verdict"], "ok", "{finding}");
+    }
+}
+
+#[test]
 fn both_methods_serve_side_by_side() {
     let Some(_test) = kernel_test("both_methods_serve_side_by_side", &[]) else { return };
     let (one, two) = (Cgroup::new("hotcc-test-rx1"), Cgroup::new("hotcc-test-rx2"));

@@ -2,7 +2,11 @@
 
 use crate::common::kernel_test;
 use crate::path::*;
+use nix::libc;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use std::time::Duration;
+
+const FLOOR_BYTES: u32 = 6000;
 
 #[test]
 fn granted_windows_keep_the_queue_short_whatever_the_sender_runs() {
@@ -26,5 +30,57 @@ fn granted_windows_keep_the_queue_short_whatever_the_sender_runs() {
         assert_eq!(before.added("clamps_refused"), 0);
         assert!(steered.0 * 4 < plain.0, "{cc}: {} us, {} us without", steered.0, plain.0);
         assert!(steered.1 > plain.1 * 0.5, "{cc}: {} bytes/s, {} without", steered.1, plain.1);
+    }
+}
+
+/// Without it there is no window of more than 64 KiB, which is 13 ms here.
+#[test]
+fn windows_that_are_not_scaled_are_granted_as_well() {
+    let Some(_test) = kernel_test("windows_that_are_not_scaled_are_granted_as_well", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    path.sender.sh("sysctl -qw net.ipv4.tcp_window_scaling=0");
+    let observe = || {
+        let flow = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
+        assert!(!flow.scales_windows());
+        let transfer = Transfer::start(flow, "cubic");
+        std::thread::sleep(Duration::from_secs(1));
+        transfer.observe(15)
+    };
+    let plain = observe();
+    let _loaded = Loaded::new("drwa", &["--cgroup", cgroup.path()]);
+    let before = Before::now();
+    let steered = observe();
+    println!("without {plain:?}, with {steered:?}");
+    assert!(before.added("clamps_set") > 10 && before.added("clamps_refused") == 0);
+    assert!(steered.0 * 2 < plain.0 && steered.1 > plain.1 * 0.5);
+}
+
+#[test]
+fn what_is_granted_stays_between_the_floor_and_the_buffer() {
+    let Some(_test) = kernel_test("what_is_granted_stays_between_the_floor_and_the_buffer", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    // a hundred times what the sender uses, and ever less of it
+    for (lambda, is_low) in [("lambda_permille=100000", false), ("lambda_permille=1000", true)] {
+        let floor = format!("floor_bytes={FLOOR_BYTES}");
+        let _loaded = Loaded::new("drwa", &["--cgroup", cgroup.path(), "--set", lambda, "--set", &floor]);
+        let before = Before::now();
+        let flow = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
+        setsockopt(&flow.server, sockopt::RcvBuf, &20_000).unwrap();
+        let buffer_bytes = u32::try_from(getsockopt(&flow.server, sockopt::RcvBuf).unwrap()).unwrap();
+        let transfer = Transfer::start(flow, "cubic");
+        wait("a clamp", || before.added("clamps_set") > 0);
+        let bound = if is_low { FLOOR_BYTES } else { buffer_bytes };
+        let (mut least, mut most, mut reached) = (u32::MAX, 0, 0);
+        // until it stood there for a while: by then it would have gone beyond
+        wait(&format!("a clamp of {bound}"), || {
+            let clamp = socket_option::<u32>(&transfer.flow.server, libc::TCP_WINDOW_CLAMP);
+            (least, most) = (least.min(clamp), most.max(clamp));
+            reached += u32::from(clamp == bound);
+            reached == 10
+        });
+        println!("{lambda}: {least}..{most} bytes, of a buffer of {buffer_bytes}");
+        assert!(least >= FLOOR_BYTES && most <= buffer_bytes);
+        let received = transfer.received();
+        wait("more data", || transfer.received() > received + (1 << 20));
     }
 }

@@ -7,5 +7,6 @@ mod command;
 mod common;
 mod drwa;
 mod hostile;
+mod middlebox;
 mod path;
 mod wire;

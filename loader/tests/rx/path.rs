@@ -1,6 +1,7 @@
 //! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
 
 use crate::common::{NetNs, json};
+use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+const TCPI_OPT_WSCALE: u8 = 4;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const RECEIVER_V4: &str = "192.0.2.2";
 pub const RECEIVER_V6: &str = "2001:db8:2::2";
@@ -21,7 +23,7 @@ pub const RECEIVER_V6: &str = "2001:db8:2::2";
 pub struct Path {
     pub sender: NetNs,
     pub receiver: NetNs,
-    _router: NetNs,
+    pub router: NetNs,
 }
 
 impl Path {
@@ -45,7 +47,7 @@ impl Path {
             ));
         }
         router.sh("tc qdisc add dev rcv root tbf rate 40mbit burst 16kb limit 2mb");
-        Self { sender, receiver, _router: router }
+        Self { sender, receiver, router }
     }
 }
 
@@ -127,7 +129,7 @@ impl Before {
     }
 }
 
-pub fn wait(for_what: &str, ready: impl Fn() -> bool) {
+pub fn wait(for_what: &str, mut ready: impl FnMut() -> bool) {
     let began = Instant::now();
     while !ready() {
         assert!(began.elapsed() < PATIENCE, "{for_what} does not come: {:#}", json(&["rx", "status", "--json"]));
@@ -166,6 +168,23 @@ impl Flow {
         let (server, _) = listener.accept().unwrap();
         Self { client, server }
     }
+
+    /// Whether its ends agreed on scaled windows (RFC 7323).
+    pub fn scales_windows(&self) -> bool {
+        socket_option::<libc::tcp_info>(&self.server, libc::TCP_INFO).tcpi_options & TCPI_OPT_WSCALE != 0
+    }
+}
+
+/// A TCP option's value, all of plain numbers; what the kernel does not fill is 0.
+pub fn socket_option<T>(socket: &TcpStream, option: libc::c_int) -> T {
+    // SAFETY: numbers may all be 0.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let at = (&raw mut value).cast();
+    // SAFETY: the kernel writes at most `length` bytes into the value, which is that long.
+    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, at, &raw mut length) };
+    assert_eq!(code, 0);
+    value
 }
 
 fn connected(address: SocketAddr, cc: &str) -> TcpStream {

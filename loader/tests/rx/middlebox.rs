@@ -1,0 +1,159 @@
+//! Routers that have something against the option, and paths on which there is no room for it.
+
+use crate::common::{kernel_test, ok};
+use crate::path::*;
+use bytemuck::{Pod, Zeroable};
+use hotcc::flows::set_job;
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use std::os::fd::AsFd;
+
+const MEGABYTE: u64 = 1 << 20;
+const SYN: u32 = 1;
+const SYN_ACK: u32 = 2;
+const OTHERS: u32 = 4;
+const OVERWRITE: u32 = 1;
+const DROP: u32 = 2;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Job {
+    segments: u32,
+    does: u32,
+    word: u32,
+    value: u32,
+    lose_each: u32,
+    with_data: u32,
+    seen: u32,
+}
+
+impl Job {
+    /// Two NOPs for each 16 bits of the option.
+    fn strip(segments: u32) -> Self {
+        Self { segments, ..Self::default() }
+    }
+
+    /// Two other bytes in hints.
+    fn overwrite(word: u32, bytes: [u8; 2]) -> Self {
+        Self { segments: OTHERS, does: OVERWRITE, word, value: u16::from_ne_bytes(bytes).into(), ..Self::default() }
+    }
+}
+
+/// At work on the path's router, both ways.
+struct Middlebox<'a> {
+    path: &'a Path,
+    object: Object,
+}
+
+impl<'a> Middlebox<'a> {
+    fn new(path: &'a Path, job: &Job) -> Self {
+        let embedded = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "middlebox").unwrap();
+        let mut open = ObjectBuilder::default().open_memory(embedded.bytes).unwrap();
+        set_job(&mut open, job).unwrap();
+        let object = open.load().unwrap();
+        let program = object.progs().next().unwrap();
+        let program = program.as_fd();
+        path.router.enter(|| {
+            for device in ["snd", "rcv"] {
+                let index = nix::net::if_::if_nametoindex(device).unwrap().cast_signed();
+                let mut hook = TcHookBuilder::new(program).ifindex(index).replace(true).hook(TC_INGRESS);
+                hook.create().unwrap();
+                hook.attach().unwrap();
+            }
+        });
+        Self { path, object }
+    }
+
+    /// Segments that it did something to because of the option.
+    fn seen(&self) -> u32 {
+        let data = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(".data")).unwrap();
+        let job: Job = bytemuck::pod_read_unaligned(&data.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap());
+        job.seen
+    }
+}
+
+impl Drop for Middlebox<'_> {
+    fn drop(&mut self) {
+        self.path.router.sh("for device in snd rcv; do tc qdisc del dev $device clsact; done");
+    }
+}
+
+/// Both ends know hints, and a middlebox is between them: how many ends agreed, hints sent, taken.
+fn across(what: &str, path: &Path, cgroup: &Cgroup, job: &Job) -> [u64; 3] {
+    let middlebox = Middlebox::new(path, job);
+    let before = Before::now();
+    let transfer = Transfer::start(Flow::open(path, cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx"), "arwa_rx");
+    wait(what, || transfer.received() > 3 * MEGABYTE);
+    let counts = before.added_all(["flows_agreed", "hints_sent", "hints_received"]);
+    println!("{what}: {counts:?} agreed, sent, taken; {} segments changed", middlebox.seen());
+    assert!(middlebox.seen() > 0, "{what}");
+    counts
+}
+
+#[test]
+fn what_takes_the_option_away_or_changes_it_costs_hints_alone() {
+    let name = "what_takes_the_option_away_or_changes_it_costs_hints_alone";
+    let Some(_test) = kernel_test(name, &["arwa_rx"]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    for (what, segments) in [("off all", SYN | SYN_ACK | OTHERS), ("off the SYN", SYN)] {
+        assert_eq!(across(what, &path, &cgroup, &Job::strip(segments)), [0, 0, 0], "{what}");
+    }
+    let what = "off the SYN-ACK";
+    let [agreed, _, taken] = across(what, &path, &cgroup, &Job::strip(SYN_ACK));
+    assert_eq!((agreed, taken), (1, 0), "who got no answer knows no hints: {what}");
+    for (what, job) in [
+        ("off ACKs", Job::strip(OTHERS)),
+        ("another experiment's number", Job::overwrite(1, [0xa2, 0x7b])),
+        ("a hint without meaning", Job::overwrite(2, [255, 1])),
+        ("longer than the header", Job::overwrite(0, [254, 40])),
+        ("shorter than an option can be", Job::overwrite(0, [254, 1])),
+    ] {
+        let [agreed, sent, taken] = across(what, &path, &cgroup, &job);
+        assert!(sent > 0, "{what}");
+        assert_eq!((agreed, taken), (2, 0), "{what}");
+    }
+}
+
+#[test]
+fn a_syn_that_is_lost_for_the_option_is_sent_again_without() {
+    let Some(_test) = kernel_test("a_syn_that_is_lost_for_the_option_is_sent_again_without", &["arwa_rx"]) else {
+        return;
+    };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let job = Job { segments: SYN, does: DROP, ..Job::default() };
+    assert_eq!(across("SYNs with it are lost", &path, &cgroup, &job), [0, 0, 0]);
+}
+
+#[test]
+fn sack_goes_before_hints_where_there_is_no_room_for_both() {
+    let name = "sack_goes_before_hints_where_there_is_no_room_for_both";
+    let Some(_test) = kernel_test(name, &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let _middlebox = Middlebox::new(&path, &Job { lose_each: 200, ..Job::default() });
+    let before = Before::now();
+    // `arwa` would do as it is told, and have no window for three holes
+    let transfer = Transfer::start(Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "reno"), "reno");
+    wait("an ACK without room", || before.added("hints_without_room") > 0);
+    let received = transfer.received();
+    wait("more data", || transfer.received() > received + MEGABYTE);
+    let [full, sent] = before.added_all(["hints_without_room", "hints_sent"]);
+    println!("{full} ACKs without room, {sent} hints sent");
+    assert!(sent > 0, "where there is room they go on");
+}
+
+#[test]
+fn without_time_stamps_there_are_no_hints() {
+    let Some(_test) = kernel_test("without_time_stamps_there_are_no_hints", &["arwa_rx"]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    path.receiver.sh("sysctl -qw net.ipv4.tcp_timestamps=0");
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let before = Before::now();
+    let transfer = Transfer::start(Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx"), "arwa_rx");
+    wait("three megabytes", || transfer.received() > 3 * MEGABYTE);
+    assert_eq!(before.added_all(["flows_agreed", "hints_made", "hints_sent"]), [2, 0, 0]);
+}
