@@ -102,8 +102,11 @@ missing_packages() {
 	# a test looks at TCP options on the wire
 	have tcpdump || echo tcpdump
 	have tshark || echo tshark
+	# another has a router translate addresses
+	have nft || echo nftables
 	# what tests of sinr-feeder talk to
 	have nats-server || echo nats-server
+	have iw || echo iw
 	have dbus-daemon || echo dbus
 	/usr/bin/python3 -c 'import dbusmock' 2>/dev/null || echo python3-dbusmock
 	# the lab: a virtual machine, and what fetches, checks and unpacks stock kernels
@@ -125,7 +128,7 @@ is_debian() {
 
 other_distribution() {
 	local tool missing=()
-	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark nats-server dbus-daemon \
+	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark nft nats-server iw dbus-daemon \
 		qemu-system-x86_64 just; do
 		have "$tool" || missing+=("$tool")
 	done
@@ -152,6 +155,7 @@ other_distribution() {
 		prometheus        prometheus                prometheus
 		tcpdump           tcpdump                   tcpdump
 		tshark            wireshark-cli             wireshark-cli
+		nft               nftables                  nftables
 		nats-server       nats-server               nats-server
 		dbus-daemon       dbus-daemon               dbus
 		python-dbusmock   python3-dbusmock          python-dbusmock

@@ -147,6 +147,9 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
             assert!(flow("main").losses > 0 && flow("main").retransmits > 0, "{summary:?}");
             assert_eq!(flow("measured").bytes, 200_000);
             assert_eq!(flow("measured").complete, Some(true));
+            // at least one ACK for each two of its segments
+            assert!(flow("measured").rtt_ms.count >= 200_000 / 1448 / 2, "{summary:?}");
+            assert!(flow("measured").rtt_ms.min >= 20.0, "{summary:?}");
             // what its application sends; some of it may find the queue full
             let sent_bps = flow("background").packets as f64 * f64::from(1428 * 8) / summary.duration_s;
             assert!((sent_bps / 200e3 - 1.0).abs() < 0.05, "{summary:?}");
@@ -287,10 +290,13 @@ fn a_full_disk_is_told() {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     let disk = SmallDisk::new(scratch.path().join("disk"));
-    let output = lab(&disk.0, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+    let other = scratch.path().join("other.toml");
+    fs::copy(&scenario, &other).unwrap();
+    let output = lab(&disk.0, "6.12", &scenario, &["--jobs", "1"]).arg(&other).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("2 of 2 runs failed") && said.contains("No space left on device"), "{said}");
+    assert!(said.contains("test.toml: 2 of 2 runs failed") && said.contains("No space left on device"), "{said}");
+    assert!(said.contains("other.toml: cannot write"), "one does not keep the other from its turn: {said}");
     assert!(said.contains("cannot write"), "{said}");
 }
 
@@ -310,6 +316,60 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = nix::mount::umount(&self.0);
     }
+}
+
+/// Two links share a cell in which each alone would have 8 Mbit/s; one of them has nothing to send in the second half.
+const CELL: &str = r#"
+duration_s = 4
+[[host]]
+name = "server"
+[[host]]
+name = "near"
+[[host]]
+name = "far"
+[[link]]
+name = "near"
+between = ["server", "near"]
+both = { delay_ms = 5 }
+forward = { cell = "enb", rate = "8Mbit/s", queue = "60kB" }
+[[link]]
+name = "far"
+between = ["server", "far"]
+both = { delay_ms = 5 }
+forward = { cell = "enb", rate = "8Mbit/s", queue = "60kB" }
+[[flow]]
+name = "near"
+from = "server"
+to = "near"
+cc = "cubic"
+[[flow]]
+name = "far"
+from = "server"
+to = "far"
+cc = "cubic"
+stop_s = 2
+"#;
+
+#[test]
+fn a_cell_gives_each_its_share_and_what_others_leave() {
+    const NAME: &str = "a_cell_gives_each_its_share_and_what_others_leave";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), CELL);
+    let run = |out: &str| {
+        let out = scratch.path().join(out);
+        let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        results(&out.join("test").join(&kernel.release))
+    };
+    let (once, again) = (run("once"), run("again"));
+    assert_eq!(once, again, "the same bytes");
+    let summary = &summaries(&once)[0];
+    assert_eq!(summary.invalid, Vec::<String>::new());
+    let mbps = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap().throughput_bps / 1e6;
+    println!("{:.2} Mbit/s in 2 s, {:.2} Mbit/s in 4 s", mbps("far"), mbps("near"));
+    assert!((3.4..4.0).contains(&mbps("far")), "half of the cell: {summary:?}");
+    assert!((5.2..6.0).contains(&mbps("near")), "half of it, then all: {summary:?}");
 }
 
 #[test]

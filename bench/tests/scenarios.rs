@@ -1,11 +1,13 @@
 //! The scenarios that are here can run, the documented one too, and a wrong one is told by file and line.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "scenarios/command.rs"]
+mod command;
+
 use hotcc_bench::lab::planner::plan;
 use hotcc_bench::lab::scenario::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// Right in every line; each row of [`WRONG`] replaces one piece of it.
 const RIGHT: &str = r#"duration_s = 10
@@ -191,6 +193,13 @@ const WRONG: &[(&str, &str, &str)] = &[
         "x.toml:37: `radio` says the rate; `rate` beside it has no meaning",
     ),
     (
+        "between = [\"ue\", \"tv\"]",
+        "between = [\"ue\", \"tv\"]\nboth = { cell = \"lte\" }",
+        "x.toml:26: `cell` needs `rate` or `radio`: without them there is enough for everybody",
+    ),
+    ("rate = \"5Mbit/s\"", "cell = \"lte\", rate = \"5Mbit/s\"", "x.toml:21: no other link shares the cell `lte`"),
+    ("rate = \"1Mbit/s\" } }", "cell = \"lte\" } }", "x.toml:60: a link stays in its cell"),
+    (
         "both = { delay_ms = 20 }",
         "both = { reorder = 0.1 }",
         "x.toml:20: `reorder` needs `reorder_ms`: how much later those packets come",
@@ -278,6 +287,9 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: no metric is called `speed`"),
     ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: no flow is called `uplink`; there is up, down"),
     ("case = { loss = 0.01 }", "case = { cc = \"dtcp\" }", "x.toml:62: `case.cc` is not swept"),
+    ("case = { loss = 0.01 }", "over = { cc = \"dtcp\" }", "x.toml:62: `over.cc` is not swept"),
+    ("value = 3.5", "value = 3.5\nat_least = 1", "x.toml:62: [[expected]] has either `value` or `at_least`"),
+    ("value = 3.5", "note = \"all\"", "x.toml:62: [[expected]] has either `value` or `at_least`"),
     // the PEP
     ("border = \"ue\"", "border = \"nobody\"", "x.toml:69: no host is called `nobody`"),
     ("servers = [\"server\"]", "servers = []", "x.toml:70: a PEP needs a server"),
@@ -388,6 +400,22 @@ fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
 }
 
 #[test]
+fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
+    let text = RIGHT
+        .replace("name = \"ue\"", "name = \"ue\"\ncount = 3")
+        .replace("[[link]]\nname = \"cable\"\nbetween = [\"ue\", \"tv\"]\n", "")
+        .replace("rate = \"5Mbit/s\"", "cell = \"lte\", rate = \"5Mbit/s\"")
+        .replace("set = { eta = 2 }", "stagger_s = 2")
+        .replace("[[pep]]\nborder = \"ue\"\nservers = [\"server\"]\nsegments = 16\n", "");
+    let source = Source::parse(Path::new("x.toml"), text).unwrap();
+    let case = &source.cases().unwrap()[0];
+    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap().plan;
+    assert_eq!(planned.cells(), [[0, 2, 4]], "what the server sends to each");
+    let starts: Vec<u64> = planned.flows.iter().map(|f| f.start_ns / 1_000_000_000).collect();
+    assert_eq!(starts, [0, 2, 4, 0]);
+}
+
+#[test]
 fn a_variant_stands_for_an_algorithm_with_its_settings() {
     let with = |variant: &str| RIGHT.replace("cc = \"dtcp\"", "cc = \"slow\"") + "\n[[variant]]\n" + variant;
     let right = with("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"paper\"\nset = { eta = 3, n_max = 7 }\n");
@@ -432,46 +460,16 @@ fn what_goes_together_is_swept_together() {
     }
 }
 
-fn lab(arguments: &[&str], directory: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.arg("lab").args(arguments).current_dir(directory).output().unwrap()
-}
-
+/// What shows only when the parts are put together has its line, too.
 #[test]
-fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
-    let directory = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
-    write("right.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
-    write("wrong.toml", &RIGHT.replace("mtu", "mru"));
-    write("empty.toml", "");
-    let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
-    assert_eq!(checked.status.code(), Some(1));
-    let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
-    assert_eq!(said, "right.toml: right, 1 case, 2 runs; 20 s of the guest's time in all\n");
-    for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
-        assert!(told.contains(problem), "{told}");
-    }
-    let checked = lab(&["--check", "--one-seed", "right.toml", "right.toml"], directory.path());
-    assert!(checked.status.success());
-    let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of the guest's time"), "{said}");
-    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of the guest's time in all\n"), "{said}");
-}
-
-#[test]
-fn a_choice_that_leaves_nothing_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("x.toml"), RIGHT).unwrap();
-    for (arguments, code, why) in [
-        (["--case", "loss=0.5"], 1, "x.toml: `loss` is never `0.5`; there is 0.01"),
-        (["--case", "cc=dtcp"], 1, "x.toml: no `cc` is swept; there is loss"),
-        (["--case", "dtcp"], 2, "KEY=VALUE is meant"),
-        (["--jobs", "0"], 2, "invalid value '0' for '--jobs"),
+fn what_cannot_be_planned_is_told_by_line() {
+    for (right, wrong, what) in [
+        ("model = \"constant\"\nsinr_db = 20", "model = \"trace\"\nfile = \"none.csv\"", "x.toml:27: radio `nr`: "),
+        ("towards = \"tv\"", "towards = \"ue\"", "x.toml:41: radio `nr` drives no link to `ue`"),
     ] {
-        let refused = lab(&[arguments[0], arguments[1], "x.toml"], directory.path());
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(code), "{told}");
-        assert!(told.contains(why), "{told}");
+        assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
+        let source = Source::parse(Path::new("x.toml"), RIGHT.replace(right, wrong)).unwrap();
+        let told = source.check_plans().unwrap_err().to_string();
+        assert!(told.starts_with(what), "{wrong:?}: told `{told}`, not `{what}`");
     }
-    assert!(!directory.path().join("lab-results").exists());
 }

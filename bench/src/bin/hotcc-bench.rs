@@ -68,16 +68,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("hotcc-bench: {error:#}");
-            ExitCode::from(exit_code(&error))
+            ExitCode::from(if netlab::check().is_err() { INTERRUPTED } else { hotcc_bench::exit_code(&error) })
         }
     }
-}
-
-fn exit_code(error: &anyhow::Error) -> u8 {
-    if netlab::check().is_err() {
-        return INTERRUPTED;
-    }
-    error.downcast_ref().map_or(1, hotcc::error::Error::exit_code)
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use hotcc_bench::lab::cost;
-use hotcc_bench::lab::job::{JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
+use hotcc_bench::lab::job::{self, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
 use hotcc_bench::lab::play::{self, Stage};
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
@@ -15,8 +15,11 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 const RESULTS: &str = "/dev/ttyS1";
+/// How long a command may go without the output that is waited for, in the guest's time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -70,6 +73,7 @@ fn work(line: &mut File) -> Result<()> {
             play::play(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
             out.flush().context("cannot write results")?;
         }
+        Job::Commands(commands) => commands.iter().try_for_each(|command| obey(command, line))?,
         Job::Cost(job) => cost::meter::measure(&job, &mut |message| say(line, &message))?,
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
@@ -115,20 +119,44 @@ fn load_modules() -> Result<()> {
     Ok(())
 }
 
-/// Runs a command, which must succeed.
-fn run(program: &str, arguments: &[&str]) -> Result<()> {
+/// Runs a command, which must succeed, and returns what it wrote to stdout.
+fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().with_context(|| format!("cannot run {program}"))?;
     if !output.status.success() {
         bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Does what [`Job::Commands`] asks for.
+fn obey(command: &job::Command, line: &mut File) -> Result<()> {
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    if command.stays {
+        Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?;
+        return Ok(());
+    }
+    let started = Instant::now();
+    loop {
+        let output = run(program, arguments);
+        match (&output, &command.until) {
+            (Ok(text), Some(wanted)) if text.contains(wanted.as_str()) => {}
+            (_, Some(_)) if started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+            (Ok(text), Some(wanted)) => bail!("{}: no `{wanted}` in {text}", words.join(" ")),
+            _ => {}
+        }
+        return say(line, &Message::Output(output?));
+    }
 }
 
 fn matrix_row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
     let cc = &*subject.cc;
     let mut steps = Vec::new();
     let mut connection = None;
-    let hotcc = |arguments: &[&str]| run("/bin/hotcc", arguments);
+    let hotcc = |arguments: &[&str]| run("/bin/hotcc", arguments).map(drop);
     let mut step = |what: &str, work: &mut dyn FnMut() -> Result<()>| -> bool {
         let error = work().err().map(|e| format!("{e:#}"));
         let worked = error.is_none();

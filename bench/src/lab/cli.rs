@@ -1,5 +1,6 @@
 //! `hotcc-bench lab`: scenarios from the command line.
 
+use crate::exit_code;
 use crate::kernels::{self, Selector};
 use crate::lab::native::Native;
 use crate::lab::run::{Backend, Lab, Progress};
@@ -8,11 +9,13 @@ use crate::lab::selection::{Selection, SweptValue, Workload};
 use crate::lab::vm::Clock;
 use crate::netlab;
 use crate::report::{self, data::counted};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Instant;
 
 /// Run scenarios (docs/scenarios.md) and write their results: summaries, series, a report.
@@ -29,7 +32,7 @@ pub struct LabCommand {
     /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …), `vm` is vm:6.12; `native`, the
     /// kernel that runs here (needs root; figures then depend on this machine)
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
-    lab: String,
+    lab: Choice,
     /// Runs at once; the results are the same for any number; natively always one
     #[arg(long, short, default_value_t = default_jobs())]
     jobs: NonZeroUsize,
@@ -60,6 +63,26 @@ pub struct LabCommand {
 /// The newest of Debian's stable kernels.
 pub const DEFAULT_KERNEL: &str = "6.12";
 
+/// A backend by its name.
+#[derive(Clone, Debug)]
+enum Choice {
+    Vm(Selector),
+    Native,
+}
+
+impl FromStr for Choice {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.split_once(':') {
+            None if text == "native" => Ok(Self::Native),
+            None if text == "vm" => Ok(Self::Vm(DEFAULT_KERNEL.parse()?)),
+            Some(("vm", kernel)) => Ok(Self::Vm(kernel.parse()?)),
+            _ => bail!("`{text}` is no backend: vm, vm:KERNEL, native"),
+        }
+    }
+}
+
 /// QEMU's ways to run a guest.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Accelerator {
@@ -74,7 +97,7 @@ fn default_jobs() -> NonZeroUsize {
 }
 
 impl LabCommand {
-    /// Runs them. Exit code 1 if one failed or is not valid.
+    /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
         let selection = Selection { one_seed: self.one_seed, cases: self.case.clone() };
         let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
@@ -84,58 +107,70 @@ impl LabCommand {
             return Ok(ExitCode::SUCCESS);
         }
         in_all.iter().for_each(|line| eprintln!("{line}"));
-        let fetched = |selector: &Selector| kernels::ready(selector, &mut |progress| eprintln!("{progress}"));
         let (kernel, native);
-        let backend = match self.lab.split_once(':') {
-            None if self.lab == "native" => {
+        let backend = match &self.lab {
+            Choice::Native => {
                 native = Native::ready()?;
                 eprintln!("{}", native.note());
                 Backend::Native(&native)
             }
-            None if self.lab == "vm" => {
-                kernel = fetched(&DEFAULT_KERNEL.parse()?)?;
+            Choice::Vm(selector) => {
+                kernel = kernels::ready(selector, &mut |progress| eprintln!("{progress}"))?;
                 Backend::Vm(&kernel, self.clock())
             }
-            Some(("vm", name)) => {
-                kernel = fetched(&name.parse()?)?;
-                Backend::Vm(&kernel, self.clock())
-            }
-            _ => bail!("`{}` is no backend: vm, vm:KERNEL, native", self.lab),
         };
         let place = match backend {
             Backend::Vm(kernel, _) => kernel.release.clone(),
             Backend::Native(native) => format!("native-{}", native.release),
         };
         netlab::catch_interrupts()?;
-        let mut good = true;
+        let mut code = 0;
         for source in &sources {
-            let stem = source.path.file_stem().context("a scenario without a name")?;
-            let directory = self.out.join(stem).join(&place);
-            let (jobs, selection) = (self.jobs.get(), &selection);
-            let lab = Lab { source, backend, directory: &directory, jobs, selection };
-            let started = Instant::now();
-            let results = lab.run(&|progress| show(progress)).map_err(how_to_go_on)?;
-            let page = directory.join("report.html");
-            let data = report::write(&directory, &page, report::CHARTS)?;
-            eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
-            if self.json {
-                println!("{}", serde_json::to_string_pretty(&results.runs)?);
-            } else {
-                if let Some(reduced) = &data.reduced {
-                    println!("{reduced}");
+            match self.run_one(source, backend, &place, &selection) {
+                Ok(valid) => code = code.max(u8::from(!valid)),
+                Err(why) if why.is::<netlab::Interrupted>() => {
+                    bail!("{why}; the same command goes on where it stopped")
                 }
-                print!("{}", report::markdown::text(&data));
+                Err(why) => {
+                    eprintln!("hotcc-bench: {}: {why:#}", source.path.display());
+                    code = code.max(exit_code(&why));
+                }
             }
-            good &= results.runs.iter().all(|run| run.invalid.is_empty());
         }
-        Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(ExitCode::from(code))
+    }
+
+    /// One scenario; whether all its runs are valid.
+    fn run_one(&self, source: &Source, backend: Backend<'_>, place: &str, selection: &Selection) -> Result<bool> {
+        let directory = self.out.join(stem(&source.path)).join(place);
+        let lab = Lab { source, backend, directory: &directory, jobs: self.jobs.get(), selection };
+        let started = Instant::now();
+        let results = lab.run(&|progress| show(progress))?;
+        let page = directory.join("report.html");
+        let data = report::write(&directory, &page, report::CHARTS)?;
+        eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&results.runs)?);
+        } else {
+            if let Some(reduced) = &data.reduced {
+                println!("{reduced}");
+            }
+            print!("{}", report::markdown::text(&data));
+        }
+        Ok(results.runs.iter().all(|run| run.invalid.is_empty()))
     }
 
     /// The scenarios, and how much there is to run in all. `None`, after telling what is wrong with each file, where any
     /// is wrong.
     fn sources(&self, selection: &Selection) -> Option<(Vec<Source>, Workload)> {
         let (mut sources, mut all, mut right) = (Vec::new(), Workload::default(), true);
-        for path in &self.scenarios {
+        for (place, path) in self.scenarios.iter().enumerate() {
+            if let Some(other) = self.scenarios[..place].iter().find(|other| stem(other) == stem(path)) {
+                let (path, other) = (path.display(), other.display());
+                eprintln!("hotcc-bench: {path}: its results would be where those of {other} are; rename one");
+                right = false;
+                continue;
+            }
             match self.source(path, selection) {
                 Ok((source, work)) => {
                     all.runs += work.runs;
@@ -170,8 +205,9 @@ impl LabCommand {
     }
 }
 
-fn how_to_go_on(why: anyhow::Error) -> anyhow::Error {
-    if why.is::<netlab::Interrupted>() { anyhow!("{why}; the same command goes on where it stopped") } else { why }
+/// What a scenario's results are called.
+fn stem(scenario: &Path) -> &OsStr {
+    scenario.file_stem().unwrap_or(scenario.as_os_str())
 }
 
 /// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.

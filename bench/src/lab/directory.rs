@@ -94,6 +94,7 @@ mod tests {
         Manifest {
             scenario: "small".to_owned(),
             scenario_sha256: scenario_sha256.to_owned(),
+            files: BTreeMap::new(),
             backend: "vm".to_owned(),
             kernel: "6.12".to_owned(),
             kernel_sha256: String::new(),

@@ -27,8 +27,21 @@ pub enum Job {
     },
     /// One run of a scenario.
     Scenario(Box<Plan>),
+    /// Commands, one after the other.
+    Commands(Vec<Command>),
     /// The same plan under each algorithm, whose instructions are counted.
     Cost(Box<CostJob>),
+}
+
+/// A command to run.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Command {
+    /// Program and arguments.
+    pub words: Vec<String>,
+    /// It is run again, ten times a second, until its output has this.
+    pub until: Option<String>,
+    /// It goes on while the next ones run.
+    pub stays: bool,
 }
 
 /// An object under test.
@@ -55,6 +68,8 @@ pub enum Message {
     Progress(String),
     /// One algorithm's row of the matrix.
     Row(Row),
+    /// What a command of [`Job::Commands`] wrote to stdout.
+    Output(String),
     /// Something counted for [`Job::Cost`].
     Counted(Counted),
     /// The job is done.

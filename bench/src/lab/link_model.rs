@@ -8,8 +8,8 @@
 use crate::lab::plan::PlannedLink;
 use crate::lab::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
 
-const NS_PER_MS: u64 = 1_000_000;
-const MILLIBITS_PER_BYTE: u64 = 8000;
+pub(super) const NS_PER_MS: u64 = 1_000_000;
+pub(super) const MILLIBITS_PER_BYTE: u64 = 8000;
 /// Phases that may pass between two packets.
 const PHASES_AT_ONCE: usize = 8;
 
@@ -47,6 +47,15 @@ pub struct Offer {
     pub wait_ns: u64,
     /// What becomes of it.
     pub fate: Fate,
+}
+
+/// A packet that has come to a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    number: u64,
+    phase: usize,
+    pub bytes: u32,
+    segments: u32,
 }
 
 /// A direction of a link at work.
@@ -103,26 +112,42 @@ impl LinkModel {
 
     /// A packet of `bytes` of IP comes, or a bundle of several; times never go back.
     pub fn offer(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Offer {
-        let packet = self.state.arrived;
-        self.state.arrived += 1;
-        let phase = self.phase_at(now_ns);
+        let packet = self.arrive(now_ns, bytes, segments);
         let mut offer = Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::QueueDrop };
         let mut leaves_ns = now_ns;
         if !self.steps.is_empty() {
             let Some(at_ns) = self.enqueue(&mut offer, now_ns, bytes) else {
-                self.state.queue_drops += u64::from(segments);
+                self.refuse(&packet);
                 return offer;
             };
             leaves_ns = at_ns;
         }
+        offer.fate = self.leave(&packet, offer.queue_bytes, leaves_ns);
+        offer
+    }
+
+    /// A packet comes; what becomes of it in the queue is said later.
+    pub(super) fn arrive(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Packet {
+        let number = self.state.arrived;
+        self.state.arrived += 1;
+        Packet { number, phase: self.phase_at(now_ns), bytes, segments }
+    }
+
+    /// It finds no room.
+    pub(super) fn refuse(&mut self, packet: &Packet) {
+        self.state.queue_drops += u64::from(packet.segments);
+    }
+
+    /// It has been served, and found that many bytes before it when it came.
+    pub(super) fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
+        let phase = &self.phases[packet.phase];
         // what is lost was sent: it took its time on the link
-        let drawn = |purpose| draw(self.state.seed, packet, purpose);
+        let drawn = |purpose| draw(self.state.seed, packet.number, purpose);
         if drawn(Draw::Loss) < phase.loss
-            || (phase.bit_errors > 0 && drawn(Draw::BitError) >= survives(&phase.survival, bytes))
+            || (phase.bit_errors > 0 && drawn(Draw::BitError) >= survives(&phase.survival, packet.bytes))
         {
-            self.state.losses += u64::from(segments);
-            offer.fate = Fate::Lost;
-            return offer;
+            self.state.losses += u64::from(packet.segments);
+            return Fate::Lost;
         }
         leaves_ns = leaves_ns.wrapping_add(phase.delay_ns);
         if phase.jitter_ns > 0 {
@@ -134,11 +159,22 @@ impl LinkModel {
             leaves_ns = leaves_ns.max(self.state.release_ns);
             self.state.release_ns = leaves_ns;
         }
-        self.state.packets += u64::from(segments);
-        self.state.bytes += u64::from(bytes);
-        let mark = self.state.mark_bytes > 0 && u64::from(offer.queue_bytes) > self.state.mark_bytes;
-        offer.fate = Fate::Leaves { at_ns: leaves_ns, mark };
-        offer
+        self.state.packets += u64::from(packet.segments);
+        self.state.bytes += u64::from(packet.bytes);
+        let mark = self.state.mark_bytes > 0 && u64::from(queue_bytes) > self.state.mark_bytes;
+        Fate::Leaves { at_ns: leaves_ns, mark }
+    }
+
+    /// Rate at that time, and until when it stays; `None`: for ever.
+    pub(super) fn rate_at(&self, now_ns: u64) -> (u64, Option<u64>) {
+        let step = (now_ns / self.state.step_ns) as usize;
+        let until_ns = (step + 1 < self.steps.len()).then(|| (step as u64 + 1) * self.state.step_ns);
+        (self.steps[step.min(self.steps.len() - 1)].rate_bps, until_ns)
+    }
+
+    /// Room in its queue.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.state.queue_bytes
     }
 
     /// A packet that was to be marked could be.
@@ -190,14 +226,15 @@ impl LinkModel {
         from + self.steps[from + 1..].partition_point(|s| s.before <= position)
     }
 
-    fn phase_at(&mut self, now_ns: u64) -> Phase {
+    /// Place of the phase of that time.
+    fn phase_at(&mut self, now_ns: u64) -> usize {
         for _ in 0..PHASES_AT_ONCE {
             match self.phases.get(self.state.phase as usize + 1) {
                 Some(next) if next.from_ns <= now_ns => self.state.phase += 1,
                 _ => break,
             }
         }
-        self.phases[self.state.phase as usize]
+        self.state.phase as usize
     }
 }
 

@@ -63,7 +63,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
             }
             Message::Progress(text) => say(text),
             Message::Row(row) => rows.push(row.clone()),
-            Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
+            Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
     })?;

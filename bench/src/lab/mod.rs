@@ -5,6 +5,7 @@
 
 pub mod algorithms;
 pub mod analyse;
+pub mod cell;
 pub mod cli;
 pub mod cost;
 mod directory;

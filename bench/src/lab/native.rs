@@ -229,7 +229,7 @@ fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
             Message::Done { .. } => break,
             Message::Failed(why) => bail!("{why}"),
             Message::Progress(text) => say(&text),
-            Message::Booted { .. } | Message::Row(_) | Message::Counted(_) => {}
+            Message::Booted { .. } | Message::Row(_) | Message::Output(_) | Message::Counted(_) => {}
         }
     }
     run.0.wait().context("cannot wait for the run")?;

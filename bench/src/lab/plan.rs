@@ -33,6 +33,19 @@ pub struct Plan {
     pub ack_records: u32,
 }
 
+impl Plan {
+    /// The links of each cell, by their place.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Vec<usize>> {
+        let mut cells: Vec<Vec<usize>> = Vec::new();
+        for (place, cell) in self.links.iter().enumerate().filter_map(|(place, l)| l.cell.map(|cell| (place, cell))) {
+            cells.resize_with(cells.len().max(cell + 1), Vec::new);
+            cells[cell].push(place);
+        }
+        cells
+    }
+}
+
 /// See `bpf/lab/records.h`.
 pub const FIRST_FLOW_PORT: u16 = 20000;
 
@@ -88,6 +101,9 @@ pub struct PlannedLink {
     pub mark_bytes: u64,
     /// What follows the queue, in order of time; the first is from 0.
     pub phases: Vec<PlannedPhase>,
+    /// Cell whose air it shares, from 0; the rates are those of the whole cell then.
+    #[serde(default)]
+    pub cell: Option<usize>,
 }
 
 impl PlannedLink {

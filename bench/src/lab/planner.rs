@@ -11,8 +11,11 @@ use crate::lab::scenario::{Fault, Flow, Kind, Pep, Scenario};
 use crate::radio::Radio;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
+use toml::Spanned;
 
 mod links;
 mod network;
@@ -47,9 +50,9 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
     let radios = planner.radios;
     let mut algorithms = Vec::new();
     let mut flows = Vec::new();
-    for (number, (flow, way)) in ways.into_iter().enumerate() {
-        let planned = plan_flow(scenario, flow, way, &network, &mut algorithms);
-        flows.push(planned.with_context(|| format!("flow {number}"))?);
+    for (flow, way) in ways {
+        let place = Place::of(&flow.flow.from, format!("flow `{}`", flow.name));
+        flows.push(plan_flow(scenario, flow, way, &network, &mut algorithms).context(place)?);
     }
     let packets = records(&links, &flows, duration);
     let plan = Plan {
@@ -68,6 +71,26 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
     Ok(Planned { plan, radios })
 }
 
+/// What an error of the planner is about, and where that is in the scenario.
+#[derive(Debug)]
+pub struct Place {
+    /// Bytes of the text.
+    pub span: Range<usize>,
+    what: String,
+}
+
+impl Place {
+    fn of<T>(spanned: &Spanned<T>, what: String) -> Self {
+        Self { span: spanned.span(), what }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
 /// A flow of the scenario as one or several: name, start, receiver.
 struct OneFlow<'a> {
     flow: &'a Flow,
@@ -84,11 +107,11 @@ fn expand<'a>(flow: &'a Flow, network: &Network) -> Vec<(OneFlow<'a>, Vec<usize>
     let several = receivers.len() * count as usize > 1;
     let mut flows = Vec::new();
     for to in receivers {
-        for k in 0..count {
+        for _ in 0..count {
             let number = flows.len() + 1;
             let base = flow.name.get_ref();
             let name = if several { format!("{base}-{number}") } else { base.clone() };
-            let start_s = flow.start_s + flow.stagger_s * f64::from(k);
+            let start_s = flow.start_s + flow.stagger_s * flows.len() as f64;
             flows.push((OneFlow { flow, name, start_s, from, to }, network.way(from, to)));
         }
     }
@@ -162,12 +185,13 @@ fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> 
     let mut packets = 100_000;
     for (place, link) in links.iter().enumerate().filter(|(_, link)| link.keeps_records()) {
         let users = flows.iter().filter(|f| f.way.contains(&place)).count() as u64;
+        let sharing = link.cell.map_or(1, |_| links.iter().filter(|other| other.cell == link.cell).count() as u64);
         let bits: u64 = link
             .rates
             .iter()
             .map(|(steps, rate)| u64::from(*steps) * (link.step_ns / 1000) * (rate / 1000) / 1000)
             .sum();
-        packets += 2 * bits / SMALLEST_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
+        packets += 2 * bits / sharing / SMALLEST_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
     }
     u32::try_from(packets.min(MOST_RECORDS)).unwrap_or(u32::MAX)
 }
@@ -241,7 +265,9 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
                 .links_to(to)
                 .find(|link| radios.contains_key(link) && network.radio_name(*link) == Some(feeder.radio.get_ref()));
             let link = driven.with_context(|| {
-                format!("radio `{}` drives no link to `{}`", feeder.radio.get_ref(), feeder.towards.get_ref())
+                let what =
+                    format!("radio `{}` drives no link to `{}`", feeder.radio.get_ref(), feeder.towards.get_ref());
+                Place::of(&feeder.towards, what)
             })?;
             let radio = radios.get(&link).context("no radio")?;
             let out = |at: Duration| {

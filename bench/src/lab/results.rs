@@ -45,8 +45,11 @@ pub const LINK_COLUMNS: [&str; 9] =
 pub struct Manifest {
     /// The scenario's name.
     pub scenario: String,
-    /// SHA-256 of the scenario file and of every file it names.
+    /// SHA-256 of the scenario file.
     pub scenario_sha256: String,
+    /// SHA-256 of every file it names: traces.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
     /// `vm` or `native`.
     pub backend: String,
     /// Release of the kernel.
@@ -209,29 +212,84 @@ pub struct LinkSummary {
 }
 
 /// A figure of a paper, to stand beside ours.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(try_from = "ExpectedKeys")]
 pub struct Expected {
-    /// Cases it is about: all whose swept values are these.
-    #[serde(default)]
+    /// Cases it is about: all whose swept values are these, or among these where it is a list.
     pub case: BTreeMap<String, toml::Value>,
+    /// Not the figure itself is meant, but its ratio to that of the case with these swept values instead. Empty: itself.
+    pub over: BTreeMap<String, toml::Value>,
     /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
     pub flow: Option<String>,
     /// Which figure: see [`METRICS`].
     pub metric: String,
-    /// The paper's value.
-    pub value: f64,
+    /// What the paper says of it.
+    pub wanted: Wanted,
     /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
     pub source: String,
     /// What to know when comparing.
     pub note: Option<String>,
 }
 
+/// What a paper says of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// Its value.
+    Value(f64),
+    /// What it does not fall below, in any of the cases.
+    AtLeast(f64),
+}
+
+/// `[[expected]]` as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedKeys {
+    #[serde(default)]
+    case: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    over: BTreeMap<String, toml::Value>,
+    flow: Option<String>,
+    metric: String,
+    value: Option<f64>,
+    at_least: Option<f64>,
+    source: String,
+    note: Option<String>,
+}
+
+impl TryFrom<ExpectedKeys> for Expected {
+    type Error = &'static str;
+
+    fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
+        let ExpectedKeys { case, over, flow, metric, value, at_least, source, note } = keys;
+        let wanted = match (value, at_least) {
+            (Some(value), None) => Wanted::Value(value),
+            (None, Some(least)) => Wanted::AtLeast(least),
+            _ => return Err("[[expected]] has either `value` or `at_least`"),
+        };
+        Ok(Self { case, over, flow, metric, wanted, source, note })
+    }
+}
+
 impl Expected {
     /// Whether it is about this run.
     #[must_use]
     pub fn matches(&self, run: &RunId) -> bool {
-        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| equal(value, &text(wanted))))
+        let is_wanted = |value: &String, wanted: &toml::Value| match wanted.as_array() {
+            Some(list) => list.iter().any(|wanted| equal(value, &text(wanted))),
+            None => equal(value, &text(wanted)),
+        };
+        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| is_wanted(value, wanted)))
+    }
+
+    /// Whether `other` is the run that `run` is put in relation to: the same but for what `over` says.
+    #[must_use]
+    pub fn relates(&self, run: &RunId, other: &RunId) -> bool {
+        let is_wanted = |(key, value): (&String, &String)| match self.over.get(key) {
+            Some(wanted) => equal(value, &text(wanted)),
+            None => run.case.get(key) == Some(value),
+        };
+        run.seed == other.seed && other.case.iter().all(is_wanted)
     }
 }
 
@@ -337,7 +395,7 @@ pub fn locate(path: &Path) -> Result<PathBuf> {
     match found.as_slice() {
         [only] => Ok(only.clone()),
         [] => {
-            bail!("cannot read {}/manifest.json: a directory OUT/NAME/KERNEL is meant, which has one", path.display())
+            bail!("cannot read {}/manifest.json: not a result directory (OUT/NAME/KERNEL)", path.display())
         }
         several => {
             let several: Vec<String> = several.iter().map(|directory| directory.display().to_string()).collect();

@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Of every scenario: links, and the port for results; what is built in is left out.
@@ -105,12 +105,15 @@ impl Lab<'_> {
                             let done = (done.load(Ordering::SeqCst), runs.len());
                             say(&Progress::Run { run: &one.id, done, text });
                         };
-                        if let Err(why) = self.run_one(one, cpu, &tell)
-                            && let Ok(mut failures) = failures.lock()
-                        {
-                            failures.push(format!("{} seed {}: {why:#}", one.id.case_name(), one.id.seed));
-                        }
+                        let outcome = self.run_one(one, cpu, &tell);
                         done.fetch_add(1, Ordering::SeqCst);
+                        match outcome {
+                            Ok(verdict) => tell(&verdict),
+                            Err(why) => {
+                                let why = format!("{} seed {}: {why:#}", one.id.case_name(), one.id.seed);
+                                failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                            }
+                        }
                     }
                 });
             }
@@ -138,10 +141,11 @@ impl Lab<'_> {
     }
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
-        let mut scenario = Sha256::new().chain_update(&self.source.text);
+        let mut files = BTreeMap::new();
         for file in cases.iter().flat_map(|case| case.scenario.files()) {
             let path = self.scenario_directory().join(file);
-            scenario.update(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+            let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            files.insert(file.display().to_string(), hex(&Sha256::digest(content)));
         }
         let mut objects = BTreeMap::new();
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
@@ -173,7 +177,8 @@ impl Lab<'_> {
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
             scenario: name,
-            scenario_sha256: hex(&scenario.finalize()),
+            scenario_sha256: hex(&Sha256::digest(&self.source.text)),
+            files,
             backend: backend.to_owned(),
             kernel,
             kernel_sha256,
@@ -195,11 +200,11 @@ impl Lab<'_> {
             || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
     }
 
-    fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<()> {
+    /// Does a run, and says how it ended.
+    fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<String> {
         let target = self.directory.join(one.id.path());
         if self.is_done(&target) {
-            say("is there already");
-            return Ok(());
+            return Ok("is there already".to_owned());
         }
         let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
@@ -216,8 +221,7 @@ impl Lab<'_> {
             fs::create_dir_all(parent)?;
         }
         fs::rename(&scratch, &target).with_context(|| format!("cannot make {}", target.display()))?;
-        say(&verdict(&analysed, &planned));
-        Ok(())
+        Ok(verdict(&analysed, &planned))
     }
 }
 
@@ -255,7 +259,7 @@ fn boot(
         match message {
             Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
             Message::Progress(text) => say(text),
-            Message::Row(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
+            Message::Row(_) | Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
     })?;

@@ -9,6 +9,7 @@ mod border;
 mod pep_ingest;
 mod radio;
 pub mod report;
+mod run_time;
 mod rx;
 mod sandbox;
 mod scrape;

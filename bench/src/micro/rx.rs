@@ -7,15 +7,19 @@
 use super::Options;
 use super::awake::Awake;
 use super::report::{Bound, Finding, significant};
+use super::run_time::run_times;
 use super::statistics::{median, quartiles};
-use super::wire::{Flow, Wire};
+use super::wire::{Flow, OTHER_FILES, RECEIVER, Wire, allow_files};
 use crate::netlab::pause;
 use anyhow::{Context, Result, ensure};
 use hotcc::run::cgroup2_root;
 use hotcc::rx::{self, Method, Request};
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, Object, ObjectBuilder};
+use nix::sys::socket::sockopt::RcvBufForce;
+use nix::sys::socket::{Backlog, listen, setsockopt};
 use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +32,17 @@ const RATE: &str = "1gbit";
 const SSTHRESH: u32 = 64;
 /// Of a segment on this cable, with time stamps.
 const SEGMENT_BYTES: u64 = 1448;
+const PER_PACKET: &str = "ns per data packet, both ends";
+/// Segments that one of many connections gets at a time, as a new one does.
+const INITIAL_WINDOW: usize = 10;
+/// For what nobody reads.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+/// Open at once.
+const FLOWS: usize = 10_000;
+/// What is not accepted needs no file of this process, and takes data all the same; a listener keeps 4096 such.
+const FLOWS_OF_A_LISTENER: usize = 2_500;
+/// For delayed ACKs.
+const AFTER_A_ROUND: Duration = Duration::from_millis(100);
 const WARM_UP: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(200);
 
@@ -48,10 +63,16 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         costs[1].push(turn(Some(&receiver))?.0);
     }
     let [others, enrolled] = &costs;
-    Ok(vec![
+    let mut findings = vec![
         finding("other connections", "ns per call", others, OTHERS_NS),
-        finding("enrolled connections", "ns per data packet, both ends", enrolled, ENROLLED_NS),
-    ])
+        finding("enrolled connection", PER_PACKET, enrolled, ENROLLED_NS),
+    ];
+    let mut crowd = Crowd::open(&receiver)?;
+    for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, rounds / 2)] {
+        let subject = format!("{FLOWS} enrolled connections, bursts of {burst}");
+        findings.push(finding(&subject, PER_PACKET, &crowd.costs(burst, rounds)?, ENROLLED_NS));
+    }
+    Ok(findings)
 }
 
 fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> Finding {
@@ -70,26 +91,69 @@ fn turn(enrolled: Option<&Receiver>) -> Result<(f64, f64)> {
     };
     let (flow, _wire) = enrolled.map_or_else(start, |receiver| receiver.enter(start))?;
     pause(WARM_UP)?;
-    let (before, delivered) = (counts(), flow.delivered());
+    let (before, delivered) = (run_times(PROGRAMS), flow.delivered());
     pause(TURN)?;
-    let (after, delivered) = (counts(), flow.delivered() - delivered);
-    let [measure, options, nothing] = [0, 1, 2].map(|p| (after[p].0 - before[p].0, after[p].1 - before[p].1));
+    let (after, delivered) = (run_times(PROGRAMS), flow.delivered() - delivered);
     let packets = delivered / SEGMENT_BYTES;
-    ensure!(packets > 1000 && nothing.0 > 0.0, "only {packets} packets in a turn; is the machine that busy?");
-    let call_ns = nothing.1 / nothing.0;
-    let net = |(calls, ns): (f64, f64)| ns - calls * call_ns;
-    Ok(((net(measure) + net(options)) / packets as f64, net(measure) / measure.0))
+    ensure!(packets > 1000, "only {packets} packets in a turn; is the machine that busy?");
+    let [measure, options] = net(&before, &after)?;
+    Ok(((measure.1 + options.1) / packets as f64, measure.1 / measure.0))
 }
 
-fn counts() -> Counts {
-    let mut counts = Counts::default();
-    for program in ProgInfoIter::default() {
-        if let Some(place) = PROGRAMS.iter().position(|name| program.name.to_string_lossy() == *name) {
-            counts[place].0 += program.run_cnt as f64;
-            counts[place].1 += program.run_time_ns as f64;
-        }
+/// Many connections, each of which gets data by turns: of none is anything in a cache then.
+struct Crowd {
+    senders: Vec<TcpStream>,
+    _listeners: Vec<TcpListener>,
+    _wire: Wire,
+}
+
+impl Crowd {
+    fn open(receiver: &Receiver) -> Result<Self> {
+        eprintln!("  opening {FLOWS} connections");
+        allow_files(FLOWS as u64 + OTHER_FILES)?;
+        receiver.enter(|| {
+            let wire = Wire::new()?;
+            wire.split()?;
+            let (mut senders, mut listeners) = (Vec::new(), Vec::new());
+            while senders.len() < FLOWS {
+                let listener = wire.receiver.enter(|| TcpListener::bind((RECEIVER, 0)))??;
+                listen(&listener, Backlog::MAXCONN)?;
+                setsockopt(&listener, RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
+                let to = listener.local_addr()?;
+                let connect =
+                    || (0..FLOWS_OF_A_LISTENER).map(|_| TcpStream::connect(to)).collect::<Result<Vec<_>, _>>();
+                senders.extend(wire.sender.enter(connect)??);
+                listeners.push(listener);
+            }
+            Ok(Self { senders, _listeners: listeners, _wire: wire })
+        })
     }
-    counts
+
+    /// Nanoseconds per data packet, likewise, where each gets that many at a time.
+    fn costs(&mut self, burst: usize, rounds: u32) -> Result<Vec<f64>> {
+        let data = vec![0; burst * SEGMENT_BYTES as usize];
+        let mut costs = Vec::new();
+        for round in 0..=rounds {
+            eprintln!("  round {round} of {rounds}");
+            let before = run_times(PROGRAMS);
+            for sender in &mut self.senders {
+                sender.write_all(&data)?;
+            }
+            pause(AFTER_A_ROUND)?;
+            let [measure, options] = net(&before, &run_times(PROGRAMS))?;
+            costs.push((measure.1 + options.1) / (FLOWS * burst) as f64);
+        }
+        costs.remove(0); // has every connection's first packet
+        Ok(costs)
+    }
+}
+
+/// Calls, and nanoseconds without those of being called and measured, of what measures and what handles options.
+fn net(before: &Counts, after: &Counts) -> Result<[(f64, f64); 2]> {
+    let [measure, options, nothing] = [0, 1, 2].map(|p| (after[p].0 - before[p].0, after[p].1 - before[p].1));
+    ensure!(nothing.0 > 0.0, "no packets");
+    let call_ns = nothing.1 / nothing.0;
+    Ok([measure, options].map(|(calls, ns)| (calls, ns - calls * call_ns)))
 }
 
 fn nothing() -> Result<(Link, Object)> {

@@ -5,13 +5,12 @@
 use super::Options;
 use super::report::{Bound, Finding, significant};
 use super::statistics::median;
-use super::wire::open;
+use super::wire::{OTHER_FILES, allow_files, open};
 use crate::netlab::{Process, output, pause, quiet};
 use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
 use hotcc::manage::{self, Request};
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -27,8 +26,6 @@ pub const EXPORTER: &str = "exporter";
 const BOUND: f64 = 0.2;
 const CC: &str = "b_scrape";
 const CONNECTIONS: usize = 5_000;
-/// Besides the sockets: standard streams, listener, and what the runtime has.
-const OTHER_FILES: u64 = 64;
 
 /// Measures it.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
@@ -119,10 +116,7 @@ fn ourselves(role: &str, argument: &str) -> Result<(Process, String)> {
 
 /// Opens the connections, says so, and keeps them until it is killed.
 pub fn hold(cc: &str) -> Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = 2 * CONNECTIONS as u64 + OTHER_FILES;
-    ensure!(hard >= needed, "{needed} open files are needed, and {hard} allowed (ulimit -Hn)");
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(needed), hard)?;
+    allow_files(2 * CONNECTIONS as u64 + OTHER_FILES)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
     let mut held = Vec::new();

@@ -1,8 +1,9 @@
 //! Two hosts on one cable, and single TCP flows over it.
 
 use crate::netlab::{Lab, Namespace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, SockaddrIn, connect, recv, setsockopt, socket, sockopt::TcpCongestion,
 };
@@ -18,6 +19,8 @@ use std::time::Duration;
 /// The receiver's address.
 pub const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 7, 2);
 const NETWORK: &str = "10.249.7.0/24";
+/// Besides many sockets: standard streams, listeners, and what the runtime has.
+pub const OTHER_FILES: u64 = 64;
 /// One write, and the most one read takes.
 const BLOCK: usize = 1 << 20;
 
@@ -26,6 +29,8 @@ const BLOCK: usize = 1 << 20;
 pub struct Wire {
     /// The sender.
     pub sender: Namespace,
+    /// The receiver.
+    pub receiver: Namespace,
     listener: TcpListener,
     _lab: Lab,
 }
@@ -37,14 +42,19 @@ impl Wire {
         let (sender, receiver) = (lab.namespace("sender")?, lab.namespace("receiver")?);
         lab.veth(&sender, "10.249.7.1/24", &receiver, "10.249.7.2/24")?;
         let listener = receiver.enter(|| TcpListener::bind((RECEIVER, 0)))?.context("cannot listen on the receiver")?;
-        Ok(Self { sender, listener, _lab: lab })
+        Ok(Self { sender, receiver, listener, _lab: lab })
+    }
+
+    /// One packet per segment.
+    pub fn split(&self) -> Result<()> {
+        self.sender.ip("link set receiver gso_max_segs 1")
     }
 
     /// A bottleneck with a queue that nobody fills within a second, one packet per segment, and no slow start worth the
     /// name: ACKs are many, it is the window that limits a flow, and nothing is lost.
     pub fn narrow(&self, rate: &str, ssthresh: u32) -> Result<()> {
         let host = &self.sender;
-        host.ip("link set receiver gso_max_segs 1")?;
+        self.split()?;
         host.tc(&format!("qdisc replace dev receiver root tbf rate {rate} burst 64kb limit 8mb"))?;
         host.sysctl("net.ipv4.tcp_no_ssthresh_metrics_save", "0")?; // or a route's ssthresh is not looked at
         host.ip(&format!("route replace {NETWORK} dev receiver ssthresh lock {ssthresh}"))
@@ -56,6 +66,13 @@ impl Wire {
         let (receiver, _) = self.listener.accept().context("cannot accept")?;
         Ok((sender, receiver))
     }
+}
+
+/// Has so many files allowed.
+pub fn allow_files(needed: u64) -> Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    ensure!(hard >= needed, "{needed} open files are needed, and {hard} allowed (ulimit -Hn)");
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(needed), hard)?)
 }
 
 /// A connection whose own side has `cc`.

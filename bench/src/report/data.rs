@@ -29,6 +29,10 @@ pub const COLUMNS: [(&str, &str, f64, bool); 11] = [
 pub struct Data {
     /// What was read.
     pub results: Results,
+    /// What the scenario says that it is for.
+    pub summary: String,
+    /// The paper whose set-up it says that it is.
+    pub paper: String,
     /// Figures by condition and congestion control.
     pub rows: Vec<Row>,
     /// Figures by case and flow; empty where no run has several flows.
@@ -55,8 +59,13 @@ impl Data {
         let missing = results.manifest.runs.iter().filter(|run| !finished.contains(run)).cloned().collect();
         let scenario = directory.join("scenario.toml");
         let (figures, problems) = expected::read(&scenario);
+        // a scenario that this version cannot read tells nothing
+        let cases = Source::read(&scenario).and_then(|source| source.cases()).unwrap_or_default();
+        let said = cases.first().map(|case| &case.scenario);
         Ok(Self {
-            reduced: left_out(&scenario, &results.manifest.runs),
+            summary: said.map(|scenario| scenario.summary.clone()).unwrap_or_default(),
+            paper: said.and_then(|scenario| scenario.paper.clone()).unwrap_or_default(),
+            reduced: reduced(&all_runs(&cases), &results.manifest.runs).filter(|_| !cases.is_empty()),
             labels: labels(&rows),
             flows: if several { by_flow(&results) } else { Vec::new() },
             papers: figures.iter().map(|figure| expected::compare(figure, &results)).collect(),
@@ -132,6 +141,8 @@ impl Data {
         let invalid: Vec<Value> = self.invalid().map(|r| json!({ "run": run(&r.run), "why": r.invalid })).collect();
         json!({
             "scenario": self.results.manifest.scenario,
+            "summary": self.summary,
+            "paper": self.paper,
             "kernel": self.results.manifest.kernel,
             "backend": self.results.manifest.backend,
             "runs": self.results.manifest.runs.len(),
@@ -145,12 +156,6 @@ impl Data {
             "papers": self.papers,
         })
     }
-}
-
-/// What the manifest does not have of the scenario. A scenario that this version cannot read tells nothing.
-fn left_out(scenario: &Path, chosen: &[RunId]) -> Option<String> {
-    let cases = Source::read(scenario).ok()?.cases().ok()?;
-    reduced(&all_runs(&cases), chosen)
 }
 
 /// `1 run`, `2 runs`.

@@ -3,9 +3,9 @@
 use super::estimate::Estimate;
 use super::rows::case_text;
 use crate::lab::algorithms::text;
-use crate::lab::results::{Expected, METRICS, Results};
+use crate::lab::results::{Expected, METRICS, Results, RunId, RunSummary, Wanted};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -18,12 +18,17 @@ pub struct Comparison {
     pub flow: Option<String>,
     /// Which figure.
     pub metric: String,
+    /// Whose figure it is put in relation to, as text; `None`: nobody's.
+    pub over: Option<String>,
     /// The paper's.
-    pub paper: f64,
-    /// Ours, over seeds; absent where no valid run has it.
+    pub paper: Wanted,
+    /// Ours, over seeds; absent where no valid run has it. Of several cases, where it must not fall below something,
+    /// the least one's.
     pub ours: Option<Estimate>,
-    /// Ours over the paper's.
+    /// Ours over the paper's value.
     pub ratio: Option<f64>,
+    /// Whether ours does not fall below the paper's limit.
+    pub holds: Option<bool>,
     /// Where the paper says so.
     pub source: String,
     /// What to know when comparing.
@@ -58,38 +63,74 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     (read, problems)
 }
 
+/// The figure, or the ratio, of each valid run that it is about.
+fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
+    let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
+    let figure = |run: &RunSummary| run.metric(&expected.metric, expected.flow.as_deref()).filter(|v| v.is_finite());
+    let value = |run: &'a RunSummary| {
+        let value = figure(run)?;
+        if expected.over.is_empty() {
+            return Some((&run.run, value));
+        }
+        let other = valid().find(|other| expected.relates(&run.run, &other.run))?;
+        figure(other).filter(|other| *other != 0.0).map(|other| (&run.run, value / other))
+    };
+    valid().filter(|run| expected.matches(&run.run)).filter_map(value).collect()
+}
+
+/// Each seed's mean. Cases are no repetitions of each other: only seeds say how sure a figure is.
+fn seeds_means(values: &[(&RunId, f64)]) -> Vec<f64> {
+    let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    values.iter().for_each(|(run, value)| by_seed.entry(run.seed).or_default().push(*value));
+    by_seed.values().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect()
+}
+
+/// Swept values as text.
+fn name(case: &BTreeMap<String, toml::Value>) -> String {
+    let any_of = |value: &toml::Value| match value.as_array() {
+        Some(list) => list.iter().map(text).collect::<Vec<_>>().join(" or "),
+        None => text(value),
+    };
+    case_text(&case.iter().map(|(key, value)| (key.clone(), any_of(value))).collect())
+}
+
 /// Holds a figure against the valid runs of the cases it is about.
 #[must_use]
 pub fn compare(expected: &Expected, results: &Results) -> Comparison {
-    let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    let mut cases = Vec::new();
-    for run in results.runs.iter().filter(|run| run.invalid.is_empty() && expected.matches(&run.run)) {
-        if let Some(value) = run.metric(&expected.metric, expected.flow.as_deref()).filter(|v| v.is_finite()) {
-            by_seed.entry(run.run.seed).or_default().push(value);
-            if !cases.contains(&run.run.case) {
-                cases.push(run.run.case.clone());
-            }
+    let values = values(expected, results);
+    let cases: BTreeSet<_> = values.iter().map(|(run, _)| &run.case).collect();
+    let ours = match expected.wanted {
+        Wanted::Value(_) => Estimate::of(&seeds_means(&values)),
+        Wanted::AtLeast(_) => {
+            let of_case = |case| values.iter().filter(move |(run, _)| &run.case == case).map(|(_, value)| *value);
+            let estimates = cases.iter().filter_map(|case| Estimate::of(&of_case(*case).collect::<Vec<_>>()));
+            estimates.min_by(|a, b| a.mean.total_cmp(&b.mean))
         }
-    }
-    // cases are no repetitions of each other: only seeds say how sure a figure is
-    let values: Vec<f64> = by_seed.values().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect();
-    let ours = Estimate::of(&values);
-    let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
-    let remark = match cases.len() {
-        0 if !known => Some("there is no such metric".to_owned()),
-        0 if !results.manifest.runs.iter().any(|run| expected.matches(run)) => Some("there is no such case".to_owned()),
-        0 => Some("no valid run has it".to_owned()),
-        1 => None,
-        several => Some(format!("mean over {several} cases")),
     };
-    let case = expected.case.iter().map(|(key, value)| (key.clone(), text(value))).collect();
+    let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
+    let remark = match (cases.len(), expected.wanted) {
+        (0, _) if !known => Some("there is no such metric".to_owned()),
+        (0, _) if !results.manifest.runs.iter().any(|run| expected.matches(run)) => {
+            Some("there is no such case".to_owned())
+        }
+        (0, _) => Some("no valid run has it".to_owned()),
+        (1, _) => None,
+        (several, Wanted::Value(_)) => Some(format!("mean over {several} cases")),
+        (several, Wanted::AtLeast(_)) => Some(format!("the least of {several} cases")),
+    };
+    let (ratio, holds) = match expected.wanted {
+        Wanted::Value(value) => (ours.filter(|_| value != 0.0).map(|ours| ours.mean / value), None),
+        Wanted::AtLeast(least) => (None, ours.map(|ours| ours.mean >= least)),
+    };
     Comparison {
-        case: case_text(&case),
+        case: name(&expected.case),
         flow: expected.flow.clone(),
         metric: expected.metric.clone(),
-        paper: expected.value,
+        over: (!expected.over.is_empty()).then(|| name(&expected.over)),
+        paper: expected.wanted,
         ours,
-        ratio: ours.filter(|_| expected.value != 0.0).map(|ours| ours.mean / expected.value),
+        ratio,
+        holds,
         source: expected.source.clone(),
         note: expected.note.clone(),
         remark,

@@ -70,6 +70,7 @@ fn header(data: &Data) -> String {
     };
     let state = format!("{}.", data.state());
     let mut out = format!("<header>\n<h1>{}</h1>\n", escape(&manifest.scenario));
+    out.push_str(&entries(&[("what for", &data.summary), ("paper", &data.paper)]));
     out.push_str(&entries(&[("kernel", &manifest.kernel), ("ran in", backend), ("runs", &state)]));
     let invalid: Vec<String> = data
         .invalid()
@@ -92,6 +93,7 @@ fn header(data: &Data) -> String {
         ("QEMU", &manifest.qemu),
         ("CPU", &manifest.cpu),
     ];
+    facts.extend(manifest.files.iter().map(|(name, sum)| (name.as_str(), sum.as_str())));
     facts.extend(manifest.objects.iter().map(|(name, sum)| (name.as_str(), sum.as_str())));
     let _ = writeln!(out, "<details><summary>What ran</summary>\n{}</details>\n</header>", entries(&facts));
     out

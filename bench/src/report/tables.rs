@@ -4,6 +4,7 @@ use super::data::{COLUMNS, Data};
 use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
 use super::rows::{Row, case_text};
+use crate::lab::results::Wanted;
 
 /// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
 fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
@@ -48,13 +49,23 @@ pub fn papers(data: &Data) -> Option<Table> {
     let rows = data.papers.iter().map(|paper| {
         let notes: Vec<&str> = paper.remark.as_deref().into_iter().chain(paper.note.as_deref()).collect();
         let seeds = paper.ours.map_or(0, |ours| ours.n);
+        let figure =
+            paper.over.iter().fold(paper.metric.clone(), |figure, over| format!("{figure}, over that of {over}"));
+        let verdict = match paper.holds {
+            Some(true) => "holds".to_owned(),
+            Some(false) => "does not hold".to_owned(),
+            None => paper.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
+        };
         vec![
             Cell::Text(paper.case.clone()),
             Cell::Text(paper.flow.clone().unwrap_or_else(|| "run".to_owned())),
-            Cell::Head(paper.metric.clone()),
+            Cell::Head(figure),
             Cell::Figure(figure_text(paper.ours, 1.0, 0)),
-            Cell::Figure(number(paper.paper)),
-            Cell::Figure(paper.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))),
+            Cell::Figure(match paper.paper {
+                Wanted::Value(value) => number(value),
+                Wanted::AtLeast(least) => format!("at least {}", number(least)),
+            }),
+            Cell::Figure(verdict),
             Cell::Figure(seeds.to_string()),
             Cell::Text(paper.source.clone()),
             Cell::Text(notes.join("; ")),

@@ -16,6 +16,7 @@ pub fn manifest(runs: Vec<RunId>) -> Manifest {
     Manifest {
         scenario: "mmwave-blockage".to_owned(),
         scenario_sha256: "a".repeat(64),
+        files: BTreeMap::from([("walk.csv".to_owned(), "b".repeat(64))]),
         backend: "vm".to_owned(),
         kernel: "6.12.57+deb13-cloud-amd64".to_owned(),
         kernel_sha256: "b".repeat(64),

@@ -25,7 +25,12 @@ fn page(directory: &Path) -> String {
 
 /// Cells of the first row of a table's body that has that heading.
 fn row<'a>(html: &'a str, heading: &str) -> Vec<&'a str> {
-    let row = html.split("<tr>").find(|row| row.contains(&format!("<th scope=\"row\">{heading}</th>"))).unwrap();
+    row_with(html, &format!("<th scope=\"row\">{heading}</th>"))
+}
+
+/// Cells of the first row that has this in it.
+fn row_with<'a>(html: &'a str, markup: &str) -> Vec<&'a str> {
+    let row = html.split("<tr>").find(|row| row.contains(markup)).unwrap();
     let cells = row.split("</t").filter_map(|cell| cell.rsplit_once('>').map(|(_, text)| text));
     cells.take(row.matches("</td>").count() + 1).collect()
 }
@@ -84,6 +89,59 @@ fn the_papers_stand_beside_ours() {
     assert_eq!(row(&html, "jain")[8], "there is no such case");
     assert_eq!(row(&html, "speed")[8], "there is no such metric");
     assert!(html.contains("[[expected]] number 4 is left out: missing field"));
+}
+
+#[test]
+fn the_papers_orderings_are_held_against_the_worst_case() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runs = Vec::new();
+    // the ratio to reno is 2 at a loss of 0.01, and 1 and 2 at 0.1; an invalid run is in neither
+    for (loss, seed, dtcp, reno) in [("0.01", 1, 8.0, 4.0), ("0.1", 1, 3.0, 3.0), ("0.1", 2, 4.0, 2.0)] {
+        for (cc, mbps) in [("dtcp", dtcp), ("reno", reno), ("bbr", 0.5)] {
+            let flows = vec![flow("bulk", cc, mbps, 40.0)];
+            runs.push(run(case(&[("cc", cc), ("loss", loss)]), seed, flows));
+        }
+    }
+    runs.last_mut().unwrap().invalid.push("the CPU was busy all the time".to_owned());
+    fixture::write(dir.path(), &runs);
+    let block = |over: &str, wanted: &str, source: u32| {
+        format!(
+            "[[expected]]\ncase = {{ cc = 'dtcp' }}\n{over}metric = 'throughput_mbps'\n{wanted}\nsource = 'S{source}'\n"
+        )
+    };
+    let expected = [
+        block("over = { cc = 'reno' }\n", "at_least = 1.5", 1),
+        block("over = { cc = 'reno' }\n", "at_least = 1.51", 2),
+        block("", "at_least = 3.5", 3),
+        block("over = { cc = 'bbr' }\n", "value = 8", 4),
+        block("over = { cc = 'cubic' }\n", "at_least = 1", 5),
+        "[[expected]]\ncase = { cc = ['reno', 'cubic'], loss = [0.010, 0.5] }\nmetric = 'throughput_mbps'\n\
+         at_least = 4\nsource = 'S6'\n"
+            .to_owned(),
+    ];
+    fs::write(dir.path().join("scenario.toml"), expected.concat()).unwrap();
+    let html = page(dir.path());
+    let rows: Vec<Vec<&str>> = (1..=5).map(|n| row_with(&html, &format!(">S{n}</td>"))).collect();
+    let over_reno = "throughput_mbps, over that of cc=reno";
+    assert_eq!(rows[0][2..7], [over_reno, "1.5 ± 6.4", "at least 1.5", "holds", "2"]);
+    assert_eq!(rows[1][2..7], [over_reno, "1.5 ± 6.4", "at least 1.51", "does not hold", "2"]);
+    assert_eq!(rows[2][2..7], ["throughput_mbps", "3.5 ± 6.4", "at least 3.5", "holds", "2"]);
+    // seed 1: the mean of 8/0.5 and 3/0.5; seed 2's bbr is invalid
+    assert_eq!(rows[3][2..7], ["throughput_mbps, over that of cc=bbr", "11", "8", "1.38", "1"]);
+    assert_eq!(rows[4][3..7], ["–", "at least 1", "–", "0"]);
+    let listed = ["cc=reno or cubic, loss=0.01 or 0.5", "run", "throughput_mbps", "4", "at least 4", "holds", "1"];
+    assert_eq!(row_with(&html, ">S6</td>")[..7], listed);
+    let remarks = rows.iter().map(|row| row[8]).collect::<Vec<_>>();
+    assert_eq!(
+        remarks,
+        [
+            "the least of 2 cases",
+            "the least of 2 cases",
+            "the least of 2 cases",
+            "mean over 2 cases",
+            "no valid run has it"
+        ]
+    );
 }
 
 #[test]
@@ -252,4 +310,18 @@ fn a_look_at_a_part_of_a_scenario_says_so() {
     let told =
         "The only run has finished, none is invalid. 1 of 4 runs of the scenario: first seed only, only cc=dtcp.";
     assert!(html.contains(told), "{html}");
+}
+
+#[test]
+fn the_top_says_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write(dir.path(), &[run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
+    assert!(!page(dir.path()).contains("what for"));
+    let scenario = "duration_s = 1\nsummary = \"A corner & a wall\"\npaper = \"Doe 2020\"\n\
+        [[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nname = \"l\"\nbetween = [\"a\", \"b\"]\n\
+        [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ncc = \"reno\"\n";
+    fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("<dt>what for</dt><dd>A corner &amp; a wall</dd>"), "{html}");
+    assert!(html.contains("<dt>paper</dt><dd>Doe 2020</dd>") && html.contains("<dt>walk.csv</dt>"), "{html}");
 }

@@ -212,7 +212,7 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
                 clocks.push(*ns);
             }
             Message::Counted(Counted::Sample(sample)) => samples.push(sample.clone()),
-            Message::Row(_) | Message::Done { .. } | Message::Failed(_) => {}
+            Message::Row(_) | Message::Output(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
     })?;

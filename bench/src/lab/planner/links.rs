@@ -1,5 +1,6 @@
 //! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses by phase.
 
+use super::Place;
 use super::network::Network;
 use crate::lab::plan::{PlannedLink, PlannedPhase};
 use crate::lab::scenario::{Queue, Scenario, Way};
@@ -115,7 +116,8 @@ impl LinkPlanner<'_> {
         }
         self.radios.extend(radio.map(|radio| (link, radio)));
         let seed = stream_seed(self.seed, &format!("link {name}"));
-        Ok(PlannedLink { name, seed, step_ns, rates: runs(&rates), queue_bytes: 0, mark_bytes: 0, phases })
+        let cell = way.cell.as_ref().and_then(|cell| self.scenario.cells().keys().position(|c| *c == cell.get_ref()));
+        Ok(PlannedLink { name, seed, step_ns, rates: runs(&rates), queue_bytes: 0, mark_bytes: 0, phases, cell })
     }
 
     /// Rate of each step, empty where there is no limit; and the radio that says so.
@@ -123,8 +125,10 @@ impl LinkPlanner<'_> {
         if let Some(name) = &way.radio {
             let spec = self.scenario.radio(name.get_ref()).context("no such radio")?;
             let seed = stream_seed(self.seed, &format!("radio {} {member}", name.get_ref()));
-            let radio =
-                spec.realise(self.directory, seed, length).with_context(|| format!("radio.{}", name.get_ref()))?;
+            let radio = spec
+                .get_ref()
+                .realise(self.directory, seed, length)
+                .with_context(|| Place::of(spec, format!("radio `{}`", name.get_ref())))?;
             return Ok((radio.capacity_bps.clone(), Some(radio)));
         }
         Ok((way.rate.as_ref().map_or_else(Vec::new, |rate| vec![rate.get_ref().0; steps]), None))

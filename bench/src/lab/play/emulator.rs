@@ -2,13 +2,15 @@
 //! one end of a wire, asks the model when it leaves, and sends it to the other end then.
 
 use super::LinkEnd;
-use super::frame::{OFFLOAD_BYTES, mark_ce, shape};
+use super::frame::{OFFLOAD_BYTES, Shape, mark_ce, shape};
 use super::net::WireDevice;
-use super::tap::{Tap, wait};
-use crate::lab::link_model::{Fate, LinkModel};
+use super::tap::{Ready, Tap};
+use crate::lab::cell::Cell;
+use crate::lab::link_model::{Fate, LinkModel, Offer, Packet};
 use crate::lab::plan::Plan;
 use crate::lab::records::{LOST, PacketRecord, QUEUE_DROP, SENT};
 use anyhow::{Context, Result, bail};
+use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
 use nix::libc;
 use std::cmp::Reverse;
@@ -62,6 +64,8 @@ impl Emulator {
         let work = Work {
             ends,
             links: plan.links.iter().map(LinkModel::new).collect(),
+            cells: plan.cells().into_iter().map(Cell::new).collect(),
+            cell_of: plan.links.iter().map(|l| l.cell).collect(),
             kept: plan.links.iter().map(|l| l.keeps_records()).collect(),
             room: plan.packet_records as usize,
             held: BinaryHeap::new(),
@@ -108,6 +112,26 @@ struct End {
     link: usize,
 }
 
+/// A frame that came in.
+struct Frame {
+    data: Vec<u8>,
+    shape: Shape,
+    link: usize,
+    /// Through which end it leaves.
+    end: usize,
+    /// When it came, since the start.
+    since_ns: u64,
+    /// Where its record goes.
+    record: Option<usize>,
+}
+
+/// One that waits in a cell.
+struct InCell {
+    frame: Frame,
+    packet: Packet,
+    queue_bytes: u32,
+}
+
 /// When, in which order of arrival, through which end, what.
 type Held = Reverse<(u64, u64, usize, Vec<u8>)>;
 
@@ -122,6 +146,8 @@ struct Counts {
 struct Work {
     ends: Vec<End>,
     links: Vec<LinkModel>,
+    cells: Vec<Cell<InCell>>,
+    cell_of: Vec<Option<usize>>,
     kept: Vec<bool>,
     room: usize,
     held: BinaryHeap<Held>,
@@ -136,17 +162,16 @@ impl Work {
     fn run(mut self) -> Result<Emulated> {
         be_punctual();
         let mut buffer = vec![0; LARGEST_BYTES];
-        let mut polls: Vec<libc::pollfd> = self.ends.iter().map(|end| end.tap.poll()).collect();
+        let mut ready = Ready::of(self.ends.iter().map(|end| &end.tap)).context("cannot wait for packets")?;
         while !self.stop.load(Ordering::SeqCst) {
+            self.serve_all();
             self.release();
-            let next_ns = self.held.peek().map_or(NOTICE_NS, |Reverse(held)| held.0.saturating_sub(monotonic_ns()));
-            wait(&mut polls, next_ns.min(NOTICE_NS)).context("cannot wait for packets")?;
-            for (place, poll) in polls.iter_mut().enumerate().filter(|(_, poll)| poll.revents != 0) {
-                poll.revents = 0;
+            let next_ns = self.next_ns().map_or(NOTICE_NS, |at_ns| at_ns.saturating_sub(monotonic_ns()));
+            for place in ready.wait(next_ns.min(NOTICE_NS)).context("cannot wait for packets")? {
                 for _ in 0..BATCH {
                     let taken = self.ends[place].tap.receive(&mut buffer).context("cannot take a packet")?;
                     let Some(length) = taken else { break };
-                    self.take(place, &mut buffer[..length]);
+                    self.take(place, &buffer[..length]);
                 }
             }
         }
@@ -169,44 +194,104 @@ impl Work {
         }
     }
 
-    /// A frame has come in at an end.
-    fn take(&mut self, place: usize, data: &mut [u8]) {
+    /// When something is due.
+    fn next_ns(&mut self) -> Option<u64> {
         let zero_ns = self.zero_ns.load(Ordering::SeqCst);
-        let now_ns = monotonic_ns();
+        let in_cells = self.cells.iter_mut().filter_map(|cell| cell.next_ns(&self.links));
+        let in_cells = in_cells.map(|since_ns| zero_ns + since_ns).min();
+        let held = self.held.peek().map(|Reverse(held)| held.0);
+        [in_cells, held].into_iter().flatten().min()
+    }
+
+    /// Serves the cells until now.
+    fn serve_all(&mut self) {
+        let since_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
+        for cell in 0..self.cells.len() {
+            self.serve(cell, since_ns);
+        }
+    }
+
+    fn serve(&mut self, cell: usize, since_ns: u64) {
+        for served in self.cells[cell].serve(since_ns, &self.links) {
+            let InCell { frame, packet, queue_bytes } = served.item;
+            let fate = self.links[frame.link].leave(&packet, queue_bytes, served.at_ns);
+            self.pass(frame, &Offer { queue_bytes, wait_ns: served.wait_ns, fate });
+        }
+    }
+
+    /// A frame has come in at an end.
+    fn take(&mut self, place: usize, data: &[u8]) {
         let (shape, link) = (shape(data), self.ends[place].link);
         // before the start, all of it is at time 0
-        let since_ns = now_ns.saturating_sub(zero_ns);
-        let offer = self.links[link].offer(since_ns, shape.bytes, shape.segments);
-        let (mut fate, mut marked) = (SENT, false);
-        match offer.fate {
-            Fate::QueueDrop => fate = QUEUE_DROP,
-            Fate::Lost => fate = LOST,
-            Fate::Leaves { at_ns, mark } => {
-                marked = mark && mark_ce(data);
-                if marked {
-                    self.links[link].marked(shape.segments);
-                }
-                let base_ns = if zero_ns == u64::MAX { now_ns } else { zero_ns.min(now_ns) };
-                self.held.push(Reverse((base_ns + at_ns, self.order, place ^ 1, data.to_vec())));
-                self.order += 1;
+        let since_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
+        let record = self.new_record(link);
+        let frame = Frame { data: data.to_vec(), shape, link, end: place ^ 1, since_ns, record };
+        match self.cell_of[link] {
+            Some(cell) if since_ns > 0 => self.join(cell, frame),
+            _ => {
+                let offer = self.links[link].offer(since_ns, shape.bytes, shape.segments);
+                self.pass(frame, &offer);
             }
         }
-        if !self.kept[link] {
+    }
+
+    fn join(&mut self, cell: usize, frame: Frame) {
+        let Frame { shape, link, since_ns, .. } = frame;
+        self.serve(cell, since_ns);
+        let packet = self.links[link].arrive(since_ns, shape.bytes, shape.segments);
+        let queue_bytes = self.cells[cell].queue_bytes(link);
+        if u64::from(queue_bytes) + u64::from(shape.bytes) <= self.links[link].room_bytes() {
+            self.cells[cell].join(link, since_ns, shape.bytes, InCell { frame, packet, queue_bytes });
             return;
         }
-        if self.result.records.len() >= self.room {
-            self.result.missing += 1;
-            return;
+        self.links[link].refuse(&packet);
+        // what waits there will take longer still
+        let wait_ns = self.cells[cell].waited_ns(link);
+        self.pass(frame, &Offer { queue_bytes, wait_ns, fate: Fate::QueueDrop });
+    }
+
+    /// What becomes of a frame is known.
+    fn pass(&mut self, mut frame: Frame, offer: &Offer) {
+        let (fate, marked) = match offer.fate {
+            Fate::QueueDrop => (QUEUE_DROP, false),
+            Fate::Lost => (LOST, false),
+            Fate::Leaves { mark, .. } => (SENT, mark && mark_ce(&mut frame.data)),
+        };
+        if marked {
+            self.links[frame.link].marked(frame.shape.segments);
         }
-        let mut record = PacketRecord::with(fate, marked, shape.towards_receiver);
+        self.write(&frame, offer.queue_bytes, offer.wait_ns, fate, marked);
+        if let Fate::Leaves { at_ns, .. } = offer.fate {
+            let base_ns = self.zero_ns.load(Ordering::SeqCst).min(monotonic_ns());
+            self.held.push(Reverse((base_ns + at_ns, self.order, frame.end, frame.data)));
+            self.order += 1;
+        }
+    }
+
+    fn write(&mut self, frame: &Frame, queue_bytes: u32, wait_ns: u64, fate: u8, marked: bool) {
+        let Frame { shape, link, since_ns, .. } = *frame;
+        let Some(record) = frame.record.and_then(|at| self.result.records.get_mut(at)) else { return };
+        *record = PacketRecord::with(fate, marked, shape.towards_receiver);
         record.time_ns = since_ns;
-        record.wait_ns = offer.wait_ns;
-        record.queue_bytes = offer.queue_bytes;
+        record.wait_ns = wait_ns;
+        record.queue_bytes = queue_bytes;
         record.bytes = shape.bytes;
         record.flow = shape.flow;
         record.link = link as u16;
         record.segments = shape.segments as u16;
-        self.result.records.push(record);
+    }
+
+    /// Place of a record that is still to be written, where the link keeps any.
+    fn new_record(&mut self, link: usize) -> Option<usize> {
+        if !self.kept[link] {
+            return None;
+        }
+        if self.result.records.len() >= self.room {
+            self.result.missing += 1;
+            return None;
+        }
+        self.result.records.push(PacketRecord::zeroed());
+        Some(self.result.records.len() - 1)
     }
 
     fn finish(mut self) -> Result<Emulated> {
@@ -224,6 +309,13 @@ impl Work {
             self.result.faults.push(format!(
                 "{percent:.1} % of {sent} packets left over 1 ms late (at most {most_ms:.1} ms): the machine was too busy"
             ));
+        }
+        let end_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
+        for cell in std::mem::take(&mut self.cells) {
+            for InCell { frame, queue_bytes, .. } in cell.into_waiting() {
+                let wait_ns = end_ns - frame.since_ns;
+                self.write(&frame, queue_bytes, wait_ns, SENT, false);
+            }
         }
         self.result.links = self.links.iter().map(|link| LinkEnd::from(link.state())).collect();
         Ok(self.result)

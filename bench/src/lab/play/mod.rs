@@ -46,6 +46,14 @@ pub enum Stage {
     NativeEmulated,
 }
 
+impl Stage {
+    /// Whether a thread holds packets, and not the kernel, which has to know at once until when: of links that share the
+    /// air, nobody does.
+    fn emulates(self, plan: &Plan) -> bool {
+        self == Self::NativeEmulated || plan.links.iter().any(|link| link.cell.is_some())
+    }
+}
+
 /// How a run went. The records follow it: packets, then ACKs, as they are in memory.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Played {

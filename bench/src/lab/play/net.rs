@@ -139,7 +139,7 @@ impl Net {
             }
         }
         wires.batch("ip", &ip)?;
-        if stage != Stage::NativeEmulated {
+        if !stage.emulates(plan) {
             wires.batch("tc", &tc)?;
         }
         for (place, host) in hosts.iter().enumerate() {

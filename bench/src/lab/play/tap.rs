@@ -3,7 +3,11 @@
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::libc;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::time::TimeSpec;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Room for frames that wait for us.
 const ROOM_BYTES: libc::c_int = 64 << 20;
@@ -69,21 +73,37 @@ impl Tap {
             unsafe { libc::getsockopt(fd, libc::SOL_PACKET, option, counts.as_mut_ptr().cast(), &raw mut length) };
         Errno::result(code).map(|_| counts[1])
     }
-
-    /// For `ppoll`.
-    pub fn poll(&self) -> libc::pollfd {
-        libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 }
-    }
 }
 
-/// Waits until a frame is there, but no longer than that.
-pub(super) fn wait(polls: &mut [libc::pollfd], ns: u64) -> nix::Result<()> {
-    let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
-    // SAFETY: the array and the time live through the call; no signal mask is given.
-    let code =
-        unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const time, std::ptr::null()) };
-    match Errno::result(code) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(why) => Err(why),
+/// Several of them, of which only those are looked at that have something: a cell has hundreds.
+#[derive(Debug)]
+pub(super) struct Ready {
+    epoll: Epoll,
+    events: Vec<EpollEvent>,
+}
+
+impl Ready {
+    /// Those of these that have a frame, by their place.
+    pub fn of<'a>(taps: impl IntoIterator<Item = &'a Tap>) -> nix::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let mut events = Vec::new();
+        for (place, tap) in taps.into_iter().enumerate() {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
+            epoll.add(&tap.0, event)?;
+            events.push(event);
+        }
+        Ok(Self { epoll, events })
+    }
+
+    /// Waits until a frame is there, but no longer than that.
+    pub fn wait(&mut self, ns: u64) -> nix::Result<impl Iterator<Item = usize>> {
+        let time = TimeSpec::from_duration(Duration::from_nanos(ns)); // epoll's own is in milliseconds
+        let any = ppoll(&mut [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)], Some(time), None);
+        let count = match any {
+            Ok(0) | Err(Errno::EINTR) => 0,
+            Ok(_) => self.epoll.wait(&mut self.events, EpollTimeout::ZERO)?,
+            Err(why) => return Err(why),
+        };
+        Ok(self.events[..count].iter().map(|event| event.data() as usize))
     }
 }

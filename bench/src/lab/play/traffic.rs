@@ -11,7 +11,7 @@ use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -218,7 +218,8 @@ fn start_tcp(
         }
         send(&socket, &zeros, flow.bytes, flow.pace)?;
         if flow.bytes.is_some() {
-            socket.shutdown(Shutdown::Write)?;
+            // the receiver closes: a sender that did, with data under way, would be out of tcp_probe's sight at once
+            io::copy(&mut &socket, &mut io::sink())?;
         }
         Ok(())
     })
@@ -248,7 +249,7 @@ fn send(socket: &TcpStream, zeros: &OwnedFd, bytes: Option<u64>, pace: Option<Pa
     Ok(())
 }
 
-/// Counts what arrives, until the end or an error.
+/// Counts what arrives, until all that was wanted has, or the end.
 fn receive(socket: &impl AsFd, shared: &Shared, flags: MsgFlags) -> Result<()> {
     let mut buffer = vec![0u8; 65536];
     loop {
@@ -260,6 +261,7 @@ fn receive(socket: &impl AsFd, shared: &Shared, flags: MsgFlags) -> Result<()> {
         let received = shared.received.fetch_add(got as u64, Ordering::SeqCst) + got as u64;
         if shared.bytes_wanted.is_some_and(|wanted| received >= wanted) {
             shared.complete_ns.store(monotonic_ns(), Ordering::SeqCst);
+            return Ok(());
         }
     }
 }
@@ -286,7 +288,7 @@ fn start_udp(
             next_ns += pace.interval_ns;
             socket
                 .send(&payload)
-                .or_else(|e| if e.kind() == std::io::ErrorKind::ConnectionRefused { Ok(0) } else { Err(e) })?;
+                .or_else(|e| if e.kind() == io::ErrorKind::ConnectionRefused { Ok(0) } else { Err(e) })?;
             left = left.saturating_sub(u64::from(pace.write_bytes));
         }
         Ok(())

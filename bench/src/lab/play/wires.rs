@@ -34,7 +34,7 @@ pub(super) struct Programs {
 impl Wires {
     /// The calling thread is in the namespace of the wires.
     pub fn start(plan: &Plan, devices: &[[WireDevice; 2]], stage: Stage) -> Result<Self> {
-        if stage == Stage::NativeEmulated {
+        if stage.emulates(plan) {
             return Ok(Self::Emulated(Emulator::start(plan, devices)?));
         }
         let programs = Programs::load(plan)?;
@@ -197,6 +197,7 @@ mod tests {
             queue_bytes: 40_000,
             mark_bytes: 20_000,
             phases: vec![phase, later],
+            ..PlannedLink::default()
         }
     }
 

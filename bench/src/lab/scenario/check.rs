@@ -179,8 +179,10 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             let names: Vec<&str> = flows().collect();
             return wrong(expected, format!("no flow is called `{flow}`; there is {}", names.join(", ")));
         }
-        if let Some(key) = entry.case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
-            return wrong(expected, format!("`case.{key}` is not swept"));
+        for (name, case) in [("case", &entry.case), ("over", &entry.over)] {
+            if let Some(key) = case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
+                return wrong(expected, format!("`{name}.{key}` is not swept"));
+            }
         }
     }
     Ok(())
@@ -247,6 +249,12 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
                 return wrong(queue, format!("`{key}` needs `rate` or `radio`: without them nothing waits"));
             }
         }
+        if let Some(cell) = &way.cell {
+            return wrong(cell, "`cell` needs `rate` or `radio`: without them there is enough for everybody");
+        }
+    }
+    if let Some(cell) = way.cell.as_ref().filter(|cell| scenario.cells().get(cell.get_ref()) == Some(&1)) {
+        return wrong(cell, format!("no other link shares the cell `{}`", cell.get_ref()));
     }
     for (time, key, most) in [
         (&way.delay_ms, "delay_ms", SLOWEST_MS),
@@ -276,7 +284,8 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     }
     within_whole(&flow.count, "count", 1, MOST_FLOWS as u32)?;
     let end = *scenario.duration_s.get_ref();
-    let last = flow.start_s + flow.stagger_s * f64::from(*flow.count.get_ref() - 1);
+    let flows = *flow.count.get_ref() * host_count(scenario, flow.to.get_ref());
+    let last = flow.start_s + flow.stagger_s * f64::from(flows - 1);
     if !(flow.start_s >= 0.0 && flow.stagger_s >= 0.0 && last < end) {
         return wrong(&flow.name, format!("flow `{}` starts outside the run of {end} s", flow.name.get_ref()));
     }
@@ -385,8 +394,12 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
             return Ok(());
         };
         for (base, over) in [(&link.forward, &change.forward), (&link.reverse, &change.reverse)] {
-            if let Some(queue) = change.both.with(over).queue.or(change.both.with(over).mark_above) {
+            let changed = change.both.with(over);
+            if let Some(queue) = changed.queue.or(changed.mark_above) {
                 return wrong(&queue, "a queue cannot change while packets are in it");
+            }
+            if let Some(cell) = changed.cell {
+                return wrong(&cell, "a link stays in its cell");
             }
             let way = link.both.with(base).with(&change.both).with(over);
             check_way(scenario, &way)?;

@@ -110,8 +110,23 @@ pub struct Scenario {
 impl Scenario {
     /// The radio of that name.
     #[must_use]
-    pub fn radio(&self, name: &str) -> Option<&RadioSpec> {
-        self.radio.iter().map(Spanned::get_ref).find(|radio| radio.name() == name)
+    pub fn radio(&self, name: &str) -> Option<&Spanned<RadioSpec>> {
+        self.radio.iter().find(|radio| radio.get_ref().name() == name)
+    }
+
+    /// Its cells, and how many links share each.
+    #[must_use]
+    pub fn cells(&self) -> BTreeMap<&String, u32> {
+        let mut cells = BTreeMap::new();
+        for link in &self.link {
+            let links: u32 = link.between.get_ref().iter().map(|host| check::host_count(self, host)).product();
+            for over in [&link.forward, &link.reverse] {
+                if let Some(cell) = over.cell.as_ref().or(link.both.cell.as_ref()) {
+                    *cells.entry(cell.get_ref()).or_default() += links;
+                }
+            }
+        }
+        cells
     }
 
     /// Files that it names, relative to its own directory.
@@ -217,6 +232,8 @@ pub struct Way {
     pub rate: Option<Spanned<Rate>>,
     /// Radio that says the rate; of several links each has a realisation of its own.
     pub radio: Option<Spanned<String>>,
+    /// Cell that has this rate, and that all links share which name it.
+    pub cell: Option<Spanned<String>>,
     /// Room in the queue; one BDP where a rate is given and this is not.
     pub queue: Option<Spanned<Queue>>,
     /// Propagation delay.
@@ -243,7 +260,7 @@ impl Way {
             ($($field:ident),*) => { Self { $($field: over.$field.clone().or_else(|| self.$field.clone())),* } };
         }
         let mut merged =
-            merged!(rate, radio, queue, delay_ms, jitter_ms, loss, bit_error, reorder, reorder_ms, mark_above);
+            merged!(rate, radio, cell, queue, delay_ms, jitter_ms, loss, bit_error, reorder, reorder_ms, mark_above);
         if over.rate.is_some() {
             merged.radio = over.radio.clone();
         } else if over.radio.is_some() {

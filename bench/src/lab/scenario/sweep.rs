@@ -2,7 +2,7 @@
 //! of each where they are tables.
 
 use super::{Scenario, ScenarioError, check};
-use crate::lab::planner;
+use crate::lab::planner::{self, Place};
 use crate::lab::results::RunId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,12 +172,16 @@ impl Source {
     /// Whether every case can be planned: names that lead nowhere show only then.
     pub fn check_plans(&self) -> Result<(), ScenarioError> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        for case in self.cases()? {
+        for values in self.combinations() {
+            let text = self.with(&values);
+            let case = self.case(values)?;
             let seed = case.scenario.seeds.first().copied().unwrap_or_default();
-            planner::plan(&case.scenario, seed, directory).map_err(|why| ScenarioError::Plan {
-                path: self.path.clone(),
-                case: case.run(seed).case_name(),
-                why: format!("{why:#}"),
+            planner::plan(&case.scenario, seed, directory).map_err(|error| {
+                let why = format!("{error:#}");
+                match error.downcast_ref::<Place>() {
+                    Some(place) => line(&self.path, &text, &place.span, why),
+                    None => ScenarioError::Plan { path: self.path.clone(), case: case.run(seed).case_name(), why },
+                }
             })?;
         }
         Ok(())

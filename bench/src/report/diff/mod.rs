@@ -229,7 +229,8 @@ pub fn changes(a: &Manifest, b: &Manifest) -> Vec<Change> {
             ("CPU", &m.cpu),
         ];
         let objects = m.objects.iter().map(|(name, sum)| (format!("object {name}"), sum.clone()));
-        fixed.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).chain(objects).collect()
+        let files = m.files.iter().map(|(name, sum)| (format!("file {name}"), sum.clone()));
+        fixed.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).chain(files).chain(objects).collect()
     };
     let (of_a, of_b) = (facts(a), facts(b));
     let value = |facts: &[(String, String)], what: &str| facts.iter().find(|f| f.0 == what).map(|f| f.1.clone());

@@ -1,0 +1,66 @@
+//! What a border PEP that is broken, or lies, does to those who listen to it, in the lab with both agents at work.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::stock_kernel;
+use hotcc_bench::lab::results::{Results, RunSummary, locate};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
+const LESS: [(&str, &str); 4] = [
+    ("duration_s = 60", "duration_s = 30"),
+    ("seeds = [1]", "seeds = [1, 2]"),
+    ("24Mbit/s", "12Mbit/s"),
+    ("delay_us = 2000", "delay_us = 10000\nsegments = 64"),
+];
+
+const WITHOUT: &str = "cubic";
+const FAULTS: [&str; 5] = ["dies", "delayed", "replayed", "sees-all", "sees-holes"];
+
+/// What all receive, what those behind a PEP do, bit/s, and Jain's index: means over the runs of a case.
+fn outcome(runs: &[RunSummary], pep: &str) -> [f64; 3] {
+    let of: Vec<&RunSummary> = runs.iter().filter(|run| run.run.case["pep"] == pep).collect();
+    assert_eq!(of.len(), 2, "{pep}");
+    let mean = |value: &dyn Fn(&RunSummary) -> f64| of.iter().map(|run| value(run)).sum::<f64>() / of.len() as f64;
+    let received = |run: &RunSummary, name: &str| -> f64 {
+        run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
+    };
+    [mean(&|run| received(run, "")), mean(&|run| received(run, "l-")), mean(&|run| run.jain)]
+}
+
+#[test]
+fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
+    const NAME: &str = "no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness";
+    if stock_kernel(NAME, "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/pep-faults.toml");
+    let mut scenario = fs::read_to_string(whole).unwrap();
+    for (from, to) in LESS {
+        assert!(scenario.contains(from), "the scenario has no {from}");
+        scenario = scenario.replace(from, to);
+    }
+    let path = scratch.path().join("faults.toml");
+    fs::write(&path, scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--out"]).arg(scratch.path()).arg(path);
+    for pep in [WITHOUT].into_iter().chain(FAULTS) {
+        command.arg("--case").arg(format!("pep={pep}"));
+    }
+    let output = command.output().unwrap();
+    // of a guest that panics there is no result, and a run that is not valid is a failure, too
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let cubic = outcome(&results.runs, WITHOUT);
+    for fault in FAULTS {
+        let measured = outcome(&results.runs, fault);
+        println!("{fault}: bit/s of all, behind the PEP, Jain's index {measured:.3?}, of CUBIC {cubic:.3?}");
+        for (ours, cubics) in measured.into_iter().zip(cubic) {
+            assert!(ours >= 0.9 * cubics, "{fault}: {ours} is less than nine tenths of {cubics}");
+        }
+    }
+}

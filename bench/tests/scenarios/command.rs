@@ -1,0 +1,58 @@
+//! What `hotcc-bench lab` says of files and choices before anything runs.
+
+use crate::RIGHT;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn lab(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.arg("lab").args(arguments).current_dir(directory).output().unwrap()
+}
+
+#[test]
+fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("right.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
+    write("wrong.toml", &RIGHT.replace("mtu", "mru"));
+    write("empty.toml", "");
+    let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
+    assert_eq!(checked.status.code(), Some(1));
+    let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
+    assert_eq!(said, "right.toml: right, 1 case, 2 runs; 20 s of the guest's time in all\n");
+    for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
+        assert!(told.contains(problem), "{told}");
+    }
+    write("again.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
+    let checked = lab(&["--check", "--one-seed", "right.toml", "again.toml"], directory.path());
+    assert!(checked.status.success());
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of the guest's time"), "{said}");
+    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of the guest's time in all\n"), "{said}");
+    fs::create_dir(directory.path().join("below")).unwrap();
+    write("below/right.toml", RIGHT);
+    let checked = lab(&["--check", "right.toml", "below/right.toml"], directory.path());
+    let told = String::from_utf8(checked.stderr).unwrap();
+    assert!(told.contains("below/right.toml: its results would be where those of right.toml are"), "{told}");
+    assert_eq!(checked.status.code(), Some(1));
+}
+
+#[test]
+fn a_choice_that_leaves_nothing_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("x.toml"), RIGHT).unwrap();
+    for (arguments, code, why) in [
+        (["--case", "loss=0.5"], 1, "x.toml: `loss` is never `0.5`; there is 0.01"),
+        (["--case", "cc=dtcp"], 1, "x.toml: no `cc` is swept; there is loss"),
+        (["--case", "dtcp"], 2, "KEY=VALUE is meant"),
+        (["--lab", "vm:"], 2, "invalid value 'vm:' for '--lab"),
+        (["--jobs", "0"], 2, "invalid value '0' for '--jobs"),
+    ] {
+        let refused = lab(&[arguments[0], arguments[1], "x.toml"], directory.path());
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    assert!(!directory.path().join("lab-results").exists());
+}
