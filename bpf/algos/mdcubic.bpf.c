@@ -26,8 +26,12 @@
  *  - The authors tagged losses in their simulator. Here the PEP's record is compared with snd_una and the SACK blocks of
  *    the last ACK: all of what is missing must have been seen by the PEP, else the loss is domain 1's.
  *  - A "loss event" is a segment marked as lost, and the one that starts a recovery; an RTT is a round of snd_una.
- *  - A recovery that was taken for domain 2's becomes domain 1's once, when a hole shows that the PEP did not see, the
- *    tenth loss comes, or the record is of no use any more: then CUBIC's threshold, and PRR follows.
+ *  - Ten losses: while the PEP is the clock, W1 is a rate, and CUBIC's share of it lets the queue of domain 2 that dropped
+ *    them run dry. W1 gives up as many segments as were lost, and not more than CUBIC would (`d2_reduction`; `paper`: CUBIC).
+ *  - Ten losses are many for a small W, and what a PEP that lies takes from others grows with them: of a W under 160 it is
+ *    one for 16 segments, and three at least (`d2_segments_per_loss`; `paper`: ten).
+ *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
+ *    loss comes, or the record is of no use any more: then the threshold is set, and PRR follows.
  *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
  *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: while the PEP is
  *    the clock, W grows on in congestion avoidance, as what it will be after the recovery.
@@ -55,6 +59,8 @@ char _license[] SEC("license") = "GPL";
 
 #define TYPE_LOSSY 0
 #define TYPE_RELIABLE 1
+#define BY_LOSSES 0
+#define BY_CUBIC 1
 #define DOMAIN_1 0
 #define DOMAIN_2 1
 
@@ -62,11 +68,16 @@ TUNABLE_CHOICE(type, TYPE_LOSSY, TYPE_LOSSY, "lossy,reliable",
 	       "what domain 2 is like: its losses are not congestion, or are");
 TUNABLE(u32, d2_loss_events, 0, 0, 0, 1000, "per RTT",
 	"domain 2 losses from which CUBIC reacts; 0: by type, lossy 10, reliable 1");
+TUNABLE(u32, d2_segments_per_loss, 16, 0, 0, 1000, "segments",
+	"lossy and by type: of a smaller W one loss per so many, 3 at least; 0: always 10");
+TUNABLE_CHOICE(d2_reduction, BY_LOSSES, BY_CUBIC, "losses,cubic",
+	       "what W1 then gives up, PEP-clocked and in a lossy domain 2: as much as was lost, or CUBIC's share");
 TUNABLE(u32, pep_max_age_ms, 1000, 1000, 1, 30000, "ms", "older records of the PEP are not used");
 TUNABLE_CHOICE(without_pep, DOMAIN_1, DOMAIN_1, "domain1,domain2", "which domain's a loss is where no PEP tells");
 TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
 
-#define LOSSY_EVENTS 10
+#define LOSSY_EVENTS 10U
+#define LEAST_LOSSY_EVENTS 3U
 #define RELIABLE_EVENTS 1
 #define U16_MAX 0xffffU
 
@@ -159,9 +170,15 @@ static __always_inline u32 domain1_ssthresh(struct sock *sk, const struct mdcubi
 	return ssthresh;
 }
 
-static __always_inline u32 event_limit(void)
+static __always_inline u32 event_limit(u32 window)
 {
-	return d2_loss_events ?: (type == TYPE_RELIABLE ? RELIABLE_EVENTS : LOSSY_EVENTS);
+	if (d2_loss_events)
+		return d2_loss_events;
+	if (type == TYPE_RELIABLE)
+		return RELIABLE_EVENTS;
+	if (!d2_segments_per_loss)
+		return LOSSY_EVENTS;
+	return min(max(window / d2_segments_per_loss, LEAST_LOSSY_EVENTS), LOSSY_EVENTS);
 }
 
 /* Whether the PEP saw all that the client misses: what lies before a SACK block. */
@@ -275,10 +292,20 @@ static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic 
 	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
 }
 
-/* A recovery that was taken for domain 2's is domain 1's after all. */
-static __always_inline void take_for_domain_1(struct sock *sk, struct mdcubic *f, u32 window)
+/* The same after too many losses in domain 2. */
+static __always_inline u32 excess_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
 {
-	tcp_sk(sk)->snd_ssthresh = whole_ssthresh(sk, f, window);
+	u32 ssthresh = whole_ssthresh(sk, f, window);
+	bool by_losses = d2_reduction == BY_LOSSES && type == TYPE_LOSSY && f->flags & PEP_CLOCKED;
+
+	/* at U16_MAX it is not known how many there were */
+	return by_losses && f->events < min(window, U16_MAX) ? max(ssthresh, window - f->events) : ssthresh;
+}
+
+/* A recovery that was taken for domain 2's is no more. */
+static __always_inline void give_up_domain_2(struct sock *sk, struct mdcubic *f, u32 ssthresh)
+{
+	tcp_sk(sk)->snd_ssthresh = ssthresh;
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
 }
 
@@ -302,8 +329,10 @@ static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, 
 	if (!(f->flags & TAKEN_FOR_DOMAIN_2))
 		return;
 	f->events = min(f->events + min(lost, U16_MAX), U16_MAX);
-	if (f->events >= event_limit() || (use_pep ? !pep_saw_holes(tp, seen) : without_pep == DOMAIN_1))
-		take_for_domain_1(sk, f, f->prior_window);
+	if (use_pep ? !pep_saw_holes(tp, seen) : without_pep == DOMAIN_1)
+		give_up_domain_2(sk, f, whole_ssthresh(sk, f, f->prior_window));
+	else if (f->events >= event_limit(f->prior_window))
+		give_up_domain_2(sk, f, excess_ssthresh(sk, f, f->prior_window));
 }
 
 /* D2 is gone, and so is its share of ssthresh. */
@@ -422,12 +451,13 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 		domain_2 = pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen);
 	else
 		domain_2 = without_pep == DOMAIN_2;
-	if (domain_2 && f->events + 1 < event_limit()) {
-		f->events++;
-		f->flags |= TAKEN_FOR_DOMAIN_2;
-		return max(tp->snd_cwnd, 2U);
-	}
-	return whole_ssthresh(sk, f, tp->snd_cwnd);
+	if (!domain_2)
+		return whole_ssthresh(sk, f, tp->snd_cwnd);
+	f->events += f->events < U16_MAX;
+	if (f->events >= event_limit(tp->snd_cwnd))
+		return excess_ssthresh(sk, f, tp->snd_cwnd);
+	f->flags |= TAKEN_FOR_DOMAIN_2;
+	return max(tp->snd_cwnd, 2U);
 }
 
 SEC("struct_ops") void BPF_PROG(mdcubic_set_state, struct sock *sk, u8 new_state)
@@ -437,7 +467,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_set_state, struct sock *sk, u8 new_state
 	bool domain_2 = f->flags & TAKEN_FOR_DOMAIN_2;
 
 	if (new_state == TCP_CA_CWR && domain_2) {
-		take_for_domain_1(sk, f, tp->snd_cwnd);
+		give_up_domain_2(sk, f, whole_ssthresh(sk, f, tp->snd_cwnd));
 	} else if (new_state == TCP_CA_Recovery) {
 		if (domain_2)
 			f->losses_d2 += f->losses_d2 < U16_MAX;

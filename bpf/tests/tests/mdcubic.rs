@@ -153,6 +153,7 @@ fn a_loss_that_the_pep_saw_leaves_the_window() {
 fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
     let algo = HostAlgo::load("mdcubic");
     algo.set_tunable("without_pep", 1);
+    algo.set_tunable("d2_segments_per_loss", 0);
     let mut e = Example::new(&algo);
     assert_eq!(e.reduce(), 20);
     e.enter(RECOVERY);
@@ -216,6 +217,7 @@ fn a_loss_that_the_pep_did_not_see_is_cubics() {
 #[test]
 fn a_recovery_becomes_domain_1s_once() {
     let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("d2_segments_per_loss", 0);
     let domain_2 = || {
         let mut e = Example::new(&algo);
         e.pep(15_000, &[]);
@@ -257,10 +259,24 @@ fn a_recovery_becomes_domain_1s_once() {
 #[test]
 fn how_many_losses_domain_2_may_have() {
     let algo = HostAlgo::load("mdcubic");
-    // (type, d2_loss_events, events of the round so far, taken for domain 2)
-    for (kind, limit, before, taken) in
-        [(0, 0, 8, true), (0, 0, 9, false), (1, 0, 0, false), (1, 3, 1, true), (1, 3, 2, false), (0, 1, 0, false)]
-    {
+    // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): of W = 35 all, domain 2's; or what
+    // was lost less, but 7/10 of W1 = 20, and D2, at least
+    for (kind, limit, per_loss, before, ssthresh) in [
+        (0, 0, 0, 8, 35),
+        (0, 0, 0, 9, 29),
+        (0, 0, 16, 1, 35), // 35/16 = 2: three
+        (0, 0, 16, 2, 32),
+        (0, 0, 7, 3, 35), // five
+        (0, 0, 7, 4, 30),
+        (0, 0, 1, 8, 35), // ten
+        (0, 0, 1, 9, 29),
+        (1, 0, 16, 0, 29),
+        (1, 3, 16, 1, 35),
+        (1, 3, 16, 2, 29),
+        (0, 1, 16, 0, 34),
+        (0, 4, 16, 2, 35),
+    ] {
+        algo.set_tunable("d2_segments_per_loss", per_loss);
         algo.set_tunable("type", kind);
         algo.set_tunable("d2_loss_events", 100);
         let mut e = Example::new(&algo);
@@ -270,7 +286,7 @@ fn how_many_losses_domain_2_may_have() {
             assert_eq!(e.reduce(), 35);
         }
         algo.set_tunable("d2_loss_events", limit);
-        assert_eq!(e.reduce(), if taken { 35 } else { 29 }, "{kind} {limit} {before}");
+        assert_eq!(e.reduce(), ssthresh, "{kind} {limit} {per_loss} {before}");
         // the next round starts from 0
         e.ack(20_000);
         assert_eq!(e.private("events"), 0);

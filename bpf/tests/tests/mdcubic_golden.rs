@@ -15,6 +15,9 @@ use invariants::{Bounds, Plain};
 
 const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Pep };
 
+/// Ten losses are forgiven, however small W is.
+const TEN: Tunables = Tunables { d2_segments_per_loss: 0, ..Tunables::DEFAULT };
+
 /// Starts a connection: on the model by itself, or on algorithm and model together.
 type Start<'a> = dyn Fn(Tunables, View) -> Kernel<'a, Mdcubic> + 'a;
 
@@ -44,6 +47,7 @@ examples! {
     a_loss_in_domain_1_is_cubic_s
     a_hole_tells_the_domain_as_well
     the_tenth_loss_in_a_round_is_cubic_s
+    clocked_by_the_pep_w_gives_up_what_was_lost
     a_later_hole_in_domain_1_is_cubic_s
     the_last_ack_of_a_recovery_changes_no_domain
     a_congestion_mark_is_domain_1_s
@@ -174,7 +178,7 @@ fn nothing_grows_for_what_was_there_before(start: &Start<'_>) {
 }
 
 fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     // the client misses the first segment, which the PEP has: 1 + 24/8 segments count as lost
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!(window(&kernel), (24, 24));
@@ -192,7 +196,7 @@ fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
 }
 
 fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
     assert_eq!(window(&kernel), (24, 24));
@@ -201,13 +205,13 @@ fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
     play(&mut kernel, &[Event::Complete]);
     assert_eq!(window(&kernel), (25, 8));
     // what turns out to be domain 1's after all is of the window as it is by then: 17 * 7/10, and D2
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     reports(&mut kernel, Una(24_000), &[]);
     play(&mut kernel, &[Event::Lost(9), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
     // slow start would show only at the end, and all at once: it waits
-    let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
+    let mut kernel = start(TEN, connection(10, INFINITE_SSTHRESH));
     reports(&mut kernel, Una(0), &[]);
     reports(&mut kernel, Una(10_000), &[]);
     play(&mut kernel, &[Event::Recovery]);
@@ -241,7 +245,7 @@ fn a_hole_tells_the_domain_as_well(start: &Start<'_>) {
         (Una(1), &[(Una(1), Una(5000)), (Una(5500), Una(8000))], 23), // the parts of a hole; D2 = 7.5
         (Una(0), &[(Una(1), Una(8000))], 11 + 7),
     ] {
-        let mut kernel = clocked(start, Tunables::DEFAULT);
+        let mut kernel = clocked(start, TEN);
         reports(&mut kernel, in_order, ranges);
         play(&mut kernel, &[blocks, Event::Recovery]);
         assert_eq!(kernel.sock.snd_ssthresh, ssthresh, "{in_order:?} {ranges:?}");
@@ -249,7 +253,7 @@ fn a_hole_tells_the_domain_as_well(start: &Start<'_>) {
 }
 
 fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[Event::Recovery, DUPLICATE]); // one, and 4 segments found lost with it
     play(&mut kernel, &[Event::Lost(4), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 9));
@@ -259,11 +263,11 @@ fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
     play(&mut kernel, &[Event::Lost(1), DUPLICATE, Event::Complete]); // once
     assert_eq!(window(&kernel), (19, 11));
     // 9 in this round: the next loss would be the tenth
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete, Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, 11 + 8);
     // but it is the first of the next, which begins when the client has all that was sent when this one began: 16
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete]);
     client(&mut kernel, 16);
     reports(&mut kernel, Una(5000), &[]);
@@ -272,8 +276,39 @@ fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
     assert_eq!(kernel.sock.snd_ssthresh, kernel.sock.snd_cwnd);
 }
 
+fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
+    // W1 = 92 and D2 = 8: CUBIC's share would be 64 and 8
+    let large = |tunables| {
+        let mut kernel = start(tunables, connection(92, 50));
+        reports(&mut kernel, Una(8000), &[]);
+        play(&mut kernel, &[Event::Recovery]); // one
+        assert_eq!((window(&kernel), kernel.model.events), ((100, 100), 1));
+        kernel
+    };
+    let mut kernel = large(Tunables::DEFAULT);
+    play(&mut kernel, &[DUPLICATE]); // and 1 + 100/8
+    assert_eq!((window(&kernel), kernel.model.events), ((100, 86), 14));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((86, 78), 8));
+    // in the paper, and where domain 2 hides its losses or the client is the clock, it is CUBIC's
+    let paper = large(Tunables::PAPER);
+    let reliable = large(Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT });
+    for (mut kernel, ssthresh) in [(paper, 64 + 8), (reliable, 64 + 8)] {
+        play(&mut kernel, &[DUPLICATE]);
+        assert_eq!(window(&kernel), (100, ssthresh));
+    }
+    let mut kernel = start(Tunables { pep_clock: 0, ..Tunables::DEFAULT }, connection(100, 50));
+    reports(&mut kernel, Una(8000), &[]);
+    play(&mut kernel, &[Event::Recovery, DUPLICATE]);
+    assert_eq!(window(&kernel), (100, 70));
+    // never more than CUBIC would: 40 were lost
+    let mut kernel = large(Tunables::DEFAULT);
+    play(&mut kernel, &[Event::Lost(25), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.events), ((100, 64 + 8), 39));
+}
+
 fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
     assert_eq!(window(&kernel), (24, 24));
     // the client has 12,000 to 16,000 as well, and the PEP not what lies before
@@ -295,7 +330,7 @@ fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
 }
 
 fn a_congestion_mark_is_domain_1_s(start: &Start<'_>) {
-    let mut kernel = clocked(start, Tunables::DEFAULT);
+    let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[Event::Cwr]); // wherever snd_una is
     assert_eq!(window(&kernel), (24, 11 + 8));
     play(&mut kernel, &[Event::Complete]);
@@ -458,6 +493,8 @@ fn any_tunables(random: &mut Random) -> Tunables {
     Tunables {
         kind: random.pick(&[0, 0, 0, 1]),
         d2_loss_events: random.pick(&[0, 0, 1, 2, 10, 100, 1000, 1000]),
+        d2_segments_per_loss: random.pick(&[16, 16, 0, 1, 1000]),
+        d2_reduction: random.pick(&[0, 0, 1]),
         without_pep: random.pick(&[0, 0, 0, 1]),
         pep_max_age_ms: random.pick(&[1000, 1000, 1, 100, 30_000]),
         pep_clock: random.pick(&[1, 1, 1, 0]),

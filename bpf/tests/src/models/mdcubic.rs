@@ -107,6 +107,7 @@ counters! {
         too_many_losses: "losses beyond the limit",
         domain_1: "reductions for domain 1",
         domain_2: "losses in domain 2",
+        reduced_by_losses: "reductions by what domain 2 lost",
         lost_later: "ACKs that find more lost in domain 2",
         revoked_events: "recoveries moved to domain 1 by their number of losses",
         revoked_holes: "recoveries moved to domain 1 by a hole",
@@ -191,6 +192,17 @@ impl Mdcubic {
         let whole = self.recalculated(window).saturating_add(self.d2_segments);
         self.coverage.reductions_limited += u64::from(whole > window.max(2));
         whole.min(window.max(2))
+    }
+
+    /// More losses in domain 2 than are forgiven. Where W1 is a rate, clocked by the PEP, and loss is what domain 2 does
+    /// when that is too high, they say by how much; CUBIC's reduction is the most.
+    fn reduced_by_losses(&mut self, window: u32) -> u32 {
+        let as_cubic = self.reduced(window);
+        let by_losses = self.tunables.d2_reduction == 0 && self.tunables.kind == 0 && self.clocked;
+        let is_counted = self.events < 0xffff; // however wide the field, nobody needs to count further
+        let rest = window.checked_sub(self.events).filter(|rest| by_losses && is_counted && *rest > as_cubic);
+        self.coverage.reduced_by_losses += u64::from(rest.is_some());
+        rest.unwrap_or(as_cubic)
     }
 
     /// There is no PEP, and nothing is left of one.
@@ -288,22 +300,20 @@ impl Mdcubic {
         let (true, Some((window, _))) = (self.in_domain_2, self.before) else { return };
         self.coverage.lost_later += u64::from(lost > 0);
         self.events = self.events.saturating_add(lost);
-        let c = &mut self.coverage;
-        let reason = if self.events >= self.tunables.loss_limit() {
-            &mut c.revoked_events
-        } else if !self.usable && self.tunables.without_pep == 1 {
-            c.kept_unusable += 1;
-            return;
-        } else if !self.usable {
-            &mut c.revoked_unusable
-        } else if !self.saw_all_holes(sock) {
-            &mut self.coverage.revoked_holes
-        } else {
-            return;
-        };
-        *reason += 1;
         self.in_domain_2 = false;
-        sock.snd_ssthresh = self.reduced(window);
+        if !self.usable && self.tunables.without_pep == 0 {
+            self.coverage.revoked_unusable += 1;
+            sock.snd_ssthresh = self.reduced(window);
+        } else if self.usable && !self.saw_all_holes(sock) {
+            self.coverage.revoked_holes += 1;
+            sock.snd_ssthresh = self.reduced(window);
+        } else if self.events >= self.tunables.loss_limit(window) {
+            self.coverage.revoked_events += 1;
+            sock.snd_ssthresh = self.reduced_by_losses(window);
+        } else {
+            self.coverage.kept_unusable += u64::from(!self.usable);
+            self.in_domain_2 = true;
+        }
     }
 
     /// Section II-B: what the PEP has and the client has not was lost below the PEP, in domain 2.
@@ -313,19 +323,13 @@ impl Mdcubic {
         let holes = self.saw_all_holes(sock);
         let c = &mut self.coverage;
         c.unusable_losses += u64::from(!usable);
-        if !usable && self.tunables.without_pep == 0 {
-            return false;
-        } else if usable && !first {
-            c.first_unseen += 1;
-        } else if usable && !holes {
-            c.holes_unseen += 1;
-        } else if self.events.saturating_add(1) >= self.tunables.loss_limit() {
-            c.too_many_losses += 1;
-        } else {
-            c.holes_seen += u64::from(usable && !self.sack.is_empty());
-            return true;
+        if !usable {
+            return self.tunables.without_pep == 1;
         }
-        false
+        c.first_unseen += u64::from(!first);
+        c.holes_unseen += u64::from(first && !holes);
+        c.holes_seen += u64::from(first && holes && !self.sack.is_empty());
+        first && holes
     }
 }
 
@@ -407,14 +411,19 @@ impl Model for Mdcubic {
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
         self.before_ssthresh = sock.snd_ssthresh;
         self.undo_limit = sock.snd_cwnd;
-        self.in_domain_2 = self.was_in_domain_2(sock);
-        if self.in_domain_2 {
-            self.coverage.domain_2 += 1;
-            self.events = self.events.saturating_add(1);
-            return sock.snd_cwnd.max(2);
+        self.in_domain_2 = false;
+        if !self.was_in_domain_2(sock) {
+            self.coverage.domain_1 += 1;
+            return self.reduced(sock.snd_cwnd);
         }
-        self.coverage.domain_1 += 1;
-        self.reduced(sock.snd_cwnd)
+        self.events = self.events.saturating_add(1);
+        if self.events >= self.tunables.loss_limit(sock.snd_cwnd) {
+            self.coverage.too_many_losses += 1;
+            return self.reduced_by_losses(sock.snd_cwnd);
+        }
+        self.coverage.domain_2 += 1;
+        self.in_domain_2 = true;
+        sock.snd_cwnd.max(2)
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {

@@ -7,6 +7,10 @@ pub struct Tunables {
     pub kind: u32,
     /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
     pub d2_loss_events: u32,
+    /// Where that is 0, 10 of a large W, of a smaller one a loss for so many segments; 0: always 10.
+    pub d2_segments_per_loss: u32,
+    /// What W1 gives up then, 0: as many segments as were lost, 1: what CUBIC does.
+    pub d2_reduction: u32,
     /// 1: without a PEP, losses are domain 2's.
     pub without_pep: u32,
     /// Older reports are not used, milliseconds.
@@ -17,9 +21,17 @@ pub struct Tunables {
 
 impl Tunables {
     /// Profile `default`.
-    pub const DEFAULT: Self = Self { kind: 0, d2_loss_events: 0, without_pep: 0, pep_max_age_ms: 1000, pep_clock: 1 };
+    pub const DEFAULT: Self = Self { d2_segments_per_loss: 16, d2_reduction: 0, ..Self::PAPER };
     /// Profile `paper`.
-    pub const PAPER: Self = Self::DEFAULT;
+    pub const PAPER: Self = Self {
+        kind: 0,
+        d2_loss_events: 0,
+        d2_segments_per_loss: 0,
+        d2_reduction: 1,
+        without_pep: 0,
+        pep_max_age_ms: 1000,
+        pep_clock: 1,
+    };
 
     /// Names and values.
     #[must_use]
@@ -27,16 +39,19 @@ impl Tunables {
         vec![
             ("type", self.kind),
             ("d2_loss_events", self.d2_loss_events),
+            ("d2_segments_per_loss", self.d2_segments_per_loss),
+            ("d2_reduction", self.d2_reduction),
             ("without_pep", self.without_pep),
             ("pep_max_age_ms", self.pep_max_age_ms),
             ("pep_clock", self.pep_clock),
         ]
     }
 
-    /// Section III: "at least 10 packet loss events per RTT"; a domain that hides its losses has none to forgive.
-    pub(super) fn loss_limit(&self) -> u32 {
+    /// Section III: "at least 10 packet loss events per RTT", which is a large part of a small window; a domain that hides
+    /// its losses has none to forgive.
+    pub(super) fn loss_limit(&self, window: u32) -> u32 {
         match (self.d2_loss_events, self.kind) {
-            (0, 0) => 10,
+            (0, 0) => window.checked_div(self.d2_segments_per_loss).map_or(10, |losses| losses.clamp(3, 10)),
             (0, _) => 1,
             (set, _) => set,
         }
