@@ -286,6 +286,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("loss = [0.01]", "loss = 0.01", "x.toml:5: invalid type: floating point `0.01`, expected a sequence"),
     ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: no metric is called `speed`"),
     ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: no flow is called `uplink`; there is up, down"),
+    (
+        "metric = \"throughput_mbps\"",
+        "metric = \"utilisation\"\nlink = \"ether\"",
+        "x.toml:62: no link is called `ether`; there is air",
+    ),
+    (
+        "case = { loss = 0.01 }",
+        "link = \"air\"",
+        "x.toml:62: [[expected]] has of a `link` the metric `utilisation`, and no `flow`",
+    ),
     ("case = { loss = 0.01 }", "case = { cc = \"dtcp\" }", "x.toml:62: `case.cc` is not swept"),
     ("case = { loss = 0.01 }", "over = { cc = \"dtcp\" }", "x.toml:62: `over.cc` is not swept"),
     ("value = 3.5", "value = 3.5\nat_least = 1", "x.toml:62: [[expected]] has either `value` or `at_least`"),

@@ -221,6 +221,8 @@ pub struct Expected {
     pub over: BTreeMap<String, toml::Value>,
     /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
     pub flow: Option<String>,
+    /// Not a flow is meant, but the links with this name, and what left them with headers and all: `utilisation` alone.
+    pub link: Option<String>,
     /// Which figure: see [`METRICS`].
     pub metric: String,
     /// What the paper says of it.
@@ -250,6 +252,7 @@ struct ExpectedKeys {
     #[serde(default)]
     over: BTreeMap<String, toml::Value>,
     flow: Option<String>,
+    link: Option<String>,
     metric: String,
     value: Option<f64>,
     at_least: Option<f64>,
@@ -261,17 +264,29 @@ impl TryFrom<ExpectedKeys> for Expected {
     type Error = &'static str;
 
     fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
-        let ExpectedKeys { case, over, flow, metric, value, at_least, source, note } = keys;
+        let ExpectedKeys { case, over, flow, link, metric, value, at_least, source, note } = keys;
         let wanted = match (value, at_least) {
             (Some(value), None) => Wanted::Value(value),
             (None, Some(least)) => Wanted::AtLeast(least),
             _ => return Err("[[expected]] has either `value` or `at_least`"),
         };
-        Ok(Self { case, over, flow, metric, wanted, source, note })
+        if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
+            return Err("[[expected]] has of a `link` the metric `utilisation`, and no `flow`");
+        }
+        Ok(Self { case, over, flow, link, metric, wanted, source, note })
     }
 }
 
 impl Expected {
+    /// What a run has of it.
+    #[must_use]
+    pub fn figure(&self, run: &RunSummary) -> Option<f64> {
+        match &self.link {
+            Some(link) => run.link_utilisation(link),
+            None => run.metric(&self.metric, self.flow.as_deref()),
+        }
+    }
+
     /// Whether it is about this run.
     #[must_use]
     pub fn matches(&self, run: &RunId) -> bool {
@@ -299,6 +314,9 @@ pub fn equal(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     value == wanted || number(value).is_some_and(|v| number(wanted) == Some(v))
 }
+
+/// The figure that links have as well.
+const LINK_METRIC: &str = "utilisation";
 
 /// The figures that a run has, with units.
 pub const METRICS: [(&str, &str); 16] = [
@@ -362,6 +380,12 @@ impl RunSummary {
         };
         let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
         if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
+    }
+
+    /// Bytes that left the links with that name over those that could have, mean over those with a rate.
+    fn link_utilisation(&self, name: &str) -> Option<f64> {
+        let is_chosen = |link: &&LinkSummary| link.name.split_once(':').is_some_and(|(of, _)| of == name);
+        mean(self.links.iter().filter(is_chosen).filter_map(|link| link.utilisation))
     }
 }
 

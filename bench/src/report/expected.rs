@@ -14,7 +14,7 @@ use std::path::Path;
 pub struct Comparison {
     /// Cases it is about, as text.
     pub case: String,
-    /// The flow it is about; `None`: the run.
+    /// The flow, or link, it is about; `None`: the run.
     pub flow: Option<String>,
     /// Which figure.
     pub metric: String,
@@ -66,7 +66,7 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
 /// The figure, or the ratio, of each valid run that it is about.
 fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
     let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
-    let figure = |run: &RunSummary| run.metric(&expected.metric, expected.flow.as_deref()).filter(|v| v.is_finite());
+    let figure = |run: &RunSummary| expected.figure(run).filter(|v| v.is_finite());
     let value = |run: &'a RunSummary| {
         let value = figure(run)?;
         if expected.over.is_empty() {
@@ -124,7 +124,7 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     };
     Comparison {
         case: name(&expected.case),
-        flow: expected.flow.clone(),
+        flow: expected.flow.clone().or_else(|| expected.link.as_ref().map(|link| format!("link {link}"))),
         metric: expected.metric.clone(),
         over: (!expected.over.is_empty()).then(|| name(&expected.over)),
         paper: expected.wanted,

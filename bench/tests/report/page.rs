@@ -118,6 +118,8 @@ fn the_papers_orderings_are_held_against_the_worst_case() {
         "[[expected]]\ncase = { cc = ['reno', 'cubic'], loss = [0.010, 0.5] }\nmetric = 'throughput_mbps'\n\
          at_least = 4\nsource = 'S6'\n"
             .to_owned(),
+        "[[expected]]\ncase = { cc = 'reno' }\nlink = 'radio'\nmetric = 'utilisation'\nvalue = 0.45\nsource = 'S7'\n"
+            .to_owned(),
     ];
     fs::write(dir.path().join("scenario.toml"), expected.concat()).unwrap();
     let html = page(dir.path());
@@ -131,6 +133,8 @@ fn the_papers_orderings_are_held_against_the_worst_case() {
     assert_eq!(rows[4][3..7], ["–", "at least 1", "–", "0"]);
     let listed = ["cc=reno or cubic, loss=0.01 or 0.5", "run", "throughput_mbps", "4", "at least 4", "holds", "1"];
     assert_eq!(row_with(&html, ">S6</td>")[..7], listed);
+    let of_link = ["link radio", "utilisation", "0.9 ± 0", "0.45", "2.00", "2"]; // the same 0.9 in both seeds
+    assert_eq!(row_with(&html, ">S7</td>")[1..7], of_link);
     let remarks = rows.iter().map(|row| row[8]).collect::<Vec<_>>();
     assert_eq!(
         remarks,

@@ -179,6 +179,11 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             let names: Vec<&str> = flows().collect();
             return wrong(expected, format!("no flow is called `{flow}`; there is {}", names.join(", ")));
         }
+        let links = || scenario.link.iter().map(|l| l.name.get_ref().as_str());
+        if let Some(link) = entry.link.as_ref().filter(|link| !links().any(|name| name == link.as_str())) {
+            let names: Vec<&str> = links().collect();
+            return wrong(expected, format!("no link is called `{link}`; there is {}", names.join(", ")));
+        }
         for (name, case) in [("case", &entry.case), ("over", &entry.over)] {
             if let Some(key) = case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
                 return wrong(expected, format!("`{name}.{key}` is not swept"));
