@@ -194,17 +194,19 @@ static long report_overdue(u32 i, struct sweep *sweep)
 	struct waiting w;
 	struct report r;
 	struct counters *c = count();
-	bool is_due = false;
+	bool is_waiting, is_due = false;
 	struct flow *f;
 
 	sweep->next_ns = 0;
 	if (bpf_map_peek_elem(&waiting, &w))
 		return 1;
 	sweep->next_ns = w.since_ns;
-	if (w.since_ns > sweep->until_ns || bpf_map_pop_elem(&waiting, &w))
-		return 1;
 	f = bpf_map_lookup_elem(&flows, &w.key);
-	if (!f)
+	/* who was reported meanwhile waits for nothing: no need to come back for it */
+	is_waiting = f && READ_ONCE(f->since_ns) == w.since_ns;
+	if ((is_waiting && w.since_ns > sweep->until_ns) || bpf_map_pop_elem(&waiting, &w))
+		return 1;
+	if (!f || !is_waiting)
 		return 0;
 	if (!lock(f))
 		return 0; /* whoever has it sees how long it has been */

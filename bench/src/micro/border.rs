@@ -9,9 +9,8 @@ use super::awake::Awake;
 use super::report::{Bound, Finding, significant};
 use super::run_time::run_times;
 use super::statistics::{mean_ratio, median, quartiles};
-use super::wire::{Flow, open};
 use crate::netlab::{Lab, Namespace, pause};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hotcc_abi::pins;
 use libbpf_rs::{Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
@@ -22,7 +21,7 @@ use pep_agent::border::pump::{self, Delivered};
 use pep_agent::report::{FlowReport, Transport};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,12 +38,10 @@ const LATENCY_BOUND: f64 = 0.99;
 const FLOWS: u32 = 10_000;
 /// Segments of a flow that come one after the other: an initial window.
 const BURST: u32 = 10;
-const PACKETS_PER_SECOND: u64 = 100_000;
+const PACE: Pace = Pace::PacketsPerSecond(100_000);
 /// Packets that the load may be behind its pace.
 const MOST_BEHIND: u64 = 1000;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
-const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 9, 2);
-const CC: &str = "cubic";
 /// Order within a pair, over and over: what drifts, or comes and goes, falls on both alike.
 const TURNS: [bool; 8] = [true, false, false, true, false, true, true, false];
 
@@ -59,11 +56,10 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok(vec![in_bursts?, one_by_one?, forwarding(&router, options)?, latency(&router, options)?])
 }
 
-/// Sender, router, receiver.
+/// Sender and router; the receiver is only where packets go.
 struct Router {
     sender: Namespace,
     router: Namespace,
-    receiver: Namespace,
     _lab: Lab,
 }
 
@@ -82,7 +78,7 @@ impl Router {
         for (host, device) in [(&sender, "router"), (&router, "sender"), (&router, "receiver"), (&receiver, "router")] {
             host.ip(&format!("link set {device} gso_max_segs 1"))?; // one packet per segment
         }
-        Ok(Self { sender, router, receiver, _lab: lab })
+        Ok(Self { sender, router, _lab: lab })
     }
 
     fn border(&self) -> Result<Border> {
@@ -101,14 +97,6 @@ impl Router {
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
         let pump = std::thread::spawn(move || pump::run(&mut ring, &mut Nowhere, &counting, &stopping));
         Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, stop, pump: Some(pump) })
-    }
-
-    /// A connection between the ends.
-    fn flow(&self) -> Result<Flow> {
-        let listener = self.receiver.enter(|| TcpListener::bind((RECEIVER, 0)))?.context("cannot listen")?;
-        let SocketAddr::V4(address) = listener.local_addr()? else { bail!("no IPv4 address") };
-        let sender = self.sender.enter(|| open(CC, address))??;
-        Flow::between(sender, listener.accept().context("cannot accept")?.0)
     }
 }
 
@@ -144,7 +132,14 @@ impl Drop for Border {
     }
 }
 
-/// Sends segments of so many flows in turn, a burst of each, at a pace, until it is dropped.
+/// How fast a load is.
+#[derive(Clone, Copy)]
+enum Pace {
+    PacketsPerSecond(u64),
+    AsFastAsItGoes,
+}
+
+/// Sends segments of so many flows in turn, a burst of each, until it is dropped.
 struct Load {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -152,12 +147,12 @@ struct Load {
 }
 
 impl Load {
-    fn start(router: &Router, flows: u32, burst: u32) -> Result<Self> {
+    fn start(router: &Router, flows: u32, burst: u32, pace: Pace) -> Result<Self> {
         let raw = || socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw);
         let fd = router.sender.enter(raw)?.context("cannot open a raw socket")?;
         let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&sent));
-        let thread = std::thread::spawn(move || send(&fd, flows.into(), burst.into(), &stopping, &counting));
+        let thread = std::thread::spawn(move || send(&fd, flows.into(), burst.into(), pace, &stopping, &counting));
         Ok(Self { stop, sent, thread: Some(thread) })
     }
 }
@@ -171,11 +166,14 @@ impl Drop for Load {
     }
 }
 
-fn send(fd: &OwnedFd, flows: u64, burst: u64, stop: &AtomicBool, sent: &AtomicU64) {
+fn send(fd: &OwnedFd, flows: u64, burst: u64, pace: Pace, stop: &AtomicBool, sent: &AtomicU64) {
     let started = Instant::now();
     let (mut count, mut given_up) = (0u64, 0u64);
     while !stop.load(Relaxed) {
-        let due = started.elapsed().as_micros() as u64 * PACKETS_PER_SECOND / 1_000_000 - given_up;
+        let due = match pace {
+            Pace::PacketsPerSecond(rate) => started.elapsed().as_micros() as u64 * rate / 1_000_000 - given_up,
+            Pace::AsFastAsItGoes => count + burst,
+        };
         // so far behind it never catches up: then the pace is what the machine can do
         given_up += due.saturating_sub(count + MOST_BEHIND);
         while count < due {
@@ -224,7 +222,7 @@ fn cost(router: &Router, options: &Options, burst: u32) -> Result<Finding> {
     let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
     let _awake = Awake::keep();
     let border = router.border()?;
-    let load = Load::start(router, FLOWS, burst)?;
+    let load = Load::start(router, FLOWS, burst, PACE)?;
     pause(Duration::from_millis(1500))?; // all flows are known then
     let (mut costs, mut own) = (Vec::new(), Vec::new());
     for _ in 0..turns {
@@ -260,9 +258,8 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
     let (pairs, turn) = if options.quick { (4, 250) } else { (12, 500) };
     let turn = Duration::from_millis(turn);
     let mut ratios = Vec::new();
+    let load = Load::start(router, FLOWS, BURST, Pace::AsFastAsItGoes)?;
     for pair in 0..pairs {
-        let flow = router.flow()?;
-        pause(Duration::from_millis(200))?;
         let mut packets = [0.0; 2];
         for with in TURNS.map(|with| with ^ (pair % 2 == 1)) {
             let _border = if with { Some(router.border()?) } else { None };
@@ -270,10 +267,10 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
             pause(turn)?;
             packets[usize::from(with)] += forwarded(router)? - before;
         }
-        drop(flow);
         eprintln!("  pair {} of {pairs}: {:.0} packets with, {:.0} without", pair + 1, packets[1], packets[0]);
         ratios.push(packets[1] / packets[0]);
     }
+    drop(load);
     let interval = mean_ratio(&ratios).context("no figures")?;
     let text = |v| significant(v);
     Ok(Finding::new(
@@ -301,7 +298,7 @@ fn forwarded(router: &Router) -> Result<f64> {
 fn latency(router: &Router, options: &Options) -> Result<Finding> {
     let seconds = if options.quick { 2 } else { 10 };
     let border = router.border()?;
-    let load = Load::start(router, FLOWS, BURST)?;
+    let load = Load::start(router, FLOWS, BURST, PACE)?;
     let started = Instant::now();
     pause(Duration::from_secs(seconds))?;
     let rate = load.sent.load(Relaxed) as f64 / started.elapsed().as_secs_f64();
