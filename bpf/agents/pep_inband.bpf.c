@@ -25,8 +25,9 @@ struct pep_inband {
 	u8 option[INBAND_BYTES];
 	u32 reserved;
 };
-_Static_assert(sizeof(struct pep_inband) == 80, "as in abi/src/pep.rs");
-_Static_assert(__builtin_offsetof(struct pep_inband, option) == 40, "as there");
+
+/* A ring's definition names no type: this takes it into the object's BTF, for the comparison with abi/src/pep.rs. */
+const struct pep_inband *inband_layout;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

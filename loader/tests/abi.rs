@@ -69,7 +69,7 @@ fn path_maps() {
 }
 
 #[test]
-fn socket_storages() {
+fn pep_and_hints() {
     let (_file, mdcubic) = btf(hotcc_bpf::algo("mdcubic").unwrap());
     same_layout!(&mdcubic, "pep_range", pep::PepRange, start, end);
     same_layout!(
@@ -87,6 +87,39 @@ fn socket_storages() {
     );
     let (_file, server) = btf(hotcc_bpf::agent("pep_server").unwrap());
     same_layout!(&server, "pep_arm", pep::Arm, flows, acked_bytes, active_ns, retransmits);
+    same_layout!(
+        &server,
+        "pep_handover",
+        pep::Handover,
+        server,
+        client,
+        server_port,
+        client_port,
+        family,
+        flags,
+        range_count,
+        time_ns,
+        in_order,
+        segments,
+        rtt_us,
+        border,
+        border_us,
+        reserved,
+        ranges,
+    );
+    let (_file, inband) = btf(hotcc_bpf::agent("pep_inband").unwrap());
+    same_layout!(
+        &inband,
+        "pep_inband",
+        pep::Inband,
+        server,
+        client,
+        server_port,
+        client_port,
+        family,
+        option,
+        reserved,
+    );
     let (_file, arwa) = btf(hotcc_bpf::algo("arwa").unwrap());
     same_layout!(&arwa, "arwa_hint_v1", hint::ArwaHint, time_ns, sequence, hint, pad);
 }
