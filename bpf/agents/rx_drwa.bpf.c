@@ -18,6 +18,18 @@ struct {
 	__type(value, struct drwa);
 } drwa_flows SEC(".maps");
 
+/* Shorter than that is no path's RTT but the machines' own time, and it is what a time stamp can tell apart. */
+#define LEAST_RTT_US 1000U
+
+/* The handshake's is the RTT of an empty queue; the kernel's first sample of data has the application's pause in it. */
+static __always_inline void begin_with_handshake(struct drwa *d, const struct tcp_sock *tp)
+{
+	u32 rtt_us = tp->rtt_min.s[0].v;
+
+	if (rtt_us != ~0U)
+		d->least_rtt_us = max(rtt_us, LEAST_RTT_US);
+}
+
 static __always_inline void steer(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -31,6 +43,8 @@ static __always_inline void steer(struct bpf_sock_ops *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!d || !tp)
 		return;
+	if (!d->least_rtt_us)
+		begin_with_handshake(d, tp);
 	drwa_receive(d, bpf_ktime_get_ns() / 1000, tp->bytes_received, tp->rcv_rtt_est.rtt_us >> 3);
 	/* beyond its buffer a socket grants nothing anyway */
 	clamp = min(d->window, (u32)tp->inet_conn.icsk_inet.sk.sk_rcvbuf);
