@@ -356,11 +356,13 @@ impl Flow {
         })
     }
 
-    /// A filter at the client loses as many of the next segments, until told otherwise.
+    /// A filter at the client loses so many segments, some way on from those that it has, until told otherwise.
     pub fn lose_at_client(&self, segments: u32) {
         const SEQUENCE_AT: u32 = 4;
+        /// Further on than what can arrive before the filter is there.
+        const AHEAD: u32 = 150;
         let mss = self.info().tcpi_snd_mss;
-        let from = self.first.wrapping_add(self.info().tcpi_bytes_acked as u32).wrapping_add(40 * mss);
+        let from = self.first.wrapping_add(self.info().tcpi_bytes_acked as u32).wrapping_add(AHEAD * mss);
         let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let mut steps = [
             step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, SEQUENCE_AT),
