@@ -3,7 +3,7 @@
 use crate::common::{kernel_test, ok};
 use crate::path::*;
 use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{Iter, MapHandle, ObjectBuilder};
+use libbpf_rs::{Iter, MapHandle};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -77,8 +77,7 @@ fn connections_outlive_the_receiver() {
 
 /// Sockets that the loaded receiver keeps something for.
 fn states() -> usize {
-    let walk = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "storage_walk").unwrap();
-    let object = ObjectBuilder::default().open_memory(walk.bytes).unwrap().load().unwrap();
+    let object = open_object("storage_walk").load().unwrap();
     let newest = MapInfoIter::default().filter(|m| m.name == "rx_flows").map(|m| m.id).max().unwrap();
     let map = MapHandle::from_map_id(newest).unwrap();
     let link = object.progs_mut().next().unwrap().attach_iter(map.as_fd()).unwrap();

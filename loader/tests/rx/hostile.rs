@@ -4,7 +4,7 @@ use crate::common::{hotcc, kernel_test, ok};
 use crate::path::*;
 use bytemuck::{Pod, Zeroable};
 use hotcc::flows::set_job;
-use libbpf_rs::{Link, Object, ObjectBuilder};
+use libbpf_rs::{Link, Object};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -31,8 +31,7 @@ struct Liar {
 impl Liar {
     fn new(hint: u32) -> Self {
         let cgroup = Cgroup::new("hotcc-test-liar");
-        let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "liar").unwrap();
-        let mut open = ObjectBuilder::default().open_memory(object.bytes).unwrap();
+        let mut open = open_object("liar");
         set_job(&mut open, &LiarJob { hint, told: 0 }).unwrap();
         let object = open.load().unwrap();
         let program = object.progs_mut().next().unwrap();

@@ -4,7 +4,7 @@ use crate::common::{kernel_test, ok};
 use crate::path::*;
 use bytemuck::{Pod, Zeroable};
 use hotcc::flows::set_job;
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{MapCore, MapFlags, Object, TC_INGRESS, TcHookBuilder};
 use std::os::fd::AsFd;
 
 const MEGABYTE: u64 = 1 << 20;
@@ -46,8 +46,7 @@ struct Middlebox<'a> {
 
 impl<'a> Middlebox<'a> {
     fn new(path: &'a Path, job: &Job) -> Self {
-        let embedded = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "middlebox").unwrap();
-        let mut open = ObjectBuilder::default().open_memory(embedded.bytes).unwrap();
+        let mut open = open_object("middlebox");
         set_job(&mut open, job).unwrap();
         let object = open.load().unwrap();
         let program = object.progs().next().unwrap();

@@ -1,6 +1,7 @@
 //! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
 
 use crate::common::{NetNs, json};
+use libbpf_rs::{ObjectBuilder, OpenObject};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
 use serde_json::Value;
@@ -49,6 +50,12 @@ impl Path {
         router.sh("tc qdisc add dev rcv root tbf rate 40mbit burst 16kb limit 2mb");
         Self { sender, receiver, router }
     }
+}
+
+/// One of the test objects, before it is loaded.
+pub fn open_object(name: &str) -> OpenObject {
+    let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == name).unwrap();
+    ObjectBuilder::default().open_memory(object.bytes).unwrap()
 }
 
 /// A cgroup that goes away with the value.
