@@ -5,7 +5,7 @@ use crate::path::*;
 use bytemuck::{Pod, Zeroable};
 use hotcc::flows::set_job;
 use libbpf_rs::{Link, Object};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ const MSS: u64 = 1448;
 const FLOOR_BYTES: u64 = 3000;
 const PERIOD_US: u128 = 30_000;
 const PERIOD_PACKETS: u64 = 16;
+const ATTEMPTS: u32 = 4;
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -77,6 +78,35 @@ fn watch(path: &Path, honest: &Cgroup, liar: Option<&Liar>, sender: &[&str]) -> 
     Seen { windows, rtts_us, received, taken, refused, applied, at_most }
 }
 
+/// Which limit it is beyond, if any.
+fn broken(hint: u32, profile: &str, seen: &Seen, honest: &Seen) -> Option<&'static str> {
+    let Seen { windows, rtts_us, received, taken, refused, applied, at_most } = seen;
+    let says_nothing = [0, 71, 100, 255].contains(&hint);
+    let limits = [
+        (windows.iter().all(|window| window * MSS >= FLOOR_BYTES), "a window below the floor"),
+        (applied <= taken && taken <= at_most, "more hints than there can be"),
+        (!says_nothing || (*taken == 0 && *refused > 100), "hints without meaning are not refused"),
+        (says_nothing || (*applied > 2 && *refused > 0), "not one hint for an interval"),
+        (*received > 100_000, "it does not go on"),
+        (most(rtts_us) < most(&honest.rtts_us) * 3 / 2, "a longer queue than NewReno makes"),
+        (profile == "paper" || most(windows) < most(&honest.windows) * 3 / 2, "a larger window than NewReno's"),
+    ];
+    limits.into_iter().find(|(is_kept, _)| !is_kept).map(|(_, what)| what)
+}
+
+fn most(of: &[u64]) -> u64 {
+    *of.iter().max().unwrap()
+}
+
+/// How often the first process was given a processor. Some virtual machines' kernels (6.18 of Firecracker's) run no BPF in a
+/// softirq that interrupts it: where `ssthresh` is asked for just then, the window becomes whatever is on the stack.
+fn turns_of_the_first_process() -> u64 {
+    let turns = |thread: std::io::Result<fs::DirEntry>| -> Option<u64> {
+        fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?.split_whitespace().nth(2)?.parse().ok()
+    };
+    fs::read_dir("/proc/1/task").unwrap().filter_map(turns).sum()
+}
+
 #[test]
 fn the_window_stays_within_its_limits_whatever_a_receiver_says() {
     let name = "the_window_stays_within_its_limits_whatever_a_receiver_says";
@@ -84,30 +114,24 @@ fn the_window_stays_within_its_limits_whatever_a_receiver_says() {
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
     let honest = watch(&path, &cgroup, None, &[]);
-    let most = |of: &[u64]| *of.iter().max().unwrap();
     let tried = [0, 255, 1, 70, 71, 100, 101, 120, ANY].map(|hint| (hint, "paper")).into_iter();
     // the paper's sender acts on every hint that it gets, `default` on one per RTT
     for (hint, profile) in tried.chain([70, 120, ANY].map(|hint| (hint, "default"))) {
         let liar = Liar::new(hint);
-        let seen = watch(&path, &cgroup, Some(&liar), &["--profile", profile]);
-        let Seen { windows, rtts_us, taken, refused, applied, at_most, received } = &seen;
-        let least = windows.iter().min().unwrap();
-        println!(
-            "{profile}, hint {hint}: W {least}..{}, {taken} taken of at most {at_most}, {applied} applied, {refused} \
-             refused, {received} bytes, RTT to {} us",
-            most(windows),
-            most(rtts_us)
-        );
-        assert!(least * MSS >= FLOOR_BYTES, "{hint}: {least} segments");
-        assert!(applied <= taken && taken <= at_most, "{hint}: {applied} {taken} {at_most}");
-        match hint {
-            0 | 71 | 100 | 255 => assert!(*taken == 0 && *refused > 100, "{hint}: {taken} {refused}"),
-            _ => assert!(*applied > 2 && *refused > 0, "{hint}: {applied} {refused}"),
-        }
-        assert!(*received > 100_000, "{hint}: it goes on: {received} bytes");
-        assert!(most(rtts_us) < most(&honest.rtts_us) * 3 / 2, "{hint}: no longer a queue than NewReno makes");
-        if profile == "default" {
-            assert!(most(windows) < most(&honest.windows) * 3 / 2, "{hint}: no larger a window than NewReno's");
+        for attempt in 1.. {
+            let turns = turns_of_the_first_process();
+            let seen = watch(&path, &cgroup, Some(&liar), &["--profile", profile]);
+            let was_disturbed = turns_of_the_first_process() > turns;
+            let Seen { windows, rtts_us, taken, refused, applied, at_most, received } = &seen;
+            println!(
+                "{profile}, hint {hint}: W {}..{}, {taken} taken of at most {at_most}, {applied} applied, {refused} \
+                 refused, {received} bytes, RTT to {} us",
+                windows.iter().min().unwrap(),
+                most(windows),
+                most(rtts_us)
+            );
+            let Some(broken) = broken(hint, profile, &seen, &honest) else { break };
+            assert!(was_disturbed && attempt < ATTEMPTS, "{profile}, hint {hint}: {broken}");
         }
     }
 }
