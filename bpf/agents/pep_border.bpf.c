@@ -5,7 +5,8 @@
  *
  * A report of a flow is due on the first of: so many segments, so much time since the first one not yet reported, a gap
  * that appears or closes. The time is kept by one timer for all flows: they wait equally long, so a queue has them in the
- * order in which they are due.
+ * order in which they are due. While reports come one after another the agent looks for them by itself: a processor that
+ * forwards is then interrupted by neither the timer nor wake-ups.
  *
  * Layouts: abi/src/border.rs, which a test compares with these.
  */
@@ -108,8 +109,11 @@ struct {
 	__type(value, struct alarm);
 } alarm SEC(".maps");
 
-/* Whether this program's timer runs. Not pinned: another version sets its own in its place. */
-u32 is_armed;
+/*
+ * Whether this program's timer runs, or else whether the agent looks by itself. Not pinned: another version sets its own
+ * in its place.
+ */
+u32 is_armed, is_looking;
 
 struct counters {
 	u64 packets;   /* from the Internet */
@@ -178,7 +182,7 @@ static __always_inline void tell(struct report *r, const struct flow_key *key, u
 {
 	r->key = *key;
 	r->reason = reason;
-	if (bpf_ringbuf_output(&reports, r, sizeof(*r), 0))
+	if (bpf_ringbuf_output(&reports, r, sizeof(*r), READ_ONCE(is_looking) ? BPF_RB_NO_WAKEUP : 0))
 		c->reports_lost++;
 	else if (reason < REASONS) /* as the verifier wants to see */
 		c->reports[reason]++;
@@ -220,22 +224,38 @@ static long report_overdue(u32 i, struct sweep *sweep)
 	return 0;
 }
 
-/* A quarter of the delay goes for taking several at once: they are early by that, never late. */
-static int sweep_waiting(void *map, u32 *key, struct alarm *a)
+/* Since when the first one waits that is not due yet; 0: none does. */
+static __always_inline u64 sweep(u64 now_ns)
 {
-	u64 delay_ns = report_delay_us * 1000ULL, now_ns = bpf_ktime_get_ns();
+	u64 delay_ns = report_delay_us * 1000ULL;
+	/* a quarter of the delay goes for taking several at once: they are early by that, never late */
 	struct sweep sweep = { .until_ns = now_ns - delay_ns + delay_ns / 4 };
 
 	bpf_loop(MAX_OVERDUE, report_overdue, &sweep, 0);
-	if (!sweep.next_ns) {
-		/* whoever queues a flow looks at this afterwards, so one of both sees the other */
+	return sweep.next_ns;
+}
+
+static __always_inline bool none_waits(void)
+{
+	struct waiting w;
+
+	return bpf_map_peek_elem(&waiting, &w);
+}
+
+static int sweep_waiting(void *map, u32 *key, struct alarm *a)
+{
+	u64 delay_ns = report_delay_us * 1000ULL, now_ns = bpf_ktime_get_ns();
+	u64 next_ns = READ_ONCE(is_looking) ? 0 : sweep(now_ns);
+
+	if (!next_ns) {
+		/* whoever queues a flow, or looks no longer, sees this afterwards, so one of both sees the other */
 		__sync_lock_test_and_set(&is_armed, 0);
-		if (bpf_map_peek_elem(&waiting, &(struct waiting){}) || __sync_lock_test_and_set(&is_armed, 1))
+		if (READ_ONCE(is_looking) || none_waits() || __sync_lock_test_and_set(&is_armed, 1))
 			return 0;
-		sweep.next_ns = now_ns;
+		next_ns = now_ns;
 	}
 	now_ns = bpf_ktime_get_ns();
-	bpf_timer_start(&a->timer, sweep.next_ns + delay_ns > now_ns ? sweep.next_ns + delay_ns - now_ns : 1, 0);
+	bpf_timer_start(&a->timer, next_ns + delay_ns > now_ns ? next_ns + delay_ns - now_ns : 1, 0);
 	return 0;
 }
 
@@ -244,7 +264,7 @@ static __always_inline void arm(void)
 	struct alarm *a;
 	u32 zero = 0;
 
-	if (READ_ONCE(is_armed) || __sync_lock_test_and_set(&is_armed, 1))
+	if (READ_ONCE(is_looking) || READ_ONCE(is_armed) || __sync_lock_test_and_set(&is_armed, 1))
 		return;
 	a = bpf_map_lookup_elem(&alarm, &zero);
 	if (!a)
@@ -461,4 +481,20 @@ SEC("classifier") int border_data_ip(struct __sk_buff *skb)
 SEC("classifier") int border_acks_ip(struct __sk_buff *skb)
 {
 	return watch_acks(skb, 0);
+}
+
+/* The agent runs these itself, the first one again and again. The packet that the kernel wants for it says nothing. */
+SEC("classifier") int border_look(struct __sk_buff *skb)
+{
+	__sync_lock_test_and_set(&is_looking, 1);
+	sweep(bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("classifier") int border_rest(struct __sk_buff *skb)
+{
+	__sync_lock_test_and_set(&is_looking, 0);
+	if (!none_waits())
+		arm();
+	return 0;
 }

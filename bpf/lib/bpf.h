@@ -56,6 +56,7 @@ enum {
 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_RB_NO_WAKEUP = 1 }; /* of bpf_ringbuf_output: whoever reads comes by itself */
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 
 /* Found by name in the BTF of a map's value. */

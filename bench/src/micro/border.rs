@@ -18,6 +18,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 use pep_agent::border::config::{BorderArgs, Config};
 use pep_agent::border::kernel::Kernel;
 use pep_agent::border::pump::{self, Delivered};
+use pep_agent::border::urgent::Urgent;
 use pep_agent::report::{FlowReport, Transport};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -95,7 +96,9 @@ impl Router {
         let mut ring = kernel.reports.take().context("no ring")?;
         let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
+        let urgent = Urgent::begin();
         let pump = std::thread::spawn(move || pump::run(&mut ring, &mut Nowhere, &counting, &stopping));
+        drop(urgent);
         Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, stop, pump: Some(pump) })
     }
 }
@@ -115,14 +118,22 @@ struct Border {
     kernel: Option<Kernel>,
     delivered: Arc<Delivered>,
     stop: Arc<AtomicBool>,
-    pump: Option<JoinHandle<()>>,
+    pump: Option<JoinHandle<pep_agent::error::Result<()>>>,
+}
+
+impl Border {
+    /// Whether reports are still handed over: a border that makes none costs less.
+    fn check(&self) -> Result<()> {
+        ensure!(self.pump.as_ref().is_some_and(|pump| !pump.is_finished()), "no report is handed over any more");
+        Ok(())
+    }
 }
 
 impl Drop for Border {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        if let Some(pump) = self.pump.take() {
-            let _ = pump.join();
+        if let Some(Ok(Err(error))) = self.pump.take().map(JoinHandle::join) {
+            eprintln!("  {error}");
         }
         if let Some(kernel) = self.kernel.take()
             && let Err(error) = self.router.enter(|| kernel.detach()).and_then(|done| Ok(done?))
@@ -236,6 +247,7 @@ fn cost(router: &Router, options: &Options, burst: u32) -> Result<Finding> {
         own.push(statistics);
     }
     drop(load);
+    border.check()?;
     let view = &border.kernel.as_ref().context("not attached")?.view;
     let (flows, counters) = (view.flows(), view.counters()?);
     ensure!(flows >= u64::from(FLOWS), "only {flows} flows were tracked");
@@ -262,10 +274,11 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
     for pair in 0..pairs {
         let mut packets = [0.0; 2];
         for with in TURNS.map(|with| with ^ (pair % 2 == 1)) {
-            let _border = if with { Some(router.border()?) } else { None };
+            let border = if with { Some(router.border()?) } else { None };
             let before = forwarded(router)?;
             pause(turn)?;
             packets[usize::from(with)] += forwarded(router)? - before;
+            border.as_ref().map_or(Ok(()), Border::check)?;
         }
         eprintln!("  pair {} of {pairs}: {:.0} packets with, {:.0} without", pair + 1, packets[1], packets[0]);
         ratios.push(packets[1] / packets[0]);
@@ -303,6 +316,7 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
     pause(Duration::from_secs(seconds))?;
     let rate = load.sent.load(Relaxed) as f64 / started.elapsed().as_secs_f64();
     drop(load);
+    border.check()?;
     let view = &border.kernel.as_ref().context("not attached")?.view;
     let lost = view.counters()?.reports_lost;
     let mut registry = Registry::default();

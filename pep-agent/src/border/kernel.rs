@@ -2,6 +2,7 @@
 
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
+use crate::border::ring::Ring;
 use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::is_ethernet;
 use aya::maps::lpm_trie::Key;
@@ -34,6 +35,11 @@ struct Role {
 const DATA: Role = Role { name: "data", number: 1, program: "border_data", ip_program: "border_data_ip" };
 const ACKS: Role = Role { name: "acks", number: 2, program: "border_acks", ip_program: "border_acks_ip" };
 
+/// The program that the agent runs to have it make reports.
+pub const LOOK: &str = "border_look";
+/// The one that it runs after the last of these.
+pub const REST: &str = "border_rest";
+
 const FLOWS: &str = "flows";
 const SERVERS: &str = "servers";
 const REPORTS: &str = "reports";
@@ -46,7 +52,7 @@ pub struct Kernel {
     /// Where the programs are.
     pub attachments: Vec<Attachment>,
     /// Reports, to be taken by whoever delivers them.
-    pub reports: Option<RingBuf<MapData>>,
+    pub reports: Option<Ring>,
     /// What may be looked at meanwhile.
     pub view: Arc<View>,
     pins: PathBuf,
@@ -74,10 +80,12 @@ impl Kernel {
         remove_unusable(config, pins)?;
         let mut ebpf = load(config, pins)?;
         // before their maps are taken out, and closed
-        hooks.iter().try_for_each(|(_, name)| program(&mut ebpf, name).map(|_| ()))?;
+        let names = hooks.iter().map(|(_, name)| *name).chain([LOOK, REST]);
+        names.into_iter().try_for_each(|name| program(&mut ebpf, name).map(|_| ()))?;
+        let ring = RingBuf::try_from(take(&mut ebpf, REPORTS)?).tried(|| "cannot map the ring".to_owned())?;
         let mut kernel = Self {
             attachments: Vec::new(),
-            reports: Some(RingBuf::try_from(take(&mut ebpf, REPORTS)?).tried(|| "cannot map the ring".to_owned())?),
+            reports: None,
             view: Arc::new(View::new(&mut ebpf, config)?),
             pins: pins.to_owned(),
             _lock: lock,
@@ -95,6 +103,7 @@ impl Kernel {
                 }
             }
         }
+        kernel.reports = Some(Ring::new(ring, ebpf));
         Ok(kernel)
     }
 

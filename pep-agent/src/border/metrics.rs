@@ -79,6 +79,8 @@ impl Collector for Metrics {
         let help = "Reports handed over for sending";
         counter(e, "hotcc_border_reports_delivered", help, d.reports.load(Relaxed))?;
         counter(e, "hotcc_border_datagrams", "Datagrams that left", d.datagrams.load(Relaxed))?;
+        let help = "Times the agent looked for reports by itself, as it does while many come";
+        counter(e, "hotcc_border_looks", help, d.looks.load(Relaxed))?;
         let help = "Seconds from a segment until the first report that has it was handed over for sending";
         let family = e.encode_descriptor("hotcc_border_report_delay_seconds", help, None, MetricType::Histogram)?;
         d.delay.encode(family)

@@ -9,6 +9,8 @@ pub mod metrics;
 pub mod print;
 pub mod pump;
 pub mod records;
+pub mod ring;
+pub mod urgent;
 
 use crate::daemon::{Daemon, Stopped};
 use crate::error::{Error, Result, Tried};
@@ -23,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use urgent::Urgent;
 
 /// What it keeps of root's powers: to read maps, and to take filters off interfaces.
 const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
@@ -52,12 +55,17 @@ pub fn run(
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
         daemon.announce()?;
+        let urgent = Urgent::begin();
         crate::daemon::drop_capabilities(&CAPABILITIES)?;
         let mut transport = start()?;
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
-            .spawn_scoped(scope, move || pump::run(&mut ring, transport.as_mut(), delivered, stop))
+            .spawn_scoped(scope, move || {
+                let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
+                handed_over.unwrap_or_else(|error| tracing::error!("{error}"));
+            })
             .tried(|| "cannot start a thread".to_owned())?;
+        drop(urgent);
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(delivered))));
         let mut warnings = Warnings::default();

@@ -1,12 +1,11 @@
 //! Takes reports out of the kernel's ring and hands them over, those for one server together.
 
-use crate::border::records;
+use crate::border::ring::Ring;
+use crate::error::Result;
 use crate::report::{FlowReport, Transport};
-use aya::maps::{MapData, RingBuf};
 use hotcc_abi::clock::monotonic_ns;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollTimeout;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -15,8 +14,10 @@ const BATCH: usize = 1024;
 /// After a batch, how long the ring is left alone: what comes meanwhile wakes nobody and leaves together. To a busy router
 /// being woken costs more than the reports.
 const GATHER: Duration = Duration::from_micros(150);
+/// After so many batches in a row it looks for reports by itself, after as many looks in vain it waits to be woken again.
+const IN_A_ROW: u32 = 4;
 /// How long it takes at most to see that it is to stop.
-const LOOK_MS: u16 = 100;
+const WAIT_MS: u16 = 100;
 
 /// What was handed over so far.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Delivered {
     pub superseded: AtomicU64,
     /// Datagrams, as the transport counts them.
     pub datagrams: AtomicU64,
+    /// Times it looked for reports by itself.
+    pub looks: AtomicU64,
     /// Seconds from the first segment that a report has, and none before it had, until it was handed over.
     pub delay: Histogram,
 }
@@ -34,38 +37,42 @@ pub struct Delivered {
 impl Default for Delivered {
     fn default() -> Self {
         let delay = Histogram::new(exponential_buckets(31.25e-6, 2.0, 14));
-        Self { reports: AtomicU64::new(0), superseded: AtomicU64::new(0), datagrams: AtomicU64::new(0), delay }
+        let [reports, superseded, datagrams, looks] = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { reports, superseded, datagrams, looks, delay }
     }
 }
 
 /// Hands over what the ring has until `stop` is set.
-pub fn run(ring: &mut RingBuf<MapData>, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) {
+///
+/// # Errors
+/// The kernel refuses to be looked at.
+pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) -> Result<()> {
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
+    let (mut is_looking, mut in_a_row) = (false, 0);
     while !stop.load(Relaxed) {
-        take(ring, &mut batch);
-        if batch.is_empty() {
-            wait(ring);
-        } else {
+        if is_looking {
+            ring.look()?;
+            delivered.looks.fetch_add(1, Relaxed);
+        }
+        batch.extend(std::iter::from_fn(|| ring.take()).take(BATCH));
+        let found = !batch.is_empty();
+        if found {
             deliver(&mut batch, transport, delivered);
+        }
+        in_a_row = if found == is_looking { 0 } else { in_a_row + 1 };
+        if in_a_row == IN_A_ROW {
+            (is_looking, in_a_row) = (!is_looking, 0);
+            if !is_looking {
+                ring.rest()?;
+            }
+        }
+        if found || is_looking {
             std::thread::sleep(GATHER);
+        } else {
+            ring.wait(PollTimeout::from(WAIT_MS));
         }
     }
-}
-
-fn wait(ring: &RingBuf<MapData>) {
-    // SAFETY: the ring, and with it the descriptor, lives longer than the borrow, which ends with this call.
-    let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
-    // an interrupted call is one that ends early, which does no harm
-    let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK_MS));
-}
-
-fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<(FlowReport, u64)>) {
-    while batch.len() < BATCH {
-        let Some(item) = ring.next() else { return };
-        if let Some(raw) = records::read(&item) {
-            batch.push((records::report(&raw), raw.since_ns));
-        }
-    }
+    Ok(())
 }
 
 fn deliver(batch: &mut Vec<(FlowReport, u64)>, transport: &mut dyn Transport, delivered: &Delivered) {

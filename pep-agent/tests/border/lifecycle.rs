@@ -123,6 +123,16 @@ fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
     assert_eq!(told(), "STOPPING=1");
 }
 
+/// The scheduling policy of each thread, by its name.
+fn policies(pid: u32) -> Vec<(String, i32)> {
+    let policy = |stat: String| {
+        let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(") ").unwrap();
+        (name.to_owned(), rest.split(' ').nth(38).unwrap().parse().unwrap())
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.map(|thread| policy(fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())).collect()
+}
+
 #[test]
 fn its_unit_leaves_it_what_it_needs() {
     let Some(network) = Network::new("unit") else { return };
@@ -139,6 +149,14 @@ fn its_unit_leaves_it_what_it_needs() {
         // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
         unsafe { command.pre_exec(give_up) };
     });
+    // it answers once all has begun
+    assert_eq!(border.get(&network, "/healthz").1, "ok\n");
+    let policies = policies(border.pid());
+    assert!(policies.iter().any(|(name, _)| name == "reports"), "{policies:?}");
+    for (name, policy) in policies {
+        let expected = if name == "reports" { nix::libc::SCHED_FIFO } else { nix::libc::SCHED_OTHER };
+        assert_eq!(policy, expected, "of the thread {name}");
+    }
     assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
 }
 

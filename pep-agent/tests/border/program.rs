@@ -133,6 +133,12 @@ impl Program {
         assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
     }
 
+    /// As the agent does by itself: `border_look` or `border_rest`.
+    pub fn agent(&self, name: &str) {
+        let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
+        program.test_run(TestRunOptions { data_in: Some(&[0; 14]), ..Default::default() }).unwrap();
+    }
+
     pub fn counters(&self) -> Counters {
         Counters::sum(self.counters.get(&0, 0).unwrap().iter())
     }

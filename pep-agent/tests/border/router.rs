@@ -331,6 +331,29 @@ fn the_last_report_is_where_the_sender_is() {
     assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
 }
 
+#[test]
+fn while_many_reports_come_it_looks_for_them_and_rests_after() {
+    let Some(network) = Network::new("looks") else { return };
+    let border = network.border(&[]);
+    let looks = || border.metric(&network, "hotcc_border_looks_total");
+    let mut flow = network.connect(0);
+    network.transfer(&mut flow, 30_000_000);
+    assert!(looks() > 0.0, "it never looked");
+    let started = Instant::now();
+    let rests = || {
+        let before = looks();
+        std::thread::sleep(Duration::from_millis(10));
+        looks() == before
+    };
+    while !rests() {
+        assert!(started.elapsed() < PATIENCE, "it looks on and on");
+    }
+    network.transfer(&mut flow, 1);
+    let seq = write_seq(&flow.0);
+    border.wait_for(&flow, |r| r.in_order == seq);
+    assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
+}
+
 /// What the whole thing is for.
 #[test]
 fn a_loss_has_a_place() {

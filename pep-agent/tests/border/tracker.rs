@@ -224,3 +224,37 @@ fn reports_are_due_by_segments_and_by_time() {
     }
     assert!(started.elapsed() >= Duration::from_micros(u64::from(DELAY_US) / 2), "{:?}", started.elapsed());
 }
+
+#[test]
+fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
+    const DELAY_US: u32 = 20_000;
+    let delay = Duration::from_micros(DELAY_US.into());
+    let Some(mut program) = program("look", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
+    // whether the timer was waiting then or not
+    for timer_waits in [true, false] {
+        if timer_waits {
+            program.segment(client(0), 0, 10);
+        }
+        program.agent("border_look");
+        if !timer_waits {
+            program.segment(client(0), 10, 10);
+        }
+        std::thread::sleep(delay * 5);
+        assert_eq!(program.reports(), [], "while nobody looks");
+        program.agent("border_look");
+        let told: Vec<_> = program.reports().iter().map(|r| (REASONS[r.reason as usize], r.segments)).collect();
+        assert_eq!(told, [("time", if timer_waits { 1 } else { 2 })]);
+        program.agent("border_look");
+        assert_eq!(program.reports(), [], "each of them once");
+    }
+    // who comes before the end of that is not forgotten
+    program.segment(client(0), 20, 10);
+    program.agent("border_rest");
+    program.segment(client(1), 0, 10);
+    let (started, mut told) = (Instant::now(), 0);
+    while told < 2 {
+        assert!(started.elapsed() < Duration::from_secs(10), "the timer does not run: {told} of 2 told");
+        std::thread::sleep(Duration::from_millis(1));
+        told += program.reports().len();
+    }
+}
