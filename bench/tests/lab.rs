@@ -238,6 +238,7 @@ fn a_machine_that_cannot_run_says_why() {
     Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
         vmlinuz: kernel.vmlinuz.clone(),
+        release: kernel.release.clone(),
         initramfs,
         memory_mib: 512,
         clock: Clock::Virtual,

@@ -4,15 +4,14 @@
 
 mod common;
 
-use common::stock_kernel;
+use common::{obey, stock_kernel};
 use hotcc_bench::lab::matrix;
 use std::process::Command;
 
 #[test]
 fn every_algorithm_on_the_oldest_and_the_newest_kernel() {
     const NAME: &str = "every_algorithm_on_the_oldest_and_the_newest_kernel";
-    let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "hotcc"]).status().unwrap();
-    assert!(built.success());
+    obey(Command::new(env!("CARGO")).args(["build", "-q", "-p", "hotcc"]));
     for name in ["6.1", "newest"] {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
         let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));

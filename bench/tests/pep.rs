@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::stock_kernel;
+use common::{obey, stock_kernel};
 use hotcc_bench::lab::results::{Results, RunSummary, locate};
 use std::fs;
 use std::path::Path;
@@ -51,9 +51,8 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     for pep in [WITHOUT].into_iter().chain(FAULTS) {
         command.arg("--case").arg(format!("pep={pep}"));
     }
-    let output = command.output().unwrap();
     // of a guest that panics there is no result, and a run that is not valid is a failure, too
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    obey(&mut command);
     let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
     let cubic = outcome(&results.runs, WITHOUT);
     for fault in FAULTS {

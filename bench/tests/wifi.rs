@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::stock_kernel;
+use common::{obey, stock_kernel};
 use hotcc_bench::lab::guest::{self, sibling, system_program};
 use hotcc_bench::lab::image::Image;
 use hotcc_bench::lab::job::{self, Job, Message};
@@ -28,8 +28,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
         return;
     };
     let Some(kernel) = stock_kernel(NAME, "6.12-generic") else { return };
-    let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sinr-feeder"]).status().unwrap();
-    assert!(built.success());
+    obey(Command::new(env!("CARGO")).args(["build", "-q", "-p", "sinr-feeder"]));
 
     let run = |line: &str| job::Command { words: line.split(' ').map(str::to_owned).collect(), ..Default::default() };
     let until = |line: &str, output: &str| job::Command { until: Some(output.to_owned()), ..run(line) };
@@ -68,6 +67,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     image.write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
         vmlinuz: kernel.vmlinuz.clone(),
+        release: kernel.release.clone(),
         initramfs,
         memory_mib: 1024,
         clock: Clock::Virtual,

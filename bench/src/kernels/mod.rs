@@ -29,7 +29,7 @@ pub use cli::{KernelsCommand, run_cli};
 pub use error::{Error, Result};
 pub use mirror::Mirror;
 pub use package::{Deb, Package};
-pub use selector::{Flavour, Selector, Suite, Wanted};
+pub use selector::{Flavour, Selector, Suite, Wanted, series};
 pub use store::Store;
 
 use serde::{Deserialize, Serialize};

@@ -134,7 +134,8 @@ fn suites_of(series: (u32, u32)) -> Vec<Suite> {
 }
 
 /// (6, 12) of 6.12.107+deb13-cloud-amd64 and of 6.12.
-pub(super) fn series(release: &str) -> Option<(u32, u32)> {
+#[must_use]
+pub fn series(release: &str) -> Option<(u32, u32)> {
     let (major, rest) = release.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -48,6 +48,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
         vmlinuz: kernel.vmlinuz.clone(),
+        release: kernel.release.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,

@@ -170,7 +170,7 @@ impl Lab<'_> {
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
             Backend::Vm(kernel, clock) => {
                 let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
-                (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu().to_owned())
+                (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
         };
@@ -248,6 +248,7 @@ fn boot(
     let image_mib = fs::metadata(&initramfs)?.len() >> 20;
     let machine = Machine {
         vmlinuz: kernel.vmlinuz.clone(),
+        release: kernel.release.clone(),
         initramfs: initramfs.clone(),
         memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
         clock,

@@ -17,7 +17,7 @@ pub fn kernel_test(name: &str) -> Option<Flock<File>> {
     let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
     if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
+        obey(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]));
     }
     Some(lock)
 }
@@ -53,4 +53,11 @@ pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
     found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
     found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
     found
+}
+
+/// Runs it; where it fails, with what it said.
+#[track_caller]
+pub fn obey(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

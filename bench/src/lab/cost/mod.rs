@@ -192,6 +192,7 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
         vmlinuz: kernel.vmlinuz.clone(),
+        release: kernel.release.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,
