@@ -22,8 +22,9 @@ TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hi
 /* where no data came for so long, the hint is of another time */
 #define HINT_AGE_MAX_US 200000
 
-/* without options */
+/* without options, and with as many as there can be */
 #define TCP_HEADER_SIZE 20
+#define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
 
 struct tcp_header {
 	u8 ports_and_numbers[12];
@@ -77,10 +78,13 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	struct rx_flow *f;
 	u32 header_size, data_size;
 
-	if (!sk->sk_bpf_storage)
+	/*
+	 * An ACK, mostly: nothing to keep in the state. On a host with many connections that is in no cache, and what the
+	 * socket has of it is not, either.
+	 */
+	if (skb->len <= TCP_HEADER_MAX || !sk->sk_bpf_storage)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	/* an ACK, mostly: nothing to keep in the state, which on a host with many connections is in no cache */
 	if (!tp || skb->len < TCP_HEADER_SIZE + tp->inet_conn.icsk_ack.rcv_mss)
 		return 0;
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
