@@ -22,8 +22,8 @@ use metrics::Metrics;
 use prometheus_client::registry::Registry;
 use pump::Delivered;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use urgent::Urgent;
 
@@ -55,17 +55,20 @@ pub fn run(
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
         daemon.announce()?;
+        // while it may; and before the transport, whose threads are not urgent
         let urgent = Urgent::begin();
         crate::daemon::drop_capabilities(&CAPABILITIES)?;
-        let mut transport = start()?;
+        let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
             .spawn_scoped(scope, move || {
+                let Ok(mut transport) = take.recv() else { return };
                 let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
                 handed_over.unwrap_or_else(|error| tracing::error!("{error}"));
             })
             .tried(|| "cannot start a thread".to_owned())?;
         drop(urgent);
+        give.send(start()?).tried(|| "cannot begin".to_owned())?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(delivered))));
         let mut warnings = Warnings::default();

@@ -7,7 +7,7 @@ use hotcc_abi::clock::monotonic_ns;
 use nix::poll::PollTimeout;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reports handed over at once, at most: what comes after them must not wait for ever.
 const BATCH: usize = 1024;
@@ -50,6 +50,7 @@ pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
     let (mut is_looking, mut in_a_row) = (false, 0);
     while !stop.load(Relaxed) {
+        let began = Instant::now();
         if is_looking {
             ring.look()?;
             delivered.looks.fetch_add(1, Relaxed);
@@ -67,7 +68,8 @@ pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered
             }
         }
         if found || is_looking {
-            std::thread::sleep(GATHER);
+            // however much there is to do, half of a processor is left to others
+            std::thread::sleep(GATHER.max(began.elapsed()));
         } else {
             ring.wait(PollTimeout::from(WAIT_MS));
         }
