@@ -2,7 +2,7 @@
 
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
-use crate::border::ring::Ring;
+use crate::border::ring::{LOOK, REST, Ring};
 use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::is_ethernet;
 use aya::maps::lpm_trie::Key;
@@ -34,11 +34,6 @@ struct Role {
 
 const DATA: Role = Role { name: "data", number: 1, program: "border_data", ip_program: "border_data_ip" };
 const ACKS: Role = Role { name: "acks", number: 2, program: "border_acks", ip_program: "border_acks_ip" };
-
-/// The program that the agent runs to have it make reports.
-pub const LOOK: &str = "border_look";
-/// The one that it runs after the last of these.
-pub const REST: &str = "border_rest";
 
 const FLOWS: &str = "flows";
 const SERVERS: &str = "servers";

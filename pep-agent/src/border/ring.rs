@@ -1,6 +1,5 @@
 //! The ring of reports: what is in it, and how the agent comes to know.
 
-use crate::border::kernel::{LOOK, REST};
 use crate::border::records;
 use crate::error::{Error, Result, Tried};
 use crate::report::FlowReport;
@@ -10,6 +9,10 @@ use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+/// The program that has the kernel make the reports that are due.
+pub const LOOK: &str = "border_look";
+/// The one that leaves it to the kernel again.
+pub const REST: &str = "border_rest";
 /// As short a packet as the kernel takes for running a program on it; these look at none.
 const NO_PACKET: [u8; 14] = [0; 14];
 

@@ -227,7 +227,7 @@ fn reports_are_due_by_segments_and_by_time() {
 
 #[test]
 fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
-    const DELAY_US: u32 = 20_000;
+    const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("look", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
     // whether the timer was waiting then or not
@@ -239,7 +239,7 @@ fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
         if !timer_waits {
             program.segment(client(0), 10, 10);
         }
-        std::thread::sleep(delay * 5);
+        std::thread::sleep(delay * 2);
         assert_eq!(program.reports(), [], "while nobody looks");
         program.agent("border_look");
         let told: Vec<_> = program.reports().iter().map(|r| (REASONS[r.reason as usize], r.segments)).collect();
