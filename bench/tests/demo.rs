@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{kernel_test, names, traces_in_the_kernel};
+use common::{build, kernel_test, names, traces_in_the_kernel};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -16,18 +16,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_hotcc-demo");
-
-/// The commands that the demo runs; cargo builds only this package's for its tests.
-fn build_commands() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "hotcc", "--package", "sinr-feeder"]);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    // where this demo lies: DIRECTORY/debug/hotcc-demo
-    cargo.arg("--target-dir").arg(Path::new(DEMO).ancestors().nth(2).unwrap());
-    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-}
 
 /// All that a demo could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces_of_a_demo() -> BTreeSet<String> {
@@ -69,7 +57,7 @@ fn interrupt(child: &Child) {
 #[test]
 fn what_it_claims_holds_and_nothing_is_left() {
     let Some(_lock) = kernel_test("what_it_claims_holds_and_nothing_is_left") else { return };
-    build_commands();
+    build(&["hotcc", "sinr-feeder"]);
     let before = traces_of_a_demo();
     let output = demo(&["--seconds", "3", "--json"]).output().unwrap();
     let story = String::from_utf8(output.stderr).unwrap();
@@ -85,7 +73,7 @@ fn what_it_claims_holds_and_nothing_is_left() {
 #[test]
 fn an_interrupt_leaves_nothing() {
     let Some(_lock) = kernel_test("an_interrupt_leaves_nothing") else { return };
-    build_commands();
+    build(&["hotcc", "sinr-feeder"]);
     let before = traces_of_a_demo();
     // the first line: hosts are being made; later: a flow runs, on the way to be swapped
     for moment in ["Three hosts", "One flow each", "hotcc swap"] {
@@ -103,7 +91,7 @@ fn an_interrupt_leaves_nothing() {
 #[test]
 fn a_host_that_has_the_algorithm_keeps_it() {
     let Some(_lock) = kernel_test("a_host_that_has_the_algorithm_keeps_it") else { return };
-    build_commands();
+    build(&["hotcc", "sinr-feeder"]);
     let hotcc = |arguments: &[&str]| {
         let output = Command::new(Path::new(DEMO).with_file_name("hotcc")).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -4,6 +4,7 @@
 mod common;
 
 use common::stock_kernel;
+use hotcc_bench::kernels::Kernel;
 use hotcc_bench::lab::image::Image;
 use hotcc_bench::lab::results::RunSummary;
 use hotcc_bench::lab::vm::{self, Clock, Machine};
@@ -237,8 +238,7 @@ fn a_machine_that_cannot_run_says_why() {
     let initramfs = scratch.path().join("empty.cpio");
     Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
-        vmlinuz: kernel.vmlinuz.clone(),
-        release: kernel.release.clone(),
+        kernel: kernel.clone(),
         initramfs,
         memory_mib: 512,
         clock: Clock::Virtual,
@@ -252,7 +252,8 @@ fn a_machine_that_cannot_run_says_why() {
     let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
     let silent = vm::run(&hung, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(silent.contains("the guest has said nothing for"), "{silent}");
-    let broken = Machine { vmlinuz: PathBuf::from("/dev/null"), ..machine };
+    let no_kernel = Kernel { vmlinuz: PathBuf::from("/dev/null"), ..kernel };
+    let broken = Machine { kernel: no_kernel, ..machine };
     let refused = vm::run(&broken, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(refused.contains("QEMU says"), "{refused}");
     assert_eq!(machines(scratch.path()), 0);

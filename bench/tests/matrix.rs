@@ -4,14 +4,13 @@
 
 mod common;
 
-use common::{obey, stock_kernel};
+use common::{build, stock_kernel};
 use hotcc_bench::lab::matrix;
-use std::process::Command;
 
 #[test]
 fn every_algorithm_on_the_oldest_and_the_newest_kernel() {
     const NAME: &str = "every_algorithm_on_the_oldest_and_the_newest_kernel";
-    obey(Command::new(env!("CARGO")).args(["build", "-q", "-p", "hotcc"]));
+    build(&["hotcc"]);
     for name in ["6.1", "newest"] {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
         let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{obey, stock_kernel};
+use common::{build, obey, stock_kernel};
 use hotcc_bench::lab::results::{Results, locate};
 use std::fs;
 use std::process::Command;
@@ -52,9 +52,7 @@ cc = "$cc"
 #[test]
 fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
     const NAME: &str = "the_pep_places_losses_on_the_oldest_and_the_newest_kernel";
-    for package in ["hotcc", "pep-agent"] {
-        obey(Command::new(env!("CARGO")).args(["build", "-q", "-p", package]));
-    }
+    build(&["hotcc", "pep-agent"]);
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("both.toml");
     fs::write(&scenario, SCENARIO).unwrap();

@@ -4,14 +4,13 @@
 
 mod common;
 
-use common::{obey, stock_kernel};
+use common::{build, stock_kernel};
 use hotcc_bench::lab::guest::{self, sibling, system_program};
 use hotcc_bench::lab::image::Image;
 use hotcc_bench::lab::job::{self, Job, Message};
 use hotcc_bench::lab::vm::{self, Clock, Machine};
 use serde_json::Value;
 use std::fs::File;
-use std::process::Command;
 use std::time::Duration;
 
 /// The word after `label`, as a number.
@@ -28,7 +27,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
         return;
     };
     let Some(kernel) = stock_kernel(NAME, "6.12-generic") else { return };
-    obey(Command::new(env!("CARGO")).args(["build", "-q", "-p", "sinr-feeder"]));
+    build(&["sinr-feeder"]);
 
     let run = |line: &str| job::Command { words: line.split(' ').map(str::to_owned).collect(), ..Default::default() };
     let until = |line: &str, output: &str| job::Command { until: Some(output.to_owned()), ..run(line) };
@@ -66,8 +65,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
-        vmlinuz: kernel.vmlinuz.clone(),
-        release: kernel.release.clone(),
+        kernel: kernel.clone(),
         initramfs,
         memory_mib: 1024,
         clock: Clock::Virtual,

@@ -47,8 +47,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
-        vmlinuz: kernel.vmlinuz.clone(),
-        release: kernel.release.clone(),
+        kernel: kernel.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,

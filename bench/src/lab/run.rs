@@ -247,8 +247,7 @@ fn boot(
     let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
     let image_mib = fs::metadata(&initramfs)?.len() >> 20;
     let machine = Machine {
-        vmlinuz: kernel.vmlinuz.clone(),
-        release: kernel.release.clone(),
+        kernel: kernel.clone(),
         initramfs: initramfs.clone(),
         memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
         clock,

@@ -1,6 +1,6 @@
 //! One run of the virtual machine: QEMU's flags, the guest's messages, and what is shown when it goes wrong.
 
-use crate::kernels::series;
+use crate::kernels::{Kernel, series};
 use crate::lab::job::{Message, RESULTS_PORT};
 use crate::netlab;
 use anyhow::{Context, Result, bail};
@@ -81,10 +81,8 @@ impl Clock {
 /// What to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The kernel.
-    pub vmlinuz: PathBuf,
-    /// Its release: the processor is one that it runs on.
-    pub release: String,
+    /// The kernel; the processor is one that it runs on.
+    pub kernel: Kernel,
     /// The initramfs.
     pub initramfs: PathBuf,
     /// Memory, MiB.
@@ -132,13 +130,13 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     let mut command = Command::new(QEMU);
     command
         .args(machine.clock.flags().split(' '))
-        .args(["-cpu", machine.clock.model(&machine.release)])
+        .args(["-cpu", machine.clock.model(&machine.kernel.release)])
         .args(["-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot", "-smp", "1"])
         .args(["-m", &machine.memory_mib.to_string()])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .args(["-serial", "stdio", "-append", KERNEL_ARGUMENTS, "-kernel"])
-        .arg(&machine.vmlinuz)
+        .arg(&machine.kernel.vmlinuz)
         .arg("-initrd")
         .arg(&machine.initramfs)
         .stdin(Stdio::null())

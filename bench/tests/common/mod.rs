@@ -5,7 +5,7 @@ use hotcc_bench::kernels::{self, Kernel};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The exclusive right to change the kernel's congestion controls. `None`, after saying so, where that is not ours.
@@ -53,6 +53,17 @@ pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
     found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
     found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
     found
+}
+
+/// Builds programs of other packages, as these here are and beside them: cargo builds only this package's for its tests.
+pub fn build(packages: &[&str]) {
+    let here = Path::new(env!("CARGO_BIN_EXE_hotcc-bench")); // DIRECTORY/debug/hotcc-bench
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--target-dir"]).arg(here.ancestors().nth(2).unwrap());
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    obey(cargo.args(packages.iter().flat_map(|package| ["--package", package])));
 }
 
 /// Runs it; where it fails, with what it said.

@@ -191,8 +191,7 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
-        vmlinuz: kernel.vmlinuz.clone(),
-        release: kernel.release.clone(),
+        kernel: kernel.clone(),
         initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,
