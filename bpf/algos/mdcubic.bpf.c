@@ -365,6 +365,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
 	struct mdcubic *f = flow_state(sk);
 
 	__builtin_memset(f, 0, sizeof(*f));
+	f->round_end = tcp_sk(sk)->snd_nxt; /* 0 may be 2 GB ahead */
 	if (CUBIC_FITS())
 		cubictcp_init(sk);
 	else

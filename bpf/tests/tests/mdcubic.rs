@@ -173,6 +173,29 @@ fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
 }
 
 #[test]
+fn rounds_begin_wherever_the_sequence_numbers_do() {
+    let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("without_pep", 1);
+    algo.set_tunable("d2_segments_per_loss", 0);
+    for first in [0, 1, 1 << 31, (1 << 31) + 1, 3 << 30, u32::MAX] {
+        let mut e = Example::new(&algo);
+        (e.view.snd_una, e.view.snd_nxt) = (first, first.wrapping_add(20_000));
+        e.flow.set(&e.view);
+        e.flow.init();
+        for round in 0..15 {
+            assert_eq!(e.reduce(), 20, "one loss in round {round} of a connection that begins at {first}");
+            e.enter(RECOVERY);
+            e.complete();
+            e.enter(0);
+            (e.view.snd_una, e.view.snd_nxt) = (e.view.snd_nxt, e.view.snd_nxt.wrapping_add(20_000));
+            e.flow.set(&e.view);
+            e.flow.pkts_acked(0, None);
+            e.view = e.flow.get(&e.view);
+        }
+    }
+}
+
+#[test]
 fn an_undone_recovery_leaves_ssthresh_as_it_was() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);

@@ -345,10 +345,10 @@ impl Model for Mdcubic {
         }
     }
 
-    fn init(&mut self, _: &mut View) {
+    fn init(&mut self, sock: &mut View) {
         let (coverage, others) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.others));
         let sack = std::mem::take(&mut self.sack);
-        *self = Self { coverage, others, sack, pep: self.pep, ..Self::new(self.tunables) };
+        *self = Self { coverage, others, sack, pep: self.pep, round_end: sock.snd_nxt, ..Self::new(self.tunables) };
         self.coverage.inits += 1;
     }
 
