@@ -14,7 +14,7 @@ pub const GROW: RangeInclusive<u8> = 101..=120;
 /// A hint may be dated this much later than the time stamp of the socket that reads it.
 pub const CLOCK_SLACK_MS: u32 = 10;
 
-/// Version 1 of the hint.
+/// Version 2 of the hint.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct ArwaHint {
@@ -24,8 +24,13 @@ pub struct ArwaHint {
     pub sequence: u32,
     /// [`SHRINK`], [`GROW`], or nothing.
     pub hint: u8,
+    /// Its number in the TCP option, by which the agent knows copies. Nothing to `arwa`.
+    pub wire_sequence: u8,
     /// Zero.
-    pub pad: [u8; 3],
+    pub pad: [u8; 2],
+    /// Bytes of the connection that were acknowledged when it came, by which the agent refuses hints that come faster than a
+    /// receiver makes them. Nothing to `arwa`.
+    pub bytes_acked: u64,
 }
 
-const _: () = assert!(size_of::<ArwaHint>() == 16);
+const _: () = assert!(size_of::<ArwaHint>() == 24);

@@ -36,18 +36,15 @@ struct tcp_header {
 /* SACK blocks that leave no room beside time stamps, without which there are no hints */
 #define SACKS_WITHOUT_ROOM 3
 
-/* There where the peer knows hints. */
+/* There where the peer knows hints, as `arwa_hint` is, which has the sender's side. */
 struct rx_flow {
 	struct arwa_receiver receiver;
 	/* what it has to say */
 	u8 hint;
 	u8 sequence; /* 0: none was ever made */
 	u8 copies;   /* to go */
-	/* what it was told */
-	u8 taken_sequence;
-	u64 taken_us; /* 0: nothing yet */
-	u64 taken_bytes_acked;
 };
+_Static_assert(sizeof(struct rx_flow) <= 128 - 8, "with the map's 8 bytes it is two cache lines");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -76,7 +73,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	struct tcp_header header;
 	struct tcp_sock *tp;
 	struct rx_flow *f;
-	u32 header_size, data_size;
+	u32 mss, header_size, options_size, data_size;
 
 	/*
 	 * An ACK, mostly: nothing to keep in the state. On a host with many connections that is in no cache, and what the
@@ -85,10 +82,13 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	if (skb->len <= TCP_HEADER_MAX || !sk->sk_bpf_storage)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || skb->len < TCP_HEADER_SIZE + tp->inet_conn.icsk_ack.rcv_mss)
+	if (!tp)
+		return 0;
+	mss = tp->inet_conn.icsk_ack.rcv_mss;
+	if (skb->len < TCP_HEADER_SIZE + mss)
 		return 0;
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
-	if (!f || bpf_probe_read_kernel(&header, sizeof(header), skb->data))
+	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
 	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
 	if (f->copies && tp->rx_opt.num_sacks >= SACKS_WITHOUT_ROOM)
@@ -97,11 +97,16 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	data_size = skb->len - header_size;
 	if (header_size < TCP_HEADER_SIZE || skb->len <= header_size)
 		return 0;
-	segments.size = gso_size_of(skb) ?: data_size;
-	if (segments.size < tp->inet_conn.icsk_ack.rcv_mss)
+	options_size = header_size - TCP_HEADER_SIZE;
+	segments.size = data_size;
+	if (data_size > mss) /* several, perhaps */
+		segments.size = gso_size_of(skb) ?: data_size;
+	if (segments.size < mss)
 		return 0;
 	segments.count = data_size / segments.size;
-	if (!tcp_timestamp(header.options, header_size - TCP_HEADER_SIZE, &segments.tsval))
+	if (!tcp_aligned_timestamp(header.options, options_size, &segments.tsval) &&
+	    (bpf_probe_read_kernel(&header, sizeof(header), skb->data) ||
+	     !tcp_timestamp(header.options, options_size, &segments.tsval)))
 		return 0;
 	segments.now_us = now_us();
 	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
@@ -185,42 +190,36 @@ static __always_inline void write(struct bpf_sock_ops *ctx)
 	RX_COUNT(hints_sent);
 }
 
-/* Whether the peer can have made another hint: it takes a period, or so many packets. */
-static __always_inline bool may_take(struct bpf_sock_ops *ctx, const struct rx_flow *f, u64 now)
+/* Whether the peer can have made another hint since the last: it takes a period, or so many packets. */
+static __always_inline bool may_take(struct bpf_sock_ops *ctx, const struct arwa_hint_v2 *last, u64 now_ns)
 {
-	u64 bytes = ctx->bytes_acked - f->taken_bytes_acked;
+	u64 bytes = ctx->bytes_acked - last->bytes_acked;
 
-	return !f->taken_us || now - f->taken_us >= period_us || bytes >= (u64)ctx->mss_cache * period_packets;
+	return !last->sequence || now_ns - last->time_ns >= period_us * 1000ULL ||
+	       bytes >= (u64)ctx->mss_cache * period_packets;
 }
 
 static __always_inline void take(struct bpf_sock_ops *ctx)
 {
 	struct hint_option option = HINT_OPTION(PERMIT_SIZE); /* to look for: kind and ExID */
-	struct rx_flow *f = flow_of(ctx);
-	struct arwa_hint_v1 *stored;
-	struct bpf_sock *sk;
-	u64 now;
+	struct arwa_hint_v2 *stored;
+	struct bpf_sock *sk = ctx->sk;
+	u64 now_ns;
 
-	if (!f || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
+	if (!sk || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
 		return;
-	if (f->taken_us && option.sequence == f->taken_sequence)
-		return; /* a copy */
-	now = now_us();
-	if (!hint_is_valid(option.hint) || !may_take(ctx, f, now)) {
+	stored = bpf_sk_storage_get(&arwa_hint, sk, NULL, 0);
+	if (!stored || (stored->sequence && option.sequence == stored->wire_sequence)) /* a copy */
+		return;
+	now_ns = bpf_ktime_get_ns();
+	if (!hint_is_valid(option.hint) || !may_take(ctx, stored, now_ns)) {
 		RX_COUNT(hints_refused);
 		return;
 	}
-	sk = ctx->sk;
-	if (!sk)
-		return;
-	stored = bpf_sk_storage_get(&arwa_hint, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!stored)
-		return;
-	f->taken_us = now;
-	f->taken_sequence = option.sequence;
-	f->taken_bytes_acked = ctx->bytes_acked;
-	stored->time_ns = now * 1000;
+	stored->time_ns = now_ns;
 	stored->hint = option.hint;
+	stored->wire_sequence = option.sequence;
+	stored->bytes_acked = ctx->bytes_acked;
 	if (!__sync_add_and_fetch(&stored->sequence, 1)) /* 0 says: never written */
 		__sync_fetch_and_add(&stored->sequence, 1);
 	RX_COUNT(hints_received);
@@ -233,7 +232,8 @@ static __always_inline void established(struct bpf_sock_ops *ctx, u64 where_peer
 	struct bpf_sock *sk = ctx->sk;
 
 	if (sk && peer_permits(ctx, where_peer_says) &&
-	    bpf_sk_storage_get(&rx_flows, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE)) {
+	    bpf_sk_storage_get(&rx_flows, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) &&
+	    bpf_sk_storage_get(&arwa_hint, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE)) {
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 		RX_COUNT(flows_agreed);
 	} else {

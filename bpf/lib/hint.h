@@ -13,11 +13,14 @@
 /* a hint may be written this long after the socket's stamp was taken */
 #define HINT_CLOCK_SLACK_MS 10
 
-struct arwa_hint_v1 {
+/* In one cache line: where many connections get one ACK each, that is what it costs. */
+struct arwa_hint_v2 {
 	u64 time_ns;  /* CLOCK_MONOTONIC */
 	u32 sequence; /* 0: never written; else moves with each hint, after the rest is in place */
 	u8 hint;
-	u8 pad[3];
+	u8 wire_sequence; /* its number in the option */
+	u8 pad[2];
+	u64 bytes_acked; /* of the connection, when it came */
 };
 
 struct {
@@ -25,7 +28,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(pinning, 1);
 	__type(key, int);
-	__type(value, struct arwa_hint_v1);
+	__type(value, struct arwa_hint_v2);
 } arwa_hint SEC(".maps");
 
 static __always_inline bool hint_is_valid(u8 hint)
@@ -34,14 +37,14 @@ static __always_inline bool hint_is_valid(u8 hint)
 }
 
 #ifndef HOTCC_HOST
-static __always_inline struct arwa_hint_v1 *hint_of(struct sock *sk)
+static __always_inline struct arwa_hint_v2 *hint_of(struct sock *sk)
 {
 	/* one look instead of a call, for sockets that nobody keeps anything with */
 	return sk->sk_bpf_storage ? bpf_sk_storage_get(&arwa_hint, sk, NULL, 0) : NULL;
 }
 #else
-static struct arwa_hint_v1 host_arwa_hint; /* sequence 0 reads as none */
-static inline struct arwa_hint_v1 *hint_of(struct sock *sk)
+static struct arwa_hint_v2 host_arwa_hint; /* sequence 0 reads as none */
+static inline struct arwa_hint_v2 *hint_of(struct sock *sk)
 {
 	(void)sk;
 	return &host_arwa_hint;
@@ -54,7 +57,7 @@ static inline struct arwa_hint_v1 *hint_of(struct sock *sk)
  */
 static __always_inline u8 hint_take(struct sock *sk, u32 *sequence, u32 max_age_ms)
 {
-	struct arwa_hint_v1 *stored = hint_of(sk);
+	struct arwa_hint_v2 *stored = hint_of(sk);
 	s64 age_us;
 	u32 latest;
 	u8 hint;

@@ -11,6 +11,7 @@
 #define TCPOPT_TIMESTAMP 8
 #define TCPOLEN_TIMESTAMP 10
 #define TCP_OPTIONS_MAX 40
+#define STAMP_ALIGNED 12 /* behind two NOPs, as RFC 7323, appendix A, has it */
 
 /* what almost all senders have; delays are kept by it until the tick is looked at first */
 #define TICK_USUAL_US 1000
@@ -36,6 +37,21 @@ struct one_way {
 
 #define NO_DELAY ((s64)(~0ULL >> 1))
 
+static __always_inline u32 tsval_of(const u8 *option)
+{
+	return (u32)option[2] << 24 | (u32)option[3] << 16 | (u32)option[4] << 8 | option[5];
+}
+
+/* The time stamp where nearly every sender has it; false: look for it. */
+static __always_inline bool tcp_aligned_timestamp(const u8 options[STAMP_ALIGNED], u32 length, u32 *tsval)
+{
+	if (length < STAMP_ALIGNED || options[0] != TCPOPT_NOP || options[1] != TCPOPT_NOP ||
+	    options[2] != TCPOPT_TIMESTAMP || options[3] != TCPOLEN_TIMESTAMP)
+		return false;
+	*tsval = tsval_of(options + 2);
+	return true;
+}
+
 /* The time stamp in a header's options; false: it has none. */
 static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32 length, u32 *tsval)
 {
@@ -55,7 +71,7 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 			continue;
 		}
 		if (option[0] == TCPOPT_TIMESTAMP && option[1] == TCPOLEN_TIMESTAMP) {
-			*tsval = (u32)option[2] << 24 | (u32)option[3] << 16 | (u32)option[4] << 8 | option[5];
+			*tsval = tsval_of(option);
 			return true;
 		}
 		if (option[1] < 2)

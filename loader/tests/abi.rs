@@ -121,7 +121,7 @@ fn pep_and_hints() {
         reserved,
     );
     let (_file, arwa) = btf(hotcc_bpf::algo("arwa").unwrap());
-    same_layout!(&arwa, "arwa_hint_v1", hint::ArwaHint, time_ns, sequence, hint, pad);
+    same_layout!(&arwa, "arwa_hint_v2", hint::ArwaHint, time_ns, sequence, hint, wire_sequence, pad, bytes_acked);
 }
 
 #[test]

@@ -11,6 +11,10 @@ HOTCC_EXPORT u32 unit_tcp_timestamp(const u8 *options, u32 length, u32 *tsval)
 {
 	return tcp_timestamp(options, length, tsval);
 }
+HOTCC_EXPORT u32 unit_tcp_aligned_timestamp(const u8 *options, u32 length, u32 *tsval)
+{
+	return tcp_aligned_timestamp(options, length, tsval);
+}
 HOTCC_EXPORT u32 unit_tick_kind_us(u64 elapsed_us, u64 ticks)
 {
 	return tick_kind_us(elapsed_us, ticks);

@@ -3,9 +3,19 @@
 use crate::{open_copy, symbol};
 use libloading::Library;
 
+/// From options and their length to the stamp; 0: there is none.
+type FindStamp = unsafe extern "C" fn(*const u8, u32, *mut u32) -> u32;
+
+fn stamp_by(find: FindStamp, options: &[u8; 40], length: u32) -> Option<u32> {
+    let mut tsval = 0;
+    // SAFETY: it reads within the 40 bytes and writes the one word.
+    (unsafe { find(options.as_ptr(), length, &raw mut tsval) } != 0).then_some(tsval)
+}
+
 /// The functions, in a library of their own, with tunables of their own.
 pub struct RxUnits {
-    tcp_timestamp: unsafe extern "C" fn(*const u8, u32, *mut u32) -> u32,
+    tcp_timestamp: FindStamp,
+    tcp_aligned_timestamp: FindStamp,
     tick_kind_us: unsafe extern "C" fn(u64, u64) -> u32,
     arwa_hint_of: unsafe extern "C" fn(u32) -> u32,
     arwa_receive: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> u32,
@@ -31,6 +41,7 @@ impl RxUnits {
         let library = open_copy("rx_units.so");
         Self {
             tcp_timestamp: symbol(&library, "unit_tcp_timestamp"),
+            tcp_aligned_timestamp: symbol(&library, "unit_tcp_aligned_timestamp"),
             tick_kind_us: symbol(&library, "unit_tick_kind_us"),
             arwa_hint_of: symbol(&library, "unit_arwa_hint_of"),
             arwa_receive: symbol(&library, "unit_arwa_receive"),
@@ -50,9 +61,13 @@ impl RxUnits {
     /// The time stamp among the options of a header.
     #[must_use]
     pub fn tcp_timestamp(&self, options: &[u8; 40], length: u32) -> Option<u32> {
-        let mut tsval = 0;
-        // SAFETY: reads within the 40 bytes and writes the one word.
-        (unsafe { (self.tcp_timestamp)(options.as_ptr(), length, &raw mut tsval) } != 0).then_some(tsval)
+        stamp_by(self.tcp_timestamp, options, length)
+    }
+
+    /// Likewise, but only where nearly every sender has it.
+    #[must_use]
+    pub fn tcp_aligned_timestamp(&self, options: &[u8; 40], length: u32) -> Option<u32> {
+        stamp_by(self.tcp_aligned_timestamp, options, length)
     }
 
     /// The kind of clock, by its tick; 0: none that is known.

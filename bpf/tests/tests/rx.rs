@@ -68,6 +68,29 @@ fn time_stamps_among_options() {
 }
 
 #[test]
+fn the_usual_place_of_a_time_stamp_is_told_from_others() {
+    let units = RxUnits::load();
+    let mut random = Random::new(3);
+    let mut found = 0;
+    for _ in 0..200_000 {
+        let mut options = [0; 40];
+        options.iter_mut().for_each(|byte| *byte = random.bits() as u8);
+        let usual = [1, 1, 8, 10].map(|byte| if random.between(0, 9) == 0 { byte ^ 1 } else { byte });
+        options[..4].copy_from_slice(&usual);
+        let length = random.between(0, 40) as u32;
+        let is_there = usual == [1, 1, 8, 10] && length >= 12;
+        let aligned = units.tcp_aligned_timestamp(&options, length);
+        assert_eq!(aligned.is_some(), is_there, "{options:?}, {length}");
+        if is_there {
+            assert_eq!(aligned, units.tcp_timestamp(&options, length));
+            assert_eq!(aligned.unwrap().to_be_bytes(), options[4..8]);
+            found += 1;
+        }
+    }
+    assert!(found > 50_000, "{found}");
+}
+
+#[test]
 fn kinds_of_clocks() {
     let units = RxUnits::load();
     for kind in [1, 1000, 4000, 10_000, 100_000] {
