@@ -60,7 +60,7 @@ figures name kernels="6.12 newest" *args: build
     #!/usr/bin/env bash
     set -euo pipefail
     page="docs/algorithms/{{ name }}.md"
-    mapfile -t scenarios < <(sed -n 's|^<!-- figures: \([a-z0-9-]*\) -->$|bench/scenarios/\1.toml|p' "$page")
+    mapfile -t scenarios < <(sed -n 's|^<!-- figures: \([a-z0-9-]*\).* -->$|bench/scenarios/\1.toml|p' "$page" | sort -u)
     for kernel in {{ kernels }}; do
         target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${scenarios[@]}" || true # an invalid run is told in the page
     done

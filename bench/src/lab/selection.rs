@@ -59,7 +59,7 @@ impl Selection {
         }
         let runs: Vec<_> = cases
             .iter()
-            .filter(|case| self.has(case))
+            .filter(|case| has(&case.values, &self.cases))
             .flat_map(|case| {
                 let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
                 seeds.map(move |seed| OneRun { case, id: case.run(*seed) })
@@ -67,15 +67,15 @@ impl Selection {
             .collect();
         Ok(runs)
     }
+}
 
-    /// Of each wanted key the case has one of the wanted values.
-    fn has(&self, case: &Case) -> bool {
-        self.cases.iter().all(|wanted| {
-            let alternatives = self.cases.iter().filter(|other| other.key == wanted.key);
-            let there = case.values.get(&wanted.key);
-            there.is_some_and(|there| alternatives.map(|a| &a.value).any(|value| equal(there, value)))
-        })
-    }
+/// Whether a case has of each wanted key one of the wanted values.
+#[must_use]
+pub fn has(case: &BTreeMap<String, String>, wanted: &[SweptValue]) -> bool {
+    wanted.iter().all(|one| {
+        let mut alternatives = wanted.iter().filter(|other| other.key == one.key);
+        case.get(&one.key).is_some_and(|there| alternatives.any(|other| equal(there, &other.value)))
+    })
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {

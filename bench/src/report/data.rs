@@ -4,7 +4,7 @@ use super::expected::{self, Comparison};
 use super::rows::{Row, by_cc, by_flow, case_text, labels, placed};
 use crate::lab::results::{Results, RunId, RunSummary};
 use crate::lab::scenario::Source;
-use crate::lab::selection::{all_runs, reduced};
+use crate::lab::selection::{SweptValue, all_runs, has, reduced};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -52,13 +52,23 @@ pub struct Data {
 impl Data {
     /// Reads a result directory.
     pub fn read(directory: &Path) -> Result<Self> {
-        let results = Results::read(directory)?;
+        Self::of_cases(directory, &[])
+    }
+
+    /// Likewise, as if only the cases with these swept values had been to run.
+    pub fn of_cases(directory: &Path, wanted: &[SweptValue]) -> Result<Self> {
+        let mut results = Results::read(directory)?;
+        results.manifest.runs.retain(|run| has(&run.case, wanted));
+        results.runs.retain(|run| has(&run.run.case, wanted));
         let rows = by_cc(&results);
         let several = results.runs.iter().any(|run| run.flows.len() > 1);
         let finished: BTreeSet<&RunId> = results.runs.iter().map(|run| &run.run).collect();
         let missing = results.manifest.runs.iter().filter(|run| !finished.contains(run)).cloned().collect();
         let scenario = directory.join("scenario.toml");
-        let (figures, problems) = expected::read(&scenario);
+        let (mut figures, problems) = expected::read(&scenario);
+        if !wanted.is_empty() {
+            figures.retain(|figure| results.manifest.runs.iter().any(|run| figure.matches(run)));
+        }
         // a scenario that this version cannot read tells nothing
         let cases = Source::read(&scenario).and_then(|source| source.cases()).unwrap_or_default();
         let said = cases.first().map(|case| &case.scenario);

@@ -3,7 +3,8 @@
 use super::data::Data;
 use super::html::{Cell, Table};
 use super::tables;
-use anyhow::{Context, Result, ensure};
+use crate::lab::selection::SweptValue;
+use anyhow::{Context, Result, anyhow, ensure};
 use std::fs;
 use std::path::Path;
 
@@ -58,7 +59,8 @@ pub fn text(data: &Data) -> String {
 }
 
 /// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
-/// tables of `results/SCENARIO`, one for each kernel there. A scenario that is not there keeps its part.
+/// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
+/// with these swept values alone. A part of whose runs none is there stays as it is.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -66,25 +68,36 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     let mut out = String::new();
     let mut rest = document;
     while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (scenario, after) = after.split_once(BEGIN_END).context("a `<!-- figures: SCENARIO -->` is not closed")?;
-        ensure!(scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "`{scenario}` is no scenario's name");
+        let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- figures: SCENARIO -->` is not closed")?;
+        let (scenario, cases) = marked(mark)?;
         let (old, after) =
-            after.split_once(END).with_context(|| format!("the figures of {scenario} have no `{}`", END.trim_end()))?;
-        let new = figures(&results.join(scenario))?;
-        out.push_str(&format!("{before}{BEGIN}{scenario}{BEGIN_END}{}{END}", new.as_deref().unwrap_or(old)));
+            after.split_once(END).with_context(|| format!("the figures of {mark} have no `{}`", END.trim_end()))?;
+        let new = figures(&results.join(scenario), &cases)?;
+        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{}{END}", new.as_deref().unwrap_or(old)));
         rest = after;
     }
     Ok(out + rest)
 }
 
-fn figures(scenario: &Path) -> Result<Option<String>> {
+/// `SCENARIO KEY=VALUE...`.
+fn marked(mark: &str) -> Result<(&str, Vec<SweptValue>)> {
+    let (scenario, cases) = mark.split_once(' ').unwrap_or((mark, ""));
+    ensure!(scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "`{scenario}` is no scenario's name");
+    let cases = cases.split_whitespace().map(str::parse).collect::<Result<_, String>>();
+    Ok((scenario, cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
+}
+
+fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<Option<String>> {
     let Ok(kernels) = fs::read_dir(scenario) else { return Ok(None) };
     let mut kernels: Vec<_> =
         kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
     kernels.sort();
     let mut out = String::new();
     for directory in kernels {
-        let data = Data::read(&directory)?;
+        let data = Data::of_cases(&directory, cases)?;
+        if data.results.runs.is_empty() {
+            continue;
+        }
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         out.push_str(&format!("\nLinux {name}. {}.\n\n{}\n", data.state(), text(&data)));
     }
@@ -117,5 +130,7 @@ mod tests {
         assert_eq!(told("<!-- figures: x -->\nold"), "the figures of x have no `<!-- end of figures -->`");
         assert_eq!(told("<!-- figures: x"), "a `<!-- figures: SCENARIO -->` is not closed");
         assert_eq!(told("<!-- figures: ../x -->\n<!-- end of figures -->\n"), "`../x` is no scenario's name");
+        let case = told("<!-- figures: x cc -->\n<!-- end of figures -->\n");
+        assert!(case.starts_with("`<!-- figures: x cc -->`: KEY=VALUE is meant"), "{case}");
     }
 }

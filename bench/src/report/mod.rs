@@ -59,7 +59,8 @@ pub struct DiffCommand {
 /// `figures FILE...`.
 #[derive(Args, Debug)]
 #[command(after_help = "A document marks where figures belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
-    <!-- end of figures -->")]
+    <!-- end of figures -->\n\nor those of some cases, by swept values:\n\n  \
+    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->")]
 pub struct FiguresCommand {
     /// Documents
     #[arg(required = true, value_name = "FILE")]

@@ -3,6 +3,7 @@
 
 mod browser;
 mod diff;
+mod figures;
 mod fixture;
 mod markup;
 mod page;
