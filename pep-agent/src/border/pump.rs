@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Reports handed over at once, at most: what comes after them must not wait for ever.
 const BATCH: usize = 1024;
-/// After a batch, how long the ring is left alone: what comes meanwhile wakes nobody and leaves together. To a busy router
-/// being woken costs more than the reports.
-const GATHER: Duration = Duration::from_micros(150);
 /// After so many batches in a row it looks for reports by itself, after as many looks in vain it waits to be woken again.
 const IN_A_ROW: u32 = 4;
 /// How long it takes at most to see that it is to stop.
@@ -42,11 +39,18 @@ impl Default for Delivered {
     }
 }
 
-/// Hands over what the ring has until `stop` is set.
+/// Hands over what the ring has until `stop` is set. After each batch the ring is left alone for `gather`: what comes
+/// meanwhile wakes nobody and leaves together. To a busy router being woken costs more than the reports.
 ///
 /// # Errors
 /// The kernel refuses to be looked at.
-pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) -> Result<()> {
+pub fn run(
+    ring: &mut Ring,
+    gather: Duration,
+    transport: &mut dyn Transport,
+    delivered: &Delivered,
+    stop: &AtomicBool,
+) -> Result<()> {
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
     let (mut is_looking, mut in_a_row) = (false, 0);
     while !stop.load(Relaxed) {
@@ -69,7 +73,7 @@ pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered
         }
         if found || is_looking {
             // however much there is to do, half of a processor is left to others
-            std::thread::sleep(GATHER.max(began.elapsed()));
+            std::thread::sleep(gather.max(began.elapsed()));
         } else {
             ring.wait(PollTimeout::from(WAIT_MS));
         }

@@ -123,14 +123,15 @@ fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
     assert_eq!(told(), "STOPPING=1");
 }
 
-/// The scheduling policy of each thread, by its name.
-fn policies(pid: u32) -> Vec<(String, i32)> {
-    let policy = |stat: String| {
+/// Nice value and scheduling policy of each thread, by its name.
+fn priorities(pid: u32) -> Vec<(String, [i32; 2])> {
+    let priority = |stat: String| {
         let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(") ").unwrap();
-        (name.to_owned(), rest.split(' ').nth(38).unwrap().parse().unwrap())
+        let fields: Vec<&str> = rest.split(' ').collect();
+        (name.to_owned(), [16, 38].map(|field: usize| fields[field].parse().unwrap()))
     };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    threads.map(|thread| policy(fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())).collect()
+    threads.map(|thread| priority(fs::read_to_string(thread.unwrap().path().join("stat")).unwrap())).collect()
 }
 
 #[test]
@@ -151,11 +152,11 @@ fn its_unit_leaves_it_what_it_needs() {
     });
     // it answers once all has begun
     assert_eq!(border.get(&network, "/healthz").1, "ok\n");
-    let policies = policies(border.pid());
-    assert!(policies.iter().any(|(name, _)| name == "reports"), "{policies:?}");
-    for (name, policy) in policies {
-        let expected = if name == "reports" { nix::libc::SCHED_FIFO } else { nix::libc::SCHED_OTHER };
-        assert_eq!(policy, expected, "of the thread {name}");
+    let ([own, _], priorities) = (priorities(std::process::id())[0].1, priorities(border.pid()));
+    assert!(priorities.iter().any(|(name, _)| name == "reports"), "{priorities:?}");
+    for (name, priority) in priorities {
+        let nice = if name == "reports" { -20 } else { own };
+        assert_eq!(priority, [nice, nix::libc::SCHED_OTHER], "of the thread {name}");
     }
     assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
 }
