@@ -100,6 +100,14 @@ fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
+/// Where two versions of a file part, and how.
+fn difference(path: &str, one: &[u8], other: &[u8]) -> Option<String> {
+    let [one, other] = [one, other].map(|content| content.split(|byte| *byte == b'\n').map(Some).chain([None]));
+    let (number, (one, other)) = one.zip(other).enumerate().find(|(_, (one, other))| one != other)?;
+    let [one, other] = [one, other].map(|line| line.map_or("its end".into(), String::from_utf8_lossy));
+    Some(format!("{path}, line {}:\n  {one}\n  {other}", number + 1))
+}
+
 fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
     let summaries = results.iter().filter(|(path, _)| path.ends_with("summary.json"));
     summaries.map(|(_, text)| serde_json::from_slice(text).unwrap()).collect()
@@ -138,9 +146,9 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
         let beside = run("beside", &["--jobs", "2"]);
         drop(hogs);
         assert_eq!(alone.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
-        for (path, content) in &alone {
-            assert_eq!(String::from_utf8_lossy(content), String::from_utf8_lossy(&beside[path]), "{series}: {path}");
-        }
+        let differ: Vec<_> =
+            alone.iter().filter_map(|(path, content)| difference(path, content, &beside[path])).collect();
+        assert!(differ.is_empty(), "on {}, alone and beside others:\n{}", kernel.release, differ.join("\n"));
         for summary in summaries(&alone) {
             assert_eq!(summary.invalid, Vec::<String>::new());
             let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
