@@ -96,9 +96,8 @@ impl Router {
         let mut ring = kernel.reports.take().context("no ring")?;
         let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
-        let gather = config.gather();
         let urgent = Urgent::begin();
-        let pump = std::thread::spawn(move || pump::run(&mut ring, gather, &mut Nowhere, &counting, &stopping));
+        let pump = std::thread::spawn(move || pump::run(&mut ring, &mut Nowhere, &counting, &stopping));
         drop(urgent);
         Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, stop, pump: Some(pump) })
     }

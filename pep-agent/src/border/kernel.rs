@@ -98,7 +98,7 @@ impl Kernel {
                 }
             }
         }
-        kernel.reports = Some(Ring::new(ring, ebpf));
+        kernel.reports = Some(Ring::new(ring, ebpf, config.gather()));
         Ok(kernel)
     }
 

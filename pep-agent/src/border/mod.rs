@@ -63,7 +63,7 @@ pub fn run(
         let thread = pump
             .spawn_scoped(scope, move || {
                 let Ok(mut transport) = take.recv() else { return };
-                let handed_over = pump::run(&mut ring, config.gather(), transport.as_mut(), delivered, stop);
+                let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
                 handed_over.unwrap_or_else(|error| tracing::error!("{error}"));
             })
             .tried(|| "cannot start a thread".to_owned())?;

@@ -7,7 +7,7 @@ use hotcc_abi::clock::monotonic_ns;
 use nix::poll::PollTimeout;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Reports handed over at once, at most: what comes after them must not wait for ever.
 const BATCH: usize = 1024;
@@ -39,18 +39,12 @@ impl Default for Delivered {
     }
 }
 
-/// Hands over what the ring has until `stop` is set. After each batch the ring is left alone for `gather`: what comes
-/// meanwhile wakes nobody and leaves together. To a busy router being woken costs more than the reports.
+/// Hands over what the ring has until `stop` is set. After each batch the ring is left alone for a while: what
+/// comes meanwhile wakes nobody and leaves together. To a busy router being woken costs more than the reports.
 ///
 /// # Errors
 /// The kernel refuses to be looked at.
-pub fn run(
-    ring: &mut Ring,
-    gather: Duration,
-    transport: &mut dyn Transport,
-    delivered: &Delivered,
-    stop: &AtomicBool,
-) -> Result<()> {
+pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) -> Result<()> {
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
     let (mut is_looking, mut in_a_row) = (false, 0);
     while !stop.load(Relaxed) {
@@ -73,7 +67,7 @@ pub fn run(
         }
         if found || is_looking {
             // however much there is to do, half of a processor is left to others
-            std::thread::sleep(gather.max(began.elapsed()));
+            std::thread::sleep(ring.gather.max(began.elapsed()));
         } else {
             ring.wait(PollTimeout::from(WAIT_MS));
         }

@@ -8,6 +8,7 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// The program that has the kernel make the reports that are due.
 pub const LOOK: &str = "border_look";
@@ -20,13 +21,15 @@ const NO_PACKET: [u8; 14] = [0; 14];
 pub struct Ring {
     ring: RingBuf<MapData>,
     programs: Ebpf,
+    /// How long it is left alone after some were taken out.
+    pub gather: Duration,
 }
 
 impl Ring {
     /// Of these programs, which are loaded.
     #[must_use]
-    pub fn new(ring: RingBuf<MapData>, programs: Ebpf) -> Self {
-        Self { ring, programs }
+    pub fn new(ring: RingBuf<MapData>, programs: Ebpf, gather: Duration) -> Self {
+        Self { ring, programs, gather }
     }
 
     /// The next report, and since when it was on its way, in nanoseconds of the monotonic clock.
