@@ -5,12 +5,15 @@ use super::html::{Cell, Table};
 use super::tables;
 use crate::lab::selection::SweptValue;
 use anyhow::{Context, Result, anyhow, ensure};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of figures -->\n";
+/// The line above a kernel's tables begins with it.
+const LINUX: &str = "Linux ";
 
 impl Table {
     /// As Markdown, columns padded; without caption and remark.
@@ -60,7 +63,7 @@ pub fn text(data: &Data) -> String {
 
 /// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
 /// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
-/// with these swept values alone. A part of whose runs none is there stays as it is.
+/// with these swept values alone. What a part says of a kernel of which nothing is there stays as it is.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -73,7 +76,8 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
         let (old, after) =
             after.split_once(END).with_context(|| format!("the figures of {mark} have no `{}`", END.trim_end()))?;
         let new = figures(&results.join(scenario), &cases)?;
-        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{}{END}", new.as_deref().unwrap_or(old)));
+        let part = if new.is_empty() { old } else { &merged(old, &new) };
+        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
         rest = after;
     }
     Ok(out + rest)
@@ -87,8 +91,30 @@ fn marked(mark: &str) -> Result<(&str, Vec<SweptValue>)> {
     Ok((scenario, cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
 }
 
-fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<Option<String>> {
-    let Ok(kernels) = fs::read_dir(scenario) else { return Ok(None) };
+/// A part with new tables in the place of those of the same kernel's series, `6.12` say.
+fn merged(old: &str, new: &str) -> String {
+    let tables: BTreeMap<_, _> = by_kernel(old).into_iter().chain(by_kernel(new)).collect();
+    tables.values().map(|table| format!("\n{}\n\n", table.trim_end())).collect()
+}
+
+/// The tables of a part, each from its line `Linux RELEASE. ...` on, with major and minor version.
+fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
+    let mut tables: Vec<(Vec<u32>, String)> = Vec::new();
+    for line in part.split_inclusive('\n') {
+        if let Some(release) = line.strip_prefix(LINUX) {
+            let series = release.split('.').take(2).map_while(|number| number.parse().ok()).collect();
+            tables.push((series, String::new()));
+        }
+        if let Some((_, table)) = tables.last_mut() {
+            table.push_str(line);
+        }
+    }
+    tables
+}
+
+/// The tables of what is there, empty for nothing.
+fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<String> {
+    let Ok(kernels) = fs::read_dir(scenario) else { return Ok(String::new()) };
     let mut kernels: Vec<_> =
         kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
     kernels.sort();
@@ -99,9 +125,9 @@ fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<Option<String>> {
             continue;
         }
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        out.push_str(&format!("\nLinux {name}. {}.\n\n{}\n", data.state(), text(&data)));
+        out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), text(&data)));
     }
-    Ok((!out.is_empty()).then_some(out))
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -120,6 +146,17 @@ mod tests {
         };
         let text = "| case | Mbit/s |\n| ---- | -----: |\n| a\\|b |  4 ± 1 |\n| all  |      – |\n";
         assert_eq!(table.markdown(), text);
+    }
+
+    #[test]
+    fn a_kernel_s_tables_replace_those_of_its_series_alone() {
+        let part = |release: &str, table: &str| format!("\nLinux {release}. All runs.\n\n| {table} |\n\n");
+        let old = part("6.12.107+deb13", "old") + &part("7.3.4", "newest");
+        let replaced = part("6.12.108", "new") + &part("7.3.4", "newest");
+        assert_eq!(merged(&old, &part("6.12.108", "new")), replaced);
+        let added = part("6.1.9", "first") + &replaced;
+        assert_eq!(merged(&replaced, &part("6.1.9", "first")), added);
+        assert_eq!(merged("\nnothing was run yet\n", &part("6.1.9", "first")), part("6.1.9", "first"));
     }
 
     #[test]
