@@ -27,7 +27,9 @@
  *    the last ACK: all of what is missing must have been seen by the PEP, else the loss is domain 1's.
  *  - A "loss event" is a segment marked as lost, and the one that starts a recovery; an RTT is a round of snd_una.
  *  - Ten losses: while the PEP is the clock, W1 is a rate, and CUBIC's share of it lets the queue of domain 2 that dropped
- *    them run dry. W1 gives up as many segments as were lost, and not more than CUBIC would (`d2_reduction`; `paper`: CUBIC).
+ *    them run dry. Where domain 2 has a queue, W1 gives up as many segments as were lost, and not more than CUBIC would
+ *    (`d2_reduction`; `paper`: CUBIC). It has one where D2 takes longer than the least RTT and the record's leave for it, by
+ *    a quarter of the RTT at least.
  *  - Ten losses are many for a small W, and what a PEP that lies takes from others grows with them: of a W under 160 it is
  *    one for 16 segments, and three at least (`d2_segments_per_loss`; `paper`: ten).
  *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
@@ -71,7 +73,7 @@ TUNABLE(u32, d2_loss_events, 0, 0, 0, 1000, "per RTT",
 TUNABLE(u32, d2_segments_per_loss, 16, 0, 0, 1000, "segments",
 	"lossy and by type: of a smaller W one loss per so many, 3 at least; 0: always 10");
 TUNABLE_CHOICE(d2_reduction, BY_LOSSES, BY_CUBIC, "losses,cubic",
-	       "what W1 then gives up, PEP-clocked and in a lossy domain 2: as much as was lost, or CUBIC's share");
+	       "what W1 then gives up, PEP-clocked and where a lossy domain 2 has a queue: what was lost, or as CUBIC");
 TUNABLE(u32, pep_max_age_ms, 1000, 1000, 1, 30000, "ms", "older records of the PEP are not used");
 TUNABLE_CHOICE(without_pep, DOMAIN_1, DOMAIN_1, "domain1,domain2", "which domain's a loss is where no PEP tells");
 TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
@@ -97,7 +99,8 @@ struct mdcubic {
 	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
 	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
 	u16 events FIELD("", "domain 2 losses in this round");
-	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back");
+	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
+			"128: Reno in CUBIC's place, whose state has no room here");
 	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
 
 	u32 covered_to FIELD("", "PEP-clocked: sequence number up to which client and PEP, taken in all, have bytes");
@@ -181,17 +184,25 @@ static __always_inline u32 event_limit(u32 window)
 	return min(max(window / d2_segments_per_loss, LEAST_LOSSY_EVENTS), LOSSY_EVENTS);
 }
 
-/* Whether the PEP saw all that the client misses: what lies before a SACK block. */
-static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struct pep_seen *seen)
+/* The last ACK's SACK blocks, in order: what the client has. */
+static __always_inline void client_has(const struct tcp_sock *tp, struct seq_range blocks[SACK_BLOCKS])
 {
-	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una, has = 0;
-	struct seq_range blocks[SACK_BLOCKS];
-	u64 unseen = 0;
+	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una;
 
 	_Static_assert(SACK_BLOCKS == SEQ_RANGES, "seq_sort takes that many");
 	for (int i = 0; i < SACK_BLOCKS; i++)
 		blocks[i] = seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, snd_una, flight);
 	seq_sort(blocks);
+}
+
+/* Whether the PEP saw all that the client misses: what lies before a SACK block. */
+static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struct pep_seen *seen)
+{
+	struct seq_range blocks[SACK_BLOCKS];
+	u64 unseen = 0;
+	u32 has = 0;
+
+	client_has(tp, blocks);
 	for (int i = 0; i < SACK_BLOCKS; i++) {
 		unseen |= seq_less(pep_saw_to(seen, has), blocks[i].start);
 		has = seq_max(has, blocks[i].end);
@@ -292,11 +303,32 @@ static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic 
 	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
 }
 
+/*
+ * Whether a queue of domain 2's may have dropped what was lost there. Its share of W is its share of the RTT (Little's law);
+ * without a queue it takes what the least RTT to the PEP leaves of the least RTT. Below the last SACK block nothing waits:
+ * it arrived, or was lost.
+ */
+static __always_inline bool domain2_has_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen)
+{
+	u32 least_us = tp->rtt_min.s[0].v, has = 0, in_order, waiting;
+	u64 rtt_us = tp->srtt_us >> 3, empty_us = least_us - min(seen->rtt_us, least_us);
+	struct seq_range blocks[SACK_BLOCKS];
+
+	client_has(tp, blocks);
+	for (int i = 0; i < SACK_BLOCKS; i++)
+		has = seq_max(has, blocks[i].end);
+	in_order = seq_max(has, seen->in_order);
+	waiting = (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
+	return rtt_us && waiting * rtt_us >= window * (empty_us + (rtt_us >> 2));
+}
+
 /* The same after too many losses in domain 2. */
-static __always_inline u32 excess_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
+static __always_inline u32 excess_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window,
+					   const struct pep_seen *seen)
 {
 	u32 ssthresh = whole_ssthresh(sk, f, window);
-	bool by_losses = d2_reduction == BY_LOSSES && type == TYPE_LOSSY && f->flags & PEP_CLOCKED;
+	bool by_losses = d2_reduction == BY_LOSSES && type == TYPE_LOSSY && f->flags & PEP_CLOCKED &&
+			 domain2_has_queue(tcp_sk(sk), window, seen);
 
 	/* at U16_MAX it is not known how many there were */
 	return by_losses && f->events < min(window, U16_MAX) ? max(ssthresh, window - f->events) : ssthresh;
@@ -332,7 +364,7 @@ static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, 
 	if (use_pep ? !pep_saw_holes(tp, seen) : without_pep == DOMAIN_1)
 		give_up_domain_2(sk, f, whole_ssthresh(sk, f, f->prior_window));
 	else if (f->events >= event_limit(f->prior_window))
-		give_up_domain_2(sk, f, excess_ssthresh(sk, f, f->prior_window));
+		give_up_domain_2(sk, f, excess_ssthresh(sk, f, f->prior_window, seen));
 }
 
 /* D2 is gone, and so is its share of ssthresh. */
@@ -456,7 +488,7 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 		return whole_ssthresh(sk, f, tp->snd_cwnd);
 	f->events += f->events < U16_MAX;
 	if (f->events >= event_limit(tp->snd_cwnd))
-		return excess_ssthresh(sk, f, tp->snd_cwnd);
+		return excess_ssthresh(sk, f, tp->snd_cwnd, &seen);
 	f->flags |= TAKEN_FOR_DOMAIN_2;
 	return max(tp->snd_cwnd, 2U);
 }

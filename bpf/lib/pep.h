@@ -71,6 +71,7 @@ struct pep_seen {
 	struct seq_range ranges[PEP_RANGES]; /* sorted */
 	u32 bytes;			     /* seen in all */
 	u32 updates;
+	u32 rtt_us;	/* least to the PEP and back; 0: not known */
 	bool is_behind; /* it saw nothing above snd_una, and not all below */
 };
 
@@ -98,6 +99,7 @@ static __always_inline bool pep_copy(struct sock *sk, struct pep_flow_v1 *copy)
 		copy->ranges[i].start = READ_ONCE(record->ranges[i].start);
 		copy->ranges[i].end = READ_ONCE(record->ranges[i].end);
 	}
+	copy->rtt_us = READ_ONCE(record->rtt_us);
 	copy->time_ns = READ_ONCE(record->time_ns);
 	return pep_updates(record) == copy->updates;
 }
@@ -109,19 +111,20 @@ static __always_inline bool pep_is_fresh(const struct tcp_sock *tp, u64 time_ns,
 	return age_ns >= -PEP_CLOCK_SLACK_MS * 1000000LL && age_ns <= max_age_ms * 1000000LL;
 }
 
-/* What the PEP saw of the flight. Leaves `seen` alone where it answers PEP_ABSENT. */
+/* What the PEP saw of the flight: nothing where it answers PEP_ABSENT. */
 static __always_inline enum pep_answer pep_read(struct sock *sk, u32 max_age_ms, struct pep_seen *seen)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una;
 	struct pep_flow_v1 record;
 
+	__builtin_memset(seen, 0, sizeof(*seen));
 	if (!pep_copy(sk, &record))
 		return PEP_ABSENT;
 	seen->updates = record.updates;
+	seen->rtt_us = record.rtt_us;
 	seen->in_order = seq_within((s32)(record.in_order - snd_una), flight);
 	seen->bytes = seen->in_order;
-	__builtin_memset(seen->ranges, 0, sizeof(seen->ranges));
 	if (record.range_count) {
 		for (int i = 0; i < PEP_RANGES; i++) {
 			u32 start = record.ranges[i].start;

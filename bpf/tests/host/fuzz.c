@@ -175,6 +175,7 @@ static void report(const struct tcp_sock *tp)
 		record.ranges[i].start = next_sequence(tp);
 		record.ranges[i].end = next_sequence(tp);
 	}
+	record.rtt_us = next_scaled();
 	record.time_ns = (tp->tcp_mstamp - (next8() < 224 ? next8() : next_scaled())) * 1000;
 	host_pep(next8() < 240 ? &record : NULL);
 #else

@@ -45,6 +45,8 @@ pub struct Report {
     pub ranges: [Stretch; 4],
     /// How many of them it says there are.
     pub range_count: u32,
+    /// Least RTT between sender and PEP, microseconds; 0: not known.
+    pub rtt_us: u32,
     /// Age now, ms; negative: from the future.
     pub age_ms: i32,
     /// The writer has not finished.
@@ -55,7 +57,7 @@ impl Report {
     /// All up to here came in order.
     #[must_use]
     pub fn up_to(in_order: At) -> Self {
-        Self { in_order, ranges: [(At::Una(0), At::Una(0)); 4], range_count: 0, age_ms: 0, writing: false }
+        Self { in_order, ranges: [(At::Una(0), At::Una(0)); 4], range_count: 0, rtt_us: 0, age_ms: 0, writing: false }
     }
 
     /// The report with these ranges.
@@ -78,6 +80,7 @@ impl Report {
             (place.start, place.end) = (start.sequence(sock), end.sequence(sock));
         }
         flow.range_count = self.range_count;
+        flow.rtt_us = self.rtt_us;
         flow.time_ns = aged_ns(sock.now_us, self.age_ms);
         flow
     }
@@ -212,6 +215,7 @@ fn honest(random: &mut Random) -> Report {
         let ranges = [(a, b), (c, d), (e, f), (g, h)];
         report = report.with(&ranges[..random.between(1, 4) as usize]);
     }
+    report.rtt_us = random.between(0, 100_000) as u32;
     report.writing = random.once_in(20);
     report
 }
@@ -235,6 +239,7 @@ fn forged(random: &mut Random) -> Report {
         }
     }
     report.range_count = random.pick(&[0, 1, 2, 3, 4, 4, 5, u32::MAX]);
+    report.rtt_us = random.pick(&[0, 1, 10_000, u32::MAX]);
     report.writing = random.once_in(10);
     report.age_ms = match random.between(0, 4) {
         0 => random.pick(&[-1, -9, -10, -11, -1000]),

@@ -107,6 +107,8 @@ counters! {
         too_many_losses: "losses beyond the limit",
         domain_1: "reductions for domain 1",
         domain_2: "losses in domain 2",
+        queues: "losses in domain 2 where it has a queue",
+        no_queues: "losses in domain 2 where it has none",
         reduced_by_losses: "reductions by what domain 2 lost",
         lost_later: "ACKs that find more lost in domain 2",
         revoked_events: "recoveries moved to domain 1 by their number of losses",
@@ -194,11 +196,28 @@ impl Mdcubic {
         whole.min(window.max(2))
     }
 
+    /// Whether what is in domain 2 waits there: of the smoothed RTT it has its share of W, and that is more than what is
+    /// left of the least RTT beyond the PEP, by a quarter of the smoothed one. What the client has a SACK block behind is
+    /// there no more: it was lost, or has arrived.
+    fn waits_in_domain_2(&mut self, sock: &View, window: u32) -> bool {
+        let to_the_pep_us = self.report().map_or(0, |report| report.rtt_us);
+        let beyond_us = f64::from(sock.min_rtt_us.saturating_sub(to_the_pep_us));
+        let rtt_us = f64::from(sock.srtt_us / 8);
+        let segments = f64::from(self.seen_behind_sack(sock) / sock.mss);
+        let waits = rtt_us > 0.0 && segments * rtt_us >= f64::from(window) * (beyond_us + (rtt_us / 4.0).floor());
+        self.coverage.queues += u64::from(waits);
+        self.coverage.no_queues += u64::from(!waits);
+        waits
+    }
+
     /// More losses in domain 2 than are forgiven. Where W1 is a rate, clocked by the PEP, and loss is what domain 2 does
     /// when that is too high, they say by how much; CUBIC's reduction is the most.
-    fn reduced_by_losses(&mut self, window: u32) -> u32 {
+    fn reduced_by_losses(&mut self, sock: &View, window: u32) -> u32 {
         let as_cubic = self.reduced(window);
-        let by_losses = self.tunables.d2_reduction == 0 && self.tunables.kind == 0 && self.clocked;
+        let by_losses = self.tunables.d2_reduction == 0
+            && self.tunables.kind == 0
+            && self.clocked
+            && self.waits_in_domain_2(sock, window);
         let is_counted = self.events < 0xffff; // however wide the field, nobody needs to count further
         let rest = window.checked_sub(self.events).filter(|rest| by_losses && is_counted && *rest > as_cubic);
         self.coverage.reduced_by_losses += u64::from(rest.is_some());
@@ -309,7 +328,7 @@ impl Mdcubic {
             sock.snd_ssthresh = self.reduced(window);
         } else if self.events >= self.tunables.loss_limit(window) {
             self.coverage.revoked_events += 1;
-            sock.snd_ssthresh = self.reduced_by_losses(window);
+            sock.snd_ssthresh = self.reduced_by_losses(sock, window);
         } else {
             self.coverage.kept_unusable += u64::from(!self.usable);
             self.in_domain_2 = true;
@@ -419,7 +438,7 @@ impl Model for Mdcubic {
         self.events = self.events.saturating_add(1);
         if self.events >= self.tunables.loss_limit(sock.snd_cwnd) {
             self.coverage.too_many_losses += 1;
-            return self.reduced_by_losses(sock.snd_cwnd);
+            return self.reduced_by_losses(sock, sock.snd_cwnd);
         }
         self.coverage.domain_2 += 1;
         self.in_domain_2 = true;

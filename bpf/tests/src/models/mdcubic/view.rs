@@ -38,8 +38,15 @@ fn union(mut parts: Vec<Bytes>) -> Vec<Bytes> {
 
 impl Mdcubic {
     /// The report, if there is one and its writer has finished.
-    fn report(&self) -> Option<PepFlow> {
+    pub(super) fn report(&self) -> Option<PepFlow> {
         self.pep.filter(|p| p.updates != 0 && p.updates.is_multiple_of(2))
+    }
+
+    /// How many of the bytes in flight behind the last SACK block the PEP says it saw.
+    pub(super) fn seen_behind_sack(&self, sock: &View) -> u32 {
+        let blocks = self.sack.iter().filter_map(|&(start, end)| cut(sock, start, end));
+        let behind = blocks.map(|(_, end)| end).max().unwrap_or(0);
+        self.seen(sock).iter().map(|(start, end)| end - (*start).max(behind)).filter(|b| *b > 0).sum::<i64>() as u32
     }
 
     /// The bytes in flight that the PEP says it saw.
