@@ -7,6 +7,7 @@ use crate::install::text;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::registry::Algo;
+use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::PepFlow;
@@ -149,6 +150,13 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
         for record in records {
             found.push(versions.connection(&netns, &record)?);
         }
+    }
+    if found.is_empty()
+        && let Some(name) = cc
+        && !sysctl::is_registered(name)?
+    {
+        let names = sysctl::available()?.join(" ");
+        return Err(Error::failed(format!("no congestion control `{name}` is registered; there are: {names}")));
     }
     found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
     Ok(found)

@@ -75,7 +75,10 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
             Err(Error::usage(format!("{name}: `{text}` is none of {}", tunable.choices.join(", "))))
         }
         Some(n) => Err(Error::usage(format!("{name}: {n} is out of range {min}..{max} {unit}").trim_end().to_owned())),
-        None => Err(Error::usage(format!("{name}: `{text}` is no whole number"))),
+        None => {
+            let range = format!("{min}..{max} {unit}");
+            Err(Error::usage(format!("{name}: `{text}` is no whole number in {}", range.trim_end())))
+        }
     }
 }
 
