@@ -100,7 +100,7 @@ struct mdcubic {
 	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
 	u16 events FIELD("", "domain 2 losses in this round");
 	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
-			"128: Reno in CUBIC's place, whose state has no room here");
+			   "128: Reno in CUBIC's place, whose state has no room here");
 	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
 
 	u32 covered_to FIELD("", "PEP-clocked: sequence number up to which client and PEP, taken in all, have bytes");
