@@ -155,8 +155,7 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
         && let Some(name) = cc
         && !sysctl::is_registered(name)?
     {
-        let names = sysctl::available()?.join(" ");
-        return Err(Error::failed(format!("no congestion control `{name}` is registered; there are: {names}")));
+        return Err(Error::failed(sysctl::unregistered(name, &sysctl::available()?)));
     }
     found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
     Ok(found)

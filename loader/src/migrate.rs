@@ -81,8 +81,7 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
     let available = sysctl::available()?;
     let is_available = |name: &str| available.iter().any(|a| a == name);
     if !is_available(to) {
-        let names = available.join(" ");
-        let text = format!("no congestion control `{to}` is registered; there are: {names}");
+        let text = sysctl::unregistered(to, &available);
         let advice = if hotcc_bpf::algo(to).is_some() {
             format!("Load it: hotcc load {to}")
         } else {

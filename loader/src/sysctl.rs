@@ -17,6 +17,12 @@ pub fn is_registered(name: &str) -> Result<bool> {
     Ok(available()?.iter().any(|n| n == name))
 }
 
+/// That of the names the kernel knows this is none.
+#[must_use]
+pub fn unregistered(name: &str, available: &[String]) -> String {
+    format!("no congestion control `{name}` is registered; there are: {}", available.join(" "))
+}
+
 /// The caller's network namespace's default.
 pub fn default() -> Result<String> {
     let text = std::fs::read_to_string(DEFAULT).tried(|| format!("cannot read {DEFAULT}"))?;

@@ -74,10 +74,10 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
         _ if !tunable.choices.is_empty() => {
             Err(Error::usage(format!("{name}: `{text}` is none of {}", tunable.choices.join(", "))))
         }
-        Some(n) => Err(Error::usage(format!("{name}: {n} is out of range {min}..{max} {unit}").trim_end().to_owned())),
-        None => {
-            let range = format!("{min}..{max} {unit}");
-            Err(Error::usage(format!("{name}: `{text}` is no whole number in {}", range.trim_end())))
+        _ => {
+            let what =
+                number.map_or_else(|| format!("`{text}` is no whole number in"), |n| format!("{n} is out of range"));
+            Err(Error::usage(format!("{name}: {what} {min}..{max} {unit}").trim_end().to_owned()))
         }
     }
 }
