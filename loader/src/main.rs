@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod help;
 mod show;
 
 /// TCP congestion control as BPF programs: load, feed, tune, swap, watch. No kernel rebuild, no module.
@@ -16,70 +17,11 @@ mod show;
 /// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
 /// and nothing changed, 2 usage, 3 the kernel lacks something (hotcc doctor), 4 not permitted.
 #[derive(Parser)]
-#[command(name = "hotcc", version, after_help = EXAMPLES)]
+#[command(name = "hotcc", version, after_help = help::EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  hotcc list                                   what is built in
-  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1   one command's sockets only: the first trial
-  hotcc load dtcp --profile paper              register it
-  sysctl -w net.ipv4.tcp_congestion_control=dtcp          … as the default of new sockets
-  ip route change 198.51.100.0/24 via … congctl dtcp      … for one route
-  hotcc set dtcp alpha_permille=300            tune it while it runs
-  hotcc swap dtcp ./mine.bpf.o --live          replace it, open connections too
-  hotcc rollback dtcp --live                   and back
-  hotcc migrate cubic dtcp                     open connections only; back: hotcc migrate dtcp cubic
-  hotcc unload dtcp";
-
-const RUN_HELP: &str = "\
-Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be \
-executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
-
-Examples:
-  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
-  hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
-
-const PATHS_HELP: &str = "\
-Algorithms that know paths (dcm) measure anew when theirs changes; without a watch they run on. `watch` sees the routes
-of one network namespace, and every flow on this machine to the same destinations is told. Any number may run.
-
-Examples:
-  hotcc paths watch                            until it is ended; nothing breaks when it is
-  hotcc paths watch --netns edge
-  hotcc paths bump 198.51.100.0/24             by hand: a path changed where the kernel's routes do not show it";
-
-const MIGRATE_HELP: &str = "\
-The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what \
-the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the \
-default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
-
-Examples:
-  hotcc migrate cubic dtcp --dry-run
-  hotcc migrate cubic dtcp --netns edge
-  hotcc migrate dtcp cubic --netns edge";
-
-const RX_HELP: &str = "\
-`arwa` measures the delay of what arrives and sends hints in a TCP option to peers that say they know it: load it at both \
-ends, and `hotcc load arwa` at the sender's. `drwa` grants smaller windows, which any sender obeys.
-
-Examples:
-  hotcc rx load arwa                           on every machine that is to take part
-  hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads
-  hotcc rx status
-  hotcc rx unload drwa";
-
-const FLOWS_HELP: &str = "\
-With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by \
-the version that the connection runs.
-
-Examples:
-  hotcc flows
-  hotcc flows --cc dtcp
-  hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
 #[derive(Subcommand)]
 enum Command {
@@ -92,6 +34,7 @@ enum Command {
         json: bool,
     },
     /// Load an algorithm and register it as a congestion control
+    #[command(after_help = help::LOAD_HELP)]
     Load(LoadArgs),
     /// Take a congestion control away; connections that use it run on
     Unload {
@@ -105,6 +48,7 @@ enum Command {
         json: bool,
     },
     /// Replace what stands behind a name, atomically; the old stays if the new fails
+    #[command(after_help = help::SWAP_HELP)]
     Swap {
         /// Congestion control to replace
         name: String,
@@ -121,6 +65,7 @@ enum Command {
         json: bool,
     },
     /// Undo the last swap
+    #[command(after_help = help::ROLLBACK_HELP)]
     Rollback {
         /// Congestion control
         name: String,
@@ -132,7 +77,7 @@ enum Command {
         json: bool,
     },
     /// Move open connections from one congestion control to another; nothing is loaded, swapped or unloaded
-    #[command(after_help = MIGRATE_HELP)]
+    #[command(after_help = help::MIGRATE_HELP)]
     Migrate {
         /// Congestion control that the sockets run now, the kernel's own too
         from: String,
@@ -149,7 +94,7 @@ enum Command {
         json: bool,
     },
     /// Show the open connections, with what their algorithm knows of each
-    #[command(after_help = FLOWS_HELP)]
+    #[command(after_help = help::FLOWS_HELP)]
     Flows {
         /// Only those that run this congestion control, and its own state of each
         #[arg(long, value_name = "NAME")]
@@ -162,6 +107,7 @@ enum Command {
         json: bool,
     },
     /// Show tunables and their present values
+    #[command(after_help = help::GET_HELP)]
     Get {
         /// Congestion control
         name: String,
@@ -172,6 +118,7 @@ enum Command {
         json: bool,
     },
     /// Set tunables of a running algorithm; if one of several is wrong, none is set
+    #[command(after_help = help::SET_HELP)]
     Set {
         /// Congestion control
         name: String,
@@ -195,7 +142,7 @@ enum Command {
         json: bool,
     },
     /// Run one command with its sockets under a congestion control, which is loaded for the time where it is not there
-    #[command(after_help = RUN_HELP)]
+    #[command(after_help = help::RUN_HELP)]
     Run {
         /// Congestion control, registered or built in, or path of a .bpf.o
         #[arg(long)]
@@ -211,13 +158,13 @@ enum Command {
         command: Vec<String>,
     },
     /// Tell flows when the route to their destination becomes another one
-    #[command(after_help = PATHS_HELP)]
+    #[command(after_help = help::PATHS_HELP)]
     Paths {
         #[command(subcommand)]
         command: PathsCommand,
     },
     /// Hold senders back from the receiver's side, before they fill the path's queue
-    #[command(after_help = RX_HELP)]
+    #[command(after_help = help::RX_HELP)]
     Rx {
         #[command(subcommand)]
         command: RxCommand,
@@ -469,16 +416,6 @@ mod tests {
         for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
             let said = listen_address(text).unwrap_err();
             assert!(said.contains("write IP:PORT"), "{text}: {said}");
-        }
-    }
-
-    #[test]
-    fn help_has_no_line_broken_twice() {
-        for (name, help) in [("run", RUN_HELP), ("migrate", MIGRATE_HELP), ("flows", FLOWS_HELP), ("", EXAMPLES)] {
-            let (prose, examples) = help.split_once("Examples:\n").unwrap();
-            let paragraphs = prose.trim_end().split("\n\n");
-            assert!(paragraphs.clone().all(|p| !p.contains('\n')), "{name}: the terminal's width breaks lines");
-            assert!(examples.lines().all(|line| line.starts_with("  ")), "{name}: {examples}");
         }
     }
 }

@@ -144,7 +144,7 @@ fn taken(algo: &Algo) -> Error {
     let hint = if lease::is_for_runs(algo) {
         " for a `hotcc run`, and goes when that ends".to_owned()
     } else if algo.dir().exists() {
-        format!("; to replace it: hotcc swap {name} NEW")
+        format!("; to tune it: hotcc set {name} TUNABLE=VALUE; to replace it: hotcc swap {name} NEW")
     } else {
         ", not by hotcc (hotcc status shows by whom)".to_owned()
     };

@@ -106,11 +106,21 @@ fn pep_text(seen: &SeenByPep) -> String {
     )
 }
 
+/// What an algorithm keeps in a threshold or window that is not set: the kernel's infinite ssthresh, or all bits.
+const UNSET: [i128; 2] = [0x7fff_ffff, u32::MAX as i128];
+
 /// Fixed point as what it stands for: `n_q16 4.25 segments per RTT (278528 / 65536)`.
 fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
-    let scaled = unit.rsplit_once(" / ").and_then(|(unit, scale)| Some((unit, scale, scale.parse::<f64>().ok()?)));
+    if unit == "segments" && UNSET.contains(value) {
+        return format!("{name} not set");
+    }
+    let parts = unit.rsplit_once(" / ").or_else(|| Some(("", unit.strip_prefix("1/")?)));
+    let scaled = parts.and_then(|(unit, scale)| Some((unit, scale, scale.parse::<f64>().ok()?)));
     match scaled {
-        Some((unit, scale, divisor)) => format!("{name} {} {unit} ({value} / {scale})", *value as f64 / divisor),
+        Some((unit, scale, divisor)) => {
+            let text = format!("{name} {} {unit}", *value as f64 / divisor);
+            format!("{} ({value} / {scale})", text.trim_end())
+        }
         None => format!("{name} {value} {unit}").trim_end().to_owned(),
     }
 }
@@ -470,4 +480,24 @@ pub fn doctor(report: &Report, json: bool) -> Result<()> {
     }
     table(&rows);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_as_people_read_it() {
+        for (value, unit, text) in [
+            (278_528, "segments per RTT / 65536", "f 4.25 segments per RTT (278528 / 65536)"),
+            (32_768, "1/65536", "f 0.5 (32768 / 65536)"),
+            (7, "us / 8", "f 0.875 us (7 / 8)"),
+            (i128::from(u32::MAX), "segments", "f not set"),
+            (i128::from(u32::MAX), "", "f 4294967295"),
+            (12, "segments", "f 12 segments"),
+        ] {
+            let value = StateValue { name: "f".to_owned(), value, unit: unit.to_owned() };
+            assert_eq!(state_text(&value), text);
+        }
+    }
 }

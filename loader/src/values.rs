@@ -61,9 +61,11 @@ pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
 }
 
 fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
-    let Tunable { name, min, max, unit, .. } = tunable;
-    if let Some(index) = tunable.choices.iter().position(|c| c == text) {
-        return Ok(index as i128);
+    let Tunable { name, min, max, unit, choices, .. } = tunable;
+    if !choices.is_empty() {
+        let index = choices.iter().position(|c| c == text);
+        let none_of = || Error::usage(format!("{name}: `{text}` is none of {}", choices.join(", ")));
+        return index.map(|index| index as i128).ok_or_else(none_of);
     }
     let number = match text.strip_prefix("0x") {
         Some(hex) => i128::from_str_radix(hex, 16).ok(),
@@ -71,9 +73,6 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
     };
     match number {
         Some(n) if (*min..=*max).contains(&n) => Ok(n),
-        _ if !tunable.choices.is_empty() => {
-            Err(Error::usage(format!("{name}: `{text}` is none of {}", tunable.choices.join(", "))))
-        }
         _ => {
             let what =
                 number.map_or_else(|| format!("`{text}` is no whole number in"), |n| format!("{n} is out of range"));

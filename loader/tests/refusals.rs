@@ -118,6 +118,7 @@ fn tunables() {
     refused(&test, 2, &set("eta=two"), "eta: `two` is no whole number in 1..16");
     refused(&test, 2, &set("epoch_us=50ms"), "epoch_us: `50ms` is no whole number in 0..10000000 us");
     refused(&test, 2, &set("queue=fifo"), "queue: `fifo` is none of bandwidth, rtt, max");
+    refused(&test, 2, &set("queue=1"), "queue: `1` is none of bandwidth, rtt, max");
     refused(&test, 2, &set("eta"), "`eta` is not of the form tunable=value");
     refused(&test, 2, &["load", "dtcp", "--profile", "racing"], "no profile `racing`");
     ok(&["load", "dtcp"]);

@@ -36,7 +36,7 @@ pub struct LabCommand {
     /// Runs at once; the results are the same for any number; natively always one
     #[arg(long, short, default_value_t = default_jobs())]
     jobs: NonZeroUsize,
-    /// Directory for the results; of several scenarios, each has its own below it
+    /// Directory for the results; those of a run are in SCENARIO/KERNEL/CASE/seed-N below it
     #[arg(long, default_value = "lab-results")]
     out: PathBuf,
     /// Only the first of each scenario's seeds: a quick look
