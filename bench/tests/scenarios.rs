@@ -4,6 +4,7 @@
 #[path = "scenarios/command.rs"]
 mod command;
 
+use hotcc_bench::lab::plan::Action;
 use hotcc_bench::lab::planner::plan;
 use hotcc_bench::lab::scenario::Source;
 use std::fs;
@@ -323,6 +324,31 @@ fn what_is_wrong_is_told_by_line() {
         let told = told(RIGHT.replace(right, wrong));
         assert!(told.starts_with(what), "{wrong:?}: told `{told}`, not `{what}`");
     }
+}
+
+/// Likewise what is tuned or swapped.
+#[test]
+fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
+    let swept = RIGHT
+        .replace("loss = [0.01]", "loss = [0.01]\nalgorithm = [\"cubic\", \"dtcp\", \"westwoodp\"]")
+        .replace("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"$algorithm\"")
+        .replace(
+            "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+            "tune = { cc = \"dtcp\", set = { eta = 3 } }",
+        );
+    let source = Source::parse(Path::new("x.toml"), swept.clone()).unwrap_or_else(|why| panic!("{why}"));
+    let tuned = source.cases().unwrap().into_iter().map(|case| {
+        let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+        planned.plan.events.iter().filter(|event| matches!(event.action, Action::Tune { .. })).count()
+    });
+    assert_eq!(tuned.collect::<Vec<_>>(), [0, 1, 0]);
+    let nobodys = told(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"dcm\""));
+    assert!(nobodys.contains("no tunable `eta`"), "{nobodys}");
+    let nobodys = told(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"reno\""));
+    assert!(
+        nobodys.contains("no congestion control of a flow is called `reno`; there is dtcp, westwoodp"),
+        "{nobodys}"
+    );
 }
 
 /// A swept congestion control may lack what is watched; one of them must have it.

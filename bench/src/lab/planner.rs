@@ -299,6 +299,10 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
 fn events(scenario: &Scenario, network: &Network) -> Result<Vec<PlannedEvent>> {
     let mut events = Vec::new();
     for event in &scenario.event {
+        // where the congestion control is swept, it is another case's
+        if event.cc().is_some_and(|cc| !scenario.own_ccs().any(|own| own == cc.get_ref())) {
+            continue;
+        }
         let action = if let Some(swap) = &event.swap {
             Action::Swap { cc: swap.cc.get_ref().clone(), new: swap.new.get_ref().clone() }
         } else if let Some(tune) = &event.tune {

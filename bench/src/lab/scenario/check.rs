@@ -373,22 +373,32 @@ pub(super) fn check_watches(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
     Ok(())
 }
 
+/// What an event swaps or tunes has to be there in a case at least, likewise.
+pub(super) fn check_event_ccs(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
+    let in_use: BTreeSet<&str> = cases.iter().flat_map(Scenario::own_ccs).collect();
+    for (case, scenario) in cases.iter().enumerate() {
+        for cc in scenario.event.iter().filter_map(Event::cc) {
+            known(cc, "congestion control of a flow", in_use.iter().copied()).map_err(|wrong| (case, wrong))?;
+        }
+    }
+    Ok(())
+}
+
 fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     within(&event.at_s, "at_s", 0.0, *scenario.duration_s.get_ref())?;
     let links = || scenario.link.iter().map(|l| l.name.get_ref().as_str());
     let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
     let ours = || hotcc_bpf::ALGOS.iter().map(|o| o.name);
-    let in_use = || scenario.flow.iter().filter_map(|f| f.cc.as_ref()).map(|c| c.get_ref().as_str());
     let mut actions = 0;
     if let Some(swap) = &event.swap {
         actions += 1;
-        known(&swap.cc, "congestion control of a flow", in_use().filter(|name| algorithms::is_ours(name)))?;
         known(&swap.new, "algorithm of ours", ours())?;
     }
     if let Some(tune) = &event.tune {
         actions += 1;
-        known(&tune.cc, "congestion control of a flow", in_use().filter(|name| algorithms::is_ours(name)))?;
-        if let Err(why) = algorithms::check_tunables(tune.cc.get_ref(), &tune.set) {
+        if algorithms::is_ours(tune.cc.get_ref())
+            && let Err(why) = algorithms::check_tunables(tune.cc.get_ref(), &tune.set)
+        {
             return wrong(&tune.cc, why);
         }
     }

@@ -11,6 +11,7 @@ pub use pep::{Fault, Pep};
 pub use quantity::{Probability, Queue, Rate};
 pub use sweep::{Case, Source};
 
+use crate::lab::algorithms;
 use crate::lab::results::Expected;
 use crate::radio::{FeederSpec, RadioSpec};
 use hotcc::rx::Method;
@@ -112,6 +113,12 @@ impl Scenario {
     #[must_use]
     pub fn radio(&self, name: &str) -> Option<&Spanned<RadioSpec>> {
         self.radio.iter().find(|radio| radio.get_ref().name() == name)
+    }
+
+    /// Those of its flows' congestion controls that are ours.
+    pub(crate) fn own_ccs(&self) -> impl Iterator<Item = &str> {
+        let ccs = self.flow.iter().filter_map(|flow| flow.cc.as_ref()).map(|cc| cc.get_ref().as_str());
+        ccs.filter(|cc| algorithms::is_ours(cc))
     }
 
     /// Its cells, and how many links share each.
@@ -370,6 +377,13 @@ pub struct Event {
     pub route: Option<Route>,
     /// Tunables while it runs.
     pub tune: Option<Tune>,
+}
+
+impl Event {
+    /// The congestion control that is swapped or tuned.
+    pub(crate) fn cc(&self) -> Option<&Spanned<String>> {
+        self.swap.as_ref().map(|swap| &swap.cc).or(self.tune.as_ref().map(|tune| &tune.cc))
+    }
 }
 
 /// `hotcc swap CC NEW --live`.

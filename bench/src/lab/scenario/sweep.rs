@@ -110,10 +110,12 @@ impl Source {
             }
         }
         let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
-        check::check_watches(&scenarios).map_err(|(case, wrong)| {
-            let values = source.combinations().into_iter().nth(case).unwrap_or_default();
-            line(path, &source.with(&values), &wrong.span, wrong.what)
-        })?;
+        check::check_watches(&scenarios).and_then(|()| check::check_event_ccs(&scenarios)).map_err(
+            |(case, wrong)| {
+                let values = source.combinations().into_iter().nth(case).unwrap_or_default();
+                line(path, &source.with(&values), &wrong.span, wrong.what)
+            },
+        )?;
         Ok(source)
     }
 
