@@ -253,6 +253,46 @@ fn clocks_that_drift_fake_no_queue() {
     assert!(last_hints(0, 50.0).iter().all(|hint| (1..=70).contains(hint)), "what the window is for");
 }
 
+/// What is sent every 3 ms, over a path that is empty for four seconds and then has a queue of `queue_us`.
+fn hints_before_and_in_a_queue(tick_us: u64, queue_us: u64) -> (Vec<u32>, Vec<u32>, u32) {
+    let units = RxUnits::load();
+    let (mut state, mut empty, mut queued) = (State::default(), Vec::new(), Vec::new());
+    for n in 0..3000_u64 {
+        let (sent_us, is_queued) = (n * 3000, n * 3000 > 4_000_000);
+        let arrival = Arrival {
+            now_us: 1_000_000 + sent_us + if is_queued { queue_us } else { 0 },
+            tsval: 0xffff_ff00_u32.wrapping_add((sent_us / tick_us) as u32),
+            size: 1448,
+            count: 1,
+            rtt_us: 200_000,
+        };
+        if let Some(hint) = units.arwa_receive(&mut state, &arrival) {
+            if is_queued { &mut queued } else { &mut empty }.push(hint);
+        }
+    }
+    (empty, queued, units.arwa_tick_us(&state))
+}
+
+#[test]
+fn clocks_of_every_kind_show_a_queue_and_only_that() {
+    for tick_us in [1, 1000, 4000, 10_000, 100_000] {
+        let (empty, queued, found_us) = hints_before_and_in_a_queue(tick_us, 500_000);
+        assert_eq!(u64::from(found_us), tick_us);
+        // a tick may be as long as the path itself: what is left of it looks like some delay, not like a queue
+        assert!(
+            empty.len() > 80 && !empty.iter().any(|hint| (1..=70).contains(hint)),
+            "{tick_us} us, empty: {empty:?}"
+        );
+        assert!(tick_us == 100_000 || empty.iter().all(|hint| *hint > 100), "{tick_us} us, empty: {empty:?}");
+        // the first one has packets of both times
+        assert!(queued.len() > 80, "{tick_us} us: {queued:?}");
+        assert!(queued[1..].iter().all(|hint| (1..=70).contains(hint)), "{tick_us} us, queue: {queued:?}");
+    }
+    // a clock of a kind that nobody has says nothing
+    let (empty, queued, found_us) = hints_before_and_in_a_queue(500_000, 500_000);
+    assert_eq!((empty.len(), queued.len(), found_us), (0, 0, 0));
+}
+
 #[test]
 fn stamps_that_mean_nothing_are_survived() {
     let (units, mut random) = (RxUnits::load(), Random::new(4));

@@ -4,7 +4,6 @@ use super::*;
 use crate::flows::GroupCounts;
 use bytemuck::Zeroable;
 use hotcc_abi::radio::IndexKey;
-use hotcc_abi::rx::RxCounters;
 
 fn histogram(values: &[(usize, u64)], sum: u64) -> Log2Histogram {
     let mut h = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum };
@@ -54,7 +53,7 @@ fn full() -> Snapshot {
         stats: Some(vec![("dtcp".to_owned(), stats)]),
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
-        rx: Some(RxCounters { hints_sent: 7, ..RxCounters::default() }),
+        rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in their order
         errors: [0, 0, 1, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
@@ -82,8 +81,16 @@ fn algorithms_and_commands() {
         # TYPE hotcc_swaps counter
         hotcc_swaps_total 2
         hotcc_swap_failures_total 0
-        hotcc_rx_hints_sent_total 7
-        hotcc_rx_clamps_set_total 0
+        hotcc_rx_flows_agreed_total 7
+        hotcc_rx_hints_made_total 8
+        hotcc_rx_hints_sent_total 9
+        hotcc_rx_hints_without_room_total 10
+        hotcc_rx_hints_received_total 11
+        hotcc_rx_hints_refused_total 12
+        hotcc_rx_hints_applied_total 13
+        hotcc_rx_flows_clamped_total 14
+        hotcc_rx_clamps_set_total 15
+        hotcc_rx_clamps_refused_total 16
         hotcc_scrape_errors_total{part="flows"} 1
         hotcc_scrape_errors_total{part="radio"} 0
         hotcc_scrape_duration_seconds 0.02"#,

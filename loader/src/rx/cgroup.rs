@@ -10,10 +10,13 @@ const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
 /// Opens a cgroup's directory.
 pub(super) fn open(path: &Path) -> Result<File> {
+    let advice = format!("make one: mkdir {}/NAME", run::cgroup2_root()?.display());
+    if !path.exists() {
+        return Err(Error::failed(format!("there is no cgroup {}; {advice}", path.display())));
+    }
     let tried = || format!("cannot open the cgroup {}", path.display());
     let directory = File::open(path).tried(tried)?;
     if nix::sys::statfs::fstatfs(&directory).tried(tried)?.filesystem_type().0 != CGROUP2_MAGIC {
-        let advice = format!("make one: mkdir {}/NAME", run::cgroup2_root()?.display());
         return Err(Error::failed(format!("{} is no cgroup (v2); {advice}", path.display())));
     }
     Ok(directory)

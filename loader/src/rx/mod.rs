@@ -127,11 +127,9 @@ pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
 pub fn load(request: &Request) -> Result<Receiver> {
     let _lock = begin("hotcc rx load")?;
     let method = request.method;
-    let path = match &request.cgroup {
-        Some(path) => path.canonicalize().tried(|| format!("cannot find the cgroup {}", path.display()))?,
-        None => run::cgroup2_root()?,
-    };
+    let path = request.cgroup.clone().map_or_else(run::cgroup2_root, Ok)?;
     let cgroup = cgroup::open(&path)?;
+    let path = path.canonicalize().tried(|| format!("cannot find the cgroup {}", path.display()))?;
     if let Some(link) = method.link()? {
         return Err(loaded_already(method, &link));
     }

@@ -30,7 +30,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         table(&rows);
     }
     let Some(counters) = status.counters.map(|counters| counters.0) else { return Ok(()) };
-    println!("so far, on all sockets:");
+    println!("since this machine has hotcc rx, over all loads and sockets:");
     table(&[
         row(["   connections whose ends both know hints", &counters.flows_agreed.to_string()]),
         row(["   hints made of estimates", &counters.hints_made.to_string()]),

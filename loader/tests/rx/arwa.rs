@@ -39,6 +39,25 @@ fn hints_keep_the_queue_short_on_ipv4_and_ipv6() {
 }
 
 #[test]
+fn one_connection_has_hints_both_ways() {
+    let Some(_test) = kernel_test("one_connection_has_hints_both_ways", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    path.router.sh("tc qdisc add dev snd root tbf rate 40mbit burst 16kb limit 2mb");
+    let Flow { client, server } = Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "reno");
+    let data = vec![7; 4 << 20];
+    for (mut from, mut to) in [(&client, &server), (&server, &client)] {
+        let before = Before::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&data).unwrap());
+            to.read_exact(&mut vec![0; data.len()]).unwrap();
+        });
+        let [made, taken] = before.added_all(["hints_made", "hints_received"]);
+        assert!(taken > 10 && taken <= made, "{taken} of {made}");
+    }
+}
+
+#[test]
 fn a_peer_that_knows_no_hints_sees_an_ordinary_connection() {
     let name = "a_peer_that_knows_no_hints_sees_an_ordinary_connection";
     let Some(_test) = kernel_test(name, &[]) else { return };

@@ -56,6 +56,10 @@ fn a_kernel_that_loads_them_has_what_doctor_looks_for() {
 fn both_methods_serve_side_by_side() {
     let Some(_test) = kernel_test("both_methods_serve_side_by_side", &[]) else { return };
     let (one, two) = (Cgroup::new("hotcc-test-rx1"), Cgroup::new("hotcc-test-rx2"));
+    for no_cgroup in ["/nowhere", "/tmp"] {
+        let told = fails(1, &["rx", "load", "arwa", "--cgroup", no_cgroup]);
+        assert!(told.contains(no_cgroup) && told.contains("make one: mkdir "), "{told}");
+    }
     let _arwa = Loaded::new("arwa", &["--cgroup", one.path()]);
     let _drwa = Loaded::new("drwa", &["--cgroup", two.path()]);
     let status = json(&["rx", "status", "--json"]);

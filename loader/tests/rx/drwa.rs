@@ -13,17 +13,17 @@ fn granted_windows_keep_the_queue_short_whatever_the_sender_runs() {
     let name = "granted_windows_keep_the_queue_short_whatever_the_sender_runs";
     let Some(_test) = kernel_test(name, &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
-    let observe = |cc: &str| {
-        let flow = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, cc);
+    let observe = |cc: &str, to: &str| {
+        let flow = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, to, cc);
         let transfer = Transfer::start(flow, cc);
         std::thread::sleep(Duration::from_secs(1));
         transfer.observe(15)
     };
-    for cc in ["reno", "cubic"] {
-        let plain = observe(cc);
+    for (cc, to) in [("reno", RECEIVER_V4), ("cubic", RECEIVER_V6)] {
+        let plain = observe(cc, to);
         let _loaded = Loaded::new("drwa", &["--cgroup", cgroup.path()]);
         let before = Before::now();
-        let steered = observe(cc);
+        let steered = observe(cc, to);
         println!("{cc}: without {plain:?}, with {steered:?}");
         assert_eq!(before.added("flows_clamped"), 1);
         assert!(before.added("clamps_set") > 10);

@@ -7,19 +7,21 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 const EXID: &str = "0xa27a";
+const MSS: u64 = 1448;
 
 /// A segment, as decoded.
 #[derive(Debug)]
-struct Segment {
-    from_receiver: bool,
-    syn: bool,
-    data_bytes: u64,
+pub struct Segment {
+    pub from_receiver: bool,
+    pub syn: bool,
+    pub data_bytes: u64,
+    pub sack_blocks: usize,
     /// ExID and what follows it, of an experimental option.
-    option: Option<(String, Vec<u8>)>,
+    pub option: Option<(String, Vec<u8>)>,
 }
 
 /// What passes the receiver's interface while `work` goes on.
-fn captured(test: &KernelTest, work: impl FnOnce()) -> Vec<Segment> {
+pub fn captured(test: &KernelTest, work: impl FnOnce()) -> Vec<Segment> {
     let file = test.dir.path().join("capture.pcap");
     let mut tcpdump = Command::new("nsenter")
         .args([
@@ -50,8 +52,14 @@ fn captured(test: &KernelTest, work: impl FnOnce()) -> Vec<Segment> {
     std::thread::sleep(std::time::Duration::from_millis(200)); // for its buffer
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(tcpdump.id() as i32), nix::sys::signal::Signal::SIGINT).unwrap();
     assert!(tcpdump.wait().unwrap().success());
-    let fields =
-        ["ip.src", "tcp.flags.syn", "tcp.len", "tcp.options.experimental.exid", "tcp.options.experimental.data"];
+    let fields = [
+        "ip.src",
+        "tcp.flags.syn",
+        "tcp.len",
+        "tcp.options.experimental.exid",
+        "tcp.options.experimental.data",
+        "tcp.options.sack_le",
+    ];
     let mut tshark = Command::new("tshark");
     tshark.arg("-r").arg(&file).args(["-T", "fields"]);
     let decoded = tshark.args(fields.iter().flat_map(|f| ["-e", f])).output().unwrap();
@@ -66,11 +74,12 @@ fn segment(line: &str) -> Segment {
         from_receiver: fields[0] == RECEIVER_V4,
         syn: matches!(fields[1], "1" | "True"),
         data_bytes: fields[2].parse().unwrap(),
+        sack_blocks: fields[5].split_terminator(',').count(),
         option: (!fields[3].is_empty()).then(|| (fields[3].to_owned(), data.collect())),
     }
 }
 
-fn tools_are_there(name: &str) -> bool {
+pub fn tools_are_there(name: &str) -> bool {
     let missing = ["tcpdump", "tshark"].into_iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     if let Some(tool) = missing {
         println!("SKIPPED {name}: no {tool}");
@@ -106,8 +115,13 @@ fn hints_are_on_acks_and_only_between_peers_that_know_them() {
     }
     let copies = hints.chunk_by(|(.., a), (.., b)| a == b).map(<[_]>::len);
     assert!(copies.max().unwrap() <= 3, "a hint is on three ACKs at most");
-    let longest = segments.iter().map(|s| s.data_bytes).filter(|n| *n > 0).max().unwrap();
-    assert_eq!(longest % 1448, 0, "segments are as long as without: {longest}");
+    let data = || segments.iter().filter(|s| !s.from_receiver).map(|s| s.data_bytes);
+    let longest = data().max().unwrap();
+    assert_eq!(longest % MSS, 0, "segments are as long as without: {longest}");
+    assert!(longest > MSS, "several came as one, as GRO merges them");
+    let acks = segments.iter().filter(|s| s.from_receiver && !s.syn).count() as u64;
+    let count: u64 = data().map(|bytes| bytes.div_ceil(MSS)).sum();
+    assert!(acks * 3 < count * 2, "ACKs are delayed: {acks} of {count} segments");
     for enrolled in [Enrolled::SenderOnly, Enrolled::ReceiverOnly] {
         let segments = captured(&test, || transfer(enrolled));
         let with: Vec<_> = segments.iter().filter(|s| s.option.is_some()).collect();
