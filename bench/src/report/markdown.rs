@@ -12,6 +12,8 @@ use std::path::Path;
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of figures -->\n";
+/// In a part's mark: a row for each flow.
+const FLOWS: &str = "flows";
 /// The line above a kernel's tables begins with it.
 const LINUX: &str = "Linux ";
 
@@ -49,7 +51,11 @@ impl Table {
 /// A result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    let mut out = tables::figures(data).markdown();
+    with_papers(&tables::figures(data), data)
+}
+
+fn with_papers(figures: &Table, data: &Data) -> String {
+    let mut out = figures.markdown();
     for run in data.invalid() {
         for why in &run.invalid {
             out.push_str(&format!("INVALID, and in no figure: {} seed {}: {why}\n", run.run.case_name(), run.run.seed));
@@ -63,7 +69,8 @@ pub fn text(data: &Data) -> String {
 
 /// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
 /// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
-/// with these swept values alone. What a part says of a kernel of which nothing is there stays as it is.
+/// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. What a part says of a
+/// kernel of which nothing is there stays as it is.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -72,10 +79,10 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     let mut rest = document;
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- figures: SCENARIO -->` is not closed")?;
-        let (scenario, cases) = marked(mark)?;
+        let (scenario, by_flow, cases) = marked(mark)?;
         let (old, after) =
             after.split_once(END).with_context(|| format!("the figures of {mark} have no `{}`", END.trim_end()))?;
-        let new = figures(&results.join(scenario), &cases)?;
+        let new = figures(&results.join(scenario), by_flow, &cases)?;
         let part = if new.is_empty() { old } else { &merged(old, &new) };
         out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
         rest = after;
@@ -83,12 +90,13 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     Ok(out + rest)
 }
 
-/// `SCENARIO KEY=VALUE...`.
-fn marked(mark: &str) -> Result<(&str, Vec<SweptValue>)> {
-    let (scenario, cases) = mark.split_once(' ').unwrap_or((mark, ""));
+/// `SCENARIO [flows] KEY=VALUE...`.
+fn marked(mark: &str) -> Result<(&str, bool, Vec<SweptValue>)> {
+    let (scenario, words) = mark.split_once(' ').unwrap_or((mark, ""));
     ensure!(scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "`{scenario}` is no scenario's name");
-    let cases = cases.split_whitespace().map(str::parse).collect::<Result<_, String>>();
-    Ok((scenario, cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
+    let (flows, cases): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == FLOWS);
+    let cases = cases.into_iter().map(str::parse).collect::<Result<_, String>>();
+    Ok((scenario, !flows.is_empty(), cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
 }
 
 /// A part with new tables in the place of those of the same kernel's series, `6.12` say.
@@ -113,7 +121,7 @@ fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
 }
 
 /// The tables of what is there, empty for nothing.
-fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<String> {
+fn figures(scenario: &Path, by_flow: bool, cases: &[SweptValue]) -> Result<String> {
     let Ok(kernels) = fs::read_dir(scenario) else { return Ok(String::new()) };
     let mut kernels: Vec<_> =
         kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
@@ -125,7 +133,8 @@ fn figures(scenario: &Path, cases: &[SweptValue]) -> Result<String> {
             continue;
         }
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), text(&data)));
+        let table = if by_flow { tables::by_flow(&data.flows) } else { tables::figures(&data) };
+        out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), with_papers(&table, &data)));
     }
     Ok(out)
 }

@@ -107,7 +107,7 @@ fn figures(data: &Data) -> String {
     if !data.flows.is_empty() {
         let shown = &data.flows[..data.flows.len().min(MOST_FLOW_ROWS)];
         out.push_str("<details><summary>Each flow</summary>\n");
-        out.push_str(&tables::of_rows(shown, "flow", "The same for each flow").html());
+        out.push_str(&tables::by_flow(shown).html());
         if shown.len() < data.flows.len() {
             out.push_str(&note(&format!("The first {} of {} rows.", shown.len(), data.flows.len())));
         }

@@ -15,7 +15,7 @@ fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
 }
 
 /// A row for each of these, with the columns that anybody has.
-pub fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
+fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
     let there = |metric: &str| rows.iter().any(|row| !row.values(metric).is_empty());
     let columns: Vec<_> = COLUMNS.iter().filter(|(metric, _, _, always)| *always || there(metric)).collect();
     let mut headings = vec!["case".to_owned(), what.to_owned()];
@@ -39,6 +39,11 @@ pub fn figures(data: &Data) -> Table {
                   is one way.";
     let caption = "Mean over seeds ± half the 95 % confidence interval";
     Table { remark: remark.to_owned(), ..of_rows(&data.rows, "congestion control", caption) }
+}
+
+/// Figures by case and flow.
+pub fn by_flow(flows: &[Row]) -> Table {
+    of_rows(flows, "flow", "The same for each flow")
 }
 
 /// The papers' figures beside ours; `None` where there are none.
