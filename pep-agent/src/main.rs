@@ -5,12 +5,13 @@ mod cli;
 use clap::Parser;
 use cli::{Border, Cli, Command, Server};
 use pep_agent::auth::{Keys, LiveKeys};
+use pep_agent::border::config::Way;
 use pep_agent::border::{self, print::Print};
 use pep_agent::daemon::read_options;
 use pep_agent::error::{Error, Result, Tried};
 use pep_agent::report::Transport;
 use pep_agent::server;
-use pep_agent::transport::udp;
+use pep_agent::transport::{in_flow, udp};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -49,7 +50,10 @@ fn run_border(args: Border) -> Result<()> {
     let file = config.key_file.as_deref().ok_or_else(missing)?;
     let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the keys".to_owned())?);
     let start = || -> Result<Box<dyn Transport + Send>> {
-        Ok(Box::new(udp(keys.clone(), config.port).tried(|| "cannot send datagrams".to_owned())?))
+        match config.transport {
+            Way::Udp => Ok(Box::new(udp(keys.clone(), config.port).tried(|| "cannot send datagrams".to_owned())?)),
+            Way::InFlow => Ok(Box::new(in_flow(keys.clone()).tried(|| "cannot send segments".to_owned())?)),
+        }
     };
     border::run(&config, &args.pins, start, || keys.reload(file))
 }

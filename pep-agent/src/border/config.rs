@@ -11,6 +11,17 @@ use std::time::Duration;
 /// Where servers listen for reports, unless told otherwise.
 pub const SERVER_PORT: u16 = 4713;
 
+/// How reports travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// UDP datagrams to each server's agent, many flows in one.
+    #[default]
+    Udp,
+    /// Segments of the flows themselves, which servers without an agent drop for their checksum.
+    InFlow,
+}
+
 /// Options as they are given; a file has them by the same names, with `_` for `-`.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +36,9 @@ pub struct BorderArgs {
     /// Addresses of servers that cooperate: ADDR[/LEN]. May be given again. Flows of no others are tracked.
     #[arg(long, value_name = "PREFIX")]
     pub server: Vec<String>,
+    /// How reports travel; a server takes those in the flow with `--inband` [default: udp]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub transport: Option<Way>,
     /// UDP port of the servers' agents [default: 4713]
     #[arg(long)]
     pub port: Option<u16>,
@@ -66,6 +80,7 @@ impl BorderArgs {
             internet: list(self.internet, other.internet),
             access: list(self.access, other.access),
             server: list(self.server, other.server),
+            transport: self.transport.or(other.transport),
             port: self.port.or(other.port),
             key_file: self.key_file.or(other.key_file),
             listen: self.listen.or(other.listen),
@@ -108,6 +123,7 @@ impl BorderArgs {
             internet: unique(self.internet),
             access: unique(self.access),
             servers: unique(self.server.iter().map(parse).collect::<Result<Vec<PathKey>>>()?),
+            transport: self.transport.unwrap_or_default(),
             port: self.port.unwrap_or(SERVER_PORT),
             key_file: self.key_file,
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9718))),
@@ -136,6 +152,8 @@ pub struct Config {
     pub access: Vec<String>,
     /// Prefixes of cooperating servers.
     pub servers: Vec<PathKey>,
+    /// How reports reach them.
+    pub transport: Way,
     /// Their agents' UDP port.
     pub port: u16,
     /// File of keys.
@@ -183,7 +201,8 @@ mod tests {
     #[test]
     fn the_command_line_goes_before_the_file() {
         let file: BorderArgs = toml::from_str(
-            "internet = ['eth0']\nserver = ['192.0.2.0/24', '2001:db8::/32']\nsegments = 4\nnat = true\nattach = 'clsact'",
+            "internet = ['eth0']\nserver = ['192.0.2.0/24', '2001:db8::/32']\nsegments = 4\nnat = true\nattach = 'clsact'\n\
+             transport = 'in-flow'",
         )
         .unwrap();
         let given = BorderArgs { server: Vec::new(), segments: Some(8), ..args() };
@@ -195,6 +214,7 @@ mod tests {
             ["192.0.2.0/24", "2001:db8::/32"]
         );
         assert_eq!((config.delay_us, config.port, config.attach), (250, 4713, Method::Clsact));
+        assert_eq!(config.transport, Way::InFlow);
     }
 
     #[test]

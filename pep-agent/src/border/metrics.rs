@@ -2,6 +2,7 @@
 
 use crate::border::kernel::View;
 use crate::border::pump::Delivered;
+use crate::report::Sent;
 use hotcc_abi::border::{Counters, REASONS};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Metrics {
     view: Arc<View>,
     delivered: Arc<Delivered>,
+    sent: Arc<Sent>,
     /// As much as was ever told: flows come and go while they are counted, and a counter must not fall.
     evicted: AtomicU64,
 }
@@ -24,8 +26,8 @@ pub struct Metrics {
 impl Metrics {
     /// Of these.
     #[must_use]
-    pub fn new(view: Arc<View>, delivered: Arc<Delivered>) -> Self {
-        Self { view, delivered, evicted: AtomicU64::new(0) }
+    pub fn new(view: Arc<View>, delivered: Arc<Delivered>, sent: Arc<Sent>) -> Self {
+        Self { view, delivered, sent, evicted: AtomicU64::new(0) }
     }
 }
 
@@ -79,6 +81,14 @@ impl Collector for Metrics {
         let help = "Reports handed over for sending";
         counter(e, "hotcc_border_reports_delivered", help, d.reports.load(Relaxed))?;
         counter(e, "hotcc_border_datagrams", "Datagrams that left", d.datagrams.load(Relaxed))?;
+        let s = &self.sent;
+        let (no_key, unsent) = (s.dropped_no_key.load(Relaxed), s.dropped_unsent.load(Relaxed));
+        let dropped: [(&Labels<'_>, u64); 2] = [(&[("reason", "no_key")], no_key), (&[("reason", "unsent")], unsent)];
+        counters(e, "hotcc_border_reports_dropped", "Reports that were not sent, by why", &dropped)?;
+        let answered = s.probes_answered.load(Relaxed);
+        counter(e, "hotcc_border_probes_answered", "Servers' questions that were answered", answered)?;
+        let refused = s.probes_refused.load(Relaxed);
+        counter(e, "hotcc_border_probes_refused", "Datagrams that are no authentic question", refused)?;
         let help = "Times the agent looked for reports by itself, as it does while many come";
         counter(e, "hotcc_border_looks", help, d.looks.load(Relaxed))?;
         let help = "Seconds from a segment until the first report that has it was handed over for sending";

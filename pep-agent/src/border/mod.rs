@@ -14,9 +14,9 @@ pub mod urgent;
 
 use crate::daemon::{Daemon, Stopped};
 use crate::error::{Error, Result, Tried};
-use crate::report::Transport;
+use crate::report::{Sent, Transport};
 use caps::Capability;
-use config::Config;
+use config::{Config, Way};
 use kernel::{Kernel, View};
 use metrics::Metrics;
 use prometheus_client::registry::Registry;
@@ -27,8 +27,16 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use urgent::Urgent;
 
-/// What it keeps of root's powers: to read maps, and to take filters off interfaces.
-const CAPABILITIES: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// What it keeps of root's powers: to read maps, to take filters off interfaces, and to send in other hosts' names.
+fn capabilities(way: Way) -> &'static [Capability] {
+    match way {
+        Way::Udp => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN],
+        Way::InFlow => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW],
+    }
+}
+
+/// After so long without an answer of any server it says so.
+const UNANSWERED: Duration = Duration::from_secs(3);
 /// How often it looks whether something is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -57,7 +65,7 @@ pub fn run(
         daemon.announce()?;
         // while it may; and before the transport, whose threads are not urgent
         let urgent = Urgent::begin();
-        crate::daemon::drop_capabilities(&CAPABILITIES)?;
+        crate::daemon::drop_capabilities(capabilities(config.transport))?;
         let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
@@ -68,12 +76,16 @@ pub fn run(
             })
             .tried(|| "cannot start a thread".to_owned())?;
         drop(urgent);
-        give.send(start()?).tried(|| "cannot begin".to_owned())?;
+        let transport = start()?;
+        let sent = transport.sent();
+        give.send(transport).tried(|| "cannot begin".to_owned())?;
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Metrics::new(Arc::clone(view), Arc::clone(delivered))));
+        let metrics = Metrics::new(Arc::clone(view), Arc::clone(delivered), Arc::clone(&sent));
+        registry.register_collector(Box::new(metrics));
         let mut warnings = Warnings::default();
         let look = || {
-            warnings.look(view);
+            warnings.look_at_kernel(view);
+            warnings.look_at_servers(&sent, config.transport);
             if thread.is_finished() {
                 return Some("the thread that hands over reports ended".to_owned());
             }
@@ -97,10 +109,12 @@ pub fn run(
 struct Warnings {
     gtp_u: bool,
     reports_lost: u64,
+    no_key: u64,
+    unanswered_for: Duration,
 }
 
 impl Warnings {
-    fn look(&mut self, view: &View) {
+    fn look_at_kernel(&mut self, view: &View) {
         let Ok(counters) = view.counters() else { return };
         if counters.gtp_u > 0 && !self.gtp_u {
             self.gtp_u = true;
@@ -112,6 +126,26 @@ impl Warnings {
         if counters.reports_lost >= self.reports_lost.saturating_mul(2).max(1) {
             self.reports_lost = counters.reports_lost;
             tracing::warn!("{} reports found no room in the ring so far (--ring-kib)", counters.reports_lost);
+        }
+    }
+
+    fn look_at_servers(&mut self, sent: &Sent, way: Way) {
+        let no_key = sent.dropped_no_key.load(Relaxed);
+        if no_key >= self.no_key.saturating_mul(2).max(1) {
+            self.no_key = no_key;
+            tracing::warn!("{no_key} reports were for servers that the key file has no key for, and not sent");
+        }
+        // a server asks, within a tenth of a second, each border whose reports are authentic
+        let is_unanswered = sent.packets.load(Relaxed) > 0 && sent.probes_answered.load(Relaxed) == 0;
+        if way == Way::Udp && is_unanswered {
+            let before = self.unanswered_for;
+            self.unanswered_for += LOOK_EVERY;
+            if before < UNANSWERED && self.unanswered_for >= UNANSWERED {
+                tracing::warn!(
+                    "no server has taken a report so far: does `pep-agent server` run there, can UDP reach it, and do both \
+                     have the same key?"
+                );
+            }
         }
     }
 }

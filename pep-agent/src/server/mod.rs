@@ -39,13 +39,30 @@ pub fn run(config: &Config) -> Result<()> {
     drop_capabilities(&[])?;
     tracing::info!("reports are taken at {}", server.address().map_err(|error| Error::Failed(format!("{error:#}")))?);
     let mut registry = Registry::default();
+    let counters = server.counters();
     registry.register_collector(Box::new(Metrics(server.counters())));
     let keys = server.keys();
     let serving = std::thread::spawn(move || runtime.block_on(server.serve()));
-    let look = || serving.is_finished().then(|| "the thread that takes reports ended".to_owned());
+    let mut warned = 0;
+    let look = || {
+        warn_of_keys(&counters, &mut warned);
+        serving.is_finished().then(|| "the thread that takes reports ended".to_owned())
+    };
     match daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)? {
         Stopped::Signal(name) => tracing::info!("stopped by {name}"),
         Stopped::Problem(problem) => return Err(Error::Failed(format!("stopped: {problem}"))),
     }
     Ok(())
+}
+
+/// Says that a border's keys are others: at the first datagram, and whenever there are twice as many.
+fn warn_of_keys(counters: &Counters, warned: &mut u64) {
+    let [unknown, wrong] = [DatagramFate::UnknownKey, DatagramFate::WrongCode].map(|fate| counters.datagrams(fate));
+    if unknown + wrong >= warned.saturating_mul(2).max(1) {
+        *warned = unknown + wrong;
+        tracing::warn!(
+            "of the datagrams so far {unknown} had the number of a key that is not in the key file and {wrong} were not made \
+             with the key of theirs: is it the border's file?"
+        );
+    }
 }

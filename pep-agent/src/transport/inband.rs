@@ -3,14 +3,14 @@
 
 use crate::auth::LiveKeys;
 use crate::inband::{OPTION_HEADER, encode};
-use crate::report::{FlowKey, FlowReport, Transport};
+use crate::report::{FlowKey, FlowReport, Sent, Transport};
 use hotcc_abi::pep::INBAND_BYTES;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 const TCP: u8 = 6;
 const TCP_BYTES: usize = 20 + OPTION_HEADER.len() + INBAND_BYTES;
@@ -20,24 +20,13 @@ const ACK: u8 = 0x10;
 const WRONG: u16 = 0x5045;
 const HOP_LIMIT: u8 = 64;
 
-/// What was sent and what was not.
-#[derive(Debug, Default)]
-pub struct InbandCounters {
-    /// Segments with a report that left.
-    pub segments: AtomicU64,
-    /// Reports dropped because there is no key for their server.
-    pub dropped_no_key: AtomicU64,
-    /// Reports dropped because the segment could not be sent at once.
-    pub dropped_unsent: AtomicU64,
-}
-
 /// A way to the servers within the flows.
 #[derive(Debug)]
 pub struct InFlow {
     keys: LiveKeys,
     v4: Option<OwnedFd>,
     v6: Option<OwnedFd>,
-    counters: Arc<InbandCounters>,
+    sent: Arc<Sent>,
 }
 
 /// Each report goes as a segment of its flow, signed with the key that is for its server. Needs CAP_NET_RAW.
@@ -48,26 +37,22 @@ pub fn in_flow(keys: LiveKeys) -> io::Result<InFlow> {
     let (v4, v6) = (open(AddressFamily::Inet), open(AddressFamily::Inet6));
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),
-        (v4, v6) => Ok(InFlow { keys, v4: v4.ok(), v6: v6.ok(), counters: Arc::default() }),
-    }
-}
-
-impl InFlow {
-    /// What happened so far.
-    #[must_use]
-    pub fn counters(&self) -> Arc<InbandCounters> {
-        Arc::clone(&self.counters)
+        (v4, v6) => Ok(InFlow { keys, v4: v4.ok(), v6: v6.ok(), sent: Arc::default() }),
     }
 }
 
 impl Transport for InFlow {
+    fn sent(&self) -> Arc<Sent> {
+        Arc::clone(&self.sent)
+    }
+
     fn send(&mut self, reports: &[FlowReport], now_us: u64) -> usize {
         let keys = self.keys.get();
         let mut sent = 0;
         for report in reports {
             let server = report.key.server.ip();
             let Some(key) = keys.signing(server.to_canonical()) else {
-                self.counters.dropped_no_key.fetch_add(1, Relaxed);
+                self.sent.dropped_no_key.fetch_add(1, Relaxed);
                 continue;
             };
             let packet = packet(&report.key, report.in_order, &encode(report, now_us, key));
@@ -76,8 +61,12 @@ impl Transport for InFlow {
             let left = socket.as_ref().is_some_and(|s| {
                 packet.is_some_and(|p| sendto(s.as_raw_fd(), &p, &to, MsgFlags::MSG_DONTWAIT).is_ok())
             });
-            let counter = if left { &self.counters.segments } else { &self.counters.dropped_unsent };
-            counter.fetch_add(1, Relaxed);
+            if left {
+                self.sent.packets.fetch_add(1, Relaxed);
+                self.sent.reports.fetch_add(1, Relaxed);
+            } else {
+                self.sent.dropped_unsent.fetch_add(1, Relaxed);
+            }
             sent += usize::from(left);
         }
         sent

@@ -3,5 +3,5 @@
 mod inband;
 mod udp;
 
-pub use inband::{InFlow, InbandCounters, in_flow};
-pub use udp::{Udp, UdpCounters, udp};
+pub use inband::{InFlow, in_flow};
+pub use udp::{Udp, udp};

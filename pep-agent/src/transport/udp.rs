@@ -1,7 +1,7 @@
 //! Reports as UDP datagrams to each flow's server, and the answers to what servers ask.
 
 use crate::auth::LiveKeys;
-use crate::report::{FlowReport, Transport};
+use crate::report::{FlowReport, Sent, Transport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, ReportWriter};
 use hotcc_abi::clock::monotonic_ns;
 use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
@@ -17,23 +17,6 @@ use std::time::Duration;
 /// How soon the threads notice that nobody needs them any more.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
-/// What was sent and what was not.
-#[derive(Debug, Default)]
-pub struct UdpCounters {
-    /// Datagrams with reports that left.
-    pub datagrams: AtomicU64,
-    /// Reports in them.
-    pub reports: AtomicU64,
-    /// Reports dropped because there is no key for their server.
-    pub dropped_no_key: AtomicU64,
-    /// Reports dropped because the datagram could not be sent at once.
-    pub dropped_unsent: AtomicU64,
-    /// Servers' probes answered.
-    pub probes_answered: AtomicU64,
-    /// Datagrams from elsewhere that are no authentic probe of this run.
-    pub refused: AtomicU64,
-}
-
 /// What the sender and those that answer share.
 #[derive(Debug)]
 struct Shared {
@@ -41,7 +24,7 @@ struct Shared {
     epoch: u64,
     counter: AtomicU64,
     stop: AtomicBool,
-    counters: Arc<UdpCounters>,
+    sent: Arc<Sent>,
 }
 
 impl Shared {
@@ -71,7 +54,7 @@ pub fn udp(keys: LiveKeys, port: u16) -> io::Result<Udp> {
         epoch: u64::from_ne_bytes(epoch),
         counter: AtomicU64::new(0),
         stop: AtomicBool::new(false),
-        counters: Arc::default(),
+        sent: Arc::default(),
     });
     let mut made = Udp { shared, port, v4: None, v6: None, threads: Vec::new() };
     let v4 = made.open(Ipv4Addr::UNSPECIFIED.into());
@@ -84,12 +67,6 @@ pub fn udp(keys: LiveKeys, port: u16) -> io::Result<Udp> {
 }
 
 impl Udp {
-    /// What happened so far.
-    #[must_use]
-    pub fn counters(&self) -> Arc<UdpCounters> {
-        Arc::clone(&self.shared.counters)
-    }
-
     fn open(&mut self, from: IpAddr) -> io::Result<Arc<UdpSocket>> {
         let socket = Arc::new(UdpSocket::bind((from, 0))?);
         socket.set_read_timeout(Some(STOP_CHECK))?;
@@ -107,9 +84,9 @@ impl Udp {
             let to = SockaddrStorage::from(to);
             sendto(socket.as_raw_fd(), &bytes, &to, MsgFlags::MSG_DONTWAIT).is_ok()
         });
-        let counters = &self.shared.counters;
+        let counters = &self.shared.sent;
         if sent {
-            counters.datagrams.fetch_add(1, Relaxed);
+            counters.packets.fetch_add(1, Relaxed);
             counters.reports.fetch_add(reports, Relaxed);
         } else {
             counters.dropped_unsent.fetch_add(reports, Relaxed);
@@ -119,12 +96,16 @@ impl Udp {
 }
 
 impl Transport for Udp {
+    fn sent(&self) -> Arc<Sent> {
+        Arc::clone(&self.shared.sent)
+    }
+
     fn send(&mut self, reports: &[FlowReport], now_us: u64) -> usize {
         let Some(first) = reports.first() else { return 0 };
         let server = first.key.server.ip().to_canonical();
         let keys = self.shared.keys.get();
         let Some(key) = keys.signing(server) else {
-            self.shared.counters.dropped_no_key.fetch_add(reports.len() as u64, Relaxed);
+            self.shared.sent.dropped_no_key.fetch_add(reports.len() as u64, Relaxed);
             return 0;
         };
         let to = SocketAddr::new(server, self.port);
@@ -155,8 +136,8 @@ fn answer_probes(shared: &Shared, socket: &UdpSocket) {
     while !shared.stop.load(Relaxed) {
         let Ok((length, server)) = socket.recv_from(&mut buffer) else { continue }; // nothing for a while
         let counter = match echo(shared, &buffer[..length]) {
-            Some(answer) if socket.send_to(&answer, server).is_ok() => &shared.counters.probes_answered,
-            _ => &shared.counters.refused,
+            Some(answer) if socket.send_to(&answer, server).is_ok() => &shared.sent.probes_answered,
+            _ => &shared.sent.probes_refused,
         };
         counter.fetch_add(1, Relaxed);
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod arms;
+mod both;
 mod clocking;
 mod command;
 mod faults;

@@ -1,0 +1,170 @@
+//! Both commands, as a service manager starts them, and a flow between them.
+
+use crate::host::*;
+use hotcc_bench::netlab::{Namespace, Process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Stdio;
+
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
+const BPF: u64 = 1 << 39;
+
+/// An agent that runs, until it is dropped.
+struct Running {
+    process: Process,
+    host: Namespace,
+    http: SocketAddr,
+    log: std::path::PathBuf,
+}
+
+impl Running {
+    fn start(host: &Namespace, arguments: &[&str], log: &Path) -> Self {
+        let manager = UnixDatagram::bind(log.with_extension("notify")).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stdout = log.with_extension("stdout");
+        let mut command = host.command(env!("CARGO_BIN_EXE_pep-agent"));
+        command.args(arguments).args(["--listen", "127.0.0.1:0"]).env_remove("RUST_LOG");
+        command.env("NOTIFY_SOCKET", log.with_extension("notify"));
+        command.stdout(std::fs::File::create(&stdout).unwrap()).stderr(std::fs::File::create(log).unwrap());
+        let process = Process::start(command.stdin(Stdio::null())).unwrap();
+        let mut message = [0; 100];
+        let length = manager.recv(&mut message).unwrap_or_else(|_| panic!("{}", std::fs::read_to_string(log).unwrap()));
+        assert_eq!(String::from_utf8_lossy(&message[..length]).trim(), "READY=1");
+        let mut line = String::new();
+        BufReader::new(std::fs::File::open(stdout).unwrap()).read_line(&mut line).unwrap();
+        let http = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+        Self { process, host: host.clone(), http, log: log.to_owned() }
+    }
+
+    fn page(&self) -> String {
+        let mut stream = self.host.enter(|| TcpStream::connect(self.http).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// A series, its labels as they stand on the page.
+    fn metric(&self, series: &str) -> f64 {
+        let page = self.page();
+        let value = page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Effective, permitted and bounding.
+    fn capabilities(&self) -> [u64; 3] {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        ["CapEff", "CapPrm", "CapBnd"].map(|name| {
+            let value = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(":\t")).unwrap();
+            u64::from_str_radix(value, 16).unwrap()
+        })
+    }
+}
+
+/// Where a border of this test is pinned, gone with the value.
+struct Pins(&'static str);
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0);
+    }
+}
+
+const PINS: &str = "/sys/fs/bpf/hotcc-test-both";
+
+fn border(hosts: &Hosts, keys: &Path, transport: &str, log: &Path) -> Running {
+    let keys = keys.to_str().unwrap();
+    let mut arguments = vec!["border", "--internet", "server", "--access", "client", "--server", "10.248.1.0/24"];
+    arguments.extend(["--key-file", keys, "--pins", PINS, "--transport", transport]);
+    Running::start(&hosts.router, &arguments, log)
+}
+
+fn server(hosts: &Hosts, keys: &Path, log: &Path) -> Running {
+    Running::start(&hosts.server, &["server", "--key-file", keys.to_str().unwrap(), "--inband", "router"], log)
+}
+
+/// Data until something is so.
+fn send_until(flow: &Flow, what: &str, told: impl Fn() -> String, is_so: impl Fn() -> bool) {
+    wait(what, told, || {
+        flow.fill();
+        is_so()
+    });
+}
+
+#[test]
+fn reports_reach_the_flow_whichever_way_they_travel() {
+    let (name, cc) = ("reports_reach_the_flow_whichever_way_they_travel", "mdcubic_both");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    let keys = test.key_file(&[(1, "a5")]);
+    let log = |name: &str| test.dir.path().join(name);
+    for (transport, more) in [("udp", 0), ("in-flow", NET_RAW)] {
+        let server = server(&hosts, &keys, &log(&format!("server-{transport}")));
+        let border = border(&hosts, &keys, transport, &log(&format!("border-{transport}")));
+        assert_eq!(server.capabilities(), [0; 3]);
+        assert_eq!(border.capabilities(), [NET_ADMIN | BPF | more; 3], "{transport}");
+        let flow = Flow::open(&hosts, SERVER, cc);
+        let reader = flow.read_at_client();
+        let clocked = || server.metric(r#"hotcc_pep_server_records_total{result="clocked"}"#);
+        send_until(&flow, "clocked records", || server.page(), || clocked() > 20.0);
+        let seen = flow.connection().pep.expect("what the border saw");
+        assert!(seen.segments > 0, "{seen:?}");
+        assert!(border.metric("hotcc_border_datagrams_total") > 0.0);
+        assert_eq!(border.metric(r#"hotcc_border_reports_dropped_total{reason="no_key"}"#), 0.0);
+        // only beside the flows does the server ask how far away the border is
+        let answered = || border.metric("hotcc_border_probes_answered_total");
+        if transport == "udp" {
+            send_until(&flow, "an answer", || border.page(), || answered() > 0.0);
+            send_until(&flow, "its time", || server.page(), || server.metric("hotcc_pep_server_rtt_seconds") > 0.0);
+        } else {
+            assert_eq!(answered(), 0.0);
+        }
+        flow.end();
+        assert!(reader.join().unwrap() > 100_000);
+        assert!(
+            !border.said().contains("WARN") && !server.said().contains("WARN"),
+            "{}{}",
+            border.said(),
+            server.said()
+        );
+    }
+}
+
+#[test]
+fn keys_that_do_not_fit_are_told_at_both_ends() {
+    let (name, cc) = ("keys_that_do_not_fit_are_told_at_both_ends", "mdcubic_keys");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    let log = |name: &str| test.dir.path().join(name);
+    let server = server(&hosts, &test.key_file(&[(1, "a5")]), &log("server"));
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let _reader = flow.read_at_client();
+    {
+        let border = border(&hosts, &test.key_file(&[(1, "b6")]), "udp", &log("border-other"));
+        let is_told = || border.said().contains("no server has taken a report so far");
+        send_until(&flow, "a warning of the border's", || border.said() + &border.page(), is_told);
+        send_until(
+            &flow,
+            "one of the server's",
+            || server.said(),
+            || server.said().contains("is it the border's file?"),
+        );
+    }
+    let keys = test.key_file(&[(1, "a5")]);
+    let for_others = std::fs::read_to_string(&keys).unwrap().trim_end().to_owned() + " 192.0.2.0/24\n";
+    std::fs::write(&keys, for_others).unwrap();
+    let border = border(&hosts, &keys, "udp", &log("border-none"));
+    let is_told = || border.said().contains("for servers that the key file has no key for");
+    send_until(&flow, "a warning", || border.said() + &border.page(), is_told);
+    assert!(border.metric(r#"hotcc_border_reports_dropped_total{reason="no_key"}"#) > 0.0);
+    assert_eq!(border.metric("hotcc_border_datagrams_total"), 0.0);
+    flow.end();
+}
