@@ -1,5 +1,5 @@
 //! What the border of the ACKing PEP costs a router: nanoseconds per packet over 10,000 flows, forwarding with and without
-//! it, and how long it takes from a segment to the report that has it.
+//! it, its datagrams included, and how long it takes from a segment until the report that has it has left.
 //!
 //! Sender, router and receiver are network namespaces on a few processors, and whoever makes the packets shares those
 //! with the router: the latency shown is that of a router that is busy.
@@ -15,31 +15,35 @@ use hotcc_abi::pins;
 use libbpf_rs::{Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::config::{BorderArgs, Config};
 use pep_agent::border::kernel::Kernel;
 use pep_agent::border::pump::{self, Delivered};
 use pep_agent::border::urgent::Urgent;
-use pep_agent::report::{FlowReport, Transport};
+use pep_agent::transport;
+use pep_agent::wire::PORT;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// Name for `--only`.
 pub const NAME: &str = "border";
 const COST_BOUND_NS: f64 = 300.0;
 const FORWARDING_BOUND: f64 = 0.9;
-/// Of reports that are handed over within a millisecond: then the 99th percentile is.
+/// Of reports that leave within a millisecond: then the 99th percentile is.
 const LATENCY_BOUND: f64 = 0.99;
 const FLOWS: u32 = 10_000;
 /// Segments of a flow that come one after the other: an initial window.
 const BURST: u32 = 10;
-const PACE: Pace = Pace::PacketsPerSecond(100_000);
+const PACKETS_PER_SECOND: u64 = 100_000;
+const PACE: Pace = Pace::PacketsPerSecond(PACKETS_PER_SECOND);
 /// Packets that the load may be behind its pace.
 const MOST_BEHIND: u64 = 1000;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
@@ -61,6 +65,9 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 struct Router {
     sender: Namespace,
     router: Namespace,
+    keys: NamedTempFile,
+    /// Where the servers' agent would be, which is not this router's to pay for: what does not fit is dropped.
+    _agent: UdpSocket,
     _lab: Lab,
 }
 
@@ -79,7 +86,10 @@ impl Router {
         for (host, device) in [(&sender, "router"), (&router, "sender"), (&router, "receiver"), (&receiver, "router")] {
             host.ip(&format!("link set {device} gso_max_segs 1"))?; // one packet per segment
         }
-        Ok(Self { sender, router, _lab: lab })
+        let keys = NamedTempFile::new()?; // its owner's alone
+        std::fs::write(keys.path(), format!("1 {}\n", "a5".repeat(32)))?;
+        let agent = sender.enter(|| UdpSocket::bind((SERVER, PORT)))??;
+        Ok(Self { sender, router, keys, _agent: agent, _lab: lab })
     }
 
     fn border(&self) -> Result<Border> {
@@ -96,23 +106,16 @@ impl Router {
         let mut ring = kernel.reports.take().context("no ring")?;
         let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
+        let keys = LiveKeys::new(Keys::read(self.keys.path())?);
+        let mut transport = self.router.enter(|| transport::udp(keys, PORT))??;
         let urgent = Urgent::begin();
-        let pump = std::thread::spawn(move || pump::run(&mut ring, &mut Nowhere, &counting, &stopping));
+        let pump = std::thread::spawn(move || pump::run(&mut ring, &mut transport, &counting, &stopping));
         drop(urgent);
         Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, stop, pump: Some(pump) })
     }
 }
 
-/// Reports end here.
-struct Nowhere;
-
-impl Transport for Nowhere {
-    fn send(&mut self, reports: &[FlowReport], _now_us: u64) -> usize {
-        usize::from(!reports.is_empty())
-    }
-}
-
-/// The agent without its socket, until it is dropped.
+/// The agent, until it is dropped.
 struct Border {
     router: Namespace,
     kernel: Option<Kernel>,
@@ -319,6 +322,8 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
     border.check()?;
     let view = &border.kernel.as_ref().context("not attached")?.view;
     let lost = view.counters()?.reports_lost;
+    ensure!(rate > 0.99 * PACKETS_PER_SECOND as f64, "only {rate:.0} packets/s");
+    ensure!(border.delivered.datagrams.load(Relaxed) > 0, "no datagram left");
     let mut registry = Registry::default();
     registry.register("delay", "seconds", border.delivered.delay.clone());
     let mut page = String::new();
@@ -327,7 +332,7 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
         let prefix = format!("delay_bucket{{le=\"{bound}\"}} ");
         page.lines().find_map(|l| l.strip_prefix(&prefix)?.parse::<f64>().ok()).context("no such bucket")
     };
-    let all = within("+Inf")?;
+    let all = within("+Inf")? + lost as f64; // one that is lost is not in time
     ensure!(all > 100.0, "only {all} reports");
     let share = within("0.001")? / all;
     Ok(Finding::new(NAME, "latency", "share within 1 ms", Some(share), Bound::AtLeast(LATENCY_BOUND))

@@ -27,7 +27,7 @@ pub struct Delivered {
     pub datagrams: AtomicU64,
     /// Times it looked for reports by itself.
     pub looks: AtomicU64,
-    /// Seconds from the first segment that a report has, and none before it had, until it was handed over.
+    /// Seconds from the first segment that a report has, and none before it had, until it had left.
     pub delay: Histogram,
 }
 
@@ -78,15 +78,16 @@ pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered
 fn deliver(batch: &mut Vec<(FlowReport, u64)>, transport: &mut dyn Transport, delivered: &Delivered) {
     let taken = batch.len();
     let now_ns = monotonic_ns();
-    for (_, since_ns) in batch.iter() {
-        delivered.delay.observe(now_ns.saturating_sub(*since_ns) as f64 / 1e9);
-    }
-    let mut reports: Vec<FlowReport> = batch.drain(..).map(|(report, _)| report).collect();
+    let (mut reports, since): (Vec<FlowReport>, Vec<u64>) = batch.drain(..).unzip();
     keep_newest(&mut reports);
     delivered.superseded.fetch_add((taken - reports.len()) as u64, Relaxed);
     delivered.reports.fetch_add(reports.len() as u64, Relaxed);
     for group in reports.chunk_by(|a, b| a.key.server.ip() == b.key.server.ip()) {
         delivered.datagrams.fetch_add(transport.send(group, now_ns / 1000) as u64, Relaxed);
+    }
+    let left_ns = monotonic_ns(); // the last of them
+    for since_ns in since {
+        delivered.delay.observe(left_ns.saturating_sub(since_ns) as f64 / 1e9);
     }
 }
 
