@@ -29,7 +29,7 @@
  *  - Ten losses: while the PEP is the clock, W1 is a rate, and CUBIC's share of it lets the queue of domain 2 that dropped
  *    them run dry. Where domain 2 has a queue, W1 gives up as many segments as were lost, and not more than CUBIC would
  *    (`d2_reduction`; `paper`: CUBIC). It has one where D2 takes longer than the least RTT and the record's leave for it, by
- *    a quarter of the RTT at least.
+ *    three sixteenths of the RTT at least: at an eighth a PEP that lies takes too much, at a quarter queues are missed.
  *  - Ten losses are many for a small W, and what a PEP that lies takes from others grows with them: of a W under 160 it is
  *    one for 16 segments, and three at least (`d2_segments_per_loss`; `paper`: ten).
  *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
@@ -37,7 +37,10 @@
  *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
  *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: while the PEP is
  *    the clock, W grows on in congestion avoidance, as what it will be after the recovery.
- *  - D2 counts whole segments, and changes in the open and the disorder state only: else W is PRR's.
+ *  - Of what the PEP saw D2 leaves out what lies below the client's last SACK block: that arrived or was lost, and the kernel
+ *    counts neither as in flight. With it W would be more than what is in flight as a recovery begins, and PRR would send
+ *    the difference.
+ *  - D2 counts whole segments, and changes in the open and the disorder state, and as a reduction ends: else W is PRR's.
  *  - While PEP-clocked, CUBIC gets no RTT samples: HyStart would take domain 2's queue for domain 1's.
  * Undo: the kernel's, W as before the loss; after a timeout, less D2, which the timeout cleared. Timeout: the delegate's
  * rule for W1, D2 = 0, and slow start by the client's ACKs until the loss state ends; one that interrupts a recovery, for
@@ -52,6 +55,7 @@
  */
 #include "account_map.h"
 #include "cubic.h"
+#include "domains.h"
 #include "kernel.h"
 #include "pep.h"
 #include "struct_ops.h"
@@ -184,38 +188,6 @@ static __always_inline u32 event_limit(u32 window)
 	return min(max(window / d2_segments_per_loss, LEAST_LOSSY_EVENTS), LOSSY_EVENTS);
 }
 
-/* The last ACK's SACK blocks, in order: what the client has. */
-static __always_inline void client_has(const struct tcp_sock *tp, struct seq_range blocks[SACK_BLOCKS])
-{
-	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una;
-
-	_Static_assert(SACK_BLOCKS == SEQ_RANGES, "seq_sort takes that many");
-	for (int i = 0; i < SACK_BLOCKS; i++)
-		blocks[i] = seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, snd_una, flight);
-	seq_sort(blocks);
-}
-
-/* Whether the PEP saw all that the client misses: what lies before a SACK block. */
-static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struct pep_seen *seen)
-{
-	struct seq_range blocks[SACK_BLOCKS];
-	u64 unseen = 0;
-	u32 has = 0;
-
-	client_has(tp, blocks);
-	for (int i = 0; i < SACK_BLOCKS; i++) {
-		unseen |= seq_less(pep_saw_to(seen, has), blocks[i].start);
-		has = seq_max(has, blocks[i].end);
-	}
-	return !unseen;
-}
-
-/* The same of snd_una: missing as a recovery starts, but on the ACK that ends one it may be under way to the PEP. */
-static __always_inline bool pep_saw_first(const struct tcp_sock *tp, const struct pep_seen *seen)
-{
-	return tp->snd_nxt != tp->snd_una && pep_saw_to(seen, 0);
-}
-
 /* The PEP, once the client was ahead of it for an RTT, is used no more until it is level again. */
 static __always_inline void watch_for_fallback(const struct tcp_sock *tp, struct mdcubic *f,
 					       const struct pep_seen *seen)
@@ -252,7 +224,16 @@ static __always_inline void grow_through_recovery(struct sock *sk, struct mdcubi
 	tp->snd_cwnd = kept;
 }
 
-/* W = W1 + D2, and W1 grows by what is new since the last ACK. */
+/* W = W1 + D2, as D2 is now. */
+static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
+{
+	u32 window = max(domain1_window(f, tp->snd_cwnd), 2U);
+
+	f->d2_segments = domain2_segments(tp, seen);
+	tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
+}
+
+/* W1 grows by what is new since the last ACK. */
 static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen, u8 state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -260,7 +241,6 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 	u32 mss = tp->mss_cache ?: 1;
 	u32 covered_to = tp->snd_una + seen->bytes;
 	u32 news = covered_to - f->covered_to;
-	u32 window;
 
 	if (f->flags & PEP_CLOCKED && (s32)news < 0) {
 		covered_to = f->covered_to; /* less than it told before: no news */
@@ -272,11 +252,8 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 	f->covered_to = covered_to;
 	if (!is_open && !(state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2))
 		return;
-	if (is_open) {
-		window = max(domain1_window(f, tp->snd_cwnd), 2U);
-		f->d2_segments = seen->bytes / mss;
-		tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
-	}
+	if (is_open)
+		renew_d2(tp, f, seen);
 	news += f->remainder_bytes;
 	f->remainder_bytes = news % mss;
 	if (news < mss || !tcp_is_cwnd_limited(sk))
@@ -301,25 +278,6 @@ static __always_inline void clock_by_client(struct tcp_sock *tp, struct mdcubic 
 static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
 {
 	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
-}
-
-/*
- * Whether a queue of domain 2's may have dropped what was lost there. Its share of W is its share of the RTT (Little's law);
- * without a queue it takes what the least RTT to the PEP leaves of the least RTT. Below the last SACK block nothing waits:
- * it arrived, or was lost.
- */
-static __always_inline bool domain2_has_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen)
-{
-	u32 least_us = tp->rtt_min.s[0].v, has = 0, in_order, waiting;
-	u64 rtt_us = tp->srtt_us >> 3, empty_us = least_us - min(seen->rtt_us, least_us);
-	struct seq_range blocks[SACK_BLOCKS];
-
-	client_has(tp, blocks);
-	for (int i = 0; i < SACK_BLOCKS; i++)
-		has = seq_max(has, blocks[i].end);
-	in_order = seq_max(has, seen->in_order);
-	waiting = (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
-	return rtt_us && waiting * rtt_us >= window * (empty_us + (rtt_us >> 2));
 }
 
 /* The same after too many losses in domain 2. */
@@ -380,8 +338,15 @@ static __always_inline void end_reduction_by_timeout(struct sock *sk, struct mdc
 	f->marks &= ~REDUCING;
 }
 
-static __always_inline void end_reduction(struct tcp_sock *tp, struct mdcubic *f)
+/*
+ * The kernel has made W the threshold, with the D2 of when the reduction began. What left domain 2 since then would be
+ * sent at once, into the very queue that was too long.
+ */
+static __always_inline void end_reduction(struct sock *sk, struct mdcubic *f)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct pep_seen seen;
+
 	if (f->flags & TAKEN_FOR_DOMAIN_2) {
 		tp->snd_cwnd = min(max(tp->snd_cwnd, f->prior_window), tp->snd_cwnd_clamp);
 		tp->snd_ssthresh = f->prior_ssthresh;
@@ -390,6 +355,8 @@ static __always_inline void end_reduction(struct tcp_sock *tp, struct mdcubic *f
 	}
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
 	f->marks &= ~REDUCING;
+	if (f->flags & PEP_CLOCKED && pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH)
+		renew_d2(tp, f, &seen);
 }
 
 SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
@@ -525,7 +492,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_cwnd_event, struct sock *sk, enum tcp_ca
 	struct mdcubic *f = flow_state(sk);
 
 	if (event == CA_EVENT_COMPLETE_CWR)
-		end_reduction(tcp_sk(sk), f);
+		end_reduction(sk, f);
 	else if (event == CA_EVENT_LOSS)
 		end_reduction_by_timeout(sk, f, tcp_sk(sk)->snd_cwnd);
 	else if (event == CA_EVENT_TX_START && CUBIC_FITS() && CUBIC_TAKES_EVENTS())

@@ -122,6 +122,7 @@ counters! {
         interrupted_domain_1: "reductions in domain 1 that time out",
         completed_domain_2: "recoveries in domain 2 that end",
         completed_domain_1: "reductions in domain 1 that end",
+        renewed: "reductions that end with the D2 of then",
         reductions_limited: "reductions that D2 would have made growth",
         undos: "undone reductions",
         settled: "ssthresh put right after an undo",
@@ -197,14 +198,15 @@ impl Mdcubic {
     }
 
     /// Whether what is in domain 2 waits there: of the smoothed RTT it has its share of W, and that is more than what is
-    /// left of the least RTT beyond the PEP, by a quarter of the smoothed one. What the client has a SACK block behind is
-    /// there no more: it was lost, or has arrived.
+    /// left of the least RTT beyond the PEP, by three sixteenths of the smoothed one. What the client has a SACK block
+    /// behind is there no more: it was lost, or has arrived.
     fn waits_in_domain_2(&mut self, sock: &View, window: u32) -> bool {
         let to_the_pep_us = self.report().map_or(0, |report| report.rtt_us);
         let beyond_us = f64::from(sock.min_rtt_us.saturating_sub(to_the_pep_us));
         let rtt_us = f64::from(sock.srtt_us / 8);
-        let segments = f64::from(self.seen_behind_sack(sock) / sock.mss);
-        let waits = rtt_us > 0.0 && segments * rtt_us >= f64::from(window) * (beyond_us + (rtt_us / 4.0).floor());
+        let segments = f64::from(self.in_domain_2_now(sock));
+        let waits =
+            rtt_us > 0.0 && segments * rtt_us >= f64::from(window) * (beyond_us + (rtt_us * 3.0 / 16.0).floor());
         self.coverage.queues += u64::from(waits);
         self.coverage.no_queues += u64::from(!waits);
         waits
@@ -248,12 +250,17 @@ impl Mdcubic {
         sock.snd_ssthresh.saturating_sub(self.d2_segments).max(2)
     }
 
-    /// Section II-C: "congestion control can be clocked by PEP ACKs": slow start happens between sender and PEP.
-    fn clock(&mut self, sock: &mut View, covered: u32, risen: u32) {
+    /// W1 stays as it is, and D2 is what is in domain 2.
+    fn renew_d2(&mut self, sock: &mut View) {
         let w1 = self.w1(sock.snd_cwnd);
-        self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
-        self.d2_segments = covered / sock.mss;
+        self.d2_segments = self.in_domain_2_now(sock);
         sock.snd_cwnd = self.whole_window(sock, w1);
+    }
+
+    /// Section II-C: "congestion control can be clocked by PEP ACKs": slow start happens between sender and PEP.
+    fn clock(&mut self, sock: &mut View, risen: u32) {
+        self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
+        self.renew_d2(sock);
         let segments = self.whole_segments(sock, risen);
         if segments == 0 {
             return;
@@ -389,7 +396,7 @@ impl Model for Mdcubic {
         self.coverage.samples += u64::from(!self.clocked);
         self.coverage.clock_starts += u64::from(self.clocked && !was_clocked);
         self.coverage.clock_ends += u64::from(!self.clocked && was_clocked);
-        let (covered, risen) = if self.clocked { self.news(sock, was_clocked) } else { (0, 0) };
+        let risen = if self.clocked { self.news(sock, was_clocked) } else { 0 };
         if self.usable && !was_usable || sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
             self.coverage.rounds += 1;
             self.round_end = sock.snd_nxt;
@@ -405,7 +412,7 @@ impl Model for Mdcubic {
             RECOVERY => self.recover(sock),
             CWR | LOSS => {}
             _ if self.clocked => {
-                self.clock(sock, covered, risen);
+                self.clock(sock, risen);
                 return;
             }
             _ => self.give_back(sock),
@@ -500,6 +507,11 @@ impl Model for Mdcubic {
                     sock.snd_ssthresh = self.threshold_without_d2(sock);
                 }
                 self.in_domain_2 = false;
+                // the kernel's window has the D2 of the reduction's beginning
+                if self.clocked && self.is_usable(sock) {
+                    self.coverage.renewed += 1;
+                    self.renew_d2(sock);
+                }
             }
             EVENT_LOSS => {
                 self.before = None;

@@ -92,7 +92,13 @@ impl Invariants<Mdcubic> for Bounds {
                 assert!(!after.in_domain_2 || said == was.snd_cwnd.max(2), "{}", context());
             }
             Hook::CwndEvent(EVENT_COMPLETE_CWR) => {
-                assert!(is.snd_cwnd == was.snd_cwnd || before.in_domain_2, "{}", context());
+                // nothing but D2 changes, and that to what the PEP has at most
+                let claimed = after.pep.map_or(0, |report| claimed(&report, is)) / is.mss;
+                let is_renewed = after.clocked && after.d2_segments <= claimed;
+                assert!(is_renewed || after.d2_segments == before.d2_segments, "{}", context());
+                let whole = before.w1(was.snd_cwnd).saturating_add(after.d2_segments).min(is.snd_cwnd_clamp);
+                let is_w1_kept = is.snd_cwnd == was.snd_cwnd || is_renewed && is.snd_cwnd == whole;
+                assert!(is_w1_kept || before.in_domain_2, "{}", context());
                 assert!(!after.in_domain_2, "{}", context());
             }
             Hook::SetState(LOSS) => {

@@ -42,11 +42,12 @@ impl Mdcubic {
         self.pep.filter(|p| p.updates != 0 && p.updates.is_multiple_of(2))
     }
 
-    /// How many of the bytes in flight behind the last SACK block the PEP says it saw.
-    pub(super) fn seen_behind_sack(&self, sock: &View) -> u32 {
+    /// Segments that the PEP says it saw and that neither arrived nor were lost: those behind the client's last SACK block.
+    pub(super) fn in_domain_2_now(&self, sock: &View) -> u32 {
         let blocks = self.sack.iter().filter_map(|&(start, end)| cut(sock, start, end));
         let behind = blocks.map(|(_, end)| end).max().unwrap_or(0);
         self.seen(sock).iter().map(|(start, end)| end - (*start).max(behind)).filter(|b| *b > 0).sum::<i64>() as u32
+            / sock.mss
     }
 
     /// The bytes in flight that the PEP says it saw.
@@ -120,15 +121,15 @@ impl Mdcubic {
         false
     }
 
-    /// Bytes in flight that the PEP has, and how many of those neither it nor the client had before.
-    pub(super) fn news(&mut self, sock: &View, was_clocked: bool) -> (u32, u32) {
+    /// Of the bytes in flight that the PEP has, how many neither it nor the client had before.
+    pub(super) fn news(&mut self, sock: &View, was_clocked: bool) -> u32 {
         self.count_ranges(sock);
         let covered = self.seen(sock).iter().map(|(start, end)| end - start).sum::<i64>() as u32;
         let covered_to = sock.snd_una.wrapping_add(covered);
         if !was_clocked {
             // what was there before is nobody's news
             (self.covered_to, self.remainder) = (covered_to, 0);
-            return (covered, 0);
+            return 0;
         }
         let risen = covered_to.wrapping_sub(self.covered_to).cast_signed();
         self.coverage.risen += u64::from(risen > 0);
@@ -137,7 +138,7 @@ impl Mdcubic {
         if risen > 0 {
             self.covered_to = covered_to;
         }
-        (covered, risen.max(0).cast_unsigned())
+        risen.max(0).cast_unsigned()
     }
 
     fn saw(&self, sock: &View, start: i64, end: i64) -> bool {
