@@ -403,7 +403,7 @@ SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_
 	struct account *a;
 	u32 which;
 
-	if (new_state != STATE_CLOSE || !sk->sk_bpf_storage)
+	if (new_state != STATE_CLOSE || old_state == STATE_CLOSE || !sk->sk_bpf_storage) /* a reset one ends twice */
 		return 0;
 	a = bpf_sk_storage_get(&account, sk, NULL, 0);
 	tp = bpf_skc_to_tcp_sock(sk);

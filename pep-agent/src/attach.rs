@@ -63,13 +63,14 @@ impl Hook {
     }
 }
 
-/// A program in its place. It stays there when this is dropped: [`Attachment::detach`] takes it off.
+/// A program in its place. It stays there when this is dropped, but for a link without a pin: [`Attachment::detach`] takes it
+/// off.
 #[derive(Debug)]
 pub struct Attachment {
     hook: Hook,
     ifindex: u32,
     program_id: u32,
-    pin: PathBuf,
+    pin: Option<PathBuf>,
     place: Place,
     /// Whether another process's program was there, and gave way to this one.
     pub is_adopted: bool,
@@ -89,11 +90,12 @@ fn pin_name(kind: &str, hook: &Hook, ifindex: u32) -> String {
     format!("{kind}_{}_{}_{ifindex}", hook.role, hook.number)
 }
 
-/// Attaches a loaded program, or puts it in the place of what a process before left there.
+/// Attaches a loaded program, or puts it in the place of what a process before left there. Without `pins` a link goes with
+/// its process, and a filter is known by its program's tag alone.
 ///
 /// # Errors
 /// The interface is gone, the kernel refuses, or somebody else's filter has our priority and handle.
-pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: &Path, method: Method) -> Result<Attachment> {
+pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, method: Method) -> Result<Attachment> {
     let ifindex = hook.ifindex()?;
     let attached = match method {
         Method::Tcx => attach_link(program, hook, ifindex, pins)?,
@@ -115,10 +117,17 @@ fn program_info(program: &SchedClassifier) -> Result<ProgramInfo> {
     program.info().tried(|| "cannot read a program back".to_owned())
 }
 
-fn attach_link(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: &Path) -> Result<Option<Attachment>> {
-    let pin = pins.join(pin_name(LINK, hook, ifindex));
+fn attach_link(
+    program: &mut SchedClassifier,
+    hook: &Hook,
+    ifindex: u32,
+    pins: Option<&Path>,
+) -> Result<Option<Attachment>> {
+    let pin = pins.map(|pins| pins.join(pin_name(LINK, hook, ifindex)));
     let tried = || format!("cannot attach to {} (TCX)", hook.describe());
-    if let Some(link) = adopt_link(program, &pin)? {
+    if let Some(path) = &pin
+        && let Some(link) = adopt_link(program, path)?
+    {
         let program_id = program_info(program)?.id();
         let place = Place::Link(link);
         return Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: true }));
@@ -133,8 +142,11 @@ fn attach_link(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: &
         }
     })?;
     let link: FdLink = program.take_link(id).tried(tried)?.try_into().tried(tried)?;
-    link.pin(&pin).tried(|| format!("cannot pin a link at {}", pin.display()))?;
-    let place = Place::Link(PinnedLink::from_pin(&pin).tried(tried)?.into());
+    let link = match &pin {
+        Some(path) => link.pin(path).tried(|| format!("cannot pin a link at {}", path.display()))?.into(),
+        None => link,
+    };
+    let place = Place::Link(link);
     let program_id = program_info(program)?.id();
     Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: false }))
 }
@@ -159,9 +171,9 @@ fn adopt_link(program: &mut SchedClassifier, pin: &Path) -> Result<Option<FdLink
     }
 }
 
-fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: &Path) -> Result<Attachment> {
+fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: Option<&Path>) -> Result<Attachment> {
     let tried = || format!("cannot attach to {} (clsact)", hook.describe());
-    let pin = pins.join(pin_name(FILTER, hook, ifindex));
+    let pin = pins.map(|pins| pins.join(pin_name(FILTER, hook, ifindex)));
     match tc::qdisc_add_clsact(&hook.interface) {
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(Errno::EEXIST as i32) => {}
         added => added.tried(tried)?,
@@ -169,8 +181,8 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     let info = program_info(program)?;
     let present = our_filter(hook, ifindex)?;
     if let Some(present) = &present {
-        let known = ProgramInfo::from_pin(&pin).ok().map(|i| i.tag());
-        if present.tag != Some(info.tag()) && present.tag != known {
+        let known = pin.as_ref().and_then(|pin| ProgramInfo::from_pin(pin).ok()).map(|i| i.tag());
+        if !present.tag.is_some_and(|tag| tag == info.tag() || Some(tag) == known) {
             return Err(Error::Failed(format!(
                 "{}: somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}; move it, or take it off \
                  if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
@@ -188,10 +200,12 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
         let attached = program.attach_with_options(&hook.interface, hook.direction, TcAttachOptions::Netlink(options));
         std::mem::forget(program.take_link(attached.tried(tried)?).tried(tried)?);
     }
-    if pin.exists() {
-        fs::remove_file(&pin).tried(|| format!("cannot remove {}", pin.display()))?;
+    if let Some(pin) = &pin {
+        if pin.exists() {
+            fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))?;
+        }
+        program.pin(pin).tried(|| format!("cannot pin a program at {}", pin.display()))?;
     }
-    program.pin(&pin).tried(|| format!("cannot pin a program at {}", pin.display()))?;
     let (hook, is_adopted) = (hook.clone(), present.is_some());
     Ok(Attachment { hook, ifindex, program_id: info.id(), pin, place: Place::Filter, is_adopted })
 }
@@ -279,7 +293,7 @@ impl Attachment {
                 return Err(Error::Failed(format!("{}: the filter is still there", tried())));
             }
         }
-        fs::remove_file(&self.pin).tried(tried)
+        self.pin.map_or(Ok(()), |pin| fs::remove_file(pin).tried(tried))
     }
 }
 

@@ -64,7 +64,10 @@ impl LiveKeys {
     /// Reads the file again; what makes no sense changes nothing, and is told.
     pub fn reload(&self, path: &Path) {
         match Keys::read(path) {
-            Ok(keys) => self.replace(keys),
+            Ok(keys) => {
+                self.replace(keys);
+                tracing::info!("the keys of {} are used from now on", path.display());
+            }
             Err(error) => tracing::error!("the old keys stay: {error}"),
         }
     }

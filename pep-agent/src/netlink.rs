@@ -22,9 +22,9 @@ pub struct Filter {
     pub handle: u32,
     /// What its maker called it.
     pub name: String,
-    /// Tag of its program: a digest of its instructions.
+    /// Tag of its program: a digest of its instructions. Classic ones have none.
     pub tag: Option<u64>,
-    /// Id of its program.
+    /// Id of its program, if it is no classic one.
     pub program_id: Option<u32>,
 }
 
@@ -85,15 +85,17 @@ fn dump(request: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
     }
 }
 
-/// `None` for the filter's priority itself, which is told as a filter without a program, and for other kinds.
+/// `None` for the filter's priority itself, which is told as a filter without options, and for other kinds.
 fn bpf_filter(message: &RouteNetlinkMessage) -> Option<Filter> {
     let RouteNetlinkMessage::NewTrafficFilter(message) = message else { return None };
     let handle = u32::from(message.header.handle.major) << 16 | u32::from(message.header.handle.minor);
     let mut filter = Filter { priority: (message.header.info >> 16) as u16, handle, ..Filter::default() };
+    let mut is_bpf = false;
     for attribute in &message.attributes {
         let TcAttribute::Options(options) = attribute else { continue };
         for option in options {
             let TcOption::Bpf(option) = option else { continue };
+            is_bpf = true;
             match option {
                 TcFilterBpfOption::ProgName(name) => filter.name.clone_from(name),
                 TcFilterBpfOption::ProgTag(tag) => filter.tag = Some(u64::from_be_bytes(*tag)),
@@ -102,5 +104,5 @@ fn bpf_filter(message: &RouteNetlinkMessage) -> Option<Filter> {
             }
         }
     }
-    filter.program_id.map(|_| filter)
+    is_bpf.then_some(filter)
 }

@@ -9,6 +9,7 @@ use crate::sequence::next_to_write;
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::clock::monotonic_ns;
 use nix::time::{ClockId, clock_gettime};
+use pep_agent::attach::Method;
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::report::{FlowKey, FlowReport, Transport};
 use pep_agent::server::{self, Counters, RecordFate, Server};
@@ -93,6 +94,7 @@ fn round(server: &Namespace, flows: &[InFlight], keys: &Path, clock: bool, lengt
         clock,
         control_share: 0.0,
         inband: Vec::new(),
+        attach: Method::Auto,
         max_age: Duration::from_secs(1),
         rate_per_second: 10_000_000,
     };

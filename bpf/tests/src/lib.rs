@@ -3,6 +3,7 @@
 //! [`HostAlgo`] loads one algorithm, [`Flow`] is one connection under it. [`models`] holds the papers' equations in
 //! f64; [`kernel`] plays the kernel's part around both; [`random`] makes up connections to play, [`steady`] such that
 //! change slowly; [`examples`] are connections worked by hand. [`steps`] and [`units`] are the pure functions below.
+//! [`storage`] looks into the running kernel's.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
@@ -14,6 +15,7 @@ pub mod rx;
 pub mod signals;
 pub mod steady;
 pub mod steps;
+pub mod storage;
 pub mod units;
 
 use hotcc_abi::pep::PepFlow;

@@ -2,10 +2,10 @@
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
+use hotcc_bpf_tests::storage::sockets_in;
+use libbpf_rs::MapHandle;
 use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{Iter, MapHandle};
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 #[test]
@@ -96,13 +96,8 @@ fn connections_outlive_the_receiver() {
 
 /// Sockets that the loaded receiver keeps something for.
 fn states() -> usize {
-    let object = open_object("storage_walk").load().unwrap();
     let newest = MapInfoIter::default().filter(|m| m.name == "rx_flows").map(|m| m.id).max().unwrap();
-    let map = MapHandle::from_map_id(newest).unwrap();
-    let link = object.progs_mut().next().unwrap().attach_iter(map.as_fd()).unwrap();
-    let mut one_each = Vec::new();
-    Iter::new(&link).unwrap().read_to_end(&mut one_each).unwrap();
-    one_each.len()
+    sockets_in(&MapHandle::from_map_id(newest).unwrap())
 }
 
 #[test]

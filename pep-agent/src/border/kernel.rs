@@ -87,7 +87,7 @@ impl Kernel {
         };
         set_servers(take(&mut ebpf, SERVERS)?, &config.servers)?;
         for (hook, name) in &hooks {
-            match attach::attach(program(&mut ebpf, name)?, hook, pins, config.attach) {
+            match attach::attach(program(&mut ebpf, name)?, hook, Some(pins), config.attach) {
                 Ok(attachment) => kernel.attachments.push(attachment),
                 Err(error) => {
                     // the first failure says it; whatever is left behind the next start removes

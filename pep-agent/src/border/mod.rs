@@ -82,7 +82,7 @@ pub fn run(
         let mut registry = Registry::default();
         let metrics = Metrics::new(Arc::clone(view), Arc::clone(delivered), Arc::clone(&sent));
         registry.register_collector(Box::new(metrics));
-        let mut warnings = Warnings::default();
+        let mut warnings = Warnings::from_now_on(view);
         let look = || {
             warnings.look_at_kernel(view);
             warnings.look_at_servers(&sent, config.transport);
@@ -107,6 +107,7 @@ pub fn run(
 /// Says what counters tell, once.
 #[derive(Default)]
 struct Warnings {
+    gtp_u_before: u64,
     gtp_u: bool,
     reports_lost: u64,
     no_key: u64,
@@ -114,9 +115,15 @@ struct Warnings {
 }
 
 impl Warnings {
+    /// What the kernel counted before a crash was told then.
+    fn from_now_on(view: &View) -> Self {
+        let (gtp_u_before, reports_lost) = view.counters().map_or((0, 0), |c| (c.gtp_u, c.reports_lost));
+        Self { gtp_u_before, reports_lost, ..Self::default() }
+    }
+
     fn look_at_kernel(&mut self, view: &View) {
         let Ok(counters) = view.counters() else { return };
-        if counters.gtp_u > 0 && !self.gtp_u {
+        if counters.gtp_u > self.gtp_u_before && !self.gtp_u {
             self.gtp_u = true;
             tracing::warn!(
                 "GTP-U packets (UDP port 2152) pass here: flows inside them are not tracked. The border belongs where \

@@ -1,6 +1,7 @@
 //! Options of the server, from the command line and from a file.
 
 use super::Options;
+use crate::attach::Method;
 use crate::error::{Error, Result};
 use crate::wire::PORT;
 use serde::Deserialize;
@@ -31,6 +32,9 @@ pub struct ServerArgs {
     /// Also take reports that come within their flows off this interface. May be given again
     #[arg(long, value_name = "IF")]
     pub inband: Vec<String>,
+    /// How to attach there [default: auto]
+    #[arg(long, value_enum)]
+    pub attach: Option<Method>,
     /// Older reports are not used, 1 to 30000 [default: 1000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub max_age_ms: Option<u64>,
@@ -61,6 +65,7 @@ impl ServerArgs {
             no_clock: self.no_clock || other.no_clock,
             control_share: self.control_share.or(other.control_share),
             inband: if self.inband.is_empty() { other.inband } else { self.inband },
+            attach: self.attach.or(other.attach),
             max_age_ms: self.max_age_ms.or(other.max_age_ms),
             rate: self.rate.or(other.rate),
         }
@@ -89,6 +94,7 @@ impl ServerArgs {
                 clock: !self.no_clock,
                 control_share: self.control_share.as_deref().map_or(Ok(0.0), share)?,
                 inband: self.inband,
+                attach: self.attach.unwrap_or_default(),
                 max_age: Duration::from_millis(within("--max-age-ms", self.max_age_ms.unwrap_or(1000), 1..=30_000)?),
                 rate_per_second: within("--rate", self.rate.unwrap_or(20_000), 1..=10_000_000)?,
             },

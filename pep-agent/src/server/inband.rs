@@ -1,10 +1,11 @@
 //! Reports that come within their flows: taken off at the interfaces, and dated without ever asking their border.
 
+use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
 use crate::inband::{InbandReport, decode, is_signed_by};
 use anyhow::{Context, Result};
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::pep::Inband;
 use std::collections::HashMap;
@@ -14,7 +15,38 @@ use tokio::io::unix::AsyncFd;
 /// For so long the quickest report of a border stands for its clock: they drift apart by 50 us/s at the most.
 const CLOCK_SPAN_US: u64 = 10_000_000;
 
-/// The interfaces' programs, and what they took off. Dropped, they are gone.
+/// Tells our programs from the border's, 1 and 2.
+const NUMBER: u16 = 3;
+
+/// The interfaces' programs. Dropped, they are gone.
+#[derive(Debug)]
+pub struct Attached(Vec<Attachment>);
+
+impl Attached {
+    /// Whether some are filters of clsact: those do not end with the process, and to take one off needs CAP_NET_ADMIN.
+    #[must_use]
+    pub fn has_filters(&self) -> bool {
+        self.0.iter().any(|attachment| attachment.method() == "clsact")
+    }
+
+    /// What is wrong with them, if anything is.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        self.0.iter().find_map(Attachment::problem)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for attachment in self.0.drain(..) {
+            if let Err(error) = attachment.detach() {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+}
+
+/// What the interfaces' programs took off.
 pub struct Inflow {
     _ebpf: Ebpf,
     reports: AsyncFd<RingBuf<MapData>>,
@@ -34,23 +66,21 @@ pub enum Refused {
 
 impl Inflow {
     /// Attaches to the interfaces of that name. Call within a tokio runtime.
-    pub fn attach(interfaces: &[String]) -> Result<Self> {
+    pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
         let object = hotcc_bpf::agent("pep_inband").context("this program was built without its BPF object")?;
         let mut ebpf = EbpfLoader::new().load(object.bytes).context("cannot load the program for in-band reports")?;
         let program: &mut SchedClassifier = ebpf.program_mut("inband").context("no such program")?.try_into()?;
         program.load().context("the kernel refuses the program for in-band reports")?;
+        let mut attached = Attached(Vec::new());
         for interface in interfaces {
-            let attached = program.attach(interface, TcAttachType::Ingress).or_else(|_| {
-                // before 6.6, programs need a queueing discipline of their own; where it is there already, that is it
-                let _ = tc::qdisc_add_clsact(interface);
-                program.attach(interface, TcAttachType::Ingress)
-            });
-            attached.with_context(|| format!("cannot attach to {interface}"))?;
+            let hook =
+                Hook { role: "inband", number: NUMBER, interface: interface.clone(), direction: TcAttachType::Ingress };
+            attached.0.push(attach::attach(program, &hook, None, method)?);
         }
         let reports = RingBuf::try_from(ebpf.take_map("inband_reports").context("no such map")?)?;
         // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.
         let reports = unsafe { AsyncFd::register(reports) }?;
-        Ok(Self { _ebpf: ebpf, reports, clocks: HashMap::new() })
+        Ok((Self { _ebpf: ebpf, reports, clocks: HashMap::new() }, attached))
     }
 
     /// Waits until there is something to [`Self::take`].

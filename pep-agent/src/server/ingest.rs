@@ -1,10 +1,11 @@
 //! From the socket to the kernel: each datagram checked, each report dated and handed over.
 
 use super::counters::{Counters, DatagramFate, RecordFate};
-use super::inband::{self, Inflow};
+use super::inband::{self, Attached, Inflow};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
 use super::sessions::{Clock, Question, Refused, Sessions};
+use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys};
 use crate::inband::InbandReport;
 use crate::report::{FlowKey, FlowReport};
@@ -41,6 +42,8 @@ pub struct Options {
     pub control_share: f64,
     /// Interfaces to take reports off that come within their flows.
     pub inband: Vec<String>,
+    /// How to attach to them.
+    pub attach: Method,
     /// Older reports are not used.
     pub max_age: Duration,
     /// Datagrams per second that are looked at, of each source.
@@ -54,6 +57,7 @@ pub struct Server {
     keys: LiveKeys,
     kernel: Kernel,
     inflow: Option<Inflow>,
+    attached: Option<Attached>,
     sessions: Sessions,
     limiter: Limiter,
     counters: Arc<Counters>,
@@ -66,9 +70,12 @@ impl Server {
         let socket = std::net::UdpSocket::bind(options.listen)
             .with_context(|| format!("cannot listen on {} (--listen ADDRESS:PORT takes another)", options.listen))?;
         socket.set_nonblocking(true)?;
-        let inflow = (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband)).transpose()?;
+        let inflow =
+            (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband, options.attach)).transpose()?;
+        let (inflow, attached) = inflow.unzip();
         Ok(Self {
             inflow,
+            attached,
             limiter: Limiter::new(options.rate_per_second),
             options,
             socket: UdpSocket::from_std(socket)?,
@@ -83,6 +90,11 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.socket.local_addr()?)
+    }
+
+    /// Its programs on interfaces, for who outlives it to take off; with it they would go as it does.
+    pub fn take_attached(&mut self) -> Option<Attached> {
+        self.attached.take()
     }
 
     /// Its keys, which may be replaced while it serves.

@@ -9,12 +9,14 @@ mod limit;
 mod sessions;
 
 pub use counters::{ArmCounters, Counters, DatagramFate, Metrics, RecordFate};
+pub use inband::Attached;
 pub use ingest::{Options, Server};
 pub use kernel::{Hand, Kernel};
 
 use crate::auth::Keys;
 use crate::daemon::{Daemon, Stopped, drop_capabilities};
 use crate::error::{Error, Result, Tried};
+use caps::Capability;
 use config::Config;
 use prometheus_client::registry::Registry;
 use std::time::Duration;
@@ -36,7 +38,10 @@ pub fn run(config: &Config) -> Result<()> {
     let mut server = started.map_err(|error| Error::Failed(format!("{error:#}")))?;
     drop(within);
     daemon.announce()?;
-    drop_capabilities(&[])?;
+    let attached = server.take_attached();
+    let keep: &[Capability] =
+        if attached.as_ref().is_some_and(Attached::has_filters) { &[Capability::CAP_NET_ADMIN] } else { &[] };
+    drop_capabilities(keep)?;
     tracing::info!("reports are taken at {}", server.address().map_err(|error| Error::Failed(format!("{error:#}")))?);
     let mut registry = Registry::default();
     let counters = server.counters();
@@ -46,7 +51,8 @@ pub fn run(config: &Config) -> Result<()> {
     let mut warned = 0;
     let look = || {
         warn_of_keys(&counters, &mut warned);
-        serving.is_finished().then(|| "the thread that takes reports ended".to_owned())
+        let ended = serving.is_finished().then(|| "the thread that takes reports ended".to_owned());
+        ended.or_else(|| attached.as_ref().and_then(Attached::problem))
     };
     match daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)? {
         Stopped::Signal(name) => tracing::info!("stopped by {name}"),

@@ -91,6 +91,32 @@ fn what_the_next_one_does_not_want_is_taken_off() {
 }
 
 #[test]
+fn a_filter_of_somebody_else_stays_where_it_is() {
+    let Some(network) = Network::new("foreign") else { return };
+    network.on("r", "tc qdisc add dev wan clsact");
+    let passes = tempfile::NamedTempFile::new().unwrap();
+    fs::write(passes.path(), "1,6 0 0 4294967295").unwrap();
+    let file = passes.path().display();
+    network.on("r", &format!("tc filter add dev wan ingress pref 4713 handle 1 bpf bytecode-file {file}"));
+    let there = || network.enter("r", || filters(if_nametoindex("wan").unwrap(), TcAttachType::Ingress).unwrap());
+    let before = there();
+    assert_eq!(before.len(), 1, "{before:?}");
+    let own = ["--internet", "wan", "--access", "lan", "--server", "10.0.0.0/8", "--attach", "clsact"];
+    let refused = network.command(&own).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("somebody else's filter") && said.contains("tc filter del dev wan ingress pref 4713"),
+        "{said}"
+    );
+    assert_eq!(there(), before);
+    assert_eq!(attached(&network, "lan", TcAttachType::Ingress), (0, 0));
+    // what the message says to do helps
+    network.on("r", "tc filter del dev wan ingress pref 4713");
+    assert_eq!(network.border(&["--attach", "clsact"]).stop(Signal::SIGTERM).0.code(), Some(0));
+}
+
+#[test]
 fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
     let Some(network) = Network::new("caps") else { return };
     let files = tempfile::tempdir().unwrap();

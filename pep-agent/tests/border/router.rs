@@ -1,6 +1,9 @@
 //! The command on a router between two hosts, with real flows.
 
 use crate::program::needs_root;
+use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::{SchedClassifier, TcAttachType};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
@@ -329,6 +332,29 @@ fn the_last_report_is_where_the_sender_is() {
     assert!(border.metric(&network, "hotcc_border_tracked_segments_total") > 4000.0);
     assert_eq!(border.metric(&network, r#"hotcc_border_untracked_packets_total{reason="malformed"}"#), 0.0);
     assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
+}
+
+#[test]
+fn a_vlan_tag_beside_the_frame_is_none_of_ours() {
+    let Some(network) = Network::new("tag") else { return };
+    let border = network.border(&[]);
+    let object = hotcc_bpf::TEST_OBJECTS.iter().find(|object| object.name == "priority_tag").unwrap();
+    let mut ebpf = Ebpf::load(object.bytes).unwrap();
+    let mut attach = |name: &str, host: &str, device: &str, direction| {
+        let program: &mut SchedClassifier = ebpf.program_mut(name).unwrap().try_into().unwrap();
+        program.load().unwrap();
+        network.enter(host, || program.attach(device, direction)).unwrap();
+    };
+    attach("count_tags", "r", "wan", TcAttachType::Ingress);
+    attach("priority_tag", "s", "srv", TcAttachType::Egress);
+    for family in [0, 1] {
+        let mut flow = network.connect(family);
+        network.transfer(&mut flow, 300_000);
+        let seq = write_seq(&flow.0);
+        border.wait_for(&flow, |r| r.in_order == seq && r.ranges.is_empty());
+    }
+    let tagged: Array<_, u64> = ebpf.map(".bss").unwrap().try_into().unwrap();
+    assert!(tagged.get(&0, 0).unwrap() > 20, "nothing was tagged: the test shows nothing");
 }
 
 #[test]

@@ -2,11 +2,15 @@
 
 use crate::host::*;
 use hotcc_bench::netlab::{Namespace, Process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
@@ -91,12 +95,14 @@ fn server(hosts: &Hosts, keys: &Path, log: &Path) -> Running {
     Running::start(&hosts.server, &["server", "--key-file", keys.to_str().unwrap(), "--inband", "router"], log)
 }
 
-/// Data until something is so.
+/// Data until something is so: an agent looks once a second, and says some things after three.
 fn send_until(flow: &Flow, what: &str, told: impl Fn() -> String, is_so: impl Fn() -> bool) {
-    wait(what, told, || {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < 5 * PATIENCE, "{what} does not come; {}", told());
         flow.fill();
-        is_so()
-    });
+        sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -127,14 +133,21 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         } else {
             assert_eq!(answered(), 0.0);
         }
+        let said = border.said() + &server.said();
+        assert!(!said.contains("WARN"), "{said}");
+        // another key, which both read without the capabilities they began with
+        test.key_file(&[(2, "b6")]);
+        for agent in [&border, &server] {
+            kill(Pid::from_raw(agent.process.id() as i32), Signal::SIGHUP).unwrap();
+        }
+        let is_read = || [&border, &server].iter().all(|agent| agent.said().contains("are used from now on"));
+        wait("the new key", || border.said() + &server.said(), is_read);
+        let accepted = || server.metric(r#"hotcc_pep_server_datagrams_total{result="accepted"}"#);
+        let before = accepted();
+        send_until(&flow, "reports with the new key", || server.page(), || accepted() > before + 20.0);
+        test.key_file(&[(1, "a5")]);
         flow.end();
         assert!(reader.join().unwrap() > 100_000);
-        assert!(
-            !border.said().contains("WARN") && !server.said().contains("WARN"),
-            "{}{}",
-            border.said(),
-            server.said()
-        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! The command itself: signals, and what is left of it.
 
 use crate::host::*;
+use aya::programs::{SchedClassifier, TcAttachType};
 use hotcc_bench::netlab::Process;
+use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pep_agent::report::{FlowReport, Transport};
@@ -11,10 +13,24 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-fn start(hosts: &Hosts, keys: &Path) -> Process {
+fn start(hosts: &Hosts, keys: &Path, attach: &str) -> Process {
     let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
-    command.args(["server", "--key-file"]).arg(keys).args(["--inband", "router"]);
+    command.args(["server", "--key-file"]).arg(keys).args(["--inband", "router", "--attach", attach]);
     Process::start(&mut command).unwrap()
+}
+
+/// What takes reports off the interface: by TCX, and by clsact.
+fn attached(hosts: &Hosts) -> [usize; 2] {
+    let read = || {
+        let (_, tcx) = SchedClassifier::query_tcx("router", TcAttachType::Ingress).unwrap();
+        let index = if_nametoindex("router").unwrap();
+        let filters = pep_agent::netlink::filters(index, TcAttachType::Ingress).unwrap();
+        [
+            tcx.iter().filter(|program| program.name_as_str() == Some("inband")).count(),
+            filters.iter().filter(|filter| filter.name == "inband").count(),
+        ]
+    };
+    hosts.server.enter(read).unwrap()
 }
 
 /// Reports until `hotcc flows` shows it: each with another number of segments.
@@ -32,6 +48,30 @@ fn is_heard(border: &mut impl Transport, flow: &Flow, segments: u32) {
 }
 
 #[test]
+fn what_takes_reports_off_an_interface_is_there_once_however_the_command_ended() {
+    let (name, cc) = ("what_takes_reports_off_an_interface_is_there_once_however_the_command_ended", "mdcubic_twice");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut border = hosts.in_flow_border(&keys);
+    for (method, one, left_by_kill) in [("tcx", [1, 0], [0, 0]), ("clsact", [0, 1], [0, 1])] {
+        let mut killed = start(&hosts, &keys, method);
+        is_heard(&mut border, &flow, 1);
+        assert_eq!(attached(&hosts), one);
+        kill(Pid::from_raw(killed.id() as i32), Signal::SIGKILL).unwrap();
+        killed.wait(PATIENCE).unwrap();
+        assert_eq!(attached(&hosts), left_by_kill, "{method}");
+        let mut agent = start(&hosts, &keys, method);
+        is_heard(&mut border, &flow, 2);
+        assert_eq!(attached(&hosts), one, "no second copy");
+        kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
+        assert!(agent.wait(PATIENCE).unwrap().success());
+        assert_eq!(attached(&hosts), [0; 2], "{method}");
+    }
+}
+
+#[test]
 fn the_command_ends_and_starts_again_however_it_ended() {
     let (name, cc) = ("the_command_ends_and_starts_again_however_it_ended", "mdcubic_cmd");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
@@ -39,7 +79,7 @@ fn the_command_ends_and_starts_again_however_it_ended() {
     let keys = test.key_file(&[(1, "a5")]);
     let mut border = hosts.border(&keys);
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut agent = start(&hosts, &keys);
+    let mut agent = start(&hosts, &keys, "auto");
     is_heard(&mut border, &flow, 1);
     // a file that makes no sense leaves the old keys; a new one takes their place
     let pid = Pid::from_raw(agent.id() as i32);
@@ -51,13 +91,11 @@ fn the_command_ends_and_starts_again_however_it_ended() {
     is_heard(&mut other, &flow, 3);
     kill(pid, Signal::SIGKILL).unwrap();
     assert_eq!(agent.wait(PATIENCE).unwrap().signal(), Some(Signal::SIGKILL as i32));
-    let mut agent = start(&hosts, &keys);
+    let mut agent = start(&hosts, &keys, "auto");
     is_heard(&mut other, &flow, 4);
     is_heard(&mut hosts.in_flow_border(&keys), &flow, 5);
     kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
     assert!(agent.wait(PATIENCE).unwrap().success());
-    let left = hosts.server.command("ip").args(["-details", "link", "show", "router"]).output();
-    assert!(!String::from_utf8(left.unwrap().stdout).unwrap().contains("inband"));
 }
 
 /// Once it runs, the server needs no privilege: what it was given to hold is enough.

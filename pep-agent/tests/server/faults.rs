@@ -4,6 +4,9 @@
 use crate::host::*;
 use hotcc_abi::pep::Handover;
 use hotcc_auth::{KEY_BYTES, Key};
+use hotcc_bpf_tests::storage::sockets_in;
+use libbpf_rs::MapHandle;
+use libbpf_rs::query::MapInfoIter;
 use pep_agent::report::{FlowReport, SeqRange};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
@@ -103,6 +106,33 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
     met(&agent, DatagramFate::Unproven, 2);
     assert_eq!(flow.connection().pep.map(|p| (p.in_order_bytes, p.segments)), seen);
     assert_eq!(agent.datagrams(DatagramFate::Accepted), 1);
+}
+
+/// The agent may be gone long since.
+#[test]
+fn what_was_written_goes_with_its_socket() {
+    let (name, cc) = ("what_was_written_goes_with_its_socket", "mdcubic_gone");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let agent = Agent::start(&hosts, &keys, options());
+    let [storage, account] = ["pep_flow", "account"].map(|name| {
+        let newest = MapInfoIter::default().filter(|map| map.name == name).map(|map| map.id).max().unwrap();
+        MapHandle::from_map_id(newest).unwrap()
+    });
+    let before = sockets_in(&storage);
+    let flows = [SERVER, SERVER, SERVER_V6].map(|address| Flow::open(&hosts, address, cc));
+    let mut border = Scripted::proven(&hosts, &agent, &flows[0]);
+    for (written, flow) in flows.iter().enumerate() {
+        border.report(&[flow.seen_to(flow.first)]);
+        wait("a record", || agent.told(), || agent.records(RecordFate::Written) > written as u64);
+    }
+    let kept = || [sockets_in(&storage) - before, sockets_in(&account)];
+    assert_eq!(kept(), [3; 2]);
+    drop(agent);
+    assert_eq!(kept(), [3; 2]);
+    drop(flows);
+    wait("the end of all records", || format!("{:?}", kept()), || kept() == [0; 2]);
 }
 
 #[test]

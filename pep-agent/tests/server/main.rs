@@ -6,5 +6,9 @@ mod both;
 mod clocking;
 mod command;
 mod faults;
+mod frames;
 mod host;
 mod inband;
+#[allow(dead_code, reason = "the border's tests use the rest")]
+#[path = "../border/packet.rs"]
+mod packet;

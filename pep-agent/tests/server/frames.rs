@@ -1,0 +1,146 @@
+//! Frames of every kind, good and bad, at the program that takes reports off the wire (BPF_PROG_TEST_RUN): it takes those that
+//! have the form, whole, and lets all others be.
+
+use crate::host::needs_bpffs;
+use crate::packet::{Packet, ipv4};
+use aya::maps::{MapData, RingBuf};
+use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+use bytemuck::Zeroable;
+use hotcc_abi::pep::{INBAND_BYTES, Inband};
+use pep_agent::inband::OPTION_HEADER;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::RefCell;
+
+const SHOT: u32 = 2;
+const UNSPEC: u32 = u32::MAX;
+
+fn report(from: &str, to: &str) -> Packet {
+    let tcp_options = OPTION_HEADER.into_iter().chain(1..=INBAND_BYTES as u8).collect();
+    Packet { tcp_options, ..Packet::data(from.parse().unwrap(), to.parse().unwrap(), 0, 0) }
+}
+
+fn reports() -> [Packet; 2] {
+    [report("198.51.100.7:5000", "192.0.2.1:443"), report("[2001:db8:f::9]:5000", "[2001:db8::1]:443")]
+}
+
+/// What is to be told of the frame, if anything is.
+fn taken(frame: &[u8]) -> Option<Inband> {
+    let is = |place: usize, bytes: &[u8]| frame.get(place..place + bytes.len()) == Some(bytes);
+    let (family, tcp, addresses, length) = if is(12, &[8, 0]) && is(14, &[0x45]) && is(16, &[0, 80]) && is(23, &[6]) {
+        (4, 34, 26, 4)
+    } else if is(12, &[0x86, 0xdd]) && is(18, &[0, 60]) && is(20, &[6]) {
+        (6, 54, 22, 16)
+    } else {
+        return None;
+    };
+    let segment = frame.get(tcp..tcp + 60)?;
+    if segment[12] != 0xf0 || segment[13] != 0x10 || segment[20..24] != OPTION_HEADER {
+        return None;
+    }
+    let mut report = Inband { family, ..Inband::zeroed() };
+    report.client[..length].copy_from_slice(&frame[addresses..addresses + length]);
+    report.server[..length].copy_from_slice(&frame[addresses + length..addresses + 2 * length]);
+    report.client_port.copy_from_slice(&segment[..2]);
+    report.server_port.copy_from_slice(&segment[2..4]);
+    report.option.copy_from_slice(&segment[24..]);
+    Some(report)
+}
+
+struct Program {
+    ebpf: Ebpf,
+    ring: RingBuf<MapData>,
+}
+
+impl Program {
+    fn load() -> Self {
+        let mut ebpf = EbpfLoader::new().load(hotcc_bpf::agent("pep_inband").unwrap().bytes).unwrap();
+        let program: &mut SchedClassifier = ebpf.program_mut("inband").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        let ring = RingBuf::try_from(ebpf.take_map("inband_reports").unwrap()).unwrap();
+        Self { ebpf, ring }
+    }
+
+    /// Gives it a frame, and holds what it does to what the frame is. `None` where the kernel does not run it on that.
+    fn check(&mut self, frame: &[u8]) -> Option<bool> {
+        let program: &SchedClassifier = self.ebpf.program("inband").unwrap().try_into().unwrap();
+        let mut out = vec![0; frame.len() + 64];
+        let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
+        let result = match program.test_run(options) {
+            // newer kernels take no frames that say IP and are too short for it
+            Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => {
+                return None;
+            }
+            result => result.unwrap(),
+        };
+        assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
+        let expected = taken(frame);
+        assert_eq!(result.return_value, if expected.is_some() { SHOT } else { UNSPEC }, "{frame:02x?}");
+        let told = self.ring.next().map(|item| item.to_vec());
+        assert_eq!(told, expected.map(|report| bytemuck::bytes_of(&report).to_vec()));
+        assert!(self.ring.next().is_none(), "one report of one frame");
+        Some(expected.is_some())
+    }
+}
+
+#[test]
+fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
+    if !needs_bpffs("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
+        return;
+    }
+    let mut program = Program::load();
+    for packet in reports() {
+        let frame = packet.frame();
+        assert_eq!(program.check(&frame), Some(true), "{packet:?}");
+        for length in 15..frame.len() {
+            assert_ne!(program.check(&frame[..length]), Some(true), "cut to {length}");
+        }
+        let others = [
+            Packet { payload: 1, ..packet.clone() },
+            Packet { flags: 0x18, ..packet.clone() },
+            Packet { flags: 0x11, ..packet.clone() },
+            Packet { tags: vec![0x8100], ..packet.clone() },
+            Packet { tcp_options: vec![1; 40], ..packet.clone() },
+            Packet { tcp_options: packet.tcp_options[..36].to_vec(), ..packet.clone() },
+        ];
+        for other in others {
+            assert_eq!(program.check(&other.frame()), Some(false), "{other:?}");
+        }
+        assert_eq!(program.check(&Packet { padding: 6, ..packet.clone() }.frame()), Some(true));
+    }
+    let [v4, v6] = reports();
+    assert_eq!(program.check(&Packet { ip_options: vec![1; 4], ..v4 }.frame()), Some(false));
+    assert_eq!(program.check(&Packet { extensions: vec![(0, vec![0; 8])], ..v6 }.frame()), Some(false));
+    let datagram = ipv4([198, 51, 100, 7].into(), [192, 0, 2, 1].into(), 17, &[], &[0; 60]);
+    let frame = [crate::packet::ethernet(&[], 0x0800), datagram].concat();
+    assert_eq!(program.check(&frame), Some(false));
+}
+
+#[test]
+fn random_and_mutated_frames_are_taken_by_their_form_alone() {
+    if !needs_bpffs("random_and_mutated_frames_are_taken_by_their_form_alone") {
+        return;
+    }
+    let valid = prop::sample::select(reports().map(|packet| packet.frame()).to_vec());
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    let mutated = (valid, changes, 15..160usize).prop_map(|(mut frame, changes, length)| {
+        changes.iter().for_each(|(place, value)| *place.get_mut(&mut frame) = *value);
+        frame.truncate(length);
+        frame
+    });
+    let random = prop::collection::vec(any::<u8>(), 15..200);
+    let program = RefCell::new((Program::load(), [0; 2]));
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() });
+    let outcome = runner.run(&prop_oneof![8 => mutated, 1 => random], |frame| {
+        let (program, counts) = &mut *program.borrow_mut();
+        if let Some(is_taken) = program.check(&frame) {
+            counts[usize::from(is_taken)] += 1;
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let counts = program.into_inner().1;
+    assert!(counts.iter().all(|count| *count > 1000), "left and taken: {counts:?}");
+}
