@@ -2,9 +2,6 @@
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
-use hotcc_bpf_tests::storage::sockets_in;
-use libbpf_rs::MapHandle;
-use libbpf_rs::query::MapInfoIter;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -94,12 +91,6 @@ fn connections_outlive_the_receiver() {
     assert_eq!(after.added("hints_made"), 0, "what it knew went with it");
 }
 
-/// Sockets that the loaded receiver keeps something for.
-fn states() -> usize {
-    let newest = MapInfoIter::default().filter(|m| m.name == "rx_flows").map(|m| m.id).max().unwrap();
-    sockets_in(&MapHandle::from_map_id(newest).unwrap())
-}
-
 #[test]
 fn thousands_of_short_flows_each_have_a_state_that_goes_with_them() {
     const FLOWS: usize = 2000;
@@ -107,6 +98,8 @@ fn thousands_of_short_flows_each_have_a_state_that_goes_with_them() {
     let Some(_test) = kernel_test(name, &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let kept = || ["rx_flows", "arwa_hint"].map(states);
+    let others = kept();
     let before = Before::now();
     let listener = cgroup.enter(|| path.receiver.enter(|| std::net::TcpListener::bind((RECEIVER_V4, 0)).unwrap()));
     let address = listener.local_addr().unwrap();
@@ -123,7 +116,20 @@ fn thousands_of_short_flows_each_have_a_state_that_goes_with_them() {
     }
     assert_eq!(before.added("flows_agreed"), 2 * FLOWS as u64, "both ends of each, open at once");
     assert_eq!(before.added_all(["hints_refused", "hints_without_room"]), [0, 0]);
-    assert_eq!(states(), 2 * FLOWS);
+    assert_eq!(kept(), others.map(|n| n + 2 * FLOWS));
     drop(flows);
-    wait("the end of all states", || states() == 0);
+    wait("the end of all states", || kept() == others);
+}
+
+#[test]
+fn without_a_cgroup_all_connections_are_enrolled() {
+    let Some(_test) = kernel_test("without_a_cgroup_all_connections_are_enrolled", &["arwa_rx"]) else { return };
+    let path = Path::new();
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let _loaded = Loaded::new("arwa", &[]);
+    let before = Before::now();
+    let flow = Flow::open_in(&path, None, None, RECEIVER_V4, "arwa_rx");
+    let transfer = Transfer::start(flow, "arwa_rx");
+    wait("a hint", || before.added("hints_applied") > 0);
+    drop(transfer);
 }

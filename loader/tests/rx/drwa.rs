@@ -84,3 +84,16 @@ fn what_is_granted_stays_between_the_floor_and_the_buffer() {
         wait("more data", || transfer.received() > received + (1 << 20));
     }
 }
+
+#[test]
+fn a_granted_window_has_a_state_that_goes_with_its_socket() {
+    let Some(_test) = kernel_test("a_granted_window_has_a_state_that_goes_with_its_socket", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let _loaded = Loaded::new("drwa", &["--cgroup", cgroup.path()]);
+    let before = Before::now();
+    let transfer = Transfer::start(Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic"), "cubic");
+    wait("a clamp", || before.added("clamps_set") > 0);
+    assert_eq!(states("drwa_flows"), 1);
+    drop(transfer);
+    wait("the end of its state", || states("drwa_flows") == 0);
+}

@@ -1,7 +1,9 @@
 //! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
 
 use crate::common::{NetNs, json};
-use libbpf_rs::{ObjectBuilder, OpenObject};
+use hotcc_bpf_tests::storage::sockets_in;
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{MapHandle, ObjectBuilder, OpenObject};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
 use serde_json::Value;
@@ -134,6 +136,12 @@ impl Before {
         let now = Self::now();
         names.map(|name| now.0[name].as_u64().unwrap() - self.0[name].as_u64().unwrap())
     }
+}
+
+/// Sockets that the newest map of that name keeps something for.
+pub fn states(map: &str) -> usize {
+    let newest = MapInfoIter::default().filter(|m| m.name == map).map(|m| m.id).max().unwrap();
+    sockets_in(&MapHandle::from_map_id(newest).unwrap())
 }
 
 pub fn wait(for_what: &str, mut ready: impl FnMut() -> bool) {
