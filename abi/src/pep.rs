@@ -96,8 +96,19 @@ pub const CLOCK: u8 = 1;
 pub const CONTROL: u8 = 2;
 
 /// What becomes of a [`Handover`], by the number that `hand_over` answers.
-pub const VERDICTS: [&str; 10] =
-    ["written", "clocked", "control", "unknown_flow", "not_sending", "outside", "shape", "older", "busy", "no_storage"];
+pub const VERDICTS: [&str; 11] = [
+    "written",
+    "clocked",
+    "control",
+    "unknown_flow",
+    "not_sending",
+    "outside",
+    "shape",
+    "older",
+    "busy",
+    "no_storage",
+    "distrusted",
+];
 
 /// What the flows of one arm did that were seen by a PEP and have ended, since the agent started.
 #[repr(C)]

@@ -30,6 +30,8 @@ char _license[] SEC("license") = "GPL";
 #define FURTHEST_BEHIND (1 << 30)
 /* border_us wraps: later, two of them cannot be told apart any more */
 #define ORDER_KNOWN_NS (1000000000ULL * 1000)
+/* who told of what was never sent is not believed for so long */
+#define DISTRUST_NS (5 * 1000000000ULL)
 /* a longer pause between two records is the application's */
 #define LONGEST_PAUSE_NS 1000000000ULL
 
@@ -55,6 +57,7 @@ enum verdict {
 	PEP_OLDER,	  /* than the last one */
 	PEP_BUSY,	  /* somebody else is writing */
 	PEP_NO_STORAGE,	  /* the socket cannot have any more */
+	PEP_DISTRUSTED,	  /* its border told of what was never sent a moment ago */
 };
 
 #define HANDOVER_CLOCK 1U
@@ -91,6 +94,7 @@ struct account {
 	u64 active_ns; /* between records, without long pauses */
 	u64 acked_before;
 	u64 retransmits_before;
+	u64 distrusted_until_ns;
 };
 
 struct {
@@ -362,11 +366,19 @@ static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock 
 	if (!(1 << (((struct sock *)tp)->__sk_common.skc_state & 15) & SENDING_STATES))
 		return PEP_NOT_SENDING;
 	verdict = check(tp, h);
-	if (verdict)
+	if (verdict && verdict != PEP_OUTSIDE)
 		return verdict;
 	a = bpf_sk_storage_get(&account, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!a)
 		return PEP_NO_STORAGE;
+	if (verdict == PEP_OUTSIDE) {
+		/* no border that tells what it saw does that: nor is what it told before to be believed */
+		a->distrusted_until_ns = now_ns + DISTRUST_NS;
+		bpf_sk_storage_delete(&pep_flow, sk);
+		return PEP_OUTSIDE;
+	}
+	if (now_ns < a->distrusted_until_ns)
+		return PEP_DISTRUSTED;
 	if (is_older(a, h, now_ns))
 		return PEP_OLDER;
 	keep_account(a, tp, h, now_ns);
@@ -407,7 +419,7 @@ SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_
 		return 0;
 	a = bpf_sk_storage_get(&account, sk, NULL, 0);
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!a || !tp)
+	if (!a || !tp || !a->last_ns) /* no record was ever taken of it */
 		return 0;
 	which = a->arm;
 	arm = bpf_map_lookup_elem(&arms, &which);

@@ -87,6 +87,8 @@ fates! {
         Busy => "busy",
         /// The socket can keep no more.
         NoStorage => "no_storage",
+        /// Its border told of what was never sent, a moment ago.
+        Distrusted => "distrusted",
     }
 }
 

@@ -165,10 +165,16 @@ fn what_the_border_cannot_have_seen_is_refused() {
     refused(to_listener, RecordFate::NotSending);
     let late = FlowReport { seen_at_us: now_us() - 3_000_000, ..flow.seen_to(at(0)) };
     refused(late, RecordFate::TooOld);
+    // who told of what was never sent is not believed for five seconds
+    refused(flow.seen_to(at(0)), RecordFate::Distrusted);
     assert!(flow.connection().pep.is_none(), "nothing was written");
+    sleep(Duration::from_secs(5));
     refused(flow.seen_to(at(0)), RecordFate::Written);
+    assert!(flow.connection().pep.is_some());
     let earlier = FlowReport { seen_at_us: now_us() - 500_000, ..flow.seen_to(at(0)) };
     refused(earlier, RecordFate::Older);
+    refused(flow.seen_to(at(1)), RecordFate::Outside);
+    assert!(flow.connection().pep.is_none(), "nor is what it told before");
 }
 
 #[test]
