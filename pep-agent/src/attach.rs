@@ -13,9 +13,13 @@ use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcErr
 use nix::errno::Errno;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Priority of our filters: low enough to see packets before most others, as an observer should.
 pub const FILTER_PRIORITY: u16 = 4713;
+
+/// Longest time from when nothing holds a link any more until it is gone.
+const LINKS_END: Duration = Duration::from_secs(2);
 
 /// How programs get to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
@@ -110,7 +114,49 @@ pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, m
         None => attach_filter(program, hook, ifindex, pins)?,
     };
     attachment.check_alone(program)?;
+    take_off_other_way(&attachment, program, pins)?;
     Ok(attachment)
+}
+
+/// What was left at the same place by the way that was not gone now.
+fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: Option<&Path>) -> Result<()> {
+    let Attachment { hook, ifindex, .. } = attachment;
+    let kind = match attachment.place {
+        Place::Link(_) => FILTER,
+        Place::Filter => LINK,
+    };
+    let pin = pins.map(|pins| pins.join(pin_name(kind, hook, *ifindex))).filter(|pin| pin.exists());
+    if kind == FILTER
+        && let Some(filter) = our_filter(hook, *ifindex)?
+        && is_ours(&filter, program_info(program)?.tag(), pin.as_deref())
+    {
+        drop(filter_link(hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?); // takes it off
+    }
+    let Some(pin) = pin else { return Ok(()) };
+    let link = (kind == LINK).then(|| PinnedLink::from_pin(&pin).ok().map(FdLink::from)).flatten();
+    let linked = link.as_ref().and_then(|link| link.info().ok()).map(|info| info.program_id());
+    drop(link);
+    fs::remove_file(&pin).tried(|| format!("cannot remove {}", pin.display()))?;
+    // a link without a pin goes a moment later
+    let began = Instant::now();
+    while let Some(program_id) = linked {
+        let (_, there) = SchedClassifier::query_tcx(&hook.interface, hook.direction)
+            .tried(|| format!("cannot read what is attached to {}", hook.describe()))?;
+        if !there.iter().any(|program| program.id() == program_id) {
+            break;
+        }
+        if began.elapsed() > LINKS_END {
+            return Err(Error::Failed(format!("program {program_id} is still at the {} (TCX)", hook.describe())));
+        }
+        std::thread::sleep(LINKS_END / 100);
+    }
+    Ok(())
+}
+
+/// Whether a filter in our place has this program, or the one that was pinned with it.
+fn is_ours(filter: &Filter, tag: u64, pin: Option<&Path>) -> bool {
+    let pinned = pin.and_then(|pin| ProgramInfo::from_pin(pin).ok()).map(|info| info.tag());
+    filter.tag.is_some_and(|found| found == tag || Some(found) == pinned)
 }
 
 fn program_info(program: &SchedClassifier) -> Result<ProgramInfo> {
@@ -126,7 +172,7 @@ fn attach_link(
     let pin = pins.map(|pins| pins.join(pin_name(LINK, hook, ifindex)));
     let tried = || format!("cannot attach to {} (TCX)", hook.describe());
     if let Some(path) = &pin
-        && let Some(link) = adopt_link(program, path)?
+        && let Some(link) = adopt_link(program, hook, path)?
     {
         let program_id = program_info(program)?.id();
         let place = Place::Link(link);
@@ -152,14 +198,19 @@ fn attach_link(
 }
 
 /// Puts the program behind a pinned link. One that leads nowhere any more, as its interface is gone, is thrown away.
-fn adopt_link(program: &mut SchedClassifier, pin: &Path) -> Result<Option<FdLink>> {
+fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<Option<FdLink>> {
     if !pin.exists() {
         return Ok(None);
     }
     let mut replaced = || -> std::result::Result<FdLink, Box<dyn std::error::Error>> {
         let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin)?))?;
         let id = program.attach_to_link(link)?;
-        Ok(program.take_link(id)?.try_into()?)
+        let link = program.take_link(id)?.try_into()?;
+        let (_, here) = SchedClassifier::query_tcx(&hook.interface, hook.direction)?;
+        if here.iter().any(|found| Some(found.id()) == program.info().ok().map(|own| own.id())) {
+            return Ok(link);
+        }
+        Err(format!("it is of an interface {} in another network namespace", hook.interface).into())
     };
     match replaced() {
         Ok(link) => Ok(Some(link)),
@@ -181,8 +232,7 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     let info = program_info(program)?;
     let present = our_filter(hook, ifindex)?;
     if let Some(present) = &present {
-        let known = pin.as_ref().and_then(|pin| ProgramInfo::from_pin(pin).ok()).map(|i| i.tag());
-        if !present.tag.is_some_and(|tag| tag == info.tag() || Some(tag) == known) {
+        if !is_ours(present, info.tag(), pin.as_deref()) {
             return Err(Error::Failed(format!(
                 "{}: somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}; move it, or take it off \
                  if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
@@ -202,6 +252,9 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     }
     if let Some(pin) = &pin {
         if pin.exists() {
+            if present.is_none() {
+                elsewhere(pin);
+            }
             fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))?;
         }
         program.pin(pin).tried(|| format!("cannot pin a program at {}", pin.display()))?;
@@ -318,26 +371,61 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
         if keep.contains(&name) {
             continue;
         }
+        let mut is_gone = true;
         if is_filter {
             let numbers = parts.skip(1).filter_map(|n| n.parse().ok()).collect::<Vec<u32>>();
-            if let (&[number, ifindex], Ok(info)) = (&numbers[..], ProgramInfo::from_pin(entry.path())) {
-                remove_filter(number, ifindex, info.id());
+            if let (&[number, ifindex], Ok(info)) = (&numbers[..], ProgramInfo::from_pin(entry.path()))
+                && !remove_filter(number, ifindex, info.id())
+            {
+                is_gone = false;
             }
         }
-        tracing::info!("{name}: left by a process that ended, not wanted now; taken off");
+        if is_gone {
+            tracing::info!("{name}: left by a process that ended, not wanted now; taken off");
+        } else {
+            elsewhere(&entry.path());
+        }
         fs::remove_file(entry.path()).tried(|| format!("cannot remove {}", entry.path().display()))?;
     }
     Ok(())
 }
 
-/// Removes that filter, wherever on the interface it is; the interface may be gone, and the filter with it.
-fn remove_filter(number: u32, ifindex: u32, program_id: u32) {
-    let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return };
+/// Says that a filter which is pinned cannot be found.
+fn elsewhere(pin: &Path) {
+    tracing::warn!(
+        "the filter of {} is not on that interface here: if a pep-agent in another network namespace left it, it is there \
+         still (tc filter del dev INTERFACE ingress pref {FILTER_PRIORITY})",
+        pin.display()
+    );
+}
+
+/// Takes filters with our priority, that number and a program of that name off all interfaces here but `wanted`: without
+/// pins, that is all that tells what a killed process left.
+///
+/// # Errors
+/// The kernel does not tell which interfaces there are, or what they have.
+pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted: &[String]) -> Result<()> {
+    let interfaces = nix::net::if_::if_nameindex().tried(|| "cannot list the network interfaces".to_owned())?;
+    for found in &interfaces {
+        let interface = found.name().to_string_lossy().into_owned();
+        let hook = Hook { role: "", number, interface, direction };
+        if !wanted.contains(&hook.interface) && our_filter(&hook, found.index())?.is_some_and(|f| f.name == name) {
+            drop(filter_link(&hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?);
+            tracing::info!("{}: left by a process that ended, not wanted now; taken off", hook.describe());
+        }
+    }
+    Ok(())
+}
+
+/// Removes that filter, whichever way of the interface it is on. False where it is not found: with its interface, it is gone.
+fn remove_filter(number: u32, ifindex: u32, program_id: u32) -> bool {
+    let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return false };
     let (interface, number) = (interface.to_string_lossy().into_owned(), u16::try_from(number).unwrap_or(0));
     for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
         let hook = Hook { role: "", number, interface: interface.clone(), direction };
         if our_filter(&hook, ifindex).ok().flatten().is_some_and(|f| f.program_id == Some(program_id)) {
-            drop(filter_link(&hook)); // takes it off
+            return filter_link(&hook).is_ok(); // dropped, it takes it off
         }
     }
+    false
 }

@@ -7,6 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use caps::{CapSet, Capability, CapsHashSet};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
@@ -30,6 +31,22 @@ const INDEX: &str = "pep-agent\n\n/metrics  OpenMetrics\n/healthz  200 while eve
 pub fn read_options<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).tried(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
+}
+
+/// That there is a BPF file system where `path` is, or is to be.
+///
+/// # Errors
+/// There is none.
+pub fn need_bpffs(path: &Path) -> Result<()> {
+    let existing = path.ancestors().find(|p| p.exists()).unwrap_or(path);
+    if statfs(existing).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC) {
+        return Ok(());
+    }
+    Err(Error::KernelLacks(format!(
+        "cannot use {}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, which \
+         hides it, do not: use nsenter --net=/run/netns/NAME)",
+        path.display()
+    )))
 }
 
 /// Gives up all capabilities of this thread, and of those it starts from now on, but `keep`: for ever.

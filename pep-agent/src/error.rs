@@ -36,6 +36,23 @@ impl Error {
     }
 }
 
+/// A failure with its causes, as programs have it; without root, one for want of privileges says so.
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Self {
+        let error = match error.downcast() {
+            Ok(own) => return own,
+            Err(error) => error,
+        };
+        let is_denied = |cause: &(dyn StdError + 'static)| {
+            cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::PermissionDenied)
+        };
+        if error.chain().any(is_denied) && !nix::unistd::geteuid().is_root() {
+            return Self::NotPermitted(format!("{error:#}; run it as root"));
+        }
+        Self::Failed(format!("{error:#}"))
+    }
+}
+
 /// Adds what was tried to a failure of the system or of a library.
 pub trait Tried<T> {
     /// `tried` reads like "cannot pin the map".

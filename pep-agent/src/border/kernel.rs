@@ -3,6 +3,7 @@
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
 use crate::border::ring::{LOOK, REST, Ring};
+use crate::daemon::need_bpffs;
 use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::is_ethernet;
 use aya::maps::lpm_trie::Key;
@@ -12,7 +13,6 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 use hotcc_abi::border::{COUNTERS, Counters, Flow, FlowKey, Report};
 use hotcc_abi::path::PathKey;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -168,14 +168,7 @@ fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
 }
 
 fn make_directory(pins: &Path) -> Result<()> {
-    let existing = pins.ancestors().find(|p| p.exists()).unwrap_or(pins);
-    if !statfs(existing).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC) {
-        return Err(Error::Failed(format!(
-            "cannot use {}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, \
-             which hides it, do not: use nsenter --net=/run/netns/NAME)",
-            pins.display()
-        )));
-    }
+    need_bpffs(pins)?;
     fs::create_dir_all(pins).tried(|| format!("cannot make {}", pins.display()))
 }
 

@@ -86,6 +86,9 @@ impl ServerArgs {
             let (low, high) = range.into_inner();
             Err(Error::Usage(format!("{option} {value}: must be from {low} to {high}")))
         };
+        let mut inband = self.inband;
+        inband.sort_unstable();
+        inband.dedup();
         Ok(Config {
             key_file,
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9719))),
@@ -93,7 +96,7 @@ impl ServerArgs {
                 listen: self.receive.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT))),
                 clock: !self.no_clock,
                 control_share: self.control_share.as_deref().map_or(Ok(0.0), share)?,
-                inband: self.inband,
+                inband,
                 attach: self.attach.unwrap_or_default(),
                 max_age: Duration::from_millis(within("--max-age-ms", self.max_age_ms.unwrap_or(1000), 1..=30_000)?),
                 rate_per_second: within("--rate", self.rate.unwrap_or(20_000), 1..=10_000_000)?,

@@ -23,6 +23,13 @@ const NUMBER: u16 = 3;
 pub struct Attached(Vec<Attachment>);
 
 impl Attached {
+    /// Takes off the filters that a killed process left where none are now.
+    pub fn remove_left_over(now: Option<&Self>) -> Result<()> {
+        let filters = now.into_iter().flat_map(|now| &now.0).filter(|attachment| attachment.method() == "clsact");
+        let wanted: Vec<String> = filters.map(|attachment| attachment.hook().interface.clone()).collect();
+        Ok(attach::remove_unpinned("inband", NUMBER, TcAttachType::Ingress, &wanted)?)
+    }
+
     /// Whether some are filters of clsact: those do not end with the process, and to take one off needs CAP_NET_ADMIN.
     #[must_use]
     pub fn has_filters(&self) -> bool {
@@ -75,7 +82,13 @@ impl Inflow {
         for interface in interfaces {
             let hook =
                 Hook { role: "inband", number: NUMBER, interface: interface.clone(), direction: TcAttachType::Ingress };
-            attached.0.push(attach::attach(program, &hook, None, method)?);
+            let attachment = attach::attach(program, &hook, None, method)?;
+            let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
+            tracing::info!(
+                "reports in flows are taken at the ingress of {interface} by {}{adopted}",
+                attachment.method()
+            );
+            attached.0.push(attachment);
         }
         let reports = RingBuf::try_from(ebpf.take_map("inband_reports").context("no such map")?)?;
         // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.

@@ -68,11 +68,12 @@ impl Server {
     /// Listens, and loads what the kernel needs. Call within a tokio runtime, in the network namespace of the flows.
     pub fn start(options: Options, keys: Keys) -> Result<Self> {
         let socket = std::net::UdpSocket::bind(options.listen)
-            .with_context(|| format!("cannot listen on {} (--listen ADDRESS:PORT takes another)", options.listen))?;
+            .with_context(|| format!("cannot listen on {} (--receive ADDRESS:PORT takes another)", options.listen))?;
         socket.set_nonblocking(true)?;
         let inflow =
             (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband, options.attach)).transpose()?;
         let (inflow, attached) = inflow.unzip();
+        Attached::remove_left_over(attached.as_ref())?;
         Ok(Self {
             inflow,
             attached,

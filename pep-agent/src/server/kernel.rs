@@ -1,13 +1,13 @@
 //! The kernel's side: the program that writes verified records to sockets, run by this process alone.
 
-use anyhow::{Context, Result, ensure};
+use crate::daemon::need_bpffs;
+use anyhow::{Context, Result};
 use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{BtfTracePoint, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use hotcc_abi::pep::{Arm, ETHERNET_HEADER, Handover};
 use hotcc_abi::pins;
 use nix::ifaddrs::getifaddrs;
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::fs;
 use std::path::Path;
 
@@ -29,9 +29,8 @@ impl Kernel {
     /// Loads them for the sockets of the network namespace that the thread is in. The records go to the pinned storage
     /// that algorithms read, made if there is none yet.
     pub fn load() -> Result<Self> {
-        let on_bpffs = statfs(pins::BPFFS).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC);
-        ensure!(on_bpffs, "no BPF file system at {0}: mount -t bpf bpf {0}", pins::BPFFS);
         let directory = Path::new(pins::PEP);
+        need_bpffs(directory)?;
         fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         let object = hotcc_bpf::agent("pep_server").context("this program was built without its BPF object")?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object.bytes);

@@ -34,15 +34,14 @@ pub fn run(config: &Config) -> Result<()> {
     let daemon = Daemon::start(config.listen)?;
     let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
     let within = runtime.enter();
-    let started = Server::start(config.options.clone(), keys);
-    let mut server = started.map_err(|error| Error::Failed(format!("{error:#}")))?;
+    let mut server = Server::start(config.options.clone(), keys)?;
     drop(within);
     daemon.announce()?;
     let attached = server.take_attached();
     let keep: &[Capability] =
         if attached.as_ref().is_some_and(Attached::has_filters) { &[Capability::CAP_NET_ADMIN] } else { &[] };
     drop_capabilities(keep)?;
-    tracing::info!("reports are taken at {}", server.address().map_err(|error| Error::Failed(format!("{error:#}")))?);
+    tracing::info!("reports are taken at {}", server.address()?);
     let mut registry = Registry::default();
     let counters = server.counters();
     registry.register_collector(Box::new(Metrics(server.counters())));

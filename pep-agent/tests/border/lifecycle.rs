@@ -73,6 +73,40 @@ fn a_killed_one_is_followed_by_another_by_clsact() {
 }
 
 #[test]
+fn the_other_way_takes_the_place_of_what_was_left() {
+    let Some(network) = Network::new("other-way") else { return };
+    let mut flow = network.connect(0);
+    for (method, other, one) in [("clsact", "tcx", (1, 0)), ("tcx", "clsact", (0, 1))] {
+        network.border(&["--attach", method]).stop(Signal::SIGKILL);
+        let border = network.border(&["--attach", other]);
+        assert_eq!(both(&network), [one; 2], "{other} after {method}");
+        network.transfer(&mut flow, 100_000);
+        border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0));
+        assert_eq!(border.stop(Signal::SIGTERM).0.code(), Some(0));
+        assert_eq!(both(&network), [(0, 0); 2]);
+    }
+}
+
+/// Interfaces of the same numbers, as containers have them.
+#[test]
+fn what_was_left_in_another_network_namespace_is_not_taken_for_this_ones() {
+    let Some(there) = Network::new("elsewhere") else { return };
+    let mut here = Network::new("here").unwrap();
+    here.pins.clone_from(&there.pins);
+    for (method, one) in [("tcx", (1, 0)), ("clsact", (0, 1))] {
+        there.border(&["--attach", method]).stop(Signal::SIGKILL);
+        let border = here.border(&["--attach", method]);
+        assert_eq!(both(&here), [one; 2]);
+        let (status, said) = border.stop(Signal::SIGTERM);
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(said.contains("another network namespace") && !said.contains("in place of one"), "{said}");
+        // a link goes with its pin, a filter has to be taken off there
+        let left = if method == "tcx" { (0, 0) } else { one };
+        assert_eq!(both(&there), [left; 2], "{said}");
+    }
+}
+
+#[test]
 fn what_the_next_one_does_not_want_is_taken_off() {
     for (method, one) in [("tcx", (1, 0)), ("clsact", (0, 1))] {
         let Some(network) = Network::new(&format!("unwanted-{method}")) else { return };

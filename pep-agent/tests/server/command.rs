@@ -55,20 +55,32 @@ fn what_takes_reports_off_an_interface_is_there_once_however_the_command_ended()
     let keys = test.key_file(&[(1, "a5")]);
     let flow = Flow::open(&hosts, SERVER, cc);
     let mut border = hosts.in_flow_border(&keys);
-    for (method, one, left_by_kill) in [("tcx", [1, 0], [0, 0]), ("clsact", [0, 1], [0, 1])] {
+    let (tcx, clsact) = ([1, 0], [0, 1]);
+    for (method, one, left_by_kill, next, then) in [
+        ("tcx", tcx, [0; 2], "tcx", tcx),
+        ("clsact", clsact, clsact, "clsact", clsact),
+        ("clsact", clsact, clsact, "tcx", tcx),
+    ] {
         let mut killed = start(&hosts, &keys, method);
         is_heard(&mut border, &flow, 1);
         assert_eq!(attached(&hosts), one);
         kill(Pid::from_raw(killed.id() as i32), Signal::SIGKILL).unwrap();
         killed.wait(PATIENCE).unwrap();
         assert_eq!(attached(&hosts), left_by_kill, "{method}");
-        let mut agent = start(&hosts, &keys, method);
+        let mut agent = start(&hosts, &keys, next);
         is_heard(&mut border, &flow, 2);
-        assert_eq!(attached(&hosts), one, "no second copy");
+        assert_eq!(attached(&hosts), then, "no second copy");
         kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
         assert!(agent.wait(PATIENCE).unwrap().success());
         assert_eq!(attached(&hosts), [0; 2], "{method}");
     }
+    // nor does one that takes none leave it there
+    let mut killed = start(&hosts, &keys, "clsact");
+    is_heard(&mut border, &flow, 1);
+    kill(Pid::from_raw(killed.id() as i32), Signal::SIGKILL).unwrap();
+    killed.wait(PATIENCE).unwrap();
+    let _agent = Agent::start(&hosts, &keys, options());
+    assert_eq!(attached(&hosts), [0; 2]);
 }
 
 #[test]
