@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{obey, stock_kernel};
+use common::{obey, smaller, stock_kernel};
 use hotcc_bench::lab::results::{Results, RunSummary, locate};
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 /// Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
@@ -18,7 +16,7 @@ const LESS: [(&str, &str); 4] = [
 ];
 
 const WITHOUT: &str = "cubic";
-const FAULTS: [&str; 5] = ["dies", "delayed", "replayed", "sees-all", "sees-holes"];
+const FAULTS: [&str; 6] = ["dies", "delayed", "replayed", "sees-all", "sees-ahead", "sees-holes"];
 
 /// What all receive, what those behind a PEP do, bit/s, and Jain's index: means over the runs of a case.
 fn outcome(runs: &[RunSummary], pep: &str) -> [f64; 3] {
@@ -31,6 +29,17 @@ fn outcome(runs: &[RunSummary], pep: &str) -> [f64; 3] {
     [mean(&|run| received(run, "")), mean(&|run| received(run, "l-")), mean(&|run| run.jain)]
 }
 
+/// A fault that was none shows nothing.
+fn took_effect(run: &RunSummary) {
+    let told = |what: &str| run.events.iter().any(|event| event.contains(what));
+    let is_told = match run.run.case["pep"].as_str() {
+        WITHOUT => run.events.is_empty(),
+        "dies" => told("the border's agent is killed") && told("the border's agent starts again"),
+        _ => told("of the PEP's datagrams") && !told(" 0 of the PEP's datagrams"),
+    };
+    assert!(is_told, "{:?}: {:?}", run.run, run.events);
+}
+
 #[test]
 fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     const NAME: &str = "no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness";
@@ -38,14 +47,7 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/pep-faults.toml");
-    let mut scenario = fs::read_to_string(whole).unwrap();
-    for (from, to) in LESS {
-        assert!(scenario.contains(from), "the scenario has no {from}");
-        scenario = scenario.replace(from, to);
-    }
-    let path = scratch.path().join("faults.toml");
-    fs::write(&path, scenario).unwrap();
+    let path = smaller("pep-faults.toml", &LESS, scratch.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
     command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--out"]).arg(scratch.path()).arg(path);
     for pep in [WITHOUT].into_iter().chain(FAULTS) {
@@ -54,6 +56,7 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     // of a guest that panics there is no result, and a run that is not valid is a failure, too
     obey(&mut command);
     let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    results.runs.iter().for_each(took_effect);
     let cubic = outcome(&results.runs, WITHOUT);
     for fault in FAULTS {
         let measured = outcome(&results.runs, fault);
@@ -62,4 +65,24 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
             assert!(ours >= 0.9 * cubics, "{fault}: {ours} is less than nine tenths of {cubics}");
         }
     }
+}
+
+#[test]
+fn the_first_megabyte_takes_round_trips_of_domain_1() {
+    if stock_kernel("the_first_megabyte_takes_round_trips_of_domain_1", "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let less = [("duration_s = 20", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
+    let path = smaller("pep-start.toml", &less, scratch.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    obey(command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--out"]).arg(scratch.path()).arg(path));
+    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let seconds = |cc: &str| {
+        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+        run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))
+    };
+    let (without, with) = (seconds("cubic"), seconds("mdcubic"));
+    println!("1 MB in {with} s, without the PEP in {without} s");
+    assert!(with < 0.7 * without, "{with} s, without the PEP {without} s");
 }

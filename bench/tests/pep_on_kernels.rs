@@ -1,5 +1,5 @@
 //! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and TCX,
-//! the private device, socket storage, the duplicate ACKs.
+//! the private device, socket storage, the duplicate ACKs, and a border that starts again after kill -9.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,7 +15,11 @@ duration_s = 6
 seeds = [1]
 
 [sweep]
-cc = ["cubic", "mdcubic"]
+pep = [
+    { name = "cubic", cc = "cubic", fault = "none" },
+    { name = "mdcubic", cc = "mdcubic", fault = "none" },
+    { name = "dies", cc = "mdcubic", fault = "dies" },
+]
 
 [[host]]
 name = "server"
@@ -41,12 +45,13 @@ forward = { rate = "16Mbit/s", queue = "1BDP", loss = 0.02 }
 border = "border"
 servers = ["server"]
 delay_us = 5000
+fault = "$pep.fault"
 
 [[flow]]
 name = "flow"
 from = "server"
 to = "client"
-cc = "$cc"
+cc = "$pep.cc"
 "#;
 
 #[test]
@@ -63,13 +68,17 @@ fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
         obey(command.args(["lab", "--lab", &lab, "--jobs", "2", "--out"]).arg(&out).arg(&scenario));
         let results = Results::read(&locate(&out).unwrap()).unwrap();
-        let bps = |cc: &str| {
-            let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
-            assert!(run.invalid.is_empty(), "{cc} on {}: {:?}", kernel.release, run.invalid);
-            run.flows[0].throughput_bps
+        let run = |pep: &str| {
+            let run = results.runs.iter().find(|run| run.run.case["pep"] == pep).unwrap();
+            assert!(run.invalid.is_empty(), "{pep} on {}: {:?}", kernel.release, run.invalid);
+            run
         };
-        let (cubic, mdcubic) = (bps("cubic"), bps("mdcubic"));
-        println!("{}: {mdcubic:.0} bit/s with the PEP, CUBIC {cubic:.0}", kernel.release);
+        let [cubic, mdcubic, dies] = ["cubic", "mdcubic", "dies"].map(|pep| run(pep).flows[0].throughput_bps);
+        println!("{}: bit/s with the PEP {mdcubic:.0}, one that dies {dies:.0}, CUBIC {cubic:.0}", kernel.release);
         assert!(mdcubic > 2.0 * cubic, "on {} the PEP does not help: {mdcubic}, CUBIC {cubic}", kernel.release);
+        // it is gone for a third of the time
+        let events = &run("dies").events;
+        assert!(events.len() == 2 && !events.iter().any(|event| event.contains("fail")), "{events:?}");
+        assert!(dies > 1.3 * cubic, "on {} it does not come back: {dies}, CUBIC {cubic}", kernel.release);
     }
 }

@@ -72,3 +72,16 @@ pub fn obey(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// A scenario's file with less in it.
+pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name);
+    let mut scenario = fs::read_to_string(whole).unwrap();
+    for (from, to) in less {
+        assert!(scenario.contains(from), "the scenario has no {from}");
+        scenario = scenario.replace(from, to);
+    }
+    let path = directory.join(name);
+    fs::write(&path, scenario).unwrap();
+    path
+}

@@ -168,7 +168,9 @@ impl<'a> Scene<'a> {
         for (end, timeouts) in ends.into_iter().zip(self.instruments.timeouts()) {
             played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
         }
-        played.events = events;
+        let end_s = self.plan.duration_ns as f64 / 1e9;
+        let told = agents.and_then(|agents| agents.told()).map(|told| format!("{end_s} {told}"));
+        played.events = events.into_iter().chain(told).collect();
         Ok(played)
     }
 

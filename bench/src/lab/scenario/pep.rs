@@ -37,6 +37,8 @@ pub enum Fault {
     Replayed,
     /// Reports say that all was seen, whatever was.
     SeesAll,
+    /// Reports say that what is still on its way was seen, too.
+    SeesAhead,
     /// Reports say that a segment in every 16 was not seen, though it was.
     SeesHoles,
 }

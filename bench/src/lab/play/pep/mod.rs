@@ -63,7 +63,7 @@ pub(super) struct Agents {
     arguments: Vec<String>,
     border: Mutex<Option<Agent>>,
     _servers: Vec<Agent>,
-    _relays: Vec<Relay>,
+    relays: Vec<Relay>,
     _directory: TempDir,
 }
 
@@ -93,7 +93,7 @@ impl Agents {
             program,
             border: Mutex::new(None),
             _servers: servers,
-            _relays: relays,
+            relays,
             _directory: directory,
         };
         agents.start_border(net)?;
@@ -104,6 +104,12 @@ impl Agents {
         let agent = Agent::start(&net.hosts[self.host], &self.program, &self.arguments)?;
         *self.border.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent);
         Ok(())
+    }
+
+    /// What was done to datagrams on their way, where something is.
+    pub fn told(&self) -> Option<String> {
+        let touched: u64 = self.relays.iter().map(Relay::touched).sum();
+        (!self.relays.is_empty()).then(|| format!("{touched} of the PEP's datagrams came late, again or changed"))
     }
 
     /// As a crash does: it cleans nothing up.

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,15 @@ const DELAY: Duration = Duration::from_millis(500);
 const REPLAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// A border that sees holes denies the first segment of each block of this many.
 const BLOCK_SEGMENTS: u32 = 16;
+/// A border that sees ahead tells of this many more segments than came; of those not sent yet the server hears no report.
+const AHEAD_SEGMENTS: u32 = 16;
 const SEGMENT_BYTES: u32 = 1448;
 
 /// Passes datagrams on, each as the fault has it; ends with the value.
 #[derive(Debug)]
 pub(super) struct Relay {
     stop: Arc<AtomicBool>,
+    touched: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,11 +40,17 @@ impl Relay {
         server.connect((Ipv4Addr::LOCALHOST, PORT))?;
         border.set_read_timeout(Some(LOOK))?;
         server.set_nonblocking(true)?;
-        let stop = Arc::<AtomicBool>::default();
-        let mut passing = Passing { fault, key: Key::new(id, &secret), border, server, waiting: BinaryHeap::new() };
+        let (stop, touched) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (key, waiting) = (Key::new(id, &secret), BinaryHeap::new());
+        let mut passing = Passing { fault, key, border, server, waiting, touched: Arc::clone(&touched) };
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || passing.run(&asked));
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, touched, thread: Some(thread) })
+    }
+
+    /// Datagrams that did not go on at once, once, and as the border sent them.
+    pub fn touched(&self) -> u64 {
+        self.touched.load(Relaxed)
     }
 }
 
@@ -61,6 +70,7 @@ struct Passing {
     server: UdpSocket,
     /// By the time at which they go on to the server.
     waiting: BinaryHeap<Reverse<(Instant, Vec<u8>)>>,
+    touched: Arc<AtomicU64>,
 }
 
 impl Passing {
@@ -89,18 +99,18 @@ impl Passing {
 
     fn receive(&mut self, bytes: &[u8]) {
         let now = Instant::now();
-        let mut pass = |after, bytes| self.waiting.push(Reverse((now + after, bytes)));
-        match self.fault {
-            Fault::None | Fault::Dies => pass(Duration::ZERO, bytes.to_vec()),
-            Fault::Delayed => pass(DELAY, bytes.to_vec()),
-            Fault::Replayed => {
-                for after in [Duration::ZERO].into_iter().chain(REPLAYS) {
-                    pass(after, bytes.to_vec());
-                }
-            }
-            Fault::SeesAll => pass(Duration::ZERO, retold(bytes, &self.key, sees_all)),
-            Fault::SeesHoles => pass(Duration::ZERO, retold(bytes, &self.key, sees_holes)),
+        let (after, passed): (Vec<Duration>, Vec<u8>) = match self.fault {
+            Fault::None | Fault::Dies => (vec![Duration::ZERO], bytes.to_vec()),
+            Fault::Delayed => (vec![DELAY], bytes.to_vec()),
+            Fault::Replayed => ([Duration::ZERO].into_iter().chain(REPLAYS).collect(), bytes.to_vec()),
+            Fault::SeesAll => (vec![Duration::ZERO], retold(bytes, &self.key, sees_all)),
+            Fault::SeesAhead => (vec![Duration::ZERO], retold(bytes, &self.key, sees_ahead)),
+            Fault::SeesHoles => (vec![Duration::ZERO], retold(bytes, &self.key, sees_holes)),
+        };
+        if after != [Duration::ZERO] || passed != bytes {
+            self.touched.fetch_add(1, Relaxed);
         }
+        self.waiting.extend(after.into_iter().map(|after| Reverse((now + after, passed.clone()))));
     }
 }
 
@@ -125,6 +135,12 @@ fn sees_all(report: &mut FlowReport) {
         report.in_order = last.end;
         report.ranges.clear();
     }
+}
+
+/// It saw what was sent after what came last, too.
+fn sees_ahead(report: &mut FlowReport) {
+    sees_all(report);
+    report.in_order += AHEAD_SEGMENTS * SEGMENT_BYTES;
 }
 
 /// There always is one, if only of the segment that came last.

@@ -1,0 +1,32 @@
+//! The receivers in the lab: what hints and granted windows make of a cell with a queue for each user.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{obey, smaller, stock_kernel};
+use hotcc_bench::lab::results::{Results, locate};
+use std::process::Command;
+
+#[test]
+fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
+    if stock_kernel("hints_keep_the_queues_of_forty_users_short_and_the_cell_full", "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let path = smaller("arwa-users.toml", &[("duration_s = 100", "duration_s = 8")], scratch.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--case", "users=40", "--out"]);
+    obey(command.arg(scratch.path()).arg(path));
+    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let [none, drwa, arwa] = ["none", "drwa", "arwa"].map(|rx| {
+        let run = results.runs.iter().find(|run| run.run.case["rx"] == rx).unwrap();
+        assert!(run.invalid.is_empty(), "{rx}: {:?}", run.invalid);
+        let figures = ["queue_delay_mean_ms", "throughput_mbps_total", "loss_ratio", "jain"];
+        figures.map(|figure| run.metric(figure, None).unwrap())
+    });
+    println!("ms, Mbit/s, lost, Jain's index: autotuning {none:.3?}, DRWA {drwa:.3?}, ARWA {arwa:.3?}");
+    assert!(arwa[0] <= 0.3 * none[0] && arwa[0] < drwa[0], "delay");
+    assert!(arwa[1] >= none[1] && arwa[1] >= 0.99 * drwa[1], "throughput");
+    assert!(none[2] > 0.0 && drwa[2] == 0.0 && arwa[2] == 0.0, "loss");
+    assert!(arwa[3] >= 0.99 * none[3], "fairness");
+}
