@@ -1,5 +1,5 @@
-//! What `hotcc rx load arwa` costs per packet received: on enrolled connections, and on all others, since tcp_probe runs
-//! for the whole host.
+//! What `hotcc rx load` costs per packet received: on enrolled connections, and with `arwa` on all others, since tcp_probe
+//! runs for the whole host.
 //!
 //! A program that does nothing runs on the same tracepoint: what it takes is the price of being called and measured, and is
 //! taken off.
@@ -14,7 +14,7 @@ use crate::netlab::pause;
 use anyhow::{Context, Result, ensure};
 use hotcc::run::cgroup2_root;
 use hotcc::rx::{self, Method, Request};
-use libbpf_rs::{Link, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use nix::sys::socket::sockopt::RcvBufForce;
 use nix::sys::socket::{Backlog, listen, setsockopt};
 use std::fs;
@@ -49,28 +49,53 @@ const TURN: Duration = Duration::from_millis(200);
 /// Calls and nanoseconds of each of [`PROGRAMS`].
 type Counts = [(f64, f64); PROGRAMS.len()];
 
+/// Whose connection it is.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    Enrolled(&'a Receiver),
+    /// Nobody keeps anything with its sockets.
+    Other,
+    /// Somebody does: this object's storage.
+    OtherWithStorage(&'a Object),
+}
+
 /// Measures it.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
-    let rounds = if options.quick { 10 } else { 40 };
-    let receiver = Receiver::load()?;
-    let _nothing = nothing()?;
+    let nothing = nothing()?;
     let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
     let _awake = Awake::keep();
-    let mut costs = [Vec::new(), Vec::new()];
-    for round in 0..rounds {
-        eprintln!("  round {} of {rounds}", round + 1);
-        costs[0].push(turn(None)?.1);
-        costs[1].push(turn(Some(&receiver))?.0);
+    let mut findings = Vec::new();
+    for method in [Method::Arwa, Method::Drwa] {
+        let name = method.name();
+        let receiver = Receiver::load(method)?;
+        findings.extend(single(options, &receiver, &nothing.1)?);
+        let mut crowd = Crowd::open(&receiver)?;
+        for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, if options.quick { 5 } else { 20 })] {
+            let subject = format!("{name}, {FLOWS} enrolled connections, bursts of {burst}");
+            findings.push(finding(&subject, PER_PACKET, &crowd.costs(burst, rounds)?, ENROLLED_NS));
+        }
     }
-    let [others, enrolled] = &costs;
-    let mut findings = vec![
-        finding("other connections", "ns per call", others, OTHERS_NS),
-        finding("enrolled connection", PER_PACKET, enrolled, ENROLLED_NS),
-    ];
-    let mut crowd = Crowd::open(&receiver)?;
-    for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, rounds / 2)] {
-        let subject = format!("{FLOWS} enrolled connections, bursts of {burst}");
-        findings.push(finding(&subject, PER_PACKET, &crowd.costs(burst, rounds)?, ENROLLED_NS));
+    Ok(findings)
+}
+
+/// Over one connection, by turns an enrolled one and others.
+fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Vec<Finding>> {
+    let rounds = if options.quick { 10 } else { 40 };
+    let name = receiver.method.name();
+    let mut costs = [const { Vec::new() }; 3];
+    for round in 0..rounds {
+        eprintln!("  {name}: round {} of {rounds}", round + 1);
+        costs[0].push(turn(Whose::Enrolled(receiver))?.0);
+        if receiver.method == Method::Arwa {
+            costs[1].push(turn(Whose::Other)?.1);
+            costs[2].push(turn(Whose::OtherWithStorage(storage))?.1);
+        }
+    }
+    let [enrolled, other, with_storage] = &costs;
+    let mut findings = vec![finding(&format!("{name}, enrolled connection"), PER_PACKET, enrolled, ENROLLED_NS)];
+    if receiver.method == Method::Arwa {
+        findings.push(finding("other connections", "ns per call", other, OTHERS_NS));
+        findings.push(finding("others with storage of others", "ns per call", with_storage, OTHERS_NS));
     }
     Ok(findings)
 }
@@ -82,14 +107,25 @@ fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> 
 }
 
 /// Nanoseconds per data packet of all that the receiver's programs do at both ends, and per call on the tracepoint.
-fn turn(enrolled: Option<&Receiver>) -> Result<(f64, f64)> {
+fn turn(whose: Whose<'_>) -> Result<(f64, f64)> {
     let start = || {
         let wire = Wire::new()?;
         wire.narrow(RATE, SSTHRESH)?;
         let flow = Flow::start(&wire, "reno")?;
         Ok((flow, wire))
     };
-    let (flow, _wire) = enrolled.map_or_else(start, |receiver| receiver.enter(start))?;
+    let (flow, _wire) = match whose {
+        Whose::Enrolled(receiver) => receiver.enter(start)?,
+        Whose::Other => start()?,
+        Whose::OtherWithStorage(object) => {
+            let started = start()?;
+            let storage = object.maps().find(|map| map.name() == "others").context("no such map")?;
+            for socket in started.0.sockets() {
+                storage.update(&socket.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
+            }
+            started
+        }
+    };
     pause(WARM_UP)?;
     let (before, delivered) = (run_times(PROGRAMS), flow.delivered());
     pause(TURN)?;
@@ -166,18 +202,19 @@ fn nothing() -> Result<(Link, Object)> {
 
 /// Loaded for a cgroup of its own; both go with the value.
 struct Receiver {
+    method: Method,
     root: PathBuf,
     cgroup: PathBuf,
 }
 
 impl Receiver {
-    fn load() -> Result<Self> {
+    fn load(method: Method) -> Result<Self> {
         let root = cgroup2_root()?;
         let cgroup = root.join(format!("hotcc-microbench-{}", std::process::id()));
         fs::create_dir(&cgroup).with_context(|| format!("cannot make {}", cgroup.display()))?;
-        let receiver = Self { root, cgroup: cgroup.clone() };
+        let receiver = Self { method, root, cgroup: cgroup.clone() };
         let profile = "default".to_owned();
-        rx::load(&Request { method: Method::Arwa, cgroup: Some(cgroup), profile, set: Vec::new() })?;
+        rx::load(&Request { method, cgroup: Some(cgroup), profile, set: Vec::new() })?;
         Ok(receiver)
     }
 
@@ -193,7 +230,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        if let Err(error) = rx::unload(Method::Arwa) {
+        if let Err(error) = rx::unload(self.method) {
             eprintln!("  {error}");
         }
         let _ = fs::remove_dir(&self.cgroup);

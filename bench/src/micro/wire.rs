@@ -10,7 +10,7 @@ use nix::sys::socket::{
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -121,6 +121,12 @@ impl Flow {
     /// Gives it another congestion control; the window stays.
     pub fn choose(&self, cc: &str) -> Result<()> {
         setsockopt(&self.sender, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot change to {cc}"))
+    }
+
+    /// Both ends' sockets: the sender's, the receiver's.
+    #[must_use]
+    pub fn sockets(&self) -> [RawFd; 2] {
+        [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
     }
 
     /// Bytes the receiver has taken so far.
