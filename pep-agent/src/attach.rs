@@ -118,7 +118,7 @@ pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, m
     Ok(attachment)
 }
 
-/// What was left at the same place by the way that was not gone now.
+/// Takes off what the other way left at the same place.
 fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: Option<&Path>) -> Result<()> {
     let Attachment { hook, ifindex, .. } = attachment;
     let kind = match attachment.place {
