@@ -37,6 +37,8 @@ fn capabilities(way: Way) -> &'static [Capability] {
 
 /// After so long without an answer of any server it says so.
 const UNANSWERED: Duration = Duration::from_secs(3);
+/// And after so many packets of which none was a cooperating server's.
+const UNTRACKED_PACKETS: u64 = 1000;
 /// How often it looks whether something is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -109,6 +111,7 @@ pub fn run(
 struct Warnings {
     gtp_u_before: u64,
     gtp_u: bool,
+    none_tracked: bool,
     reports_lost: u64,
     no_key: u64,
     unanswered_for: Duration,
@@ -128,6 +131,14 @@ impl Warnings {
             tracing::warn!(
                 "GTP-U packets (UDP port 2152) pass here: flows inside them are not tracked. The border belongs where \
                  packets are plain IP, on the other side of the UPF or P-GW (N6, SGi)"
+            );
+        }
+        if counters.packets >= UNTRACKED_PACKETS && counters.tracked == 0 && !self.none_tracked {
+            self.none_tracked = true;
+            tracing::warn!(
+                "of {} packets that came in from the Internet none was data of a cooperating server: are --internet, \
+                 --access and --server right?",
+                counters.packets
             );
         }
         if counters.reports_lost >= self.reports_lost.saturating_mul(2).max(1) {

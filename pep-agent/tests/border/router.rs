@@ -213,6 +213,10 @@ impl Border {
         self.child.id()
     }
 
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
     pub fn reports(&self) -> Vec<Report> {
         self.reports.lock().unwrap().clone()
     }
@@ -332,6 +336,19 @@ fn the_last_report_is_where_the_sender_is() {
     assert!(border.metric(&network, "hotcc_border_tracked_segments_total") > 4000.0);
     assert_eq!(border.metric(&network, r#"hotcc_border_untracked_packets_total{reason="malformed"}"#), 0.0);
     assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
+}
+
+#[test]
+fn interfaces_the_wrong_way_round_are_told() {
+    let Some(network) = Network::new("swapped") else { return };
+    let border = Border::start(&network, &["--internet", "lan", "--access", "wan", "--server", "10.201.1.0/24"]);
+    let mut flow = network.connect(0);
+    let started = Instant::now();
+    while !border.said().contains("none was data of a cooperating server") {
+        network.transfer(&mut flow, 1_000_000);
+        assert!(started.elapsed() < PATIENCE, "{}", border.said());
+    }
+    assert_eq!(border.metric(&network, "hotcc_border_tracked_segments_total"), 0.0);
 }
 
 #[test]
