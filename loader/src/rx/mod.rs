@@ -273,7 +273,9 @@ fn receiver(method: Method) -> Result<Option<Receiver>> {
     let map = MapHandle::from_pinned_path(&path).tried(tried)?;
     let data = map.lookup(&KEY, MapFlags::empty()).tried(tried)?;
     let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
-    let tunables = tune::read(&describe(&btf), data.as_deref(), None).into_iter().map(Value::from).collect();
+    // they are fixed while it is loaded
+    let value = |setting| Value { settable: false, ..Value::from(setting) };
+    let tunables = tune::read(&describe(&btf), data.as_deref(), None).into_iter().map(value).collect();
     Ok(Some(Receiver { method, cgroup: cgroup_of(&link)?, tunables }))
 }
 

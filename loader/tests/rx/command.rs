@@ -20,6 +20,7 @@ fn what_is_loaded_is_told_and_taken_away_again() {
         let receiver = &status["receivers"].as_array().unwrap()[0];
         assert_eq!((receiver["method"].as_str(), receiver["cgroup"].as_str()), (Some(method), Some(cgroup.path())));
         let tunables = receiver["tunables"].as_array().unwrap();
+        assert!(tunables.iter().all(|t| t["settable"] == false), "there is no `rx set`");
         let shown = |name: &str| tunables.iter().find(|t| t["name"] == name).map(|t| t["value"].clone());
         let (name, value) = tunable.split_once('=').unwrap();
         assert_eq!(shown(name).unwrap(), value);
