@@ -2,13 +2,14 @@
 
 use crate::host::*;
 use aya::programs::{SchedClassifier, TcAttachType};
+use caps::{CapSet, CapsHashSet};
 use hotcc_bench::netlab::Process;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pep_agent::report::{FlowReport, Transport};
 use pep_agent::server::RecordFate;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -108,6 +109,35 @@ fn the_command_ends_and_starts_again_however_it_ended() {
     is_heard(&mut hosts.in_flow_border(&keys), &flow, 5);
     kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
     assert!(agent.wait(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
+    let (name, cc) = ("its_unit_and_a_file_of_options_leave_it_what_it_needs", "mdcubic_unit");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let file = test.dir.path().join("pep-server.toml");
+    let options = format!("key_file = {keys:?}\ninband = ['router']\nattach = 'clsact'\nlisten = '127.0.0.1:0'\n");
+    std::fs::write(&file, options).unwrap();
+    let unit = include_str!("../../../deploy/pep-server.service");
+    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
+    let gone: Vec<_> = caps::all().difference(&left).copied().collect();
+    let give_up = move || {
+        let mut each = gone.iter().map(|capability| caps::drop(None, CapSet::Bounding, *capability));
+        each.all(|dropped| dropped.is_ok()).then_some(()).ok_or_else(std::io::Error::last_os_error)
+    };
+    let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
+    // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
+    unsafe { command.pre_exec(give_up) };
+    let mut agent = Process::start(command.args(["server", "--config"]).arg(&file)).unwrap();
+    let flow = Flow::open(&hosts, SERVER, cc);
+    is_heard(&mut hosts.border(&keys), &flow, 1);
+    is_heard(&mut hosts.in_flow_border(&keys), &flow, 2);
+    kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(agent.wait(PATIENCE).unwrap().success());
+    assert_eq!(attached(&hosts), [0; 2]);
 }
 
 /// Once it runs, the server needs no privilege: what it was given to hold is enough.
