@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 /// Longest time without a look at what is due.
 const LOOK: Duration = Duration::from_millis(20);
 const DELAY: Duration = Duration::from_millis(500);
-const REPLAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// What passes as it comes.
+const AT_ONCE: [Duration; 1] = [Duration::ZERO];
+const REPLAYS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1)];
 /// A border that sees holes denies the first segment of each block of this many.
 const BLOCK_SEGMENTS: u32 = 16;
 /// A border that sees ahead tells of this many more segments than came; of those not sent yet the server hears no report.
@@ -99,18 +101,21 @@ impl Passing {
 
     fn receive(&mut self, bytes: &[u8]) {
         let now = Instant::now();
-        let (after, passed): (Vec<Duration>, Vec<u8>) = match self.fault {
-            Fault::None | Fault::Dies => (vec![Duration::ZERO], bytes.to_vec()),
-            Fault::Delayed => (vec![DELAY], bytes.to_vec()),
-            Fault::Replayed => ([Duration::ZERO].into_iter().chain(REPLAYS).collect(), bytes.to_vec()),
-            Fault::SeesAll => (vec![Duration::ZERO], retold(bytes, &self.key, sees_all)),
-            Fault::SeesAhead => (vec![Duration::ZERO], retold(bytes, &self.key, sees_ahead)),
-            Fault::SeesHoles => (vec![Duration::ZERO], retold(bytes, &self.key, sees_holes)),
+        let after: &[Duration] = match self.fault {
+            Fault::Delayed => &[DELAY],
+            Fault::Replayed => &REPLAYS,
+            _ => &AT_ONCE,
         };
-        if after != [Duration::ZERO] || passed != bytes {
+        let passed = match self.fault {
+            Fault::SeesAll => retold(bytes, &self.key, sees_all),
+            Fault::SeesAhead => retold(bytes, &self.key, sees_ahead),
+            Fault::SeesHoles => retold(bytes, &self.key, sees_holes),
+            _ => bytes.to_vec(),
+        };
+        if after != AT_ONCE || passed != bytes {
             self.touched.fetch_add(1, Relaxed);
         }
-        self.waiting.extend(after.into_iter().map(|after| Reverse((now + after, passed.clone()))));
+        self.waiting.extend(after.iter().map(|after| Reverse((now + *after, passed.clone()))));
     }
 }
 
@@ -140,7 +145,7 @@ fn sees_all(report: &mut FlowReport) {
 /// It saw what was sent after what came last, too.
 fn sees_ahead(report: &mut FlowReport) {
     sees_all(report);
-    report.in_order += AHEAD_SEGMENTS * SEGMENT_BYTES;
+    report.in_order = report.in_order.wrapping_add(AHEAD_SEGMENTS * SEGMENT_BYTES);
 }
 
 /// There always is one, if only of the segment that came last.
