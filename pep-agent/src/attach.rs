@@ -114,43 +114,57 @@ pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, m
         None => attach_filter(program, hook, ifindex, pins)?,
     };
     attachment.check_alone(program)?;
-    take_off_other_way(&attachment, program, pins)?;
+    if let Some(pins) = pins {
+        take_off_other_way(&attachment, program, pins)?;
+    }
     Ok(attachment)
 }
 
 /// Takes off what the other way left at the same place.
-fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: Option<&Path>) -> Result<()> {
+fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: &Path) -> Result<()> {
     let Attachment { hook, ifindex, .. } = attachment;
-    let kind = match attachment.place {
-        Place::Link(_) => FILTER,
-        Place::Filter => LINK,
-    };
-    let pin = pins.map(|pins| pins.join(pin_name(kind, hook, *ifindex))).filter(|pin| pin.exists());
-    if kind == FILTER
-        && let Some(filter) = our_filter(hook, *ifindex)?
-        && is_ours(&filter, program_info(program)?.tag(), pin.as_deref())
-    {
-        drop(filter_link(hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?); // takes it off
-    }
-    let Some(pin) = pin else { return Ok(()) };
-    let link = (kind == LINK).then(|| PinnedLink::from_pin(&pin).ok().map(FdLink::from)).flatten();
-    let linked = link.as_ref().and_then(|link| link.info().ok()).map(|info| info.program_id());
-    drop(link);
-    fs::remove_file(&pin).tried(|| format!("cannot remove {}", pin.display()))?;
-    // a link without a pin goes a moment later
-    let began = Instant::now();
-    while let Some(program_id) = linked {
-        let (_, there) = SchedClassifier::query_tcx(&hook.interface, hook.direction)
-            .tried(|| format!("cannot read what is attached to {}", hook.describe()))?;
-        if !there.iter().any(|program| program.id() == program_id) {
-            break;
+    match attachment.place {
+        Place::Link(_) => {
+            let (tag, pin) = (program_info(program)?.tag(), pins.join(pin_name(FILTER, hook, *ifindex)));
+            if our_filter(hook, *ifindex)?.is_some_and(|filter| is_ours(&filter, tag, Some(&pin))) {
+                take_off_filter(hook)?;
+            }
+            if pin.exists() { remove_pin(&pin) } else { Ok(()) }
         }
+        Place::Filter => {
+            let pin = pins.join(pin_name(LINK, hook, *ifindex));
+            if pin.exists() { take_off_link(hook, &pin) } else { Ok(()) }
+        }
+    }
+}
+
+/// A link that only its pin holds goes with that, a moment later.
+fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
+    let program_id = PinnedLink::from_pin(pin).ok().and_then(|link| Some(FdLink::from(link).info().ok()?.program_id()));
+    remove_pin(pin)?;
+    let began = Instant::now();
+    while linked(hook)?.iter().any(|program| Some(program.id()) == program_id) {
         if began.elapsed() > LINKS_END {
-            return Err(Error::Failed(format!("program {program_id} is still at the {} (TCX)", hook.describe())));
+            return Err(Error::Failed(format!("program {program_id:?} is still at the {} (TCX)", hook.describe())));
         }
         std::thread::sleep(LINKS_END / 100);
     }
     Ok(())
+}
+
+/// Programs there by TCX.
+fn linked(hook: &Hook) -> Result<Vec<ProgramInfo>> {
+    let found = SchedClassifier::query_tcx(&hook.interface, hook.direction);
+    Ok(found.tried(|| format!("cannot read what is attached to {}", hook.describe()))?.1)
+}
+
+fn take_off_filter(hook: &Hook) -> Result<()> {
+    drop(filter_link(hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?); // takes it off
+    Ok(())
+}
+
+fn remove_pin(pin: &Path) -> Result<()> {
+    fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))
 }
 
 /// Whether a filter in our place has this program, or the one that was pinned with it.
@@ -206,8 +220,8 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
         let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin)?))?;
         let id = program.attach_to_link(link)?;
         let link = program.take_link(id)?.try_into()?;
-        let (_, here) = SchedClassifier::query_tcx(&hook.interface, hook.direction)?;
-        if here.iter().any(|found| Some(found.id()) == program.info().ok().map(|own| own.id())) {
+        let program_id = program.info()?.id();
+        if linked(hook)?.iter().any(|found| found.id() == program_id) {
             return Ok(link);
         }
         Err(format!("it is of an interface {} in another network namespace", hook.interface).into())
@@ -216,7 +230,7 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
         Ok(link) => Ok(Some(link)),
         Err(error) => {
             tracing::warn!("{} cannot be used any more ({error}); attached anew", pin.display());
-            fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))?;
+            remove_pin(pin)?;
             Ok(None)
         }
     }
@@ -255,7 +269,7 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
             if present.is_none() {
                 elsewhere(pin);
             }
-            fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))?;
+            remove_pin(pin)?;
         }
         program.pin(pin).tried(|| format!("cannot pin a program at {}", pin.display()))?;
     }
@@ -290,13 +304,7 @@ impl Attachment {
     fn check_alone(&self, program: &SchedClassifier) -> Result<()> {
         let tag = program_info(program)?.tag();
         let found: Vec<u32> = match self.place {
-            Place::Link(_) => SchedClassifier::query_tcx(&self.hook.interface, self.hook.direction)
-                .tried(|| format!("cannot read what is attached to {}", self.hook.describe()))?
-                .1
-                .iter()
-                .filter(|p| p.tag() == tag)
-                .map(ProgramInfo::id)
-                .collect(),
+            Place::Link(_) => linked(&self.hook)?.iter().filter(|p| p.tag() == tag).map(ProgramInfo::id).collect(),
             Place::Filter => filters(self.ifindex, self.hook.direction)?
                 .iter()
                 .filter(|f| f.tag == Some(tag))
@@ -385,7 +393,7 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
         } else {
             elsewhere(&entry.path());
         }
-        fs::remove_file(entry.path()).tried(|| format!("cannot remove {}", entry.path().display()))?;
+        remove_pin(&entry.path())?;
     }
     Ok(())
 }
@@ -410,7 +418,7 @@ pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted:
         let interface = found.name().to_string_lossy().into_owned();
         let hook = Hook { role: "", number, interface, direction };
         if !wanted.contains(&hook.interface) && our_filter(&hook, found.index())?.is_some_and(|f| f.name == name) {
-            drop(filter_link(&hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?);
+            take_off_filter(&hook)?;
             tracing::info!("{}: left by a process that ended, not wanted now; taken off", hook.describe());
         }
     }

@@ -24,6 +24,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What failed, and the system's error below it; without root, one for want of privileges says so.
+    fn of(text: String, system: Option<&io::Error>) -> Self {
+        match system.map(io::Error::kind) {
+            Some(ErrorKind::PermissionDenied) if !nix::unistd::geteuid().is_root() => {
+                Self::NotPermitted(format!("{text}; run it as root"))
+            }
+            _ => Self::Failed(text),
+        }
+    }
+
     /// Exit code: 1 failed, 2 usage, 3 the kernel lacks it, 4 not permitted.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -36,20 +46,14 @@ impl Error {
     }
 }
 
-/// A failure with its causes, as programs have it; without root, one for want of privileges says so.
+/// Our own as it was, any other with its causes.
 impl From<anyhow::Error> for Error {
     fn from(error: anyhow::Error) -> Self {
         let error = match error.downcast() {
             Ok(own) => return own,
             Err(error) => error,
         };
-        let is_denied = |cause: &(dyn StdError + 'static)| {
-            cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::PermissionDenied)
-        };
-        if error.chain().any(is_denied) && !nix::unistd::geteuid().is_root() {
-            return Self::NotPermitted(format!("{error:#}; run it as root"));
-        }
-        Self::Failed(format!("{error:#}"))
+        Self::of(format!("{error:#}"), io_error(error.as_ref()))
     }
 }
 
@@ -61,15 +65,7 @@ pub trait Tried<T> {
 
 impl<T, E: StdError + 'static> Tried<T> for std::result::Result<T, E> {
     fn tried(self, tried: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| {
-            let text = format!("{}: {}", tried(), chain(&error));
-            match io_error(&error).map(io::Error::kind) {
-                Some(ErrorKind::PermissionDenied) if !nix::unistd::geteuid().is_root() => {
-                    Error::NotPermitted(format!("{text}; run it as root"))
-                }
-                _ => Error::Failed(text),
-            }
-        })
+        self.map_err(|error| Error::of(format!("{}: {}", tried(), chain(&error)), io_error(&error)))
     }
 }
 
