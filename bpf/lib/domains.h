@@ -6,14 +6,19 @@
 #pragma once
 #include "pep.h"
 
-/* The last ACK's SACK blocks, in order: what the client has. */
+/* One of the last ACK's SACK blocks: what the client has. */
+static __always_inline struct seq_range client_block(const struct tcp_sock *tp, int i)
+{
+	return seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, tp->snd_una,
+		       tp->snd_nxt - tp->snd_una);
+}
+
+/* All of them, in order. */
 static __always_inline void client_has(const struct tcp_sock *tp, struct seq_range blocks[SACK_BLOCKS])
 {
-	u32 snd_una = tp->snd_una, flight = tp->snd_nxt - snd_una;
-
 	_Static_assert(SACK_BLOCKS == SEQ_RANGES, "seq_sort takes that many");
 	for (int i = 0; i < SACK_BLOCKS; i++)
-		blocks[i] = seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, snd_una, flight);
+		blocks[i] = client_block(tp, i);
 	seq_sort(blocks);
 }
 
@@ -44,12 +49,10 @@ static __always_inline bool pep_saw_first(const struct tcp_sock *tp, const struc
  */
 static __always_inline u32 domain2_segments(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
-	struct seq_range blocks[SACK_BLOCKS];
 	u32 has = 0, in_order;
 
-	client_has(tp, blocks);
 	for (int i = 0; i < SACK_BLOCKS; i++)
-		has = seq_max(has, blocks[i].end);
+		has = seq_max(has, client_block(tp, i).end);
 	in_order = seq_max(has, seen->in_order);
 	return (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
 }
