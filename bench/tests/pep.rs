@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{obey, smaller, stock_kernel};
-use hotcc_bench::lab::results::{Results, RunSummary, locate};
-use std::process::Command;
+use common::{run_lab, smaller, stock_kernel};
+use hotcc_bench::lab::results::RunSummary;
 
 /// Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
 const LESS: [(&str, &str); 4] = [
@@ -48,14 +47,8 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let path = smaller("pep-faults.toml", &LESS, scratch.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--out"]).arg(scratch.path()).arg(path);
-    for pep in [WITHOUT].into_iter().chain(FAULTS) {
-        command.arg("--case").arg(format!("pep={pep}"));
-    }
-    // of a guest that panics there is no result, and a run that is not valid is a failure, too
-    obey(&mut command);
-    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let cases = [WITHOUT].into_iter().chain(FAULTS).map(|pep| format!("pep={pep}")).collect::<Vec<_>>();
+    let results = run_lab("vm:6.12", cases.iter().map(String::as_str), &path, scratch.path());
     results.runs.iter().for_each(took_effect);
     let cubic = outcome(&results.runs, WITHOUT);
     for fault in FAULTS {
@@ -75,9 +68,7 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 20", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
     let path = smaller("pep-start.toml", &less, scratch.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    obey(command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--out"]).arg(scratch.path()).arg(path));
-    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let results = run_lab("vm:6.12", [], &path, scratch.path());
     let seconds = |cc: &str| {
         let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
         run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))

@@ -4,10 +4,8 @@
 
 mod common;
 
-use common::{build, obey, stock_kernel};
-use hotcc_bench::lab::results::{Results, locate};
+use common::{build, run_lab, stock_kernel};
 use std::fs;
-use std::process::Command;
 
 /// Losses behind the border alone, enough to keep CUBIC at a fraction of the link.
 const SCENARIO: &str = r#"
@@ -65,9 +63,7 @@ fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
         let out = scratch.path().join(name);
         let lab = format!("vm:{name}");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        obey(command.args(["lab", "--lab", &lab, "--jobs", "2", "--out"]).arg(&out).arg(&scenario));
-        let results = Results::read(&locate(&out).unwrap()).unwrap();
+        let results = run_lab(&lab, [], &scenario, &out);
         let run = |pep: &str| {
             let run = results.runs.iter().find(|run| run.run.case["pep"] == pep).unwrap();
             assert!(run.invalid.is_empty(), "{pep} on {}: {:?}", kernel.release, run.invalid);

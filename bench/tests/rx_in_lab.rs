@@ -3,9 +3,7 @@
 
 mod common;
 
-use common::{obey, smaller, stock_kernel};
-use hotcc_bench::lab::results::{Results, locate};
-use std::process::Command;
+use common::{run_lab, smaller, stock_kernel};
 
 #[test]
 fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
@@ -14,10 +12,7 @@ fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let path = smaller("arwa-users.toml", &[("duration_s = 100", "duration_s = 8")], scratch.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.args(["lab", "--lab", "vm:6.12", "--jobs", "2", "--case", "users=40", "--out"]);
-    obey(command.arg(scratch.path()).arg(path));
-    let results = Results::read(&locate(scratch.path()).unwrap()).unwrap();
+    let results = run_lab("vm:6.12", ["users=40"], &path, scratch.path());
     let [none, drwa, arwa] = ["none", "drwa", "arwa"].map(|rx| {
         let run = results.runs.iter().find(|run| run.run.case["rx"] == rx).unwrap();
         assert!(run.invalid.is_empty(), "{rx}: {:?}", run.invalid);

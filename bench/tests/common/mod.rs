@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use hotcc_bench::kernels::{self, Kernel};
+use hotcc_bench::lab::results::{Results, locate};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -84,4 +85,14 @@ pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
     let path = directory.join(name);
     fs::write(&path, scenario).unwrap();
     path
+}
+
+/// What becomes of a scenario's runs, of all or of those cases (`axis=value`), on that kernel in the lab.
+pub fn run_lab<'a>(lab: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["lab", "--lab", lab, "--jobs", "2"]);
+    command.args(cases.into_iter().flat_map(|case| ["--case", case]));
+    // of a guest that panics there is no result, and a run that is not valid is a failure, too
+    obey(command.arg("--out").arg(out).arg(scenario));
+    Results::read(&locate(out).unwrap()).unwrap()
 }

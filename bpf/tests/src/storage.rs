@@ -1,9 +1,17 @@
 //! What socket storage of the running kernel holds.
 #![allow(clippy::unwrap_used, reason = "a test helper fails its test by panicking")]
 
+use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{Iter, MapHandle, ObjectBuilder};
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
+
+/// The newest map of that name.
+#[must_use]
+pub fn newest(name: &str) -> MapHandle {
+    let id = MapInfoIter::default().filter(|map| map.name == name).map(|map| map.id).max().unwrap();
+    MapHandle::from_map_id(id).unwrap()
+}
 
 /// Sockets that the map keeps something for.
 #[must_use]

@@ -1,9 +1,8 @@
 //! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
 
 use crate::common::{NetNs, json};
-use hotcc_bpf_tests::storage::sockets_in;
-use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{MapHandle, ObjectBuilder, OpenObject};
+use hotcc_bpf_tests::storage::{newest, sockets_in};
+use libbpf_rs::{ObjectBuilder, OpenObject};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
 use serde_json::Value;
@@ -140,8 +139,7 @@ impl Before {
 
 /// Sockets that the newest map of that name keeps something for.
 pub fn states(map: &str) -> usize {
-    let newest = MapInfoIter::default().filter(|m| m.name == map).map(|m| m.id).max().unwrap();
-    sockets_in(&MapHandle::from_map_id(newest).unwrap())
+    sockets_in(&newest(map))
 }
 
 pub fn wait(for_what: &str, mut ready: impl FnMut() -> bool) {

@@ -1,10 +1,10 @@
 //! Frames of every kind, good and bad, at the program that takes reports off the wire (BPF_PROG_TEST_RUN): it takes those that
 //! have the form, whole, and lets all others be.
 
-use crate::host::needs_bpffs;
-use crate::packet::{Packet, ipv4};
+use crate::packet::{Packet, ethernet, ipv4};
+use crate::program::{PASS, given, needs_root};
 use aya::maps::{MapData, RingBuf};
-use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
+use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Zeroable;
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
@@ -14,7 +14,6 @@ use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 
 const SHOT: u32 = 2;
-const UNSPEC: u32 = u32::MAX;
 
 fn report(from: &str, to: &str) -> Packet {
     let tcp_options = OPTION_HEADER.into_iter().chain(1..=INBAND_BYTES as u8).collect();
@@ -65,18 +64,9 @@ impl Program {
     /// Gives it a frame, and holds what it does to what the frame is. `None` where the kernel does not run it on that.
     fn check(&mut self, frame: &[u8]) -> Option<bool> {
         let program: &SchedClassifier = self.ebpf.program("inband").unwrap().try_into().unwrap();
-        let mut out = vec![0; frame.len() + 64];
-        let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
-        let result = match program.test_run(options) {
-            // newer kernels take no frames that say IP and are too short for it
-            Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => {
-                return None;
-            }
-            result => result.unwrap(),
-        };
-        assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
+        let verdict = given(program, frame, None)?;
         let expected = taken(frame);
-        assert_eq!(result.return_value, if expected.is_some() { SHOT } else { UNSPEC }, "{frame:02x?}");
+        assert_eq!(verdict, if expected.is_some() { SHOT } else { PASS }, "{frame:02x?}");
         let told = self.ring.next().map(|item| item.to_vec());
         assert_eq!(told, expected.map(|report| bytemuck::bytes_of(&report).to_vec()));
         assert!(self.ring.next().is_none(), "one report of one frame");
@@ -86,7 +76,7 @@ impl Program {
 
 #[test]
 fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
-    if !needs_bpffs("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
+    if !needs_root("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
         return;
     }
     let mut program = Program::load();
@@ -113,13 +103,13 @@ fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
     assert_eq!(program.check(&Packet { ip_options: vec![1; 4], ..v4 }.frame()), Some(false));
     assert_eq!(program.check(&Packet { extensions: vec![(0, vec![0; 8])], ..v6 }.frame()), Some(false));
     let datagram = ipv4([198, 51, 100, 7].into(), [192, 0, 2, 1].into(), 17, &[], &[0; 60]);
-    let frame = [crate::packet::ethernet(&[], 0x0800), datagram].concat();
+    let frame = [ethernet(&[], 0x0800), datagram].concat();
     assert_eq!(program.check(&frame), Some(false));
 }
 
 #[test]
 fn random_and_mutated_frames_are_taken_by_their_form_alone() {
-    if !needs_bpffs("random_and_mutated_frames_are_taken_by_their_form_alone") {
+    if !needs_root("random_and_mutated_frames_are_taken_by_their_form_alone") {
         return;
     }
     let valid = prop::sample::select(reports().map(|packet| packet.frame()).to_vec());

@@ -1,16 +1,15 @@
 //! Beginnings and ends: clean ones, kill -9 and what comes after it, what it asks of the system.
 
+use crate::common::{bounded_as, capabilities};
 use crate::packet::Packet;
 use crate::router::{Border, Network, write_seq};
 use aya::programs::{SchedClassifier, TcAttachType};
-use caps::{CapSet, CapsHashSet};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use pep_agent::netlink::filters;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 /// How many programs of ours are at a place, by either way.
@@ -169,11 +168,7 @@ fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
         command.env("NOTIFY_SOCKET", &socket);
     });
     assert_eq!(told(), "READY=1");
-    let status = fs::read_to_string(format!("/proc/{}/status", border.pid())).unwrap();
-    let set = |name: &str| {
-        let value = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(":\t")).unwrap();
-        u64::from_str_radix(value, 16).unwrap()
-    };
+    let set = |name: &str| capabilities(border.pid(), name);
     let (net_admin, bpf) = (1 << 12, 1 << 39);
     assert_eq!(["CapEff", "CapPrm", "CapBnd"].map(set), [net_admin | bpf; 3]);
     assert_eq!(["CapInh", "CapAmb"].map(set), [0; 2]);
@@ -198,18 +193,8 @@ fn priorities(pid: u32) -> Vec<(String, [i32; 2])> {
 fn its_unit_leaves_it_what_it_needs() {
     let Some(network) = Network::new("unit") else { return };
     let unit = include_str!("../../../deploy/pep-border.service");
-    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
-    let gone: Vec<_> = caps::all().difference(&left).copied().collect();
     let options = ["--internet", "wan", "--access", "lan", "--server", "10.201.1.0/24"];
-    let border = Border::start_with(&network, &options, |command| {
-        let give_up = move || {
-            let mut each = gone.iter().map(|capability| caps::drop(None, CapSet::Bounding, *capability));
-            each.all(|dropped| dropped.is_ok()).then_some(()).ok_or_else(std::io::Error::last_os_error)
-        };
-        // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
-        unsafe { command.pre_exec(give_up) };
-    });
+    let border = Border::start_with(&network, &options, |command| bounded_as(unit, command));
     // it answers once all has begun
     assert_eq!(border.get(&network, "/healthz").1, "ok\n");
     let ([own, _], priorities) = (priorities(std::process::id())[0].1, priorities(border.pid()));

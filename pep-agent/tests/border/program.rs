@@ -121,16 +121,8 @@ impl Program {
 
     fn run(&self, name: &str, frame: &[u8], skb: Option<&[u8]>) {
         let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
-        let mut out = vec![0; frame.len() + 64];
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ctx_in: skb, ..Default::default() };
-        let result = match program.test_run(options) {
-            // newer kernels take no frames that say IP and are shorter than that, but for tagged ones
-            Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => return,
-            result => result.unwrap(),
-        };
-        assert_eq!(result.return_value, PASS);
-        assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
+        let verdict = given(program, frame, skb);
+        assert!(verdict.is_none_or(|verdict| verdict == PASS), "{verdict:?}");
     }
 
     /// As the agent does by itself: `border_look` or `border_rest`.
@@ -177,6 +169,19 @@ impl Program {
     pub fn segment(&self, client: SocketAddr, seq: u32, payload: usize) {
         self.data(&Packet::data(SERVER.parse().unwrap(), client, seq, payload).frame());
     }
+}
+
+/// What a program answers to a frame, which it leaves as it is. `None` where the kernel does not run it on that.
+pub fn given(program: &SchedClassifier, frame: &[u8], skb: Option<&[u8]>) -> Option<u32> {
+    let mut out = vec![0; frame.len() + 64];
+    let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ctx_in: skb, ..Default::default() };
+    let result = match program.test_run(options) {
+        // newer kernels take no frames that say IP and are shorter than that, but for tagged ones
+        Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => return None,
+        result => result.unwrap(),
+    };
+    assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
+    Some(result.return_value)
 }
 
 impl Drop for Program {

@@ -1,5 +1,6 @@
 //! The command on a router between two hosts, with real flows.
 
+use crate::common::{metric, page};
 use crate::program::needs_root;
 use aya::Ebpf;
 use aya::maps::Array;
@@ -258,21 +259,16 @@ impl Border {
 
     /// Head and body.
     pub fn get(&self, network: &Network, path: &str) -> (String, String) {
-        let mut stream = network.enter("r", || TcpStream::connect(self.http)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
+        let connection = network.enter("r", || TcpStream::connect(self.http)).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        page(connection, path)
     }
 
     /// The value of a series, labels as they stand on the page.
     pub fn metric(&self, network: &Network, series: &str) -> f64 {
         let (head, page) = self.get(network, "/metrics");
         assert!(head.contains("200 OK"), "{head}\n{page}");
-        let value = page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
-        value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+        metric(&page, series)
     }
 }
 

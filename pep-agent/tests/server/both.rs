@@ -1,10 +1,11 @@
 //! Both commands, as a service manager starts them, and a flow between them.
 
+use crate::common::{capabilities, metric, page};
 use crate::host::*;
 use hotcc_bench::netlab::{Namespace, Process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -44,19 +45,14 @@ impl Running {
     }
 
     fn page(&self) -> String {
-        let mut stream = self.host.enter(|| TcpStream::connect(self.http).unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        let connection = self.host.enter(|| TcpStream::connect(self.http).unwrap()).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        page(connection, "/metrics").1
     }
 
     /// A series, its labels as they stand on the page.
     fn metric(&self, series: &str) -> f64 {
-        let page = self.page();
-        let value = page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
-        value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+        metric(&self.page(), series)
     }
 
     fn said(&self) -> String {
@@ -65,11 +61,7 @@ impl Running {
 
     /// Effective, permitted and bounding.
     fn capabilities(&self) -> [u64; 3] {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        ["CapEff", "CapPrm", "CapBnd"].map(|name| {
-            let value = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(":\t")).unwrap();
-            u64::from_str_radix(value, 16).unwrap()
-        })
+        ["CapEff", "CapPrm", "CapBnd"].map(|set| capabilities(self.process.id(), set))
     }
 }
 

@@ -1,15 +1,15 @@
 //! The command itself: signals, and what is left of it.
 
+use crate::common::bounded_as;
 use crate::host::*;
 use aya::programs::{SchedClassifier, TcAttachType};
-use caps::{CapSet, CapsHashSet};
 use hotcc_bench::netlab::Process;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pep_agent::report::{FlowReport, Transport};
 use pep_agent::server::RecordFate;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -121,16 +121,8 @@ fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
     let options = format!("key_file = {keys:?}\ninband = ['router']\nattach = 'clsact'\nlisten = '127.0.0.1:0'\n");
     std::fs::write(&file, options).unwrap();
     let unit = include_str!("../../../deploy/pep-server.service");
-    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
-    let gone: Vec<_> = caps::all().difference(&left).copied().collect();
-    let give_up = move || {
-        let mut each = gone.iter().map(|capability| caps::drop(None, CapSet::Bounding, *capability));
-        each.all(|dropped| dropped.is_ok()).then_some(()).ok_or_else(std::io::Error::last_os_error)
-    };
     let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
-    // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
-    unsafe { command.pre_exec(give_up) };
+    bounded_as(unit, &mut command);
     let mut agent = Process::start(command.args(["server", "--config"]).arg(&file)).unwrap();
     let flow = Flow::open(&hosts, SERVER, cc);
     is_heard(&mut hosts.border(&keys), &flow, 1);

@@ -4,9 +4,7 @@
 use crate::host::*;
 use hotcc_abi::pep::Handover;
 use hotcc_auth::{KEY_BYTES, Key};
-use hotcc_bpf_tests::storage::sockets_in;
-use libbpf_rs::MapHandle;
-use libbpf_rs::query::MapInfoIter;
+use hotcc_bpf_tests::storage::{newest, sockets_in};
 use pep_agent::report::{FlowReport, SeqRange};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
@@ -116,10 +114,7 @@ fn what_was_written_goes_with_its_socket() {
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
     let agent = Agent::start(&hosts, &keys, options());
-    let [storage, account] = ["pep_flow", "account"].map(|name| {
-        let newest = MapInfoIter::default().filter(|map| map.name == name).map(|map| map.id).max().unwrap();
-        MapHandle::from_map_id(newest).unwrap()
-    });
+    let [storage, account] = ["pep_flow", "account"].map(newest);
     let before = sockets_in(&storage);
     let flows = [SERVER, SERVER, SERVER_V6].map(|address| Flow::open(&hosts, address, cc));
     let mut border = Scripted::proven(&hosts, &agent, &flows[0]);

@@ -22,7 +22,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, mpsc};
+use std::sync::{Arc, LazyLock, mpsc};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -38,23 +38,10 @@ pub struct KernelTest {
     pub dir: tempfile::TempDir,
 }
 
-/// Whether there is root, and a BPF file system then.
-pub fn needs_bpffs(test: &str) -> bool {
-    static MOUNTING: Mutex<()> = Mutex::new(());
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {test}: needs root");
-        return false;
-    }
-    let _guard = MOUNTING.lock().unwrap();
-    if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
-    }
-    true
-}
-
 /// `None`, after saying so, where the test cannot run.
 pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelTest> {
-    if !needs_bpffs(name) {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED {name}: needs root");
         return None;
     }
     if !Path::new("/proc/sys/net/ipv4/tcp_rto_min_us").exists() {
@@ -63,6 +50,9 @@ pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelT
     }
     let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
     let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
+    if hotcc::registry::need_bpffs().is_err() {
+        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
+    }
     let test = KernelTest { _lock: lock, cc, dir: tempfile::tempdir().unwrap() };
     let _ = manage::unload(cc, None); // what a killed run left
     let set = set.iter().map(|&s| s.to_owned()).collect();

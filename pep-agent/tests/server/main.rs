@@ -5,10 +5,8 @@ mod arms;
 mod both;
 mod clocking;
 mod command;
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
-mod frames;
 mod host;
 mod inband;
-#[allow(dead_code, reason = "the border's tests use the rest")]
-#[path = "../border/packet.rs"]
-mod packet;

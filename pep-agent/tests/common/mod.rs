@@ -1,0 +1,43 @@
+//! What the tests of both commands share: a unit's capabilities, and the pages that are served.
+
+use caps::{CapSet, CapsHashSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Starts it with no more capabilities than its unit gives it.
+pub fn bounded_as(unit: &str, command: &mut Command) {
+    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
+    let gone: Vec<_> = caps::all().difference(&left).copied().collect();
+    let give_up = move || {
+        let mut each = gone.iter().map(|capability| caps::drop(None, CapSet::Bounding, *capability));
+        each.all(|dropped| dropped.is_ok()).then_some(()).ok_or_else(std::io::Error::last_os_error)
+    };
+    // SAFETY: between fork and exec the closure makes system calls, and allocates nothing unless one fails.
+    unsafe { command.pre_exec(give_up) };
+}
+
+/// One of a process's sets of capabilities, as `/proc/PID/status` calls it.
+pub fn capabilities(pid: u32, set: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t")).unwrap();
+    u64::from_str_radix(value, 16).unwrap()
+}
+
+/// Head and body of a page; whoever does not answer has the connection's time.
+pub fn page(mut connection: TcpStream, path: &str) -> (String, String) {
+    let host = connection.peer_addr().unwrap();
+    write!(connection, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+/// The value of a series, labels as they stand on the page.
+pub fn metric(page: &str, series: &str) -> f64 {
+    let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+}
