@@ -45,13 +45,13 @@ pub struct Flow {
     pub lock: u32,
     /// Data segments seen, modulo 2^32.
     pub segments: u32,
-    /// Of them, those that no report has.
+    /// Of them, those that no report has; of those before a pause that have one, some may be among them.
     pub unreported: u32,
     /// Zero.
     pub zero: u32,
     /// When the last one was seen, nanoseconds of the monotonic clock.
     pub seen_ns: u64,
-    /// When the first one was seen that no report has; 0: all are reported.
+    /// When the first one was seen that no report has, nor waits to be reported by itself; 0: there is none.
     pub since_ns: u64,
     /// What was seen.
     pub seen: Seen,

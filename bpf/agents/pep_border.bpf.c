@@ -34,17 +34,17 @@ struct flow_key {
 struct flow {
 	u32 lock;
 	u32 segments;	/* data segments seen */
-	u32 unreported; /* of them */
+	u32 unreported; /* of them, at most */
 	u32 zero;
 	u64 seen_ns;  /* the last one */
-	u64 since_ns; /* the first one not reported; 0: all are */
+	u64 since_ns; /* the first one that no report has, nor one that waits by itself; 0: there is none */
 	struct seen seen;
 	u64 room[4];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 17); /* as the agent is told */
+	__uint(max_entries, 1 << 15); /* as the agent is told */
 	__uint(pinning, 1);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
@@ -85,9 +85,17 @@ struct {
 /* A ring's definition names no type: this takes it into the object's BTF. */
 const struct report *report_layout;
 
+/*
+ * A flow that is to be reported, or, of a segment that comes alone, all that there is to report: then nobody but who forwards
+ * touches the flow, and what is in a processor's cache of it stays there.
+ */
 struct waiting {
 	struct flow_key key;
-	u64 since_ns; /* as the flow has it, unless it was reported meanwhile */
+	u64 since_ns; /* as the flow has it, unless it was reported meanwhile; of one alone: when it was seen */
+	u32 is_alone;
+	u32 in_order;
+	u32 segments;
+	u32 zero;
 };
 
 struct {
@@ -195,30 +203,33 @@ struct sweep {
 
 static long report_overdue(u32 i, struct sweep *sweep)
 {
-	struct waiting w;
-	struct report r;
 	struct counters *c = count();
-	bool is_waiting, is_due = false;
-	struct flow *f;
+	struct report r = {};
+	struct waiting w;
+	bool is_due;
 
 	sweep->next_ns = 0;
 	if (bpf_map_peek_elem(&waiting, &w))
 		return 1;
 	sweep->next_ns = w.since_ns;
-	f = bpf_map_lookup_elem(&flows, &w.key);
-	/* who was reported meanwhile waits for nothing: no need to come back for it */
-	is_waiting = f && READ_ONCE(f->since_ns) == w.since_ns;
-	if ((is_waiting && w.since_ns > sweep->until_ns) || bpf_map_pop_elem(&waiting, &w))
+	if (w.since_ns > sweep->until_ns || bpf_map_pop_elem(&waiting, &w))
 		return 1;
-	if (!f || !is_waiting)
-		return 0;
-	if (!lock(f))
-		return 0; /* whoever has it sees how long it has been */
-	if (f->since_ns == w.since_ns) {
-		take_report(f, &r);
-		is_due = true;
+	is_due = w.is_alone;
+	if (is_due) {
+		r.seen.in_order = w.in_order;
+		r.segments = w.segments;
+		r.seen_ns = r.since_ns = w.since_ns;
+	} else {
+		struct flow *f = bpf_map_lookup_elem(&flows, &w.key);
+
+		/* who does not get the lock leaves it to whoever has it, and sees how long it has been */
+		if (f && READ_ONCE(f->since_ns) == w.since_ns && lock(f)) {
+			is_due = f->since_ns == w.since_ns;
+			if (is_due)
+				take_report(f, &r);
+			unlock(f);
+		}
 	}
-	unlock(f);
 	if (is_due && c)
 		tell(&r, &w.key, TIME_DUE, c);
 	return 0;
@@ -279,10 +290,12 @@ static __always_inline void arm(void)
 enum action { NOTHING_DUE, WAIT, REPORT };
 
 static __always_inline enum action note(struct flow *f, const struct segment *s, u64 now_ns, struct report *r,
-					u32 *change)
+					struct waiting *w, u32 *change)
 {
 	u32 length = s->payload + !!(s->flags & TCP_SYN) + (s->flags & TCP_FIN);
+	u64 delay_ns = report_delay_us * 1000ULL;
 	enum action action = NOTHING_DUE;
+	bool is_alone;
 
 	*change = 0;
 	if (!lock(f))
@@ -295,14 +308,22 @@ static __always_inline enum action note(struct flow *f, const struct segment *s,
 		f->since_ns = 0;
 	}
 	*change = seen_segment(&f->seen, s->seq, length);
+	is_alone = !f->since_ns && !f->seen.range_count && s->count < report_segments &&
+		   now_ns - f->seen_ns >= delay_ns;
 	f->seen_ns = now_ns;
 	if (s->payload) {
 		f->segments += s->count;
-		f->unreported += s->count;
-		if (!f->since_ns) {
+		f->unreported = s->count + (is_alone ? 0 : f->unreported);
+		if (is_alone) {
+			w->in_order = f->seen.in_order;
+			w->segments = f->segments;
+			w->is_alone = 1;
+			action = WAIT;
+		} else if (!f->since_ns) {
 			f->since_ns = now_ns;
 			action = WAIT;
 		}
+		w->since_ns = now_ns;
 	}
 	if (*change & (GAP_APPEARED | GAP_CLOSED)) {
 		r->reason = GAP;
@@ -310,7 +331,7 @@ static __always_inline enum action note(struct flow *f, const struct segment *s,
 	} else if (f->unreported >= report_segments) {
 		r->reason = SEGMENTS_DUE;
 		action = REPORT;
-	} else if (f->since_ns && now_ns - f->since_ns >= report_delay_us * 1000ULL) {
+	} else if (f->since_ns && now_ns - f->since_ns >= delay_ns) {
 		r->reason = TIME_DUE;
 		action = REPORT;
 	}
@@ -374,12 +395,11 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 		return;
 	}
 	now_ns = bpf_ktime_get_ns();
-	switch (note(f, s, now_ns, &r, &change)) {
+	switch (note(f, s, now_ns, &r, &w, &change)) {
 	case REPORT:
 		tell(&r, &w.key, r.reason, c);
 		break;
 	case WAIT:
-		w.since_ns = now_ns;
 		if (!bpf_map_push_elem(&waiting, &w, 0)) /* a full one: the next segment sees how long it has been */
 			arm();
 		break;

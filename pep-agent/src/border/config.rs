@@ -54,7 +54,7 @@ pub struct BorderArgs {
     /// Report a flow at the latest so long after the first segment not reported [default: 250]
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<u32>,
-    /// Flows tracked at most; then the one not seen for longest goes [default: 131072]
+    /// Flows tracked at most; then the one not seen for longest goes [default: 32768]
     #[arg(long, value_name = "NUMBER")]
     pub flows: Option<u32>,
     /// Room for reports on their way from the kernel, a power of two [default: 4096]
@@ -129,7 +129,7 @@ impl BorderArgs {
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9718))),
             segments: within("--segments", self.segments.unwrap_or(16), 1..=1 << 16)?,
             delay_us: within("--delay-us", self.delay_us.unwrap_or(250), 50..=1_000_000)?,
-            flows: within("--flows", self.flows.unwrap_or(1 << 17), 128..=1 << 24)?,
+            flows: within("--flows", self.flows.unwrap_or(1 << 15), 128..=1 << 24)?,
             ring_bytes: ring_kib * 1024,
             nat: self.nat,
             attach: self.attach.unwrap_or_default(),

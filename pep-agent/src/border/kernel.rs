@@ -187,7 +187,7 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
         (FLOWS, MapType::LruHash, key, size_of::<Flow>() as u32, Some(config.flows)),
         (SERVERS, MapType::LpmTrie, 20, 4, None),
         (REPORTS, MapType::RingBuf, 0, 0, Some(config.ring_bytes)),
-        (WAITING, MapType::Queue, 0, key + 8, Some(config.waiting())),
+        (WAITING, MapType::Queue, 0, key + 24, Some(config.waiting())),
         (ALARM, MapType::Array, 4, 16, None),
         (COUNTERS_MAP, MapType::PerCpuArray, 4, size_of::<Counters>() as u32, None),
     ];

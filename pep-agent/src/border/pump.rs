@@ -6,6 +6,7 @@ use crate::report::{FlowReport, Transport};
 use hotcc_abi::clock::monotonic_ns;
 use nix::poll::PollTimeout;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -91,10 +92,10 @@ fn deliver(batch: &mut Vec<(FlowReport, u64)>, transport: &mut dyn Transport, de
     }
 }
 
-/// Sorts by server, then flow, and keeps of each flow what was said last: it has all that was said before.
+/// Sorts by server, then flow, and keeps of each flow what was seen last: it has all that was seen before.
 fn keep_newest(reports: &mut Vec<FlowReport>) {
-    reports.reverse();
-    reports.sort_by_key(|r| (r.key.server.ip(), r.key.server.port(), r.key.client));
+    reports.reverse(); // of two that were seen at once the one that was told last
+    reports.sort_by_key(|r| (r.key.server.ip(), r.key.server.port(), r.key.client, Reverse(r.seen_at_us)));
     reports.dedup_by_key(|r| r.key);
 }
 
@@ -105,12 +106,12 @@ mod tests {
 
     #[test]
     fn one_report_per_flow_goes_together_with_its_servers() {
-        let report = |server: &str, client: &str, segments| FlowReport {
+        let report = |server: &str, client: &str, segments, seen_at_us| FlowReport {
             key: FlowKey { server: server.parse().unwrap(), client: client.parse().unwrap() },
             in_order: segments,
             ranges: Vec::new(),
             segments,
-            seen_at_us: 0,
+            seen_at_us,
         };
         #[derive(Default)]
         struct Kept(Vec<Vec<FlowReport>>);
@@ -121,15 +122,16 @@ mod tests {
             }
         }
         let sent = [
-            report("192.0.2.2:80", "10.0.0.1:5000", 1),
-            report("192.0.2.1:443", "10.0.0.1:5000", 2),
-            report("192.0.2.2:443", "10.0.0.1:5001", 3),
-            report("192.0.2.2:80", "10.0.0.1:5000", 4),
+            report("192.0.2.2:80", "10.0.0.1:5000", 1, 5),
+            report("192.0.2.1:443", "10.0.0.1:5000", 2, 5),
+            report("192.0.2.2:443", "10.0.0.1:5001", 3, 6),
+            report("192.0.2.2:80", "10.0.0.1:5000", 4, 5),
+            report("192.0.2.2:443", "10.0.0.1:5001", 2, 5), // was overtaken on its way here
         ];
         let mut batch = sent.iter().map(|r| (r.clone(), 0)).collect();
         let (mut kept, delivered) = (Kept::default(), Delivered::default());
         deliver(&mut batch, &mut kept, &delivered);
         assert_eq!(kept.0, [vec![sent[1].clone()], vec![sent[3].clone(), sent[2].clone()]]);
-        assert_eq!((delivered.superseded.load(Relaxed), delivered.datagrams.load(Relaxed)), (1, 2));
+        assert_eq!((delivered.superseded.load(Relaxed), delivered.datagrams.load(Relaxed)), (2, 2));
     }
 }

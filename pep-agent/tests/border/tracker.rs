@@ -206,12 +206,16 @@ fn reports_are_due_by_segments_and_by_time() {
         program.segment(client(i), 0, 10);
     }
     let (started, mut told) = (Instant::now(), Vec::new());
-    while told.len() < 48 && started.elapsed() < Duration::from_secs(10) {
+    while told.len() < 49 && started.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(1));
         told.extend(program.reports());
     }
-    assert_eq!(told.len(), 48);
-    assert!(told.iter().all(|r| REASONS[r.reason as usize] == "time"), "{told:?}");
+    assert!(told.iter().all(|r| (REASONS[r.reason as usize], r.segments) == ("time", 1)), "{told:?}");
+    let mut clients: Vec<_> = told.iter().map(|r| records::report(r).key.client).collect();
+    clients.sort_unstable();
+    let mut all: Vec<_> = (1..50).map(client).collect();
+    all.sort_unstable();
+    assert_eq!(clients, all, "the flows that wait, and the first one's first segment, which waited by itself");
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(program.reports(), [], "each of them once");
 
@@ -223,6 +227,37 @@ fn reports_are_due_by_segments_and_by_time() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(started.elapsed() >= Duration::from_micros(u64::from(DELAY_US) / 2), "{:?}", started.elapsed());
+}
+
+#[test]
+fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
+    const DELAY_US: u32 = 200_000;
+    let delay = Duration::from_micros(DELAY_US.into());
+    let Some(mut program) = program("alone", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
+    program.agent("border_look");
+    let told = |program: &mut Program| {
+        std::thread::sleep(delay);
+        program.agent("border_look");
+        program.reports().iter().map(|r| (r.seen.in_order, r.seen.range_count, r.segments)).collect::<Vec<_>>()
+    };
+    program.segment(client(0), 0, 10);
+    for i in 1..5 {
+        program.segment(client(0), i * 10, 10);
+    }
+    assert_eq!(told(&mut program), [(10, 0, 1), (50, 0, 5)], "the flow once, whatever it got");
+    assert_eq!(told(&mut program), [], "and no more");
+    program.segment(client(0), 50, 10);
+    assert_eq!(told(&mut program), [(60, 0, 6)], "alone again, after a pause");
+    // what waits by itself has no room for ranges
+    program.segment(client(0), 100, 10);
+    assert_eq!(program.reports().len(), 1, "a gap is told at once");
+    std::thread::sleep(delay);
+    program.segment(client(0), 110, 10);
+    assert_eq!(told(&mut program), [(60, 1, 8)]);
+    // its flow may be gone by then
+    program.segment(client(1), 0, 10);
+    program.data(&Packet { flags: RST, ..Packet::data(SERVER.parse().unwrap(), client(1), 10, 0) }.frame());
+    assert_eq!(told(&mut program), [(10, 0, 1)]);
 }
 
 #[test]
