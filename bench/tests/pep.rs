@@ -6,26 +6,38 @@ mod common;
 use common::{run_lab, smaller, stock_kernel};
 use hotcc_bench::lab::results::RunSummary;
 
-/// Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
-const LESS: [(&str, &str); 4] = [
-    ("duration_s = 60", "duration_s = 30"),
-    ("seeds = [1, 2, 3]", "seeds = [1, 2]"),
-    ("24Mbit/s", "12Mbit/s"),
-    ("delay_us = 2000", "delay_us = 10000\nsegments = 64"),
-];
-
 const WITHOUT: &str = "cubic";
-const FAULTS: [&str; 6] = ["dies", "delayed", "replayed", "sees-all", "sees-ahead", "sees-holes"];
+/// Nothing that the PEP says is of use then: what remains is CUBIC. A run's throughput behind the PEP varies by 7 to 10 %
+/// between seeds, that of CUBIC, too, so that it takes some to tell a tenth.
+const NO_HELP: [&str; 2] = ["delayed", "sees-ahead"];
+/// Those behind the PEP still get a quarter more than CUBIC's do.
+const STILL_HELP: [&str; 4] = ["dies", "replayed", "sees-all", "sees-holes"];
 
 /// What all receive, what those behind a PEP do, bit/s, and Jain's index: means over the runs of a case.
 fn outcome(runs: &[RunSummary], pep: &str) -> [f64; 3] {
     let of: Vec<&RunSummary> = runs.iter().filter(|run| run.run.case["pep"] == pep).collect();
-    assert_eq!(of.len(), 2, "{pep}");
+    assert!(!of.is_empty(), "{pep}");
     let mean = |value: &dyn Fn(&RunSummary) -> f64| of.iter().map(|run| value(run)).sum::<f64>() / of.len() as f64;
     let received = |run: &RunSummary, name: &str| -> f64 {
         run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
     };
     [mean(&|run| received(run, "")), mean(&|run| received(run, "l-")), mean(&|run| run.jain)]
+}
+
+/// Runs those cases. Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
+fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &str) -> Vec<RunSummary> {
+    let less = [
+        ("duration_s = 60", "duration_s = 30"),
+        ("seeds = [1, 2, 3]", seeds),
+        ("24Mbit/s", "12Mbit/s"),
+        ("delay_us = 2000", "delay_us = 10000\nsegments = 64"),
+    ];
+    let scratch = tempfile::tempdir().unwrap();
+    let path = smaller("pep-faults.toml", &less, scratch.path());
+    let cases: Vec<String> = cases.into_iter().map(|pep| format!("pep={pep}")).collect();
+    let results = run_lab("vm:6.12", cases.iter().map(String::as_str), &path, scratch.path());
+    results.runs.iter().for_each(took_effect);
+    results.runs
 }
 
 /// A fault that was none shows nothing.
@@ -45,14 +57,11 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     if stock_kernel(NAME, "6.12").is_none() {
         return;
     }
-    let scratch = tempfile::tempdir().unwrap();
-    let path = smaller("pep-faults.toml", &LESS, scratch.path());
-    let cases = [WITHOUT].into_iter().chain(FAULTS).map(|pep| format!("pep={pep}")).collect::<Vec<_>>();
-    let results = run_lab("vm:6.12", cases.iter().map(String::as_str), &path, scratch.path());
-    results.runs.iter().for_each(took_effect);
-    let cubic = outcome(&results.runs, WITHOUT);
-    for fault in FAULTS {
-        let measured = outcome(&results.runs, fault);
+    let mut all = runs([WITHOUT].into_iter().chain(NO_HELP), "seeds = [1, 2, 3, 4, 5]");
+    all.extend(runs(STILL_HELP, "seeds = [1]"));
+    let cubic = outcome(&all, WITHOUT);
+    for fault in NO_HELP.into_iter().chain(STILL_HELP) {
+        let measured = outcome(&all, fault);
         println!("{fault}: bit/s of all, behind the PEP, Jain's index {measured:.3?}, of CUBIC {cubic:.3?}");
         for (ours, cubics) in measured.into_iter().zip(cubic) {
             assert!(ours >= 0.9 * cubics, "{fault}: {ours} is less than nine tenths of {cubics}");
