@@ -25,3 +25,23 @@ fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
     assert!(none[2] > 0.0 && drwa[2] == 0.0 && arwa[2] == 0.0, "loss");
     assert!(arwa[3] >= 0.99 * none[3], "fairness");
 }
+
+#[test]
+fn other_kernels_receivers_keep_the_queues_short_too() {
+    const NAME: &str = "other_kernels_receivers_keep_the_queues_short_too";
+    for kernel in ["6.1", "newest"] {
+        if stock_kernel(NAME, kernel).is_none() {
+            continue;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let path = smaller("arwa-users.toml", &[("duration_s = 100", "duration_s = 4")], scratch.path());
+        let results = run_lab(&format!("vm:{kernel}"), ["users=20", "rx=arwa", "rx=drwa"], &path, scratch.path());
+        for run in &results.runs {
+            let delay_ms = run.metric("queue_delay_mean_ms", None).unwrap();
+            println!("{kernel}, {:?}: {delay_ms} ms", run.run.case);
+            // autotuning's is 460
+            assert!(run.invalid.is_empty() && delay_ms < 150.0, "{kernel}: {:?}: {delay_ms} ms", run.run);
+        }
+        assert_eq!(results.runs.len(), 2, "{kernel}");
+    }
+}

@@ -20,7 +20,7 @@ char _license[] SEC("license") = "GPL";
 TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hint");
 
 /* where no data came for so long, the hint is of another time */
-#define HINT_AGE_MAX_US 200000
+#define HINT_AGE_MAX age_of(200 * 1000000ULL)
 
 /* without options, and with as many as there can be */
 #define TCP_HEADER_SIZE 20
@@ -36,13 +36,16 @@ struct tcp_header {
 /* SACK blocks that leave no room beside time stamps, without which there are no hints */
 #define SACKS_WITHOUT_ROOM 3
 
-/* There where the peer knows hints, as `arwa_hint` is, which has the sender's side. */
+/*
+ * There where the peer knows hints, as `arwa_hint` is, which has the sender's side. What it has to say is in the first cache
+ * line, for the ACKs, which need no more of it.
+ */
 struct rx_flow {
-	struct arwa_receiver receiver;
-	/* what it has to say */
+	u32 made; /* when, as age_of() has it */
 	u8 hint;
 	u8 sequence; /* 0: none was ever made */
 	u8 copies;   /* to go */
+	struct arwa_receiver receiver;
 };
 _Static_assert(sizeof(struct rx_flow) <= 128 - 8, "with the map's 8 bytes it is two cache lines");
 
@@ -53,9 +56,10 @@ struct {
 	__type(value, struct rx_flow);
 } rx_flows SEC(".maps");
 
-static __always_inline u64 now_us(void)
+/* In 2^20 ns: it fits into 32 bits for 52 days, and ages are told apart by the millisecond. */
+static __always_inline u32 age_of(u64 ns)
 {
-	return bpf_ktime_get_ns() / 1000;
+	return ns >> 20;
 }
 
 static __always_inline u16 gso_size_of(const struct sk_buff *skb)
@@ -71,9 +75,10 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 {
 	struct arwa_segments segments = {};
 	struct tcp_header header;
-	struct tcp_sock *tp;
+	const struct tcp_sock *tp;
 	struct rx_flow *f;
 	u32 mss, header_size, options_size, data_size;
+	u64 now_ns;
 
 	/*
 	 * An ACK, mostly: nothing to keep in the state. On a host with many connections that is in no cache, and what the
@@ -81,12 +86,16 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	 */
 	if (skb->len <= TCP_HEADER_MAX || !sk->sk_bpf_storage)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_sock_to_read(sk);
 	if (!tp)
 		return 0;
 	mss = tp->inet_conn.icsk_ack.rcv_mss;
 	if (skb->len < TCP_HEADER_SIZE + mss)
 		return 0;
+	/* all of the socket's that is needed is asked for at once, before a call that would wait for it, the clock's */
+	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
+	if (segments.least_rtt_us == ~0U)
+		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
@@ -108,15 +117,14 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	    (bpf_probe_read_kernel(&header, sizeof(header), skb->data) ||
 	     !tcp_timestamp(header.options, options_size, &segments.tsval)))
 		return 0;
-	segments.now_us = now_us();
-	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
-	if (segments.least_rtt_us == ~0U)
-		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
+	now_ns = bpf_ktime_get_ns();
+	segments.now_us = now_ns / 1000;
 	if (!arwa_receive(&f->receiver, &segments, &f->hint))
 		return 0;
 	f->copies = f->hint ? hint_copies : 0;
 	if (!f->hint)
 		return 0;
+	f->made = age_of(now_ns);
 	f->sequence = f->sequence + 1 ?: 1;
 	RX_COUNT(hints_made);
 	return 0;
@@ -153,18 +161,16 @@ static __always_inline u32 option_size(struct bpf_sock_ops *ctx)
 		return ctx->total_retrans ? 0 : PERMIT_SIZE;
 	}
 	f = flow_of(ctx);
-	if (!f || !f->copies || now_us() - f->receiver.estimated_us > HINT_AGE_MAX_US)
+	/* a clock that is quick to read; it may be a few milliseconds behind */
+	if (!f || !f->copies || (s32)(age_of(bpf_ktime_get_coarse_ns()) - f->made) > (s32)HINT_AGE_MAX)
 		return 0;
 	return HINT_SIZE;
 }
 
 static __always_inline void reserve(struct bpf_sock_ops *ctx)
 {
-	u32 size;
+	u32 size = option_size(ctx);
 
-	if (ctx->args[0] || ctx->skb_len) /* no segment, a SYN cookie's, or one with data */
-		return;
-	size = option_size(ctx);
 	if (size && bpf_reserve_hdr_opt(ctx, size, 0) && size == HINT_SIZE)
 		RX_COUNT(hints_without_room);
 }
@@ -204,14 +210,19 @@ static __always_inline void take(struct bpf_sock_ops *ctx)
 	struct hint_option option = HINT_OPTION(PERMIT_SIZE); /* to look for: kind and ExID */
 	struct arwa_hint_v2 *stored;
 	struct bpf_sock *sk = ctx->sk;
+	const struct tcp_sock *tp;
 	u64 now_ns;
 
-	if (!sk || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
+	/* the slowest first: the option is looked for while this one is on its way from memory */
+	stored = sk ? bpf_sk_storage_get(&arwa_hint, sk, NULL, 0) : NULL;
+	if (!stored || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
 		return;
-	stored = bpf_sk_storage_get(&arwa_hint, sk, NULL, 0);
-	if (!stored || (stored->sequence && option.sequence == stored->wire_sequence)) /* a copy */
+	if (stored->sequence && option.sequence == stored->wire_sequence) /* a copy */
 		return;
-	now_ns = bpf_ktime_get_ns();
+	tp = tcp_sock_to_read(sk);
+	if (!tp)
+		return;
+	now_ns = tp->tcp_mstamp * 1000; /* of this packet */
 	if (!hint_is_valid(option.hint) || !may_take(ctx, stored, now_ns)) {
 		RX_COUNT(hints_refused);
 		return;
@@ -250,6 +261,9 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 {
 	int on = 1;
 
+	/* most calls come first: no segment, a SYN cookie's, or one with data */
+	if (likely(ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB && (ctx->args[0] || ctx->skb_len)))
+		return 1;
 	switch (ctx->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		announce(ctx);

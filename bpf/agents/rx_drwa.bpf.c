@@ -33,14 +33,14 @@ static __always_inline void begin_with_handshake(struct drwa *d, const struct tc
 static __always_inline void steer(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
-	struct tcp_sock *tp;
+	const struct tcp_sock *tp;
 	struct drwa *d;
 	u32 clamp;
 
 	if (!sk)
 		return;
 	d = bpf_sk_storage_get(&drwa_flows, sk, NULL, 0);
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_sock_to_read(sk);
 	if (!d || !tp)
 		return;
 	if (!d->least_rtt_us)
@@ -69,7 +69,8 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 		RX_COUNT(flows_clamped);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		if (!ctx->args[0])
+		/* who only sends has no window to steer */
+		if (!ctx->args[0] && (ctx->bytes_received || !ctx->skb_len))
 			steer(ctx);
 		break;
 	}

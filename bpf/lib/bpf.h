@@ -35,6 +35,7 @@ typedef _Bool bool;
 #define __core __attribute__((preserve_access_index))
 #define core_field_exists(type, field) __builtin_preserve_field_info(((type *)0)->field, 2)
 #define core_field_offset(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
+#define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1) /* in the running kernel */
 #define core_type_matches(type) __builtin_preserve_type_info(*(type *)0, 2)
 /* Size of the kernel's type of that name that has that field: another one may have the same name. */
 #define core_type_size(type, field)                                \
@@ -89,6 +90,7 @@ static long (*const bpf_ringbuf_output)(void *ring, const void *data, u64 size, 
 static void *(*const bpf_ringbuf_reserve)(void *ringbuf, u64 size, u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *data, u64 flags) = (void *)132;
 static void *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+static u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
 static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 in_ns, u64 flags) = (void *)171;

@@ -192,6 +192,21 @@ extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 #include "host_kernel.h"
 #endif
 
+#ifndef HOTCC_HOST
+extern const void *bpf_rdonly_cast(const void *object, u32 type_id) __ksym __weak; /* Linux 6.2 */
+
+/*
+ * A socket that is a TCP connection's, to read. The helper looks whether it is, and all that is read then waits for that
+ * look, which may be of a cache line that nobody else needs.
+ */
+static __always_inline const struct tcp_sock *tcp_sock_to_read(void *sk)
+{
+	if (bpf_rdonly_cast)
+		return bpf_rdonly_cast(sk, core_type_id(struct tcp_sock));
+	return bpf_skc_to_tcp_sock(sk);
+}
+#endif
+
 static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)
 {
 	return (struct tcp_sock *)sk;

@@ -1,6 +1,9 @@
 //! What `hotcc rx load` costs per packet received: on enrolled connections, and with `arwa` on all others, since tcp_probe
 //! runs for the whole host.
 //!
+//! All that the programs do at both ends is divided by all packets that both ends receive, of data and ACKs; what it makes
+//! per data packet is told beside it.
+//!
 //! A program that does nothing runs on the same tracepoint: what it takes is the price of being called and measured, and is
 //! taken off.
 
@@ -32,7 +35,7 @@ const RATE: &str = "1gbit";
 const SSTHRESH: u32 = 64;
 /// Of a segment on this cable, with time stamps.
 const SEGMENT_BYTES: u64 = 1448;
-const PER_PACKET: &str = "ns per data packet, both ends";
+const PER_PACKET: &str = "ns per packet received";
 /// Segments that one of many connections gets at a time, as a new one does.
 const INITIAL_WINDOW: usize = 10;
 /// For what nobody reads.
@@ -48,6 +51,26 @@ const TURN: Duration = Duration::from_millis(200);
 
 /// Calls and nanoseconds of each of [`PROGRAMS`].
 type Counts = [(f64, f64); PROGRAMS.len()];
+
+/// Nanoseconds of all that the receiver's programs do at both ends.
+struct Cost {
+    per_received: f64,
+    per_data: f64,
+}
+
+impl Cost {
+    /// For so many data packets. What runs on the tracepoint is called for each packet that either end receives.
+    fn of(before: &Counts, after: &Counts, data_packets: f64) -> Result<Self> {
+        let [measure, options] = net(before, after)?;
+        let (ns, received) = (measure.1 + options.1, after[2].0 - before[2].0);
+        // an ACK for each data packet, or for several of them; what is beyond that would be other connections'
+        ensure!(
+            (1.0..2.2).contains(&(received / data_packets)),
+            "{received} packets were received where {data_packets} had data; is there other traffic?"
+        );
+        Ok(Self { per_received: ns / received, per_data: ns / data_packets })
+    }
+}
 
 /// Whose connection it is.
 #[derive(Clone, Copy)]
@@ -72,7 +95,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         let mut crowd = Crowd::open(&receiver)?;
         for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, if options.quick { 5 } else { 20 })] {
             let subject = format!("{name}, {FLOWS} enrolled connections, bursts of {burst}");
-            findings.push(finding(&subject, PER_PACKET, &crowd.costs(burst, rounds)?, ENROLLED_NS));
+            findings.push(enrolled_finding(&subject, &crowd.costs(burst, rounds)?));
         }
     }
     Ok(findings)
@@ -82,22 +105,29 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 10 } else { 40 };
     let name = receiver.method.name();
-    let mut costs = [const { Vec::new() }; 3];
+    let (mut enrolled, mut others) = (Vec::new(), [const { Vec::new() }; 2]);
     for round in 0..rounds {
         eprintln!("  {name}: round {} of {rounds}", round + 1);
-        costs[0].push(turn(Whose::Enrolled(receiver))?.0);
+        enrolled.push(turn(Whose::Enrolled(receiver))?.0);
         if receiver.method == Method::Arwa {
-            costs[1].push(turn(Whose::Other)?.1);
-            costs[2].push(turn(Whose::OtherWithStorage(storage))?.1);
+            others[0].push(turn(Whose::Other)?.1);
+            others[1].push(turn(Whose::OtherWithStorage(storage))?.1);
         }
     }
-    let [enrolled, other, with_storage] = &costs;
-    let mut findings = vec![finding(&format!("{name}, enrolled connection"), PER_PACKET, enrolled, ENROLLED_NS)];
+    let mut findings = vec![enrolled_finding(&format!("{name}, enrolled connection"), &enrolled)];
     if receiver.method == Method::Arwa {
+        let [other, with_storage] = &others;
         findings.push(finding("other connections", "ns per call", other, OTHERS_NS));
         findings.push(finding("others with storage of others", "ns per call", with_storage, OTHERS_NS));
     }
     Ok(findings)
+}
+
+fn enrolled_finding(subject: &str, costs: &[Cost]) -> Finding {
+    let received: Vec<f64> = costs.iter().map(|cost| cost.per_received).collect();
+    let data: Vec<f64> = costs.iter().map(|cost| cost.per_data).collect();
+    let per_data = median(&data).map_or("-".to_owned(), significant);
+    finding(subject, PER_PACKET, &received, ENROLLED_NS).figure(format!("{per_data} ns per data packet"))
 }
 
 fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> Finding {
@@ -106,8 +136,8 @@ fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> 
         .figure(format!("quartiles {quartiles} ns"))
 }
 
-/// Nanoseconds per data packet of all that the receiver's programs do at both ends, and per call on the tracepoint.
-fn turn(whose: Whose<'_>) -> Result<(f64, f64)> {
+/// What it costs, and nanoseconds per call on the tracepoint.
+fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
     let start = || {
         let wire = Wire::new()?;
         wire.narrow(RATE, SSTHRESH)?;
@@ -132,8 +162,8 @@ fn turn(whose: Whose<'_>) -> Result<(f64, f64)> {
     let (after, delivered) = (run_times(PROGRAMS), flow.delivered() - delivered);
     let packets = delivered / SEGMENT_BYTES;
     ensure!(packets > 1000, "only {packets} packets in a turn; is the machine that busy?");
-    let [measure, options] = net(&before, &after)?;
-    Ok(((measure.1 + options.1) / packets as f64, measure.1 / measure.0))
+    let [measure, _] = net(&before, &after)?;
+    Ok((Cost::of(&before, &after, packets as f64)?, measure.1 / measure.0))
 }
 
 /// Many connections, each of which gets data by turns: of none is anything in a cache then.
@@ -165,8 +195,8 @@ impl Crowd {
         })
     }
 
-    /// Nanoseconds per data packet, likewise, where each gets that many at a time.
-    fn costs(&mut self, burst: usize, rounds: u32) -> Result<Vec<f64>> {
+    /// What it costs where each gets that many at a time.
+    fn costs(&mut self, burst: usize, rounds: u32) -> Result<Vec<Cost>> {
         let data = vec![0; burst * SEGMENT_BYTES as usize];
         let mut costs = Vec::new();
         for round in 0..=rounds {
@@ -176,8 +206,7 @@ impl Crowd {
                 sender.write_all(&data)?;
             }
             pause(AFTER_A_ROUND)?;
-            let [measure, options] = net(&before, &run_times(PROGRAMS))?;
-            costs.push((measure.1 + options.1) / (FLOWS * burst) as f64);
+            costs.push(Cost::of(&before, &run_times(PROGRAMS), (FLOWS * burst) as f64)?);
         }
         costs.remove(0); // has every connection's first packet
         Ok(costs)
