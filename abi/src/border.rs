@@ -45,7 +45,7 @@ pub struct Flow {
     pub lock: u32,
     /// Data segments seen, modulo 2^32.
     pub segments: u32,
-    /// Of them, those that no report has; of those before a pause that have one, some may be among them.
+    /// Of them, those that no report has, or more.
     pub unreported: u32,
     /// Zero.
     pub zero: u32,

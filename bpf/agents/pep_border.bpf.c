@@ -34,7 +34,7 @@ struct flow_key {
 struct flow {
 	u32 lock;
 	u32 segments;	/* data segments seen */
-	u32 unreported; /* of them, at most */
+	u32 unreported; /* of them, or more */
 	u32 zero;
 	u64 seen_ns;  /* the last one */
 	u64 since_ns; /* the first one that no report has, nor one that waits by itself; 0: there is none */
