@@ -13,9 +13,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Say more on stderr.
-    #[arg(short, long, global = true, display_order = 100, action = clap::ArgAction::Count)]
-    pub verbose: u8,
 }
 
 const EXIT_CODES: &str = "\

@@ -60,6 +60,8 @@ pub fn run(
         let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
         tracing::info!("{} program at {} ({method}{adopted})", hook.role, hook.interface);
     }
+    let servers: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
+    tracing::info!("flows of servers in {} are tracked", servers.join(", "));
     let mut ring = kernel.reports.take().ok_or_else(|| Error::Failed("the ring is in use".to_owned()))?;
     let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;

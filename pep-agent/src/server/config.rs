@@ -4,7 +4,7 @@ use super::Options;
 use crate::attach::Method;
 use crate::error::{Error, Result};
 use crate::wire::PORT;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -28,6 +28,7 @@ pub struct ServerArgs {
     pub no_clock: bool,
     /// Share of flows to keep without the PEP, for comparison [default: 0%]
     #[arg(long, value_name = "PERCENT")]
+    #[serde(deserialize_with = "percentage")]
     pub control_share: Option<String>,
     /// Also take reports that come within their flows off this interface. May be given again
     #[arg(long, value_name = "IF")]
@@ -105,6 +106,20 @@ impl ServerArgs {
     }
 }
 
+/// In a file, `5` is as good as `"5%"`.
+fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a percentage, as 5 or \"5%\"")]
+    enum Percentage {
+        Number(f64),
+        Text(String),
+    }
+    Percentage::deserialize(value).map(|percentage| match percentage {
+        Percentage::Number(number) => Some(number.to_string()),
+        Percentage::Text(text) => Some(text),
+    })
+}
+
 /// `5%` or `5`: a share of 0.05.
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
@@ -125,6 +140,16 @@ mod tests {
         assert_eq!(config.options.max_age, Duration::from_millis(500));
         assert_eq!((config.options.control_share, config.options.clock), (0.05, true));
         assert_eq!(config.options.listen.port(), PORT);
+    }
+
+    #[test]
+    fn a_share_is_a_number_or_a_text() {
+        for (given, share) in [("5", 0.05), ("0.5", 0.005), ("'5%'", 0.05)] {
+            let file: ServerArgs = toml::from_str(&format!("key_file = 'keys'\ncontrol_share = {given}")).unwrap();
+            assert_eq!(file.resolve().unwrap().options.control_share, share, "{given}");
+        }
+        let wrong = toml::from_str::<ServerArgs>("control_share = true").unwrap_err().to_string();
+        assert!(wrong.contains("a percentage, as 5 or"), "{wrong}");
     }
 
     #[test]
