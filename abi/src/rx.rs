@@ -18,7 +18,7 @@ pub struct RxCounters {
     pub hints_received: u64,
     /// ACKs whose hint was not: without meaning, or sooner than a receiver makes them.
     pub hints_refused: u64,
-    /// Hints that moved a sender's window.
+    /// Hints that a sender acted on; where its window is at a limit, or not what holds it back, that moves nothing.
     pub hints_applied: u64,
     /// Connections whose receive window DRWA took over.
     pub flows_clamped: u64,

@@ -100,7 +100,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
 	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
-	if (f->copies && tp->rx_opt.num_sacks >= SACKS_WITHOUT_ROOM)
+	if (f->copies && tp->rx_opt.num_sacks + core_bitfield(tp, rx_opt.dsack) >= SACKS_WITHOUT_ROOM)
 		RX_COUNT(hints_without_room);
 	header_size = header.offset >> 4 << 2;
 	data_size = skb->len - header_size;
@@ -248,7 +248,7 @@ static __always_inline void established(struct bpf_sock_ops *ctx, u64 where_peer
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 		RX_COUNT(flows_agreed);
 	} else {
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~flags);
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	}
 }
 
@@ -259,7 +259,7 @@ static __always_inline void announce(struct bpf_sock_ops *ctx)
 
 SEC("sockops") int options(struct bpf_sock_ops *ctx)
 {
-	int on = 1;
+	int on = 1, saved = 0;
 
 	/* most calls come first: no segment, a SYN cookie's, or one with data */
 	if (likely(ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB && (ctx->args[0] || ctx->skb_len)))
@@ -270,7 +270,9 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		announce(ctx);
-		bpf_setsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &on, sizeof(on));
+		/* an application may want more of it than its headers */
+		if (bpf_getsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &saved, sizeof(saved)) || !saved)
+			bpf_setsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &on, sizeof(on));
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		established(ctx, 0);

@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include "rx_counters.h"
 #include "sock_ops.h"
+#include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -75,4 +76,18 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 		break;
 	}
 	return 1;
+}
+
+/* For those that were clamped, when it goes: what they receive under a small clamp never makes autotuning raise it. */
+SEC("iter/tcp") int lift(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
+	u32 clamp;
+
+	if (!tp || !bpf_sk_storage_get(&drwa_flows, tp, NULL, 0))
+		return 0;
+	clamp = tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
+	bpf_setsockopt(tp, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));
+	return 0;
 }

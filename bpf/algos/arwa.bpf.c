@@ -22,13 +22,15 @@
  *    acting on each, long before the last action shows at the receiver, swings W between nothing and far too much.
  *  - `default` sets ssthresh = W where a hint shrinks W: slow start would undo it within an RTT.
  *  - The lower limit is rounded up to whole segments, is two segments at least, and never raises W.
- *  - Algorithm 2 has no upper limit: W's clamp is it.
+ *  - Algorithm 2 has no upper limit: W's clamp is it, and in `default`, once there was a loss, the ssthresh that it left:
+ *    beyond it a receiver that asks for more and more would take other flows' share of a queue that overflows.
  *  - Growth counts in 1/65536 segment, so that 1 % of ten segments is not lost, and only happens where W is what holds
  *    the sender back. What was earned and is no whole segment yet is forgotten when W shrinks.
  *  - Hints are ignored during a recovery, a reduction after an ECN mark, and loss state, where W is the kernel's.
  * Absent, stale (`max_age_ms`) or from the future, without meaning (0, 71..100, above 120), or seen before: ignored; NewReno
- * remains. A forged hint costs speed, down to two segments, or grows W by a tenth per RTT (by a fifth up to 10000 bytes)
- * until the next loss; slow start does more. Undo: the kernel's, W as before the loss. Timeout: the kernel's loss
+ * remains. A forged hint costs speed, down to two segments; what it gains is no more than slow start would: W as NewReno
+ * has it after a loss, sooner. In `paper` it grows W by a tenth per hint without end. Undo: the kernel's, W as before the
+ * loss; the limit of growth stays. Timeout: the kernel's loss
  * state. ECN: a CE mark is a loss. Application-limited: no growth by hints, as none by ACKs; shrinking holds. After an idle
  * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
  * that is in its storage for a new one, if it is not too old.
@@ -48,6 +50,7 @@ TUNABLE(u32, gentle_bytes, 10000, 10000, 0, 1073741824, "bytes", "window beyond 
 TUNABLE(u32, once_per_rtt, 1, 0, 0, 1, "", "1: acts on one hint per smoothed RTT at most; 0: on each");
 TUNABLE(u32, cut_sets_ssthresh, 1, 0, 0, 1, "", "1: a hint that shrinks the window also sets ssthresh to it");
 TUNABLE(u32, max_age_ms, 1000, 1000, 1, 30000, "ms", "older hints are ignored");
+TUNABLE(u32, grow_beyond_loss, 0, 1, 0, 1, "", "0: hints grow the window no further than ssthresh of the last loss");
 
 #define UNKNOWN_RTT_US 1000
 
@@ -56,6 +59,7 @@ struct arwa {
 	u64 growth_q16 FIELD("segments / 65536", "growth by hints that is no whole segment yet");
 	u32 hint_sequence FIELD("", "number of the last hint seen");
 	u32 acted_us FIELD("us", "when a hint was last acted on");
+	u32 loss_window FIELD("segments", "ssthresh of the last loss; 0: none yet");
 	u8 last_hint FIELD("", "that hint; 0: none yet");
 };
 FLOW_STATE(struct arwa);
@@ -77,12 +81,13 @@ static __always_inline void shrink(struct tcp_sock *tp, struct arwa *f, u32 perc
 static __always_inline void grow(struct sock *sk, struct arwa *f, u32 percent)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	u32 limit = grow_beyond_loss || !f->loss_window ? ~0U : f->loss_window;
 	u64 window = tp->snd_cwnd;
 
-	if (!tcp_is_cwnd_limited(sk))
+	if (window >= limit || !tcp_is_cwnd_limited(sk))
 		return;
 	f->growth_q16 += window * percent * SEGMENT_Q16 / (window * tp->mss_cache > gentle_bytes ? 200 : 100);
-	tp->snd_cwnd = min(window + f->growth_q16 / SEGMENT_Q16, (u64)tp->snd_cwnd_clamp);
+	tp->snd_cwnd = min(window + f->growth_q16 / SEGMENT_Q16, (u64)min(limit, (u32)tp->snd_cwnd_clamp));
 	f->growth_q16 %= SEGMENT_Q16;
 }
 
@@ -101,6 +106,7 @@ SEC("struct_ops") void BPF_PROG(arwa_init, struct sock *sk)
 	f->growth_q16 = 0;
 	f->hint_sequence = 0;
 	f->acted_us = 0;
+	f->loss_window = 0;
 	f->last_hint = 0;
 }
 
@@ -134,8 +140,11 @@ SEC("struct_ops") void BPF_PROG(arwa_cong_avoid, struct sock *sk, u32 ack, u32 a
 
 SEC("struct_ops") u32 BPF_PROG(arwa_ssthresh, struct sock *sk)
 {
-	flow_state(sk)->growth_q16 = 0;
-	return tcp_reno_ssthresh(sk);
+	struct arwa *f = flow_state(sk);
+
+	f->growth_q16 = 0;
+	f->loss_window = tcp_reno_ssthresh(sk);
+	return f->loss_window;
 }
 
 SEC("struct_ops") void BPF_PROG(arwa_set_state, struct sock *sk, u8 new_state)

@@ -95,7 +95,8 @@ struct tcp_sack_block {
 struct tcp_options_received {
 	u16 sack_ok : 3;
 	u16 snd_wscale : 4;
-	u8 num_sacks; /* blocks that the next ACK is to have */
+	u16 dsack : 1;
+	u8 num_sacks; /* blocks that the next ACK is to have, but for that of D-SACK */
 } __core;
 
 #define SACK_BLOCKS 4

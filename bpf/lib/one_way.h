@@ -13,26 +13,30 @@
 #define TCP_OPTIONS_MAX 40
 #define STAMP_ALIGNED 12 /* behind two NOPs, as RFC 7323, appendix A, has it */
 
-/* what almost all senders have; delays are kept by it until the tick is looked at first */
+/* what almost all senders have; delays are kept by it until another one is found */
 #define TICK_USUAL_US 1000
 /* the tick is looked at first after this time, and again each time the connection is twice as old */
-#define TICK_FIRST_LOOK_US 20000
-#define TICK_LEAST_COUNT 2
+#define TICK_FIRST_LOOK_MS 20
+#define TICK_LEAST_COUNT 4
+/* a longer one than thought is believed from this age on */
+#define TICK_LONGER_US 500000
 /* much later stamps might have wrapped: 2^31 ticks of the shortest kind are 36 minutes */
 #define STAMP_GAP_MAX_US 600000000ULL
 
 /* Stamps on their way from one sender. */
 struct one_way {
-	u64 first_us;	  /* our time at the first packet; 0: none yet */
-	u64 last_us;	  /* ... and at the last one */
-	u64 next_look_us; /* age of the connection at which the tick is looked at next */
-	u64 ticks;	  /* of the sender's clock since the first packet; may be less than none */
-	s64 least_us;	  /* least delay since `window_us` ... */
-	s64 previous_us;  /* ... and in the window before */
+	u64 first_us;	 /* our time at the first packet; 0: none yet */
+	u64 last_us;	 /* ... and at the last one */
+	u64 ticks;	 /* of the sender's clock since the first packet; may be less than none */
+	s64 least_us;	 /* least delay since `window_us` ... */
+	s64 previous_us; /* ... and in the window before */
 	u64 window_us;
-	u32 tsval;   /* last stamp */
-	u32 tick_us; /* 0: of no kind that is known */
-	bool looked; /* at the tick; before, it is a guess */
+	u32 tsval;	/* last stamp */
+	u32 tick_us;	/* 0: of no kind that is known */
+	u32 look_ms;	/* age of the connection at the last look at the tick; 0: there was none */
+	u32 look_ticks; /* ... and its ticks, the lower bits */
+	u32 next_look_ms;
+	bool is_known; /* the tick; before, it is a guess */
 };
 
 #define NO_DELAY ((s64)(~0ULL >> 1))
@@ -81,10 +85,7 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 	return false;
 }
 
-/*
- * The kind of clock that a measured tick stands for; 0: none. A queue that fills makes ticks look longer, up to twice
- * and more, one that empties makes them look shorter, and there is none to empty at the beginning.
- */
+/* The kind of clock that a measured tick stands for; 0: none. */
 static __always_inline u32 tick_kind_us(u64 elapsed_us, u64 ticks)
 {
 	u64 measured_ns = elapsed_us * 1000 / ticks;
@@ -100,37 +101,52 @@ static __always_inline u32 tick_kind_us(u64 elapsed_us, u64 ticks)
 	return measured_ns >= 800 && measured_ns < 4000 ? 1 : 0;
 }
 
-static __always_inline void one_way_forget(struct one_way *w, u64 now_us)
+/* The first packet's delay is 0 by any tick, and there is none with less that is known. */
+static __always_inline void one_way_set_tick(struct one_way *w, u64 now_us, u32 tick_us)
 {
-	w->least_us = w->previous_us = NO_DELAY;
+	w->tick_us = tick_us;
+	w->least_us = w->previous_us = 0;
 	w->window_us = now_us;
 }
 
 static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 tsval)
 {
 	w->first_us = now_us;
-	w->next_look_us = TICK_FIRST_LOOK_US;
 	w->ticks = 0;
+	w->look_ms = w->look_ticks = 0;
+	w->next_look_ms = TICK_FIRST_LOOK_MS;
 	w->tsval = tsval;
-	w->tick_us = TICK_USUAL_US;
-	w->looked = false;
-	one_way_forget(w, now_us);
+	w->is_known = false;
+	one_way_set_tick(w, now_us, TICK_USUAL_US);
 }
 
-static __always_inline void one_way_calibrate(struct one_way *w, u64 now_us)
+/*
+ * A queue that fills makes ticks look longer. What a connection sends before its first ACK is sent at once and comes at
+ * the link's pace, so that a tick may look ten times as long; then each packet that came lets two more leave, and it may
+ * look twice as long. So a longer one must show for a while, and in the time since the last look, too. A queue that empties makes ticks
+ * look shorter, but there is none at the beginning: a shorter one since then is one.
+ */
+static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 {
 	u64 elapsed_us = now_us - w->first_us;
-	u32 tick_us;
+	s32 recent = (u32)w->ticks - w->look_ticks;
+	u32 tick_us, recent_us = ~0U;
 
-	if ((s64)w->ticks < TICK_LEAST_COUNT)
+	if ((s64)w->ticks < TICK_LEAST_COUNT || recent < TICK_LEAST_COUNT)
 		return;
-	w->looked = true;
-	w->next_look_us = 2 * elapsed_us;
 	tick_us = tick_kind_us(elapsed_us, w->ticks);
-	if (tick_us == w->tick_us)
-		return;
-	w->tick_us = tick_us;
-	one_way_forget(w, now_us);
+	if (w->look_ms)
+		recent_us = tick_kind_us(elapsed_us - w->look_ms * 1000ULL, recent);
+	if ((tick_us && tick_us < w->tick_us) ||
+	    (tick_us != w->tick_us && tick_us == recent_us && elapsed_us >= TICK_LONGER_US)) {
+		one_way_set_tick(w, now_us, tick_us);
+		w->is_known = true;
+	} else if (tick_us == w->tick_us || recent_us == w->tick_us) {
+		w->is_known = true;
+	}
+	w->look_ticks = w->ticks;
+	w->look_ms = elapsed_us / 1000;
+	w->next_look_ms = w->is_known ? 2 * w->look_ms : w->look_ms + w->look_ms / 4;
 }
 
 /*
@@ -148,8 +164,8 @@ static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 ts
 	w->last_us = now_us;
 	w->ticks += (u64)(s32)(tsval - w->tsval);
 	w->tsval = tsval;
-	if (now_us - w->first_us >= w->next_look_us)
-		one_way_calibrate(w, now_us);
+	if (now_us - w->first_us >= w->next_look_ms * 1000ULL)
+		one_way_look(w, now_us);
 	delay_us = now_us - w->first_us - w->ticks * w->tick_us;
 	if (window_us && now_us - w->window_us >= window_us) {
 		/* nothing for two windows: both are over */
@@ -161,5 +177,5 @@ static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 ts
 	w->least_us = min(w->least_us, delay_us);
 	over_us = (u64)delay_us - (u64)min(w->least_us, w->previous_us) - w->tick_us / 2;
 	*excess_us = max(over_us, (s64)0);
-	return w->looked && w->tick_us;
+	return w->is_known && w->tick_us;
 }

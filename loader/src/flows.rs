@@ -88,26 +88,31 @@ impl SocketWalk {
 
     /// The same; what the program writes is appended to `output`.
     pub(crate) fn read(&self, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> {
-        let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
-        if !has_sockets() {
-            return Ok(());
-        }
-        let mut iterator = Iter::new(&self.link).tried(tried)?;
-        let mut buffer = [0u8; 8192];
-        loop {
-            match iterator.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(length) => output.extend_from_slice(&buffer[..length]),
-                // the kernel pauses after a while to be fair to others
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e).tried(tried),
-            }
-        }
+        walk(&self.link, ns, output)
     }
 
     pub(crate) fn map(&self, suffix: &str) -> Result<libbpf_rs::Map<'_>> {
         let found = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(suffix));
         found.ok_or_else(|| Error::failed(format!("the socket iterator has no map {suffix}")))
+    }
+}
+
+/// Walks the sockets of the network namespace that the thread is in; what the program writes is appended to `output`.
+pub(crate) fn walk(link: &Link, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> {
+    let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
+    if !has_sockets() {
+        return Ok(());
+    }
+    let mut iterator = Iter::new(link).tried(tried)?;
+    let mut buffer = [0u8; 8192];
+    loop {
+        match iterator.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => output.extend_from_slice(&buffer[..length]),
+            // the kernel pauses after a while to be fair to others
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e).tried(tried),
+        }
     }
 }
 

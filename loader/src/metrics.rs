@@ -369,7 +369,7 @@ impl Page<'_> {
             ("hotcc_rx_hints_without_room", "ACKs that had no room for a hint", c.hints_without_room),
             ("hotcc_rx_hints_received", "Hints taken from ACKs", c.hints_received),
             ("hotcc_rx_hints_refused", "ACKs whose hint was without meaning, or too soon", c.hints_refused),
-            ("hotcc_rx_hints_applied", "Hints that moved a window", c.hints_applied),
+            ("hotcc_rx_hints_applied", "Hints that a sender acted on", c.hints_applied),
             ("hotcc_rx_flows_clamped", "Connections whose window DRWA grants", c.flows_clamped),
             ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
             ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),

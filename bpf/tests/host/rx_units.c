@@ -34,7 +34,7 @@ HOTCC_EXPORT u32 unit_arwa_receive(struct arwa_receiver *r, u64 now_us, u32 tsva
 }
 HOTCC_EXPORT u32 unit_arwa_tick_us(const struct arwa_receiver *r)
 {
-	return r->path.looked ? r->path.tick_us : 0;
+	return r->path.is_known ? r->path.tick_us : 0;
 }
 HOTCC_EXPORT u32 unit_drwa_receive(struct drwa *d, u64 now_us, u64 received, u32 rtt_us)
 {

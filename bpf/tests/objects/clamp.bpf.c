@@ -10,7 +10,7 @@ char _license[] SEC("license") = "GPL";
 
 SEC("sockops") int clamp(struct bpf_sock_ops *ctx)
 {
-	u32 segments = 3000;
+	u32 segments = 1000;
 
 	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
 		bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &segments, sizeof(segments));

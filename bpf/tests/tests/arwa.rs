@@ -83,6 +83,18 @@ fn a_hint_above_100_grows_it_half_as_much_beyond_10000_bytes() {
     assert_ne!(flow.private("growth_q16"), 0);
     assert_eq!(flow.ssthresh(), 5);
     assert_eq!(flow.private("growth_q16"), 0);
+    // not beyond what the loss left; in the paper's profile without end
+    view.snd_cwnd = 60;
+    flow.set(&view);
+    assert_eq!(flow.ssthresh(), 30);
+    for (before, after) in [(20, 22), (29, 30), (30, 30), (100, 100)] {
+        view.snd_cwnd = before;
+        hinted(&algo, &mut flow, &mut view, 50_000, 120);
+        assert_eq!(view.snd_cwnd, after, "from {before}");
+    }
+    algo.set_tunable("grow_beyond_loss", 1);
+    hinted(&algo, &mut flow, &mut view, 50_000, 120);
+    assert_eq!(view.snd_cwnd, 110);
     // not beyond the clamp, and not where the window is not what holds the sender back
     (view.snd_cwnd, view.snd_cwnd_clamp) = (100, 105);
     hinted(&algo, &mut flow, &mut view, 50_000, 120);

@@ -285,6 +285,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
     t.gentle_bytes = random.pick(&[10_000, 10_000, 0, 100_000, u32::MAX]);
     t.once_per_rtt = random.pick(&[0, 1]);
     t.cut_sets_ssthresh = random.pick(&[0, 1]);
+    t.grow_beyond_loss = random.pick(&[0, 1]);
     t.max_age_ms = random.pick(&[1000, 1000, 1, 100, 30_000]);
     t
 }
@@ -318,6 +319,9 @@ impl Invariants<Arwa> for Bounds {
                 let (w, before_w) = (u64::from(is.snd_cwnd), u64::from(was.snd_cwnd));
                 assert!(w * 100 >= before_w * 30, "more than 70 %: {}", context());
                 assert!(w * 100 <= before_w * 120 + 100, "more than 20 % and a segment: {}", context());
+                let left = before.loss_window.filter(|_| before.tunables.grow_beyond_loss == 0);
+                let limit = left.map_or(u32::MAX, |left| left.max(was.snd_cwnd));
+                assert!(is.snd_cwnd <= limit, "beyond where the last loss left it: {}", context());
                 let threshold = if before.tunables.cut_sets_ssthresh == 1 && w <= before_w {
                     is.snd_cwnd.max(2)
                 } else {

@@ -4,6 +4,7 @@
 //! ```text
 //! /sys/fs/bpf/hotcc/rx/METHOD/options     link of the sock_ops program; there: it is loaded
 //! /sys/fs/bpf/hotcc/rx/METHOD/measure     link of the tracing program, which arwa has
+//! /sys/fs/bpf/hotcc/rx/METHOD/lift        link of the iterator, which drwa has
 //! /sys/fs/bpf/hotcc/rx/METHOD/tunables
 //! /sys/fs/bpf/hotcc/rx/rx_counters        what all of them, and the sender's algorithm, did
 //! ```
@@ -16,7 +17,7 @@ use crate::error::{Error, Result, Tried, need_root};
 use crate::manage::begin;
 use crate::tune::Value;
 use crate::values::{self, Setting};
-use crate::{libbpf_log, object, registry, run, tune};
+use crate::{flows, libbpf_log, netns, object, registry, run, tune};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const OPTIONS: &str = "options";
+const LIFT: &str = "lift";
 const TUNABLES: &str = "tunables";
 const KEY: [u8; 4] = [0; 4];
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(5);
@@ -205,7 +207,7 @@ fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes a receiver away. Connections run on as ordinary ones; returns what it was.
+/// Takes a receiver away, and lifts the clamps that it set. Connections run on as ordinary ones; returns what it was.
 pub fn unload(method: Method) -> Result<Receiver> {
     let _lock = begin("hotcc rx unload")?;
     let Some(receiver) = receiver(method)? else {
@@ -215,6 +217,9 @@ pub fn unload(method: Method) -> Result<Receiver> {
         return Err(Error::failed(format!("{} is not loaded; see: hotcc rx status", method.name())));
     };
     let links = link_ids(method)?;
+    let lift = method.dir().join(LIFT);
+    let lift =
+        lift.exists().then(|| Link::open(&lift)).transpose().tried(|| format!("cannot open {}", lift.display()))?;
     registry::remove_tree(&method.dir())?;
     let started = Instant::now();
     while LinkInfoIter::default().any(|link| links.contains(&link.id)) {
@@ -223,16 +228,21 @@ pub fn unload(method: Method) -> Result<Receiver> {
         }
         std::thread::sleep(Duration::from_millis(5)); // the kernel drops them in its own time
     }
+    if let Some(lift) = lift {
+        let lifted = netns::in_each(|ns| flows::walk(&lift, ns, &mut Vec::new()));
+        lifted.map_err(|e| e.and("drwa is not loaded any more, but connections may keep their last clamp"))?;
+    }
     Ok(receiver)
 }
 
+/// Of those that do something by themselves.
 fn link_ids(method: Method) -> Result<Vec<u32>> {
     let dir = method.dir();
     let tried = || format!("cannot look into {}", dir.display());
     let mut ids = Vec::new();
     for entry in fs::read_dir(&dir).tried(tried)? {
         let entry = entry.tried(tried)?;
-        if entry.file_name() != TUNABLES {
+        if ![TUNABLES, LIFT].iter().any(|other| entry.file_name() == *other) {
             ids.push(Link::open(entry.path()).and_then(|link| link.info()).tried(tried)?.id);
         }
     }

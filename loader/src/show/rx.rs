@@ -38,7 +38,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         row(["   ACKs without room for one", &counters.hints_without_room.to_string()]),
         row(["   hints taken from ACKs", &counters.hints_received.to_string()]),
         row(["   ACKs whose hint was refused", &counters.hints_refused.to_string()]),
-        row(["   hints that moved a window", &counters.hints_applied.to_string()]),
+        row(["   hints acted on", &counters.hints_applied.to_string()]),
         row(["   connections whose window DRWA grants", &counters.flows_clamped.to_string()]),
         row(["   window clamps set", &counters.clamps_set.to_string()]),
         row(["   window clamps that the kernel refused", &counters.clamps_refused.to_string()]),

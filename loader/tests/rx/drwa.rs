@@ -97,3 +97,23 @@ fn a_granted_window_has_a_state_that_goes_with_its_socket() {
     drop(transfer);
     wait("the end of its state", || states("drwa_flows") == 0);
 }
+
+#[test]
+fn a_clamp_is_lifted_when_the_receiver_goes() {
+    let Some(_test) = kernel_test("a_clamp_is_lifted_when_the_receiver_goes", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let loaded = Loaded::new("drwa", &["--cgroup", cgroup.path(), "--set", "lambda_permille=1000"]);
+    let open = || Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
+    let (before, transfers) = (Before::now(), [(); 2].map(|()| Transfer::start(open(), "cubic")));
+    let clamps = || transfers.each_ref().map(|t| socket_option::<u32>(&t.flow.server, libc::TCP_WINDOW_CLAMP));
+    let is_small = |clamp: u32| clamp < 16_000;
+    wait("small clamps", || clamps().into_iter().all(is_small));
+    drop(loaded);
+    let lifted = clamps();
+    println!("from {} clamps to {lifted:?}", before.added("clamps_set"));
+    assert!(!lifted.into_iter().any(is_small), "{lifted:?}");
+    wait("a window of the kernel's own", || {
+        let windows = transfers.each_ref().map(|t| socket_option::<libc::tcp_info>(&t.flow.server, libc::TCP_INFO));
+        windows.iter().all(|info| info.tcpi_rcv_ssthresh > 100_000)
+    });
+}

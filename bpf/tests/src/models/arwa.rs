@@ -21,6 +21,8 @@ tunables! {
     once_per_rtt = 1 / 0;
     /// 1: a cut ends slow start.
     cut_sets_ssthresh = 1 / 0;
+    /// 0: growth ends where the last loss left ssthresh.
+    grow_beyond_loss = 0 / 1;
     /// Older hints are ignored, milliseconds.
     max_age_ms = 1000 / 1000;
 }
@@ -37,6 +39,8 @@ pub struct Arwa {
     /// The sequence number of the last hint seen.
     pub handled: u32,
     acted_us: u64,
+    /// What `ssthresh` said last; `None`: nothing yet.
+    pub loss_window: Option<u32>,
     /// Time, sequence number and hint, as the storage holds them.
     stored: Option<(u64, u32, u8)>,
     /// Growth earned and not paid out, in [`PARTS`] of a segment.
@@ -77,6 +81,8 @@ counters! {
         full_growth: "growth in full",
         gentle_growth: "growth by half",
         unlimited_growth: "growth not needed",
+        growth_after_loss: "growth after a loss, up to where it left ssthresh",
+        no_growth_after_loss: "no growth beyond that",
         whole_segments: "growth of whole segments",
         clamped_growth: "growth cut off by the clamp",
         unchanged: "ACKs without a new hint",
@@ -100,6 +106,7 @@ impl Arwa {
             last_hint: 0,
             handled: 0,
             acted_us: 0,
+            loss_window: None,
             stored: None,
             earned: 0,
             additions: 0,
@@ -179,6 +186,15 @@ impl Arwa {
             return;
         }
         let window = u64::from(sock.snd_cwnd);
+        let mut limit = sock.snd_cwnd_clamp;
+        if let Some(left) = self.loss_window.filter(|_| self.tunables.grow_beyond_loss == 0) {
+            if sock.snd_cwnd >= left {
+                self.coverage.no_growth_after_loss += 1;
+                return;
+            }
+            self.coverage.growth_after_loss += 1;
+            limit = limit.min(left);
+        }
         let gentle = window * u64::from(sock.mss) > u64::from(self.tunables.gentle_bytes); // line 13
         self.coverage.gentle_growth += u64::from(gentle);
         self.coverage.full_growth += u64::from(!gentle);
@@ -187,7 +203,7 @@ impl Arwa {
         self.grew = true;
         let whole = self.earned / PARTS;
         self.earned %= PARTS;
-        let grown = (window + whole).min(u64::from(sock.snd_cwnd_clamp));
+        let grown = (window + whole).min(u64::from(limit));
         self.coverage.whole_segments += u64::from(whole > 0);
         if grown < window + whole {
             self.coverage.clamped_growth += 1;
@@ -203,7 +219,11 @@ impl Arwa {
 
     /// Private state, by name.
     fn agree_on_state(&self, flow: &Flow<'_>) -> Result<(), String> {
-        let mut fields = vec![("hint_sequence", self.handled), ("last_hint", u32::from(self.last_hint))];
+        let mut fields = vec![
+            ("hint_sequence", self.handled),
+            ("last_hint", u32::from(self.last_hint)),
+            ("loss_window", self.loss_window.unwrap_or(0)),
+        ];
         if self.last_hint != 0 {
             fields.push(("acted_us", self.acted_us as u32));
         }
@@ -258,7 +278,9 @@ impl Model for Arwa {
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.coverage.losses += 1;
         self.empty_account();
-        reno::ssthresh(sock)
+        let threshold = reno::ssthresh(sock);
+        self.loss_window = Some(threshold);
+        threshold
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
