@@ -321,8 +321,7 @@ fn clocks_of_every_kind_show_a_queue_and_only_that() {
 fn slow_start(units: &RxUnits, service_us: u64, rtt_us: u64) -> Vec<(u32, u64, u64)> {
     let (mut state, mut free_us, mut hints) = (State::default(), 0, Vec::new());
     let mut sent_us = VecDeque::from([0; 10]);
-    while free_us < 2_000_000 {
-        let sent_us_of_this = sent_us.pop_front().unwrap();
+    while let Some(sent_us_of_this) = sent_us.pop_front().filter(|_| free_us < 2_000_000) {
         free_us = u64::max(free_us, sent_us_of_this) + service_us;
         let now_us = free_us + rtt_us / 2;
         sent_us.extend([now_us + rtt_us / 2; 2]);
