@@ -400,7 +400,8 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 		tell(&r, &w.key, r.reason, c);
 		break;
 	case WAIT:
-		if (!bpf_map_push_elem(&waiting, &w, 0)) /* a full one: the next segment sees how long it has been */
+		/* a full one: the next segment sees how long it has been, or, after one alone, has that in its report */
+		if (!bpf_map_push_elem(&waiting, &w, 0))
 			arm();
 		break;
 	default:

@@ -66,6 +66,8 @@ pub fn run(
     let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
+        // who was killed while it looked left a queue, full perhaps, that no timer empties
+        ring.rest()?;
         daemon.announce()?;
         // while it may; and before the transport, whose threads are not urgent
         let urgent = Urgent::begin();

@@ -3,12 +3,14 @@
 use crate::common::{bounded_as, capabilities};
 use crate::packet::Packet;
 use crate::router::{Border, Network, write_seq};
+use aya::maps::{Map, MapData, Queue};
 use aya::programs::{SchedClassifier, TcAttachType};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use pep_agent::netlink::filters;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -69,6 +71,46 @@ fn a_killed_one_is_followed_by_another_by_tcx() {
 #[test]
 fn a_killed_one_is_followed_by_another_by_clsact() {
     killed_and_started_again("clsact", "clsact", (0, 1));
+}
+
+/// While it looks nobody else does: what waits as it dies is left to whoever comes next.
+#[test]
+fn one_that_was_killed_while_it_looked_is_followed_by_another() {
+    const ROOM: usize = 1024;
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let Some(network) = Network::new("looking") else { return };
+    let border = network.border(&[]);
+    let (mut sender, mut receiver) = network.connect(0);
+    let (kept, started) = (sender.try_clone().unwrap(), Instant::now());
+    let busy = [
+        std::thread::spawn(
+            move || {
+                while started.elapsed() < 2 * PATIENCE && sender.write_all(&[0; 1 << 16]).is_ok() {}
+            },
+        ),
+        std::thread::spawn(move || drop(io::copy(&mut receiver, &mut io::sink()))),
+    ];
+    let looks = || border.metric(&network, "hotcc_border_looks_total");
+    while looks() == looks() {
+        assert!(started.elapsed() < PATIENCE, "it never looks");
+    }
+    border.stop(Signal::SIGKILL);
+    kept.shutdown(Shutdown::Both).unwrap();
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+
+    let mut flow = network.connect(0);
+    for _ in 0..=ROOM {
+        network.transfer(&mut flow, 1);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let waiting = MapData::from_pin(network.pins.join("waiting")).unwrap();
+    let mut waiting: Queue<_, [u8; 64]> = Map::Queue(waiting).try_into().unwrap();
+    assert!(waiting.push([0; 64], 0).is_err(), "there is room: it did not look when it was killed");
+
+    let border = network.border(&[]);
+    border.wait_for(&flow, |_| true);
+    network.transfer(&mut flow, 1);
+    border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0));
 }
 
 #[test]
@@ -250,7 +292,7 @@ fn tun(network: &Network, name: &str) -> File {
         let file = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
         // SAFETY: the request is as large as the kernel's `struct ifreq`, 40 bytes, and lives beyond the call.
         let result = unsafe { nix::libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
         file
     });
     network.on("r", &format!("ip link set {name} up"));
