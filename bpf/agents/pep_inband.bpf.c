@@ -34,7 +34,13 @@ struct {
 	__uint(max_entries, 1 << 20);
 } inband_reports SEC(".maps");
 
-u64 inband_dropped;
+/* Reports without room in the ring. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} inband_dropped SEC(".maps");
 
 struct inband_segment {
 	struct tcp_header tcp;
@@ -53,9 +59,13 @@ static __always_inline int pass_to_agent(const struct inband_segment *s, const u
 					 u32 address_bytes)
 {
 	struct pep_inband *report = bpf_ringbuf_reserve(&inband_reports, sizeof(*report), 0);
+	u32 zero = 0;
 
 	if (!report) {
-		__sync_fetch_and_add(&inband_dropped, 1);
+		u64 *dropped = bpf_map_lookup_elem(&inband_dropped, &zero);
+
+		if (dropped)
+			__sync_fetch_and_add(dropped, 1);
 		return TC_ACT_SHOT;
 	}
 	__builtin_memset(report, 0, sizeof(*report));

@@ -39,7 +39,7 @@ pub struct ServerArgs {
     /// Older reports are not used, 1 to 30000 [default: 1000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub max_age_ms: Option<u64>,
-    /// Datagrams per second that are looked at, of each source [default: 20000]
+    /// Datagrams per second that are looked at, of each source, and reports in flows, of all together [default: 20000]
     #[arg(long, value_name = "NUMBER")]
     pub rate: Option<u64>,
 }

@@ -110,6 +110,8 @@ pub struct Counters {
     pub borders: AtomicU64,
     /// Least round trip to any of them, microseconds; 0 without one.
     pub rtt_us: AtomicU64,
+    /// Reports in flows without room in the ring.
+    pub inband_dropped: AtomicU64,
     /// Flows that ended, by arm: with the PEP, without.
     pub arms: [ArmCounters; 2],
 }
@@ -189,6 +191,13 @@ impl Collector for Metrics {
         arms("hotcc_pep_server_retransmits", "Segments sent again in these flows from their first report on", |a| {
             a.retransmits.load(Relaxed) as f64
         })?;
+        let dropped = encoder.encode_descriptor(
+            "hotcc_pep_server_inband_dropped",
+            "Reports in flows that found no room on their way to the agent",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(counters.inband_dropped.load(Relaxed)).encode(dropped)?;
         let mut gauge = |name: &str, help: &str, value: f64| {
             ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
         };
@@ -231,6 +240,7 @@ mod tests {
             "hotcc_pep_server_records_total{result=\"clocked\"} 1",
             "hotcc_pep_server_active_seconds_total{arm=\"control\"} 1.5",
             "hotcc_pep_server_flows_total{arm=\"pep\"} 0",
+            "hotcc_pep_server_inband_dropped_total 0",
             "hotcc_pep_server_borders 0",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");

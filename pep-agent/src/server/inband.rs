@@ -3,13 +3,15 @@
 use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
 use crate::inband::{InbandReport, decode, is_signed_by};
+use crate::server::limit::Limiter;
 use anyhow::{Context, Result};
-use aya::maps::{MapData, RingBuf};
+use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::pep::Inband;
 use std::collections::HashMap;
 use std::io;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// For so long the quickest report of a border stands for its clock: they drift apart by 50 us/s at the most.
@@ -57,12 +59,15 @@ impl Drop for Attached {
 pub struct Inflow {
     _ebpf: Ebpf,
     reports: AsyncFd<RingBuf<MapData>>,
+    dropped: Array<MapData, u64>,
     clocks: HashMap<u8, Excess>,
 }
 
 /// Why a report of a flow does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// Too many came within flows.
+    RateLimited,
     /// It says nothing that has a meaning.
     Malformed,
     /// No key of that number.
@@ -93,19 +98,31 @@ impl Inflow {
         let reports = RingBuf::try_from(ebpf.take_map("inband_reports").context("no such map")?)?;
         // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.
         let reports = unsafe { AsyncFd::register(reports) }?;
-        Ok((Self { _ebpf: ebpf, reports, clocks: HashMap::new() }, attached))
+        let dropped = Array::try_from(ebpf.take_map("inband_dropped").context("no such map")?)?;
+        Ok((Self { _ebpf: ebpf, reports, dropped, clocks: HashMap::new() }, attached))
     }
 
     /// Waits until there is something to [`Self::take`].
     pub async fn readable(&self) -> io::Result<()> {
-        self.reports.readable().await.map(|mut ready| ready.clear_ready())
+        // what is left in the ring makes nothing readable again: only `take` finds that nothing is
+        self.reports.readable().await.map(drop)
     }
 
     /// The next report, if there is one, and how long ago it was seen, microseconds.
-    pub fn take(&mut self, keys: &Keys, now_us: u64) -> Option<Result<(InbandReport, u64), Refused>> {
-        let item = self.reports.get_mut().next()?;
-        let inband = bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed);
-        drop(item);
+    pub fn take(
+        &mut self,
+        keys: &Keys,
+        limiter: &mut Limiter,
+        now_us: u64,
+    ) -> Option<Result<(InbandReport, u64), Refused>> {
+        let next = |ring: &mut RingBuf<MapData>| {
+            let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
+            Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed))
+        };
+        let inband = self.reports.try_io_mut(Interest::READABLE, next).ok()?;
+        if !limiter.allows_inband(now_us) {
+            return Some(Err(Refused::RateLimited));
+        }
         let report = inband.and_then(|inband| verified(&inband, keys));
         Some(report.map(|report| {
             let excess = self.clocks.entry(report.key_id).or_default();
@@ -113,6 +130,11 @@ impl Inflow {
             let age_us = u64::from(under_way_us) + u64::from(report.age_us);
             (report, age_us)
         }))
+    }
+
+    /// Reports so far that found no room on their way here.
+    pub fn dropped(&self) -> Result<u64> {
+        Ok(self.dropped.get(&0, 0)?)
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
-/// Datagrams taken before others get a turn.
+/// Datagrams, or reports in flows, taken before others get a turn.
 const BATCH: usize = 64;
 /// In place of an epoch, with the key's number.
 const INBAND_BORDER: u32 = 1 << 31;
@@ -46,7 +46,7 @@ pub struct Options {
     pub attach: Method,
     /// Older reports are not used.
     pub max_age: Duration,
-    /// Datagrams per second that are looked at, of each source.
+    /// Datagrams per second that are looked at, of each source; and reports in flows, of all.
     pub rate_per_second: u64,
 }
 
@@ -133,6 +133,8 @@ impl Server {
                 }
             }
             self.ask()?;
+            // only now does the runtime see who else has become ready
+            tokio::task::yield_now().await;
         }
     }
 
@@ -159,6 +161,9 @@ impl Server {
         let (borders, rtt_us) = self.sessions.proven();
         self.counters.borders.store(borders as u64, Relaxed);
         self.counters.rtt_us.store(rtt_us.unwrap_or(0).into(), Relaxed);
+        if let Some(inflow) = &self.inflow {
+            self.counters.inband_dropped.store(inflow.dropped()?, Relaxed);
+        }
         for (counters, arm) in self.counters.arms.iter().zip(self.kernel.arms()?) {
             counters.flows.store(arm.flows, Relaxed);
             counters.acked_bytes.store(arm.acked_bytes, Relaxed);
@@ -243,10 +248,11 @@ impl Server {
     }
 
     fn drain_inband(&mut self) {
-        let (now_us, keys) = (monotonic_ns() / 1000, self.keys.get());
         let Some(mut inflow) = self.inflow.take() else { return };
-        let hand = self.kernel.hand();
-        while let Some(taken) = inflow.take(&keys, now_us) {
+        let (keys, hand) = (self.keys.get(), self.kernel.hand());
+        for _ in 0..BATCH {
+            let now_us = monotonic_ns() / 1000;
+            let Some(taken) = inflow.take(&keys, &mut self.limiter, now_us) else { break };
             let fate = match taken {
                 Ok((InbandReport { key_id, report, .. }, age_us)) => {
                     let record = Handover { border: INBAND_BORDER | u32::from(key_id), ..record_of(&report) };
@@ -254,6 +260,7 @@ impl Server {
                     self.counters.record(self.hand_over(hand.as_ref().ok(), &report, record, seen_us, now_us));
                     DatagramFate::Accepted
                 }
+                Err(inband::Refused::RateLimited) => DatagramFate::RateLimited,
                 Err(inband::Refused::Malformed) => DatagramFate::Malformed,
                 Err(inband::Refused::UnknownKey) => DatagramFate::UnknownKey,
                 Err(inband::Refused::WrongCode) => DatagramFate::WrongCode,

@@ -40,13 +40,15 @@ pub struct Limiter {
     per_second: u64,
     sources: HashMap<IpAddr, Bucket>,
     others: Bucket,
+    inband: Bucket,
 }
 
 impl Limiter {
     /// Allows `per_second` to each.
     #[must_use]
     pub fn new(per_second: u64) -> Self {
-        Self { per_second, sources: HashMap::new(), others: Bucket { tokens: full(per_second), at_us: 0 } }
+        let shared = Bucket { tokens: full(per_second), at_us: 0 };
+        Self { per_second, sources: HashMap::new(), others: shared, inband: shared }
     }
 
     /// Whether a datagram from there may be looked at.
@@ -62,6 +64,12 @@ impl Limiter {
         let allowed = bucket.take(per_second, now_us);
         self.sources.insert(source, bucket);
         allowed
+    }
+
+    /// Whether a report that came within its flow may be looked at. It has its client's address, whoever sent it: all share
+    /// one allowance.
+    pub fn allows_inband(&mut self, now_us: u64) -> bool {
+        self.inband.take(self.per_second, now_us)
     }
 
     /// Forgets who sent nothing for a while.
@@ -90,6 +98,14 @@ mod tests {
         assert_eq!(allowed(&mut limiter, 2, 50, 0), 50, "another source's flood is not its");
         assert_eq!(allowed(&mut limiter, 1, 500, 50_000), 50);
         assert_eq!(allowed(&mut limiter, 1, 500, 60_000_000), 100);
+    }
+
+    #[test]
+    fn reports_within_flows_share_an_allowance_of_their_own() {
+        let mut limiter = Limiter::new(1000);
+        assert_eq!((0..500).filter(|_| limiter.allows_inband(0)).count(), 100);
+        assert_eq!(allowed(&mut limiter, 1, 500, 0), 100);
+        assert_eq!((0..500).filter(|_| limiter.allows_inband(50_000)).count(), 50);
     }
 
     #[test]

@@ -18,15 +18,15 @@ const NET_RAW: u64 = 1 << 13;
 const BPF: u64 = 1 << 39;
 
 /// An agent that runs, until it is dropped.
-struct Running {
-    process: Process,
+pub struct Running {
+    pub process: Process,
     host: Namespace,
     http: SocketAddr,
     log: std::path::PathBuf,
 }
 
 impl Running {
-    fn start(host: &Namespace, arguments: &[&str], log: &Path) -> Self {
+    pub fn start(host: &Namespace, arguments: &[&str], log: &Path) -> Self {
         let manager = UnixDatagram::bind(log.with_extension("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         let stdout = log.with_extension("stdout");
@@ -44,14 +44,14 @@ impl Running {
         Self { process, host: host.clone(), http, log: log.to_owned() }
     }
 
-    fn page(&self) -> String {
+    pub fn page(&self) -> String {
         let connection = self.host.enter(|| TcpStream::connect(self.http).unwrap()).unwrap();
         connection.set_read_timeout(Some(PATIENCE)).unwrap();
         page(connection, "/metrics").1
     }
 
     /// A series, its labels as they stand on the page.
-    fn metric(&self, series: &str) -> f64 {
+    pub fn metric(&self, series: &str) -> f64 {
         metric(&self.page(), series)
     }
 

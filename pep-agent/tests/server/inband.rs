@@ -1,6 +1,9 @@
 //! Reports that travel in their own flow.
 
+use crate::both::Running;
 use crate::host::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pep_agent::report::Transport;
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use std::thread::sleep;
@@ -76,6 +79,46 @@ fn forged_and_replayed_reports_in_the_flow_change_nothing() {
     border.send(&[report], sent_us); // the very same bytes
     met(DatagramFate::Accepted, 2);
     assert_eq!((agent.records(RecordFate::Older), agent.records(RecordFate::Written)), (1, 1), "{}", agent.told());
+}
+
+#[test]
+fn a_flood_in_flows_has_its_allowance_and_each_of_it_is_counted() {
+    const FLOOD: u32 = 20_000; // the ring has room for 11,915
+    let (name, cc) = ("a_flood_in_flows_has_its_allowance_and_each_of_it_is_counted", "mdcubic_influd");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let mut forger = hosts.in_flow_border(&test.key_file(&[(1, "b6")]));
+    let keys = test.key_file(&[(1, "a5")]);
+    let arguments = ["server", "--key-file", keys.to_str().unwrap(), "--inband", "router", "--rate", "1000"];
+    let server = Running::start(&hosts.server, &arguments, &test.dir.path().join("server"));
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let datagrams = |result: &str| server.metric(&format!("hotcc_pep_server_datagrams_total{{result=\"{result}\"}}"));
+    let dropped = || server.metric("hotcc_pep_server_inband_dropped_total");
+    // all of it is there when the server comes to look: nothing wakes it for the rest of it
+    let pid = Pid::from_raw(server.process.id() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let forged = flow.seen_to(flow.first);
+    for _ in 0..FLOOD {
+        forger.send(std::slice::from_ref(&forged), now_us());
+    }
+    kill(pid, Signal::SIGCONT).unwrap();
+    let met = || datagrams("wrong_code") + datagrams("rate_limited");
+    wait("an end of the flood", || server.page(), || met() + dropped() == f64::from(FLOOD));
+    let (verified, dropped) = (datagrams("wrong_code"), dropped());
+    assert!(verified >= 100.0 && verified < met() / 2.0, "{}", server.page());
+    assert!(dropped > 5000.0, "{}", server.page());
+    // an honest border's reports are taken again, within the flow and beside it
+    for border in [&mut hosts.in_flow_border(&keys) as &mut dyn Transport, &mut hosts.border(&keys)] {
+        let before = datagrams("accepted");
+        wait(
+            "an accepted report",
+            || server.page(),
+            || {
+                border.send(&[flow.seen_to(flow.first)], now_us());
+                datagrams("accepted") > before
+            },
+        );
+    }
 }
 
 /// A server that knows nothing of them drops them, and the flow goes on.
