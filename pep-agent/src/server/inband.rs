@@ -3,8 +3,9 @@
 use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
 use crate::inband::{InbandReport, decode, is_signed_by};
+use crate::netlink::is_ethernet;
 use crate::server::limit::Limiter;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
@@ -87,6 +88,9 @@ impl Inflow {
         for interface in interfaces {
             let hook =
                 Hook { role: "inband", number: NUMBER, interface: interface.clone(), direction: TcAttachType::Ingress };
+            if !is_ethernet(hook.ifindex()?)? {
+                bail!("reports in flows cannot be taken off {interface}: its packets have no Ethernet header");
+            }
             let attachment = attach::attach(program, &hook, None, method)?;
             let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
             tracing::info!(

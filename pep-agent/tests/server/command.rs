@@ -132,6 +132,27 @@ fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
     assert_eq!(attached(&hosts), [0; 2]);
 }
 
+#[test]
+fn an_interface_without_an_ethernet_header_is_refused_by_its_name() {
+    let name = "an_interface_without_an_ethernet_header_is_refused_by_its_name";
+    if !Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED {name}: needs /dev/net/tun");
+        return;
+    }
+    let Some(test) = kernel_test(name, "mdcubic_tun", &[]) else { return };
+    let hosts = Hosts::new();
+    hosts.server.ip("tuntap add dev tun0 mode tun").unwrap();
+    let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
+    command.args(["server", "--key-file"]).arg(test.key_file(&[(1, "a5")])).args(["--listen", "127.0.0.1:0"]);
+    let log = test.dir.path().join("log");
+    command.args(["--inband", "router", "--inband", "tun0"]).stderr(std::fs::File::create(&log).unwrap());
+    let status = Process::start(&mut command).unwrap().wait(PATIENCE);
+    let said = std::fs::read_to_string(log).unwrap();
+    assert_eq!(status.expect("an end").code(), Some(1), "{said}");
+    assert!(said.contains("off tun0") && said.contains("no Ethernet header"), "{said}");
+    assert_eq!(attached(&hosts), [0; 2]);
+}
+
 /// Once it runs, the server needs no privilege: what it was given to hold is enough.
 #[test]
 fn the_agent_needs_no_capability_once_started() {
