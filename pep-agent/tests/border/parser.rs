@@ -2,6 +2,7 @@
 
 use crate::packet::{Packet, ethernet, ipv4};
 use crate::program::{PATIENT, SERVER, SERVER_V6, Settings, client, program};
+use hotcc_abi::border::Counters;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::net::SocketAddr;
@@ -139,15 +140,93 @@ fn packets_cut_short_or_with_lengths_that_cannot_be_pass_unread() {
     assert_eq!(program.flow_count(), 0);
 }
 
+/// Counters of what is not read, by their names.
+fn untracked(c: &Counters) -> [(&'static str, u64); 5] {
+    [
+        ("other", c.other),
+        ("fragments", c.fragments),
+        ("extensions", c.extensions),
+        ("malformed", c.malformed),
+        ("gtp_u", c.gtp_u),
+    ]
+}
+
+/// What a frame is counted as, if it is no segment that can be read.
+fn counted(frame: &[u8], gso_size: u16) -> Option<&'static str> {
+    let byte = |at: usize| frame.get(at).copied().map(usize::from);
+    let word = |at: usize| Some(byte(at)? << 8 | byte(at + 1)?);
+    let udp = |at: usize| if byte(at + 3).is_some() && word(at + 2) == Some(2152) { "gtp_u" } else { "other" };
+    let (mut at, mut kind) = (14, word(12)?);
+    for _ in 0..2 {
+        if [0x8100, 0x88a8].contains(&kind) && byte(at + 3).is_some() {
+            (kind, at) = (word(at + 2)?, at + 4);
+        }
+    }
+    let is_v4 = kind == 0x0800;
+    if !is_v4 && kind != 0x86dd {
+        return Some("other");
+    }
+    // of IPv4 with something else than TCP within, a header is enough
+    let is_short = byte(at + 39).is_none();
+    if byte(at + 19).is_none() || is_short && (!is_v4 || byte(at + 9) == Some(6)) {
+        return Some("malformed");
+    }
+    let (version, words) = (byte(at)? >> 4, byte(at)? & 15);
+    let (tcp, end) = if is_v4 {
+        match byte(at + 9)? {
+            6 if version != 4 || words < 5 => return Some("malformed"),
+            6 if word(at + 6)? & 0x3fff != 0 => return Some("fragments"),
+            6 => (at + words * 4, at + word(at + 2)?),
+            17 if is_short || word(at + 6)? & 0x1fff == 0 => return Some(udp(at + words * 4)),
+            44 if !is_short && word(at + 6)? & 0x1fff == 0 => return Some("fragments"),
+            _ => return Some("other"),
+        }
+    } else {
+        if version != 6 {
+            return Some("malformed");
+        }
+        let (mut next, mut to) = (byte(at + 6)?, at + 40);
+        for _ in 0..4 {
+            if [0, 60].contains(&next) && byte(to + 1).is_some() {
+                (next, to) = (byte(to)?, to + (byte(to + 1)? + 1) * 8);
+            }
+        }
+        match next {
+            6 => (to, at + 40 + word(at + 4)?),
+            17 => return Some(udp(to)),
+            44 => return Some("fragments"),
+            0 | 43 | 51 | 60 | 135 => return Some("extensions"),
+            _ => return Some("other"),
+        }
+    };
+    let is_said = word(at + if is_v4 { 2 } else { 4 })? != 0;
+    let end = if is_said || gso_size == 0 { end } else { frame.len() };
+    let header = byte(tcp + 19).and_then(|_| byte(tcp + 12)).map_or(0, |offset| (offset >> 4) * 4);
+    (header < 20 || end > frame.len() || tcp + header > end).then_some("malformed")
+}
+
 /// The harness checks of each that it passes unchanged.
 #[test]
-fn random_and_mutated_packets_pass() {
+fn random_and_mutated_packets_pass_and_are_counted_as_what_they_are() {
     let Some(program) = program("fuzz", PATIENT) else { return };
     let v4 = Packet { ip_options: vec![1; 8], tags: vec![0x8100], ..Packet::data(addr(SERVER), client(0), 1000, 40) };
     let extensions = vec![(0, vec![0; 8]), (60, vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])];
     let v6 = Packet { extensions, ..Packet::data(addr(SERVER_V6), addr(CLIENT_V6), 1000, 40) };
-    let valid =
-        prop::sample::select(vec![v4.frame(), v6.frame(), Packet::data(addr(SERVER), client(1), 5, 99).frame()]);
+    let (IpServer(from), IpServer(to)) = (IpServer::of(SERVER), IpServer::of("10.0.0.1:1"));
+    let gtp_u = [&[0x10, 0, 0x08, 0x68][..], &[0; 40]].concat(); // to port 2152
+    let other = |next| Packet { extensions: vec![(next, vec![0; 8])], ..v6.clone() }.frame();
+    let mut fragment = Packet::data(addr(SERVER), client(1), 5, 60).frame();
+    fragment[20] = 0x20;
+    let valid = prop::sample::select(vec![
+        v4.frame(),
+        v6.frame(),
+        Packet::data(addr(SERVER), client(1), 5, 99).frame(),
+        [ethernet(&[], 0x0800), ipv4(from, to, 17, &[], &gtp_u)].concat(),
+        other(17),
+        other(43),
+        other(44),
+        fragment,
+    ]);
     let mutated = (valid, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), SHORTEST..200);
     let mutated = mutated.prop_map(|(mut frame, changes, length)| {
         changes.iter().for_each(|(place, value)| *place.get_mut(&mut frame) = *value);
@@ -164,17 +243,24 @@ fn random_and_mutated_packets_pass() {
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() });
     let outcome = runner.run(&(frames, any::<(bool, u8, u16)>()), |(frame, (is_ack, segments, size))| {
-        match (is_ack, segments) {
-            (true, _) => program.ack(&frame),
-            (false, 0..200) => program.data(&frame),
-            _ => program.super_packet(&frame, (segments - 200).into(), size.into()),
-        }
+        let before = untracked(&program.counters());
+        let (is_run, size) = match (is_ack, segments) {
+            (true, _) => (program.ack(&frame), 0),
+            (false, 0..200) => (program.data(&frame), 0),
+            _ => (program.super_packet(&frame, (segments - 200).into(), size.into()), size),
+        };
+        let after = untracked(&program.counters());
+        let more: Vec<_> = after.iter().zip(before).filter(|(a, b)| a.1 > b.1).map(|(a, _)| a.0).collect();
+        // of what comes from the clients, nothing else is counted
+        let kind = counted(&frame, size).filter(|kind| is_run && (!is_ack || *kind == "gtp_u"));
+        prop_assert_eq!(more, kind.into_iter().collect::<Vec<_>>());
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     let counters = program.counters();
-    let places = [counters.tracked, counters.untracked, counters.other, counters.malformed];
+    let places = untracked(&counters).map(|(_, count)| count);
     assert!(places.iter().all(|n| *n > 20), "every way was taken: {counters:?}");
+    assert!(counters.tracked > 20 && counters.untracked > 20, "every way was taken: {counters:?}");
 }
 
 #[test]

@@ -101,28 +101,29 @@ impl Program {
         Self { ebpf, pins, flows, ring, counters }
     }
 
-    /// Gives it a frame that came from the Internet. It passes, unchanged.
-    pub fn data(&self, frame: &[u8]) {
-        self.run("border_data", frame, None);
+    /// Gives it a frame that came from the Internet. It passes, unchanged. Answers whether the kernel runs it on that.
+    pub fn data(&self, frame: &[u8]) -> bool {
+        self.run("border_data", frame, None)
     }
 
     /// The same, as a super-packet. Segments 0: only the size is told, as virtual machines' devices do.
-    pub fn super_packet(&self, frame: &[u8], segments: u32, size: u32) {
+    pub fn super_packet(&self, frame: &[u8], segments: u32, size: u32) -> bool {
         let mut skb = [0; SKB_SIZE];
         skb[SKB_GSO_SEGS..][..4].copy_from_slice(&segments.to_ne_bytes());
         skb[SKB_GSO_SIZE..][..4].copy_from_slice(&size.to_ne_bytes());
-        self.run("border_data", frame, Some(&skb));
+        self.run("border_data", frame, Some(&skb))
     }
 
     /// Gives it a frame that came from the access network. It passes, unchanged.
-    pub fn ack(&self, frame: &[u8]) {
-        self.run("border_acks", frame, None);
+    pub fn ack(&self, frame: &[u8]) -> bool {
+        self.run("border_acks", frame, None)
     }
 
-    fn run(&self, name: &str, frame: &[u8], skb: Option<&[u8]>) {
+    fn run(&self, name: &str, frame: &[u8], skb: Option<&[u8]>) -> bool {
         let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
         let verdict = given(program, frame, skb);
         assert!(verdict.is_none_or(|verdict| verdict == PASS), "{verdict:?}");
+        verdict.is_some()
     }
 
     /// As the agent does by itself: `border_look` or `border_rest`.
