@@ -91,7 +91,7 @@ impl Collector for Metrics {
         counter(e, "hotcc_border_probes_refused", "Datagrams that are no authentic question", refused)?;
         let help = "Times the agent looked for reports by itself, as it does while many come";
         counter(e, "hotcc_border_looks", help, d.looks.load(Relaxed))?;
-        let help = "Seconds from a segment until the first report that has it had left";
+        let help = "Seconds from a segment until the first report that has it had left or was dropped";
         let family = e.encode_descriptor("hotcc_border_report_delay_seconds", help, None, MetricType::Histogram)?;
         d.delay.encode(family)
     }

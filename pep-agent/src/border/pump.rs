@@ -28,7 +28,7 @@ pub struct Delivered {
     pub datagrams: AtomicU64,
     /// Times it looked for reports by itself.
     pub looks: AtomicU64,
-    /// Seconds from the first segment that a report has, and none before it had, until it had left.
+    /// Seconds from the first segment that a report has, and none before it had, until it had left, or was dropped.
     pub delay: Histogram,
 }
 
