@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -345,6 +345,22 @@ fn interfaces_the_wrong_way_round_are_told() {
         assert!(started.elapsed() < PATIENCE, "{}", border.said());
     }
     assert_eq!(border.metric(&network, "hotcc_border_tracked_segments_total"), 0.0);
+}
+
+#[test]
+fn a_border_beside_the_base_stations_is_told() {
+    let Some(network) = Network::new("gtp-u") else { return };
+    let border = network.border(&[]);
+    let gtp_u = || border.metric(&network, r#"hotcc_border_untracked_packets_total{reason="gtp_u"}"#);
+    assert_eq!(gtp_u(), 0.0); // and it counts from now on
+    let sent = network.enter("s", || UdpSocket::bind("0.0.0.0:0")?.send_to(&[0x30; 20], "10.201.2.1:2152"));
+    assert_eq!(sent.unwrap(), 20);
+    let started = Instant::now();
+    while !border.said().contains("GTP-U packets (UDP port 2152) pass here") {
+        assert!(started.elapsed() < PATIENCE, "{} GTP-U packets; {}", gtp_u(), border.said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(gtp_u(), 1.0);
 }
 
 #[test]
