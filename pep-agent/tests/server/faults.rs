@@ -274,7 +274,13 @@ fn a_transfer_stands_lies_and_floods() {
         scripted.send(&acknowledges_all);
         let start = seen.in_order.wrapping_sub(2000);
         let claims_losses = SeqRange { start, end: start.wrapping_add(1000) };
-        scripted.report(&[FlowReport { in_order: start.wrapping_sub(50_000), ranges: vec![claims_losses], ..seen }]);
+        scripted.report(&[FlowReport {
+            in_order: start.wrapping_sub(50_000),
+            ranges: vec![claims_losses],
+            segments: seen.segments + 1,
+            seen_at_us: now_us(),
+            ..seen
+        }]);
         let mut stranger = strangers.report();
         for port in 1..40 {
             stranger.key.client.set_port(port);
@@ -299,3 +305,5 @@ fn a_transfer_stands_lies_and_floods() {
     }
     assert!(agent.records(RecordFate::UnknownFlow) > 0 && agent.records(RecordFate::Clocked) > 0, "{told}");
 }
+    let taken = agent.records(RecordFate::Clocked) + agent.records(RecordFate::Written);
+    assert!(agent.records(RecordFate::Older) < taken / 10, "the lies are as new as what is true: {told}");
