@@ -140,6 +140,8 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         test.key_file(&[(1, "a5")]);
         flow.end();
         assert!(reader.join().unwrap() > 100_000);
+        let outside = server.metric(r#"hotcc_pep_server_records_total{result="outside"}"#);
+        assert_eq!(outside, 0.0, "of an honest border: {}", server.page());
     }
 }
 
