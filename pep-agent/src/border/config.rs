@@ -51,7 +51,7 @@ pub struct BorderArgs {
     /// Report a flow after so many data segments [default: 16]
     #[arg(long, value_name = "N")]
     pub segments: Option<u32>,
-    /// Report a flow at the latest so long after the first segment not reported [default: 250]
+    /// Report a flow so long after the first segment not reported; it may leave up to 400 us later [default: 250]
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<u32>,
     /// Flows tracked at most; then the one not seen for longest goes [default: 32768]
