@@ -17,8 +17,24 @@ impl Scope for Servers {
     }
 }
 
+/// A key, and what it may speak of.
+#[derive(Clone, Copy, Debug)]
+pub struct Signer<'a> {
+    /// The key.
+    pub key: &'a Key,
+    servers: Option<&'a Servers>,
+}
+
+impl Signer<'_> {
+    /// Whether it is for this server.
+    #[must_use]
+    pub fn is_for(&self, server: IpAddr) -> bool {
+        self.servers.is_none_or(|servers| servers.contain(server.to_canonical()))
+    }
+}
+
 /// The keys of a file whose lines are `ID KEY [PREFIX]`, the prefix that of the servers it is for. Of those that are for a
-/// server, the first signs, and the first two verify.
+/// server, the first signs, and all verify.
 #[derive(Clone, Debug)]
 pub struct Keys(hotcc_auth::Keys<Servers>);
 
@@ -34,13 +50,13 @@ impl Keys {
     /// The key that signs what goes to a server.
     #[must_use]
     pub fn signing(&self, server: IpAddr) -> Option<&Key> {
-        let is_for = |servers: Option<&Servers>| servers.is_none_or(|s| s.contain(server.to_canonical()));
-        self.0.iter().find(|(_, servers)| is_for(*servers)).map(|(key, _)| key)
+        let mut all = self.0.iter().map(|(key, servers)| Signer { key, servers });
+        all.find(|signer| signer.is_for(server)).map(|signer| signer.key)
     }
 
     /// The keys of that number.
-    pub fn numbered(&self, id: u8) -> impl Iterator<Item = &Key> {
-        self.0.numbered(id).map(|(key, _)| key)
+    pub fn numbered(&self, id: u8) -> impl Iterator<Item = Signer<'_>> {
+        self.0.numbered(id).map(|(key, servers)| Signer { key, servers })
     }
 }
 
@@ -118,6 +134,9 @@ mod tests {
         assert_eq!((signing("203.0.113.9"), signing("::ffff:203.0.113.9")), (Some(8), Some(8)));
         assert_eq!((signing("2001:db8:1::1"), signing("203.0.114.9")), (Some(9), None));
         assert_eq!((keys.numbered(8).count(), keys.numbered(7).count()), (1, 0));
+        let is_for = |id, server: &str| keys.numbered(id).any(|signer| signer.is_for(server.parse().unwrap()));
+        assert!(is_for(8, "203.0.113.9") && is_for(8, "::ffff:203.0.113.9") && is_for(9, "2001:db8::1"));
+        assert!(!is_for(8, "203.0.114.9") && !is_for(8, "2001:db8::1") && !is_for(9, "203.0.113.9"));
         let wrong = parse(&format!("1 {a} 10.0.0.0/33")).unwrap_err().to_string();
         assert!(wrong.contains(":1: '10.0.0.0/33' is no prefix"), "{wrong}");
         assert!(parse(&format!("1 {a}\n2 {b}\n3 {b}")).unwrap_err().to_string().contains(":3: 2 keys"));

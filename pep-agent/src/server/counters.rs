@@ -45,7 +45,7 @@ fates! {
         Version => "version",
         /// Values without a meaning.
         Malformed => "malformed",
-        /// No key of that number.
+        /// No key of that number, or not for what it tells of.
         UnknownKey => "unknown_key",
         /// The code is not that key's.
         WrongCode => "wrong_code",

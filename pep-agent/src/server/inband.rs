@@ -71,7 +71,7 @@ pub enum Refused {
     RateLimited,
     /// It says nothing that has a meaning.
     Malformed,
-    /// No key of that number.
+    /// No key of that number for this server.
     UnknownKey,
     /// The code is not that key's.
     WrongCode,
@@ -145,8 +145,9 @@ impl Inflow {
 fn verified(inband: &Inband, keys: &Keys) -> Result<InbandReport, Refused> {
     let report = decode(inband).ok_or(Refused::Malformed)?;
     let mut known = false;
-    let mut named = keys.numbered(report.key_id).inspect(|_| known = true);
-    if named.any(|key| is_signed_by(inband, key)) {
+    let of_server = keys.numbered(report.key_id).filter(|signer| signer.is_for(report.report.key.server.ip()));
+    let mut named = of_server.inspect(|_| known = true);
+    if named.any(|signer| is_signed_by(inband, signer.key)) {
         return Ok(report);
     }
     Err(if known { Refused::WrongCode } else { Refused::UnknownKey })

@@ -6,14 +6,13 @@ use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
 use super::sessions::{Clock, Question, Refused, Sessions};
 use crate::attach::Method;
-use crate::auth::{Keys, LiveKeys};
+use crate::auth::{Keys, LiveKeys, Signer};
 use crate::inband::InbandReport;
 use crate::report::{FlowKey, FlowReport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
 use anyhow::{Context, Result};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
-use hotcc_auth::Key;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -185,7 +184,7 @@ impl Server {
         failed.context("cannot read /dev/urandom")?;
         let keys = self.keys.get();
         for Question { to, epoch, key_id, nonce } in asked {
-            let Some(key) = keys.numbered(key_id).next() else { continue };
+            let Some(Signer { key, .. }) = keys.numbered(key_id).next() else { continue };
             let header = Header { kind: Kind::Probe, key_id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
             let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
         }
@@ -202,14 +201,15 @@ impl Server {
             Err(error) => return malformed(error),
         };
         let keys = self.keys.get();
-        let named: Vec<&Key> = keys.numbered(datagram.header.key_id).collect();
-        if named.is_empty() {
+        let mut signers: Vec<Signer<'_>> = keys.numbered(datagram.header.key_id).collect();
+        if signers.is_empty() {
             return DatagramFate::UnknownKey;
         }
-        if !named.iter().any(|key| datagram.is_signed_by(key)) {
+        signers.retain(|signer| datagram.is_signed_by(signer.key));
+        if signers.is_empty() {
             return DatagramFate::WrongCode;
         }
-        match self.authentic(&datagram, from, now_us) {
+        match self.authentic(&datagram, &signers, from, now_us) {
             Ok(fate) => fate,
             Err(Error::Wire(error)) => malformed(error),
             Err(Error::Refused(refused)) => match refused {
@@ -221,7 +221,13 @@ impl Server {
         }
     }
 
-    fn authentic(&mut self, datagram: &Datagram<'_>, from: SocketAddr, now_us: u64) -> Result<DatagramFate, Error> {
+    fn authentic(
+        &mut self,
+        datagram: &Datagram<'_>,
+        signers: &[Signer<'_>],
+        from: SocketAddr,
+        now_us: u64,
+    ) -> Result<DatagramFate, Error> {
         let header = &datagram.header;
         match header.kind {
             Kind::Probe => Err(Error::Wire(WireError::NotOurs)),
@@ -231,6 +237,10 @@ impl Server {
             }
             Kind::Report => {
                 let reports = datagram.reports()?;
+                let is_theirs = |server: IpAddr| signers.iter().any(|signer| signer.is_for(server));
+                if !reports.iter().all(|report| is_theirs(report.key.server.ip())) {
+                    return Ok(DatagramFate::UnknownKey);
+                }
                 let clock = self.sessions.report(header, from, now_us)?;
                 self.reports(&reports, &clock, header.epoch as u32, now_us);
                 Ok(DatagramFate::Accepted)

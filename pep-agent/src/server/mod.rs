@@ -66,7 +66,7 @@ fn warn_of_keys(counters: &Counters, warned: &mut u64) {
     if unknown + wrong >= warned.saturating_mul(2).max(1) {
         *warned = unknown + wrong;
         tracing::warn!(
-            "of the datagrams so far {unknown} had the number of a key that is not in the key file and {wrong} were not made \
+            "of the datagrams so far {unknown} had the number of a key that is not in the key file, or is for other servers, and {wrong} were not made \
              with the key of theirs: is it the border's file?"
         );
     }

@@ -150,7 +150,7 @@ fn echo(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let keys = shared.keys.get();
-    let key = keys.numbered(asked.key_id).find(|key| datagram.is_signed_by(key))?;
+    let key = keys.numbered(asked.key_id).find(|signer| datagram.is_signed_by(signer.key))?.key;
     let nonce = datagram.nonce().ok()?;
     let (counter, time_us) = (shared.next_counter(), monotonic_ns() / 1000);
     let header = Header { kind: Kind::Echo, key_id: key.id, epoch: shared.epoch, counter, time_us };

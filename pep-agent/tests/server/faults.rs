@@ -5,7 +5,7 @@ use crate::host::*;
 use hotcc_abi::pep::Handover;
 use hotcc_auth::{KEY_BYTES, Key};
 use hotcc_bpf_tests::storage::{newest, sockets_in};
-use pep_agent::report::{FlowReport, SeqRange};
+use pep_agent::report::{FlowReport, SeqRange, Transport};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
 use std::net::{TcpListener, UdpSocket};
@@ -104,6 +104,29 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
     met(&agent, DatagramFate::Unproven, 2);
     assert_eq!(flow.connection().pep.map(|p| (p.in_order_bytes, p.segments)), seen);
     assert_eq!(agent.datagrams(DatagramFate::Accepted), 1);
+}
+
+#[test]
+fn a_key_speaks_of_no_server_but_those_it_is_for() {
+    let (name, cc) = ("a_key_speaks_of_no_server_but_those_it_is_for", "mdcubic_prefix");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5"), (2, "b6")]);
+    let (mut beside, mut within) = (hosts.border(&keys), hosts.in_flow_border(&keys)); // both sign with key 1
+    let lines = std::fs::read_to_string(&keys).unwrap().replacen('\n', " 192.0.2.0/24\n", 1);
+    std::fs::write(&keys, lines).unwrap();
+    let agent = Agent::start(&hosts, &keys, Options { inband: vec!["router".to_owned()], ..options() });
+    let flow = Flow::open(&hosts, SERVER, cc);
+    for (border, times) in [(&mut beside as &mut dyn Transport, 1), (&mut within, 2)] {
+        border.send(&[flow.seen_to(flow.first)], now_us());
+        met(&agent, DatagramFate::UnknownKey, times);
+    }
+    // with the other key, which is for every server, they are taken
+    introduce(&mut hosts.border(&keys), &agent, &flow);
+    let accepted = agent.datagrams(DatagramFate::Accepted);
+    hosts.in_flow_border(&keys).send(&[flow.seen_to(flow.first)], now_us());
+    met(&agent, DatagramFate::Accepted, accepted + 1);
+    assert_eq!(agent.datagrams(DatagramFate::UnknownKey), 2, "{}", agent.told());
 }
 
 /// The agent may be gone long since.
@@ -304,6 +327,6 @@ fn a_transfer_stands_lies_and_floods() {
         assert!(agent.datagrams(fate) > 0, "{}: {told}", fate.label());
     }
     assert!(agent.records(RecordFate::UnknownFlow) > 0 && agent.records(RecordFate::Clocked) > 0, "{told}");
-}
     let taken = agent.records(RecordFate::Clocked) + agent.records(RecordFate::Written);
     assert!(agent.records(RecordFate::Older) < taken / 10, "the lies are as new as what is true: {told}");
+}
