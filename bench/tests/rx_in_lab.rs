@@ -70,7 +70,7 @@ fn a_window_falls_with_each_burst_of_others_and_comes_back() {
     let (before, during, after) = (mean(5.0, 20.0), mean(25.0, 40.0), mean(45.0, 65.0));
     println!("W before {before:.1}, in the burst {during:.1}, after it {after:.1}; at least {least}");
     assert!(least >= segments_of_the_floor, "{least}");
-    assert!(during < 0.8 * before && after > 0.9 * before, "{before} {during} {after}");
+    assert!(during < before && during < 0.8 * after && after > 0.9 * before, "{before} {during} {after}");
 }
 
 /// Time and window.
