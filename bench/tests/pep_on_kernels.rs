@@ -1,5 +1,5 @@
 //! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and TCX,
-//! the private device, socket storage, the duplicate ACKs, and a border that starts again after kill -9.
+//! socket storage, the duplicate ACKs, and a border that starts again after kill -9.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

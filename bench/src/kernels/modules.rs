@@ -6,12 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What the lab can use; other modules are kept only where these need them.
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 13] = [
     "kernel/net/",
     "kernel/drivers/net/veth",
     "kernel/drivers/net/ifb",
     "kernel/drivers/net/dummy",
-    "kernel/drivers/net/tun",
     "kernel/drivers/net/virtio_net",
     "kernel/drivers/net/wireless/mac80211_hwsim",
     "kernel/drivers/net/wireless/virtual/",

@@ -26,8 +26,6 @@ use std::time::Duration;
 
 /// Of every scenario: links, and the port for results; what is built in is left out.
 pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
-/// What the PEP's server hands its records to the kernel by.
-const TUN: &str = "tun";
 /// Kernel, programs, sockets' buffers.
 const MEMORY_MIB: u32 = 768;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
@@ -236,8 +234,7 @@ fn boot(
     let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
     let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
     let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
-    let modules = MODULES.into_iter().chain(modules).chain(plan.pep.is_some().then_some(TUN));
-    let modules: Vec<&str> = modules.collect();
+    let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
     let mut image = Image::default();
     guest::furnish(&mut image, kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
     let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
