@@ -150,7 +150,7 @@ impl<'a> Scene<'a> {
     pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
         let receivers = Receivers::load(self.plan)?;
         let writers = calendar::writers(self.plan)?;
-        let agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
+        let mut agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
         let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         self.instruments.set_zero(zero_ns);
         let mut traffic = Traffic::start(self.plan, &self.net, &receivers, zero_ns)?;
@@ -169,6 +169,9 @@ impl<'a> Scene<'a> {
             played.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
         }
         let end_s = self.plan.duration_ns as f64 / 1e9;
+        if let Some(agents) = &mut agents {
+            played.faults.extend(agents.faults()?);
+        }
         let told = agents.and_then(|agents| agents.told()).map(|told| format!("{end_s} {told}"));
         played.events = events.into_iter().chain(told).collect();
         Ok(played)

@@ -6,18 +6,20 @@ use super::Stage;
 use super::net::{Namespace, Net};
 use crate::lab::guest::{AGENT_PATH, sibling};
 use crate::lab::plan::PlannedPep;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use relay::Relay;
-use std::fs;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
+/// Enough for a panic's message and what came of it.
+const LAST_WORDS_BYTES: usize = 2000;
 /// The key that the agents share, and its number: an example, for hosts that are gone after the run.
 const KEY: (u8, [u8; 32]) = (1, [0x5a; 32]);
 /// Where the border sends to if its datagrams go astray on their way.
@@ -25,32 +27,62 @@ const RELAY_PORT: u16 = 4714;
 
 /// An agent that runs; ends with the value.
 #[derive(Debug)]
-struct Agent(Child);
+struct Agent {
+    child: Child,
+    command: String,
+    /// Its stderr.
+    said: File,
+}
 
 impl Agent {
     /// Starts it on a host, and waits until it says that it is ready.
     fn start(host: &Namespace, program: &Path, arguments: &[String]) -> Result<Self> {
+        let said = tempfile::tempfile().context("cannot make a file for an agent's messages")?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone()?);
         let child = host.enter(|| command.spawn())?.with_context(|| format!("cannot run {}", program.display()))?;
-        let mut agent = Self(child);
+        let mut agent = Self { child, command: format!("pep-agent {}", arguments.join(" ")), said };
         let mut line = String::new();
-        BufReader::new(agent.0.stdout.take().context("no stdout")?).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "pep-agent {} did not start: its messages say why", arguments.join(" "));
+        BufReader::new(agent.child.stdout.take().context("no stdout")?).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "{} did not start: {}", agent.command, agent.last_words());
         Ok(agent)
     }
 
+    /// What went wrong with it, while it was to run.
+    fn fault(&mut self) -> Result<Option<String>> {
+        let status = self.child.try_wait()?;
+        let words = self.last_words();
+        // the process outlives a thread by up to a second
+        let what = match status {
+            Some(status) => format!("ended by itself ({status})"),
+            None if words.contains("panicked at") => "panicked".to_owned(),
+            None => return Ok(None),
+        };
+        Ok(Some(format!("{} {what}: {words}", self.command)))
+    }
+
+    /// The end of what it said.
+    fn last_words(&self) -> String {
+        let mut bytes = vec![0; LAST_WORDS_BYTES];
+        let from = self.said.metadata().map_or(0, |file| file.len().saturating_sub(LAST_WORDS_BYTES as u64));
+        let length = self.said.read_at(&mut bytes, from).unwrap_or_default();
+        String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
+    }
+
     fn die(mut self) -> Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
+        if let Some(fault) = self.fault()? {
+            bail!(fault);
+        }
+        self.child.kill()?;
+        self.child.wait()?;
         Ok(())
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
-        let _ = self.0.wait();
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+        let _ = self.child.wait();
     }
 }
 
@@ -62,7 +94,7 @@ pub(super) struct Agents {
     host: usize,
     arguments: Vec<String>,
     border: Mutex<Option<Agent>>,
-    _servers: Vec<Agent>,
+    servers: Vec<Agent>,
     relays: Vec<Relay>,
     _directory: TempDir,
 }
@@ -72,11 +104,11 @@ impl Agents {
         let program = if stage == Stage::Guest { AGENT_PATH.into() } else { sibling("pep-agent")? };
         // The agents draw numbers. In a guest the kernel collects what it needs for the first one then, which keeps the
         // processor busy for a second: not one of the measurement.
-        fs::File::open("/dev/random")?.read_exact(&mut [0])?;
+        File::open("/dev/random")?.read_exact(&mut [0])?;
         let directory = tempfile::tempdir().context("cannot make a directory for the PEP's key")?;
         let keys = directory.path().join("keys").to_string_lossy().into_owned();
         let hex: String = KEY.1.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
         writeln!(file, "{} {hex}", KEY.0)?;
         let mut servers = Vec::new();
         let mut relays = Vec::new();
@@ -92,7 +124,7 @@ impl Agents {
             arguments: border_arguments(pep, &keys),
             program,
             border: Mutex::new(None),
-            _servers: servers,
+            servers,
             relays,
             _directory: directory,
         };
@@ -104,6 +136,13 @@ impl Agents {
         let agent = Agent::start(&net.hosts[self.host], &self.program, &self.arguments)?;
         *self.border.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent);
         Ok(())
+    }
+
+    /// Why the run must not be used: agents that were to run until now, and do not.
+    pub fn faults(&mut self) -> Result<Vec<String>> {
+        let border = self.border.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let all = self.servers.iter_mut().chain(border.as_mut());
+        Ok(all.map(Agent::fault).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     /// What was done to datagrams on their way, where something is.
