@@ -10,18 +10,31 @@ const WITHOUT: &str = "cubic";
 /// Nothing that the PEP says is of use then: what remains is CUBIC. A run's throughput behind the PEP varies by 7 to 10 %
 /// between seeds, that of CUBIC, too, so that it takes some to tell a tenth.
 const NO_HELP: [&str; 2] = ["delayed", "sees-ahead"];
-/// Those behind the PEP still get a quarter more than CUBIC's do.
-const STILL_HELP: [&str; 4] = ["dies", "replayed", "sees-all", "sees-holes"];
+/// Those behind the PEP still get so many times what CUBIC's do, at least. A seed had 1.1, 1.6, 1.6 and 1.2.
+const STILL_HELP: [(&str, f64); 4] = [("dies", 1.0), ("replayed", 1.25), ("sees-all", 1.25), ("sees-holes", 1.0)];
 
-/// What all receive, what those behind a PEP do, bit/s, and Jain's index: means over the runs of a case.
-fn outcome(runs: &[RunSummary], pep: &str) -> [f64; 3] {
+/// Means over the runs of a case.
+#[derive(Debug)]
+struct Outcome {
+    all_bps: f64,
+    behind_pep_bps: f64,
+    others_bps: f64,
+    jain: f64,
+}
+
+fn outcome(runs: &[RunSummary], pep: &str) -> Outcome {
     let of: Vec<&RunSummary> = runs.iter().filter(|run| run.run.case["pep"] == pep).collect();
     assert!(!of.is_empty(), "{pep}");
     let mean = |value: &dyn Fn(&RunSummary) -> f64| of.iter().map(|run| value(run)).sum::<f64>() / of.len() as f64;
     let received = |run: &RunSummary, name: &str| -> f64 {
         run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
     };
-    [mean(&|run| received(run, "")), mean(&|run| received(run, "l-")), mean(&|run| run.jain)]
+    Outcome {
+        all_bps: mean(&|run| received(run, "")),
+        behind_pep_bps: mean(&|run| received(run, "l-")),
+        others_bps: mean(&|run| received(run, "nl-")),
+        jain: mean(&|run| run.jain),
+    }
 }
 
 /// Runs those cases. Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
@@ -58,31 +71,37 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
         return;
     }
     let mut all = runs([WITHOUT].into_iter().chain(NO_HELP), "seeds = [1, 2, 3, 4, 5]");
-    all.extend(runs(STILL_HELP, "seeds = [1]"));
+    all.extend(runs(STILL_HELP.map(|(fault, _)| fault), "seeds = [1]"));
     let cubic = outcome(&all, WITHOUT);
-    for fault in NO_HELP.into_iter().chain(STILL_HELP) {
+    println!("{WITHOUT}: {cubic:.3?}");
+    for (fault, help) in NO_HELP.map(|fault| (fault, 0.9)).into_iter().chain(STILL_HELP) {
         let measured = outcome(&all, fault);
-        println!("{fault}: bit/s of all, behind the PEP, Jain's index {measured:.3?}, of CUBIC {cubic:.3?}");
-        for (ours, cubics) in measured.into_iter().zip(cubic) {
-            assert!(ours >= 0.9 * cubics, "{fault}: {ours} is less than nine tenths of {cubics}");
-        }
+        println!("{fault}: {measured:.3?}");
+        let least = |what: &str, ours: f64, least: f64| assert!(ours >= least, "{fault}: {what} {ours}, not {least}");
+        least("all receive", measured.all_bps, 0.9 * cubic.all_bps);
+        least("Jain's index is", measured.jain, 0.9 * cubic.jain);
+        // the index is as low where they starve; what CUBIC gives them, half as much again as an equal share, is not theirs
+        least("the others receive", measured.others_bps, 0.9 * cubic.all_bps / 2.0);
+        least("those behind the PEP receive", measured.behind_pep_bps, help * cubic.behind_pep_bps);
     }
 }
 
 #[test]
 fn the_first_megabyte_takes_round_trips_of_domain_1() {
-    if stock_kernel("the_first_megabyte_takes_round_trips_of_domain_1", "6.12").is_none() {
-        return;
-    }
+    const NAME: &str = "the_first_megabyte_takes_round_trips_of_domain_1";
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 20", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
     let path = smaller("pep-start.toml", &less, scratch.path());
-    let results = run_lab("vm:6.12", [], &path, scratch.path());
-    let seconds = |cc: &str| {
-        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
-        run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))
-    };
-    let (without, with) = (seconds("cubic"), seconds("mdcubic"));
-    println!("1 MB in {with} s, without the PEP in {without} s");
-    assert!(with < 0.7 * without, "{with} s, without the PEP {without} s");
+    // a client of the oldest kernel grants 64 KB, and two segments more for each that came: less than the PEP gives
+    for (name, most) in [("6.1", 0.8), ("6.12", 0.7), ("newest", 0.7)] {
+        let Some(kernel) = stock_kernel(NAME, name) else { return };
+        let results = run_lab(&format!("vm:{name}"), [], &path, &scratch.path().join(name));
+        let seconds = |cc: &str| {
+            let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+            run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))
+        };
+        let (without, with) = (seconds("cubic"), seconds("mdcubic"));
+        println!("{}: 1 MB in {with} s, without the PEP in {without} s", kernel.release);
+        assert!(with < most * without, "on {}: {with} s, without the PEP {without} s", kernel.release);
+    }
 }
