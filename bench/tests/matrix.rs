@@ -8,18 +8,24 @@ use common::{build, stock_kernel};
 use hotcc_bench::lab::matrix;
 
 #[test]
-fn every_algorithm_on_the_oldest_and_the_newest_kernel() {
-    const NAME: &str = "every_algorithm_on_the_oldest_and_the_newest_kernel";
+fn every_algorithm_on_the_oldest_kernel() {
+    every_algorithm_on("6.1", "every_algorithm_on_the_oldest_kernel");
+}
+
+#[test]
+fn every_algorithm_on_the_newest_kernel() {
+    every_algorithm_on("newest", "every_algorithm_on_the_newest_kernel");
+}
+
+fn every_algorithm_on(name: &str, test: &str) {
     build(&["hotcc"]);
-    for name in ["6.1", "newest"] {
-        let Some(kernel) = stock_kernel(NAME, name) else { return };
-        let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));
-        println!("{}", matrix::table(std::slice::from_ref(&column)));
-        let rows = column.rows.unwrap();
-        assert!(rows.len() >= hotcc_bpf::ALGOS.len());
-        for row in rows {
-            assert!(row.passed(), "{} on {}: {:?}", row.algorithm, column.release, row.steps);
-            assert_eq!(row.steps.len(), 8, "all steps were taken");
-        }
+    let Some(kernel) = stock_kernel(test, name) else { return };
+    let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));
+    println!("{}", matrix::table(std::slice::from_ref(&column)));
+    let rows = column.rows.unwrap();
+    assert!(rows.len() >= hotcc_bpf::ALGOS.len());
+    for row in rows {
+        assert!(row.passed(), "{} on {}: {:?}", row.algorithm, column.release, row.steps);
+        assert_eq!(row.steps.len(), 8, "all steps were taken");
     }
 }
