@@ -15,7 +15,7 @@
 
 /* what almost all senders have; delays are kept by it until another one is found */
 #define TICK_USUAL_US 1000
-/* the tick is looked at first after this time, and again each time the connection is twice as old */
+/* the tick is looked at first after this time, and again each time the connection is a quarter older, once it is known twice as old */
 #define TICK_FIRST_LOOK_MS 20
 #define TICK_LEAST_COUNT 4
 /* a longer one than thought is believed from this age on */
@@ -37,8 +37,10 @@ struct one_way {
 	u32 look_ticks; /* ... and its ticks, the lower bits */
 	u32 next_look_ms;
 	bool is_known; /* the tick; before, it is a guess */
+	u8 longer_ms;  /* tick that showed at the last look; NO_LONGER: none but what was thought */
 };
 
+#define NO_LONGER 255
 #define NO_DELAY ((s64)(~0ULL >> 1))
 
 static __always_inline u32 tsval_of(const u8 *option)
@@ -117,33 +119,38 @@ static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 t
 	w->next_look_ms = TICK_FIRST_LOOK_MS;
 	w->tsval = tsval;
 	w->is_known = false;
+	w->longer_ms = NO_LONGER;
 	one_way_set_tick(w, now_us, TICK_USUAL_US);
 }
 
 /*
  * A queue that fills makes ticks look longer. What a connection sends before its first ACK is sent at once and comes at
  * the link's pace, so that a tick may look ten times as long; then each packet that came lets two more leave, and it may
- * look twice as long. So a longer one must show for a while, and in the time since the last look, too. A queue that empties makes ticks
- * look shorter, but there is none at the beginning: a shorter one since then is one.
+ * look twice as long. So a longer one must show for a while, and in the time since the last look, too. A link that stalls makes both
+ * look longer, but only once: it must show at two looks. A queue that empties makes ticks look shorter, but there is none at the
+ * beginning: a shorter one since then is one.
  */
 static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 {
 	u64 elapsed_us = now_us - w->first_us;
 	s32 recent = (u32)w->ticks - w->look_ticks;
 	u32 tick_us, recent_us = ~0U;
+	u8 longer_ms;
 
 	if ((s64)w->ticks < TICK_LEAST_COUNT || recent < TICK_LEAST_COUNT)
 		return;
 	tick_us = tick_kind_us(elapsed_us, w->ticks);
 	if (w->look_ms)
 		recent_us = tick_kind_us(elapsed_us - w->look_ms * 1000ULL, recent);
-	if ((tick_us && tick_us < w->tick_us) ||
-	    (tick_us != w->tick_us && tick_us == recent_us && elapsed_us >= TICK_LONGER_US)) {
+	longer_ms = tick_us != w->tick_us && tick_us == recent_us && elapsed_us >= TICK_LONGER_US ? tick_us / 1000 :
+												    NO_LONGER;
+	if ((tick_us && tick_us < w->tick_us) || (longer_ms != NO_LONGER && longer_ms == w->longer_ms)) {
 		one_way_set_tick(w, now_us, tick_us);
 		w->is_known = true;
 	} else if (tick_us == w->tick_us || recent_us == w->tick_us) {
 		w->is_known = true;
 	}
+	w->longer_ms = longer_ms;
 	w->look_ticks = w->ticks;
 	w->look_ms = elapsed_us / 1000;
 	w->next_look_ms = w->is_known ? 2 * w->look_ms : w->look_ms + w->look_ms / 4;

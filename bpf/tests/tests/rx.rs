@@ -316,6 +316,32 @@ fn clocks_of_every_kind_show_a_queue_and_only_that() {
     assert_eq!((empty.len(), queued.len(), found_us), (0, 0, 0));
 }
 
+/// A packet each `pace_us`, and a link that holds all back that it gets in a time: the longest tick that was believed.
+fn longest_tick_us(units: &RxUnits, pace_us: u64, stalled_us: std::ops::Range<u64>) -> u32 {
+    let (mut state, mut longest_us) = (State::default(), 0);
+    for n in 0..20_000_000 / pace_us {
+        let sent_us = n * pace_us;
+        let now_us = 1_000_000 + if stalled_us.contains(&sent_us) { stalled_us.end } else { sent_us };
+        let tsval = 77 + (sent_us / 1000) as u32;
+        units.arwa_receive(&mut state, &Arrival { now_us, tsval, size: 1448, count: 1, rtt_us: 20_000 });
+        longest_us = longest_us.max(units.arwa_tick_us(&state));
+    }
+    longest_us
+}
+
+#[test]
+fn a_link_that_stalls_is_no_slower_clock() {
+    let units = RxUnits::load();
+    for pace_us in [500, 3000, 12_000] {
+        for begin_ms in [50, 100, 150, 310, 500, 1000, 2000] {
+            for times in [1.5, 2.5, 3.0, 5.0, 10.0] {
+                let stalled_us = begin_ms * 1000..(begin_ms as f64 * 1000.0 * times) as u64;
+                assert_eq!(longest_tick_us(&units, pace_us, stalled_us.clone()), 1000, "{pace_us}: {stalled_us:?}");
+            }
+        }
+    }
+}
+
 /// A connection's first two seconds: an initial window at once, and two packets for each that came, over a link with a
 /// queue for all of them. Hints, with the queue that their packet was in, and when they came; microseconds.
 fn slow_start(units: &RxUnits, service_us: u64, rtt_us: u64) -> Vec<(u32, u64, u64)> {
