@@ -27,8 +27,9 @@ TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hi
 #define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
 
 struct tcp_header {
-	u8 ports_and_numbers[12];
-	u8 offset; /* words, in the upper half */
+	u16 source, dest;
+	u32 seq, ack; /* network order */
+	u8 offset;    /* words, in the upper half */
 	u8 rest[7];
 	u8 options[TCP_OPTIONS_MAX];
 };
@@ -77,7 +78,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	struct tcp_header header;
 	const struct tcp_sock *tp;
 	struct rx_flow *f;
-	u32 mss, header_size, options_size, data_size;
+	u32 mss, header_size, options_size, data_size, rcv_nxt, rcv_wnd;
 	u64 now_ns;
 
 	/*
@@ -96,8 +97,13 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
 	if (segments.least_rtt_us == ~0U)
 		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
+	rcv_nxt = tp->rcv_nxt;
+	rcv_wnd = tp->rcv_wnd;
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
+		return 0;
+	/* TCP has not looked at it yet: what is not expected may be anybody's, and what was received already is not data */
+	if (__builtin_bswap32(header.seq) - rcv_nxt >= rcv_wnd)
 		return 0;
 	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
 	if (f->copies && tp->rx_opt.num_sacks + core_bitfield(tp, rx_opt.dsack) >= SACKS_WITHOUT_ROOM)

@@ -115,6 +115,7 @@ struct tcp_sock {
 	u32 snd_nxt;	       /* next one to send */
 	u32 snd_wnd;	       /* window the receiver offers, bytes */
 	u32 rcv_nxt;	       /* next sequence number expected */
+	u32 rcv_wnd;	       /* window offered to the peer, bytes */
 	u32 packets_out;       /* segments in flight, as sent */
 	u32 tlp_high_seq;      /* 0, or a loss probe is out */
 	struct tcp_options_received rx_opt;

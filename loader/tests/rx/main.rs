@@ -6,6 +6,7 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod drwa;
+mod forged;
 mod hostile;
 mod middlebox;
 mod path;

@@ -1,0 +1,78 @@
+//! Segments that no end sent: what TCP throws away says nothing of the path.
+
+use crate::common::{kernel_test, ok};
+use crate::path::*;
+use hotcc_bpf_tests::random::Random;
+use nix::libc;
+use nix::sys::socket::{MsgFlags, SockaddrIn, sendto};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+const MSS: usize = 1448;
+const ACK: u8 = 0x10;
+const TCP: u8 = 6;
+
+/// A socket that sends TCP segments as they are.
+fn raw_socket() -> OwnedFd {
+    // SAFETY: makes a descriptor, or fails.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_TCP) };
+    assert!(fd >= 0);
+    // SAFETY: it was just made.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// A full segment with a time stamp, its checksum right.
+fn segment([source, dest]: [SocketAddrV4; 2], sequence: u32, stamp: u32) -> Vec<u8> {
+    let mut tcp = [source.port().to_be_bytes(), dest.port().to_be_bytes()].concat();
+    tcp.extend(sequence.to_be_bytes());
+    tcp.extend([0, 0, 0, 1, 8 << 4, ACK, 1, 0, 0, 0, 0, 0]);
+    tcp.extend([1, 1, 8, 10]);
+    tcp.extend(stamp.to_be_bytes());
+    tcp.extend([0; 4]);
+    tcp.resize(tcp.len() + MSS, 7);
+    let mut sum = u32::from(TCP) + tcp.len() as u32;
+    for pair in [source.ip().octets(), dest.ip().octets()].concat().chunks(2).chain(tcp.chunks(2)) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair[1]);
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    tcp[16..18].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    tcp
+}
+
+#[test]
+fn forged_segments_change_no_hint() {
+    let Some(_test) = kernel_test("forged_segments_change_no_hint", &["arwa_rx"]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    ok(&["load", "arwa", "--as", "arwa_rx"]);
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    let flow = Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx");
+    let ends = [flow.client.local_addr(), flow.client.peer_addr()].map(|end| match end.unwrap() {
+        SocketAddr::V4(end) => end,
+        end @ SocketAddr::V6(_) => panic!("{end}"),
+    });
+    let transfer = Transfer::start(flow, "arwa_rx");
+    std::thread::sleep(Duration::from_secs(1));
+    let window = || {
+        let look = |_| {
+            std::thread::sleep(Duration::from_millis(20));
+            transfer.number("cwnd")
+        };
+        (0..40).map(look).sum::<u64>()
+    };
+    let plain = window();
+    let socket = path.sender.enter(raw_socket);
+    let to = SockaddrIn::from(SocketAddrV4::new(*ends[1].ip(), 0));
+    let mut random = Random::new(1);
+    // stamps of all the clock: half of them are ahead of the sender's
+    for number in 0..32 {
+        let forged = segment(ends, random.bits() as u32, number << 27);
+        assert_eq!(sendto(socket.as_raw_fd(), &forged, &to, MsgFlags::empty()).unwrap(), forged.len());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let then = window();
+    println!("40 windows' sum: {plain}, {then} after forged segments");
+    assert!(5 * then > 4 * plain, "{plain}, {then}");
+}
