@@ -83,9 +83,13 @@ SEC("iter/tcp") int lift(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
+	struct drwa *d;
 	u32 clamp;
 
-	if (!tp || !bpf_sk_storage_get(&drwa_flows, tp, NULL, 0))
+	if (!tp)
+		return 0;
+	d = bpf_sk_storage_get(&drwa_flows, tp, NULL, 0);
+	if (!d || !d->window)
 		return 0;
 	clamp = tp->inet_conn.icsk_inet.sk.sk_rcvbuf;
 	bpf_setsockopt(tp, SOL_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp));

@@ -21,7 +21,7 @@ use crate::{flows, libbpf_log, netns, object, registry, run, tune};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -145,9 +145,7 @@ pub fn load(request: &Request) -> Result<Receiver> {
         }
     }
     let dir = method.dir();
-    if dir.exists() {
-        registry::remove_tree(&dir)?; // of a command that was killed
-    }
+    finish(method)?; // what a command that was killed began
     let object = load_object(request)?;
     fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
     attach(&object, &cgroup, &dir).inspect_err(|_| {
@@ -211,42 +209,51 @@ fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
 pub fn unload(method: Method) -> Result<Receiver> {
     let _lock = begin("hotcc rx unload")?;
     let Some(receiver) = receiver(method)? else {
-        if method.dir().exists() {
-            registry::remove_tree(&method.dir())?; // of a command that was killed
-        }
+        finish(method)?; // what a command that was killed began
         return Err(Error::failed(format!("{} is not loaded; see: hotcc rx status", method.name())));
     };
-    let links = link_ids(method)?;
-    let lift = method.dir().join(LIFT);
-    let lift =
-        lift.exists().then(|| Link::open(&lift)).transpose().tried(|| format!("cannot open {}", lift.display()))?;
-    registry::remove_tree(&method.dir())?;
+    finish(method)?;
+    Ok(receiver)
+}
+
+/// Takes away what there is of a receiver, whole or in part. What does not come to its end here can be done again.
+fn finish(method: Method) -> Result<()> {
+    let dir = method.dir();
+    if !dir.exists() {
+        return Ok(());
+    }
+    detach(&dir)?;
+    let lift = dir.join(LIFT);
+    if lift.exists() {
+        let lift = Link::open(&lift).tried(|| format!("cannot open {}", lift.display()))?;
+        let lifted = netns::in_each(|ns| flows::walk(&lift, ns, &mut Vec::new()));
+        lifted.map_err(|e| {
+            e.and("drwa is not loaded any more, but connections may keep their last clamp: unload it again")
+        })?;
+    }
+    registry::remove_tree(&dir)
+}
+
+/// Lets go of what does something by itself, and waits until the kernel has.
+fn detach(dir: &Path) -> Result<()> {
+    let mut programs = Vec::new();
+    let tried = || format!("cannot look into {}", dir.display());
+    for entry in fs::read_dir(dir).tried(tried)? {
+        let path = entry.tried(tried)?.path();
+        if ![TUNABLES, LIFT].iter().any(|other| path.ends_with(other)) {
+            programs.push(Link::open(&path).and_then(|link| link.info()).tried(tried)?.prog_id);
+            fs::remove_file(&path).tried(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
     let started = Instant::now();
-    while LinkInfoIter::default().any(|link| links.contains(&link.id)) {
+    // a link's number goes before it lets go of what it is attached to, its program's after that
+    while ProgInfoIter::default().any(|program| programs.contains(&program.id)) {
         if started.elapsed() > UNLOAD_PATIENCE {
             return Err(Error::failed("the kernel still has the programs attached: somebody else holds their links"));
         }
         std::thread::sleep(Duration::from_millis(5)); // the kernel drops them in its own time
     }
-    if let Some(lift) = lift {
-        let lifted = netns::in_each(|ns| flows::walk(&lift, ns, &mut Vec::new()));
-        lifted.map_err(|e| e.and("drwa is not loaded any more, but connections may keep their last clamp"))?;
-    }
-    Ok(receiver)
-}
-
-/// Of those that do something by themselves.
-fn link_ids(method: Method) -> Result<Vec<u32>> {
-    let dir = method.dir();
-    let tried = || format!("cannot look into {}", dir.display());
-    let mut ids = Vec::new();
-    for entry in fs::read_dir(&dir).tried(tried)? {
-        let entry = entry.tried(tried)?;
-        if ![TUNABLES, LIFT].iter().any(|other| entry.file_name() == *other) {
-            ids.push(Link::open(entry.path()).and_then(|link| link.info()).tried(tried)?.id);
-        }
-    }
-    Ok(ids)
+    Ok(())
 }
 
 /// What is loaded, and what it did.

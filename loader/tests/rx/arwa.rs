@@ -2,6 +2,8 @@
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
+use nix::libc;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, listen, socket};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -148,4 +150,20 @@ fn without_a_cgroup_all_connections_are_enrolled() {
     let transfer = Transfer::start(flow, "arwa_rx");
     wait("a hint", || before.added("hints_applied") > 0);
     drop(transfer);
+}
+
+#[test]
+fn an_applications_wish_for_the_whole_syn_stays() {
+    let Some(_test) = kernel_test("an_applications_wish_for_the_whole_syn_stays", &[]) else { return };
+    let cgroup = Cgroup::new("hotcc-test-rx");
+    let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
+    for (wish, stays) in [(0, 1), (1, 1), (2, 2)] {
+        let listener = cgroup.enter(|| {
+            let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+            set_socket_option(&socket, libc::TCP_SAVE_SYN, wish);
+            listen(&socket, Backlog::new(1).unwrap()).unwrap();
+            socket
+        });
+        assert_eq!(socket_option::<i32>(&listener, libc::TCP_SAVE_SYN), stays);
+    }
 }

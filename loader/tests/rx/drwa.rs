@@ -1,9 +1,10 @@
 //! The receive window: granted so that the sender's queue stays short.
 
-use crate::common::kernel_test;
+use crate::common::{fails, kernel_test, ok};
 use crate::path::*;
 use nix::libc;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use std::net::TcpStream;
 use std::time::Duration;
 
 const FLOOR_BYTES: u32 = 6000;
@@ -98,22 +99,77 @@ fn a_granted_window_has_a_state_that_goes_with_its_socket() {
     wait("the end of its state", || states("drwa_flows") == 0);
 }
 
+/// Connections that do all they can under a small clamp.
+struct Clamped([Transfer; 2]);
+
+impl Clamped {
+    fn new(path: &Path, cgroup: &Cgroup) -> Self {
+        let open = || Flow::open(path, cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
+        let clamped = Self([(); 2].map(|()| Transfer::start(open(), "cubic")));
+        wait("small clamps", || clamped.clamps().into_iter().all(is_small));
+        clamped
+    }
+
+    fn clamps(&self) -> [u32; 2] {
+        self.0.each_ref().map(|transfer| clamp(&transfer.flow.server))
+    }
+
+    fn are_lifted(&self) {
+        let lifted = self.clamps();
+        println!("now {lifted:?}");
+        assert!(!lifted.into_iter().any(is_small), "{lifted:?}");
+        wait("a window of the kernel's own", || {
+            let windows = self.0.each_ref().map(|t| socket_option::<libc::tcp_info>(&t.flow.server, libc::TCP_INFO));
+            windows.iter().all(|info| info.tcpi_rcv_ssthresh > 100_000)
+        });
+    }
+}
+
+fn clamp(socket: &TcpStream) -> u32 {
+    socket_option(socket, libc::TCP_WINDOW_CLAMP)
+}
+
+fn is_small(clamp: u32) -> bool {
+    clamp < 16_000
+}
+
+const SMALL: [&str; 2] = ["--set", "lambda_permille=1000"];
+
 #[test]
 fn a_clamp_is_lifted_when_the_receiver_goes() {
     let Some(_test) = kernel_test("a_clamp_is_lifted_when_the_receiver_goes", &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
-    let loaded = Loaded::new("drwa", &["--cgroup", cgroup.path(), "--set", "lambda_permille=1000"]);
-    let open = || Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
-    let (before, transfers) = (Before::now(), [(); 2].map(|()| Transfer::start(open(), "cubic")));
-    let clamps = || transfers.each_ref().map(|t| socket_option::<u32>(&t.flow.server, libc::TCP_WINDOW_CLAMP));
-    let is_small = |clamp: u32| clamp < 16_000;
-    wait("small clamps", || clamps().into_iter().all(is_small));
+    let loaded = Loaded::new("drwa", &[&["--cgroup", cgroup.path()][..], &SMALL].concat());
+    // one that has not received anything keeps what its application set
+    let idle = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
+    set_socket_option(&idle.server, libc::TCP_WINDOW_CLAMP, 15_000);
+    let clamped = Clamped::new(&path, &cgroup);
     drop(loaded);
-    let lifted = clamps();
-    println!("from {} clamps to {lifted:?}", before.added("clamps_set"));
-    assert!(!lifted.into_iter().any(is_small), "{lifted:?}");
-    wait("a window of the kernel's own", || {
-        let windows = transfers.each_ref().map(|t| socket_option::<libc::tcp_info>(&t.flow.server, libc::TCP_INFO));
-        windows.iter().all(|info| info.tcpi_rcv_ssthresh > 100_000)
-    });
+    clamped.are_lifted();
+    assert_eq!(clamp(&idle.server), 15_000);
+}
+
+#[test]
+fn what_a_killed_unload_left_is_done_by_the_next_command() {
+    let Some(_test) = kernel_test("what_a_killed_unload_left_is_done_by_the_next_command", &[]) else { return };
+    let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
+    let arguments = [&["--cgroup", cgroup.path()][..], &SMALL].concat();
+    let killed = || {
+        let clamped = Clamped::new(&path, &cgroup);
+        // the first that it does
+        std::fs::remove_file("/sys/fs/bpf/hotcc/rx/drwa/options").unwrap();
+        clamped
+    };
+    let _loaded = Loaded::new("drwa", &arguments);
+    let clamped = killed();
+    let says = fails(1, &["rx", "unload", "drwa"]);
+    assert!(says.contains("drwa is not loaded"), "{says}");
+    clamped.are_lifted();
+    drop(clamped);
+    let _loaded = Loaded::new("drwa", &arguments);
+    let clamped = killed();
+    ok(&[&["rx", "load", "drwa"][..], &arguments[..2]].concat());
+    println!("{:?}", clamped.clamps());
+    ok(&["rx", "unload", "drwa"]);
+    clamped.are_lifted();
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,15 +189,22 @@ impl Flow {
 }
 
 /// A TCP option's value, all of plain numbers; what the kernel does not fill is 0.
-pub fn socket_option<T>(socket: &TcpStream, option: libc::c_int) -> T {
+pub fn socket_option<T>(socket: &impl AsFd, option: libc::c_int) -> T {
     // SAFETY: numbers may all be 0.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
     let at = (&raw mut value).cast();
     // SAFETY: the kernel writes at most `length` bytes into the value, which is that long.
-    let code = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, at, &raw mut length) };
+    let code = unsafe { libc::getsockopt(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, option, at, &raw mut length) };
     assert_eq!(code, 0);
     value
+}
+
+pub fn set_socket_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) {
+    let (socket, length) = (socket.as_fd().as_raw_fd(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the kernel reads that many bytes, which the value has.
+    let code = unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, option, (&raw const value).cast(), length) };
+    assert_eq!(code, 0);
 }
 
 fn connected(address: SocketAddr, cc: &str) -> TcpStream {
