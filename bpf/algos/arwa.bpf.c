@@ -33,7 +33,7 @@
  * loss; the limit of growth stays. Timeout: the kernel's loss
  * state. ECN: a CE mark is a loss. Application-limited: no growth by hints, as none by ACKs; shrinking holds. After an idle
  * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
- * that is in its storage for a new one, if it is not too old.
+ * that is in its storage for a new one, if it is not too old, and has no limit of growth until its next loss.
  */
 #include "growth.h"
 #include "hint.h"
