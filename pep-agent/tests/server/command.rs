@@ -117,19 +117,22 @@ fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
-    let file = test.dir.path().join("pep-server.toml");
-    let options = format!("key_file = {keys:?}\ninband = ['router']\nattach = 'clsact'\nlisten = '127.0.0.1:0'\n");
-    std::fs::write(&file, options).unwrap();
-    let unit = include_str!("../../../deploy/pep-server.service");
-    let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
-    bounded_as(unit, &mut command);
-    let mut agent = Process::start(command.args(["server", "--config"]).arg(&file)).unwrap();
     let flow = Flow::open(&hosts, SERVER, cc);
-    is_heard(&mut hosts.border(&keys), &flow, 1);
-    is_heard(&mut hosts.in_flow_border(&keys), &flow, 2);
-    kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
-    assert!(agent.wait(PATIENCE).unwrap().success());
-    assert_eq!(attached(&hosts), [0; 2]);
+    let file = test.dir.path().join("pep-server.toml");
+    let unit = include_str!("../../../deploy/pep-server.service");
+    for (segments, attach) in [(1, "clsact"), (3, "auto")] {
+        let options =
+            format!("key_file = {keys:?}\ninband = ['router']\nattach = '{attach}'\nlisten = '127.0.0.1:0'\n");
+        std::fs::write(&file, options).unwrap();
+        let mut command = hosts.server.command(env!("CARGO_BIN_EXE_pep-agent"));
+        bounded_as(unit, &mut command);
+        let mut agent = Process::start(command.args(["server", "--config"]).arg(&file)).unwrap();
+        is_heard(&mut hosts.border(&keys), &flow, segments);
+        is_heard(&mut hosts.in_flow_border(&keys), &flow, segments + 1);
+        kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
+        assert!(agent.wait(PATIENCE).unwrap().success());
+        assert_eq!(attached(&hosts), [0; 2], "{attach}");
+    }
 }
 
 #[test]
