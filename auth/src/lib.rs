@@ -19,8 +19,16 @@ pub const WINDOW: u64 = 1024;
 pub struct Key {
     /// Its number, which datagrams name.
     pub id: u8,
+    /// Names it, and tells nothing of it: keys for different things may share a number.
+    pub fingerprint: Fingerprint,
     keyed: Hmac<Sha256>,
 }
+
+/// What tells a key from all others.
+pub type Fingerprint = [u8; MAC_BYTES];
+
+/// What a fingerprint is the code of, with the key's number: no datagram of anybody's begins like this.
+const FINGERPRINT: &[u8] = b"hotcc key fingerprint";
 
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,14 +41,14 @@ impl Key {
     #[must_use]
     #[allow(clippy::missing_panics_doc, clippy::expect_used, reason = "HMAC takes keys of any length")]
     pub fn new(id: u8, secret: &[u8; KEY_BYTES]) -> Self {
-        Self { id, keyed: Hmac::new_from_slice(secret).expect("HMAC takes keys of any length") }
+        let keyed = Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+        Self { id, fingerprint: code(&keyed, &[FINGERPRINT, &[id]].concat()), keyed }
     }
 
     /// The code of a message.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; MAC_BYTES] {
-        let whole = self.keyed.clone().chain_update(message).finalize().into_bytes();
-        std::array::from_fn(|i| whole[i])
+        code(&self.keyed, message)
     }
 
     /// Whether `mac` begins the code of a message; compares in constant time. How long `mac` must be is the caller's to
@@ -49,6 +57,11 @@ impl Key {
     pub fn verify(&self, message: &[u8], mac: &[u8]) -> bool {
         self.keyed.clone().chain_update(message).verify_truncated_left(mac).is_ok()
     }
+}
+
+fn code(keyed: &Hmac<Sha256>, message: &[u8]) -> [u8; MAC_BYTES] {
+    let whole = keyed.clone().chain_update(message).finalize().into_bytes();
+    std::array::from_fn(|i| whole[i])
 }
 
 /// Why there are no keys.
@@ -230,6 +243,14 @@ mod tests {
         assert!(key.verify(b"Hi There", &code) && key.verify(b"Hi There", &code[..10]));
         assert!(!key.verify(b"Hi there", &code));
         assert!(!format!("{key:?}").contains("11"), "a key is not printed");
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_one_key_alone() {
+        let key = Key::new(1, &[7; KEY_BYTES]);
+        assert_eq!(key.fingerprint, Key::new(1, &[7; KEY_BYTES]).fingerprint);
+        assert_ne!(key.fingerprint, Key::new(1, &[8; KEY_BYTES]).fingerprint);
+        assert_ne!(key.fingerprint, Key::new(2, &[7; KEY_BYTES]).fingerprint);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The keys that borders and servers share: which one signs for a server, and how they are replaced.
 
-use hotcc_auth::{Key, KeyError, Scope};
+use hotcc_auth::{Fingerprint, Key, KeyError, Scope};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -57,6 +57,12 @@ impl Keys {
     /// The keys of that number.
     pub fn numbered(&self, id: u8) -> impl Iterator<Item = Signer<'_>> {
         self.0.numbered(id).map(|(key, servers)| Signer { key, servers })
+    }
+
+    /// The key of that fingerprint.
+    #[must_use]
+    pub fn named(&self, fingerprint: &Fingerprint) -> Option<&Key> {
+        self.0.iter().map(|(key, _)| key).find(|key| key.fingerprint == *fingerprint)
     }
 }
 

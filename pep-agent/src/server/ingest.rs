@@ -13,6 +13,7 @@ use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
 use anyhow::{Context, Result};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
+use hotcc_auth::Fingerprint;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -183,9 +184,10 @@ impl Server {
         });
         failed.context("cannot read /dev/urandom")?;
         let keys = self.keys.get();
-        for Question { to, epoch, key_id, nonce } in asked {
-            let Some(Signer { key, .. }) = keys.numbered(key_id).next() else { continue };
-            let header = Header { kind: Kind::Probe, key_id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
+        for Question { to, epoch, key, nonce } in asked {
+            let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
+            let header =
+                Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
             let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
         }
         Ok(())
@@ -206,10 +208,8 @@ impl Server {
             return DatagramFate::UnknownKey;
         }
         signers.retain(|signer| datagram.is_signed_by(signer.key));
-        if signers.is_empty() {
-            return DatagramFate::WrongCode;
-        }
-        match self.authentic(&datagram, &signers, from, now_us) {
+        let Some(Signer { key, .. }) = signers.first() else { return DatagramFate::WrongCode };
+        match self.authentic(&datagram, key.fingerprint, &signers, from, now_us) {
             Ok(fate) => fate,
             Err(Error::Wire(error)) => malformed(error),
             Err(Error::Refused(refused)) => match refused {
@@ -224,6 +224,7 @@ impl Server {
     fn authentic(
         &mut self,
         datagram: &Datagram<'_>,
+        key: Fingerprint,
         signers: &[Signer<'_>],
         from: SocketAddr,
         now_us: u64,
@@ -232,7 +233,7 @@ impl Server {
         match header.kind {
             Kind::Probe => Err(Error::Wire(WireError::NotOurs)),
             Kind::Echo => {
-                self.sessions.echo(header, datagram.nonce()?, now_us)?;
+                self.sessions.echo(header, key, datagram.nonce()?, now_us)?;
                 Ok(DatagramFate::Echo)
             }
             Kind::Report => {
@@ -241,7 +242,7 @@ impl Server {
                 if !reports.iter().all(|report| is_theirs(report.key.server.ip())) {
                     return Ok(DatagramFate::UnknownKey);
                 }
-                let clock = self.sessions.report(header, from, now_us)?;
+                let clock = self.sessions.report(header, key, from, now_us)?;
                 self.reports(&reports, &clock, header.epoch as u32, now_us);
                 Ok(DatagramFate::Accepted)
             }

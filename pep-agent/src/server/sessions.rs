@@ -3,10 +3,13 @@
 //! So neither a restart of the border nor one of the server needs anything kept: what an eavesdropper recorded of another
 //! run, or before the server's start, comes without that answer, or with a counter below it. The answer also measures the
 //! round trip, and how far both clocks are apart.
+//!
+//! The same run is another border under another key: anybody on the wire can read which runs there are, and who has a key
+//! for other servers must not speak for them.
 
 use crate::wire::Header;
-use hotcc_auth::Window;
-use std::collections::{HashMap, VecDeque};
+use hotcc_auth::{Fingerprint, Window};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 
 /// Borders at a time.
@@ -80,11 +83,13 @@ struct Proven {
     clock: Clock,
 }
 
+/// A run of a border, and the key that it uses.
+type Name = (u64, Fingerprint);
+
 #[derive(Debug)]
 struct Border {
     proven: Option<Proven>,
     address: SocketAddr,
-    key_id: u8,
     /// Oldest first.
     asked: VecDeque<Asked>,
     asked_us: Option<u64>,
@@ -112,37 +117,43 @@ pub struct Question {
     /// Which run of it.
     pub epoch: u64,
     /// Which key it uses.
-    pub key_id: u8,
+    pub key: Fingerprint,
     /// What it has to repeat.
     pub nonce: u64,
 }
 
 /// All borders. What they are told must be authentic.
 #[derive(Debug, Default)]
-pub struct Sessions(HashMap<u64, Border>);
+pub struct Sessions(HashMap<Name, Border>);
 
 impl Sessions {
-    /// A report came: the clock to date it by, if it counts.
-    pub fn report(&mut self, header: &Header, from: SocketAddr, now_us: u64) -> Result<Clock, Refused> {
-        if !self.0.contains_key(&header.epoch) {
+    /// A report came, signed with that key: the clock to date it by, if it counts.
+    pub fn report(
+        &mut self,
+        header: &Header,
+        key: Fingerprint,
+        from: SocketAddr,
+        now_us: u64,
+    ) -> Result<Clock, Refused> {
+        let name = (header.epoch, key);
+        if !self.0.contains_key(&name) {
             self.make_room(now_us)?;
         }
-        let border = self.0.entry(header.epoch).or_insert_with(|| Border {
+        let border = self.0.entry(name).or_insert_with(|| Border {
             proven: None,
             address: from,
-            key_id: header.key_id,
             asked: VecDeque::new(),
             asked_us: None,
             heard_us: now_us,
         });
         let Some(proven) = &mut border.proven else {
-            (border.address, border.key_id, border.heard_us) = (from, header.key_id, now_us);
+            (border.address, border.heard_us) = (from, now_us);
             return Err(Refused::Unproven);
         };
         if !proven.window.take(header.counter) {
             return Err(Refused::Replayed);
         }
-        (border.address, border.key_id, border.heard_us) = (from, header.key_id, now_us);
+        (border.address, border.heard_us) = (from, now_us);
         Ok(proven.clock)
     }
 
@@ -153,17 +164,17 @@ impl Sessions {
         }
         self.tidy(now_us);
         let unproven = self.0.iter().filter(|(_, b)| b.proven.is_none()).min_by_key(|(_, b)| b.heard_us);
-        match unproven.map(|(epoch, _)| *epoch) {
-            Some(epoch) => drop(self.0.remove(&epoch)),
+        match unproven.map(|(name, _)| *name) {
+            Some(name) => drop(self.0.remove(&name)),
             None if self.0.len() < BORDERS => {}
             None => return Err(Refused::TooMany),
         }
         Ok(())
     }
 
-    /// An answer came.
-    pub fn echo(&mut self, header: &Header, nonce: u64, now_us: u64) -> Result<(), Refused> {
-        let border = self.0.get_mut(&header.epoch).ok_or(Refused::Unasked)?;
+    /// An answer came, signed with that key.
+    pub fn echo(&mut self, header: &Header, key: Fingerprint, nonce: u64, now_us: u64) -> Result<(), Refused> {
+        let border = self.0.get_mut(&(header.epoch, key)).ok_or(Refused::Unasked)?;
         let at = border.asked.iter().position(|asked| asked.nonce == nonce).ok_or(Refused::Unasked)?;
         let asked = border.asked.remove(at).ok_or(Refused::Unasked)?;
         let rtt_us = now_us.saturating_sub(asked.at_us);
@@ -185,7 +196,7 @@ impl Sessions {
     /// Whom to ask now; `random` gives a number that nobody can guess.
     pub fn due(&mut self, now_us: u64, mut random: impl FnMut() -> u64) -> Vec<Question> {
         let mut due = Vec::new();
-        for (&epoch, border) in &mut self.0 {
+        for (&(epoch, key), border) in &mut self.0 {
             let period_us = if border.proven.is_some() { PROVEN_PROBE_US } else { UNPROVEN_PROBE_US };
             let waits = border.asked_us.is_some_and(|asked_us| now_us - asked_us < period_us);
             if waits || now_us.saturating_sub(border.heard_us) > QUIET_US {
@@ -197,7 +208,7 @@ impl Sessions {
             }
             border.asked.push_back(Asked { nonce, at_us: now_us });
             border.asked_us = Some(now_us);
-            due.push(Question { to: border.address, epoch, key_id: border.key_id, nonce });
+            due.push(Question { to: border.address, epoch, key, nonce });
         }
         due
     }
@@ -210,11 +221,12 @@ impl Sessions {
         });
     }
 
-    /// How many have answered, and the least round trip to any of them, microseconds.
+    /// How many have answered, each under whatever keys, and the least round trip to any of them, microseconds.
     #[must_use]
     pub fn proven(&self) -> (usize, Option<u32>) {
-        let clocks = || self.0.values().filter_map(|b| b.proven.as_ref()).map(|p| p.clock.rtt_us());
-        (clocks().count(), clocks().min())
+        let proven = || self.0.iter().filter_map(|((epoch, _), border)| Some((*epoch, border.proven.as_ref()?)));
+        let runs: HashSet<u64> = proven().map(|(epoch, _)| epoch).collect();
+        (runs.len(), proven().map(|(_, proven)| proven.clock.rtt_us()).min())
     }
 }
 

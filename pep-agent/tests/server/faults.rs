@@ -23,10 +23,16 @@ struct Scripted {
 impl Scripted {
     /// One that has answered the server's question.
     fn proven(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
+        Self::proven_by(0xa5, hosts, agent, flow)
+    }
+
+    /// The same, with a key of number 1 that repeats that byte.
+    fn proven_by(secret: u8, hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
         let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
         socket.connect((SERVER, PORT)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut border = Self { socket, key: Key::new(1, &[0xa5; KEY_BYTES]), epoch: 77, counter: 0 };
+        let mut border = Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch: 77, counter: 0 };
+        let answers = agent.datagrams(DatagramFate::Echo);
         border.report(&[flow.seen_to(flow.first)]);
         let mut buffer = [0; wire::MAX_DATAGRAM_BYTES];
         let length = border.socket.recv(&mut buffer).expect("a question");
@@ -35,7 +41,7 @@ impl Scripted {
         border.counter += 1;
         let header = Header { kind: Kind::Echo, counter: border.counter, time_us: now_us(), ..asked.header };
         border.send(&wire::probe(&header, asked.nonce().unwrap(), &border.key));
-        wait("the proof", || agent.told(), || agent.datagrams(DatagramFate::Echo) == 1);
+        wait("the proof", || agent.told(), || agent.datagrams(DatagramFate::Echo) == answers + 1);
         border
     }
 
@@ -127,6 +133,27 @@ fn a_key_speaks_of_no_server_but_those_it_is_for() {
     hosts.in_flow_border(&keys).send(&[flow.seen_to(flow.first)], now_us());
     met(&agent, DatagramFate::Accepted, accepted + 1);
     assert_eq!(agent.datagrams(DatagramFate::UnknownKey), 2, "{}", agent.told());
+}
+
+/// The second one names the first one's run, too, which it can read off the wire, and the highest counter there is.
+#[test]
+fn borders_whose_keys_share_a_number_do_not_meet() {
+    let (name, cc) = ("borders_whose_keys_share_a_number_do_not_meet", "mdcubic_twokeys");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[]);
+    let lines = format!("1 {} 10.248.1.0/24\n1 {} fd48:1::/64\n", "a5".repeat(32), "b6".repeat(32));
+    std::fs::write(&keys, lines).unwrap();
+    let agent = Agent::start(&hosts, &keys, options());
+    let flows = [SERVER, SERVER_V6].map(|address| Flow::open(&hosts, address, cc));
+    let mut first = Scripted::proven_by(0xa5, &hosts, &agent, &flows[0]);
+    let mut second = Scripted::proven_by(0xb6, &hosts, &agent, &flows[1]);
+    second.counter = u64::MAX - 1;
+    second.report(&[flows[1].seen_to(flows[1].first)]);
+    met(&agent, DatagramFate::Accepted, 1);
+    first.report(&[flows[0].seen_to(flows[0].first)]);
+    met(&agent, DatagramFate::Accepted, 2);
+    assert_eq!(agent.records(RecordFate::Written), 2, "{}", agent.told());
 }
 
 /// The agent may be gone long since.
