@@ -30,6 +30,8 @@ char _license[] SEC("license") = "GPL";
 #define FURTHEST_BEHIND (1 << 30)
 /* border_us wraps: later, two of them cannot be told apart any more */
 #define ORDER_KNOWN_NS (1000000000ULL * 1000)
+/* as old as a record can be that is taken: the most that --max-age-ms can be */
+#define GREATEST_AGE_US (30 * 1000000U)
 /* who told of what was never sent is not believed for so long */
 #define DISTRUST_NS (5 * 1000000000ULL)
 /* a longer pause between two records is the application's */
@@ -199,14 +201,19 @@ static __always_inline enum verdict check(const struct tcp_sock *tp, const struc
 	return PEP_WRITTEN;
 }
 
-/* Records of one border come in the order they were made, or not at all. */
+/*
+ * Records of one border come in the order they were made, or not at all. Since the last one its clock has gone on by no more
+ * than ours, and by what that one's age may have been: what seems later than that is from before, by up to the 71 minutes
+ * in which border_us wraps.
+ */
 static __always_inline bool is_older(const struct account *a, const struct pep_handover *h, u64 now_ns)
 {
-	s32 later_us = h->border_us - a->border_us;
+	u32 later_us = h->border_us - a->border_us;
 
 	if (!a->last_ns || a->border != h->border || now_ns - a->last_ns > ORDER_KNOWN_NS)
 		return false;
-	return later_us < 0 || (!later_us && !after(h->segments, a->segments));
+	return later_us > (now_ns - a->last_ns) / 1000 + GREATEST_AGE_US ||
+	       (!later_us && !after(h->segments, a->segments));
 }
 
 static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp, const struct pep_handover *h,

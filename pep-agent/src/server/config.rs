@@ -10,6 +10,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Goes for `--max-age-ms`. The kernel's program tells by it what cannot be new: it has the same.
+const GREATEST_AGE_MS: u64 = 30_000;
+
 /// Options as they are given; a file has them by the same names, with `_` for `-`.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -99,7 +102,11 @@ impl ServerArgs {
                 control_share: self.control_share.as_deref().map_or(Ok(0.0), share)?,
                 inband,
                 attach: self.attach.unwrap_or_default(),
-                max_age: Duration::from_millis(within("--max-age-ms", self.max_age_ms.unwrap_or(1000), 1..=30_000)?),
+                max_age: Duration::from_millis(within(
+                    "--max-age-ms",
+                    self.max_age_ms.unwrap_or(1000),
+                    1..=GREATEST_AGE_MS,
+                )?),
                 rate_per_second: within("--rate", self.rate.unwrap_or(20_000), 1..=10_000_000)?,
             },
         })
@@ -150,6 +157,13 @@ mod tests {
         }
         let wrong = toml::from_str::<ServerArgs>("control_share = true").unwrap_err().to_string();
         assert!(wrong.contains("a percentage, as 5 or"), "{wrong}");
+    }
+
+    #[test]
+    fn the_kernel_s_program_knows_the_greatest_age() {
+        let source = include_str!("../../../bpf/agents/pep_server.bpf.c");
+        let define = format!("#define GREATEST_AGE_US ({} * 1000000U)", GREATEST_AGE_MS / 1000);
+        assert!(source.contains(&define), "{define}");
     }
 
     #[test]

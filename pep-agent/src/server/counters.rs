@@ -99,6 +99,12 @@ impl RecordFate {
         let kernels = &Self::ALL[Self::Written as usize..];
         kernels.get(verdict as usize).copied().unwrap_or(Self::Failed)
     }
+
+    /// Whether the kernel found nothing wrong with it.
+    #[must_use]
+    pub fn is_taken(self) -> bool {
+        matches!(self, Self::Written | Self::Clocked | Self::Control)
+    }
 }
 
 /// Counts since the start.

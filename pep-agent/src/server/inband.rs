@@ -112,13 +112,8 @@ impl Inflow {
         self.reports.readable().await.map(drop)
     }
 
-    /// The next report, if there is one, and how long ago it was seen, microseconds.
-    pub fn take(
-        &mut self,
-        keys: &Keys,
-        limiter: &mut Limiter,
-        now_us: u64,
-    ) -> Option<Result<(InbandReport, u64), Refused>> {
+    /// The next report, if there is one.
+    pub fn take(&mut self, keys: &Keys, limiter: &mut Limiter, now_us: u64) -> Option<Result<InbandReport, Refused>> {
         let next = |ring: &mut RingBuf<MapData>| {
             let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
             Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed))
@@ -127,13 +122,20 @@ impl Inflow {
         if !limiter.allows_inband(now_us) {
             return Some(Err(Refused::RateLimited));
         }
-        let report = inband.and_then(|inband| verified(&inband, keys));
-        Some(report.map(|report| {
-            let excess = self.clocks.entry(report.key_id).or_default();
-            let under_way_us = excess.over_least((now_us as u32).wrapping_sub(report.time_us), now_us);
-            let age_us = u64::from(under_way_us) + u64::from(report.age_us);
-            (report, age_us)
-        }))
+        Some(inband.and_then(|inband| verified(&inband, keys)))
+    }
+
+    /// How long ago it was seen, microseconds.
+    pub fn age_us(&mut self, report: &InbandReport, now_us: u64) -> u64 {
+        let excess = self.clocks.entry(report.key_id).or_default();
+        let under_way_us = excess.over_least((now_us as u32).wrapping_sub(report.time_us), now_us);
+        u64::from(under_way_us) + u64::from(report.age_us)
+    }
+
+    /// Goes by that report, too, from now on. One that came before, or could not be, must not tell a border's clock.
+    pub fn learn(&mut self, report: &InbandReport, now_us: u64) {
+        let excess = self.clocks.entry(report.key_id).or_default();
+        excess.learn((now_us as u32).wrapping_sub(report.time_us), now_us);
     }
 
     /// Reports so far that found no room on their way here.
@@ -156,25 +158,40 @@ fn verified(inband: &Inband, keys: &Keys) -> Result<InbandReport, Refused> {
 /// Our clock less a border's, as its reports come: the least of it is a report that came quickest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Excess {
-    /// The least of the running span and of the one before; `None` before the first.
-    least: Option<(u32, u32)>,
+    /// The least of the running span; `None` before the first.
+    current: Option<u32>,
+    /// That of the span before.
+    previous: Option<u32>,
     since_us: u64,
 }
 
 impl Excess {
-    /// How much later than the quickest one came.
+    /// How much later than the quickest one came. Nothing is 2^31 us late: that is one that came quicker.
     fn over_least(&mut self, excess_us: u32, now_us: u64) -> u32 {
-        let earlier = |a: u32, b: u32| if a.wrapping_sub(b).cast_signed() < 0 { a } else { b };
-        let (current, previous) = self.least.unwrap_or((excess_us, excess_us));
-        let (current, previous) = if now_us - self.since_us >= CLOCK_SPAN_US {
-            self.since_us = now_us;
-            (excess_us, current)
-        } else {
-            (earlier(excess_us, current), previous)
-        };
-        self.least = Some((current, previous));
-        excess_us.wrapping_sub(earlier(current, previous))
+        self.roll(now_us);
+        let least = self.current.into_iter().chain(self.previous).reduce(earlier).unwrap_or(excess_us);
+        excess_us.wrapping_sub(earlier(excess_us, least))
     }
+
+    fn learn(&mut self, excess_us: u32, now_us: u64) {
+        self.roll(now_us);
+        self.current = Some(self.current.map_or(excess_us, |current| earlier(excess_us, current)));
+    }
+
+    /// Spans pass with time and not with reports, so that a border whose clock jumped is believed again, although what it
+    /// said meanwhile was too old to be taken.
+    fn roll(&mut self, now_us: u64) {
+        let spans = (now_us - self.since_us) / CLOCK_SPAN_US;
+        if spans > 0 {
+            self.previous = self.current.take().filter(|_| spans == 1);
+            self.since_us += spans * CLOCK_SPAN_US;
+        }
+    }
+}
+
+/// The clocks wrap.
+fn earlier(a: u32, b: u32) -> u32 {
+    if a.wrapping_sub(b).cast_signed() < 0 { a } else { b }
 }
 
 #[cfg(test)]
@@ -186,13 +203,41 @@ mod tests {
         let mut excess = Excess::default();
         let start = u32::MAX - 50; // the difference of the clocks wraps
         assert_eq!(excess.over_least(start, 0), 0);
+        excess.learn(start, 0);
         assert_eq!(excess.over_least(start.wrapping_add(500_000), 1), 500_000);
-        assert_eq!(excess.over_least(start.wrapping_sub(1000), 2), 0);
-        assert_eq!(excess.over_least(start, 3), 1000);
-        // a border that restarted with a later clock is believed once the spans have passed
-        let restarted = start.wrapping_add(900_000_000);
-        assert!(excess.over_least(restarted, 4) > 800_000_000);
-        assert!(excess.over_least(restarted, 10_000_005) > 800_000_000);
-        assert_eq!(excess.over_least(restarted, 20_000_010), 0);
+        excess.learn(start.wrapping_add(500_000), 1);
+        let quicker = start.wrapping_sub(1000);
+        assert_eq!(excess.over_least(quicker, 2), 0);
+        assert_eq!(excess.over_least(start, 3), 0, "that one was not taken");
+        excess.learn(quicker, 4);
+        assert_eq!(excess.over_least(start, 5), 1000);
+        // in the next span that stands, in the one after it does not
+        excess.learn(start, 10_000_000);
+        assert_eq!(excess.over_least(start, 19_999_999), 1000);
+        assert_eq!(excess.over_least(start, 20_000_000), 0);
+        assert_eq!(excess.over_least(start.wrapping_add(7), 29_999_999), 7);
+        assert_eq!(excess.over_least(start.wrapping_add(7), 30_000_000), 0, "nobody said anything since");
+    }
+
+    #[test]
+    fn a_border_whose_clock_jumped_is_believed_once_the_spans_have_passed() {
+        let mut excess = Excess::default();
+        excess.learn(0, 5_000_000);
+        for now_us in (6_000_000..20_000_000).step_by(1_000_000) {
+            assert_eq!(excess.over_least(900_000_000, now_us), 900_000_000, "and refused as too old");
+        }
+        assert_eq!(excess.over_least(900_000_000, 20_000_000), 0);
+    }
+
+    /// An hour later it seems to come from the future.
+    #[test]
+    fn a_report_that_was_replayed_makes_no_other_one_late() {
+        let mut excess = Excess::default();
+        excess.learn(0, 0);
+        for replayed_after_us in [2_500_000_000, 4_000_000_000] {
+            assert_eq!(excess.over_least(replayed_after_us, 1), 0);
+        }
+        assert_eq!(excess.over_least(0, 2), 0);
+        assert_eq!(excess.over_least(2_000_000_000, 3), 2_000_000_000);
     }
 }

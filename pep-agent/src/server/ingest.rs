@@ -265,10 +265,15 @@ impl Server {
             let now_us = monotonic_ns() / 1000;
             let Some(taken) = inflow.take(&keys, &mut self.limiter, now_us) else { break };
             let fate = match taken {
-                Ok((InbandReport { key_id, report, .. }, age_us)) => {
-                    let record = Handover { border: INBAND_BORDER | u32::from(key_id), ..record_of(&report) };
-                    let seen_us = now_us.saturating_sub(age_us);
-                    self.counters.record(self.hand_over(hand.as_ref().ok(), &report, record, seen_us, now_us));
+                Ok(inband) => {
+                    let InbandReport { key_id, report, .. } = &inband;
+                    let record = Handover { border: INBAND_BORDER | u32::from(*key_id), ..record_of(report) };
+                    let seen_us = now_us.saturating_sub(inflow.age_us(&inband, now_us));
+                    let fate = self.hand_over(hand.as_ref().ok(), report, record, seen_us, now_us);
+                    if fate.is_taken() {
+                        inflow.learn(&inband, now_us);
+                    }
+                    self.counters.record(fate);
                     DatagramFate::Accepted
                 }
                 Err(inband::Refused::RateLimited) => DatagramFate::RateLimited,

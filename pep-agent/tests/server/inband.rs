@@ -4,7 +4,7 @@ use crate::both::Running;
 use crate::host::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pep_agent::report::Transport;
+use pep_agent::report::{FlowReport, Transport};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use std::thread::sleep;
 use std::time::Duration;
@@ -79,6 +79,28 @@ fn forged_and_replayed_reports_in_the_flow_change_nothing() {
     border.send(&[report], sent_us); // the very same bytes
     met(DatagramFate::Accepted, 2);
     assert_eq!((agent.records(RecordFate::Older), agent.records(RecordFate::Written)), (1, 1), "{}", agent.told());
+}
+
+/// The border's clock has 32 bits, so that after 42 minutes a report seems to come from half an hour ahead.
+#[test]
+fn a_report_in_the_flow_that_is_replayed_much_later_stops_no_other_one() {
+    const REPLAYED_AFTER_US: u64 = 2_500_000_000;
+    let (name, cc) = ("a_report_in_the_flow_that_is_replayed_much_later_stops_no_other_one", "mdcubic_inwrap");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[(1, "a5")]);
+    let mut border = hosts.in_flow_border(&keys);
+    let agent = Agent::start(&hosts, &keys, inband());
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut is_met = |seen_at_us: u64, fate: RecordFate| {
+        let before = agent.records(fate);
+        border.send(&[FlowReport { seen_at_us, ..flow.seen_to(flow.first) }], seen_at_us);
+        wait(fate.label(), || agent.told(), || agent.records(fate) > before);
+    };
+    is_met(now_us(), RecordFate::Written);
+    is_met(now_us() + (1 << 32) - REPLAYED_AFTER_US, RecordFate::Older);
+    is_met(now_us() + REPLAYED_AFTER_US, RecordFate::TooOld);
+    is_met(now_us(), RecordFate::Written);
 }
 
 #[test]
