@@ -180,8 +180,11 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 	return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.v6), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Whether the border can have seen that. */
-static __always_inline enum verdict check(const struct tcp_sock *tp, const struct pep_handover *h)
+/*
+ * Whether the border can have seen that. Ranges that begin where nothing was sent yet are left out, with those above them:
+ * whoever sends the border a segment in the server's name makes it its highest range, and it is no lie to tell that.
+ */
+static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_handover *h)
 {
 	u32 snd_nxt = tp->snd_nxt, at = h->in_order;
 
@@ -194,6 +197,10 @@ static __always_inline enum verdict check(const struct tcp_sock *tp, const struc
 			break;
 		if (!after(h->ranges[i].start, at) || !after(h->ranges[i].end, h->ranges[i].start))
 			return PEP_SHAPE;
+		if (!after(snd_nxt, h->ranges[i].start)) {
+			h->range_count = i;
+			break;
+		}
 		at = h->ranges[i].end;
 		if (after(at, snd_nxt))
 			return PEP_OUTSIDE;
@@ -360,7 +367,7 @@ static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock 
 	return !(h->family == 4 ? send_v4(skb, h, &tcp, mac, ifindex) : send_v6(skb, h, &tcp, mac, ifindex));
 }
 
-static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock *sk, const struct pep_handover *h)
+static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock *sk, struct pep_handover *h)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u64 now_ns = bpf_ktime_get_ns();

@@ -198,7 +198,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
     refused(flow.seen_to(at(1)), RecordFate::Outside); // nothing was sent yet
     refused(flow.seen_to(at(1 << 30)), RecordFate::Outside);
     refused(flow.seen_to(at(-(3 << 29))), RecordFate::Outside);
-    refused(FlowReport { ranges: vec![range(1, 2)], ..flow.seen_to(at(0)) }, RecordFate::Outside);
+    refused(FlowReport { ranges: vec![range(-50, 1)], ..flow.seen_to(at(-100)) }, RecordFate::Outside);
     let overlapping = vec![range(-50, -40), range(-45, -30)];
     refused(FlowReport { ranges: overlapping, ..flow.seen_to(at(-100)) }, RecordFate::Shape);
     let mut stranger = flow.seen_to(at(0));
@@ -218,6 +218,12 @@ fn what_the_border_cannot_have_seen_is_refused() {
     assert!(flow.connection().pep.is_some());
     let earlier = FlowReport { seen_at_us: now_us() - 500_000, ..flow.seen_to(at(0)) };
     refused(earlier, RecordFate::Older);
+    // what others sent the border in the server's name, further on, it may tell: that is left out
+    for begins_at in [0, 1 << 29] {
+        let ranges = vec![range(-50, -40), range(begins_at, begins_at + 1000), range(3 << 28, 1 << 30)];
+        refused(FlowReport { ranges, ..flow.seen_to(at(-100)) }, RecordFate::Written);
+        assert_eq!(flow.connection().pep.unwrap().ranges_bytes, [(-50, -40)]);
+    }
     refused(flow.seen_to(at(1)), RecordFate::Outside);
     assert!(flow.connection().pep.is_none(), "nor is what it told before");
 }
