@@ -57,7 +57,7 @@ enum verdict {
 	PEP_OUTSIDE,	  /* what was never sent */
 	PEP_SHAPE,	  /* ranges that are none */
 	PEP_OLDER,	  /* than the last one */
-	PEP_BUSY,	  /* somebody else is writing */
+	PEP_BUSY,	  /* somebody else is writing, or may have sent it without saying so yet */
 	PEP_NO_STORAGE,	  /* the socket cannot have any more */
 	PEP_DISTRUSTED,	  /* its border told of what was never sent a moment ago */
 };
@@ -186,7 +186,7 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
  */
 static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_handover *h)
 {
-	u32 snd_nxt = tp->snd_nxt, at = h->in_order;
+	u32 snd_nxt = READ_ONCE(tp->snd_nxt), at = h->in_order;
 
 	if (h->range_count > PEP_RANGES)
 		return PEP_SHAPE;
@@ -206,6 +206,21 @@ static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_
 			return PEP_OUTSIDE;
 	}
 	return PEP_WRITTEN;
+}
+
+/*
+ * The kernel sends a segment first and moves snd_nxt then, both with the socket's lock, and does not wait for us in between: a
+ * report may be quicker than that. Who sent the segment had the lock before the report was made. So if nobody has it now,
+ * snd_nxt has been moved since, and what is still beyond it was never sent; if somebody has it, the next report will tell.
+ */
+static __always_inline enum verdict check_again(const struct tcp_sock *tp, struct pep_handover *h)
+{
+	u32 nothing = 0;
+
+	/* asked for what it was, an addition also keeps the look at the lock before that at snd_nxt */
+	if (is_locked((const struct sock *)tp) || __sync_fetch_and_add(&nothing, 1))
+		return PEP_BUSY;
+	return check(tp, h);
 }
 
 /*
@@ -380,6 +395,8 @@ static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock 
 	if (!(1 << (((struct sock *)tp)->__sk_common.skc_state & 15) & SENDING_STATES))
 		return PEP_NOT_SENDING;
 	verdict = check(tp, h);
+	if (verdict == PEP_OUTSIDE)
+		verdict = check_again(tp, h);
 	if (verdict && verdict != PEP_OUTSIDE)
 		return verdict;
 	a = bpf_sk_storage_get(&account, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);

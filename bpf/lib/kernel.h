@@ -48,6 +48,19 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	struct {
+		/* not 0 while somebody has it; there are other kinds of locks, which lack this */
+		struct {
+			struct {
+				struct {
+					struct {
+						s32 counter;
+					} __core val;
+				} __core raw_lock;
+			} __core rlock;
+		} __core slock;
+		s32 owned; /* by a process, which may sleep meanwhile */
+	} __core sk_lock;
 	s32 sk_rcvbuf; /* bytes */
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes/s */
@@ -206,6 +219,15 @@ static __always_inline const struct tcp_sock *tcp_sock_to_read(void *sk)
 	if (bpf_rdonly_cast)
 		return bpf_rdonly_cast(sk, core_type_id(struct tcp_sock));
 	return bpf_skc_to_tcp_sock(sk);
+}
+#endif
+
+#ifndef HOTCC_HOST
+/* Whether somebody has the socket's lock: a process, or else a softirq. */
+static __always_inline bool is_locked(const struct sock *sk)
+{
+	return sk->sk_lock.owned || (core_field_exists(struct sock, sk_lock.slock.rlock.raw_lock.val.counter) &&
+				     sk->sk_lock.slock.rlock.raw_lock.val.counter);
 }
 #endif
 

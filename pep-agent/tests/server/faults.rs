@@ -1,6 +1,7 @@
 //! Borders that lie, die and come back; datagrams that were forged, replayed, delayed, or come as a flood. Whatever is
 //! said, the flow goes on.
 
+use crate::held::Held;
 use crate::host::*;
 use hotcc_abi::pep::Handover;
 use hotcc_auth::{KEY_BYTES, Key};
@@ -226,6 +227,32 @@ fn what_the_border_cannot_have_seen_is_refused() {
     }
     refused(flow.seen_to(at(1)), RecordFate::Outside);
     assert!(flow.connection().pep.is_none(), "nor is what it told before");
+}
+
+/// The kernel sends a segment before it says so, and has its socket's lock until then.
+#[test]
+fn what_a_socket_may_be_sending_is_neither_taken_nor_a_lie() {
+    let Some(Scene { test: _test, hosts, agent, flow, .. }) =
+        scene("what_a_socket_may_be_sending_is_neither_taken_nor_a_lie", "mdcubic_held")
+    else {
+        return;
+    };
+    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let (seen, beyond) = (flow.seen_to(flow.first), flow.seen_to(flow.first.wrapping_add(1 << 29)));
+    let mut is_met = |report: &FlowReport, fate: RecordFate| {
+        let before = agent.records(fate);
+        border.report(&[FlowReport { seen_at_us: now_us(), ..report.clone() }]);
+        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
+    };
+    is_met(&seen, RecordFate::Written);
+    let held = Held::new(&flow.server);
+    is_met(&beyond, RecordFate::Busy);
+    drop(held);
+    assert!(flow.connection().pep.is_some(), "what it told before is there");
+    is_met(&seen, RecordFate::Written);
+    is_met(&beyond, RecordFate::Outside);
+    assert!(flow.connection().pep.is_none());
+    is_met(&seen, RecordFate::Distrusted);
 }
 
 #[test]

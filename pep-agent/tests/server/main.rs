@@ -8,5 +8,6 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod held;
 mod host;
 mod inband;
