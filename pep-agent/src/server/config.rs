@@ -20,7 +20,7 @@ pub struct ServerArgs {
     /// Where borders send to [default: port 4713 of any address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub receive: Option<SocketAddr>,
-    /// Keys shared with borders, a line each: number, 64 hexadecimal digits, perhaps the prefix of the servers it is for; two at most of a prefix. Read again on SIGHUP
+    /// Keys shared with borders, a line each: number, 64 hexadecimal digits, perhaps the prefix of the servers it is for. Read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Where to answer /metrics and /healthz [default: 127.0.0.1:9719]
