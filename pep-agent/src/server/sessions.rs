@@ -197,8 +197,11 @@ impl Sessions {
     pub fn due(&mut self, now_us: u64, mut random: impl FnMut() -> u64) -> Vec<Question> {
         let mut due = Vec::new();
         for (&(epoch, key), border) in &mut self.0 {
-            let period_us = if border.proven.is_some() { PROVEN_PROBE_US } else { UNPROVEN_PROBE_US };
-            let waits = border.asked_us.is_some_and(|asked_us| now_us - asked_us < period_us);
+            let waits = border.asked_us.is_some_and(|asked_us| match border.proven {
+                Some(_) => now_us - asked_us < PROVEN_PROBE_US,
+                // what somebody recorded, and sends from anywhere, makes one question; a border in use is heard all the time
+                None => now_us - asked_us < UNPROVEN_PROBE_US || border.heard_us <= asked_us,
+            });
             if waits || now_us.saturating_sub(border.heard_us) > QUIET_US {
                 continue;
             }

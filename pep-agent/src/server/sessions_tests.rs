@@ -127,10 +127,25 @@ fn answers_that_take_longer_than_the_next_question_are_taken() {
     let _ = report(&mut sessions, 5, 1, START_US);
     let first = sessions.due(START_US, || 1)[0].nonce;
     assert!(sessions.due(START_US + 50_000, || 2).is_empty());
-    assert_eq!(sessions.due(START_US + 100_000, || 3).len(), 1);
-    assert_eq!(sessions.due(START_US + 200_000, || 4).len(), 1);
+    for number in [3, 4] {
+        let asked_us = START_US + (number - 2) * 100_000;
+        let _ = report(&mut sessions, 5, number, asked_us);
+        assert_eq!(sessions.due(asked_us, || number).len(), 1);
+    }
     sessions.echo(&header(5, 2, 0), KEY, first, START_US + 700_000).unwrap();
     assert_eq!(sessions.proven(), (1, Some(700_000)));
+}
+
+#[test]
+fn a_datagram_makes_one_question() {
+    let mut sessions = Sessions::default();
+    let _ = report(&mut sessions, 5, 1, START_US);
+    assert_eq!(sessions.due(START_US, || 1).len(), 1);
+    for later_us in (20_000..10_000_000).step_by(20_000) {
+        assert!(sessions.due(START_US + later_us, || 2).is_empty(), "{later_us} us later");
+    }
+    let _ = report(&mut sessions, 5, 1, START_US + 10_000_000);
+    assert_eq!(sessions.due(START_US + 10_000_000, || 3).len(), 1);
 }
 
 #[test]
