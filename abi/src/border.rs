@@ -106,6 +106,8 @@ pub struct Counters {
     pub flows_ended: u64,
     /// Flows that there was no memory for.
     pub flows_refused: u64,
+    /// Segments that were left out, as somebody else had their flow for too long; a super-packet is one.
+    pub segments_busy: u64,
     /// Segments far from all that was known of their flow.
     pub lost_sight: u64,
     /// Ranges forgotten, as a flow had more than four.

@@ -135,6 +135,7 @@ struct counters {
 	u64 flows_new;
 	u64 flows_ended;
 	u64 flows_refused; /* no memory */
+	u64 segments_busy; /* left out, as somebody else had their flow */
 	u64 lost_sight;
 	u64 ranges_forgotten;
 	u64 acks; /* of the clients, that concern a flow with gaps */
@@ -151,9 +152,10 @@ struct {
 } counters SEC(".maps");
 
 /*
- * The kernel's own lock is not for LRU maps. This one is held for some ten instructions, with softirqs off; who does not get
- * it all the same (a virtual processor that was taken away while it had it) leaves the segment out: not seen, which is
- * the safe side.
+ * The kernel's own lock is not for LRU maps. This one is held for some ten instructions, by packets and the timer with softirqs
+ * off; who does not get it all the same (a virtual processor was taken away while it had it; or a packet came while
+ * `border_look` had it on the same processor, which runs with softirqs on before Linux 6.10 or so) leaves the segment out:
+ * not seen, which is the safe side.
  */
 static __always_inline bool lock(struct flow *f)
 {
@@ -290,7 +292,7 @@ static __always_inline void arm(void)
 enum action { NOTHING_DUE, WAIT, REPORT };
 
 static __always_inline enum action note(struct flow *f, const struct segment *s, u64 now_ns, struct report *r,
-					struct waiting *w, u32 *change)
+					struct waiting *w, u32 *change, struct counters *c)
 {
 	u32 length = s->payload + !!(s->flags & TCP_SYN) + (s->flags & TCP_FIN);
 	u64 delay_ns = report_delay_us * 1000ULL;
@@ -298,8 +300,10 @@ static __always_inline enum action note(struct flow *f, const struct segment *s,
 	bool is_alone;
 
 	*change = 0;
-	if (!lock(f))
+	if (!lock(f)) {
+		c->segments_busy++;
 		return NOTHING_DUE;
+	}
 	if (s->flags & TCP_SYN) {
 		f->seen.in_order = s->seq;
 		f->seen.range_count = 0;
@@ -395,7 +399,7 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 		return;
 	}
 	now_ns = bpf_ktime_get_ns();
-	switch (note(f, s, now_ns, &r, &w, &change)) {
+	switch (note(f, s, now_ns, &r, &w, &change, c)) {
 	case REPORT:
 		tell(&r, &w.key, r.reason, c);
 		break;

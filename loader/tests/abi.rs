@@ -148,6 +148,7 @@ fn border_maps() {
         flows_new,
         flows_ended,
         flows_refused,
+        segments_busy,
         lost_sight,
         ranges_forgotten,
         acks,

@@ -136,17 +136,16 @@ impl Program {
         Counters::sum(self.counters.get(&0, 0).unwrap().iter())
     }
 
+    /// From now on somebody has the flow's lock, or nobody.
+    pub fn set_lock(&mut self, server: SocketAddr, client: SocketAddr, is_held: bool) {
+        let key = flow_key(server, client);
+        let mut flow: Flow = bytemuck::pod_read_unaligned(&self.flows.get(&key, 0).unwrap());
+        flow.lock = is_held.into();
+        self.flows.insert(key, bytemuck::cast::<_, [u8; size_of::<Flow>()]>(flow), 0).unwrap();
+    }
+
     pub fn flow(&self, server: SocketAddr, client: SocketAddr) -> Option<FlowState> {
-        let mut key = [0; 40];
-        for (place, address) in [(0, server), (20, client)] {
-            let octets = match address.ip() {
-                IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-                IpAddr::V6(a) => a.octets(),
-            };
-            key[place..place + 16].copy_from_slice(&octets);
-            key[place + 16..place + 18].copy_from_slice(&address.port().to_be_bytes());
-        }
-        let value = self.flows.get(&key, 0).ok()?;
+        let value = self.flows.get(&flow_key(server, client), 0).ok()?;
         let Flow { lock, segments, seen, .. } = bytemuck::pod_read_unaligned(&value);
         assert_eq!(lock, 0, "the lock is free");
         let ranges = seen.ranges[..seen.range_count as usize].iter().map(|r| (r.start, r.end)).collect();
@@ -170,6 +169,19 @@ impl Program {
     pub fn segment(&self, client: SocketAddr, seq: u32, payload: usize) {
         self.data(&Packet::data(SERVER.parse().unwrap(), client, seq, payload).frame());
     }
+}
+
+fn flow_key(server: SocketAddr, client: SocketAddr) -> [u8; 40] {
+    let mut key = [0; 40];
+    for (place, address) in [(0, server), (20, client)] {
+        let octets = match address.ip() {
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
+        };
+        key[place..place + 16].copy_from_slice(&octets);
+        key[place + 16..place + 18].copy_from_slice(&address.port().to_be_bytes());
+    }
+    key
 }
 
 /// What a program answers to a frame, which it leaves as it is. `None` where the kernel does not run it on that.

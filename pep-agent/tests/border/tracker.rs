@@ -190,6 +190,21 @@ fn an_acknowledgement_never_goes_beyond_what_was_seen() {
 }
 
 #[test]
+fn what_comes_while_somebody_has_the_flow_is_left_out_and_counted() {
+    let Some(mut program) = program("busy", PATIENT) else { return };
+    let (server, client) = (SERVER.parse().unwrap(), client(1));
+    program.segment(client, 0, 100);
+    program.set_lock(server, client, true);
+    program.segment(client, 100, 100);
+    program.set_lock(server, client, false);
+    assert_eq!(program.counters().segments_busy, 1);
+    assert_eq!(program.flow(server, client).map(|f| (f.in_order, f.segments)), Some((100, 1)));
+    program.segment(client, 100, 100);
+    assert_eq!(program.counters().segments_busy, 1);
+    assert_eq!(program.flow(server, client).map(|f| f.in_order), Some(200));
+}
+
+#[test]
 fn reports_are_due_by_segments_and_by_time() {
     const DELAY_US: u32 = 20_000;
     let settings = Settings { segments: 4, delay_us: DELAY_US, ..PATIENT };
