@@ -83,7 +83,7 @@ fates! {
         Shape => "shape",
         /// Than the last.
         Older => "older",
-        /// Somebody else was writing.
+        /// Somebody else was writing, or may have been sending it.
         Busy => "busy",
         /// The socket can keep no more.
         NoStorage => "no_storage",
