@@ -67,7 +67,7 @@ impl Collector for Metrics {
         counter(e, "hotcc_border_flows_ended", "Flows whose end was seen", c.flows_ended)?;
         counter(e, "hotcc_border_flows_evicted", "Flows that made room for others", gone)?;
         counter(e, "hotcc_border_flows_refused", "Flows that there was no memory for", c.flows_refused)?;
-        let help = "Segments left out, as another processor had their flow for too long";
+        let help = "Segments left out, as somebody else had their flow for too long";
         counter(e, "hotcc_border_segments_busy", help, c.segments_busy)?;
         counter(e, "hotcc_border_lost_sight", "Segments far from what was known of a flow", c.lost_sight)?;
         let help = "Ranges forgotten, as a flow had more than four";
