@@ -135,15 +135,15 @@ static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 	u64 elapsed_us = now_us - w->first_us;
 	s32 recent = (u32)w->ticks - w->look_ticks;
 	u32 tick_us, recent_us = ~0U;
-	u8 longer_ms;
+	u8 longer_ms = NO_LONGER;
 
 	if ((s64)w->ticks < TICK_LEAST_COUNT || recent < TICK_LEAST_COUNT)
 		return;
 	tick_us = tick_kind_us(elapsed_us, w->ticks);
 	if (w->look_ms)
 		recent_us = tick_kind_us(elapsed_us - w->look_ms * 1000ULL, recent);
-	longer_ms = tick_us != w->tick_us && tick_us == recent_us && elapsed_us >= TICK_LONGER_US ? tick_us / 1000 :
-												    NO_LONGER;
+	if (tick_us != w->tick_us && tick_us == recent_us && elapsed_us >= TICK_LONGER_US)
+		longer_ms = tick_us / 1000;
 	if ((tick_us && tick_us < w->tick_us) || (longer_ms != NO_LONGER && longer_ms == w->longer_ms)) {
 		one_way_set_tick(w, now_us, tick_us);
 		w->is_known = true;
