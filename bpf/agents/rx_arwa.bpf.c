@@ -12,6 +12,7 @@
 #include "arwa_receiver.h"
 #include "hint_option.h"
 #include "kernel.h"
+#include "packet.h"
 #include "rx_counters.h"
 #include "sock_ops.h"
 
@@ -23,14 +24,11 @@ TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hi
 #define HINT_AGE_MAX age_of(200 * 1000000ULL)
 
 /* without options, and with as many as there can be */
-#define TCP_HEADER_SIZE 20
+#define TCP_HEADER_SIZE sizeof(struct tcp_header)
 #define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
 
-struct tcp_header {
-	u16 source, dest;
-	u32 seq, ack; /* network order */
-	u8 offset;    /* words, in the upper half */
-	u8 rest[7];
+struct whole_tcp_header {
+	struct tcp_header fixed;
 	u8 options[TCP_OPTIONS_MAX];
 };
 
@@ -75,7 +73,7 @@ static __always_inline u16 gso_size_of(const struct sk_buff *skb)
 SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *skb)
 {
 	struct arwa_segments segments = {};
-	struct tcp_header header;
+	struct whole_tcp_header header;
 	const struct tcp_sock *tp;
 	struct rx_flow *f;
 	u32 mss, header_size, options_size, data_size, rcv_nxt, rcv_wnd;
@@ -103,12 +101,12 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
 	/* TCP has not looked at it yet: what is not expected may be anybody's, and what was received already is not data */
-	if (__builtin_bswap32(header.seq) - rcv_nxt >= rcv_wnd)
+	if (swap32(header.fixed.seq) - rcv_nxt >= rcv_wnd)
 		return 0;
 	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
 	if (f->copies && tp->rx_opt.num_sacks + core_bitfield(tp, rx_opt.dsack) >= SACKS_WITHOUT_ROOM)
 		RX_COUNT(hints_without_room);
-	header_size = header.offset >> 4 << 2;
+	header_size = header.fixed.offset >> 4 << 2;
 	data_size = skb->len - header_size;
 	if (header_size < TCP_HEADER_SIZE || skb->len <= header_size)
 		return 0;

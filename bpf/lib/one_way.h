@@ -15,7 +15,7 @@
 
 /* what almost all senders have; delays are kept by it until another one is found */
 #define TICK_USUAL_US 1000
-/* the tick is looked at first after this time, and again each time the connection is a quarter older, once it is known twice as old */
+/* the tick is looked at first after this time, and again each time the connection is a quarter older; once it is known, twice as old */
 #define TICK_FIRST_LOOK_MS 20
 #define TICK_LEAST_COUNT 4
 /* a longer one than thought is believed from this age on */

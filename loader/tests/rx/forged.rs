@@ -3,24 +3,14 @@
 use crate::common::{kernel_test, ok};
 use crate::path::*;
 use hotcc_bpf_tests::random::Random;
-use nix::libc;
-use nix::sys::socket::{MsgFlags, SockaddrIn, sendto};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 const MSS: usize = 1448;
 const ACK: u8 = 0x10;
 const TCP: u8 = 6;
-
-/// A socket that sends TCP segments as they are.
-fn raw_socket() -> OwnedFd {
-    // SAFETY: makes a descriptor, or fails.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_TCP) };
-    assert!(fd >= 0);
-    // SAFETY: it was just made.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
 
 /// A full segment with a time stamp, its checksum right.
 fn segment([source, dest]: [SocketAddrV4; 2], sequence: u32, stamp: u32) -> Vec<u8> {
@@ -63,13 +53,15 @@ fn forged_segments_change_no_hint() {
         (0..40).map(look).sum::<u64>()
     };
     let plain = window();
-    let socket = path.sender.enter(raw_socket);
+    // it sends TCP segments as they are
+    let raw = || socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Tcp).unwrap();
+    let raw = path.sender.enter(raw);
     let to = SockaddrIn::from(SocketAddrV4::new(*ends[1].ip(), 0));
     let mut random = Random::new(1);
     // stamps of all the clock: half of them are ahead of the sender's
     for number in 0..32 {
         let forged = segment(ends, random.bits() as u32, number << 27);
-        assert_eq!(sendto(socket.as_raw_fd(), &forged, &to, MsgFlags::empty()).unwrap(), forged.len());
+        assert_eq!(sendto(raw.as_raw_fd(), &forged, &to, MsgFlags::empty()).unwrap(), forged.len());
         std::thread::sleep(Duration::from_millis(5));
     }
     let then = window();

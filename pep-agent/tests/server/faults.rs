@@ -62,6 +62,13 @@ impl Scripted {
         self.send(&bytes);
         bytes
     }
+
+    /// Waits until that became of a report.
+    fn meets(&mut self, agent: &Agent, report: FlowReport, fate: RecordFate) {
+        let before = agent.records(fate);
+        self.report(&[report]);
+        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
+    }
 }
 
 fn met(agent: &Agent, fate: DatagramFate, times: u64) {
@@ -189,11 +196,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
         return;
     };
     let mut border = Scripted::proven(&hosts, &agent, &flow);
-    let mut refused = |report: FlowReport, fate: RecordFate| {
-        let before = agent.records(fate);
-        border.report(&[report]);
-        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
-    };
+    let mut refused = |report, fate| border.meets(&agent, report, fate);
     let at = |offset: i64| flow.first.wrapping_add(offset as u32);
     let range = |start, end| SeqRange { start: at(start), end: at(end) };
     refused(flow.seen_to(at(1)), RecordFate::Outside); // nothing was sent yet
@@ -239,10 +242,8 @@ fn what_a_socket_may_be_sending_is_neither_taken_nor_a_lie() {
     };
     let mut border = Scripted::proven(&hosts, &agent, &flow);
     let (seen, beyond) = (flow.seen_to(flow.first), flow.seen_to(flow.first.wrapping_add(1 << 29)));
-    let mut is_met = |report: &FlowReport, fate: RecordFate| {
-        let before = agent.records(fate);
-        border.report(&[FlowReport { seen_at_us: now_us(), ..report.clone() }]);
-        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
+    let mut is_met = |report: &FlowReport, fate| {
+        border.meets(&agent, FlowReport { seen_at_us: now_us(), ..report.clone() }, fate);
     };
     is_met(&seen, RecordFate::Written);
     let held = Held::new(&flow.server);
