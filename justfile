@@ -72,7 +72,7 @@ fuzz name *options:
     set -euo pipefail
     mkdir -p "target/fuzz/{{ name }}/corpus"
     clang=$(command -v clang-19 clang | head -n 1)
-    bpf/tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
+    crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
 # Remove everything that was built.

@@ -1,4 +1,4 @@
-//! Compiles every `*.bpf.c` of `algos`, `agents`, `lab` and `tests/objects` with clang and writes the table that embeds them.
+//! Compiles every `*.bpf.c` of `algos`, `agents`, `lab` and `test-objects` with clang and writes the table that embeds them.
 //!
 //! Needs clang 15 or later and nothing else: no kernel headers, no vmlinux.h, no running kernel's BTF.
 //! `HOTCC_CLANG` names another clang.
@@ -39,14 +39,14 @@ fn build() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=HOTCC_CLANG");
-    for dir in ["algos", "agents", "lab", "tests/objects", "lib"] {
+    for dir in ["algos", "agents", "lab", "test-objects", "lib"] {
         println!("cargo::rerun-if-changed={}", root.join(dir).display());
     }
     let clang = find_clang()?;
     let mut table = String::new();
     writeln!(table, "/// The clang that compiled the objects.\npub const CLANG: &str = {clang:?};")?;
     writeln!(table, "/// What it was called with.\npub const CLANG_FLAGS: &[&str] = &{FLAGS:?};")?;
-    for (dir, constant) in [("algos", "ALGOS"), ("agents", "AGENTS"), ("lab", "LAB"), ("tests/objects", "TEST_OBJECTS")]
+    for (dir, constant) in [("algos", "ALGOS"), ("agents", "AGENTS"), ("lab", "LAB"), ("test-objects", "TEST_OBJECTS")]
     {
         writeln!(table, "/// Objects of `bpf/{dir}`, by name.\npub static {constant}: &[Object] = &[")?;
         for source in sources(&root.join(dir))? {

@@ -8,7 +8,7 @@
  * order in which they are due. While reports come one after another the agent looks for them by itself: a processor that
  * forwards is then interrupted by neither the timer nor wake-ups.
  *
- * Layouts: abi/src/border.rs, which a test compares with these.
+ * Layouts: crates/abi/src/border.rs, which a test compares with these.
  */
 #include "segment.h"
 #include "seen.h"

@@ -26,7 +26,7 @@ struct pep_inband {
 	u32 reserved;
 };
 
-/* A ring's definition names no type: this takes it into the object's BTF, for the comparison with abi/src/pep.rs. */
+/* A ring's definition names no type: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
 const struct pep_inband *inband_layout;
 
 struct {

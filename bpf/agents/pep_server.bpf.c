@@ -47,7 +47,7 @@ enum {
 };
 #define SENDING_STATES (1 << STATE_ESTABLISHED | 1 << STATE_FIN_WAIT1 | 1 << STATE_CLOSE_WAIT | 1 << STATE_LAST_ACK | 1 << STATE_CLOSING)
 
-/* The same as in abi/src/pep.rs; a test compares them. */
+/* The same as in crates/abi/src/pep.rs; a test compares them. */
 enum verdict {
 	PEP_WRITTEN,	  /* and no ACK made */
 	PEP_CLOCKED,	  /* written, and the sender clocked */
@@ -83,7 +83,7 @@ struct pep_handover {
 	struct pep_range ranges[PEP_RANGES];
 };
 
-/* No map has it: this takes it into the object's BTF, for the comparison with abi/src/pep.rs. */
+/* No map has it: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
 const struct pep_handover *handover_layout;
 
 /* What the agent keeps of a flow. */
@@ -254,7 +254,7 @@ static __always_inline void keep_account(struct account *a, const struct tcp_soc
 	a->segments = h->segments;
 }
 
-/* As abi/src/pep.rs has it: odd while it is written. */
+/* As crates/abi/src/pep.rs has it: odd while it is written. */
 static __always_inline bool write_record(struct pep_flow_v1 *record, const struct pep_handover *h)
 {
 	u32 updates = READ_ONCE(record->updates);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the receiver of a flow asks of its sender, as it came with an ACK into the sender's socket storage. Layout and
- * meaning: abi/src/hint.rs, which a test compares with this. Nothing in here is trusted.
+ * meaning: crates/abi/src/hint.rs, which a test compares with this. Nothing in here is trusted.
  */
 #pragma once
 #include "kernel.h"

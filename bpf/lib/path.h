@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Path changes: whether the route to a flow's peer became another one. Layout and meaning: abi/src/path.rs, which a test
+ * Path changes: whether the route to a flow's peer became another one. Layout and meaning: crates/abi/src/path.rs, which a test
  * compares with this. Nothing in here is trusted: a generation is only compared, and "nobody watches" is the ordinary
  * answer.
  */

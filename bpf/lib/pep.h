@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the ACKing border PEP of a flow saw of it, as an agent writes it into the flow's socket storage. Layout and
- * meaning: abi/src/pep.rs, which a test compares with this. Nothing in here is trusted.
+ * meaning: crates/abi/src/pep.rs, which a test compares with this. Nothing in here is trusted.
  */
 #pragma once
 #include "kernel.h"

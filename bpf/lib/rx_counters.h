@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the receiver's programs and `arwa` did, on all sockets together. Layout: abi/src/rx.rs.
+ * What the receiver's programs and `arwa` did, on all sockets together. Layout: crates/abi/src/rx.rs.
  */
 #pragma once
 #include "bpf.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: abi/src/stats.rs.
+ * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: crates/abi/src/stats.rs.
  */
 #pragma once
 #include "fixed.h"

@@ -1,6 +1,6 @@
 //! The keys that borders and servers share: which one signs for a server, and how they are replaced.
 
-use hotcc_auth::{Fingerprint, Key, KeyError, Scope};
+use hotcc_keys::{Fingerprint, Key, KeyError, Scope};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,15 +34,15 @@ impl Signer<'_> {
 /// The keys of a file whose lines are `ID KEY [PREFIX]`, the prefix that of the servers it is for. Of those that are for a
 /// server, the first signs, and all verify.
 #[derive(Clone, Debug)]
-pub struct Keys(hotcc_auth::Keys<Servers>);
+pub struct Keys(hotcc_keys::Keys<Servers>);
 
 impl Keys {
     /// Reads a file that nobody but its owner can read.
     ///
     /// # Errors
-    /// Those of [`hotcc_auth::Keys::read`].
+    /// Those of [`hotcc_keys::Keys::read`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        hotcc_auth::Keys::read(path).map(Self)
+        hotcc_keys::Keys::read(path).map(Self)
     }
 
     /// The key that signs what goes to a server.

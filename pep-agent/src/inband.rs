@@ -2,7 +2,7 @@
 
 use crate::report::{FlowKey, FlowReport, SeqRange};
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
-use hotcc_auth::Key;
+use hotcc_keys::Key;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Length of a code: HMAC-SHA-256, cut to what the option has room for, 80 bits.
@@ -108,7 +108,7 @@ fn message(flow: &FlowKey, content: &[u8; INBAND_BYTES]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_auth::KEY_BYTES;
+    use hotcc_keys::KEY_BYTES;
     use proptest::prelude::*;
 
     fn received(report: &FlowReport, option: [u8; INBAND_BYTES]) -> Inband {

@@ -3,7 +3,7 @@
 //! What is decoded is only known to be well-formed. Whether it is authentic and new is for [`crate::auth`].
 
 use crate::report::{FlowKey, FlowReport, RANGES, SeqRange};
-use hotcc_auth::{Key, MAC_BYTES};
+use hotcc_keys::{Key, MAC_BYTES};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// UDP port of servers.

@@ -1,7 +1,7 @@
 //! The format's own tests: what is written is read, and nothing else is.
 
 use super::*;
-use hotcc_auth::KEY_BYTES;
+use hotcc_keys::KEY_BYTES;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;

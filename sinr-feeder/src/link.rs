@@ -1,7 +1,7 @@
 //! Links as people write them: `ADDR[/LEN]`, or `ADDR:PORT[/LEN]` for a block of ports behind one shared address.
 
 use hotcc_abi::radio::IndexKey;
-use hotcc_auth::Scope;
+use hotcc_keys::Scope;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// What is wrong with a link's text.

@@ -6,7 +6,7 @@ use crate::line::Line;
 use crate::link::Granted;
 use crate::source::{Args, SourceError};
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_auth::{Key, Keys};
+use hotcc_keys::{Key, Keys};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 

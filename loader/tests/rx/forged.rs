@@ -2,7 +2,7 @@
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
-use hotcc_bpf_tests::random::Random;
+use hotcc_cc_tests::random::Random;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;

@@ -1,7 +1,7 @@
 //! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
 
 use crate::common::{NetNs, json};
-use hotcc_bpf_tests::storage::{newest, sockets_in};
+use hotcc_cc_tests::storage::{newest, sockets_in};
 use libbpf_rs::{ObjectBuilder, OpenObject};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};

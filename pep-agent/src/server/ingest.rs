@@ -13,7 +13,7 @@ use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
 use anyhow::{Context, Result};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
-use hotcc_auth::Fingerprint;
+use hotcc_keys::Fingerprint;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};

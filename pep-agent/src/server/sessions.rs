@@ -8,7 +8,7 @@
 //! for other servers must not speak for them.
 
 use crate::wire::Header;
-use hotcc_auth::{Fingerprint, Window};
+use hotcc_keys::{Fingerprint, Window};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 

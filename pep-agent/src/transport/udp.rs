@@ -76,7 +76,7 @@ impl Udp {
         Ok(socket)
     }
 
-    fn send_datagram(&self, writer: ReportWriter, key: &hotcc_auth::Key, to: SocketAddr) -> bool {
+    fn send_datagram(&self, writer: ReportWriter, key: &hotcc_keys::Key, to: SocketAddr) -> bool {
         let reports = u64::from(writer.flows());
         let bytes = writer.finish(key, self.shared.next_counter());
         let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };

@@ -4,8 +4,8 @@
 use crate::held::Held;
 use crate::host::*;
 use hotcc_abi::pep::Handover;
-use hotcc_auth::{KEY_BYTES, Key};
-use hotcc_bpf_tests::storage::{newest, sockets_in};
+use hotcc_cc_tests::storage::{newest, sockets_in};
+use hotcc_keys::{KEY_BYTES, Key};
 use pep_agent::report::{FlowReport, SeqRange, Transport};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};

@@ -11,7 +11,7 @@ use crate::link::{self, Granted};
 use crate::peer::VERSION;
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
-use hotcc_auth::{Keys, MAC_BYTES, Window};
+use hotcc_keys::{Keys, MAC_BYTES, Window};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ mod tests {
     use crate::map::Reading;
     use crate::peer::datagram;
     use crate::transit::Sent;
-    use hotcc_auth::KEY_BYTES;
+    use hotcc_keys::KEY_BYTES;
 
     const NOW_US: u64 = 1_800_000_000_000_000;
 

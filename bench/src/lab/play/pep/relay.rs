@@ -2,7 +2,7 @@
 
 use crate::lab::scenario::Fault;
 use anyhow::{Context, Result};
-use hotcc_auth::{KEY_BYTES, Key};
+use hotcc_keys::{KEY_BYTES, Key};
 use pep_agent::report::{FlowReport, SeqRange};
 use pep_agent::wire::{Datagram, Kind, MAX_DATAGRAM_BYTES, PORT, ReportWriter};
 use std::cmp::Reverse;

@@ -1,7 +1,0 @@
-#!/bin/sh
-# Builds the libFuzzer program of one algorithm: build-fuzzer.sh CLANG NAME SOURCE.bpf.c PROGRAM
-set -eu
-here=$(dirname "$0")
-exec "$1" -g -O1 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -DHOTCC_HOST \
-	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	"-DHOTCC_ALGO_FILE=\"$3\"" "-DHOTCC_ALGO=$2" -I "$here/../../lib" "$here/fuzz.c" -o "$4"

@@ -1,0 +1,67 @@
+//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around `bpf/lib`, to shared objects for the host.
+//!
+//! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
+//! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.
+//! Uses the clang that compiled the BPF objects.
+
+use hotcc_bpf::CLANG;
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    if let Err(error) = build() {
+        eprintln!("{error}"); // as text: the compiler's message has many lines
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let bpf = root.join("../../bpf").canonicalize()?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    for dir in [bpf.join("algos"), bpf.join("lib"), root.join("host")] {
+        println!("cargo::rerun-if-changed={}", dir.display());
+    }
+    for source in algorithms(&bpf.join("algos"))? {
+        let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
+        let defines = [format!("-DHOTCC_ALGO_FILE=\"{}\"", source.display()), format!("-DHOTCC_ALGO={name}")];
+        let object = out.join(format!("{name}.so"));
+        let with_steps = root.join(format!("host/{name}.c"));
+        let harness = if with_steps.exists() { with_steps } else { root.join("host/harness.c") };
+        compile(&bpf.join("lib"), &defines, &harness, &object)?;
+    }
+    for units in ["lib_units", "rx_units"] {
+        let (source, object) = (root.join(format!("host/{units}.c")), out.join(format!("{units}.so")));
+        compile(&bpf.join("lib"), &[], &source, &object)?;
+    }
+    Ok(())
+}
+
+fn algorithms(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut found: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    found.retain(|p| p.to_string_lossy().ends_with(".bpf.c"));
+    found.sort();
+    Ok(found)
+}
+
+fn compile(lib: &Path, defines: &[String], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
+    let output = Command::new(CLANG)
+        .args(["-shared", "-fPIC", "-O1", "-g", "-std=gnu11"])
+        .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-DHOTCC_HOST"])
+        .args(["-fsanitize=integer-divide-by-zero,shift,signed-integer-overflow,bounds", "-fsanitize-trap=all"])
+        .args(defines)
+        .arg("-I")
+        .arg(lib)
+        .arg(source)
+        .args(["-Wl,-Bsymbolic", "-o"]) // two objects in one process must not share symbols
+        .arg(object)
+        .output()?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{CLANG} failed on {} {defines:?}:\n{text}", source.display()).into());
+    }
+    Ok(())
+}

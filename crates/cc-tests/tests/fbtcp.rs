@@ -1,0 +1,474 @@
+//! FB-TCP on connections: examples worked by hand. Its tables by themselves are in `fbtcp_tables.rs`.
+
+use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+
+const OPEN: u32 = 0;
+const CWR: u32 = 2;
+const RECOVERY: u32 = 3;
+const LOSS: u32 = 4;
+
+/// What there was before the profiles came apart; the others are the same in both.
+fn paper(algo: &HostAlgo) {
+    for name in ["limit_step", "exit_on_queue", "max_window_us", "base_window_us", "loss_cap_permille"] {
+        algo.set_tunable(name, 0);
+    }
+}
+
+/// A connection under FB-TCP with segments of 1000 bytes, whose window is always full.
+struct Connection<'a> {
+    flow: Flow<'a>,
+    view: View,
+}
+
+impl<'a> Connection<'a> {
+    /// At 1 s, in slow start.
+    fn new(algo: &'a HostAlgo, cwnd: u32) -> Self {
+        let view = View {
+            now_us: 1_000_000,
+            snd_cwnd: cwnd,
+            snd_cwnd_clamp: u32::MAX,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            mss: 1000,
+            delivered: 5000,
+            data_segs_out: 5000,
+            is_cwnd_limited: 1,
+            snd_una: 7_000_000,
+            snd_nxt: 7_000_000 + cwnd * 1000,
+            ..View::default()
+        };
+        let mut flow = Flow::new(algo);
+        flow.set(&view);
+        flow.init();
+        assert_eq!(flow.get(&view), view); // a connection keeps its window
+        Self { flow, view }
+    }
+
+    /// In congestion avoidance, base RTT 20 ms, maxCwnd 2100 from here on: no other estimate comes.
+    fn avoiding(algo: &'a HostAlgo, cwnd: u32) -> Self {
+        let mut connection = Self::new(algo, cwnd);
+        // 10,000 segments of 1000 bytes in 100 ms: 100,000,000 bytes/s; * 20 ms / 1000 bytes * 1.05 = 2100 (eq 1)
+        connection.ack(100_000, 10_000, Some(20_000));
+        assert_eq!(connection.state("max_cwnd"), 2100);
+        algo.set_tunable("dp_interval_us", u32::MAX);
+        (connection.view.snd_cwnd, connection.view.snd_ssthresh) = (cwnd, 2);
+        connection.round(20_000); // the one that runs was no whole one
+        connection
+    }
+
+    fn state(&self, name: &str) -> u64 {
+        self.flow.private(name)
+    }
+
+    /// What both hooks of an ACK do; then the window is filled again.
+    fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) {
+        self.acked(after_us, acked, rtt_us);
+        self.grow(acked);
+        self.send();
+    }
+
+    fn acked(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) {
+        self.view.now_us += after_us;
+        self.view.delivered = self.view.delivered.wrapping_add(acked);
+        self.view.snd_una = self.view.snd_una.wrapping_add(acked.wrapping_mul(1000));
+        self.show();
+        self.flow.pkts_acked(acked, rtt_us);
+        self.view = self.flow.get(&self.view);
+    }
+
+    fn grow(&mut self, acked: u32) {
+        self.show();
+        self.flow.cong_avoid(acked);
+        self.view = self.flow.get(&self.view);
+    }
+
+    fn send(&mut self) {
+        let bytes = self.view.snd_cwnd * 1000;
+        let sent = self.view.snd_nxt.wrapping_sub(self.view.snd_una);
+        if sent < bytes || sent > 1 << 31 {
+            self.view.snd_nxt = self.view.snd_una.wrapping_add(bytes);
+        }
+    }
+
+    fn show(&mut self) {
+        self.flow.set(&self.view);
+    }
+
+    /// ACKs of a quarter of what the round has left, to its end, none of which lets W grow. Meanwhile a window is sent,
+    /// so that the next round has W segments.
+    fn round(&mut self, rtt_us: u32) {
+        let left = |c: &Self| (c.state("round_end") as u32).wrapping_sub(c.view.snd_una) as i32 / 1000;
+        let share = (left(self) / 4).max(1);
+        while left(self) > share {
+            self.acked(u64::from(rtt_us / 4), share as u32, Some(rtt_us));
+        }
+        let last = left(self).max(1) as u32;
+        self.view.snd_nxt = self.view.snd_una.wrapping_add((last + self.view.snd_cwnd) * 1000);
+        self.acked(u64::from(rtt_us / 4), last, Some(rtt_us));
+    }
+
+    /// A round at W = `cwnd`; the rule that fired at its end.
+    fn rule(&mut self, cwnd: u32, rtt_us: u32) -> u64 {
+        self.view.snd_cwnd = cwnd;
+        self.round(rtt_us);
+        self.state("rule")
+    }
+
+    fn enter(&mut self, state: u32) {
+        self.show();
+        self.flow.set_state(state as u8);
+        self.view = self.flow.get(&self.view);
+        self.view.ca_state = state;
+        self.show();
+    }
+
+    fn event(&mut self, event: u32) {
+        self.show();
+        self.flow.cwnd_event(event);
+        self.view = self.flow.get(&self.view);
+    }
+
+    /// As the kernel does: `ssthresh()`, then the state.
+    fn recovery(&mut self, state: u32) {
+        self.show();
+        self.view.prior_cwnd = self.view.snd_cwnd;
+        self.view.snd_ssthresh = self.flow.ssthresh();
+        self.enter(state);
+    }
+
+    /// W = ssthresh, as the kernel does at the end of a recovery, then the event.
+    fn complete(&mut self) {
+        self.view.snd_cwnd = self.view.snd_ssthresh;
+        self.event(EVENT_COMPLETE_CWR);
+        self.enter(OPEN);
+    }
+
+    fn windows(&self) -> (u32, u32) {
+        (self.view.snd_cwnd, self.view.snd_ssthresh)
+    }
+}
+
+#[test]
+fn max_cwnd_is_eq_1_every_100_ms_and_the_largest_counts() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::new(&algo, 100);
+    c.ack(99_999, 500, Some(25_000));
+    assert_eq!((c.state("base_us"), c.state("max_cwnd")), (25_000, 0));
+    // 1000 segments in 100 ms: 10,000,000 bytes/s * 20 ms / 1000 bytes * 1.05 = 210
+    c.ack(1, 500, Some(20_000));
+    assert_eq!((c.state("base_us"), c.state("max_cwnd")), (20_000, 210));
+    // 999 in 100 ms: 209.79, less; 1010: 212.1
+    c.ack(100_000, 999, Some(30_000));
+    assert_eq!(c.state("max_cwnd"), 210);
+    c.ack(100_000, 1010, None);
+    assert_eq!(c.state("max_cwnd"), 212);
+    // held back by the application: only what is not less counts
+    c.view.app_limited = 1;
+    c.ack(100_000, 900, None);
+    c.ack(100_000, 1020, None); // 214.2
+    assert_eq!((c.state("max_cwnd"), c.state("max_time_us")), (214, 1_500_000));
+    // 10 s after that one a smaller one takes its place, but not while the application holds back
+    c.ack(9_900_000, 1, None);
+    c.ack(100_000, 500, None);
+    assert_eq!(c.state("max_cwnd"), 214);
+    c.view.app_limited = 0;
+    c.ack(100_000, 500, None); // limited when it began
+    assert_eq!(c.state("max_cwnd"), 214);
+    c.ack(100_000, 500, None); // 105
+    assert_eq!(c.state("max_cwnd"), 105);
+    // in the paper's profile never
+    algo.set_tunable("max_window_us", 0);
+    c.ack(4_000_000_000, 1, None);
+    assert_eq!(c.state("max_cwnd"), 105);
+}
+
+#[test]
+fn a_base_not_seen_for_10_s_becomes_that_of_the_last_round() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 100);
+    c.round(30_000); // this one ends a round that saw 30 ms at the least
+    let seen_us = c.state("base_time_us");
+    c.view.now_us = seen_us + 9_999_999;
+    c.acked(0, 1, Some(40_000));
+    assert_eq!(c.state("base_us"), 20_000);
+    c.acked(1, 1, Some(40_000));
+    assert_eq!((c.state("base_us"), c.state("base_time_us")), (30_000, seen_us + 10_000_000));
+    // to see it again renews it
+    c.acked(9_000_000, 1, Some(30_000));
+    c.acked(9_000_000, 1, Some(40_000));
+    assert_eq!(c.state("base_us"), 30_000);
+    algo.set_tunable("base_window_us", 0);
+    c.acked(60_000_000, 1, Some(40_000));
+    assert_eq!(c.state("base_us"), 30_000);
+}
+
+#[test]
+fn a_step_is_spread_over_its_round_and_ends_at_max_cwnd() {
+    let algo = HostAlgo::load("fbtcp");
+    paper(&algo);
+    let mut c = Connection::avoiding(&algo, 1200);
+    assert_eq!(c.rule(1200, 20_000), 1); // CSI = 1: C1, 120 segments, one for every 10 acknowledged
+    assert_eq!((c.view.snd_cwnd, c.state("step_left"), c.state("csi_q16")), (1200, 120, 65_536));
+    c.grow(605);
+    assert_eq!((c.view.snd_cwnd, c.state("step_left")), (1260, 60));
+    c.grow(5); // the other half of a segment
+    assert_eq!((c.view.snd_cwnd, c.state("step_left")), (1261, 59));
+    c.grow(2000); // never more than the step
+    assert_eq!((c.view.snd_cwnd, c.state("step_left")), (1320, 0));
+    // what the clamp cuts off is lost
+    assert_eq!(c.rule(1000, 20_000), 1);
+    c.view.snd_cwnd_clamp = 1010;
+    c.grow(500);
+    assert_eq!((c.view.snd_cwnd, c.state("step_left")), (1010, 60));
+    c.view.snd_cwnd_clamp = u32::MAX;
+
+    // default: to maxCwnd + 1 = 2101
+    algo.set_tunable("limit_step", 1);
+    assert_eq!(c.rule(2000, 20_000), 1);
+    assert_eq!(c.state("step_left"), 101);
+    assert_eq!(c.rule(2100, 20_000), 1);
+    assert_eq!(c.state("step_left"), 1);
+    // Divergence from there: D1
+    assert_eq!(c.rule(2101, 20_000), 21);
+    assert_eq!(c.state("step_left"), 1);
+}
+
+/// Less than a segment is earned in each of these rounds; nothing of it may be dropped.
+#[test]
+fn small_steps_add_up_over_rounds() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 2200);
+    for _ in 0..60 {
+        c.round(20_000);
+        assert_eq!(c.state("rule"), 21); // D1: one segment per W acknowledged
+        c.grow(1650); // three quarters of one
+    }
+    assert!((44..=45).contains(&(c.view.snd_cwnd - 2200)), "{}", c.view.snd_cwnd);
+}
+
+#[test]
+fn b_rows_act_in_the_third_round() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    // 20 ms / 100 ms: CSI 0.2; C12: 25 segments, in the third round 50
+    for (want, rule, repeat) in [(975, 12, 1), (950, 12, 2), (900, 112, 0), (875, 12, 1)] {
+        c.round(100_000);
+        assert_eq!((c.view.snd_cwnd, c.state("rule"), c.state("repeat")), (want, rule, repeat));
+        assert_eq!(c.view.snd_ssthresh, 731); // 3/4 of 975, under W: slow start does not undo it
+    }
+    // 20 ms / 1 s: CSI 0.02; C14: 0.4 W = 350, and another row starts to count anew
+    c.round(1_000_000);
+    assert_eq!((c.view.snd_cwnd, c.state("rule"), c.state("repeat")), (350, 14, 1));
+    // over maxCwnd the same CSIs give D5 and D6
+    for (cwnd, rtt_us, rule, want) in [
+        (2400, 100_000, 25, 1800), // 0.75 W
+        (2400, 100_000, 25, 1800),
+        (2400, 100_000, 125, 1200),  // W/2
+        (2400, 1_000_000, 26, 1200), // W/2
+        (2400, 1_000_000, 26, 1200),
+        (2400, 1_000_000, 126, 600), // W/4
+    ] {
+        assert_eq!((c.rule(cwnd, rtt_us), c.view.snd_cwnd), (rule, want));
+    }
+    // never under two segments
+    c.view.snd_ssthresh = 2;
+    assert_eq!((c.rule(20, 100_000), c.windows()), (12, (2, 2)));
+    // a base of 1 us: CSI rounds down to 0, and is one all the same
+    c.view.snd_cwnd = 2400;
+    c.acked(0, 1, Some(1));
+    c.round(100_000);
+    assert_eq!((c.rule(2400, 100_000), c.state("csi_q16")), (26, 0));
+}
+
+#[test]
+fn a_window_is_held_for_thirty_rounds() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    for round in 1..=30 {
+        assert_eq!((c.rule(1000, 40_000), c.state("repeat")), (10, round)); // CSI 0.5: C10
+        assert_eq!((c.view.snd_cwnd, c.state("max_cwnd"), c.state("step_left")), (1000, 2100, 0));
+    }
+    assert_eq!((c.rule(1000, 40_000), c.state("repeat")), (110, 0));
+    assert_eq!((c.view.snd_cwnd, c.state("max_cwnd")), (900, 1890)); // eqs 7 and 8
+    // D3 (CSI 0.8), then D4 (CSI 0.5): each counts for itself
+    for _ in 0..30 {
+        assert_eq!(c.rule(2000, 25_000), 23);
+    }
+    assert_eq!((c.rule(2000, 40_000), c.state("repeat"), c.view.snd_cwnd), (24, 1, 2000));
+    for _ in 0..29 {
+        assert_eq!(c.rule(2000, 40_000), 24);
+    }
+    assert_eq!((c.rule(2000, 40_000), c.view.snd_cwnd, c.state("max_cwnd")), (124, 1800, 1701)); // eqs 9 and 10
+}
+
+#[test]
+fn too_few_samples_make_a_reno_step_and_an_idle_window_nothing() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 100);
+    c.ack(20_000, 100, Some(100_000));
+    c.ack(20_000, 100, Some(100_000)); // one or two samples in each round, and a queue
+    assert_eq!((c.state("rule"), c.state("step"), c.view.snd_cwnd), (30, 1, 101));
+    c.view.is_cwnd_limited = 0;
+    c.round(20_000);
+    assert_eq!((c.state("rule"), c.state("step_left")), (0, 0));
+}
+
+#[test]
+fn slow_start_ends_at_900_segments_or_beyond_max_cwnd_with_a_queue() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::new(&algo, 899);
+    c.acked(20_000, 899, Some(20_000)); // a round, but W < 900
+    assert_eq!(c.windows(), (899, INFINITE_SSTHRESH));
+    c.grow(899); // doubles
+    assert_eq!(c.view.snd_cwnd, 1798);
+    c.send();
+    c.acked(20_000, 1798, Some(20_000));
+    assert_eq!(c.windows(), (1798, 1798));
+
+    // maxCwnd 210 (as above); 300 segments with a queue: CSI 20/40
+    for (profile, want) in [("default", 300), ("paper", INFINITE_SSTHRESH)] {
+        if profile == "paper" {
+            paper(&algo);
+        }
+        let mut c = Connection::new(&algo, 100);
+        c.ack(100_000, 1000, Some(20_000));
+        c.view.snd_cwnd = 300;
+        c.view.snd_nxt = c.view.snd_una;
+        c.acked(20_000, 10, Some(20_000)); // ends the round in which 20 ms were seen
+        assert_eq!((c.state("max_cwnd"), c.view.snd_ssthresh), (210, INFINITE_SSTHRESH));
+        c.acked(20_000, 10, Some(40_000));
+        assert_eq!(c.view.snd_ssthresh, want, "{profile}");
+    }
+}
+
+#[test]
+fn a_loss_moves_nothing_but_ends_slow_start() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    c.view.snd_ssthresh = 800;
+    c.recovery(RECOVERY);
+    assert_eq!(c.windows(), (1000, 1000)); // PRR keeps to W
+    c.view.snd_cwnd = 700; // what was left in flight
+    c.view.snd_ssthresh = 700;
+    c.complete();
+    assert_eq!(c.windows(), (1000, 800));
+    // in slow start: ssthresh just under W
+    c.view.snd_ssthresh = INFINITE_SSTHRESH;
+    c.recovery(RECOVERY);
+    c.complete();
+    assert_eq!(c.windows(), (1000, 999));
+    // an ssthresh from long ago comes up to 3/4
+    c.view.snd_ssthresh = 10;
+    c.recovery(RECOVERY);
+    c.complete();
+    assert_eq!(c.windows(), (1000, 750));
+    // undone: nothing is left to restore
+    c.recovery(RECOVERY);
+    assert_eq!(c.flow.undo_cwnd(), 1000);
+    (c.view.snd_cwnd, c.view.snd_ssthresh) = (500, 600);
+    c.event(EVENT_COMPLETE_CWR);
+    assert_eq!(c.windows(), (500, 600));
+}
+
+/// A flow on a lossy path, or one that overflows the bottleneck in every round, is in recovery whenever a round ends.
+#[test]
+fn rows_move_the_window_that_a_recovery_ends_with() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    c.recovery(RECOVERY);
+    c.round(20_000); // C1: 120 more, at once
+    assert_eq!((c.state("rule"), c.state("step_left"), c.state("restore_cwnd")), (1, 0, 1120));
+    assert_eq!(c.windows(), (1000, 1120)); // W is PRR's, which goes there
+    c.round(100_000); // C12: 25 less
+    assert_eq!((c.state("rule"), c.state("restore_cwnd")), (12, 1095));
+    assert_eq!(c.windows(), (1000, 1095));
+    c.complete();
+    assert_eq!(c.windows(), (1095, 821));
+}
+
+#[test]
+fn more_than_30_percent_lost_halves_the_window() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    // rounds of 1000 segments; 428 lost are 29.97 % of 1428, 429 are 30.02 % of 1429
+    c.view.lost += 428;
+    assert_eq!(c.rule(1000, 20_000), 1);
+    c.view.lost += 429;
+    assert_eq!((c.rule(1000, 20_000), c.windows(), c.state("step_left")), (0, (500, 375), 0));
+    // in a recovery what is to be restored is halved, and PRR's aim with it
+    c.view.snd_cwnd = 1000;
+    c.recovery(RECOVERY);
+    c.view.lost += 5000;
+    c.round(20_000);
+    assert_eq!((c.state("restore_cwnd"), c.view.snd_ssthresh, c.view.snd_cwnd), (500, 500, 1000));
+    c.round(20_000); // a round without losses: C1
+    assert_eq!(c.state("restore_cwnd"), 620);
+    c.complete();
+    assert_eq!(c.windows(), (620, 465));
+    // the paper's profile is immune
+    paper(&algo);
+    c.view.lost += 5000;
+    assert_eq!(c.rule(1000, 20_000), 1);
+}
+
+#[test]
+fn a_mark_halves_the_window_and_a_timeout_sets_ssthresh_to_three_quarters() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1001);
+    c.recovery(CWR);
+    assert_eq!((c.windows(), c.state("restore_cwnd")), ((1001, 500), 0));
+    c.complete();
+    assert_eq!(c.windows(), (500, 500));
+
+    c.round(100_000); // C12
+    assert_eq!((c.state("rule"), c.state("repeat"), c.view.snd_cwnd), (12, 1, 475));
+    c.show();
+    assert_eq!(c.flow.ssthresh(), 475);
+    c.view.snd_ssthresh = 475;
+    c.event(EVENT_LOSS);
+    assert_eq!((c.windows(), c.state("rule"), c.state("repeat")), ((475, 356), 0, 0));
+    c.view.snd_cwnd = 1; // the kernel
+    c.enter(LOSS);
+    assert_eq!((c.windows(), c.state("restore_cwnd")), ((1, 356), 0));
+    c.grow(400); // slow start, up to ssthresh, and what is over is dropped
+    assert_eq!(c.windows(), (356, 356));
+}
+
+#[test]
+fn idle_time_belongs_to_no_round_and_no_interval() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::new(&algo, 100);
+    c.ack(10_000, 50, Some(20_000));
+    c.view.now_us += 5_000_000;
+    c.view.lost += 1000;
+    c.event(EVENT_TX_START);
+    assert_eq!((c.state("samples"), c.state("round_min_us"), c.state("base_us")), (0, 0, 20_000));
+    // 500 segments in 100 ms: 5,000,000 bytes/s * 20 ms / 1000 bytes * 1.05 = 105
+    c.ack(100_000, 500, None);
+    assert_eq!(c.state("max_cwnd"), 105);
+    assert_eq!(c.view.snd_cwnd, 650); // no round that lost a thousand segments
+}
+
+#[test]
+fn a_takeover_starts_anew_and_keeps_the_window() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    c.round(100_000);
+    let before = c.view;
+    c.show();
+    c.flow.init();
+    assert_eq!(c.flow.get(&before), before);
+    for name in ["max_cwnd", "base_us", "rule", "repeat", "step_left", "samples", "restore_cwnd", "growth"] {
+        assert_eq!(c.state(name), 0, "{name}");
+    }
+    assert_eq!(c.state("round_end"), u64::from(before.snd_nxt));
+}
+
+#[test]
+fn four_hundred_gigabit_per_second() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::new(&algo, 100);
+    (c.view.mss, c.view.snd_cwnd) = (9000, 80_000_000);
+    // 55,555,556 segments of 9000 bytes in 10 s: 50,000,000,400 bytes/s; * 10 s / 9000 bytes * 1.05 = 58,333,333.8
+    c.acked(10_000_000, 55_555_556, Some(10_000_000));
+    assert_eq!(c.state("max_cwnd"), 58_333_333);
+}

@@ -1,0 +1,69 @@
+//! Every algorithm under libFuzzer, for a moment; `just fuzz NAME` goes on for as long as one likes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_bpf::CLANG;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Inputs in all; from the same seed they are the same ones.
+const RUNS: u32 = 20_000;
+
+fn bpf() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf")
+}
+
+/// Builds the fuzzer of one algorithm.
+fn build(name: &str, source: &Path, directory: &Path) -> PathBuf {
+    let program = directory.join(name);
+    let output = Command::new("sh")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("host/build-fuzzer.sh"))
+        .args([CLANG, name])
+        .args([source, &program])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{name}:\n{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+fn fuzz(program: &Path) -> Output {
+    let runs = format!("-runs={RUNS}");
+    let options = [runs.as_str(), "-seed=1", "-max_len=4096", "-len_control=0", "-timeout=10"];
+    Command::new(program).args(options).current_dir(program.parent().unwrap()).output().unwrap()
+}
+
+#[test]
+fn no_input_breaks_an_algorithm() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut fuzzed = 0;
+    for entry in fs::read_dir(bpf().join("algos")).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(name) = path.file_name().unwrap().to_str().unwrap().strip_suffix(".bpf.c") else { continue };
+        let output = fuzz(&build(name, &path, scratch.path()));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}:\n{text}");
+        assert!(text.contains(&format!("Done {RUNS} runs")), "{name}:\n{text}");
+        fuzzed += 1;
+    }
+    assert!(fuzzed >= 2);
+}
+
+/// What it is worth: it finds what is wrong.
+#[test]
+fn a_missing_limit_is_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(bpf().join("algos/dtcp.bpf.c")).unwrap();
+    for (right, wrong) in [
+        (
+            "return max(tp->snd_cwnd * (divisor - eta) / divisor, 2ULL);",
+            "return tp->snd_cwnd * (divisor - eta) / divisor;",
+        ),
+        ("(alpha_permille ?: 1)", "(alpha_permille - 1)"), // divides by zero
+    ] {
+        assert_eq!(text.matches(right).count(), 1, "{right}");
+        let source = scratch.path().join("dtcp.bpf.c");
+        fs::write(&source, text.replace(right, wrong)).unwrap();
+        let output = fuzz(&build("dtcp", &source, scratch.path()));
+        assert!(!output.status.success(), "not found: {wrong}");
+    }
+}

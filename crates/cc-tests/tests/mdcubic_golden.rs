@@ -1,0 +1,568 @@
+//! Multi-domain CUBIC against its model, and both against examples worked by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "mdcubic/invariants.rs"]
+mod invariants;
+
+use hotcc_cc_tests::kernel::{Event, Kernel};
+use hotcc_cc_tests::models::mdcubic::{Mdcubic, Tunables};
+use hotcc_cc_tests::models::watched::Watched;
+use hotcc_cc_tests::random::{self, Conditions, Random, Timeouts, Totals};
+use hotcc_cc_tests::signals::At::{Nxt, Una};
+use hotcc_cc_tests::signals::{At, Report, Signals, Stretch};
+use hotcc_cc_tests::{Cubic, HostAlgo, INFINITE_SSTHRESH, View};
+use invariants::{Bounds, Plain};
+
+const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Pep };
+
+/// Ten losses are forgiven, however small W is.
+const TEN: Tunables = Tunables { d2_segments_per_loss: 0, ..Tunables::DEFAULT };
+
+/// Starts a connection: on the model by itself, or on algorithm and model together.
+type Start<'a> = dyn Fn(Tunables, View) -> Kernel<'a, Mdcubic> + 'a;
+
+/// Each example on the model by itself, and on algorithm and model together.
+macro_rules! examples {
+    ($($name:ident)*) => {
+        mod by_the_model {
+            use super::*;
+            $(#[test] fn $name() { super::$name(&|t, view| Kernel::alone(Mdcubic::new(t), view).unwrap()); })*
+        }
+        mod by_the_algorithm {
+            use super::*;
+            $(#[test] fn $name() {
+                let algo = HostAlgo::load("mdcubic");
+                super::$name(&|t, view| Kernel::start(&algo, Mdcubic::new(t), view).unwrap());
+            })*
+        }
+    };
+}
+
+examples! {
+    slow_start_happens_between_sender_and_pep
+    bytes_beyond_whole_segments_are_carried
+    nothing_grows_for_what_was_there_before
+    a_loss_in_domain_2_changes_nothing
+    growth_goes_on_through_a_loss_in_domain_2
+    a_loss_in_domain_1_is_cubic_s
+    a_hole_tells_the_domain_as_well
+    the_tenth_loss_in_a_round_is_cubic_s
+    clocked_by_the_pep_w_gives_up_what_was_lost
+    a_later_hole_in_domain_1_is_cubic_s
+    the_last_ack_of_a_recovery_changes_no_domain
+    a_congestion_mark_is_domain_1_s
+    a_timeout_starts_again_without_d2
+    a_timeout_within_a_recovery_leaves_ssthresh_to_cubic
+    a_loss_never_raises_the_window
+    a_silent_pep_is_forgotten
+    a_client_ahead_of_the_pep_is_believed
+    no_report_is_trusted
+    without_its_clock_the_pep_still_tells_domains
+}
+
+/// A connection at 1 s with segments of 1000 bytes, whose sequence numbers wrap within the first window.
+fn connection(snd_cwnd: u32, snd_ssthresh: u32) -> View {
+    View {
+        now_us: 1_000_000,
+        snd_cwnd,
+        snd_cwnd_clamp: u32::MAX,
+        snd_ssthresh,
+        mss: 1000,
+        delivered: 5000,
+        data_segs_out: 5000,
+        max_packets_out: snd_cwnd,
+        is_cwnd_limited: 1,
+        snd_una: u32::MAX - 4999,
+        snd_nxt: u32::MAX - 4999,
+        ..View::default()
+    }
+}
+
+fn play(kernel: &mut Kernel<'_, Mdcubic>, events: &[Event]) {
+    for event in events {
+        kernel.play(*event).unwrap();
+    }
+}
+
+/// A duplicate ACK, 1 ms later: such as a PEP's report comes with.
+const DUPLICATE: Event = Event::Duplicate { after_us: 1000 };
+
+/// The PEP has all up to here, and these ranges.
+fn reports(kernel: &mut Kernel<'_, Mdcubic>, in_order: At, ranges: &[Stretch]) {
+    play(kernel, &[Event::Pep(Report::up_to(in_order).with(ranges)), DUPLICATE]);
+}
+
+/// The client acknowledges segments, 1 ms later, with an RTT of 100 ms.
+fn client(kernel: &mut Kernel<'_, Mdcubic>, acked: u32) {
+    play(kernel, &[Event::Ack { after_us: 1000, acked, rtt_us: Some(100_000) }]);
+}
+
+fn sack(blocks: &[Stretch]) -> Event {
+    let mut all = [(Una(0), Una(0)); 4];
+    all[..blocks.len()].copy_from_slice(blocks);
+    Event::Sack(all)
+}
+
+/// W and ssthresh.
+fn window(kernel: &Kernel<'_, Mdcubic>) -> (u32, u32) {
+    (kernel.sock.snd_cwnd, kernel.sock.snd_ssthresh)
+}
+
+/// W1 = 16 in congestion avoidance (ssthresh 8), and 8 of the 16 segments in flight are past the PEP: W = 24.
+fn clocked<'a>(start: &Start<'a>, tunables: Tunables) -> Kernel<'a, Mdcubic> {
+    let mut kernel = start(tunables, connection(16, 8));
+    reports(&mut kernel, Una(8000), &[]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 8), 8));
+    kernel
+}
+
+fn slow_start_happens_between_sender_and_pep(start: &Start<'_>) {
+    let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
+    reports(&mut kernel, Una(0), &[]); // the clocking begins
+    assert_eq!(kernel.sock.snd_cwnd, 10);
+    // an RTT to the PEP later it has all 10: W1 = 10 + 10, D2 = 10
+    reports(&mut kernel, Una(10_000), &[]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (30, 10));
+    // in flight in domain 1: 30 sent, 10 past the PEP
+    assert_eq!(kernel.sock.snd_nxt.wrapping_sub(kernel.sock.snd_una), 30_000);
+    // an RTT to the PEP later it has the next 20 as well: W1 = 40, D2 = 30
+    reports(&mut kernel, Una(30_000), &[]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (70, 30));
+    // the client has the first 10: they leave D2, and grow nothing a second time
+    client(&mut kernel, 10);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (60, 20));
+    client(&mut kernel, 20);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (40, 0));
+    // and the PEP the next 40, the client's ACK first: W1 = 80 of them, half past the PEP already
+    play(&mut kernel, &[Event::Pep(Report::up_to(Una(40_000)))]);
+    client(&mut kernel, 20);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (100, 20));
+}
+
+fn bytes_beyond_whole_segments_are_carried(start: &Start<'_>) {
+    let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
+    reports(&mut kernel, Una(0), &[]);
+    for (in_order, d2, w1) in [
+        (1500, 1, 11), // 1500 bytes: one segment, 500 carried
+        (1999, 1, 11), // 999
+        (2000, 2, 12), // 1000
+        (2000, 2, 12), // no news
+        (1000, 1, 12), // the PEP takes back what it said: D2 follows
+        (2000, 2, 12), // but says nothing new with it
+        (5500, 5, 15), // 3500
+    ] {
+        reports(&mut kernel, Una(in_order), &[]);
+        assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (w1 + d2, d2), "{in_order}");
+    }
+    // in congestion avoidance a segment counts as one of the W1 that W1's next one takes: 16 here
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    reports(&mut kernel, Una(23_000), &[]); // 15 more
+    assert_eq!((kernel.sock.snd_cwnd, kernel.sock.snd_cwnd_cnt), (16 + 23, 15));
+    reports(&mut kernel, Una(24_000), &[]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.sock.snd_cwnd_cnt), (17 + 24, 0));
+}
+
+fn nothing_grows_for_what_was_there_before(start: &Start<'_>) {
+    let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
+    // the first report is of 4 segments: they are past the PEP, whenever they went there
+    reports(&mut kernel, Una(4000), &[]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (14, 4));
+    // without what holds it back W1 does not grow; D2 is a fact
+    play(&mut kernel, &[Event::CwndLimited(false)]);
+    kernel.sock.max_packets_out = 3;
+    reports(&mut kernel, Una(6000), &[]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
+    play(&mut kernel, &[Event::CwndLimited(true)]);
+    reports(&mut kernel, Una(6000), &[]); // nor later for those
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
+}
+
+fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
+    let mut kernel = clocked(start, TEN);
+    // the client misses the first segment, which the PEP has: 1 + 24/8 segments count as lost
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    assert_eq!(window(&kernel), (24, 24));
+    play(&mut kernel, &[DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 1 + 4));
+    kernel.sock.snd_cwnd = 18; // what was sent for each ACK was less
+    play(&mut kernel, &[Event::Complete]);
+    // W1 and ssthresh are those of before; what the PEP has, the client has a block behind: it is in domain 2 no more
+    assert_eq!((window(&kernel), kernel.model.losses), ((16, 8), [0, 1]));
+    play(&mut kernel, &[DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
+    // a domain 2 that hides its losses has none to forgive: CUBIC's from the first
+    let mut kernel = clocked(start, Tunables { kind: 1, ..Tunables::DEFAULT });
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    assert_eq!((window(&kernel), kernel.model.losses), ((24, 11 + 8), [1, 0]));
+}
+
+fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
+    assert_eq!(window(&kernel), (24, 24));
+    reports(&mut kernel, Una(24_000), &[]);
+    assert_eq!(window(&kernel), (24, 25)); // W is the kernel's until the end
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (17 + 16, 8)); // with what the PEP has behind the block by then
+    // what turns out to be domain 1's after all is of the window as it is by then: 17 * 7/10, and D2
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    reports(&mut kernel, Una(24_000), &[]);
+    play(&mut kernel, &[Event::Lost(9), DUPLICATE]);
+    assert_eq!(window(&kernel), (24, 11 + 8));
+    // slow start would show only at the end, and all at once: it waits
+    let mut kernel = start(TEN, connection(10, INFINITE_SSTHRESH));
+    reports(&mut kernel, Una(0), &[]);
+    reports(&mut kernel, Una(10_000), &[]);
+    play(&mut kernel, &[Event::Recovery]);
+    reports(&mut kernel, Una(30_000), &[]);
+    assert_eq!(window(&kernel), (30, 30));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (20 + 30, INFINITE_SSTHRESH));
+}
+
+fn a_loss_in_domain_1_is_cubic_s(start: &Start<'_>) {
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    // the PEP misses the first segment too: 16 * 7/10 = 11.2 in domain 1, and the 7 that passed the PEP
+    reports(&mut kernel, Una(0), &[(Una(1000), Una(8000))]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((23, 8), 7));
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    assert_eq!((window(&kernel), kernel.model.losses), ((23, 11 + 7), [1, 0]));
+    play(&mut kernel, &[Event::Complete]); // the kernel takes W to ssthresh; ssthresh itself is W1's
+    assert_eq!(window(&kernel), (11, 11));
+    client(&mut kernel, 8); // all that was past the PEP: W = W1
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((11, 11), 0));
+}
+
+fn a_hole_tells_the_domain_as_well(start: &Start<'_>) {
+    // 3 holes: 0..2000, 4000..5000 and 6000..7000
+    let blocks = sack(&[(Una(2000), Una(4000)), (Una(5000), Una(6000)), (Una(7000), Una(8000))]);
+    for (in_order, ranges, ssthresh) in [
+        (Una(7000), &[][..], 23), // domain 2; D2 = 7
+        (Una(6999), &[], 11 + 6),
+        (Una(5000), &[(Una(6000), Una(7000))], 22), // D2 = 6
+        (Una(5000), &[(Una(6001), Una(7000))], 11 + 5),
+        (Una(1), &[(Una(1), Una(5000)), (Una(5500), Una(8000))], 23), // the parts of a hole; D2 = 7.5
+        (Una(0), &[(Una(1), Una(8000))], 11 + 7),
+    ] {
+        let mut kernel = clocked(start, TEN);
+        reports(&mut kernel, in_order, ranges);
+        play(&mut kernel, &[blocks, Event::Recovery]);
+        assert_eq!(kernel.sock.snd_ssthresh, ssthresh, "{in_order:?} {ranges:?}");
+    }
+}
+
+fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[Event::Recovery, DUPLICATE]); // one, and 4 segments found lost with it
+    play(&mut kernel, &[Event::Lost(4), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 9));
+    kernel.sock.snd_cwnd = 18; // the kernel's reduction is behind: the window of before counts
+    play(&mut kernel, &[Event::Lost(1), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.events), ((18, 11 + 8), 10)); // 16 * 7/10, D2 on top
+    play(&mut kernel, &[Event::Lost(1), DUPLICATE, Event::Complete]); // once
+    assert_eq!(window(&kernel), (19, 11));
+    // 9 in this round: the next loss would be the tenth
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete, Event::Recovery]);
+    assert_eq!(kernel.sock.snd_ssthresh, 11 + 8);
+    // but it is the first of the next, which begins when the client has all that was sent when this one began: 16
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete]);
+    client(&mut kernel, 16);
+    reports(&mut kernel, Una(5000), &[]);
+    assert_eq!(kernel.model.events, 0);
+    play(&mut kernel, &[Event::Recovery]);
+    assert_eq!(kernel.sock.snd_ssthresh, kernel.sock.snd_cwnd);
+}
+
+fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
+    // W1 = 60 and D2 = 40: CUBIC's share would be 42 and 40. 40 of 100 ms are spent in domain 2, where 10 would do
+    let at_rtt = |tunables, min_rtt_us| {
+        let view = View { srtt_us: 8 * 100_000, min_rtt_us, ..connection(60, 50) };
+        let mut kernel = start(tunables, view);
+        let report = Report { rtt_us: 10_000, ..Report::up_to(Una(40_000)) };
+        play(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]); // one
+        assert_eq!((window(&kernel), kernel.model.events), ((100, 100), 1));
+        kernel
+    };
+    let large = |tunables| at_rtt(tunables, 20_000);
+    let mut kernel = large(Tunables::DEFAULT);
+    play(&mut kernel, &[DUPLICATE]); // and 1 + 100/8
+    assert_eq!((window(&kernel), kernel.model.events), ((100, 86), 14));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((86, 46), 40));
+    // in the paper, and where domain 2 hides its losses or the client is the clock, it is CUBIC's
+    let reliable = Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT };
+    // likewise where domain 2 has no queue: here a microsecond is missing to three sixteenths of 100 ms
+    for (tunables, min_rtt_us, ssthresh) in [
+        (Tunables::PAPER, 20_000, 42 + 40),
+        (reliable, 20_000, 42 + 40),
+        (Tunables::DEFAULT, 31_250, 86),
+        (Tunables::DEFAULT, 31_251, 42 + 40),
+    ] {
+        let mut kernel = at_rtt(tunables, min_rtt_us);
+        play(&mut kernel, &[DUPLICATE]);
+        assert_eq!(window(&kernel), (100, ssthresh));
+    }
+    // what waits by now, of 55 segments that the PEP has, are those behind the last one that the client has
+    for (last, ssthresh) in [(14_000, 86), (15_000, 42 + 40)] {
+        let mut kernel = at_rtt(Tunables::DEFAULT, 31_251);
+        let report = Report { rtt_us: 10_000, ..Report::up_to(Una(55_000)) };
+        let at_client = sack(&[(Una(2000), Una(4000)), (Una(last - 1000), Una(last))]);
+        play(&mut kernel, &[Event::Pep(report), at_client, DUPLICATE]);
+        assert_eq!(window(&kernel), (100, ssthresh));
+    }
+    let mut kernel = start(Tunables { pep_clock: 0, ..Tunables::DEFAULT }, connection(100, 50));
+    reports(&mut kernel, Una(8000), &[]);
+    play(&mut kernel, &[Event::Recovery, DUPLICATE]);
+    assert_eq!(window(&kernel), (100, 70));
+    // never more than CUBIC would: 40 were lost
+    let mut kernel = large(Tunables::DEFAULT);
+    play(&mut kernel, &[Event::Lost(25), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.events), ((100, 42 + 40), 39));
+}
+
+fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
+    assert_eq!(window(&kernel), (24, 24));
+    // the client has 12,000 to 16,000 as well, and the PEP not what lies before
+    play(&mut kernel, &[sack(&[(Una(1000), Una(8000)), (Una(12_000), Una(16_000))]), DUPLICATE]);
+    assert_eq!(window(&kernel), (24, 11 + 8));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted where it began
+}
+
+fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    play(&mut kernel, &[sack(&[(Una(1000), Una(16_000))]), Event::Pep(Report::up_to(Una(16_000)))]);
+    play(&mut kernel, &[Event::Recovery]);
+    // the retransmission arrived: all 16 are acknowledged; what comes next is on its way to the PEP, not lost
+    client(&mut kernel, 16);
+    assert!(kernel.model.in_domain_2);
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (16, 8)); // and domain 2 is empty
+}
+
+fn a_congestion_mark_is_domain_1_s(start: &Start<'_>) {
+    let mut kernel = clocked(start, TEN);
+    play(&mut kernel, &[Event::Cwr]); // wherever snd_una is
+    assert_eq!(window(&kernel), (24, 11 + 8));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!((window(&kernel), kernel.model.losses), ((19, 11), [0, 0]));
+}
+
+fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
+    // whichever domain the first segment was lost in: 16 * 7/10
+    for in_order in [Una(8000), Una(0)] {
+        let mut kernel = clocked(start, Tunables::DEFAULT);
+        reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
+        play(&mut kernel, &[Event::Timeout { ssthresh: true }]);
+        assert_eq!((window(&kernel), kernel.model.d2_segments), ((1, 11), 0), "{in_order:?}");
+        // in the loss state the client's ACKs are the clock: 1, 2, 4
+        client(&mut kernel, 1);
+        assert_eq!((window(&kernel), kernel.model.d2_segments), ((2, 11), 0), "{in_order:?}");
+        client(&mut kernel, 2);
+        assert_eq!((window(&kernel), kernel.model.d2_segments), ((4, 11), 0), "{in_order:?}");
+    }
+    // back in the open state D2 counts again: 3 of 8 are with the client, 5 between it and the PEP
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    play(&mut kernel, &[Event::Timeout { ssthresh: true }]);
+    client(&mut kernel, 3); // W = 1 + 3
+    play(&mut kernel, &[Event::Open, DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((4 + 5, 11), 5));
+}
+
+fn a_timeout_within_a_recovery_leaves_ssthresh_to_cubic(start: &Start<'_>) {
+    // the kernel asks for no other ssthresh then: that of the recovery, 11 + 7 and 24, counts what is no longer in W
+    for in_order in [Una(8000), Una(0)] {
+        let mut kernel = clocked(start, Tunables::DEFAULT);
+        reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
+        play(&mut kernel, &[Event::Recovery, Event::Timeout { ssthresh: false }]);
+        assert_eq!(window(&kernel), (1, 11), "{in_order:?}");
+    }
+}
+
+fn a_loss_never_raises_the_window(start: &Start<'_>) {
+    let mut kernel = start(Tunables::DEFAULT, connection(100, 50));
+    client(&mut kernel, 1);
+    reports(&mut kernel, Una(99_000), &[]);
+    assert_eq!(window(&kernel), (100 + 99, 50));
+    // 10 s without transmission: the kernel restarts with 10 segments; D2 is that of the last report
+    play(&mut kernel, &[Event::Idle { for_us: 10_000_000, restart: true }]);
+    assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (10, 99));
+    // W1 = 2 and 2 * 7/10, 2 at least; with D2 on top a loss would make 101 segments of 10
+    play(&mut kernel, &[Event::Recovery]);
+    assert_eq!(kernel.sock.snd_ssthresh, 10);
+}
+
+fn a_silent_pep_is_forgotten(start: &Start<'_>) {
+    let mut kernel = clocked(start, Tunables::DEFAULT); // the report is 1 ms old
+    let after = |after_us| Event::Duplicate { after_us };
+    play(&mut kernel, &[after(999_000)]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 8), 8));
+    play(&mut kernel, &[after(1)]); // older than 1000 ms
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
+    client(&mut kernel, 16); // as CUBIC: one segment for a window
+    assert_eq!(window(&kernel), (17, 8));
+    // likewise one that never wrote, one that is gone, one in the middle of writing, one of another clock
+    let torn = Report { writing: true, ..Report::up_to(Una(8000)) };
+    let future = Report { age_ms: -12, ..Report::up_to(Una(8000)) };
+    let fresh = Report { age_ms: -11, ..Report::up_to(Una(8000)) };
+    for (event, w) in [
+        (Event::NoPep { storage: true }, 16),
+        (Event::NoPep { storage: false }, 16),
+        (Event::Pep(torn), 16),
+        (Event::Pep(future), 16), // 11 ms ahead when the ACK comes
+        (Event::Pep(fresh), 24),  // 10 ms
+    ] {
+        let mut kernel = clocked(start, Tunables::DEFAULT);
+        play(&mut kernel, &[event, DUPLICATE]);
+        assert_eq!(window(&kernel), (w, 8), "{event:?}");
+    }
+    // in a recovery the reduction has W: after it
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    play(&mut kernel, &[Event::Recovery, Event::NoPep { storage: true }, DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 11 + 8), 8)); // no PEP, no domain 2
+    play(&mut kernel, &[Event::Complete, DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((11, 11), 0));
+}
+
+fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
+    let mut kernel = clocked(start, Tunables::DEFAULT);
+    client(&mut kernel, 1); // the first RTT sample
+    assert_eq!(kernel.sock.snd_cwnd, 16 + 7);
+    client(&mut kernel, 11); // 4 beyond the PEP: as yet that may be its report's delay; D2 = 0
+    assert_eq!(kernel.sock.snd_cwnd, 16);
+    assert!(kernel.model.clocked);
+    let after = |after_us| Event::Duplicate { after_us };
+    play(&mut kernel, &[after(99_999)]);
+    assert!(kernel.model.clocked);
+    play(&mut kernel, &[after(1)]); // an RTT of it
+    assert!(kernel.model.fallen_back && !kernel.model.clocked);
+    client(&mut kernel, 16); // CUBIC by the client's ACKs
+    assert_eq!(window(&kernel), (17, 8));
+    reports(&mut kernel, Una(-1), &[]); // a new report, and behind
+    assert!(kernel.model.fallen_back);
+    reports(&mut kernel, Una(0), &[]); // level
+    assert!(!kernel.model.fallen_back && kernel.model.clocked);
+    // a break starts the RTT anew: here after 60 ms, for one ACK
+    for (in_order, after_us) in [(Una(-1), 60_000), (Una(0), 1000), (Una(-1), 60_000), (Una(-1), 60_000)] {
+        play(&mut kernel, &[Event::Pep(Report::up_to(in_order)), after(after_us)]);
+        assert!(kernel.model.clocked, "{in_order:?}");
+    }
+    play(&mut kernel, &[after(40_000)]);
+    assert!(!kernel.model.clocked);
+}
+
+fn no_report_is_trusted(start: &Start<'_>) {
+    let after = |in_order, ranges: &[Stretch]| {
+        let mut kernel = start(Tunables::DEFAULT, connection(16, 8));
+        reports(&mut kernel, in_order, ranges);
+        (kernel.sock.snd_cwnd, kernel.model.d2_segments)
+    };
+    assert_eq!(after(Nxt(1 << 28), &[]), (32, 16)); // more than was sent: all that is in flight, 16
+    assert_eq!(after(Una(-(1 << 28)), &[]), (16, 0));
+    // 2000; 3000..6000 and 5000..7000 are 4000; the next ends before it starts; one beyond what was sent: 1000
+    let ranges = [(Una(3000), Una(6000)), (Una(5000), Una(7000)), (Una(12_000), Una(9000)), (Nxt(-1000), Nxt(50_000))];
+    assert_eq!(after(Una(2000), &ranges), (16 + 7, 7));
+    // out of order, and below what came in order: 9000..12,000 and 4000..5000 of it
+    assert_eq!(after(Una(4000), &[(Una(9000), Una(12_000)), (Una(1000), Una(5000))]), (16 + 8, 8));
+    // more ranges than there is room for
+    let report = Report { range_count: u32::MAX, ..Report::up_to(Una(1000)).with(&ranges) };
+    let mut kernel = start(Tunables::DEFAULT, connection(16, 8));
+    play(&mut kernel, &[Event::Pep(report), DUPLICATE]);
+    assert_eq!(kernel.model.d2_segments, 6);
+    // and no further than the clamp
+    let mut kernel = start(Tunables::DEFAULT, View { snd_cwnd_clamp: 20, ..connection(16, 8) });
+    reports(&mut kernel, Nxt(0), &[]);
+    assert_eq!(kernel.sock.snd_cwnd, 20);
+}
+
+fn without_its_clock_the_pep_still_tells_domains(start: &Start<'_>) {
+    let mut kernel = start(Tunables { pep_clock: 0, ..Tunables::DEFAULT }, connection(16, 8));
+    reports(&mut kernel, Una(8000), &[]);
+    client(&mut kernel, 2); // counted towards W = 17
+    assert_eq!((window(&kernel), kernel.sock.snd_cwnd_cnt), ((16, 8), 2));
+    play(&mut kernel, &[Event::Recovery]);
+    assert_eq!(window(&kernel), (16, 16));
+    play(&mut kernel, &[Event::Complete]);
+    assert_eq!(window(&kernel), (16, 8));
+    reports(&mut kernel, Una(0), &[(Una(1000), Una(8000))]);
+    play(&mut kernel, &[Event::Recovery, Event::Complete]);
+    assert_eq!(window(&kernel), (11, 11));
+}
+
+#[test]
+fn the_default_profile_is_built_in() {
+    let algo = HostAlgo::load("mdcubic");
+    for (name, value) in Tunables::DEFAULT.named() {
+        assert_eq!(algo.tunable(name), value, "{name}");
+    }
+}
+
+fn any_tunables(random: &mut Random) -> Tunables {
+    if random.once_in(3) {
+        return Tunables::DEFAULT;
+    }
+    Tunables {
+        kind: random.pick(&[0, 0, 0, 1]),
+        d2_loss_events: random.pick(&[0, 0, 1, 2, 10, 100, 1000, 1000]),
+        d2_segments_per_loss: random.pick(&[16, 16, 0, 1, 1000]),
+        d2_reduction: random.pick(&[0, 0, 1]),
+        without_pep: random.pick(&[0, 0, 0, 1]),
+        pep_max_age_ms: random.pick(&[1000, 1000, 1, 100, 30_000]),
+        pep_clock: random.pick(&[1, 1, 1, 0]),
+    }
+}
+
+fn any_model(random: &mut Random) -> Mdcubic {
+    let mut model = Mdcubic::new(any_tunables(random));
+    if random.once_in(4) {
+        model.others = (0..3).map(|_| any_tunables(random)).collect();
+    }
+    model
+}
+
+fn require_all_branches(totals: &Totals) {
+    totals.require_variety();
+    let branches: Vec<&str> = totals.coverage.keys().copied().collect();
+    totals.require(100, &branches);
+}
+
+#[test]
+fn no_report_leads_the_model_out_of_bounds() {
+    let totals = random::check_under(CONDITIONS, None, 1, 3000, 400, |random| Watched {
+        model: any_model(random),
+        invariants: Bounds::default(),
+    });
+    require_all_branches(&totals);
+}
+
+#[test]
+fn the_model_without_a_pep_is_its_delegate() {
+    let conditions = Conditions { signals: Signals::Radio, ..CONDITIONS };
+    let totals = random::check_under(conditions, None, 1, 1000, 400, |random| {
+        let mut model = any_model(random);
+        for tunables in model.others.iter_mut().chain([&mut model.tunables]) {
+            tunables.without_pep = 0;
+        }
+        Watched { model, invariants: Plain }
+    });
+    totals.require(1000, &["ACKs without a PEP", "growth by the client's ACKs", "reductions for domain 1"]);
+}
+
+#[test]
+fn follows_the_model_through_random_connections() {
+    let algo = HostAlgo::load("mdcubic");
+    let totals = random::check_under(CONDITIONS, Some(&algo), 1, 4000, 400, any_model);
+    require_all_branches(&totals);
+    totals.require_accounted(&algo);
+    // what the kernel's CUBIC gets to see of it all
+    let calls = [(Cubic::Init, "delegate init"), (Cubic::State, "delegate state"), (Cubic::Acked, "delegate acked")];
+    for (function, branch) in calls {
+        assert_eq!(u64::from(algo.cubic_calls(function)), totals.covered(branch), "{branch}");
+    }
+}

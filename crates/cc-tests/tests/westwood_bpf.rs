@@ -1,0 +1,122 @@
+//! The original Westwood against examples worked by hand.
+
+use hotcc_cc_tests::models::close;
+use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+
+/// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
+fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
+    let view = View {
+        now_us: 1_000_000,
+        snd_cwnd: 150,
+        snd_cwnd_clamp: u32::MAX,
+        snd_ssthresh: INFINITE_SSTHRESH,
+        mss: 1000,
+        delivered: 5000,
+        data_segs_out: 5000,
+        is_cwnd_limited: 1,
+        ..View::default()
+    };
+    let mut flow = Flow::new(algo);
+    flow.set(&view);
+    flow.init();
+    assert_eq!(flow.get(&view), view); // a connection keeps its window
+    (flow, view)
+}
+
+fn ack(flow: &mut Flow<'_>, view: &mut View, after_us: u64, acked: u32, rtt_us: Option<u32>) {
+    view.now_us += after_us;
+    view.delivered = view.delivered.wrapping_add(acked);
+    flow.set(view);
+    flow.pkts_acked(acked, rtt_us);
+}
+
+#[track_caller]
+fn assert_bandwidth(flow: &Flow<'_>, want: f64) {
+    let got = flow.private("bandwidth_q8") as f64 / 256.0;
+    assert!(close(got, want, 0.0, 1.0), "{got} bytes/s, by hand {want}");
+}
+
+#[test]
+fn every_ack_is_a_sample() {
+    let algo = HostAlgo::load("westwood_bpf");
+    assert_eq!(algo.tunable("tau_ms"), 500);
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 10,000 bytes in 10 ms; the first one starts the filter
+    assert_bandwidth(&flow, 1_000_000.0);
+    // 2,000,000 bytes/s: a = (1000 - 10) / (1000 + 10); a * 1,000,000 + (1 - a) * (1,000,000 + 2,000,000) / 2
+    ack(&mut flow, &mut view, 10_000, 20, Some(100_000));
+    assert_bandwidth(&flow, 1_009_900.99);
+    // the same time stamp: these 5 count with the next ACK
+    ack(&mut flow, &mut view, 0, 5, Some(100_000));
+    assert_bandwidth(&flow, 1_009_900.99);
+    // 20 segments in 10 ms: a * 1,009,900.99 + (1 - a) * (2,000,000 + 2,000,000) / 2
+    ack(&mut flow, &mut view, 10_000, 15, Some(100_000));
+    assert_bandwidth(&flow, 1_029_506.91);
+}
+
+#[test]
+fn silence_counts_as_samples_of_zero() {
+    let algo = HostAlgo::load("westwood_bpf");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
+    // 600 ms: two virtual samples of 250 ms, a = (1000 - 250) / (1000 + 250) = 0.6:
+    // 0.6 * 1,000,000 + 0.4 * (0 + 1,000,000) / 2 = 800,000, then 0.6 * 800,000 = 480,000;
+    // 10 segments in the 100 ms left are 100,000 bytes/s, a = 9/11: 480,000 * 9/11 + 2/11 * 100,000 / 2
+    ack(&mut flow, &mut view, 600_000, 10, Some(100_000));
+    assert_bandwidth(&flow, 401_818.18);
+    // exactly tau / 2 is no silence: 100 segments, 400,000 bytes/s, 0.6 * 401,818 + 0.4 * (100,000 + 400,000) / 2
+    ack(&mut flow, &mut view, 250_000, 100, Some(100_000));
+    assert_bandwidth(&flow, 341_090.91);
+}
+
+#[test]
+fn a_long_silence_starts_anew() {
+    let algo = HostAlgo::load("westwood_bpf");
+    // 33 pieces of 250 ms: 32 virtual samples and a rest of 250 ms
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
+    ack(&mut flow, &mut view, 8_250_000, 25, Some(100_000)); // 100,000 bytes/s over the rest, 0.4 * half of it
+    assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of what was
+    // a microsecond more, and one sample covers it all
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
+    ack(&mut flow, &mut view, 8_250_001, 33, Some(100_000));
+    assert_bandwidth(&flow, 4_000.0);
+}
+
+#[test]
+fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
+    let algo = HostAlgo::load("westwood_bpf");
+    let (mut flow, mut view) = started(&algo);
+    assert_eq!(flow.ssthresh(), 75); // no bandwidth yet: W/2
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s * 0.1 s / 1000 = 100 segments
+    assert_eq!(flow.ssthresh(), 100);
+    view.snd_cwnd = 60;
+    flow.set(&view);
+    assert_eq!(flow.ssthresh(), 60); // a loss never raises W,
+    view.snd_ssthresh = 60;
+    flow.set(&view);
+    flow.cwnd_event(EVENT_COMPLETE_CWR);
+    assert_eq!(flow.get(&view).snd_ssthresh, 100); // and slow start goes on to eq 4
+    flow.set(&view);
+    flow.cwnd_event(EVENT_COMPLETE_CWR);
+    assert_eq!(flow.get(&view).snd_ssthresh, 60); // once
+    flow.cwnd_event(EVENT_LOSS);
+    assert_eq!(flow.get(&view).snd_ssthresh, 100);
+}
+
+#[test]
+fn four_hundred_gigabit_per_second() {
+    let algo = HostAlgo::load("westwood_bpf");
+    algo.set_tunable("tau_ms", 10_000);
+    let (mut flow, mut view) = started(&algo);
+    (view.mss, view.snd_cwnd) = (9000, 80_000_000);
+    for _ in 0..2000 {
+        // 50,000,000,400 bytes/s over the longest piece, and 50,000 MB/s over 18 us
+        ack(&mut flow, &mut view, 5_000_000, 27_777_778, Some(10_000_000));
+        ack(&mut flow, &mut view, 18, 100, Some(10_000_000));
+    }
+    let bandwidth = flow.private("bandwidth_q8") as f64 / 256.0;
+    assert!(close(bandwidth, 5e10, 1e-6, 0.0), "{bandwidth}");
+    assert_eq!(flow.ssthresh(), 55_555_555); // 50,000 MB/s * 10 s / 9000
+}

@@ -1,0 +1,199 @@
+//! Westwood+ against its model, and against examples worked by hand.
+
+use hotcc_cc_tests::models::westwoodp::Westwoodp;
+use hotcc_cc_tests::random::{self, Timeouts};
+use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+
+const RECOVERY: u32 = 3;
+const LOSS: u32 = 4;
+
+/// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood+ from now on.
+fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
+    let view = View {
+        now_us: 1_000_000,
+        snd_cwnd: 150,
+        snd_cwnd_clamp: u32::MAX,
+        snd_ssthresh: INFINITE_SSTHRESH,
+        mss: 1000,
+        delivered: 5000,
+        data_segs_out: 5000,
+        is_cwnd_limited: 1,
+        ..View::default()
+    };
+    let mut flow = Flow::new(algo);
+    flow.set(&view);
+    flow.init();
+    assert_eq!(flow.get(&view), view); // a connection keeps its window
+    (flow, view)
+}
+
+fn ack(flow: &mut Flow<'_>, view: &mut View, after_us: u64, acked: u32, rtt_us: Option<u32>) {
+    view.now_us += after_us;
+    view.delivered += acked;
+    flow.set(view);
+    flow.pkts_acked(acked, rtt_us);
+}
+
+#[test]
+fn a_loss_sets_the_window_to_the_bandwidth_delay_product() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    // 100 segments of 1000 bytes in 100 ms: 1,000,000 bytes/s (eq 3); it starts both filters
+    ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+    assert_eq!(flow.private("bandwidth.second_q8"), 1_000_000 * 256);
+    // eq 4: 1,000,000 * 0.1 s / 1000 = 100 segments, less than W = 150
+    assert_eq!(flow.ssthresh(), 100);
+
+    // 200 segments in the next 100 ms: 2,000,000 bytes/s.
+    // First filter 7/8 * 1,000,000 + 1/8 * 2,000,000 = 1,125,000;
+    // second 7/8 * 1,000,000 + 1/8 * 1,125,000 = 1,015,625; eq 4: 101.56 segments
+    ack(&mut flow, &mut view, 100_000, 200, Some(100_000));
+    assert_eq!(flow.private("bandwidth.first_q8"), 1_125_000 * 256);
+    assert_eq!(flow.private("bandwidth.second_q8"), 1_015_625 * 256);
+    assert_eq!(flow.ssthresh(), 101);
+}
+
+#[test]
+fn a_loss_never_raises_the_window_and_slow_start_goes_on_to_eq_4() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // eq 4: 100 segments, as above
+    view.snd_cwnd = 60;
+    flow.set(&view);
+    assert_eq!(flow.ssthresh(), 60); // W stays
+    view.ca_state = RECOVERY;
+    view.snd_ssthresh = 60;
+    flow.set(&view);
+    flow.cwnd_event(EVENT_COMPLETE_CWR);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (60, 100));
+    // slow start again: 50 segments acknowledged take W from 60 to 100 and leave 10, counted towards W = 101
+    view.ca_state = 0;
+    flow.set(&view);
+    flow.cong_avoid(50);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_cwnd_cnt), (100, 10));
+}
+
+#[test]
+fn a_timeout_sets_ssthresh_to_eq_4_and_leaves_w_to_the_kernel() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // eq 4: 100 segments
+    view.snd_cwnd = 60;
+    flow.set(&view);
+    assert_eq!(flow.ssthresh(), 60);
+    view.snd_ssthresh = 60;
+    flow.set(&view);
+    flow.cwnd_event(EVENT_LOSS);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (60, 100)); // Algorithm 1 line 11
+    // the bandwidth of that moment counts: 200 more segments in 100 ms make it 101.56 segments, as above
+    ack(&mut flow, &mut view, 100_000, 200, Some(100_000));
+    flow.cwnd_event(EVENT_LOSS);
+    view = flow.get(&view);
+    assert_eq!(view.snd_ssthresh, 101);
+    view.snd_cwnd = 1; // line 12: the kernel
+    flow.set(&view);
+    flow.set_state(LOSS as u8);
+    assert_eq!(flow.get(&view), view);
+}
+
+#[test]
+fn an_undo_brings_the_window_back_and_forgets_eq_4() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+    assert_eq!(flow.ssthresh(), 100);
+    (view.snd_cwnd, view.snd_ssthresh, view.prior_cwnd) = (100, 100, 150);
+    flow.set(&view);
+    assert_eq!(flow.undo_cwnd(), 150);
+    (view.snd_cwnd, view.snd_ssthresh) = (150, 700);
+    flow.set(&view);
+    flow.cwnd_event(EVENT_COMPLETE_CWR);
+    assert_eq!(flow.get(&view).snd_ssthresh, 700);
+}
+
+#[test]
+fn samples_span_an_rtt_and_50_ms() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    assert_eq!(algo.tunable("min_sample_us"), 50_000);
+    let second = |flow: &Flow<'_>| flow.private("bandwidth.second_q8");
+    ack(&mut flow, &mut view, 49_999, 10, Some(10_000)); // under 50 ms
+    assert_eq!(second(&flow), 0);
+    ack(&mut flow, &mut view, 50_001, 10, Some(100_001)); // 100,000 us: under this ACK's RTT
+    assert_eq!(second(&flow), 0);
+    ack(&mut flow, &mut view, 0, 5, None); // no RTT sample with this ACK: 25,000 bytes in 0.1 s
+    assert_eq!(second(&flow), 250_000 * 256);
+}
+
+#[test]
+fn never_less_than_two_segments_and_reno_before_the_first_sample() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    assert_eq!(flow.ssthresh(), 75); // no bandwidth yet: W/2
+    view.snd_cwnd = 3;
+    flow.set(&view);
+    assert_eq!(flow.ssthresh(), 2); // max(3/2, 2)
+    // one segment in 1 s: 1000 bytes/s, eq 4: 1000 * 1 s / 1000 = 1
+    view.snd_cwnd = 150;
+    ack(&mut flow, &mut view, 1_000_000, 1, Some(1_000_000));
+    assert_eq!(flow.ssthresh(), 2);
+}
+
+#[test]
+fn four_hundred_gigabit_per_second() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    (view.mss, view.snd_cwnd) = (9000, 80_000_000);
+    // 55,555,556 segments of 9000 bytes in 10 s: 500,000,004,000 bytes in 10 s
+    ack(&mut flow, &mut view, 10_000_000, 55_555_556, Some(10_000_000));
+    assert_eq!(flow.private("bandwidth.second_q8"), 50_000_000_400 * 256);
+    assert_eq!(flow.ssthresh(), 55_555_556);
+}
+
+/// Through an idle time that 32 bits of microseconds hold as a negative number, and one that they do not hold.
+#[test]
+fn samples_go_on_after_an_idle_hour() {
+    let algo = HostAlgo::load("westwoodp");
+    for minutes in [30, 36, 40, 60, 71] {
+        let (mut flow, mut view) = started(&algo);
+        ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // 1,000,000 bytes/s
+        view.now_us += minutes * 60_000_000;
+        flow.set(&view);
+        flow.cwnd_event(EVENT_TX_START);
+        // 6,000,000 bytes in so many minutes; first filter 7/8 * 1,000,000 + 1/8 * that
+        ack(&mut flow, &mut view, 0, 6000, Some(100_000));
+        let sample = 100_000 / minutes;
+        assert_eq!(flow.private("bandwidth.first_q8"), 875_000 * 256 + sample * 256 / 8, "{minutes} minutes");
+        // and from there on as ever
+        let before = flow.private("bandwidth.first_q8");
+        ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+        assert_eq!(flow.private("bandwidth.first_q8"), (7 * before + 1_000_000 * 256) / 8, "{minutes} minutes");
+    }
+    for minutes in [72, 100, 107, 143, 1000] {
+        let (mut flow, mut view) = started(&algo);
+        ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+        ack(&mut flow, &mut view, minutes * 60_000_000, 1, Some(100_000));
+        ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+        let before = flow.private("bandwidth.first_q8");
+        ack(&mut flow, &mut view, 100_000, 200, Some(100_000)); // 2,000,000 bytes/s
+        assert_eq!(flow.private("bandwidth.first_q8"), (7 * before + 2_000_000 * 256) / 8, "{minutes} minutes");
+    }
+}
+
+#[test]
+fn follows_the_model_through_random_connections() {
+    let algo = HostAlgo::load("westwoodp");
+    let totals = random::check(&algo, 1, 4000, 400, Timeouts::Mixed, |random| {
+        Westwoodp::new(random.pick(&[50_000, 50_000, 1000, 10_000_000]))
+    });
+    totals.require_variety();
+    // under a kbyte/s a whole byte/s is more than 0.1 %
+    totals.require_rare("samples that left a bandwidth beyond 0.1 %", 100, totals.covered("samples"));
+    totals.require_rare("thresholds rounded the other way", 100, totals.covered("bandwidth thresholds"));
+    let branches: Vec<&str> = totals.coverage.keys().copied().collect();
+    totals.require(100, &branches);
+    totals.require_counted(&algo);
+}
