@@ -1,0 +1,258 @@
+//! One error type: what was tried, why it failed, what to do; and the exit code that goes with it.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, ErrorKind};
+
+/// The kind of failure, which decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The command failed and changed nothing.
+    Failed,
+    /// Arguments or configuration are invalid.
+    Usage,
+    /// The kernel lacks a feature.
+    KernelLacks,
+    /// Privileges are missing.
+    NotPermitted,
+    /// The command to run does not exist.
+    NoCommand,
+    /// The command to run cannot be executed.
+    NotExecutable,
+}
+
+/// A failure: what was tried, its cause, and advice.
+///
+/// `{}` prints what was tried; `{:#}` adds every cause once, then the advice. The causes are the chain of [`StdError::source`].
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+    advice: Option<String>,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// `Result` with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), advice: None, cause: None }
+    }
+
+    /// The command failed and changed nothing; `message` says why.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, message)
+    }
+
+    /// Arguments or configuration are invalid.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The kernel lacks a feature.
+    pub fn kernel_lacks(message: impl Into<String>) -> Self {
+        Self::new(Kind::KernelLacks, message)
+    }
+
+    /// Privileges are missing.
+    pub fn not_permitted(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotPermitted, message)
+    }
+
+    /// The command to run could not be started.
+    #[must_use]
+    pub fn not_started(program: &str, why: io::Error) -> Self {
+        let kind = if why.kind() == ErrorKind::NotFound { Kind::NoCommand } else { Kind::NotExecutable };
+        Self { cause: Some(Box::new(why)), ..Self::new(kind, format!("cannot run {program}")) }
+    }
+
+    /// The kind of failure.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The same failure as another kind.
+    #[must_use]
+    pub fn as_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Exit code: 1 failed, 2 usage, 3 the kernel lacks it, 4 not permitted; and as in shells, 126 if the command cannot
+    /// be executed, 127 if it does not exist.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::KernelLacks => 3,
+            Kind::NotPermitted => 4,
+            Kind::NotExecutable => 126,
+            Kind::NoCommand => 127,
+        }
+    }
+
+    /// Appends advice.
+    #[must_use]
+    pub fn and(mut self, advice: &str) -> Self {
+        self.advice = Some(match self.advice {
+            Some(before) => format!("{before}; {advice}"),
+            None => advice.to_owned(),
+        });
+        self
+    }
+
+    /// Makes this failure the cause of what was tried. Kind and advice stay.
+    #[must_use]
+    pub fn during(mut self, tried: &str) -> Self {
+        let (kind, advice) = (self.kind, self.advice.take());
+        Self { kind, message: tried.to_owned(), advice, cause: Some(Box::new(self)) }
+    }
+
+    /// The operating system's error among the causes.
+    #[must_use]
+    pub fn io(&self) -> Option<&io::Error> {
+        io_error(self)
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return f.write_str(&self.message);
+        }
+        f.write_str(&chain(self))?;
+        self.advice.iter().try_for_each(|advice| write!(f, "; {advice}"))
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+/// Adds what was tried to another library's error, which becomes the cause.
+pub trait Tried<T> {
+    /// `tried` reads like "cannot pin the map".
+    fn tried(self, tried: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: StdError + Send + Sync + 'static> Tried<T> for std::result::Result<T, E> {
+    fn tried(self, tried: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|cause| {
+            let ours = (&cause as &dyn StdError).downcast_ref::<Error>();
+            let kind = ours.map_or(Kind::Failed, Error::kind);
+            let advice = ours.and_then(|ours| ours.advice.clone());
+            let is_denied = ours.is_none() && is_permission_denied(&cause);
+            let error = Error { kind, message: tried(), advice, cause: Some(Box::new(cause)) };
+            // As root, "permission denied" has another cause (the verifier, say), which sudo would not help.
+            if is_denied && !nix::unistd::geteuid().is_root() {
+                return error.as_kind(Kind::NotPermitted).and("run it as root");
+            }
+            error
+        })
+    }
+}
+
+/// Fails with exit code 4 unless the caller is root.
+///
+/// # Errors
+/// The caller is not root.
+pub fn need_root(command: &str) -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let message = format!("`{command}` needs root: only root can load BPF programs and open their maps");
+    Err(Error::not_permitted(message).and("run it with sudo"))
+}
+
+/// The operating system's error in a chain of causes.
+#[must_use]
+pub fn io_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
+    causes(error).find_map(|e| e.downcast_ref())
+}
+
+/// All causes in one line, each once: many libraries repeat their cause's text in their own.
+#[must_use]
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            if !text.is_empty() {
+                text += ": ";
+            }
+            text += &cause;
+        }
+    }
+    text
+}
+
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&e| e.source())
+}
+
+fn is_permission_denied(error: &(dyn StdError + 'static)) -> bool {
+    // libbpf-rs does not expose the io::Error it wraps; its text ends as that of io::Error
+    let hidden = [nix::libc::EPERM, nix::libc::EACCES].map(|code| format!("(os error {code})"));
+    causes(error).any(|cause| match cause.downcast_ref::<io::Error>() {
+        Some(system) => system.kind() == ErrorKind::PermissionDenied,
+        None => hidden.iter().any(|end| cause.to_string().ends_with(end)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the call failed")]
+    struct Outer(#[source] io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the call failed: {0}")]
+    struct Repeats(#[source] io::Error);
+
+    fn invalid() -> io::Error {
+        io::Error::from_raw_os_error(nix::libc::EINVAL)
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let failed: std::result::Result<(), _> = Err(Outer(invalid()));
+        let error = failed.tried(|| "cannot attach".to_owned()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot attach");
+        assert_eq!(format!("{error:#}"), "cannot attach: the call failed: Invalid argument (os error 22)");
+        assert_eq!(error.exit_code(), 1);
+        let failed: std::result::Result<(), _> = Err(Repeats(invalid()));
+        let error = failed.tried(|| "cannot attach".to_owned()).unwrap_err();
+        assert_eq!(format!("{error:#}"), "cannot attach: the call failed: Invalid argument (os error 22)");
+    }
+
+    #[test]
+    fn the_cause_can_be_reached() {
+        let error = Err::<(), _>(Outer(invalid())).tried(|| "cannot attach".to_owned()).unwrap_err();
+        assert!(error.source().is_some_and(|cause| cause.is::<Outer>()));
+        assert_eq!(error.io().and_then(io::Error::raw_os_error), Some(nix::libc::EINVAL));
+    }
+
+    #[test]
+    fn kind_and_advice_survive_what_was_tried_around_them() {
+        let inner = || Error::kernel_lacks("no TCX").and("use clsact");
+        for error in
+            [inner().during("cannot start"), Err::<(), _>(inner()).tried(|| "cannot start".into()).unwrap_err()]
+        {
+            assert_eq!(format!("{error:#}"), "cannot start: no TCX; use clsact");
+            assert_eq!(error.exit_code(), 3);
+        }
+    }
+
+    #[test]
+    fn missing_privileges_are_recognized_below_any_library() {
+        let denied = io::Error::from_raw_os_error(nix::libc::EPERM);
+        assert!(is_permission_denied(&Repeats(denied)));
+        assert!(!is_permission_denied(&Outer(invalid())));
+    }
+}

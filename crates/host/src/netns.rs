@@ -1,0 +1,122 @@
+//! All network namespaces of this machine, as far as a process or a mount shows them.
+
+use crate::error::{Error, Result, Tried};
+use nix::sched::{CloneFlags, setns};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const OWN: &str = "/proc/self/ns/net";
+/// Where `ip netns` has them.
+const NAMED: &str = "/run/netns";
+
+/// One network namespace.
+#[derive(Debug)]
+pub struct NetNs {
+    file: File,
+    /// Inode, as in `net:[INODE]`.
+    pub inode: u64,
+    /// The path it was found at.
+    pub path: PathBuf,
+}
+
+/// Every network namespace with a process in it or a mount under `/run/netns`. The caller's own comes first.
+pub fn all() -> Result<Vec<NetNs>> {
+    let own = own()?;
+    let others = others(own.inode);
+    Ok(std::iter::once(own).chain(others).collect())
+}
+
+fn own() -> Result<NetNs> {
+    open(Path::new(OWN)).tried(|| format!("cannot open {OWN}"))
+}
+
+fn others(own_inode: u64) -> Vec<NetNs> {
+    let mut found = BTreeMap::new();
+    let named = std::fs::read_dir(NAMED).into_iter().flatten().flatten().map(|e| e.path());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    for path in named.chain(processes.map(|e| e.path().join("ns/net"))) {
+        // Processes end while we look, and other users' are closed to us: neither is an error. A stat is cheaper
+        // than an open, and most processes share one namespace.
+        let Ok(inode) = std::fs::metadata(&path).map(|m| m.st_ino()) else { continue };
+        if inode != own_inode
+            && !found.contains_key(&inode)
+            && let Ok(ns) = open(&path)
+        {
+            found.insert(inode, ns);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// The named namespaces, or all of them if none is named.
+pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
+    match names_or_paths {
+        [] => all(),
+        chosen => chosen.iter().map(|one| named(one)).collect(),
+    }
+}
+
+/// The namespace that `ip netns` knows by this name, or the one mounted at this path (if it contains a `/`).
+pub fn named(name_or_path: &str) -> Result<NetNs> {
+    let path = Path::new(NAMED).join(name_or_path);
+    let path = if name_or_path.contains('/') { Path::new(name_or_path) } else { &path };
+    open(path).map_err(|why| Error::usage(format!("no network namespace `{name_or_path}`: {}: {why}", path.display())))
+}
+
+impl NetNs {
+    /// A name for people.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.path.strip_prefix(NAMED) {
+            Ok(name) => name.display().to_string(),
+            Err(_) if self.path == Path::new(OWN) => "here".to_owned(),
+            Err(_) => self.path.display().to_string(),
+        }
+    }
+}
+
+/// Plain files are refused: `ip netns add` and `del` leave them there while they work, and after they crashed.
+fn open(path: &Path) -> std::io::Result<NetNs> {
+    const NSFS_MAGIC: i64 = 0x6e73_6673;
+    let file = File::open(path)?;
+    if nix::sys::statfs::fstatfs(&file)?.filesystem_type().0 != NSFS_MAGIC {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    let inode = file.metadata()?.st_ino();
+    Ok(NetNs { file, inode, path: path.to_owned() })
+}
+
+/// Runs `work` once in each namespace: in the caller's own here, while the others are being looked for.
+pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
+    let own = own()?;
+    let (mut results, others) = std::thread::scope(|scope| {
+        let search = scope.spawn(|| others(own.inode));
+        let results = vec![work(&own)?];
+        let others = search.join().map_err(|_| Error::failed("the search for network namespaces panicked"))?;
+        Ok((results, others))
+    })?;
+    results.extend(in_these(&others, work)?);
+    Ok(results)
+}
+
+/// Runs `work` once in each of these, on a thread of its own: a thread cannot come back from a namespace safely.
+pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut results = Vec::new();
+            for ns in namespaces {
+                if let Err(error) = setns(&ns.file, CloneFlags::CLONE_NEWNET) {
+                    // one that cannot be entered must not keep us from the others
+                    tracing::warn!("network namespace {}: {error}", ns.path.display());
+                    continue;
+                }
+                results.push(work(ns)?);
+            }
+            Ok(results)
+        });
+        worker.join().unwrap_or_else(|_| Err(Error::failed("the thread that walks network namespaces panicked")))
+    })
+}
