@@ -35,13 +35,13 @@
  * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
  * that is in its storage for a new one, if it is not too old, and has no limit of growth until its next loss.
  */
-#include "growth.h"
-#include "hint.h"
-#include "kernel.h"
-#include "rx_counters.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/growth.h>
+#include <hotcc/hint.h>
+#include <hotcc/kernel.h>
+#include "abi/rx_counters.h"
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

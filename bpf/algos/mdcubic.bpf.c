@@ -56,10 +56,10 @@
 #include "account_map.h"
 #include "cubic.h"
 #include "domains.h"
-#include "kernel.h"
-#include "pep.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/kernel.h>
+#include "abi/pep.h"
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

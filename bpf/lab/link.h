@@ -6,7 +6,7 @@
  * Service is counted in millibits from time 0. It only grows, so "when is this packet done" is a search in a table.
  */
 #pragma once
-#include "bpf.h"
+#include <hotcc/bpf.h>
 
 #define NS_PER_MS 1000000ULL
 #define MILLIBITS_PER_BYTE 8000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the lab writes down while a scenario runs: one fixed-size record per packet, ACK and retransmission. */
 #pragma once
-#include "bpf.h"
+#include <hotcc/bpf.h>
 
 /* A flow's receiver has port FIRST_FLOW_PORT + the flow's number. */
 #define FIRST_FLOW_PORT 20000
