@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the receiver's programs and `arwa` did, on all sockets together. Layout: crates/abi/src/rx.rs.
+ * What the receiver's programs and `arwa` did, on all sockets together. Layout: crates/abi/src/rx.rs. Those programs,
+ * rx_arwa and rx_drwa, and the algorithm include it.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -3,7 +3,8 @@
  * Ranges of the bytes in flight, as offsets from snd_una: what somebody says to have. Whatever was said, they lie
  * within the flight.
  *
- * No branch depends on what the ranges are: the verifier would go through every order they can come in.
+ * No branch depends on what the ranges are: the verifier would go through every order they can come in. pep.h includes
+ * this, and so does what the border has seen (progs/seen.h).
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The accounts of flows (stats.h) in a map, for an algorithm whose state leaves no room for them in icsk_ca_priv.
+ * The accounts of flows (hotcc/stats.h) in a map, for `mdcubic`, whose state leaves no room for them in icsk_ca_priv.
  * Looked up at loss, timeout and release only. It is no socket storage: a socket without any is told apart with one
  * look, at every ACK.
  */

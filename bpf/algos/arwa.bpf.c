@@ -16,7 +16,7 @@
  *
  * Deviations from the paper, and why:
  *  - The paper writes the hint into the advertised window, which would stall a sender that does not know of it, and
- *    compares it with W. Here it comes beside the window, in the socket's storage (lib/hint.h), and line 20,
+ *    compares it with W. Here it comes beside the window, in the socket's storage (hotcc/hint.h), and line 20,
  *    W = min(window, W), is what every TCP sender does.
  *  - `default` acts on one hint per smoothed RTT at most: 16 packets, which make a hint, take 0.19 ms at 1 Gbit/s, and
  *    acting on each, long before the last action shows at the receiver, swings W between nothing and far too much.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * On which side of the PEP something is: what the PEP says that it saw, and the SACK blocks of the client's last ACK.
- * Domain 1 is from the sender to the PEP, domain 2 from there to the client.
+ * Domain 1 is from the sender to the PEP, domain 2 from there to the client. For `mdcubic`.
  */
 #pragma once
 #include "abi/pep.h"

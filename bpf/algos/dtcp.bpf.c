@@ -38,9 +38,9 @@
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
+#include <hotcc/radio.h>
 #include <hotcc/round.h>
 #include "shannon.h"
-#include <hotcc/radio.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spectral efficiency log2(1 + s) of a signal-to-noise ratio s given in dB (Shannon 1948), in fixed point.
+ * Spectral efficiency log2(1 + s) of a signal-to-noise ratio s given in dB (Shannon 1948), in fixed point. For `dtcp`.
  */
 #pragma once
 #include <hotcc/bpf.h>

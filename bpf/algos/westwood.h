@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the Westwood family shares: the estimator of the original Westwood, eq 4 of Hamamreh 2020, and what a loss does.
- * BWE is in 1/256 byte/s, 0: no sample yet.
+ * BWE is in 1/256 byte/s, 0: no sample yet. For `westwood_bpf`, `westwoodp`, `dcm` and `dcmplus`.
  */
 #pragma once
 #include <hotcc/filter.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the lab writes down while a scenario runs: one fixed-size record per packet, ACK and retransmission. */
+/*
+ * What the lab writes down while a scenario runs: one fixed-size record per packet, ACK and retransmission.
+ * For link.bpf.c and watch.bpf.c.
+ */
 #pragma once
 #include <hotcc/bpf.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ARWA's receiver: from delay and size of the packets it gets to hints for their sender.
+ * ARWA's receiver: from delay and size of the packets it gets to hints for their sender. For rx_arwa.
  *
  * Paper: N. D. Adesh, A. Renuka, "Adaptive Receiver-Window Adjustment for Delay Reduction in LTE Networks", Journal of
  * Computer Networks and Communications, 2019, sections 3.2 and 3.3, Algorithm 1.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DRWA: the window that a receiver grants so that the sender keeps no queue full.
+ * DRWA: the window that a receiver grants so that the sender keeps no queue full. For rx_drwa.
  *
  * Paper: H. Jiang, Y. Wang, K. Lee, I. Rhee, "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5.2; what the
  * ARWA paper compares itself with.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The one-way delay of what a TCP receives, from the sender's time stamps (RFC 7323). The stamps begin anywhere and tick
- * at the sender's own pace, so that the tick is found out first, and only differences between delays mean anything.
+ * at the sender's own pace, so that the tick is found out first, and only differences between delays mean anything. For
+ * arwa_receiver.h.
  */
 #pragma once
 #include <hotcc/bpf.h>

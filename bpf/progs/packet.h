@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Packets as they are on the wire, in network order.
+ * Packets as they are on the wire, in network order. For programs that look into packets, the lab's and the tests' too.
  */
 #pragma once
 #include "skb.h"

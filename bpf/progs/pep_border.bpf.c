@@ -10,8 +10,8 @@
  *
  * Layouts: crates/abi/src/border.rs, which a test compares with these.
  */
-#include "segment.h"
 #include "seen.h"
+#include "segment.h"
 
 char _license[] SEC("license") = "GPL";
 

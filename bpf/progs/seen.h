@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What somebody in the middle of a path has seen of a TCP flow: the next sequence number in order, and what came above
- * it. It may have come late, or miss what took another way; what it forgets counts as not seen.
+ * it. It may have come late, or miss what took another way; what it forgets counts as not seen. For pep_border.
  */
 #pragma once
 #include "abi/seq.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reads the TCP segment that a packet carries: IPv4 and IPv6, up to two VLAN tags inside the frame (a third may be beside
- * it), super-packets of GRO and GSO. Nothing of the packet is changed, and nothing it says is believed unchecked.
+ * it), super-packets of GRO and GSO. Nothing of the packet is changed, and nothing it says is believed unchecked. For
+ * pep_border.
  */
 #pragma once
 #include "packet.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF side of the kernel's contract for programs that see packets (TC).
+ * The BPF side of the kernel's contract for programs that see packets (TC). packet.h includes it, and so does a program
+ * that needs no more.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The context of sock_ops programs, as the kernel's ABI has it.
+ * The context of sock_ops programs, as the kernel's ABI has it. For cgroup_cc, rx_arwa, rx_drwa and test objects.
  */
 #pragma once
 #include <hotcc/bpf.h>

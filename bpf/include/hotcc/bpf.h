@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The BPF side of the kernel's contract, as far as this project uses it: fixed-width types, sections, helper
- * numbers, map definitions, CO-RE. No header of the host or of libbpf is needed to build.
+ * numbers, map definitions, CO-RE. No header of the host or of libbpf is needed to build. Every other header includes it.
  */
 #pragma once
 
@@ -119,5 +119,5 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 	static __always_inline __typeof__(name(0)) body_##name(u64 *ctx, ##args)
 
 #else
-#include "host.h"
+#include "host.h" /* crates/cc-tests/host */
 #endif

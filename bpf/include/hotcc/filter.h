@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Bandwidth filters: low-pass over samples in bytes/s. State is kept in 1/256 byte/s, so that rounding stays under
- * 0.1 % down to 1 kbyte/s.
+ * 0.1 % down to 1 kbyte/s. For algorithms that estimate a bandwidth.
  */
 #pragma once
 #include <hotcc/fixed.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Integer arithmetic where a paper writes real numbers: rates, products that must not overflow, logarithms.
+ * Integer arithmetic where a paper writes real numbers: rates, products that must not overflow, logarithms. For
+ * algorithms and programs alike.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Growth by fractions of a segment. What ACKs earn goes into an account, in a unit of which a segment has a given
- * number, and only whole segments are paid out: nothing is lost to rounding, at whatever window.
+ * number, and only whole segments are paid out: nothing is lost to rounding, at whatever window. For algorithms whose
+ * window does not grow as Reno's does.
  */
 #pragma once
 #include <hotcc/kernel.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The kernel's TCP types, trimmed to the fields this project reads or writes. The loader relocates every access to
- * the running kernel's layout (CO-RE), so the order and the gaps here do not matter; names and types do.
+ * the running kernel's layout (CO-RE), so the order and the gaps here do not matter; names and types do. Every algorithm
+ * includes it, and so does every program that looks into a socket.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -204,7 +205,7 @@ extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 		v_ >> __builtin_preserve_field_info((p)->field, 5);                              \
 	})
 #else
-#include "host_kernel.h"
+#include "host_kernel.h" /* crates/cc-tests/host */
 #endif
 
 #ifndef HOTCC_HOST

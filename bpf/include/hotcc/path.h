@@ -2,7 +2,7 @@
 /*
  * Path changes: whether the route to a flow's peer became another one. Layout and meaning: crates/abi/src/path.rs, which a test
  * compares with this. Nothing in here is trusted: a generation is only compared, and "nobody watches" is the ordinary
- * answer.
+ * answer. For algorithms that keep estimates of a path.
  */
 #pragma once
 #include <hotcc/kernel.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The congestion control's table of operations, and everything in which kernels differ about it.
+ * The congestion control's table of operations, and everything in which kernels differ about it. Every algorithm
+ * includes it.
  *
  *   difference                                       since   can be dropped when the oldest kernel is
  *   cong_control(sk, ack, flag, rs), was (sk, rs)    6.10    6.10

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel functions that algorithms call, for the host build: same results as net/ipv4/tcp_cong.c's.
+ * The kernel functions that algorithms call, for the host build: same results as net/ipv4/tcp_cong.c's. hotcc/kernel.h
+ * includes it there.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pure functions of bpf/lib behind plain symbols, for tests that compare them with exact arithmetic.
+ * The pure functions of algorithms' headers behind plain symbols, for tests that compare them with exact arithmetic.
  */
 #include <hotcc/filter.h>
 #include <hotcc/fixed.h>

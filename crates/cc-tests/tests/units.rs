@@ -1,4 +1,4 @@
-//! The arithmetic of `bpf/lib` against exact arithmetic.
+//! The arithmetic of algorithms' headers against exact arithmetic.
 
 use hotcc_cc_tests::models::close;
 use hotcc_cc_tests::random::Random;
