@@ -1,4 +1,4 @@
-//! Compiles every `*.bpf.c` of `algos`, `agents`, `lab` and `test-objects` with clang and writes the table that embeds them.
+//! Compiles every `*.bpf.c` of `algos`, `progs`, `lab` and `test-objects` with clang and writes the table that embeds them.
 //!
 //! Needs clang 15 or later and nothing else: no kernel headers, no vmlinux.h, no running kernel's BTF.
 //! `HOTCC_CLANG` names another clang.
@@ -39,15 +39,14 @@ fn build() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=HOTCC_CLANG");
-    for dir in ["algos", "agents", "lab", "test-objects", "lib"] {
+    for dir in ["include", "abi", "algos", "progs", "lab", "test-objects"] {
         println!("cargo::rerun-if-changed={}", root.join(dir).display());
     }
     let clang = find_clang()?;
     let mut table = String::new();
     writeln!(table, "/// The clang that compiled the objects.\npub const CLANG: &str = {clang:?};")?;
     writeln!(table, "/// What it was called with.\npub const CLANG_FLAGS: &[&str] = &{FLAGS:?};")?;
-    for (dir, constant) in [("algos", "ALGOS"), ("agents", "AGENTS"), ("lab", "LAB"), ("test-objects", "TEST_OBJECTS")]
-    {
+    for (dir, constant) in [("algos", "ALGOS"), ("progs", "PROGS"), ("lab", "LAB"), ("test-objects", "TEST_OBJECTS")] {
         writeln!(table, "/// Objects of `bpf/{dir}`, by name.\npub static {constant}: &[Object] = &[")?;
         for source in sources(&root.join(dir))? {
             let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
@@ -92,7 +91,9 @@ fn compile(clang: &str, root: &Path, source: &Path, object: &Path) -> Result<(),
         .args(FLAGS)
         .arg(format!("-ffile-prefix-map={}=bpf", root.display()))
         .arg("-I")
-        .arg(root.join("lib"))
+        .arg(root.join("include"))
+        .arg("-I")
+        .arg(root) // headers that only our own files include, as "abi/NAME.h"
         .arg("-c")
         .arg(source)
         .arg("-o")

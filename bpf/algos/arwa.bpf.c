@@ -16,7 +16,7 @@
  *
  * Deviations from the paper, and why:
  *  - The paper writes the hint into the advertised window, which would stall a sender that does not know of it, and
- *    compares it with W. Here it comes beside the window, in the socket's storage (lib/hint.h), and line 20,
+ *    compares it with W. Here it comes beside the window, in the socket's storage (hotcc/hint.h), and line 20,
  *    W = min(window, W), is what every TCP sender does.
  *  - `default` acts on one hint per smoothed RTT at most: 16 packets, which make a hint, take 0.19 ms at 1 Gbit/s, and
  *    acting on each, long before the last action shows at the receiver, swings W between nothing and far too much.
@@ -35,13 +35,13 @@
  * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
  * that is in its storage for a new one, if it is not too old, and has no limit of growth until its next loss.
  */
-#include "growth.h"
-#include "hint.h"
-#include "kernel.h"
-#include "rx_counters.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/growth.h>
+#include <hotcc/hint.h>
+#include <hotcc/kernel.h>
+#include "abi/rx_counters.h"
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

@@ -31,14 +31,14 @@
  * loss. Idle and application-limited times lower BWE, as in Westwood; a window that the application does not fill does
  * not grow. Idle restart and undo: the kernel's.
  */
-#include "growth.h"
-#include "kernel.h"
-#include "path.h"
+#include <hotcc/growth.h>
+#include <hotcc/kernel.h>
+#include <hotcc/path.h>
 #include "rate_ca.h"
-#include "round.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

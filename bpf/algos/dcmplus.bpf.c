@@ -36,14 +36,14 @@
  * them, may raise BWE, never lower it, and do not move W; a window that the application does not fill does not grow.
  * Idle restart and undo: the kernel's; after an undo ssthresh stays in force.
  */
-#include "filter.h"
-#include "growth.h"
-#include "kernel.h"
+#include <hotcc/filter.h>
+#include <hotcc/growth.h>
+#include <hotcc/kernel.h>
 #include "rate_ca.h"
-#include "round.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

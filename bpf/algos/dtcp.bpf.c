@@ -35,15 +35,15 @@
  * Application-limited epochs say little about the path: they may raise B_I, never lower it, and do not move N. An
  * epoch does not span an idle period. ECN: a CE mark is treated as a loss (the paper is silent).
  */
-#include "filter.h"
-#include "growth.h"
-#include "kernel.h"
-#include "round.h"
+#include <hotcc/filter.h>
+#include <hotcc/growth.h>
+#include <hotcc/kernel.h>
+#include <hotcc/radio.h>
+#include <hotcc/round.h>
 #include "shannon.h"
-#include "signal.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

@@ -47,12 +47,12 @@
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
  * anew. Times are kept modulo 2^32 us (71 minutes).
  */
-#include "fixed.h"
-#include "kernel.h"
-#include "round.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/fixed.h>
+#include <hotcc/kernel.h>
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

@@ -47,7 +47,7 @@
  * which the kernel asks no ssthresh(), leaves the same ssthresh. ECN: a mark is domain 1's. Application-limited: W1 does
  * not grow. Idle: everything was acknowledged, D2 is 0, and the delegate moves its epoch.
  *
- * The PEP's record (lib/pep.h) is not trusted. Absent, being written, or older than `pep_max_age_ms`: CUBIC, by the client's
+ * The PEP's record (abi/pep.h) is not trusted. Absent, being written, or older than `pep_max_age_ms`: CUBIC, by the client's
  * ACKs. Bytes outside snd_una..snd_nxt do not count. Client ahead of the PEP for an RTT: CUBIC, until the PEP is level again
  * (II.B: it failed, or lies). What cannot be seen here is a PEP that acknowledges what never reached it: then the losses
  * of domain 1 are taken for domain 2's, and W1 has no bound but the receiver's window and ten losses per RTT. So only
@@ -56,10 +56,10 @@
 #include "account_map.h"
 #include "cubic.h"
 #include "domains.h"
-#include "kernel.h"
-#include "pep.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/kernel.h>
+#include "abi/pep.h"
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 
 char _license[] SEC("license") = "GPL";
 

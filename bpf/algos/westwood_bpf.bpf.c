@@ -33,11 +33,11 @@
  * they lower BWE. Undo: the kernel's, W and ssthresh come back, BWE has learnt nothing wrong. Times are kept modulo
  * 2^32 us (71 minutes). The `paper` and `default` profiles are the same; tau is the authors'.
  */
-#include "kernel.h"
-#include "round.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/kernel.h>
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

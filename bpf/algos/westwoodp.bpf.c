@@ -26,12 +26,12 @@
  * ECN: a CE mark is treated as three duplicate ACKs, as in Linux's module. Idle: the sample that spans an idle period
  * counts it, as there; times are kept modulo 2^32 us (71 minutes). The `paper` and `default` profiles are the same.
  */
-#include "filter.h"
-#include "kernel.h"
-#include "round.h"
-#include "stats.h"
-#include "struct_ops.h"
-#include "tags.h"
+#include <hotcc/filter.h>
+#include <hotcc/kernel.h>
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

@@ -3,7 +3,7 @@
  * Clocks at the entry and the exit of kernel functions, which are chosen when the object is loaded. No function with
  * clocks may call another one, or the other's clocks would count as its own: that is found out.
  */
-#include "bpf.h"
+#include <hotcc/bpf.h>
 
 char _license[] SEC("license") = "GPL";
 

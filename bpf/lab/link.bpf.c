@@ -6,7 +6,7 @@
  * Unlike netem it is exact to the byte and to the nanosecond, follows a rate that changes every few milliseconds
  * without being called for it, and everything random depends on seed and packet number alone.
  */
-#include "packet.h"
+#include "progs/packet.h"
 #include "records.h"
 #include "link.h"
 

@@ -3,10 +3,11 @@
  * One direction of a link: a first-in-first-out queue that is served at a rate which changes over time, and after it
  * delay, jitter, reordering and loss. The rate's future is known, so a packet's whole way is known when it arrives.
  *
- * Service is counted in millibits from time 0. It only grows, so "when is this packet done" is a search in a table.
+ * Service is counted in millibits from time 0. It only grows, so "when is this packet done" is a search in a table. For
+ * link.bpf.c.
  */
 #pragma once
-#include "bpf.h"
+#include <hotcc/bpf.h>
 
 #define NS_PER_MS 1000000ULL
 #define MILLIBITS_PER_BYTE 8000

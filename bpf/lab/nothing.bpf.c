@@ -2,7 +2,7 @@
 /*
  * A TC program that does nothing: what the kernel's statistics make of that is what they take by themselves.
  */
-#include "skb.h"
+#include "progs/skb.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the lab writes down while a scenario runs: one fixed-size record per packet, ACK and retransmission. */
+/*
+ * What the lab writes down while a scenario runs: one fixed-size record per packet, ACK and retransmission.
+ * For link.bpf.c and watch.bpf.c.
+ */
 #pragma once
-#include "bpf.h"
+#include <hotcc/bpf.h>
 
 /* A flow's receiver has port FIRST_FLOW_PORT + the flow's number. */
 #define FIRST_FLOW_PORT 20000

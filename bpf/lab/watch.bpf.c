@@ -3,7 +3,7 @@
  * The lab's instruments: every ACK and retransmission of its flows, and when the processor was idle. Congestion
  * controls of the kernel and of ours are measured by the same ones.
  */
-#include "kernel.h"
+#include <hotcc/kernel.h>
 #include "records.h"
 
 char _license[] SEC("license") = "GPL";

@@ -1,7 +1,7 @@
 //! hotcc's BPF objects, compiled by clang in this crate's build and embedded in whoever uses them.
 //!
 //! One object per file of `bpf/algos` (a congestion control each, describing itself through its BTF) and
-//! `bpf/agents` (programs that are no congestion control), and those that make up the lab's network in `bpf/lab`.
+//! `bpf/progs` (programs that are no congestion control), and those that make up the lab's network in `bpf/lab`.
 
 /// A compiled BPF object.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,10 @@ pub fn algo(name: &str) -> Option<&'static Object> {
     ALGOS.iter().find(|o| o.name == name)
 }
 
-/// The object of `bpf/agents/NAME.bpf.c`.
+/// The object of `bpf/progs/NAME.bpf.c`.
 #[must_use]
-pub fn agent(name: &str) -> Option<&'static Object> {
-    AGENTS.iter().find(|o| o.name == name)
+pub fn prog(name: &str) -> Option<&'static Object> {
+    PROGS.iter().find(|o| o.name == name)
 }
 
 /// The object of `bpf/lab/NAME.bpf.c`.

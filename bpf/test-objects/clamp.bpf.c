@@ -2,7 +2,7 @@
 /*
  * Gives connections a window that no congestion control may exceed.
  */
-#include "sock_ops.h"
+#include "progs/sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
 

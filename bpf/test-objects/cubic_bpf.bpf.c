@@ -2,9 +2,9 @@
 /*
  * The kernel's own CUBIC behind this project's struct_ops glue: the yardstick for what a hook may cost.
  */
-#include "cubic.h"
-#include "kernel.h"
-#include "struct_ops.h"
+#include "algos/cubic.h"
+#include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
 
 char _license[] SEC("license") = "GPL";
 

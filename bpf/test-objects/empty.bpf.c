@@ -4,8 +4,8 @@
  * themselves cost, to be subtracted from any figure per ACK. Growth is left out, so it only runs where a window of
  * ten segments is enough.
  */
-#include "kernel.h"
-#include "struct_ops.h"
+#include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
 
 char _license[] SEC("license") = "GPL";
 

@@ -2,8 +2,8 @@
 /*
  * A receiver that lies: says that it knows hints, and puts a new one on every ACK, of any value that it is told.
  */
-#include "hint_option.h"
-#include "sock_ops.h"
+#include "progs/hint_option.h"
+#include "progs/sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
 

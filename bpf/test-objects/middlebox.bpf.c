@@ -2,9 +2,9 @@
 /*
  * A middlebox on a router that has something against the hints' option, or loses segments. IPv4 without options.
  */
-#include "hint_option.h"
-#include "one_way.h"
-#include "packet.h"
+#include "progs/hint_option.h"
+#include "progs/one_way.h"
+#include "progs/packet.h"
 
 char _license[] SEC("license") = "GPL";
 

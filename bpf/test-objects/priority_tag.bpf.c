@@ -3,7 +3,7 @@
  * Gives each packet a VLAN tag that says nothing but a priority, beside its bytes, as network cards hand over theirs; and
  * counts where they arrive so.
  */
-#include "packet.h"
+#include "progs/packet.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -3,7 +3,7 @@
  * A program on tcp_probe that does nothing: what being called there costs, and being measured. And a storage, for sockets that
  * have one which is none of the measured program's.
  */
-#include "kernel.h"
+#include <hotcc/kernel.h>
 
 char _license[] SEC("license") = "GPL";
 

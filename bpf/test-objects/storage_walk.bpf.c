@@ -2,7 +2,7 @@
 /*
  * Writes a byte for each socket that a socket storage map keeps something for.
  */
-#include "sockets.h"
+#include "progs/sockets.h"
 
 char _license[] SEC("license") = "GPL";
 

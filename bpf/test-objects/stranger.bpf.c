@@ -3,8 +3,8 @@
  * A third party's congestion control as it might come along: no tags, a constant and a variable of its own, and
  * `cong_control`, whose arguments differ between kernels.
  */
-#include "kernel.h"
-#include "struct_ops.h"
+#include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
 
 char _license[] SEC("license") = "GPL";
 

@@ -2,8 +2,8 @@
 /*
  * Builds, and no verifier takes it: it writes a field that congestion controls may not write.
  */
-#include "kernel.h"
-#include "struct_ops.h"
+#include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
 
 char _license[] SEC("license") = "GPL";
 

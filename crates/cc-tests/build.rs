@@ -1,4 +1,4 @@
-//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around `bpf/lib`, to shared objects for the host.
+//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around the pure functions of headers, to shared objects for the host.
 //!
 //! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
 //! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.
@@ -22,20 +22,23 @@ fn build() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let bpf = root.join("../../bpf").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    for dir in [bpf.join("algos"), bpf.join("lib"), root.join("host")] {
+    let host = root.join("host");
+    let headers = ["include", "abi", "algos", "progs"].map(|dir| bpf.join(dir));
+    for dir in headers.iter().chain([&host]) {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
+    let include = [bpf.join("include"), bpf.clone(), host.clone()];
     for source in algorithms(&bpf.join("algos"))? {
         let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
         let defines = [format!("-DHOTCC_ALGO_FILE=\"{}\"", source.display()), format!("-DHOTCC_ALGO={name}")];
         let object = out.join(format!("{name}.so"));
-        let with_steps = root.join(format!("host/{name}.c"));
-        let harness = if with_steps.exists() { with_steps } else { root.join("host/harness.c") };
-        compile(&bpf.join("lib"), &defines, &harness, &object)?;
+        let with_steps = host.join(format!("{name}.c"));
+        let harness = if with_steps.exists() { with_steps } else { host.join("harness.c") };
+        compile(&include, &defines, &harness, &object)?;
     }
-    for units in ["lib_units", "rx_units"] {
-        let (source, object) = (root.join(format!("host/{units}.c")), out.join(format!("{units}.so")));
-        compile(&bpf.join("lib"), &[], &source, &object)?;
+    for units in ["units", "rx_units"] {
+        let (source, object) = (host.join(format!("{units}.c")), out.join(format!("{units}.so")));
+        compile(&include, &[], &source, &object)?;
     }
     Ok(())
 }
@@ -47,14 +50,13 @@ fn algorithms(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(found)
 }
 
-fn compile(lib: &Path, defines: &[String], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
+fn compile(include: &[PathBuf], defines: &[String], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
     let output = Command::new(CLANG)
         .args(["-shared", "-fPIC", "-O1", "-g", "-std=gnu11"])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-DHOTCC_HOST"])
         .args(["-fsanitize=integer-divide-by-zero,shift,signed-integer-overflow,bounds", "-fsanitize-trap=all"])
         .args(defines)
-        .arg("-I")
-        .arg(lib)
+        .args(include.iter().map(|dir| format!("-I{}", dir.display())))
         .arg(source)
         .args(["-Wl,-Bsymbolic", "-o"]) // two objects in one process must not share symbols
         .arg(object)

@@ -20,7 +20,7 @@ pub struct Group {
     pub counts: GroupCounts,
 }
 
-/// `struct group` of the flows agent.
+/// `struct group` of `sock_count`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct CountedGroup {
@@ -69,15 +69,15 @@ pub(crate) struct SocketWalk {
 }
 
 impl SocketWalk {
-    pub(crate) fn load(agent: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
-        let embedded = hotcc_bpf::agent(agent).ok_or_else(|| Error::failed(format!("no agent {agent} built in")))?;
-        let tried = || format!("cannot load the socket iterator ({agent}); it needs iter/tcp (kernel 5.9)");
+    pub(crate) fn load(name: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
+        let embedded = hotcc_bpf::prog(name).ok_or_else(|| Error::failed(format!("no program {name} built in")))?;
+        let tried = || format!("cannot load the socket iterator ({name}); it needs iter/tcp (kernel 5.9)");
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
         prepare(&mut open)?;
         let object = open.load().tried(tried)?;
         let program = object.progs_mut().next();
         let link =
-            program.ok_or_else(|| Error::failed(format!("agent {agent} has no program")))?.attach().tried(tried)?;
+            program.ok_or_else(|| Error::failed(format!("object {name} has no program")))?.attach().tried(tried)?;
         Ok(Self { object, link })
     }
 
@@ -136,7 +136,7 @@ pub struct FlowCounter(SocketWalk);
 impl FlowCounter {
     /// Loads the iterator. It belongs to this process; nothing is pinned.
     pub fn new() -> Result<Self> {
-        SocketWalk::load("flows", |_| Ok(())).map(Self)
+        SocketWalk::load("sock_count", |_| Ok(())).map(Self)
     }
 
     /// Counts now, in the kernel: what comes back is one entry per congestion control and version.

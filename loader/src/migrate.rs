@@ -50,7 +50,7 @@ pub struct Migrated {
     pub namespaces: Vec<MovedIn>,
 }
 
-/// `struct migrate_job` of the migration agent.
+/// `struct migrate_job` of `sock_migrate`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Job {
@@ -117,7 +117,7 @@ fn sum(walked: &[MovedIn]) -> Moved {
 
 /// One that cannot be walked does not keep us from the others.
 fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
-    let walk = SocketWalk::load("migrate", |open| set_job(open, job))?;
+    let walk = SocketWalk::load("sock_migrate", |open| set_job(open, job))?;
     let walked = netns::in_these(namespaces, |ns| Ok((ns.inode, walk.run(ns), moved(&walk)?)))?;
     let mut before = Moved::default(); // the agent adds up
     let results = namespaces.iter().map(|ns| {

@@ -42,7 +42,7 @@ pub struct Ran {
     pub loaded_for_runs: bool,
 }
 
-/// `struct choose_job` of the agent.
+/// `struct choose_job` of `cgroup_cc`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct ChooseJob {
@@ -133,12 +133,12 @@ impl Drop for Signals {
 }
 
 fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
-    let agent = hotcc_bpf::agent("choose").ok_or_else(|| Error::failed("no agent `choose` built in"))?;
+    let embedded = hotcc_bpf::prog("cgroup_cc").ok_or_else(|| Error::failed("no program `cgroup_cc` built in"))?;
     let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
-    let mut open = ObjectBuilder::default().open_memory(agent.bytes).tried(tried)?;
+    let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
     set_job(&mut open, &ChooseJob { cc_name: padded(cc), ..ChooseJob::zeroed() })?;
     let object = open.load().tried(tried)?;
-    let program = object.progs_mut().next().ok_or_else(|| Error::failed("agent `choose` has no program"))?;
+    let program = object.progs_mut().next().ok_or_else(|| Error::failed("object `cgroup_cc` has no program"))?;
     let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;
     Ok((object, link))
 }

@@ -33,7 +33,7 @@ macro_rules! same_layout {
 
 #[test]
 fn radio_maps() {
-    for object in [hotcc_bpf::agent("signal").unwrap(), hotcc_bpf::algo("dtcp").unwrap()] {
+    for object in [hotcc_bpf::prog("radio_maps").unwrap(), hotcc_bpf::algo("dtcp").unwrap()] {
         let (_file, btf) = btf(object);
         same_layout!(&btf, "radio_header", radio::Header, magic, version, generation, reserved);
         same_layout!(&btf, "radio_key", radio::IndexKey, prefix_len, addr, port, pad);
@@ -62,7 +62,7 @@ fn radio_maps() {
 
 #[test]
 fn path_maps() {
-    for object in [hotcc_bpf::agent("path").unwrap(), hotcc_bpf::algo("dcm").unwrap()] {
+    for object in [hotcc_bpf::prog("path_maps").unwrap(), hotcc_bpf::algo("dcm").unwrap()] {
         let (_file, btf) = btf(object);
         same_layout!(&btf, "path_key", path::PathKey, prefix_len, addr);
     }
@@ -85,7 +85,7 @@ fn pep_and_hints() {
         reserved,
         time_ns,
     );
-    let (_file, server) = btf(hotcc_bpf::agent("pep_server").unwrap());
+    let (_file, server) = btf(hotcc_bpf::prog("pep_server").unwrap());
     same_layout!(&server, "pep_arm", pep::Arm, flows, acked_bytes, active_ns, retransmits);
     same_layout!(
         &server,
@@ -107,7 +107,7 @@ fn pep_and_hints() {
         reserved,
         ranges,
     );
-    let (_file, inband) = btf(hotcc_bpf::agent("pep_inband").unwrap());
+    let (_file, inband) = btf(hotcc_bpf::prog("pep_inband").unwrap());
     same_layout!(
         &inband,
         "pep_inband",
@@ -126,7 +126,7 @@ fn pep_and_hints() {
 
 #[test]
 fn border_maps() {
-    let (_file, btf) = btf(hotcc_bpf::agent("pep_border").unwrap());
+    let (_file, btf) = btf(hotcc_bpf::prog("pep_border").unwrap());
     same_layout!(&btf, "endpoint", border::Endpoint, address, port, zero);
     same_layout!(&btf, "flow_key", border::FlowKey, server, client);
     same_layout!(&btf, "seq_range", pep::PepRange, start, end);
@@ -184,7 +184,7 @@ fn counters() {
 
 #[test]
 fn counters_of_receivers() {
-    for object in [hotcc_bpf::algo("arwa"), hotcc_bpf::agent("rx_arwa"), hotcc_bpf::agent("rx_drwa")] {
+    for object in [hotcc_bpf::algo("arwa"), hotcc_bpf::prog("rx_arwa"), hotcc_bpf::prog("rx_drwa")] {
         let (_file, btf) = btf(object.unwrap());
         same_layout!(
             &btf,
@@ -206,7 +206,7 @@ fn counters_of_receivers() {
 
 #[test]
 fn socket_groups() {
-    let (_file, btf) = btf(hotcc_bpf::agent("flows").unwrap());
+    let (_file, btf) = btf(hotcc_bpf::prog("sock_count").unwrap());
     // the C side names whose sockets they are in a structure of its own, and has the counts in line
     let (size, group) = members(&btf, "group");
     let (whose, counts) = group.split_at(2);
@@ -230,7 +230,8 @@ fn socket_groups() {
 /// Numbers that both sides must share, as the C side writes them.
 #[test]
 fn constants() {
-    let headers = [include_str!("../../bpf/lib/signal.h"), include_str!("../../bpf/lib/path.h")].concat();
+    let headers =
+        [include_str!("../../bpf/include/hotcc/radio.h"), include_str!("../../bpf/include/hotcc/path.h")].concat();
     let defined = |name: &str| -> String {
         let line = headers.lines().find(|l| l.starts_with(&format!("#define {name} "))).unwrap();
         line.splitn(3, ' ').nth(2).unwrap().trim().to_owned()
@@ -249,7 +250,7 @@ fn constants() {
 
 #[test]
 fn verdicts_on_records() {
-    let source = include_str!("../../bpf/agents/pep_server.bpf.c");
+    let source = include_str!("../../bpf/progs/pep_server.bpf.c");
     let (_, names) = source.split_once("enum verdict {").unwrap();
     let (names, _) = names.split_once('}').unwrap();
     let names: Vec<_> = names.lines().filter_map(|line| line.trim().split_once(',')).map(|(name, _)| name).collect();

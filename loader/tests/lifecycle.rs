@@ -222,7 +222,7 @@ fn a_swap_that_fails_leaves_the_old_serving() {
     let message = fails(1, &["swap", "cc_stay", &test.object("unverifiable")]);
     assert!(message.contains("verifier rejects"), "{message}");
     fails(2, &["swap", "cc_stay", "dtcp", "--set", "eta=99"]);
-    fails(1, &["swap", "cc_stay", &test.object("choose")]);
+    fails(1, &["swap", "cc_stay", &test.object("cgroup_cc")]);
     fails(1, &["swap", "cc_stay", "/nonexistent.bpf.o"]);
     assert_eq!(pins_of("cc_stay"), before);
     assert_eq!(status_of("cc_stay").unwrap()["object"], "builtin:westwoodp");

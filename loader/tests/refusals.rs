@@ -31,7 +31,7 @@ fn objects_that_cannot_be_loaded() {
     refused(&test, 1, &["load", &stub], "is no usable BPF object");
     let message = fails(1, &["load", "/bin/ls"]);
     assert!(message.starts_with("hotcc: /bin/ls is no usable BPF object: an ELF file of another kind;"), "{message}");
-    refused(&test, 1, &["load", &test.object("choose")], "has no congestion control in it");
+    refused(&test, 1, &["load", &test.object("cgroup_cc")], "has no congestion control in it");
     refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
     let there_are: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
     let there_are = format!("no built-in algorithm `no_such_algorithm`; there are: {}.", there_are.join(", "));

@@ -29,7 +29,7 @@ fn compile(test: &KernelTest, name: &str, source: &str) -> Result<String, String
     let done = Command::new(hotcc_bpf::CLANG)
         .args(hotcc_bpf::CLANG_FLAGS)
         .arg("-I")
-        .arg(root().join("bpf/lib"))
+        .arg(root().join("bpf/include"))
         .args(["-c", &source, "-o", &object])
         .output()
         .unwrap();

@@ -1,4 +1,4 @@
-//! What the border's kernel program (bpf/agents/pep_border.bpf.c) and its agent share: flows, reports of them, counters.
+//! What the border's kernel program (bpf/progs/pep_border.bpf.c) and its agent share: flows, reports of them, counters.
 
 use crate::pep::{PepRange, RANGES};
 use bytemuck::{Pod, Zeroable};

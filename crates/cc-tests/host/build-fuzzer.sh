@@ -2,6 +2,8 @@
 # Builds the libFuzzer program of one algorithm: build-fuzzer.sh CLANG NAME SOURCE.bpf.c PROGRAM
 set -eu
 here=$(dirname "$0")
+bpf=$here/../../../bpf
 exec "$1" -g -O1 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -DHOTCC_HOST \
 	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	"-DHOTCC_ALGO_FILE=\"$3\"" "-DHOTCC_ALGO=$2" -I "$here/../../../bpf/lib" "$here/fuzz.c" -o "$4"
+	"-DHOTCC_ALGO_FILE=\"$3\"" "-DHOTCC_ALGO=$2" \
+	-I "$bpf/include" -I "$bpf" -I "$here" "$here/fuzz.c" -o "$4"

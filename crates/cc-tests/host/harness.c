@@ -5,7 +5,7 @@
  * Tunables are global symbols of their own names.
  */
 #include HOTCC_ALGO_FILE
-#include "stats.h" /* an algorithm may keep no counters */
+#include <hotcc/stats.h> /* an algorithm may keep no counters */
 
 _Static_assert(sizeof(void *) == 8, "icsk_ca_priv is laid out for 64 bits");
 

@@ -2,8 +2,8 @@
 /*
  * The pure parts of the receiver's programs behind plain symbols, for tests that compare them with models.
  */
-#include "arwa_receiver.h"
-#include "drwa.h"
+#include "progs/arwa_receiver.h"
+#include "progs/drwa.h"
 
 u64 host_now_ns;
 

@@ -1,4 +1,4 @@
-//! The pure parts of the receiver's programs, callable; see `bpf/lib/{one_way,arwa_receiver,drwa}.h`.
+//! The pure parts of the receiver's programs, callable; see `bpf/progs/{one_way,arwa_receiver,drwa}.h`.
 
 use crate::{open_copy, symbol};
 use libloading::Library;

@@ -1,9 +1,9 @@
-//! The pure functions of `bpf/lib`, callable.
+//! The pure functions of algorithms' headers, callable.
 
 use crate::{open_copy, symbol};
 use libloading::Library;
 
-/// The functions, in a library of their own; see `bpf/lib/{fixed,filter,growth,rate_ca,shannon}.h`.
+/// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth}.h` and `bpf/algos/{rate_ca,shannon}.h`.
 pub struct Units {
     rate_bytes_per_s: unsafe extern "C" fn(u64, u64) -> u64,
     segments_in: unsafe extern "C" fn(u64, u32, u32) -> u64,
@@ -24,7 +24,7 @@ impl Units {
     /// Loads them.
     #[must_use]
     pub fn load() -> Self {
-        let library = open_copy("lib_units.so");
+        let library = open_copy("units.so");
         Self {
             rate_bytes_per_s: symbol(&library, "unit_rate_bytes_per_s"),
             segments_in: symbol(&library, "unit_segments_in"),

@@ -8,6 +8,15 @@ fn bpf() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf")
 }
 
+fn host() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("host")
+}
+
+/// Where our own sources find their headers.
+fn include() -> [String; 2] {
+    [bpf().join("include"), bpf()].map(|dir| format!("-I{}", dir.display()))
+}
+
 fn sources(dir: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(bpf().join(dir)).unwrap().map(|e| e.unwrap().path());
     files.filter(|p| p.to_string_lossy().ends_with(".bpf.c")).collect()
@@ -17,13 +26,12 @@ fn sources(dir: &str) -> Vec<PathBuf> {
 fn every_source_compiles_to_bpf_with_either_architecture_named() {
     let out = tempfile::tempdir().unwrap();
     let mut compiled = 0;
-    for source in ["algos", "agents", "test-objects"].into_iter().flat_map(sources) {
+    for source in ["algos", "progs", "test-objects"].into_iter().flat_map(sources) {
         for architecture in ["x86", "arm64"] {
             let output = Command::new(hotcc_bpf::CLANG)
                 .args(hotcc_bpf::CLANG_FLAGS)
                 .arg(format!("-D__TARGET_ARCH_{architecture}"))
-                .arg("-I")
-                .arg(bpf().join("lib"))
+                .args(include())
                 .arg("-c")
                 .arg(&source)
                 .arg("-o")
@@ -47,9 +55,10 @@ fn check_for_host(algorithm: &Path, target: &str) -> Result<(), String> {
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
         .arg(format!("-DHOTCC_ALGO_FILE=\"{}\"", algorithm.display()))
         .arg(format!("-DHOTCC_ALGO={name}"))
+        .args(include())
         .arg("-I")
-        .arg(bpf().join("lib"))
-        .arg(bpf().join("tests/host/harness.c"))
+        .arg(host())
+        .arg(host().join("harness.c"))
         .output()
         .unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }

@@ -53,6 +53,7 @@ fn no_input_breaks_an_algorithm() {
 fn a_missing_limit_is_found() {
     let scratch = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(bpf().join("algos/dtcp.bpf.c")).unwrap();
+    fs::copy(bpf().join("algos/shannon.h"), scratch.path().join("shannon.h")).unwrap();
     for (right, wrong) in [
         (
             "return max(tp->snd_cwnd * (divisor - eta) / divisor, 2ULL);",

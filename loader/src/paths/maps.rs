@@ -84,7 +84,7 @@ impl PathMaps {
         }
         fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot make {}", pins::SIGNAL))?;
         let tried = || "cannot make the path maps".to_owned();
-        let embedded = hotcc_bpf::agent("path").ok_or_else(|| Error::failed("no agent path built in"))?;
+        let embedded = hotcc_bpf::prog("path_maps").ok_or_else(|| Error::failed("no object path_maps built in"))?;
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
         for mut map in open.maps_mut() {
             let pin = pins::signal(&map.name().to_string_lossy());

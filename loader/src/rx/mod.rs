@@ -166,9 +166,9 @@ fn loaded_already(method: Method, link: &Link) -> Error {
 
 fn load_object(request: &Request) -> Result<Object> {
     let name = format!("rx_{}", request.method.name());
-    let agent = hotcc_bpf::agent(&name).ok_or_else(|| Error::failed(format!("no agent {name} built in")))?;
+    let embedded = hotcc_bpf::prog(&name).ok_or_else(|| Error::failed(format!("no program {name} built in")))?;
     let tried = || format!("cannot open the agent {name}");
-    let mut open = ObjectBuilder::default().open_memory(agent.bytes).tried(tried)?;
+    let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
     let description = describe(&object::btf_of(&open, &name)?);
     object::apply(&mut open, &name, &settings(&description, request)?)?;
     for mut map in open.maps_mut() {

@@ -50,7 +50,7 @@ impl KernelTest {
 
     /// Writes one of the test objects to a file.
     pub fn object(&self, name: &str) -> String {
-        let object = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::AGENTS).find(|o| o.name == name).unwrap();
+        let object = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::PROGS).find(|o| o.name == name).unwrap();
         let path = self.dir.path().join(format!("{name}.bpf.o"));
         std::fs::write(&path, object.bytes).unwrap();
         path.display().to_string()

@@ -222,7 +222,7 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
 }
 
 fn load(config: &Config, pins: &Path) -> Result<Ebpf> {
-    let object = hotcc_bpf::agent("pep_border")
+    let object = hotcc_bpf::prog("pep_border")
         .ok_or_else(|| Error::Failed("this program was built without its BPF object".to_owned()))?;
     EbpfLoader::new()
         .default_map_pin_directory(pins)

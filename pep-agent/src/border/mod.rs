@@ -1,6 +1,6 @@
 //! `pep-agent border`: watches the segments that pass a router towards its access network, and tells their senders.
 //!
-//! The work per packet is the kernel program's (bpf/agents/pep_border.bpf.c). This side attaches it, takes its reports out
+//! The work per packet is the kernel program's (bpf/progs/pep_border.bpf.c). This side attaches it, takes its reports out
 //! of the ring and hands them to a [`Transport`]. Packets do not depend on it: they pass whether it runs or not.
 
 pub mod config;

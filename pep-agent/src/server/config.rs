@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_kernel_s_program_knows_the_greatest_age() {
-        let source = include_str!("../../../bpf/agents/pep_server.bpf.c");
+        let source = include_str!("../../../bpf/progs/pep_server.bpf.c");
         let define = format!("#define GREATEST_AGE_US ({} * 1000000U)", GREATEST_AGE_MS / 1000);
         assert!(source.contains(&define), "{define}");
     }

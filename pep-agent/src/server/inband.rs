@@ -80,7 +80,7 @@ pub enum Refused {
 impl Inflow {
     /// Attaches to the interfaces of that name. Call within a tokio runtime.
     pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
-        let object = hotcc_bpf::agent("pep_inband").context("this program was built without its BPF object")?;
+        let object = hotcc_bpf::prog("pep_inband").context("this program was built without its BPF object")?;
         let mut ebpf = EbpfLoader::new().load(object.bytes).context("cannot load the program for in-band reports")?;
         let program: &mut SchedClassifier = ebpf.program_mut("inband").context("no such program")?.try_into()?;
         program.load().context("the kernel refuses the program for in-band reports")?;

@@ -32,7 +32,7 @@ impl Kernel {
         let directory = Path::new(pins::PEP);
         need_bpffs(directory)?;
         fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        let object = hotcc_bpf::agent("pep_server").context("this program was built without its BPF object")?;
+        let object = hotcc_bpf::prog("pep_server").context("this program was built without its BPF object")?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object.bytes);
         let mut ebpf = loaded.context("cannot load the PEP's programs")?;
         let program: &mut SchedClassifier = ebpf.program_mut(HAND_OVER).context("no such program")?.try_into()?;

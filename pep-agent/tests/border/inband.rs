@@ -54,7 +54,7 @@ struct Program {
 
 impl Program {
     fn load() -> Self {
-        let mut ebpf = EbpfLoader::new().load(hotcc_bpf::agent("pep_inband").unwrap().bytes).unwrap();
+        let mut ebpf = EbpfLoader::new().load(hotcc_bpf::prog("pep_inband").unwrap().bytes).unwrap();
         let program: &mut SchedClassifier = ebpf.program_mut("inband").unwrap().try_into().unwrap();
         program.load().unwrap();
         let ring = RingBuf::try_from(ebpf.take_map("inband_reports").unwrap()).unwrap();

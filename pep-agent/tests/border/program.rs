@@ -83,7 +83,7 @@ impl Program {
             .map_max_entries("reports", settings.ring_bytes)
             .override_global("report_segments", &settings.segments, true)
             .override_global("report_delay_us", &settings.delay_us, true)
-            .load(hotcc_bpf::agent("pep_border").unwrap().bytes);
+            .load(hotcc_bpf::prog("pep_border").unwrap().bytes);
         fs::remove_dir_all(&pins).unwrap(); // nothing is left behind, however this ends
         let mut ebpf = loaded.unwrap();
         for (_, program) in ebpf.programs_mut() {

@@ -65,7 +65,7 @@ pub(super) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     let _lock = lock()?;
     let dir = signal_dir(pin_root);
     make_dirs(pin_root, &dir)?;
-    let object = hotcc_bpf::agent("signal").ok_or_else(|| MapError::System {
+    let object = hotcc_bpf::prog("radio_maps").ok_or_else(|| MapError::System {
         action: "create the radio map".to_owned(),
         reason: "this program was built without its BPF object".to_owned(),
     })?;

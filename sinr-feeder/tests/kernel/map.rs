@@ -61,7 +61,7 @@ fn many_may_create_at_once() {
             for _ in 0..2 {
                 // Others load objects with these maps without our lock, and may lose the race.
                 scope.spawn(|| {
-                    let object = hotcc_bpf::agent("signal").unwrap();
+                    let object = hotcc_bpf::prog("radio_maps").unwrap();
                     let _ = EbpfLoader::new().default_map_pin_directory(root.join("signal")).load(object.bytes);
                 });
             }

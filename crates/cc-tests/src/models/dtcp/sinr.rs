@@ -5,7 +5,7 @@ use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANG
 
 /// How far in the future a reading may lie, ms: the ACK's time stamp is a little older than the reader's clock.
 const FUTURE_MS: u32 = 10;
-/// Steps of the table of logarithms, dB; between them it is interpolated. The tests of `bpf/lib/shannon.h` show how
+/// Steps of the table of logarithms, dB; between them it is interpolated. The tests of `bpf/algos/shannon.h` show how
 /// far that is from the logarithm itself.
 const LOG_STEP: f64 = 0.25;
 /// Resolution of the table and of the interpolation, bit/s/Hz.

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the receiver's programs and `arwa` did, on all sockets together. Layout: crates/abi/src/rx.rs. Those programs,
+ * rx_arwa and rx_drwa, and the algorithm include it.
+ */
+#pragma once
+#include <hotcc/bpf.h>
+
+struct rx_counters_v1 {
+	u64 flows_agreed;
+	u64 hints_made;
+	u64 hints_sent;
+	u64 hints_without_room;
+	u64 hints_received;
+	u64 hints_refused;
+	u64 hints_applied;
+	u64 flows_clamped;
+	u64 clamps_set;
+	u64 clamps_refused;
+};
+
+#ifndef HOTCC_HOST
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, 1);
+	__type(key, u32);
+	__type(value, struct rx_counters_v1);
+} rx_counters SEC(".maps");
+
+static __always_inline struct rx_counters_v1 *rx_counters_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&rx_counters, &zero);
+}
+#else
+static struct rx_counters_v1 host_rx_counters;
+static inline struct rx_counters_v1 *rx_counters_here(void)
+{
+	return &host_rx_counters;
+}
+#endif
+
+/* Per CPU, and still atomic: a softirq may interrupt process context on the same CPU. */
+#define RX_COUNT(field)                                                       \
+	({                                                                    \
+		struct rx_counters_v1 *here_ = rx_counters_here();            \
+		if (here_)                                                    \
+			__sync_fetch_and_add(&here_->field, 1);               \
+	})

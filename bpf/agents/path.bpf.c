@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-only
-/*
- * No program, only the maps of path changes, for whoever comes first: routes may be watched before any algorithm is
- * loaded.
- */
-#include "path.h"
-
-char _license[] SEC("license") = "GPL";

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-only
-/*
- * No program, only the signal maps, for whoever comes first: a feeder may start before any algorithm is loaded.
- */
-#include "signal.h"
-
-char _license[] SEC("license") = "GPL";

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the Westwood family shares: the estimator of the original Westwood, eq 4 of Hamamreh 2020, and what a loss does.
+ * BWE is in 1/256 byte/s, 0: no sample yet. For `westwood_bpf`, `westwoodp`, `dcm` and `dcmplus`.
+ */
+#pragma once
+#include <hotcc/filter.h>
+#include <hotcc/kernel.h>
+#include <hotcc/tags.h>
+
+#define VIRTUAL_SAMPLES_MAX 32
+
+/*
+ * The original's estimator: a sample for each ACK (eq 3), and virtual samples of zero, tau / 2 each, while none comes.
+ * ACKs with the same time stamp count as one.
+ */
+struct ack_rate {
+	u64 previous FIELD("byte/s",
+			   "the previous sample; the highest bit is set where the next one is no ordinary one");
+	u32 last_us FIELD("us", "when the latest sample ended");
+	u32 last_delivered FIELD("segments", "delivered at that time");
+};
+
+/* In `previous`: BWE is 0, or does not fit the ordinary arithmetic. */
+#define EXTRAORDINARY (1ULL << 63)
+/* The ordinary arithmetic's limit: 17 Gbit/s for BWE, and for two samples together. */
+#define ORDINARY_BITS 31
+
+static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct ack_rate *r)
+{
+	r->previous = EXTRAORDINARY;
+	r->last_us = tp->tcp_mstamp;
+	r->last_delivered = tp->delivered;
+}
+
+/* Virtual samples for all of `*elapsed_us` but its last piece, of at most tau / 2. False: there would be too many. */
+static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *r, u32 *elapsed_us, u64 half_tau_us)
+{
+	u64 count = (*elapsed_us - 1) / half_tau_us;
+
+	if (count > VIRTUAL_SAMPLES_MAX)
+		return false;
+	for (u32 i = 0; i < VIRTUAL_SAMPLES_MAX && i < count; i++) {
+		/* d = tau / 2 makes a = 3/5 */
+		*bandwidth_q8 = (3 * *bandwidth_q8 + (r->previous << 8)) / 5;
+		r->previous = 0;
+	}
+	*elapsed_us -= count * half_tau_us;
+	return true;
+}
+
+/* Any sample: the first one, one after a silence or with numbers beyond the ordinary. */
+static __noinline void ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
+{
+	u64 bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache, sample;
+	u32 elapsed_us = (u32)tp->tcp_mstamp - r->last_us, half_tau_us = max(tau_ms, 1U) * 500;
+	bool first = !*bandwidth_q8;
+
+	r->last_us = tp->tcp_mstamp;
+	r->last_delivered = tp->delivered;
+	r->previous &= ~EXTRAORDINARY;
+	if (!first && elapsed_us > half_tau_us)
+		first = !virtual_samples(bandwidth_q8, r, &elapsed_us, half_tau_us);
+	sample = rate_bytes_per_s(bytes, elapsed_us);
+	if (first)
+		*bandwidth_q8 = sample << 8;
+	else
+		*bandwidth_q8 = tustin_q8(*bandwidth_q8, sample << 8, r->previous << 8, elapsed_us, 2 * half_tau_us);
+	r->previous = sample;
+	if (!*bandwidth_q8 || *bandwidth_q8 >> (ORDINARY_BITS + 8))
+		r->previous |= EXTRAORDINARY;
+}
+
+/*
+ * BWE after an ordinary ACK. False: nothing was done, and ack_rate_any() has to; a caller that does it last keeps nothing
+ * over a call, which every ACK would pay for. The two divisions are the sample's and the filter's own: with
+ * sum = sample + previous, BWE = ((2 tau - d) BWE + d sum) / (2 tau + d), all products under 2^64 for a tau of up to 10 s
+ * and an ACK of TCP's greatest window, 1 Gbyte.
+ */
+static __always_inline bool ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
+{
+	u64 elapsed_us = (u32)(tp->tcp_mstamp - r->last_us), half_tau_us = tau_ms * 500ULL;
+	u64 bytes, sample, sum, two_tau_us;
+
+	if (!elapsed_us)
+		return true;
+	bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache;
+	sample = quotient(bytes * USEC_PER_SEC, elapsed_us);
+	sum = sample + r->previous;
+	asm("" : "+r"(half_tau_us)); /* else tau takes two registers, of which the program has to save one */
+	if (sum >> ORDINARY_BITS || elapsed_us > half_tau_us)
+		return false;
+	r->previous = sample;
+	r->last_us = tp->tcp_mstamp;
+	r->last_delivered = tp->delivered;
+	two_tau_us = half_tau_us * 4;
+	*bandwidth_q8 = quotient(two_tau_us * *bandwidth_q8 + elapsed_us * ((sum << 8) - *bandwidth_q8),
+				 two_tau_us + elapsed_us);
+	return true;
+}
+
+/* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */
+static __always_inline u32 westwood_window(struct sock *sk, u64 bandwidth_q8, u32 base_us)
+{
+	if (!bandwidth_q8 || !base_us)
+		return tcp_reno_ssthresh(sk);
+	return max(min(segments_in(bandwidth_q8 >> 8, base_us, tcp_sk(sk)->mss_cache), (u64)TCP_INFINITE_SSTHRESH),
+		   2ULL);
+}
+
+/*
+ * Entry to a recovery, or to loss state. The value returned steers PRR, so it must not exceed W; `window`, what eq 4
+ * gives, is put in place when the recovery is over.
+ */
+static __always_inline u32 westwood_ssthresh(struct sock *sk, u32 *loss_ssthresh, u32 window)
+{
+	*loss_ssthresh = window;
+	return max(min(tcp_sk(sk)->snd_cwnd, window), 2U);
+}
+
+/* Its end (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), where eq 4 of that moment counts. */
+static __always_inline void westwood_event(struct sock *sk, u32 *loss_ssthresh, enum tcp_ca_event event,
+					   u64 bandwidth_q8, u32 base_us)
+{
+	if (event != CA_EVENT_COMPLETE_CWR && event != CA_EVENT_LOSS)
+		return;
+	if (event == CA_EVENT_LOSS)
+		*loss_ssthresh = westwood_window(sk, bandwidth_q8, base_us);
+	if (*loss_ssthresh)
+		tcp_sk(sk)->snd_ssthresh = *loss_ssthresh;
+	*loss_ssthresh = 0;
+}
+
+/* The loss was none. */
+static __always_inline u32 westwood_undo(struct sock *sk, u32 *loss_ssthresh)
+{
+	*loss_ssthresh = 0;
+	return tcp_reno_undo_cwnd(sk);
+}
+
+/* Westwood+ samples once per RTT sample, and at most once in `min_sample_us`. */
+static __always_inline bool westwoodp_sample_due(u32 elapsed_us, u32 min_sample_us, s32 rtt_us)
+{
+	return elapsed_us >= min_sample_us && (rtt_us <= 0 || elapsed_us >= (u32)rtt_us);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Path changes: whether the route to a flow's peer became another one. Layout and meaning: crates/abi/src/path.rs, which a test
+ * compares with this. Nothing in here is trusted: a generation is only compared, and "nobody watches" is the ordinary
+ * answer. For algorithms that keep estimates of a path.
+ */
+#pragma once
+#include <hotcc/kernel.h>
+#include <hotcc/peer.h>
+#include <hotcc/tags.h>
+
+#define PATH_ENTRIES 16384
+#define PATH_FULL_PREFIX_LEN 128
+
+struct path_key {
+	u32 prefix_len;
+	u8 addr[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+
+/* Destination to generation; what it does not know has generation 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, PATH_ENTRIES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, 1);
+	__type(key, struct path_key);
+	__type(value, u32);
+} path_gen SEC(".maps");
+
+/* Moves after anything in path_gen has changed: look the generation up again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(pinning, 1);
+	__type(key, u32);
+	__type(value, u32);
+} path_clock SEC(".maps");
+
+#ifndef HOTCC_HOST
+static __always_inline u32 *path_clock_at(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&path_clock, &zero); /* array: inlined by the JIT */
+}
+
+static __always_inline u32 *path_find(struct path_key *key)
+{
+	return bpf_map_lookup_elem(&path_gen, key);
+}
+#else
+static u32 host_path_clock;
+static u32 host_path_generation;
+static inline u32 *path_clock_at(void)
+{
+	return &host_path_clock;
+}
+static inline u32 *path_find(struct path_key *key)
+{
+	(void)key;
+	return &host_path_generation;
+}
+#endif
+
+/* What a flow remembers of its path. Zero: nothing was read yet. */
+struct path_ref {
+	u32 clock FIELD("", "clock of the latest look-up, plus one");
+	u32 generation FIELD("", "generation of the path at that time");
+};
+
+static __noinline u32 path_generation(const struct sock *sk)
+{
+	struct path_key key = { .prefix_len = PATH_FULL_PREFIX_LEN };
+	u32 *found;
+
+	peer_address(sk, key.addr);
+	found = path_find(&key);
+	return found ? *found : 0;
+}
+
+/*
+ * Whether the path to the flow's peer is another one than at the last call; the first call only remembers. Call per
+ * round, not per ACK: it looks the address up, but only when the clock moved.
+ */
+static __always_inline bool path_changed(const struct sock *sk, struct path_ref *ref)
+{
+	u32 *at = path_clock_at();
+	u32 clock, generation;
+	bool changed;
+
+	if (!at)
+		return false;
+	clock = READ_ONCE(*at) + 1; /* before the look-up: what changes after it moves the clock again */
+	if (likely(ref->clock == clock))
+		return false;
+	generation = path_generation(sk);
+	changed = ref->clock && ref->generation != generation;
+	ref->clock = clock;
+	ref->generation = generation;
+	return changed;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: crates/abi/src/stats.rs. An algorithm
+ * that keeps counters includes it.
+ */
+#pragma once
+#include <hotcc/fixed.h>
+#include <hotcc/kernel.h>
+#include <hotcc/tags.h>
+
+#define HISTOGRAM_BUCKETS 32
+
+struct log2_histogram {
+	u64 buckets[HISTOGRAM_BUCKETS];
+	u64 sum;
+};
+
+struct hotcc_stats_v1 {
+	u64 flows_opened;
+	u64 flows_closed;
+	u64 acked_bytes;
+	u64 retransmitted_segments;
+	u64 loss_events;
+	u64 timeouts;
+	u64 signal_fresh;
+	u64 signal_stale;
+	u64 signal_absent;
+	struct log2_histogram min_rtt_us;
+	struct log2_histogram final_srtt_us;
+	struct log2_histogram duration_ms;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct hotcc_stats_v1);
+} stats SEC(".maps");
+
+/* A flow's share of the counters that is already in them. First member of every flow state. */
+struct flow_account {
+	u64 acked_bytes FIELD("bytes", "acknowledged bytes already counted");
+	u32 retransmitted FIELD("segments", "retransmissions already counted");
+	u32 opened_ms FIELD("ms", "monotonic time at which the flow came under this algorithm");
+};
+
+#ifndef HOTCC_HOST
+static __always_inline struct hotcc_stats_v1 *stats_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&stats, &zero);
+}
+#else
+static struct hotcc_stats_v1 host_stats;
+static inline struct hotcc_stats_v1 *stats_here(void)
+{
+	return &host_stats;
+}
+#endif
+
+/* Per CPU, and still atomic: a softirq may interrupt a release in process context on the same CPU. */
+#define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))
+
+static __always_inline u64 *histogram_bucket(struct log2_histogram *h, u64 value)
+{
+	u32 bucket = min(log2_bucket(value), (u32)HISTOGRAM_BUCKETS - 1);
+
+	return &h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)]; /* the mask is what the verifier reads */
+}
+
+static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
+{
+	__sync_fetch_and_add(histogram_bucket(h, value), 1);
+	__sync_fetch_and_add(&h->sum, value);
+}
+
+/* The socket's own stamp is as old as its last packet; opening and closing deserve better. */
+static __always_inline u32 now_ms(void)
+{
+	return bpf_ktime_get_ns() / 1000000;
+}
+
+static __always_inline void account_open(struct sock *sk, struct flow_account *a)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct hotcc_stats_v1 *s = stats_here();
+
+	a->acked_bytes = tp->bytes_acked;
+	a->retransmitted = tp->total_retrans;
+	a->opened_ms = max(now_ms(), 1U); /* 0: never opened */
+	if (s)
+		STAT_ADD(s, flows_opened, 1);
+}
+
+/* Brings the counters up to date with the flow. */
+static __always_inline void account_flush(struct sock *sk, struct flow_account *a, struct hotcc_stats_v1 *s)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	STAT_ADD(s, acked_bytes, tp->bytes_acked - a->acked_bytes);
+	STAT_ADD(s, retransmitted_segments, (u32)(tp->total_retrans - a->retransmitted));
+	a->acked_bytes = tp->bytes_acked;
+	a->retransmitted = tp->total_retrans;
+}
+
+/* At the start of fast recovery. */
+static __always_inline void account_loss(struct sock *sk, struct flow_account *a)
+{
+	struct hotcc_stats_v1 *s = stats_here();
+
+	if (!s)
+		return;
+	STAT_ADD(s, loss_events, 1);
+	account_flush(sk, a, s);
+}
+
+static __always_inline void account_timeout(struct sock *sk, struct flow_account *a)
+{
+	struct hotcc_stats_v1 *s = stats_here();
+
+	if (!s)
+		return;
+	STAT_ADD(s, timeouts, 1);
+	account_flush(sk, a, s);
+}
+
+static __always_inline void account_close(struct sock *sk, struct flow_account *a)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct hotcc_stats_v1 *s = stats_here();
+
+	if (!s || !a->opened_ms)
+		return;
+	account_flush(sk, a, s);
+	STAT_ADD(s, flows_closed, 1);
+	histogram_add(&s->duration_ms, (u32)(now_ms() - a->opened_ms));
+	if (!tp->srtt_us)
+		return; /* nothing was ever acknowledged */
+	histogram_add(&s->final_srtt_us, tp->srtt_us >> 3);
+	histogram_add(&s->min_rtt_us, tp->rtt_min.s[0].v);
+}

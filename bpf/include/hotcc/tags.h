@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How an algorithm describes itself: BTF declaration tags that stay with the object, and with the maps and programs
+ * the kernel made of it, so that every tool learns names, units, ranges and profiles without a line of its own.
+ *
+ * A tag is "hotcc:KIND" followed by "|key=value" fields; `help` comes last and may hold anything. Every algorithm includes
+ * this, and so does every program with tunables.
+ */
+#pragma once
+#include <hotcc/bpf.h>
+
+#define HOTCC_TAG(text) __attribute__((btf_decl_tag(text)))
+#define HOTCC_STR_(x) #x
+#define HOTCC_STR(x) HOTCC_STR_(x)
+
+#ifndef HOTCC_HOST
+#define HOST_TUNABLE(name, initial, lowest, highest, choices)
+#endif
+
+/* On the ops table: what this is, and which paper it implements. */
+#define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
+
+/* As s64, which holds whatever is sensible: literals of mixed signs compare as they read, and 0 <= 0 is no type limit. */
+#define HOTCC_WITHIN(value, lowest, highest)                                                             \
+	((s64)(lowest) <= (s64)(value) && (s64)(value) <= (s64)(highest))
+
+/*
+ * A number that can be set while the algorithm runs. `initial` is the `default` profile's value, `published` the
+ * `paper` profile's. Units are written out ("us", "permille", "segments"); "" for a plain count.
+ */
+#define TUNABLE(type, name, initial, published, lowest, highest, unit, help_text)                        \
+	_Static_assert(HOTCC_WITHIN(initial, lowest, highest), "default of " #name " is out of its range"); \
+	_Static_assert(HOTCC_WITHIN(published, lowest, highest), "paper value of " #name " is out of range"); \
+	HOST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
+	type name SEC(".data")                                                                           \
+	HOTCC_TAG("hotcc:tunable|unit=" unit "|min=" HOTCC_STR(lowest) "|max=" HOTCC_STR(highest)        \
+		  "|default=" HOTCC_STR(initial) "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
+
+/* A choice: the value is the index into `names`, which are separated by commas. */
+#define TUNABLE_CHOICE(name, initial, published, names, help_text)                                       \
+	HOST_TUNABLE(name, initial, 0, 0, names)                                          \
+	u32 name SEC(".data")                                                                            \
+	HOTCC_TAG("hotcc:choice|names=" names "|default=" HOTCC_STR(initial)                             \
+		  "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
+
+/* On a field of the per-flow state. */
+#define FIELD(unit, help_text) HOTCC_TAG("hotcc:field|unit=" unit "|help=" help_text)
+
+/*
+ * The per-flow state: it lives in icsk_ca_priv, must fit there, and its type must reach the object's BTF, which a
+ * pointer in .rodata sees to.
+ */
+#define FLOW_STATE(type)                                                                                 \
+	_Static_assert(sizeof(type) <= ICSK_CA_PRIV_SIZE, "does not fit icsk_ca_priv");                 \
+	static __always_inline type *flow_state(struct sock *sk)                                         \
+	{                                                                                                \
+		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv;                        \
+	}                                                                                                \
+	const type *const volatile hotcc_flow_state SEC(".rodata") HOTCC_TAG("hotcc:state") = NULL

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The server's side of the ACKing border PEP.
+ *
+ * `hand_over` takes a verified record from the agent, finds the flow's socket, once, and writes what the PEP saw into
+ * its storage. It is attached nowhere: the agent, which holds it, runs it with the record as the packet
+ * (BPF_PROG_TEST_RUN), so that no packet of any interface can reach it, and it goes with the agent. It answers what
+ * became of the record.
+ *
+ * To clock the sender, the packet is made a duplicate ACK of the client's, and a clone of it goes to the ingress of the
+ * interface that the flow's packets come in on, whose route back to the client rp_filter expects. Such a segment
+ *  - acknowledges nothing and changes no window, so it makes no RTT sample and moves no timer; it has no time stamps, so
+ *    it touches neither PAWS's nor those to echo;
+ *  - is no sign of a loss: with SACK, the kernel counts what was reported as received, not duplicates;
+ *  - runs the congestion control and lets the stack send what the window then allows.
+ * It is not made where it would mean something: without SACK; in the loss state, where it would decide F-RTO; while a
+ * loss probe is out; into a closed window; with nothing in flight.
+ *
+ * `closed` adds up what flows did with and without the PEP, where some are kept without for comparison.
+ */
+#include "packet.h"
+#include "abi/pep.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define BPF_F_INGRESS 1
+#define BPF_F_CURRENT_NETNS -1
+#define HOP_LIMIT 64
+/* further behind snd_una nothing was that could still be under way */
+#define FURTHEST_BEHIND (1 << 30)
+/* border_us wraps: later, two of them cannot be told apart any more */
+#define ORDER_KNOWN_NS (1000000000ULL * 1000)
+/* as old as a record can be that is taken: the most that --max-age-ms can be */
+#define GREATEST_AGE_US (30 * 1000000U)
+/* who told of what was never sent is not believed for so long */
+#define DISTRUST_NS (5 * 1000000000ULL)
+/* a longer pause between two records is the application's */
+#define LONGEST_PAUSE_NS 1000000000ULL
+
+enum {
+	STATE_ESTABLISHED = 1,
+	STATE_FIN_WAIT1 = 4,
+	STATE_CLOSE = 7,
+	STATE_CLOSE_WAIT,
+	STATE_LAST_ACK,
+	STATE_CLOSING = 11
+};
+#define SENDING_STATES (1 << STATE_ESTABLISHED | 1 << STATE_FIN_WAIT1 | 1 << STATE_CLOSE_WAIT | 1 << STATE_LAST_ACK | 1 << STATE_CLOSING)
+
+/* The same as in crates/abi/src/pep.rs; a test compares them. */
+enum verdict {
+	PEP_WRITTEN,	  /* and no ACK made */
+	PEP_CLOCKED,	  /* written, and the sender clocked */
+	PEP_CONTROL,	  /* nothing written: the flow is kept without, for comparison */
+	PEP_UNKNOWN_FLOW, /* no such connection */
+	PEP_NOT_SENDING,  /* its state sends nothing any more */
+	PEP_OUTSIDE,	  /* what was never sent */
+	PEP_SHAPE,	  /* ranges that are none */
+	PEP_OLDER,	  /* than the last one */
+	PEP_BUSY,	  /* somebody else is writing, or may have sent it without saying so yet */
+	PEP_NO_STORAGE,	  /* the socket cannot have any more */
+	PEP_DISTRUSTED,	  /* its border told of what was never sent a moment ago */
+};
+
+#define HANDOVER_CLOCK 1U
+#define HANDOVER_CONTROL 2U
+
+struct pep_handover {
+	u8 server[16]; /* network order; IPv4: the first four bytes */
+	u8 client[16];
+	u16 server_port; /* network order */
+	u16 client_port;
+	u8 family; /* 4 or 6 */
+	u8 flags;
+	u16 range_count;
+	u64 time_ns; /* when the PEP saw it, CLOCK_MONOTONIC here */
+	u32 in_order;
+	u32 segments;
+	u32 rtt_us;
+	u32 border;    /* whose clock border_us is */
+	u32 border_us; /* when the PEP saw it, there, modulo 2^32 */
+	u32 reserved;
+	struct pep_range ranges[PEP_RANGES];
+};
+
+/* No map has it: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
+const struct pep_handover *handover_layout;
+
+/* What the agent keeps of a flow. */
+struct account {
+	u32 border;
+	u32 border_us;
+	u32 segments;
+	u32 arm;
+	u64 last_ns;
+	u64 active_ns; /* between records, without long pauses */
+	u64 acked_before;
+	u64 retransmits_before;
+	u64 distrusted_until_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct account);
+} account SEC(".maps");
+
+/* Flows that ended, since the agent started: [0] with the PEP, [1] without. */
+struct pep_arm {
+	u64 flows;
+	u64 acked_bytes;
+	u64 active_ns;
+	u64 retransmits;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct pep_arm);
+} arms SEC(".maps");
+
+struct mac {
+	u8 address[6];
+	u8 pad[2];
+};
+
+/* By interface index; those that are gone make room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct mac);
+} interfaces SEC(".maps");
+
+/* Kernel ABI. */
+struct sock_tuple {
+	union {
+		struct {
+			u32 remote, local;
+			u16 remote_port, local_port;
+		} v4;
+		struct {
+			u8 remote[16], local[16];
+			u16 remote_port, local_port;
+		} v6;
+	};
+};
+
+static __always_inline u16 fold(u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+static __always_inline bool after(u32 a, u32 b)
+{
+	return (s32)(a - b) > 0;
+}
+
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct pep_handover *h)
+{
+	struct sock_tuple tuple = {};
+
+	if (h->family == 4) {
+		tuple.v4.remote = *(const u32 *)h->client;
+		tuple.v4.local = *(const u32 *)h->server;
+		tuple.v4.remote_port = h->client_port;
+		tuple.v4.local_port = h->server_port;
+		return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.v4), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(tuple.v6.remote, h->client, 16);
+	__builtin_memcpy(tuple.v6.local, h->server, 16);
+	tuple.v6.remote_port = h->client_port;
+	tuple.v6.local_port = h->server_port;
+	return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.v6), BPF_F_CURRENT_NETNS, 0);
+}
+
+/*
+ * Whether the border can have seen that. Ranges that begin where nothing was sent yet are left out, with those above them:
+ * whoever sends the border a segment in the server's name makes it its highest range, and it is no lie to tell that.
+ */
+static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_handover *h)
+{
+	u32 snd_nxt = READ_ONCE(tp->snd_nxt), at = h->in_order;
+
+	if (h->range_count > PEP_RANGES)
+		return PEP_SHAPE;
+	if (after(at, snd_nxt) || (s32)(tp->snd_una - at) > FURTHEST_BEHIND)
+		return PEP_OUTSIDE;
+	for (int i = 0; i < PEP_RANGES; i++) {
+		if (i >= h->range_count)
+			break;
+		if (!after(h->ranges[i].start, at) || !after(h->ranges[i].end, h->ranges[i].start))
+			return PEP_SHAPE;
+		if (!after(snd_nxt, h->ranges[i].start)) {
+			h->range_count = i;
+			break;
+		}
+		at = h->ranges[i].end;
+		if (after(at, snd_nxt))
+			return PEP_OUTSIDE;
+	}
+	return PEP_WRITTEN;
+}
+
+/*
+ * The kernel sends a segment first and moves snd_nxt then, both with the socket's lock, and does not wait for us in between: a
+ * report may be quicker than that. Who sent the segment had the lock before the report was made. So if nobody has it now,
+ * snd_nxt has been moved since, and what is still beyond it was never sent; if somebody has it, the next report will tell.
+ */
+static __always_inline enum verdict check_again(const struct tcp_sock *tp, struct pep_handover *h)
+{
+	u32 nothing = 0;
+
+	/* asked for what it was, an addition also keeps the look at the lock before that at snd_nxt */
+	if (is_locked((const struct sock *)tp) || __sync_fetch_and_add(&nothing, 1))
+		return PEP_BUSY;
+	return check(tp, h);
+}
+
+/*
+ * Records of one border come in the order they were made, or not at all. Since the last one its clock has gone on by no more
+ * than ours, and by what that one's age may have been: what seems later than that is from before, by up to the 71 minutes
+ * in which border_us wraps.
+ */
+static __always_inline bool is_older(const struct account *a, const struct pep_handover *h, u64 now_ns)
+{
+	u32 later_us = h->border_us - a->border_us;
+
+	if (!a->last_ns || a->border != h->border || now_ns - a->last_ns > ORDER_KNOWN_NS)
+		return false;
+	return later_us > (now_ns - a->last_ns) / 1000 + GREATEST_AGE_US ||
+	       (!later_us && !after(h->segments, a->segments));
+}
+
+static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp, const struct pep_handover *h,
+					 u64 now_ns)
+{
+	if (!a->last_ns) {
+		a->arm = !!(h->flags & HANDOVER_CONTROL);
+		a->acked_before = tp->bytes_acked;
+		a->retransmits_before = tp->total_retrans;
+	} else {
+		a->active_ns += min(now_ns - a->last_ns, LONGEST_PAUSE_NS);
+	}
+	a->last_ns = now_ns;
+	a->border = h->border;
+	a->border_us = h->border_us;
+	a->segments = h->segments;
+}
+
+/* As crates/abi/src/pep.rs has it: odd while it is written. */
+static __always_inline bool write_record(struct pep_flow_v1 *record, const struct pep_handover *h)
+{
+	u32 updates = READ_ONCE(record->updates);
+
+	if (updates & 1 || __sync_val_compare_and_swap(&record->updates, updates, updates + 1) != updates)
+		return false;
+	record->in_order = h->in_order;
+	for (int i = 0; i < PEP_RANGES; i++)
+		record->ranges[i] = h->ranges[i];
+	record->range_count = h->range_count;
+	record->rtt_us = h->rtt_us;
+	record->segments = h->segments;
+	record->time_ns = h->time_ns;
+	/* 0 would be: never written. What it was is asked for, as only then the addition stays behind the stores. */
+	return __sync_fetch_and_add(&record->updates, updates + 2 ? 1 : 3) & 1;
+}
+
+/* The highest sequence number that was seen lies in flight. */
+static __always_inline bool saw_flight(const struct tcp_sock *tp, const struct pep_handover *h)
+{
+	u32 reach = h->in_order;
+
+	if (h->range_count)
+		reach = h->ranges[(h->range_count - 1U) % PEP_RANGES].end;
+	return after(reach, tp->snd_una);
+}
+
+static __always_inline bool may_clock(struct tcp_sock *tp, const struct pep_handover *h)
+{
+	return h->flags & HANDOVER_CLOCK && tp->packets_out && !tp->tlp_high_seq && core_bitfield(tp, rx_opt.sack_ok) &&
+	       tcp_ca_state((struct sock *)tp) != TCP_CA_Loss && saw_flight(tp, h);
+}
+
+static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_sock *tp, const struct pep_handover *h,
+				     u16 window)
+{
+	tcp->source = h->client_port;
+	tcp->dest = h->server_port;
+	tcp->seq = swap32(tp->rcv_nxt);
+	tcp->ack = swap32(tp->snd_una);
+	tcp->offset = sizeof(*tcp) / 4 << 4;
+	tcp->flags = TCP_ACK;
+	tcp->window = swap16(window);
+}
+
+static __always_inline long send_v4(struct __sk_buff *skb, const struct pep_handover *h, struct tcp_header *tcp,
+				    const struct mac *mac, u32 ifindex)
+{
+	struct {
+		u32 source, dest;
+		u16 protocol, length;
+	} pseudo = { *(const u32 *)h->client, *(const u32 *)h->server, swap16(PROTOCOL_TCP), swap16(sizeof(*tcp)) };
+	struct {
+		u8 dest[6], source[6];
+		u16 protocol;
+		struct ipv4_header ip;
+		struct tcp_header tcp;
+	} __attribute__((packed)) frame = {};
+	struct ipv4_header ip = {
+		.version_ihl = 0x45,
+		.length = swap16(sizeof(ip) + sizeof(*tcp)),
+		.fragment = swap16(0x4000), /* do not */
+		.ttl = HOP_LIMIT,
+		.protocol = PROTOCOL_TCP,
+		.source = pseudo.source,
+		.dest = pseudo.dest,
+	};
+	s64 sum = bpf_csum_diff(NULL, 0, &pseudo, sizeof(pseudo), 0);
+
+	tcp->checksum = fold(bpf_csum_diff(NULL, 0, tcp, sizeof(*tcp), sum));
+	ip.checksum = fold(bpf_csum_diff(NULL, 0, &ip, sizeof(ip), 0));
+	__builtin_memcpy(frame.dest, mac->address, 6);
+	frame.protocol = swap16(ETHERTYPE_IPV4);
+	frame.ip = ip;
+	frame.tcp = *tcp;
+	return bpf_skb_change_tail(skb, sizeof(frame), 0)		     ?:
+		       bpf_skb_store_bytes(skb, 0, &frame, sizeof(frame), 0) ?:
+		       bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
+}
+
+static __always_inline long send_v6(struct __sk_buff *skb, const struct pep_handover *h, struct tcp_header *tcp,
+				    const struct mac *mac, u32 ifindex)
+{
+	struct {
+		u8 source[16], dest[16];
+		u32 length, next;
+	} pseudo = { .length = swap32(sizeof(*tcp)), .next = swap32(PROTOCOL_TCP) };
+	struct {
+		u8 dest[6], source[6];
+		u16 protocol;
+		struct ipv6_header ip;
+		struct tcp_header tcp;
+	} __attribute__((packed)) frame = {};
+	s64 sum;
+
+	__builtin_memcpy(pseudo.source, h->client, 16);
+	__builtin_memcpy(pseudo.dest, h->server, 16);
+	sum = bpf_csum_diff(NULL, 0, &pseudo, sizeof(pseudo), 0);
+	tcp->checksum = fold(bpf_csum_diff(NULL, 0, tcp, sizeof(*tcp), sum));
+	__builtin_memcpy(frame.dest, mac->address, 6);
+	frame.protocol = swap16(ETHERTYPE_IPV6);
+	frame.ip.version_class_flow = swap32(6u << 28);
+	frame.ip.length = swap16(sizeof(*tcp));
+	frame.ip.next = PROTOCOL_TCP;
+	frame.ip.hop_limit = HOP_LIMIT;
+	__builtin_memcpy(frame.ip.source, h->client, 16);
+	__builtin_memcpy(frame.ip.dest, h->server, 16);
+	frame.tcp = *tcp;
+	return bpf_skb_change_tail(skb, sizeof(frame), 0)		     ?:
+		       bpf_skb_store_bytes(skb, 0, &frame, sizeof(frame), 0) ?:
+		       bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
+}
+
+/* The client's last ACK once more. */
+static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock *tp, const struct pep_handover *h)
+{
+	u32 ifindex = ((struct sock *)tp)->sk_rx_dst_ifindex;
+	u32 window = tp->snd_wnd >> core_bitfield(tp, rx_opt.snd_wscale);
+	const struct mac *mac = bpf_map_lookup_elem(&interfaces, &ifindex);
+	struct tcp_header tcp = {};
+
+	if (!mac || !window)
+		return false;
+	fill_ack(&tcp, tp, h, min(window, 0xffffU));
+	return !(h->family == 4 ? send_v4(skb, h, &tcp, mac, ifindex) : send_v6(skb, h, &tcp, mac, ifindex));
+}
+
+static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock *sk, struct pep_handover *h)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 now_ns = bpf_ktime_get_ns();
+	struct pep_flow_v1 *record;
+	struct account *a;
+	enum verdict verdict;
+
+	if (!tp)
+		return PEP_UNKNOWN_FLOW;
+	if (!(1 << (((struct sock *)tp)->__sk_common.skc_state & 15) & SENDING_STATES))
+		return PEP_NOT_SENDING;
+	verdict = check(tp, h);
+	if (verdict == PEP_OUTSIDE)
+		verdict = check_again(tp, h);
+	if (verdict && verdict != PEP_OUTSIDE)
+		return verdict;
+	a = bpf_sk_storage_get(&account, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!a)
+		return PEP_NO_STORAGE;
+	if (verdict == PEP_OUTSIDE) {
+		/* no border that tells what it saw does that: nor is what it told before to be believed */
+		a->distrusted_until_ns = now_ns + DISTRUST_NS;
+		bpf_sk_storage_delete(&pep_flow, sk);
+		return PEP_OUTSIDE;
+	}
+	if (now_ns < a->distrusted_until_ns)
+		return PEP_DISTRUSTED;
+	if (is_older(a, h, now_ns))
+		return PEP_OLDER;
+	keep_account(a, tp, h, now_ns);
+	if (h->flags & HANDOVER_CONTROL)
+		return PEP_CONTROL;
+	record = bpf_sk_storage_get(&pep_flow, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!record)
+		return PEP_NO_STORAGE;
+	if (!write_record(record, h))
+		return PEP_BUSY;
+	return may_clock(tp, h) && clock_sender(skb, tp, h) ? PEP_CLOCKED : PEP_WRITTEN;
+}
+
+SEC("classifier") int hand_over(struct __sk_buff *skb)
+{
+	struct pep_handover h;
+	enum verdict verdict;
+	struct bpf_sock *sk;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &h, sizeof(h)))
+		return PEP_SHAPE;
+	sk = find_socket(skb, &h);
+	if (!sk)
+		return PEP_UNKNOWN_FLOW;
+	verdict = take(skb, sk, &h);
+	bpf_sk_release(sk);
+	return verdict;
+}
+
+SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_state, int new_state)
+{
+	struct tcp_sock *tp;
+	struct pep_arm *arm;
+	struct account *a;
+	u32 which;
+
+	if (new_state != STATE_CLOSE || old_state == STATE_CLOSE || !sk->sk_bpf_storage) /* a reset one ends twice */
+		return 0;
+	a = bpf_sk_storage_get(&account, sk, NULL, 0);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!a || !tp || !a->last_ns) /* no record was ever taken of it */
+		return 0;
+	which = a->arm;
+	arm = bpf_map_lookup_elem(&arms, &which);
+	if (!arm)
+		return 0;
+	__sync_fetch_and_add(&arm->flows, 1);
+	__sync_fetch_and_add(&arm->acked_bytes, tp->bytes_acked - a->acked_before);
+	__sync_fetch_and_add(&arm->active_ns, a->active_ns);
+	__sync_fetch_and_add(&arm->retransmits, tp->total_retrans - a->retransmits_before);
+	return 0;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What somebody in the middle of a path has seen of a TCP flow: the next sequence number in order, and what came above
+ * it. It may have come late, or miss what took another way; what it forgets counts as not seen. For pep_border.
+ */
+#pragma once
+#include "abi/seq.h"
+
+/* No window is larger (RFC 7323): what is further away belongs to another time, or another flow. */
+#define LARGEST_WINDOW (1 << 30)
+#define NOTHING 0xffffffff
+
+struct seen {
+	u32 in_order;
+	u32 range_count;
+	struct seq_range ranges[SEQ_RANGES]; /* sequence numbers, ascending, not touching; unused: anything */
+};
+
+/* Bits: what a segment did. */
+enum seen_change {
+	GAP_APPEARED = 1,
+	GAP_CLOSED = 2,
+	RANGE_FORGOTTEN = 4,
+	LOST_SIGHT = 8, /* far from all that was known: from here on anew */
+};
+
+/* Adds what lies at from..to behind in_order; from 0 it follows what is in order. All are offsets, below 2^31. */
+static __always_inline u32 remember(struct seen *seen, u32 from, u32 to)
+{
+	struct seq_range r[SEQ_RANGES], added = { .start = from, .end = to };
+	u32 touched = !from, change = 0, count = 0;
+
+	/* offsets of what is not in use lie behind everything */
+	for (int i = 0; i < SEQ_RANGES; i++) {
+		u32 unused = ~seq_less(i, seen->range_count);
+
+		r[i].start = (seen->ranges[i].start - seen->in_order) | unused;
+		r[i].end = (seen->ranges[i].end - seen->in_order) | unused;
+	}
+	/* what the new one touches becomes part of it */
+	for (int i = 0; i < SEQ_RANGES; i++) {
+		u32 touches = ~(seq_less(added.end, r[i].start) | seq_less(r[i].end, added.start));
+
+		added.start ^= (added.start ^ seq_min(added.start, r[i].start)) & touches;
+		added.end ^= (added.end ^ seq_max(added.end, r[i].end)) & touches;
+		r[i].start |= touches;
+		r[i].end |= touches;
+		touched += touches & 1;
+	}
+	for (int i = 0; i < SEQ_RANGES; i++)
+		seq_order(&r[i], &added); /* `added` ends up as the last of all */
+	seq_sort(r);
+	change = touched == 0 ? GAP_APPEARED : touched > 1 ? GAP_CLOSED : 0;
+	/* The lowest goes: into what is in order, or, of five, forgotten; the client's ACK makes up for that one first. */
+	to = r[0].start ? 0 : r[0].end;
+	if (!r[0].start || added.start != NOTHING) {
+		change |= r[0].start ? RANGE_FORGOTTEN : 0;
+		r[0] = r[1];
+		r[1] = r[2];
+		r[2] = r[3];
+		r[3] = added;
+	}
+	for (int i = 0; i < SEQ_RANGES; i++) {
+		count += r[i].start != NOTHING;
+		seen->ranges[i].start = r[i].start + seen->in_order;
+		seen->ranges[i].end = r[i].end + seen->in_order;
+	}
+	seen->in_order += to;
+	seen->range_count = count;
+	return change;
+}
+
+/* A segment was seen: that much of sequence space from `seq` on. */
+static __always_inline u32 seen_segment(struct seen *seen, u32 seq, u32 length)
+{
+	s32 from = seq - seen->in_order, to = from + length;
+
+	if (from > LARGEST_WINDOW || from < -LARGEST_WINDOW) {
+		seen->in_order = seq + length;
+		seen->range_count = 0;
+		return LOST_SIGHT;
+	}
+	if (to <= 0)
+		return 0;
+	if (from <= 0 && !seen->range_count) {
+		seen->in_order += to;
+		return 0;
+	}
+	return remember(seen, max(from, 0), to);
+}
+
+/*
+ * The client has everything below `ack`: what it acknowledges passed, or will never be sent again. That closes gaps, up
+ * to the highest that was seen here: beyond that an acknowledgement, which anybody may forge, is not taken for it.
+ */
+static __always_inline void seen_acknowledged(struct seen *seen, u32 ack)
+{
+	s32 to = ack - seen->in_order, highest;
+
+	if (!seen->range_count || seen->range_count > SEQ_RANGES)
+		return;
+	highest = seen->ranges[(seen->range_count - 1) & (SEQ_RANGES - 1)].end - seen->in_order;
+	to = min(to, highest);
+	if (to > 0)
+		remember(seen, 0, to);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Writes a record of each open TCP connection of one network namespace that runs the congestion control asked for,
+ * with the algorithm's private state as it is: what the bytes mean is in the BTF of the version that the record names.
+ */
+#define PEP_PINNING 0 /* the loader takes the pinned one, if there is one */
+#include "abi/pep.h"
+#include "sockets.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Set by the loader before it runs. */
+struct list_job {
+	char cc_name[CC_NAME_MAX]; /* empty: any */
+};
+
+struct list_job job SEC(".data") = {};
+
+/* Layout: loader/src/connections.rs. */
+struct flow_record {
+	u8 local[16]; /* IPv4 as ::ffff:a.b.c.d */
+	u8 peer[16];
+	u16 local_port; /* host order */
+	u16 peer_port;
+	u8 tcp_state;
+	u8 ca_state;
+	u16 pad;
+	struct socket_cc cc;
+	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 srtt_us;
+	u32 min_rtt_us;
+	u32 mss;
+	u32 total_retrans;
+	u32 rate_delivered;
+	u32 rate_interval_us;
+	u32 snd_una;
+	u64 bytes_acked;
+	u8 state[ICSK_CA_PRIV_SIZE];
+	struct pep_flow_v1 pep; /* updates 0: none */
+};
+
+static struct flow_record record;
+
+static __always_inline void put_address(u8 *to, const struct in6_addr *v6, u32 v4, bool is_v6)
+{
+	u32 *words = (u32 *)to;
+
+	words[0] = is_v6 ? v6->in6_u.u6_addr32[0] : 0;
+	words[1] = is_v6 ? v6->in6_u.u6_addr32[1] : 0;
+	words[2] = is_v6 ? v6->in6_u.u6_addr32[2] : 0xffff0000; /* ::ffff:0:0/96, network order */
+	words[3] = is_v6 ? v6->in6_u.u6_addr32[3] : v4;
+}
+
+static __always_inline void put_pep(struct sock *sk)
+{
+	struct pep_flow_v1 *pep = pep_is_possible(sk) ? pep_of(sk) : NULL;
+
+	if (!pep || !pep_copy(sk, &record.pep)) {
+		record.pep.updates = 0;
+		return;
+	}
+	record.pep.rtt_us = READ_ONCE(pep->rtt_us);
+	record.pep.segments = READ_ONCE(pep->segments);
+	if (pep_updates(pep) != record.pep.updates)
+		record.pep.updates = 0;
+}
+
+SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp;
+	bool is_v6;
+	u16 port;
+
+	if (!skc || skc->skc_state == TCP_LISTEN)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp || !read_socket_cc(tp, &record.cc) || (job.cc_name[0] && !same_name(record.cc.name, job.cc_name)))
+		return 0;
+	is_v6 = skc->skc_family == AF_INET6;
+	put_address(record.local, &skc->skc_v6_rcv_saddr, skc->skc_rcv_saddr, is_v6);
+	put_address(record.peer, &skc->skc_v6_daddr, skc->skc_daddr, is_v6);
+	port = skc->skc_dport;
+	record.local_port = skc->skc_num;
+	record.peer_port = port << 8 | port >> 8;
+	record.tcp_state = skc->skc_state;
+	record.ca_state = core_bitfield(&tp->inet_conn, icsk_ca_state);
+	record.snd_cwnd = tp->snd_cwnd;
+	record.snd_ssthresh = tp->snd_ssthresh;
+	record.srtt_us = tp->srtt_us >> 3;
+	record.min_rtt_us = tp->rtt_min.s[0].v;
+	record.mss = tp->mss_cache;
+	record.total_retrans = tp->total_retrans;
+	record.rate_delivered = tp->rate_delivered;
+	record.rate_interval_us = tp->rate_interval_us;
+	record.snd_una = tp->snd_una;
+	record.bytes_acked = tp->bytes_acked;
+	bpf_probe_read_kernel(record.state, sizeof(record.state),
+			      (const void *)((u64)tp + core_field_offset(struct inet_connection_sock, icsk_ca_priv)));
+	put_pep((struct sock *)tp);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}

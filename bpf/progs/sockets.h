@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Walking the open TCP sockets (iter/tcp), and telling which version of a congestion control each one runs. For
+ * sock_count, sock_dump, sock_migrate and rx_drwa.
+ */
+#pragma once
+#include <hotcc/kernel.h>
+
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define CC_NAME_MAX 16
+
+struct bpf_iter_meta {
+	void *seq;
+} __core;
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+} __core;
+
+/* The kernel wraps a struct_ops map around the ops table that sockets point to. */
+struct bpf_map {
+	u32 id;
+} __core;
+
+struct bpf_struct_ops_value {
+	u8 data[0];
+} __core;
+
+struct bpf_struct_ops_map {
+	struct bpf_map map;
+	struct bpf_struct_ops_value kvalue;
+} __core;
+
+struct bpf_struct_ops_tcp_congestion_ops {
+	struct tcp_congestion_ops data;
+} __core;
+
+/* BPF_MODULE_OWNER without the architecture's poison in the top 16 bits. */
+#define BPF_OWNER_MARK (0xeB9FULL << 2)
+#define POISON_MASK 0xffffffffffffULL
+
+/* What a socket runs. */
+struct socket_cc {
+	u32 map_id; /* its struct_ops map; 0: one of the kernel's own */
+	char name[CC_NAME_MAX];
+};
+
+static __always_inline bool same_name(const char *a, const char *b)
+{
+	for (int i = 0; i < CC_NAME_MAX; i++) {
+		if (a[i] != b[i])
+			return false;
+		if (!a[i])
+			return true;
+	}
+	return true;
+}
+
+/* A listener that never chose has whatever was the default when it was made; its children get today's. */
+static __always_inline bool listens_on_the_default(const struct tcp_sock *tp)
+{
+	return tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_LISTEN &&
+	       !core_bitfield(&tp->inet_conn, icsk_ca_setsockopt);
+}
+
+#define read_word(address)                                                                       \
+	({                                                                                       \
+		u64 word_ = 0;                                                                   \
+		bpf_probe_read_kernel(&word_, sizeof(word_), (const void *)(address));           \
+		word_;                                                                           \
+	})
+
+/*
+ * Addresses are handled as plain numbers here: the map lies around the ops table, which is further than the verifier
+ * lets a typed pointer go.
+ */
+static __always_inline bool read_socket_cc(struct tcp_sock *tp, struct socket_cc *cc)
+{
+	u64 ops = read_word(&tp->inet_conn.icsk_ca_ops), owner;
+
+	if (!ops)
+		return false;
+	bpf_probe_read_kernel(cc->name, sizeof(cc->name),
+			      (const void *)(ops + core_field_offset(struct tcp_congestion_ops, name)));
+	cc->map_id = 0;
+	owner = read_word(ops + core_field_offset(struct tcp_congestion_ops, owner));
+	if ((owner & POISON_MASK) == BPF_OWNER_MARK)
+		cc->map_id = read_word(ops - core_field_offset(struct bpf_struct_ops_tcp_congestion_ops, data) -
+				       core_field_offset(struct bpf_struct_ops_map, kvalue) +
+				       core_field_offset(struct bpf_struct_ops_map, map) +
+				       core_field_offset(struct bpf_map, id));
+	return true;
+}
