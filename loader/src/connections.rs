@@ -1,9 +1,9 @@
 //! The open TCP connections one by one, with what their algorithm knows of each.
 
+use crate::cstr::{padded, text};
 use crate::describe::StateField;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{SocketWalk, padded, set_job, version_label};
-use crate::install::text;
+use crate::flows::{SocketWalk, set_job, version_label};
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::registry::Algo;

@@ -1,7 +1,7 @@
 //! What this machine has of what hotcc needs, found out by trying: one line each.
 
+use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::registry;
-use crate::run::{MOUNT_CGROUP2, cgroup2_root};
 use crate::sysctl;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};

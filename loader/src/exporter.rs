@@ -1,8 +1,8 @@
 //! The Prometheus exporter: gathers a snapshot when it is asked for one, and serves it over HTTP.
 
+use crate::cstr::text;
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
-use crate::install::text;
 use crate::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
 use crate::radio;
 use crate::registry::{self, Algo};

@@ -1,7 +1,7 @@
 //! The open TCP sockets of all network namespaces: walked, and counted by congestion control and version.
 
+use crate::cstr::text;
 use crate::error::{Error, Result, Tried};
-use crate::install::text;
 use crate::netns::{self, NetNs};
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::stats::Log2Histogram;
@@ -157,15 +157,6 @@ impl FlowCounter {
         groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));
         Ok(groups)
     }
-}
-
-/// A congestion control's name as the kernel has it: NUL padded to 16 bytes.
-#[must_use]
-pub fn padded(name: &str) -> [u8; 16] {
-    let mut field = [0; 16];
-    let length = name.len().min(field.len() - 1);
-    field[..length].copy_from_slice(&name.as_bytes()[..length]);
-    field
 }
 
 /// Writes an agent's job into its `.data` before it is loaded.

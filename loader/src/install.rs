@@ -1,5 +1,6 @@
 //! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
 
+use crate::cstr::text;
 use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::object::{Loaded, Opened, Source};
@@ -181,10 +182,4 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
 
 pub(crate) fn unregister(version: &Version) -> Result<()> {
     version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
-}
-
-/// A NUL-padded field as text.
-#[must_use]
-pub fn text(field: &[u8]) -> String {
-    String::from_utf8_lossy(field.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
 }

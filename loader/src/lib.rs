@@ -3,7 +3,9 @@
 //! The kernel is the database: everything that matters is pinned in bpffs, every function here is stateless, and what
 //! is reported was read back.
 
+pub mod cgroup;
 pub mod connections;
+pub mod cstr;
 pub mod describe;
 pub mod doctor;
 pub mod error;

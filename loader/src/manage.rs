@@ -3,10 +3,11 @@
 //! The new is loaded and verified before the old is touched. Once the kernel has switched, a command no longer fails: what
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
+use crate::cstr::text;
 use crate::describe::{Description, Section};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
-use crate::install::{self, pin_version, prepare, register, text};
+use crate::install::{self, pin_version, prepare, register};
 use crate::killpoint::killpoint;
 use crate::migrate::{self, Moved};
 use crate::object::{Opened, Source, check_cc_name};

@@ -1,7 +1,8 @@
 //! Open sockets moved from one congestion control to another, in every network namespace.
 
+use crate::cstr::padded;
 use crate::error::{Error, Result, Tried};
-use crate::flows::{SocketWalk, padded, set_job};
+use crate::flows::{SocketWalk, set_job};
 use crate::manage::begin;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;

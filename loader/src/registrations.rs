@@ -1,7 +1,7 @@
 //! Congestion controls that BPF has registered, whoever loaded them: read from the kernel's struct_ops maps and links.
 
+use crate::cstr::text;
 use crate::error::Result;
-use crate::install::text;
 use crate::kernel;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};

@@ -5,8 +5,10 @@
 //! pinned, and the next run removes a cgroup that was left empty. A signal that asks this process to end is passed on
 //! to the command, and this process ends after it.
 
+use crate::cgroup::cgroup2_root;
+use crate::cstr::padded;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{padded, set_job};
+use crate::flows::set_job;
 use crate::lease::Lease;
 use crate::registry;
 use bytemuck::{Pod, Zeroable};
@@ -179,18 +181,4 @@ fn remove_left_over(root: &Path) {
             let _ = fs::remove_dir(entry.path()); // the kernel refuses while a process is in it
         }
     }
-}
-
-/// How to get cgroup v2; and where not to, which looks just the same.
-pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
-
-/// Where cgroup v2 is mounted: the only place, or beside v1.
-pub fn cgroup2_root() -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
-    let found = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (path, kind) = (fields.next()?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(path))
-    });
-    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
 }

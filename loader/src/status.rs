@@ -1,8 +1,8 @@
 //! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
 
+use crate::cstr::text;
 use crate::error::{Result, need_root};
 use crate::flows::FlowCounter;
-use crate::install::text;
 use crate::registrations::registrations;
 use crate::registry::{self, Algo, need_bpffs};
 use crate::{lease, sysctl};

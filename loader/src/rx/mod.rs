@@ -10,14 +10,12 @@
 //! ```
 //! The state of a connection is its socket's, and goes with it.
 
-mod cgroup;
-
 use crate::describe::{Description, describe};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::manage::begin;
 use crate::tune::Value;
 use crate::values::{self, Setting};
-use crate::{flows, libbpf_log, netns, object, registry, run, tune};
+use crate::{cgroup, flows, libbpf_log, netns, object, registry, tune};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
@@ -129,7 +127,7 @@ pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
 pub fn load(request: &Request) -> Result<Receiver> {
     let _lock = begin("hotcc rx load")?;
     let method = request.method;
-    let path = request.cgroup.clone().map_or_else(run::cgroup2_root, Ok)?;
+    let path = request.cgroup.clone().map_or_else(cgroup::cgroup2_root, Ok)?;
     let cgroup = cgroup::open(&path)?;
     let path = path.canonicalize().tried(|| format!("cannot find the cgroup {}", path.display()))?;
     if let Some(link) = method.link()? {

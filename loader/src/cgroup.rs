@@ -1,16 +1,29 @@
-//! Cgroups (v2), by path and by the number that the kernel knows them by, which is their inode's.
+//! Cgroups (v2): where they are mounted, and each by path and by the number that the kernel knows them by, which is their inode's.
 
 use crate::error::{Error, Result, Tried};
-use crate::run;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
+/// How to get cgroup v2; and where not to, which looks just the same.
+pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
+/// Where cgroup v2 is mounted: the only place, or beside v1.
+pub fn cgroup2_root() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
+    let found = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind) = (fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    });
+    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
+}
+
 /// Opens a cgroup's directory.
-pub(super) fn open(path: &Path) -> Result<File> {
-    let advice = format!("make one: mkdir {}/NAME", run::cgroup2_root()?.display());
+pub(crate) fn open(path: &Path) -> Result<File> {
+    let advice = format!("make one: mkdir {}/NAME", cgroup2_root()?.display());
     if !path.exists() {
         return Err(Error::failed(format!("there is no cgroup {}; {advice}", path.display())));
     }
@@ -23,8 +36,8 @@ pub(super) fn open(path: &Path) -> Result<File> {
 }
 
 /// Where the cgroup of that number is; `None`: it is gone.
-pub(super) fn path_of(id: u64) -> Result<Option<PathBuf>> {
-    let mut to_visit = vec![run::cgroup2_root()?];
+pub(crate) fn path_of(id: u64) -> Result<Option<PathBuf>> {
+    let mut to_visit = vec![cgroup2_root()?];
     while let Some(path) = to_visit.pop() {
         // one may go away while its siblings are looked at
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
