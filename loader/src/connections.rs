@@ -1,11 +1,12 @@
 //! The open TCP connections one by one, with what their algorithm knows of each.
 
 use crate::cstr::{padded, text};
-use crate::describe::StateField;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{SocketWalk, set_job, version_label};
+use crate::flows::{SocketWalk, version_label};
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
+use crate::object::describe::StateField;
+use crate::object::prepare::set_job;
 use crate::registry::Algo;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};

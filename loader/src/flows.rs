@@ -158,13 +158,3 @@ impl FlowCounter {
         Ok(groups)
     }
 }
-
-/// Writes an agent's job into its `.data` before it is loaded.
-pub fn set_job<T: Pod>(open: &mut libbpf_rs::OpenObject, job: &T) -> Result<()> {
-    let map = open.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".data"));
-    let written = map.and_then(|mut map| {
-        let value = map.initial_value_mut()?;
-        (value.len() == size_of::<T>()).then(|| value.copy_from_slice(bytemuck::bytes_of(job)))
-    });
-    written.ok_or_else(|| Error::failed("the agent's job has another layout"))
-}

@@ -3,9 +3,10 @@
 use crate::cstr::text;
 use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
-use crate::object::{Loaded, Opened, Source};
+use crate::object::{Loaded, Opened, Source, kernel};
 use crate::registry::{self, Algo, Version};
-use crate::{kernel, sys, tune};
+use crate::sys;
+use crate::tunables::{Section, present};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::version::{META_VERSION, Meta};
@@ -171,9 +172,8 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
     }
     let mut opened = source.open()?;
     opened.rename(&algo.name)?;
-    let [data, rodata] = [tune::read_section(version, "tunables")?, tune::read_section(version, "constants")?];
-    let present = tune::read(&opened.description, data.as_deref(), rodata.as_deref());
-    opened.apply(&present)?;
+    let [data, rodata] = [version.section(Section::Data)?, version.section(Section::Rodata)?];
+    opened.apply(&present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref()))?;
     let mut loaded = prepare(opened)?;
     let again = pin_version(algo, &mut loaded, &source, &text(&meta.profile))?;
     again.set_meta(&meta)?;

@@ -9,8 +9,9 @@ use crate::manage::{self, Request};
 use crate::object::Source;
 use crate::registry::{self, Algo, Version};
 use crate::run::Choice;
-use crate::tune::Changed;
-use crate::{sysctl, tune};
+use crate::sysctl;
+use crate::tunables::present::{self, Changed};
+use crate::tunables::values;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
@@ -132,12 +133,13 @@ fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()>
 /// What serves has the values that loading it would have given it.
 fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> {
     let name = &algo.name;
-    let present = tune::of_version(serving)?;
+    let present = serving.settings()?;
     let mut wanted = present.clone();
-    for asked in manage::settings(&serving.description()?, request, &[])? {
+    let tunables = serving.description()?.tunables;
+    for asked in values::settings(&tunables, &request.profile, &[], &request.set)? {
         wanted.iter_mut().filter(|w| w.tunable.name == asked.tunable.name).for_each(|w| w.value = asked.value);
     }
-    let differing = tune::changed(&present, &wanted);
+    let differing = present::changed(&present, &wanted);
     if differing.is_empty() {
         return Ok(());
     }

@@ -4,7 +4,6 @@
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
 use crate::cstr::text;
-use crate::describe::{Description, Section};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
 use crate::install::{self, pin_version, prepare, register};
@@ -12,9 +11,9 @@ use crate::killpoint::killpoint;
 use crate::migrate::{self, Moved};
 use crate::object::{Opened, Source, check_cc_name};
 use crate::registry::{self, Algo, Lock, Version};
-use crate::tune::Changed;
-use crate::values::{self, Setting};
-use crate::{lease, sysctl, tune};
+use crate::tunables::present::{self, Changed};
+use crate::tunables::{Section, Setting, values};
+use crate::{lease, sysctl};
 use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
@@ -123,7 +122,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
     if sysctl::is_registered(&name)? {
         return Err(taken(&algo));
     }
-    opened.apply(&settings(&opened.description, request, &[])?)?;
+    opened.apply(&values::settings(&opened.description.tunables, &request.profile, &[], &request.set)?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     if for_runs {
@@ -189,13 +188,13 @@ fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, co
     let swaps = old.meta()?.swaps + 1;
     opened.rename(name)?;
     let before = match tunables {
-        Tunables::Kept => tune::of_version(&old)?,
+        Tunables::Kept => old.settings()?,
         Tunables::Anew => values_for_comparison(&old),
     };
     let kept = if tunables == Tunables::Kept { &before[..] } else { &[] };
-    opened.apply(&settings(&opened.description, request, kept)?)?;
+    opened.apply(&values::settings(&opened.description.tunables, &request.profile, kept, &request.set)?)?;
     let [data, rodata] = [Section::Data, Section::Rodata].map(|section| opened.initial_values(section));
-    let after = tune::read(&opened.description, data.as_deref(), rodata.as_deref());
+    let after = present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref());
     if serves_already(&old, &source, &opened)? {
         // another version of the very same would only push the one to roll back to out of its place
         let pending = Pending { started: Instant::now(), counter };
@@ -209,7 +208,7 @@ fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, co
         let _ = registry::remove_tree(&new.dir);
         return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
     }
-    let tunables_changed = tune::changed(&before, &after);
+    let tunables_changed = present::changed(&before, &after);
     Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
 }
 
@@ -229,7 +228,7 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
         .previous()?
         .ok_or_else(|| Error::failed(format!("`{name}` was never swapped; there is nothing to go back to")))?;
     let swaps = serving.meta()?.swaps + 1;
-    let tunables_changed = tune::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
+    let tunables_changed = present::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
     previous.unsettle()?;
     killpoint("pinned");
     let started = Instant::now();
@@ -240,14 +239,14 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
 
 /// A version's tunables. Not being able to tell what changes is no reason not to change it.
 fn values_for_comparison(version: &Version) -> Vec<Setting> {
-    tune::of_version(version).inspect_err(|error| tracing::warn!("not compared: {error}")).unwrap_or_default()
+    version.settings().inspect_err(|error| tracing::warn!("not compared: {error}")).unwrap_or_default()
 }
 
 /// Whether a version is what `opened`, ready to be loaded from `source`, would become.
 fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
     Ok(version.meta()?.sha256 == source.sha256()
-        && tune::read_section(version, "tunables")? == opened.initial_values(Section::Data)
-        && tune::read_section(version, "constants")? == opened.initial_values(Section::Rodata))
+        && version.section(Section::Data)? == opened.initial_values(Section::Data)
+        && version.section(Section::Rodata)? == opened.initial_values(Section::Rodata))
 }
 
 /// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions. No `swaps`: it
@@ -380,16 +379,6 @@ fn wait_until_gone(name: &str) -> Result<()> {
     Err(Error::failed(format!(
         "`{name}` is still registered: another process holds it (hotcc status shows what is known)"
     )))
-}
-
-/// What is asked for, the later going before: the profile, what is `kept` of another version, single values.
-pub(crate) fn settings(description: &Description, request: &Request, kept: &[Setting]) -> Result<Vec<Setting>> {
-    let mut settings = values::profile(description, &request.profile)?;
-    settings.extend(values::carried_over(kept, description));
-    for text in &request.set {
-        settings.push(values::parse(description, text)?);
-    }
-    Ok(settings)
 }
 
 /// Who runs what now. What was done stays done where that cannot be told.

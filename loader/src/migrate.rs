@@ -2,10 +2,11 @@
 
 use crate::cstr::padded;
 use crate::error::{Error, Result, Tried};
-use crate::flows::{SocketWalk, set_job};
+use crate::flows::SocketWalk;
 use crate::manage::begin;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
+use crate::object::prepare::set_job;
 use crate::registrations::registrations;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};

@@ -2,7 +2,7 @@
 
 use crate::cstr::text;
 use crate::error::Result;
-use crate::kernel;
+use crate::object::kernel;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 

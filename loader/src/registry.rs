@@ -12,8 +12,9 @@
 //! killed anywhere leaves nothing that the next one would misread. Before 6.4 there are no struct_ops links: the
 //! map itself is the registration, and its state says whether it serves.
 
-use crate::describe::{Description, describe};
 use crate::error::{Error, Result, Tried};
+use crate::object::describe::{Description, describe};
+use crate::tunables::{Section, Setting, present};
 use crate::{registrations, sys, sysctl};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
@@ -302,6 +303,27 @@ impl Version {
         let tried = || format!("cannot read the BTF of {}", path.display());
         let program = ProgramHandle::from_pinned_path(&path).tried(tried)?;
         Ok(describe(&Btf::from_prog_id(program.id()).tried(tried)?))
+    }
+
+    /// Bytes of its `.data` or `.rodata`; `None` if it has none.
+    pub(crate) fn section(&self, section: Section) -> Result<Option<Vec<u8>>> {
+        let pin = match section {
+            Section::Data => "tunables",
+            Section::Rodata => "constants",
+        };
+        let Some(map) = self.map(pin)? else { return Ok(None) };
+        map.lookup(&KEY, MapFlags::empty()).tried(|| format!("cannot read {}/{pin}", self.dir.display()))
+    }
+
+    /// Its tunables and their present values.
+    pub(crate) fn settings(&self) -> Result<Vec<Setting>> {
+        let [data, rodata] = [self.section(Section::Data)?, self.section(Section::Rodata)?];
+        Ok(present::read(&self.description()?.tunables, data.as_deref(), rodata.as_deref()))
+    }
+
+    /// Stores values of its tunables, each in one piece; it may be running meanwhile.
+    pub(crate) fn store(&self, settings: &[Setting]) -> Result<()> {
+        present::store(settings, &self.need_map("tunables")?, &self.dir)
     }
 }
 

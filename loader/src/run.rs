@@ -8,8 +8,8 @@
 use crate::cgroup::cgroup2_root;
 use crate::cstr::padded;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::set_job;
 use crate::lease::Lease;
+use crate::object::prepare::set_job;
 use crate::registry;
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};

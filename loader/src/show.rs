@@ -10,8 +10,9 @@ use hotcc::paths::maps::{Bumped, Paths};
 use hotcc::paths::routes::{Change, Way};
 use hotcc::paths::watch::News;
 use hotcc::status::Status;
-use hotcc::tune::{Changed, SetOutcome, Value};
-use hotcc::values::{format_value, unknown};
+use hotcc::tunables::present::{Changed, Value};
+use hotcc::tunables::values::{format_value, unknown};
+use hotcc::tune::SetOutcome;
 use hotcc_abi::path::PathKey;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -130,7 +131,7 @@ struct Listed {
     name: String,
     cc_name: String,
     #[serde(flatten)]
-    description: hotcc::describe::Description,
+    description: hotcc::object::describe::Description,
 }
 
 fn listed(source: &Source, name: &str) -> Result<Listed> {

@@ -69,7 +69,7 @@ fn verify(object: &str) -> Result<f64> {
     let started = Instant::now();
     let mut opened = Source::find(object)?.open()?;
     opened.rename(CC)?;
-    let loaded = opened.load(hotcc::kernel::has_links())?;
+    let loaded = opened.load(hotcc::object::kernel::has_links())?;
     let elapsed = ms(started);
     drop(loaded);
     Ok(elapsed)

@@ -10,12 +10,13 @@
 //! ```
 //! The state of a connection is its socket's, and goes with it.
 
-use crate::describe::{Description, describe};
 use crate::error::{Error, Result, Tried, need_root};
 use crate::manage::begin;
-use crate::tune::Value;
-use crate::values::{self, Setting};
-use crate::{cgroup, flows, libbpf_log, netns, object, registry, tune};
+use crate::object::describe::describe;
+use crate::object::{btf, libbpf_log, load_error, prepare};
+use crate::tunables::present::{self, Value};
+use crate::tunables::values;
+use crate::{cgroup, flows, netns, registry};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
@@ -167,21 +168,14 @@ fn load_object(request: &Request) -> Result<Object> {
     let agent = hotcc_bpf::agent(&name).ok_or_else(|| Error::failed(format!("no agent {name} built in")))?;
     let tried = || format!("cannot open the agent {name}");
     let mut open = ObjectBuilder::default().open_memory(agent.bytes).tried(tried)?;
-    let description = describe(&object::btf_of(&open, &name)?);
-    object::apply(&mut open, &name, &settings(&description, request)?)?;
+    let description = describe(&btf::btf_of(&open, &name)?);
+    let settings = values::settings(&description.tunables, &request.profile, &[], &request.set)?;
+    prepare::apply(&mut open, &name, &settings)?;
     for mut map in open.maps_mut() {
-        object::use_shared(&mut map)?;
+        prepare::use_shared(&mut map)?;
     }
     let (loaded, log) = libbpf_log::capture(|| open.load());
-    loaded.map_err(|error| object::load_error(&name, "builtin", &error, &log))
-}
-
-fn settings(description: &Description, request: &Request) -> Result<Vec<Setting>> {
-    let mut settings = values::profile(description, &request.profile)?;
-    for text in &request.set {
-        settings.push(values::parse(description, text)?);
-    }
-    Ok(settings)
+    loaded.map_err(|error| load_error::load_error(&name, "builtin", &error, &log))
 }
 
 /// Attaches and pins; the link that says "loaded" comes last.
@@ -290,7 +284,7 @@ fn receiver(method: Method) -> Result<Option<Receiver>> {
     let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
     // they are fixed while it is loaded
     let value = |setting| Value { settable: false, ..Value::from(setting) };
-    let tunables = tune::read(&describe(&btf), data.as_deref(), None).into_iter().map(value).collect();
+    let tunables = present::read(&describe(&btf).tunables, data.as_deref(), None).into_iter().map(value).collect();
     Ok(Some(Receiver { method, cgroup: cgroup_of(&link)?, tunables }))
 }
 

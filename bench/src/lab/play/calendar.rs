@@ -8,6 +8,7 @@ use crate::lab::plan::{Action, Plan, PlannedReading};
 use crate::netlab;
 use anyhow::{Context, Result};
 use hotcc::manage::{self, Request};
+use hotcc::tunables::present::Value;
 use hotcc::tune;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
@@ -135,7 +136,7 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
 }
 
 /// What two readings differ in: `queue=bandwidth (was max)`.
-fn changes(before: &[tune::Value], after: &[tune::Value]) -> String {
+fn changes(before: &[Value], after: &[Value]) -> String {
     let pairs = before.iter().zip(after).filter(|(old, new)| old.value != new.value);
     let told: Vec<String> = pairs.map(|(old, new)| format!("{}={} (was {})", new.name, new.value, old.value)).collect();
     if told.is_empty() { "to what it was".to_owned() } else { told.join(" ") }

@@ -1,6 +1,6 @@
 //! What the running kernel offers, read once from its BTF: parsing that takes as long as a swap.
 
-use crate::describe::{member_names, member_offset};
+use super::btf::{member_names, member_offset};
 use crate::error::{Error, Result};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;

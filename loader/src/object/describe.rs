@@ -1,6 +1,7 @@
 //! What an algorithm says of itself: read from the BTF of its object, or of the programs the kernel made of it.
 
-use libbpf_rs::btf::types::{Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Struct, Var};
+use crate::tunables::{Place, Section, Tunable};
+use libbpf_rs::btf::types::{Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Var};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, HasSize, TypeId};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -23,102 +24,6 @@ impl Description {
     #[must_use]
     pub fn contradiction(&self) -> Option<String> {
         self.tunables.iter().find_map(Tunable::contradiction)
-    }
-}
-
-/// Where a tunable's value stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Section {
-    /// `.data`: can be set while the algorithm runs.
-    Data,
-    /// `.rodata`: fixed once it is loaded.
-    Rodata,
-}
-
-impl Section {
-    /// Name of the ELF section.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Data => ".data",
-            Self::Rodata => ".rodata",
-        }
-    }
-}
-
-/// A value that can be set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tunable {
-    /// Name of the variable.
-    pub name: String,
-    /// Unit, "" for a plain number.
-    pub unit: String,
-    /// Least value.
-    pub min: i128,
-    /// Greatest value.
-    pub max: i128,
-    /// Value in the `default` profile, where the object names one.
-    pub default: Option<i128>,
-    /// Value in the `paper` profile, where the object names one.
-    pub paper: Option<i128>,
-    /// Names of the values 0, 1, ..., where it is a choice.
-    pub choices: Vec<String>,
-    /// What it does.
-    pub help: String,
-    /// Whether it can be set while running.
-    pub section: Section,
-    /// Where it stands in its section.
-    #[serde(skip)]
-    pub place: Place,
-}
-
-impl Tunable {
-    fn contradiction(&self) -> Option<String> {
-        let Self { name, min, max, .. } = self;
-        let (lowest, highest) = self.place.range();
-        if min > max || *min < lowest || *max > highest {
-            return Some(format!("tunable {name} has the range {min}..{max}; its variable holds {lowest}..{highest}"));
-        }
-        let profiles = [("default", self.default), ("paper", self.paper)];
-        let (profile, value) =
-            profiles.into_iter().find_map(|(p, v)| Some((p, v.filter(|v| !(min..=max).contains(&v))?)))?;
-        Some(format!("tunable {name} has the {profile} value {value}, which is out of its own range {min}..{max}"))
-    }
-}
-
-/// Bytes of a scalar within a section or a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// First byte.
-    pub offset: usize,
-    /// 1, 2, 4 or 8.
-    pub size: usize,
-    /// Two's complement.
-    pub signed: bool,
-}
-
-impl Place {
-    /// Reads the scalar; `None` if the bytes end before it.
-    #[must_use]
-    pub fn read(self, bytes: &[u8]) -> Option<i128> {
-        let mut word = [0u8; 8];
-        word.get_mut(..self.size)?.copy_from_slice(bytes.get(self.offset..self.offset + self.size)?);
-        let raw = u64::from_le_bytes(word);
-        let unused = 64 - 8 * self.size as u32;
-        Some(if self.signed { i128::from((raw as i64) << unused >> unused) } else { i128::from(raw) })
-    }
-
-    /// Writes the scalar; `None` if the bytes end before it.
-    pub fn write(self, bytes: &mut [u8], value: i128) -> Option<()> {
-        let word = (value as u64).to_le_bytes();
-        bytes.get_mut(self.offset..self.offset + self.size)?.copy_from_slice(word.get(..self.size)?);
-        Some(())
-    }
-
-    fn range(self) -> (i128, i128) {
-        let bits = 8 * self.size as u32;
-        if self.signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
     }
 }
 
@@ -227,22 +132,6 @@ fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base
     }
 }
 
-/// Names of a struct's members.
-#[must_use]
-pub fn member_names(of: &Struct<'_>) -> Vec<String> {
-    of.iter().filter_map(|m| m.name?.to_str().map(str::to_owned)).collect()
-}
-
-/// Offset, in bytes, of a struct's member.
-#[must_use]
-pub fn member_offset(of: &Struct<'_>, name: &str) -> Option<usize> {
-    let member = of.iter().find(|m| m.name.and_then(|n| n.to_str()) == Some(name))?;
-    match member.attr {
-        libbpf_rs::btf::types::MemberAttr::Normal { offset } => Some(offset as usize / 8),
-        libbpf_rs::btf::types::MemberAttr::BitField { .. } => None,
-    }
-}
-
 fn scalar(ty: BtfType<'_>, offset: usize) -> Option<Place> {
     match ty.kind() {
         BtfKind::Int => {
@@ -319,16 +208,5 @@ mod tests {
         assert_eq!(kind, "tunable");
         assert_eq!(fields["unit"], "us");
         assert_eq!(fields["help"], "a | b=c");
-    }
-
-    #[test]
-    fn scalars_keep_their_sign_and_neighbours() {
-        let place = Place { offset: 1, size: 2, signed: true };
-        let mut bytes = [9u8; 4];
-        place.write(&mut bytes, -2).unwrap();
-        assert_eq!(bytes, [9, 0xfe, 0xff, 9]);
-        assert_eq!(place.read(&bytes), Some(-2));
-        assert_eq!(Place { signed: false, ..place }.read(&bytes), Some(0xfffe));
-        assert_eq!(Place { offset: 3, ..place }.read(&bytes), None);
     }
 }

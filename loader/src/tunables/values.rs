@@ -1,46 +1,36 @@
 //! Tunable values as people write them: numbers within their range, choices by name.
 
-use crate::describe::{Description, Tunable};
+use super::{Setting, Tunable};
 use crate::error::{Error, Result};
-
-/// A tunable and the value it is to have.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// What is set.
-    pub tunable: Tunable,
-    /// To what; within its range.
-    pub value: i128,
-}
 
 /// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
 /// object has it; `paper` exists where the object describes itself.
-pub fn profile(description: &Description, name: &str) -> Result<Vec<Setting>> {
+pub fn profile(tunables: &[Tunable], name: &str) -> Result<Vec<Setting>> {
     let value_in: fn(&Tunable) -> Option<i128> = match name {
         "default" => |t| t.default,
-        "paper" if description.tunables.iter().any(|t| t.paper.is_some()) => |t| t.paper,
+        "paper" if tunables.iter().any(|t| t.paper.is_some()) => |t| t.paper,
         "paper" => return Err(Error::usage("this object names no `paper` profile; it has only `default`")),
         _ => return Err(Error::usage(format!("no profile `{name}`; there are `default` and `paper`"))),
     };
-    let settings = description.tunables.iter();
-    Ok(settings.filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
+    Ok(tunables.iter().filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
 }
 
 /// Parses one `name=value`.
-pub fn parse(description: &Description, text: &str) -> Result<Setting> {
+pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| Error::usage(format!("`{text}` is not of the form tunable=value")))?;
     let (name, value) = (name.trim(), value.trim());
-    let tunable = description.tunables.iter().find(|t| t.name == name);
-    let tunable = tunable.ok_or_else(|| unknown(name, description.tunables.iter().map(|t| t.name.as_str())))?;
+    let tunable = tunables.iter().find(|t| t.name == name);
+    let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| t.name.as_str())))?;
     let value = parse_value(tunable, value)?;
     Ok(Setting { tunable: tunable.clone(), value })
 }
 
-/// Those of `old` that an object can take over: a tunable of the same name and unit, within whose range the value is.
+/// Those of `old` that `tunables`, another object's, can take over: a tunable of the same name and unit, within whose range the value is.
 /// A choice is the same where its name is.
 #[must_use]
-pub fn carried_over(old: &[Setting], description: &Description) -> Vec<Setting> {
-    let carried = description.tunables.iter().filter_map(|tunable| {
+pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
+    let carried = tunables.iter().filter_map(|tunable| {
         let same = |o: &&Setting| o.tunable.name == tunable.name && o.tunable.unit == tunable.unit;
         let Setting { tunable: before, value } = old.iter().find(same)?;
         let value = match (before.choices.is_empty(), tunable.choices.is_empty()) {
@@ -51,6 +41,16 @@ pub fn carried_over(old: &[Setting], description: &Description) -> Vec<Setting> 
         (tunable.min..=tunable.max).contains(&value).then(|| Setting { tunable: tunable.clone(), value })
     });
     carried.collect()
+}
+
+/// What is asked for, the later going before: the profile, what is `kept` of another version, single `name=value`.
+pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: &[String]) -> Result<Vec<Setting>> {
+    let mut settings = profile(tunables, name)?;
+    settings.extend(carried_over(kept, tunables));
+    for text in set {
+        settings.push(parse(tunables, text)?);
+    }
+    Ok(settings)
 }
 
 /// Nothing of that name can be tuned; says what can.
@@ -91,7 +91,7 @@ pub fn format_value(tunable: &Tunable, value: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::describe::{Place, Section};
+    use crate::tunables::{Place, Section};
 
     fn tunable(name: &str, unit: &str, min: i128, max: i128, choices: &[&str]) -> Tunable {
         Tunable {
@@ -120,7 +120,7 @@ mod tests {
             (tunable("kind", "", 0, 1, &["a", "b"]), 1),
         ]
         .map(|(tunable, value)| Setting { tunable, value });
-        let tunables = vec![
+        let new = [
             tunable("same", "us", 50, 70, &[]),
             tunable("narrower", "", 0, 69, &[]),
             tunable("unit", "ms", 0, 100, &[]),
@@ -129,7 +129,6 @@ mod tests {
             tunable("other_choice", "", 0, 1, &["a", "c"]),
             tunable("kind", "", 0, 100, &[]),
         ];
-        let new = Description { tunables, ..Description::default() };
         let carried: Vec<_> = carried_over(&old, &new).into_iter().map(|s| (s.tunable.name, s.value)).collect();
         assert_eq!(carried, [("same".to_owned(), 70), ("choice".to_owned(), 2)]);
     }
