@@ -5,7 +5,7 @@ use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
 use crate::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
 use crate::radio;
-use crate::registry::{self, Algo};
+use crate::registry::{self, Algo, counters};
 use crate::rx;
 use axum::Router;
 use axum::extract::State;
@@ -100,7 +100,7 @@ impl Scraper {
         let (groups, algorithms, stats, radio, commands, rx) = std::thread::scope(|threads| {
             let walk = threads.spawn(|| twice(|| count_sockets(flows)));
             let (algorithms, stats) = (twice(algorithms), twice(stats));
-            let (radio, commands) = (twice(|| links(*max_links)), twice(registry::counters));
+            let (radio, commands) = (twice(|| links(*max_links)), twice(counters::counters));
             let rx = twice(rx::counters);
             let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
             (groups, algorithms, stats, radio, commands, rx)

@@ -4,9 +4,10 @@
 //! The kernel drops the lock however a run ends, so who still uses it is never a count that could be wrong. What a
 //! killed run leaves behind stays registered until the next command that wants the name.
 
-use crate::error::{Error, Result, Tried};
+use crate::error::{Error, Result};
 use crate::manage::{self, Request};
 use crate::object::Source;
+use crate::registry::runs::{hold, in_use, is_for_runs};
 use crate::registry::{self, Algo, Version};
 use crate::run::Choice;
 use crate::sysctl;
@@ -96,27 +97,6 @@ impl Drop for Lease {
         if let Err(error) = self.end() {
             tracing::error!("{}: {error}", self.name);
         }
-    }
-}
-
-/// Whether it was loaded for runs, and not to stay.
-pub(crate) fn is_for_runs(algo: &Algo) -> bool {
-    algo.runs_path().exists()
-}
-
-/// Whether a run uses one that was loaded for runs. Call with the registry's lock held: a run that ends looks the same
-/// way.
-pub(crate) fn in_use(algo: &Algo) -> Result<bool> {
-    Ok(hold(algo, FlockArg::LockExclusiveNonblock)?.is_none())
-}
-
-/// `None` where others' locks are in the way.
-fn hold(algo: &Algo, how: FlockArg) -> Result<Option<Flock<File>>> {
-    let tried = || format!("cannot lock {}", algo.runs_path().display());
-    match Flock::lock(File::open(algo.runs_path()).tried(tried)?, how) {
-        Ok(held) => Ok(Some(held)),
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, why)) => Err(why).tried(tried),
     }
 }
 

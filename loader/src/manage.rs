@@ -4,17 +4,17 @@
 //! went wrong afterwards is told as a warning, and the next command repairs it.
 
 use crate::cstr::text;
-use crate::error::{Error, Result, Tried, need_root};
+use crate::error::{Error, Result, Tried};
 use crate::flows::{FlowCounter, Group};
-use crate::install::{self, pin_version, prepare, register};
 use crate::killpoint::killpoint;
 use crate::migrate::{self, Moved};
 use crate::object::{Opened, Source, check_cc_name};
-use crate::registry::{self, Algo, Lock, Version};
+use crate::registry::counters::count;
+use crate::registry::install::{self, pin_version, prepare, register};
+use crate::registry::{self, Algo, Version, begin, runs};
+use crate::sysctl;
 use crate::tunables::present::{self, Changed};
 use crate::tunables::{Section, Setting, values};
-use crate::{lease, sysctl};
-use hotcc_abi::version::Counters;
 use serde::Serialize;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -63,13 +63,6 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// What every command that changes something begins with.
-pub(crate) fn begin(command: &str) -> Result<Lock> {
-    need_root(command)?;
-    registry::need_bpffs()?;
-    registry::lock()
-}
-
 /// A socket counter on its way: loading one takes as long as loading an algorithm, so both go on at once.
 type Counter = JoinHandle<Result<FlowCounter>>;
 
@@ -82,11 +75,6 @@ struct Pending {
     /// Before the first touch of what served.
     started: Instant,
     counter: Counter,
-}
-
-/// Counts what was done. Not being able to count is no failure of what was done.
-fn count(what: impl FnOnce(&mut Counters)) {
-    let _ = registry::count(what).inspect_err(|error| tracing::warn!("not counted: {error}"));
 }
 
 /// Loads an object and registers it.
@@ -116,7 +104,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
     check_cc_name(&name)?;
     let algo = Algo::named(&name);
     algo.tidy()?;
-    if lease::is_for_runs(&algo) && !lease::in_use(&algo)? {
+    if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
         unload_locked(&name, None)?; // a killed run left it
     }
     if sysctl::is_registered(&name)? {
@@ -141,7 +129,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
 /// Why a name that is registered already cannot be loaded, and what can be done instead.
 fn taken(algo: &Algo) -> Error {
     let name = &algo.name;
-    let hint = if lease::is_for_runs(algo) {
+    let hint = if runs::is_for_runs(algo) {
         " for a `hotcc run`, and goes when that ends".to_owned()
     } else if algo.dir().exists() {
         format!("; to tune it: hotcc set {name} TUNABLE=VALUE; to replace it: hotcc swap {name} NEW")

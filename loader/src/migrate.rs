@@ -3,11 +3,11 @@
 use crate::cstr::padded;
 use crate::error::{Error, Result, Tried};
 use crate::flows::SocketWalk;
-use crate::manage::begin;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
-use crate::registrations::registrations;
+use crate::registry::begin;
+use crate::registry::registrations::registrations;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::{MapCore, MapFlags};

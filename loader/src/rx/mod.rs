@@ -11,9 +11,9 @@
 //! The state of a connection is its socket's, and goes with it.
 
 use crate::error::{Error, Result, Tried, need_root};
-use crate::manage::begin;
 use crate::object::describe::describe;
 use crate::object::{btf, libbpf_log, load_error, prepare};
+use crate::registry::begin;
 use crate::tunables::present::{self, Value};
 use crate::tunables::values;
 use crate::{cgroup, flows, netns, registry};

@@ -1,49 +1,28 @@
 //! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
 
+use super::algo::Algo;
+use super::bpffs::remove_tree;
+use super::cells::create_cell;
+use super::feeders::share_with_feeders;
+use super::version::Version;
 use crate::cstr::text;
 use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::object::{Loaded, Opened, Source, kernel};
-use crate::registry::{self, Algo, Version};
 use crate::sys;
 use crate::tunables::{Section, present};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::version::{META_VERSION, Meta};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
-use std::fs::{self, File};
-use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Loads an object into the kernel; nothing is registered yet.
 pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
     let loaded = opened.load(kernel::has_links())?;
     share_with_feeders()?;
     Ok(loaded)
-}
-
-/// The signal maps, and the lock on them, belong to root and the group `hotcc`: a feeder in that group needs no root.
-/// Each time anew: a command may have been killed between making a map and this.
-pub(crate) fn share_with_feeders() -> Result<()> {
-    let run = Path::new(pins::RUN);
-    fs::set_permissions(run, fs::Permissions::from_mode(0o755))
-        .tried(|| format!("cannot open up {}", run.display()))?;
-    let lock = run.join(pins::RADIO_LOCK);
-    File::options().append(true).create(true).open(&lock).tried(|| format!("cannot make {}", lock.display()))?;
-    // a system without /etc/group has no such group either
-    let group = nix::unistd::Group::from_name("hotcc").ok().flatten();
-    for path in pins::SIGNAL_MAPS.map(pins::signal).into_iter().chain([lock]) {
-        if !path.exists() {
-            continue; // no algorithm had a use for it so far
-        }
-        let tried = || format!("cannot set the permissions of {}", path.display());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).tried(tried)?;
-        if let Some(group) = &group {
-            nix::unistd::chown(&path, None, Some(group.gid)).tried(tried)?;
-        }
-    }
-    Ok(())
 }
 
 /// Pins all that belongs to a version, before it serves.
@@ -54,7 +33,7 @@ pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, pro
     fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
     let version = Version { map_id, dir };
     pin_parts(algo, &version, loaded, source, profile).inspect_err(|_| {
-        let _ = registry::remove_tree(&version.dir);
+        let _ = remove_tree(&version.dir);
     })?;
     Ok(version)
 }
@@ -83,7 +62,7 @@ fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Sourc
     let mut meta = Meta { version: META_VERSION, sha256: source.sha256(), ..Meta::zeroed() };
     copy_tail(&mut meta.object, &source.origin);
     copy_tail(&mut meta.profile, profile);
-    registry::create_cell(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
+    create_cell(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
     Ok(())
 }
 
@@ -115,7 +94,7 @@ pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
 
 /// Puts `loaded`, pinned already, in the place of `old`.
 pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result<()> {
-    let Some(link) = registry::open_link(algo)? else {
+    let Some(link) = open_link(algo)? else {
         unregister(old)?;
         killpoint("unregistered");
         return register(algo, loaded).map_err(|error| restore(algo, old, error));
@@ -129,7 +108,7 @@ pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result
 
 /// Puts `previous`, which served before, in the place of `serving`; returns the version that serves then.
 pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Result<Version> {
-    if let Some(link) = registry::open_link(algo)? {
+    if let Some(link) = open_link(algo)? {
         sys::link_update(link, previous.need_map("map")?.as_fd(), serving.need_map("map")?.as_fd())
             .tried(|| format!("the kernel refuses to put the previous version back behind {}", algo.name))?;
         return Ok(previous.clone());
@@ -138,7 +117,7 @@ pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Re
     let (again, mut loaded) = load_again(algo, previous)?;
     unregister(serving)?;
     register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
-    registry::remove_tree(&previous.dir)?;
+    remove_tree(&previous.dir)?;
     Ok(again)
 }
 
@@ -182,4 +161,13 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
 
 pub(crate) fn unregister(version: &Version) -> Result<()> {
     version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
+}
+
+/// The pinned link, as a descriptor.
+pub fn open_link(algo: &Algo) -> Result<Option<OwnedFd>> {
+    let path = algo.link_path();
+    if !path.exists() {
+        return Ok(None);
+    }
+    sys::obj_get(&path).map(Some).tried(|| format!("cannot open {}", path.display()))
 }
