@@ -2,11 +2,11 @@
 
 use crate::cstr::text;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{FlowCounter, Group};
 use crate::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
 use crate::radio;
 use crate::registry::{self, Algo, counters};
 use crate::rx;
+use crate::sockets::count::{FlowCounter, Group};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};

@@ -4,26 +4,21 @@
 //! is reported was read back.
 
 pub mod cgroup;
-pub mod connections;
 pub mod cstr;
 pub mod doctor;
 pub mod error;
 pub mod exporter;
-pub mod flows;
 mod killpoint;
-mod lease;
-pub mod manage;
 pub mod metrics;
-pub mod migrate;
 pub mod netns;
 pub mod object;
+pub mod ops;
 pub mod paths;
 pub mod radio;
 pub mod registry;
-pub mod run;
 pub mod rx;
+pub mod sockets;
 pub mod status;
 pub mod sys;
 pub mod sysctl;
 pub mod tunables;
-pub mod tune;

@@ -2,8 +2,8 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::error::Result;
-use hotcc::manage::Tunables;
-use hotcc::{connections, doctor, exporter, manage, migrate, paths, run, rx, status, tune};
+use hotcc::ops::{self, Tunables, migrate, run, tune};
+use hotcc::{doctor, exporter, paths, rx, sockets, status};
 use hotcc_abi::path::PathKey;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -285,8 +285,8 @@ struct LoadArgs {
 }
 
 impl ObjectArgs {
-    fn request(self, cc_name: Option<String>) -> manage::Request {
-        manage::Request { object: self.object, cc_name, profile: self.profile, set: self.set }
+    fn request(self, cc_name: Option<String>) -> ops::Request {
+        ops::Request { object: self.object, cc_name, profile: self.profile, set: self.set }
     }
 }
 
@@ -320,25 +320,25 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::List { object, json } => show::list(object.as_deref(), json)?,
         Command::Load(args) => {
-            let outcome = manage::load(&args.object.request(args.cc_name))?;
+            let outcome = ops::load(&args.object.request(args.cc_name))?;
             show::outcome("loaded", &outcome, args.json)?;
         }
         Command::Unload { name, fallback, json } => {
-            show::unloaded(&manage::unload(&name, fallback.as_deref())?, json)?;
+            show::unloaded(&ops::unload(&name, fallback.as_deref())?, json)?;
         }
         Command::Swap { name, new, live, keep_tunables, json } => {
             let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
-            let outcome = manage::swap_tuned(&name, &new.request(None), tunables, live)?;
+            let outcome = ops::swap_tuned(&name, &new.request(None), tunables, live)?;
             show::outcome("swapped", &outcome, json)?;
         }
         Command::Rollback { name, live, json } => {
-            show::outcome("rolled back", &manage::rollback(&name, live)?, json)?;
+            show::outcome("rolled back", &ops::rollback(&name, live)?, json)?;
         }
         Command::Migrate { from, to, netns, dry_run, json } => {
             show::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
         }
         Command::Flows { cc, netns, json } => {
-            show::flows(&connections::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
+            show::flows(&sockets::list::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
         }
         Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {

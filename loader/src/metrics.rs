@@ -3,8 +3,8 @@
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
 use crate::error::{Error, Result};
-use crate::flows::{Group, version_label};
 use crate::radio::Link;
+use crate::sockets::count::{Group, version_label};
 use hotcc_abi::rx::RxCounters;
 use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_abi::version::Counters;

@@ -1,18 +1,18 @@
 //! How results are printed: tables for people, JSON for programs.
 
-use hotcc::connections::{Connection, SeenByPep, StateValue};
 use hotcc::doctor::{Report, Verdict};
 use hotcc::error::{Error, Result};
-use hotcc::manage::{Outcome, Unloaded};
-use hotcc::migrate::{Migrated, Moved, MovedIn};
 use hotcc::object::Source;
+use hotcc::ops::migrate::{Migrated, Moved, MovedIn};
+use hotcc::ops::tune::SetOutcome;
+use hotcc::ops::{Outcome, Unloaded};
 use hotcc::paths::maps::{Bumped, Paths};
 use hotcc::paths::routes::{Change, Way};
 use hotcc::paths::watch::News;
+use hotcc::sockets::list::{Connection, SeenByPep, StateValue};
 use hotcc::status::Status;
 use hotcc::tunables::present::{Changed, Value};
 use hotcc::tunables::values::{format_value, unknown};
-use hotcc::tune::SetOutcome;
 use hotcc_abi::path::PathKey;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};

@@ -2,9 +2,9 @@
 
 use crate::cstr::text;
 use crate::error::{Result, need_root};
-use crate::flows::FlowCounter;
 use crate::registry::registrations::registrations;
 use crate::registry::{self, Algo, need_bpffs, runs};
+use crate::sockets::count::FlowCounter;
 use crate::sysctl;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! From a snapshot to a page, without a kernel.
 
 use super::*;
-use crate::flows::GroupCounts;
+use crate::sockets::count::GroupCounts;
 use bytemuck::Zeroable;
 use hotcc_abi::radio::IndexKey;
 

@@ -14,9 +14,10 @@ use crate::error::{Error, Result, Tried, need_root};
 use crate::object::describe::describe;
 use crate::object::{btf, libbpf_log, load_error, prepare};
 use crate::registry::begin;
+use crate::sockets::walk::walk;
 use crate::tunables::present::{self, Value};
 use crate::tunables::values;
-use crate::{cgroup, flows, netns, registry};
+use crate::{cgroup, netns, registry};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
@@ -218,7 +219,7 @@ fn finish(method: Method) -> Result<()> {
     let lift = dir.join(LIFT);
     if lift.exists() {
         let lift = Link::open(&lift).tried(|| format!("cannot open {}", lift.display()))?;
-        let lifted = netns::in_each(|ns| flows::walk(&lift, ns, &mut Vec::new()));
+        let lifted = netns::in_each(|ns| walk(&lift, ns, &mut Vec::new()));
         lifted.map_err(|e| {
             e.and("drwa is not loaded any more, but connections may keep their last clamp: unload it again")
         })?;

@@ -7,9 +7,8 @@ use super::traffic::{Traffic, sleep_until};
 use crate::lab::plan::{Action, Plan, PlannedReading};
 use crate::netlab;
 use anyhow::{Context, Result};
-use hotcc::manage::{self, Request};
+use hotcc::ops::{self, Request, tune};
 use hotcc::tunables::present::Value;
-use hotcc::tune;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
 use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
@@ -147,7 +146,7 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
         Action::Swap { cc, new } => {
             let profile = "default".to_owned();
             let request = Request { object: new.clone(), cc_name: None, profile, set: Vec::new() };
-            let outcome = manage::swap(cc, &request, true)?;
+            let outcome = ops::swap(cc, &request, true)?;
             let moved = outcome.moved.map_or(0, |m| m.moved);
             Ok(format!("swap {cc} -> {new}: {moved} connections moved"))
         }

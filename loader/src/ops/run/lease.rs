@@ -5,17 +5,28 @@
 //! killed run leaves behind stays registered until the next command that wants the name.
 
 use crate::error::{Error, Result};
-use crate::manage::{self, Request};
 use crate::object::Source;
+use crate::ops::load::{Request, load_for_runs};
+use crate::ops::unload::unload_locked;
 use crate::registry::runs::{hold, in_use, is_for_runs};
 use crate::registry::{self, Algo, Version};
-use crate::run::Choice;
 use crate::sysctl;
 use crate::tunables::present::{self, Changed};
 use crate::tunables::values;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
+
+/// Which congestion control a run is to have.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// A registered or built-in name, or a path.
+    pub cc: String,
+    /// `default` or `paper`; `None`: whatever it has where it is loaded already, else `default`.
+    pub profile: Option<String>,
+    /// `tunable=value`, on top of the profile.
+    pub set: Vec<String>,
+}
 
 /// The use of a congestion control by one run.
 #[derive(Debug)]
@@ -52,7 +63,7 @@ impl Lease {
                 }
             }
             // of a killed run: loaded anew, since its tunables may have been set meanwhile
-            Some(_) => manage::load_for_runs(&request)?,
+            Some(_) => load_for_runs(&request)?,
             None if file.is_none() && sysctl::is_registered(&name)? => {
                 if values_matter {
                     registry::need_bpffs()?; // where it is hidden, so is whose it is
@@ -66,7 +77,7 @@ impl Lease {
                     "`{name}` is neither registered nor built in; `hotcc list` and `hotcc status` show what there is"
                 )));
             }
-            None => manage::load_for_runs(&request)?,
+            None => load_for_runs(&request)?,
         }
         let hold = is_for_runs(&algo).then(|| hold(&algo, FlockArg::LockSharedNonblock)).transpose()?.flatten();
         Ok(Self { name, hold })
@@ -86,7 +97,7 @@ impl Lease {
         let inode = |m: std::io::Result<std::fs::Metadata>| m.ok().map(|m| m.st_ino());
         let ours = inode(hold.metadata()) == inode(std::fs::metadata(algo.runs_path()));
         if ours && hold.relock(FlockArg::LockExclusiveNonblock).is_ok() {
-            manage::unload_locked(&self.name, None)?;
+            unload_locked(&self.name, None)?;
         }
         Ok(())
     }

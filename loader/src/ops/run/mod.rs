@@ -5,27 +5,25 @@
 //! pinned, and the next run removes a cgroup that was left empty. A signal that asks this process to end is passed on
 //! to the command, and this process ends after it.
 
-use crate::cgroup::cgroup2_root;
+mod group;
+mod lease;
+mod signals;
+
+pub use lease::Choice;
+
 use crate::cstr::padded;
 use crate::error::{Error, Result, Tried, need_root};
-use crate::lease::Lease;
 use crate::object::prepare::set_job;
-use crate::registry;
 use bytemuck::{Pod, Zeroable};
+use group::Group;
+use lease::Lease;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
-use std::fs::{self, File};
+use signals::Signals;
+use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-
-const CGROUP_PREFIX: &str = "hotcc-run-";
+use std::process::{Command, ExitStatus};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -52,17 +50,6 @@ struct ChooseJob {
     chosen: u64,
     refused: u64,
     changed: u64,
-}
-
-/// Which congestion control a run is to have.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// A registered or built-in name, or a path.
-    pub cc: String,
-    /// `default` or `paper`; `None`: whatever it has where it is loaded already, else `default`.
-    pub profile: Option<String>,
-    /// `tunable=value`, on top of the profile.
-    pub set: Vec<String>,
 }
 
 /// Runs `command` with the sockets it and its children open under what was chosen. What is not loaded is loaded for as
@@ -93,47 +80,6 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     Ok(Ran { cc, status, sockets, refused, changed, loaded_for_runs })
 }
 
-/// Signals that end a process which does not expect them, held back as long as the value lives.
-struct Signals {
-    arrivals: SignalFd,
-    before: SigSet,
-}
-
-impl Signals {
-    fn hold() -> Result<Self> {
-        let held = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
-        let held: SigSet = held.into_iter().collect();
-        let tried = || "cannot hold signals back".to_owned();
-        let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK).tried(tried)?;
-        Ok(Self { arrivals: SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC).tried(tried)?, before })
-    }
-
-    /// Waits until the command ends, and passes on what arrives meanwhile.
-    fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
-            }
-            let arrived = match self.arrivals.read_signal() {
-                Err(Errno::EINTR) => continue,
-                arrived => arrived?,
-            };
-            // What a terminal sends comes from the kernel, and the command has it already.
-            let sent = arrived.filter(|a| a.ssi_code != nix::libc::SI_KERNEL);
-            let signal = sent.and_then(|a| Signal::try_from(a.ssi_signo as i32).ok());
-            if let Some(signal) = signal.filter(|&s| s != Signal::SIGCHLD) {
-                signal::kill(Pid::from_raw(child.id() as i32), signal)?;
-            }
-        }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        let _ = self.before.thread_set_mask();
-    }
-}
-
 fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
     let agent = hotcc_bpf::agent("choose").ok_or_else(|| Error::failed("no agent `choose` built in"))?;
     let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
@@ -143,42 +89,4 @@ fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
     let program = object.progs_mut().next().ok_or_else(|| Error::failed("agent `choose` has no program"))?;
     let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;
     Ok((object, link))
-}
-
-/// A cgroup that goes away with the value. Its lock tells it from what a killed run left.
-struct Group {
-    path: PathBuf,
-    directory: Flock<File>,
-}
-
-impl Group {
-    fn new() -> Result<Self> {
-        let _lock = registry::lock()?; // another run must not find it before it is locked
-        let root = cgroup2_root()?;
-        remove_left_over(&root);
-        let path = root.join(format!("{CGROUP_PREFIX}{}", std::process::id()));
-        let tried = || format!("cannot make the cgroup {}", path.display());
-        fs::create_dir(&path).tried(tried)?;
-        let directory = File::open(&path).tried(tried)?;
-        let directory = Flock::lock(directory, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| why).tried(tried)?;
-        Ok(Self { path, directory })
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Fails while something the command left in the background still lives in it; the next run looks again.
-        let _ = fs::remove_dir(&self.path);
-    }
-}
-
-fn remove_left_over(root: &Path) {
-    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(CGROUP_PREFIX)
-            && let Ok(directory) = File::open(entry.path())
-            && Flock::lock(directory, FlockArg::LockExclusiveNonblock).is_ok()
-        {
-            let _ = fs::remove_dir(entry.path()); // the kernel refuses while a process is in it
-        }
-    }
 }

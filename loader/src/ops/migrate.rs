@@ -2,12 +2,12 @@
 
 use crate::cstr::padded;
 use crate::error::{Error, Result, Tried};
-use crate::flows::SocketWalk;
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
 use crate::registry::begin;
 use crate::registry::registrations::registrations;
+use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::{MapCore, MapFlags};

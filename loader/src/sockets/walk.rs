@@ -1,65 +1,10 @@
-//! The open TCP sockets of all network namespaces: walked, and counted by congestion control and version.
+//! Walks over the open TCP sockets of a network namespace, by a program in the kernel.
 
-use crate::cstr::text;
 use crate::error::{Error, Result, Tried};
-use crate::netns::{self, NetNs};
-use bytemuck::{Pod, Zeroable};
-use hotcc_abi::stats::Log2Histogram;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder};
+use crate::netns::NetNs;
+use libbpf_rs::{Iter, Link, MapCore, Object, ObjectBuilder};
 use std::io::Read;
 use std::path::Path;
-
-/// Sockets that run the same version of a congestion control.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// Name of the congestion control.
-    pub cc: String,
-    /// Id of the struct_ops map behind it; 0 for one of the kernel's own.
-    pub map_id: u32,
-    /// Counts and distributions.
-    pub counts: GroupCounts,
-}
-
-/// `struct group` of the flows agent.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct CountedGroup {
-    /// As in [`Group`].
-    pub map_id: u32,
-    /// NUL padded.
-    pub name: [u8; 16],
-    /// Zero.
-    pub pad: u32,
-    /// What was counted.
-    pub counts: GroupCounts,
-}
-
-/// What a socket runs, by the struct_ops map behind it (0: none) and the one that serves under the name, if hotcc has it.
-#[must_use]
-pub fn version_label(map_id: u32, serving: Option<u32>) -> &'static str {
-    match (map_id, serving) {
-        (0, _) => "kernel",
-        (id, Some(serving)) if id == serving => "current",
-        (_, Some(_)) => "older",
-        (_, None) => "unmanaged",
-    }
-}
-
-/// What the kernel counted.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct GroupCounts {
-    /// Sockets in any state but LISTEN.
-    pub connections: u64,
-    /// Sockets that listen.
-    pub listeners: u64,
-    /// Congestion windows, segments.
-    pub cwnd_segments: Log2Histogram,
-    /// Smoothed RTTs, microseconds.
-    pub srtt_us: Log2Histogram,
-    /// Latest delivery rates, kbit/s.
-    pub delivery_kbps: Log2Histogram,
-}
 
 /// An iterator program over TCP sockets, loaded once and run as often as wanted.
 #[derive(Debug)]
@@ -127,34 +72,4 @@ fn has_sockets() -> bool {
     };
     in_use("sockstat", "TCP:")
         || (Path::new("/proc/thread-self/net/sockstat6").exists() && in_use("sockstat6", "TCP6:"))
-}
-
-/// Counts open sockets.
-#[derive(Debug)]
-pub struct FlowCounter(SocketWalk);
-
-impl FlowCounter {
-    /// Loads the iterator. It belongs to this process; nothing is pinned.
-    pub fn new() -> Result<Self> {
-        SocketWalk::load("flows", |_| Ok(())).map(Self)
-    }
-
-    /// Counts now, in the kernel: what comes back is one entry per congestion control and version.
-    pub fn count(&mut self) -> Result<Vec<Group>> {
-        let map = self.0.map("groups")?;
-        for key in map.keys() {
-            map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
-        }
-        netns::in_each(|ns| self.0.run(ns))?;
-        let mut groups = Vec::new();
-        for key in map.keys() {
-            let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
-            let group = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
-            if let Some(CountedGroup { map_id, name, counts, .. }) = group {
-                groups.push(Group { cc: text(&name), map_id, counts });
-            }
-        }
-        groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));
-        Ok(groups)
-    }
 }

@@ -1,8 +1,8 @@
 //! Tunables of a running algorithm: read back from the kernel, and set there.
 
 use crate::error::{Error, Result, need_root};
-use crate::manage::{connections, count_sockets};
 use crate::registry::{self, Algo, Version};
+use crate::sockets::count::{connections, count_sockets};
 use crate::tunables::present::Value;
 use crate::tunables::{Section, Setting, values};
 use serde::Serialize;

@@ -1,8 +1,9 @@
 //! The open TCP connections one by one, with what their algorithm knows of each.
 
+use super::count::version_label;
+use super::walk::SocketWalk;
 use crate::cstr::{padded, text};
 use crate::error::{Error, Result, Tried, need_root};
-use crate::flows::{SocketWalk, version_label};
 use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::object::describe::StateField;
