@@ -2,6 +2,16 @@
 //!
 //! The kernel is the database: everything that matters is pinned in bpffs, every function here is stateless, and what
 //! is reported was read back.
+//!
+//! Each folder depends only on folders earlier in this list:
+//!
+//! - [`tunables`]: what can be set, as text and in the kernel
+//! - [`object`]: objects found, described, loaded
+//! - [`registry`]: what is pinned, which version serves, how a version takes another's place
+//! - [`sockets`]: open sockets walked, counted, listed
+//! - [`ops`]: load, swap, unload, set, migrate, run
+//! - [`paths`] and [`rx`]: path changes, and the receiver's side
+//! - [`exporter`]: Prometheus metrics
 
 pub mod cgroup;
 pub mod cstr;
@@ -9,7 +19,6 @@ pub mod doctor;
 pub mod error;
 pub mod exporter;
 mod killpoint;
-pub mod metrics;
 pub mod netns;
 pub mod object;
 pub mod ops;

@@ -1,4 +1,4 @@
-//! Object files: built in or somebody else's, found and opened.
+//! Object files, built in or from a path: found and opened.
 
 use super::libbpf_log;
 use super::opened::Opened;

@@ -1,7 +1,7 @@
-//! What commands do, one file for each: everything that changes what serves, and `run`.
+//! What commands do, one file for each: everything that changes which algorithms are registered and which sockets run them.
 //!
-//! The new is loaded and verified before the old is touched. Once the kernel has switched, a command no longer fails: what
-//! went wrong afterwards is told as a warning, and the next command repairs it.
+//! A command loads and verifies the new version before it touches the old one. Once the kernel has switched, the command
+//! no longer fails: it warns of what went wrong afterwards, and the next command repairs it.
 
 mod load;
 pub mod migrate;

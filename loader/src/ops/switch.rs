@@ -1,6 +1,6 @@
 //! What follows once the kernel has switched to a version, and what came of it.
 //!
-//! From here on a command no longer fails: what went wrong is told as a warning, and the next command repairs it.
+//! From here on a command no longer fails: it warns, and the next command repairs what went wrong.
 
 use super::migrate::{self, Moved};
 use crate::cstr::text;

@@ -19,7 +19,7 @@ pub fn need_bpffs() -> Result<()> {
     Err(Error::kernel_lacks(format!("no BPF file system at {}; mount it: {MOUNT_BPFFS}", pins::BPFFS)))
 }
 
-/// Directories in a directory of pins; none where that is not there.
+/// Directories in a directory of pins; empty if it does not exist.
 pub(super) fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! The lock that every command holds which changes something.
+//! The lock of every command that changes something.
 
 use super::bpffs::need_bpffs;
 use crate::error::{Error, Result, Tried, need_root};

@@ -1,8 +1,9 @@
-//! Tunables: this is the room for all that is about them.
+//! Tunables. All code about them belongs here; other modules only call it.
 //!
-//! - Here: what a tunable is, and where its value stands. [`describe`](crate::object::describe) reads it from an object.
-//! - [`values`]: values as people write them, profiles, which of them precedes which.
-//! - [`present`]: the values a version has now, read from its sections and stored in them.
+//! - This file: what a tunable is, and where its value stands. [`describe`](crate::object::describe::describe) reads
+//!   tunables from the BTF of an object.
+//! - [`values`]: values as people write them, profiles, and which value takes precedence.
+//! - [`present`]: the values of a loaded version, read from its sections, compared, and stored in its map.
 //!
 //! The commands `hotcc get` and `hotcc set` are [`ops::tune`](crate::ops::tune).
 

@@ -26,7 +26,7 @@ pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
     Ok(Setting { tunable: tunable.clone(), value })
 }
 
-/// Those of `old` that `tunables`, another object's, can take over: a tunable of the same name and unit, within whose range the value is.
+/// The values of `old` that `tunables`, those of another object, can take over: a tunable of the same name and unit, within whose range the value is.
 /// A choice is the same where its name is.
 #[must_use]
 pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
