@@ -1,6 +1,6 @@
 //! How what `hotcc rx` found is printed.
 
-use super::{print_json, row, table};
+use super::print::{print_json, row, table};
 use hotcc::error::Result;
 use hotcc::rx::{Receiver, Status};
 

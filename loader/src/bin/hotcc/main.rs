@@ -318,36 +318,36 @@ fn end_quietly_on_closed_pipe() {
 
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
-        Command::List { object, json } => show::list(object.as_deref(), json)?,
+        Command::List { object, json } => show::list::list(object.as_deref(), json)?,
         Command::Load(args) => {
             let outcome = ops::load(&args.object.request(args.cc_name))?;
-            show::outcome("loaded", &outcome, args.json)?;
+            show::switched::outcome("loaded", &outcome, args.json)?;
         }
         Command::Unload { name, fallback, json } => {
-            show::unloaded(&ops::unload(&name, fallback.as_deref())?, json)?;
+            show::switched::unloaded(&ops::unload(&name, fallback.as_deref())?, json)?;
         }
         Command::Swap { name, new, live, keep_tunables, json } => {
             let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
             let outcome = ops::swap_tuned(&name, &new.request(None), tunables, live)?;
-            show::outcome("swapped", &outcome, json)?;
+            show::switched::outcome("swapped", &outcome, json)?;
         }
         Command::Rollback { name, live, json } => {
-            show::outcome("rolled back", &ops::rollback(&name, live)?, json)?;
+            show::switched::outcome("rolled back", &ops::rollback(&name, live)?, json)?;
         }
         Command::Migrate { from, to, netns, dry_run, json } => {
-            show::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
+            show::switched::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
         }
         Command::Flows { cc, netns, json } => {
-            show::flows(&sockets::list::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
+            show::flows::flows(&sockets::list::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
         }
-        Command::Get { name, tunable, json } => show::values(&tune::get(&name)?, tunable.as_deref(), json)?,
+        Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
-            show::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
+            show::tunables::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
         }
-        Command::Status { json } => show::status(&status::status()?, json)?,
+        Command::Status { json } => show::status::status(&status::status()?, json)?,
         Command::Doctor { json } => {
             let report = doctor::report();
-            show::doctor(&report, json)?;
+            show::doctor::doctor(&report, json)?;
             return Ok(ExitCode::from(report.exit_code()));
         }
         Command::Run { cc, profile, set, command } => {
@@ -355,10 +355,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Paths { command } => match command {
             PathsCommand::Watch { netns, json } => {
-                paths::watch::watch(netns.as_deref(), |news| show::path_news(&news, json))?;
+                paths::watch::watch(netns.as_deref(), |news| show::paths::news(&news, json))?;
             }
-            PathsCommand::Show { json } => show::paths(&paths::maps::paths()?, json)?,
-            PathsCommand::Bump { prefix, json } => show::path_bumped(prefix, &paths::maps::bump(prefix)?, json)?,
+            PathsCommand::Show { json } => show::paths::known(&paths::maps::paths()?, json)?,
+            PathsCommand::Bump { prefix, json } => show::paths::bumped(prefix, &paths::maps::bump(prefix)?, json)?,
         },
         Command::Rx { command } => match command {
             RxCommand::Load { method, cgroup, profile, set, json } => {
