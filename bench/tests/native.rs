@@ -128,13 +128,13 @@ fn a_run_shows_the_path_and_leaves_nothing() {
 #[test]
 fn a_machine_that_has_the_algorithm_keeps_it() {
     let Some(_lock) = kernel_test("a_machine_that_has_the_algorithm_keeps_it") else { return };
-    let request = |object: &str| hotcc::manage::Request {
+    let request = |object: &str| hotcc::ops::Request {
         object: object.to_owned(),
         cc_name: None,
         profile: "default".to_owned(),
         set: vec!["eta=3".to_owned()],
     };
-    hotcc::manage::load(&request("dtcp")).unwrap();
+    hotcc::ops::load(&request("dtcp")).unwrap();
     let result = std::panic::catch_unwind(|| {
         let directory = tempfile::tempdir().unwrap();
         let before = traces();
@@ -145,10 +145,10 @@ fn a_machine_that_has_the_algorithm_keeps_it() {
         let run = summary(directory.path());
         assert_eq!(run.flows[0].cc, "dtcp", "as the scenario calls it");
         assert!(run.events[0].starts_with("3 swap lab_dtcp -> westwoodp: 1 "), "{run:?}");
-        let eta = hotcc::tune::get("dtcp").unwrap().into_iter().find(|v| v.name == "eta").unwrap();
+        let eta = hotcc::ops::tune::get("dtcp").unwrap().into_iter().find(|v| v.name == "eta").unwrap();
         assert_eq!(eta.value, "3");
     });
-    hotcc::manage::unload("dtcp", None).unwrap();
+    hotcc::ops::unload("dtcp", None).unwrap();
     result.unwrap();
 }
 

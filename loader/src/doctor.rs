@@ -1,7 +1,8 @@
 //! What this machine has of what hotcc needs, found out by trying: one line each.
 
+use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
+use crate::object::kernel;
 use crate::registry;
-use crate::run::{MOUNT_CGROUP2, cgroup2_root};
 use crate::sysctl;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
@@ -145,7 +146,7 @@ fn kernel_findings() -> Vec<Finding> {
             "TCP's congestion control functions",
         )),
         wanted("struct_ops links", "since 6.4; without them a swap has a moment with no algorithm under the name", "")
-            .found(yes_no(crate::kernel::has_links(), "in-place update")),
+            .found(yes_no(kernel::has_links(), "in-place update")),
         wanted(
             "socket iterator",
             "since 5.9, with a socket lock since 5.16: status, metrics, moving open connections",

@@ -2,31 +2,32 @@
 //!
 //! The kernel is the database: everything that matters is pinned in bpffs, every function here is stateless, and what
 //! is reported was read back.
+//!
+//! Each folder depends only on folders earlier in this list:
+//!
+//! - [`tunables`]: what can be set, as text and in the kernel
+//! - [`object`]: objects found, described, loaded
+//! - [`registry`]: what is pinned, which version serves, how a version takes another's place
+//! - [`sockets`]: open sockets walked, counted, listed
+//! - [`ops`]: load, swap, unload, set, migrate, run
+//! - [`paths`] and [`rx`]: path changes, and the receiver's side
+//! - [`exporter`]: Prometheus metrics
 
-pub mod connections;
-pub mod describe;
+pub mod cgroup;
+pub mod cstr;
 pub mod doctor;
 pub mod error;
 pub mod exporter;
-pub mod flows;
-pub mod install;
-pub mod kernel;
 mod killpoint;
-mod lease;
-mod libbpf_log;
-pub mod manage;
-pub mod metrics;
-pub mod migrate;
 pub mod netns;
 pub mod object;
+pub mod ops;
 pub mod paths;
 pub mod radio;
-pub mod registrations;
 pub mod registry;
-pub mod run;
 pub mod rx;
+pub mod sockets;
 pub mod status;
 pub mod sys;
 pub mod sysctl;
-pub mod tune;
-pub mod values;
+pub mod tunables;

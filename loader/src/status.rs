@@ -1,11 +1,11 @@
 //! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
 
+use crate::cstr::text;
 use crate::error::{Result, need_root};
-use crate::flows::FlowCounter;
-use crate::install::text;
-use crate::registrations::registrations;
-use crate::registry::{self, Algo, need_bpffs};
-use crate::{lease, sysctl};
+use crate::registry::registrations::registrations;
+use crate::registry::{self, Algo, need_bpffs, runs};
+use crate::sockets::count::FlowCounter;
+use crate::sysctl;
 use serde::Serialize;
 
 /// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
@@ -134,10 +134,10 @@ pub fn status() -> Result<Status> {
 }
 
 fn loaded_for(algo: &Algo) -> Result<&'static str> {
-    if !lease::is_for_runs(algo) {
+    if !runs::is_for_runs(algo) {
         return Ok("load");
     }
     let _lock = registry::lock()?;
     // looked at again: the last run may have ended while this waited for the lock
-    Ok(if lease::is_for_runs(algo) && lease::in_use(algo)? { "run" } else { "killed run" })
+    Ok(if runs::is_for_runs(algo) && runs::in_use(algo)? { "run" } else { "killed run" })
 }

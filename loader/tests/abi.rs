@@ -1,7 +1,7 @@
 //! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc::flows::{CountedGroup, GroupCounts};
+use hotcc::sockets::count::{CountedGroup, GroupCounts};
 use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};

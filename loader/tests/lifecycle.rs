@@ -427,7 +427,7 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
     assert!(!String::from_utf8_lossy(&beside.stdout).contains("dtcp"));
     assert_eq!(code.code(), Some(7), "ends as the command ends");
     assert!(!registered("dtcp"), "gone with the command");
-    let root = hotcc::run::cgroup2_root().unwrap();
+    let root = hotcc::cgroup::cgroup2_root().unwrap();
     let left = std::fs::read_dir(root)
         .unwrap()
         .flatten()

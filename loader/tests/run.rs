@@ -90,7 +90,7 @@ impl Drop for Run {
 }
 
 fn groups() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(hotcc::run::cgroup2_root().unwrap()).unwrap().flatten().map(|e| e.path());
+    let entries = std::fs::read_dir(hotcc::cgroup::cgroup2_root().unwrap()).unwrap().flatten().map(|e| e.path());
     entries.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("hotcc-run-")).collect()
 }
 
@@ -217,7 +217,7 @@ fn runs_that_start_and_end_at_once_do_not_disturb_each_other() {
         nothing_left("dtcp");
     }
     // an empty cgroup whose run is alive, as it is for a moment at the start, is no left-over
-    let root = hotcc::run::cgroup2_root().unwrap();
+    let root = hotcc::cgroup::cgroup2_root().unwrap();
     let mut empty = Run::start("dtcp", &format!("echo $$ > {}/cgroup.procs; echo moved; read", root.display()));
     let mut line = String::new();
     empty.stdout.read_line(&mut line).unwrap();

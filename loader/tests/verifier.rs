@@ -16,7 +16,7 @@ fn no_program_is_hard_to_verify() {
     let Some(_test) = kernel_test("no_program_is_hard_to_verify", &[]) else { return };
     std::fs::create_dir_all(hotcc_abi::pins::SIGNAL).unwrap();
     for object in hotcc_bpf::ALGOS {
-        let loaded = Source::builtin(object).open().unwrap().load(hotcc::kernel::has_links()).unwrap();
+        let loaded = Source::builtin(object).open().unwrap().load(hotcc::object::kernel::has_links()).unwrap();
         for program in loaded.object.progs().filter(Program::autoload) {
             let id = Program::id_from_fd(program.as_fd()).unwrap();
             let info = ProgInfoIter::default().find(|info| info.id == id).unwrap();

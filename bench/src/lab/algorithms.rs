@@ -1,8 +1,8 @@
 //! Congestion controls that a scenario can name: ours, and those that stock kernels have.
 
-use hotcc::describe::Description;
 use hotcc::object::Source;
-use hotcc::values;
+use hotcc::object::describe::Description;
+use hotcc::tunables::values;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub fn state(name: &str) -> Vec<String> {
 pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
     let description = description(name).map_err(|e| e.to_string())?;
     for assignment in assignments(set) {
-        values::parse(&description, &assignment).map_err(|e| e.to_string())?;
+        values::parse(&description.tunables, &assignment).map_err(|e| e.to_string())?;
     }
     Ok(())
 }

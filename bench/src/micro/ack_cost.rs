@@ -152,7 +152,7 @@ fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
     let name = format!("b{place}_{object}"); // beside the one that may be loaded already
     opened.rename(&name)?;
     std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
-    let mut loaded = opened.load(hotcc::kernel::has_links())?;
+    let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
     let link = loaded.ops()?.attach_struct_ops().with_context(|| format!("cannot register {name}"))?;
     let mut programs = [0; HOOKS.len()];
     for program in loaded.object.progs() {

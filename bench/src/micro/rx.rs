@@ -15,7 +15,7 @@ use super::statistics::{median, quartiles};
 use super::wire::{Flow, OTHER_FILES, RECEIVER, Wire, allow_files};
 use crate::netlab::pause;
 use anyhow::{Context, Result, ensure};
-use hotcc::run::cgroup2_root;
+use hotcc::cgroup::cgroup2_root;
 use hotcc::rx::{self, Method, Request};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use nix::sys::socket::sockopt::RcvBufForce;

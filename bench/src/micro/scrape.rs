@@ -9,7 +9,7 @@ use super::wire::{OTHER_FILES, allow_files, open};
 use crate::netlab::{Process, output, pause, quiet};
 use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
-use hotcc::manage::{self, Request};
+use hotcc::ops::{self, Request};
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 5_000;
 /// Measures it.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let pairs = if options.quick { 5 } else { 20 };
-    manage::load(&Request {
+    ops::load(&Request {
         object: "dtcp".to_owned(),
         cc_name: Some(CC.to_owned()),
         profile: "default".to_owned(),

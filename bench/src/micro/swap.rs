@@ -7,8 +7,8 @@ use super::report::{Bound, Finding, significant};
 use super::statistics::median;
 use crate::netlab::{Lab, check};
 use anyhow::{Context, Result, ensure};
-use hotcc::manage::{self, Request};
 use hotcc::object::Source;
+use hotcc::ops::{self, Request};
 use hotcc::registry::{self, Algo};
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -24,14 +24,14 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let swaps = if options.quick { 4 } else { 10 };
     let lab = Lab::new("hotcc-microbench")?;
     let host = lab.namespace("host")?;
-    manage::load(&request(OBJECTS[1]))?;
+    ops::load(&request(OBJECTS[1]))?;
     host.sysctl("net.ipv4.tcp_congestion_control", CC)?;
     let (mut whole, mut switch, mut verifying, mut switching) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..swaps {
         check()?;
         let object = OBJECTS[round % 2];
         let started = Instant::now();
-        let outcome = manage::swap(CC, &request(object), false)?;
+        let outcome = ops::swap(CC, &request(object), false)?;
         whole.push(ms(started));
         switch.push(outcome.switched_in_us as f64 / 1e3);
         ensure!(outcome.object == format!("builtin:{object}"), "after the swap {} serves", outcome.object);
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         verifying.push(verify(object)?);
         switching.extend(switch_there_and_back()?);
     }
-    manage::unload(CC, Some("reno"))?; // of the kernel's own the one that any network namespace may have as its default
+    ops::unload(CC, Some("reno"))?; // of the kernel's own the one that any network namespace may have as its default
     let text = |values: &[f64]| {
         let worst = values.iter().copied().fold(f64::NAN, f64::max);
         let middle = median(values).map_or("-".to_owned(), significant);
@@ -69,7 +69,7 @@ fn verify(object: &str) -> Result<f64> {
     let started = Instant::now();
     let mut opened = Source::find(object)?.open()?;
     opened.rename(CC)?;
-    let loaded = opened.load(hotcc::kernel::has_links())?;
+    let loaded = opened.load(hotcc::object::kernel::has_links())?;
     let elapsed = ms(started);
     drop(loaded);
     Ok(elapsed)

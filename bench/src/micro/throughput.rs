@@ -7,7 +7,7 @@ use super::statistics::{mean_ratio, median};
 use super::wire::{Flow, Wire};
 use crate::netlab::pause;
 use anyhow::Result;
-use hotcc::manage::{self, Request};
+use hotcc::ops::{self, Request};
 use std::time::{Duration, Instant};
 
 /// Name for `--only`.
@@ -33,7 +33,7 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
     let name = if is_control { subject.to_owned() } else { format!("b_{subject}") }; // beside one that may be loaded
     if !is_control {
         let (object, profile) = (subject.to_owned(), "default".to_owned());
-        manage::load(&Request { object, cc_name: Some(name.clone()), profile, set: Vec::new() })?;
+        ops::load(&Request { object, cc_name: Some(name.clone()), profile, set: Vec::new() })?;
     }
     let (mut rates, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for pair in 0..pairs {
@@ -52,7 +52,7 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
         eprintln!("  {subject}, pair {} of {pairs}: {:.2} and {:.2} Gbit/s", pair + 1, rate[0], rate[1]);
     }
     if !is_control {
-        manage::unload(&name, None)?;
+        ops::unload(&name, None)?;
     }
     let interval = mean_ratio(&ratios);
     let low = interval.map(|i| i.low);

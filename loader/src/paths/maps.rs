@@ -4,8 +4,8 @@
 //! a change, it is another one than before. The clock moves last, so that nobody looks too early.
 
 use crate::error::{Error, Result, Tried};
-use crate::install::share_with_feeders;
 use crate::registry;
+use crate::registry::feeders::share_with_feeders;
 use hotcc_abi::path::{ENTRIES, PathKey};
 use hotcc_abi::pins::{self, PATH_CLOCK, PATH_GEN, PATH_LOCK};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ObjectBuilder};

@@ -10,14 +10,14 @@
 //! ```
 //! The state of a connection is its socket's, and goes with it.
 
-mod cgroup;
-
-use crate::describe::{Description, describe};
 use crate::error::{Error, Result, Tried, need_root};
-use crate::manage::begin;
-use crate::tune::Value;
-use crate::values::{self, Setting};
-use crate::{flows, libbpf_log, netns, object, registry, run, tune};
+use crate::object::describe::describe;
+use crate::object::{btf, libbpf_log, load_error, prepare};
+use crate::registry::begin;
+use crate::sockets::walk::walk;
+use crate::tunables::present::{self, Value};
+use crate::tunables::values;
+use crate::{cgroup, netns, registry};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
 use libbpf_rs::btf::Btf;
@@ -129,7 +129,7 @@ pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
 pub fn load(request: &Request) -> Result<Receiver> {
     let _lock = begin("hotcc rx load")?;
     let method = request.method;
-    let path = request.cgroup.clone().map_or_else(run::cgroup2_root, Ok)?;
+    let path = request.cgroup.clone().map_or_else(cgroup::cgroup2_root, Ok)?;
     let cgroup = cgroup::open(&path)?;
     let path = path.canonicalize().tried(|| format!("cannot find the cgroup {}", path.display()))?;
     if let Some(link) = method.link()? {
@@ -167,23 +167,16 @@ fn loaded_already(method: Method, link: &Link) -> Error {
 fn load_object(request: &Request) -> Result<Object> {
     let name = format!("rx_{}", request.method.name());
     let embedded = hotcc_bpf::prog(&name).ok_or_else(|| Error::failed(format!("no program {name} built in")))?;
-    let tried = || format!("cannot open the agent {name}");
+    let tried = || format!("cannot open the program {name}");
     let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
-    let description = describe(&object::btf_of(&open, &name)?);
-    object::apply(&mut open, &name, &settings(&description, request)?)?;
+    let description = describe(&btf::btf_of(&open, &name)?);
+    let settings = values::settings(&description.tunables, &request.profile, &[], &request.set)?;
+    prepare::apply(&mut open, &name, &settings)?;
     for mut map in open.maps_mut() {
-        object::use_shared(&mut map)?;
+        prepare::use_shared(&mut map)?;
     }
     let (loaded, log) = libbpf_log::capture(|| open.load());
-    loaded.map_err(|error| object::load_error(&name, "builtin", &error, &log))
-}
-
-fn settings(description: &Description, request: &Request) -> Result<Vec<Setting>> {
-    let mut settings = values::profile(description, &request.profile)?;
-    for text in &request.set {
-        settings.push(values::parse(description, text)?);
-    }
-    Ok(settings)
+    loaded.map_err(|error| load_error::load_error(&name, "builtin", &error, &log))
 }
 
 /// Attaches and pins; the link that says "loaded" comes last.
@@ -226,7 +219,7 @@ fn finish(method: Method) -> Result<()> {
     let lift = dir.join(LIFT);
     if lift.exists() {
         let lift = Link::open(&lift).tried(|| format!("cannot open {}", lift.display()))?;
-        let lifted = netns::in_each(|ns| flows::walk(&lift, ns, &mut Vec::new()));
+        let lifted = netns::in_each(|ns| walk(&lift, ns, &mut Vec::new()));
         lifted.map_err(|e| {
             e.and("drwa is not loaded any more, but connections may keep their last clamp: unload it again")
         })?;
@@ -292,7 +285,7 @@ fn receiver(method: Method) -> Result<Option<Receiver>> {
     let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
     // they are fixed while it is loaded
     let value = |setting| Value { settable: false, ..Value::from(setting) };
-    let tunables = tune::read(&describe(&btf), data.as_deref(), None).into_iter().map(value).collect();
+    let tunables = present::read(&describe(&btf).tunables, data.as_deref(), None).into_iter().map(value).collect();
     Ok(Some(Receiver { method, cgroup: cgroup_of(&link)?, tunables }))
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{hotcc, kernel_test, ok};
 use crate::path::*;
 use bytemuck::{Pod, Zeroable};
-use hotcc::flows::set_job;
+use hotcc::object::prepare::set_job;
 use libbpf_rs::{Link, Object, OpenObject};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;

@@ -4,7 +4,7 @@ use crate::common::{kernel_test, ok};
 use crate::path::*;
 use crate::wire::{captured, tools_are_there};
 use bytemuck::{Pod, Zeroable};
-use hotcc::flows::set_job;
+use hotcc::object::prepare::set_job;
 use libbpf_rs::{MapCore, MapFlags, Object, TC_INGRESS, TcHookBuilder};
 use std::os::fd::AsFd;
 

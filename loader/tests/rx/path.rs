@@ -64,7 +64,7 @@ pub struct Cgroup(pub PathBuf);
 
 impl Cgroup {
     pub fn new(name: &str) -> Self {
-        let path = hotcc::run::cgroup2_root().unwrap().join(name);
+        let path = hotcc::cgroup::cgroup2_root().unwrap().join(name);
         let _ = std::fs::remove_dir(&path);
         std::fs::create_dir(&path).unwrap();
         Self(path)
@@ -82,7 +82,7 @@ impl Cgroup {
                 std::fs::write(self.0.join("cgroup.procs"), "0").unwrap();
             }
         }
-        let root = hotcc::run::cgroup2_root().unwrap();
+        let root = hotcc::cgroup::cgroup2_root().unwrap();
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let before = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
         let _back = Back(root.join(before.trim_start_matches('/')));

@@ -1,7 +1,7 @@
 //! A server, a router and a client; the agent on the first, a border's transport on the second, and a flow.
 
-use hotcc::connections::Connection;
-use hotcc::manage::{self, Request};
+use hotcc::ops::{self, Request};
+use hotcc::sockets::list::Connection;
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_bench::netlab::{Lab, Namespace};
 use hotcc_bench::sequence::next_to_write;
@@ -54,16 +54,16 @@ pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelT
         assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
     }
     let test = KernelTest { _lock: lock, cc, dir: tempfile::tempdir().unwrap() };
-    let _ = manage::unload(cc, None); // what a killed run left
+    let _ = ops::unload(cc, None); // what a killed run left
     let set = set.iter().map(|&s| s.to_owned()).collect();
     let profile = "default".to_owned();
-    manage::load(&Request { object: "mdcubic".to_owned(), cc_name: Some(cc.to_owned()), profile, set }).unwrap();
+    ops::load(&Request { object: "mdcubic".to_owned(), cc_name: Some(cc.to_owned()), profile, set }).unwrap();
     Some(test)
 }
 
 impl Drop for KernelTest {
     fn drop(&mut self) {
-        let _ = manage::unload(self.cc, None);
+        let _ = ops::unload(self.cc, None);
     }
 }
 
@@ -394,7 +394,7 @@ impl Flow {
 
     /// As `hotcc flows` shows it.
     pub fn connection(&self) -> Connection {
-        let found = hotcc::connections::connections(Some(self.cc), &[]).unwrap();
+        let found = hotcc::sockets::list::connections(Some(self.cc), &[]).unwrap();
         found.into_iter().find(|c| c.peer == self.key.client).expect("the flow is open")
     }
 

@@ -151,7 +151,7 @@ impl Programs {
         let embedded = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::TEST_OBJECTS).find(|o| o.name == object);
         let opened = Source::builtin(embedded.context("no such object")?).open()?;
         std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
-        let mut loaded = opened.load(hotcc::kernel::has_links())?;
+        let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
         let stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
         let link = loaded.ops()?.attach_struct_ops().context("cannot register it")?;
         Ok(Self { _stats: stats, _link: link, loaded })

@@ -7,8 +7,8 @@ use super::traffic::{Traffic, sleep_until};
 use crate::lab::plan::{Action, Plan, PlannedReading};
 use crate::netlab;
 use anyhow::{Context, Result};
-use hotcc::manage::{self, Request};
-use hotcc::tune;
+use hotcc::ops::{self, Request, tune};
+use hotcc::tunables::present::Value;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
 use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
@@ -135,7 +135,7 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
 }
 
 /// What two readings differ in: `queue=bandwidth (was max)`.
-fn changes(before: &[tune::Value], after: &[tune::Value]) -> String {
+fn changes(before: &[Value], after: &[Value]) -> String {
     let pairs = before.iter().zip(after).filter(|(old, new)| old.value != new.value);
     let told: Vec<String> = pairs.map(|(old, new)| format!("{}={} (was {})", new.name, new.value, old.value)).collect();
     if told.is_empty() { "to what it was".to_owned() } else { told.join(" ") }
@@ -146,7 +146,7 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
         Action::Swap { cc, new } => {
             let profile = "default".to_owned();
             let request = Request { object: new.clone(), cc_name: None, profile, set: Vec::new() };
-            let outcome = manage::swap(cc, &request, true)?;
+            let outcome = ops::swap(cc, &request, true)?;
             let moved = outcome.moved.map_or(0, |m| m.moved);
             Ok(format!("swap {cc} -> {new}: {moved} connections moved"))
         }

@@ -18,7 +18,7 @@ use crate::lab::plan::Plan;
 use crate::lab::records::LinkState;
 use anyhow::{Context, Result};
 use calendar::Calendar;
-use hotcc::manage::{self, Request};
+use hotcc::ops::{self, Request};
 use hotcc_abi::clock::monotonic_ns;
 use instruments::Instruments;
 use net::Net;
@@ -196,7 +196,7 @@ impl Algorithms {
                 profile: algorithm.profile.clone(),
                 set: algorithm.set.clone(),
             };
-            manage::load(&request)?;
+            ops::load(&request)?;
             loaded.0.push(algorithm.cc.clone());
         }
         Ok(loaded)
@@ -206,7 +206,7 @@ impl Algorithms {
 impl Drop for Algorithms {
     fn drop(&mut self) {
         for cc in &self.0 {
-            if let Err(error) = manage::unload(cc, None) {
+            if let Err(error) = ops::unload(cc, None) {
                 eprintln!("cannot unload {cc}: {error}");
             }
         }

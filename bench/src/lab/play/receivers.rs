@@ -5,7 +5,7 @@
 
 use crate::lab::plan::Plan;
 use anyhow::{Context, Result};
-use hotcc::run::cgroup2_root;
+use hotcc::cgroup::cgroup2_root;
 use hotcc::rx::{self, Method, Request};
 use std::fs;
 use std::path::{Path, PathBuf};

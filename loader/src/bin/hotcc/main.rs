@@ -1,0 +1,421 @@
+//! The `hotcc` command.
+
+use clap::{CommandFactory, Parser, Subcommand};
+use hotcc::error::Result;
+use hotcc::ops::{self, Tunables, migrate, run, tune};
+use hotcc::{doctor, exporter, paths, rx, sockets, status};
+use hotcc_abi::path::PathKey;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+mod help;
+mod show;
+
+/// TCP congestion control as BPF programs: load, feed, tune, swap, watch. No kernel rebuild, no module.
+///
+/// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
+/// and nothing changed, 2 usage, 3 the kernel lacks something (hotcc doctor), 4 not permitted.
+#[derive(Parser)]
+#[command(name = "hotcc", version, after_help = help::EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the built-in algorithms: summary, paper, tunables
+    List {
+        /// Only this one, with its tunables and per-flow state; a name or a path
+        object: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Load an algorithm and register it as a congestion control
+    #[command(after_help = help::LOAD_HELP)]
+    Load(LoadArgs),
+    /// Take a congestion control away; connections that use it run on
+    Unload {
+        /// Congestion control
+        name: String,
+        /// What network namespaces get whose default it was [default: cubic, else reno]
+        #[arg(long, value_name = "CC")]
+        fallback: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Replace what stands behind a name, atomically; the old stays if the new fails
+    #[command(after_help = help::SWAP_HELP)]
+    Swap {
+        /// Congestion control to replace
+        name: String,
+        #[command(flatten)]
+        new: ObjectArgs,
+        /// Move open connections too; without, they keep the old version until they close
+        #[arg(long)]
+        live: bool,
+        /// Carry over the values of tunables that the new one has as well, within its range; --set goes before
+        #[arg(long)]
+        keep_tunables: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Undo the last swap
+    #[command(after_help = help::ROLLBACK_HELP)]
+    Rollback {
+        /// Congestion control
+        name: String,
+        /// Move open connections too
+        #[arg(long)]
+        live: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move open connections from one congestion control to another; nothing is loaded, swapped or unloaded
+    #[command(after_help = help::MIGRATE_HELP)]
+    Migrate {
+        /// Congestion control that the sockets run now, the kernel's own too
+        from: String,
+        /// Registered congestion control that they are to run, the kernel's own too
+        to: String,
+        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Vec<String>,
+        /// Only count what would be moved
+        #[arg(long)]
+        dry_run: bool,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the open connections, with what their algorithm knows of each
+    #[command(after_help = help::FLOWS_HELP)]
+    Flows {
+        /// Only those that run this congestion control, and its own state of each
+        #[arg(long, value_name = "NAME")]
+        cc: Option<String>,
+        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Vec<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show tunables and their present values
+    #[command(after_help = help::GET_HELP)]
+    Get {
+        /// Congestion control
+        name: String,
+        /// Only this tunable: prints the bare value
+        tunable: Option<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set tunables of a running algorithm; if one of several is wrong, none is set
+    #[command(after_help = help::SET_HELP)]
+    Set {
+        /// Congestion control
+        name: String,
+        /// tunable=value
+        #[arg(required = true, value_name = "TUNABLE=VALUE")]
+        assignments: Vec<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// What is registered, which object serves, since when, how many sockets use it
+    Status {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// What this machine has of what hotcc needs
+    Doctor {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one command with its sockets under a congestion control, which is loaded for the time where it is not there
+    #[command(after_help = help::RUN_HELP)]
+    Run {
+        /// Congestion control, registered or built in, or path of a .bpf.o
+        #[arg(long)]
+        cc: String,
+        /// Set of tunable values to start from: default or paper [default: those it has, if it is loaded already]
+        #[arg(long)]
+        profile: Option<String>,
+        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+        set: Vec<String>,
+        /// The command
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+    /// Tell flows when the route to their destination becomes another one
+    #[command(after_help = help::PATHS_HELP)]
+    Paths {
+        #[command(subcommand)]
+        command: PathsCommand,
+    },
+    /// Hold senders back from the receiver's side, before they fill the path's queue
+    #[command(after_help = help::RX_HELP)]
+    Rx {
+        #[command(subcommand)]
+        command: RxCommand,
+    },
+    /// Serve Prometheus metrics
+    Exporter {
+        /// Where to listen; without a host on 127.0.0.1 only
+        #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
+        listen: SocketAddr,
+        /// Most radio links to show as series of their own
+        #[arg(long, default_value_t = 256)]
+        max_links: usize,
+    },
+    /// Print a completion script
+    #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Subcommand)]
+enum PathsCommand {
+    /// Watch the kernel's routes, and tell flows of each destination that is reached another way
+    Watch {
+        /// In this network namespace, a name of `ip netns` or a path [default: the command's own]
+        #[arg(long, value_name = "NAME|PATH")]
+        netns: Option<String>,
+        /// Machine-readable, a line for each change
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the destinations whose path changed so far
+    Show {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say that the paths to a destination changed
+    Bump {
+        /// Address, or prefix: all that is within it
+        prefix: PathKey,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum RxCommand {
+    /// Load a receiver, for connections that are opened from then on
+    Load {
+        /// Which
+        method: rx::Method,
+        /// Only for the sockets of the processes in this cgroup (v2), and below it [default: all]
+        #[arg(long, value_name = "PATH")]
+        cgroup: Option<PathBuf>,
+        /// Set of tunable values to start from: default (recommended) or paper (as published)
+        #[arg(long, default_value = "default")]
+        profile: String,
+        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+        set: Vec<String>,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a receiver away; connections run on without
+    Unload {
+        /// Which
+        method: rx::Method,
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what is loaded, and what it did
+    Status {
+        /// Machine-readable
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `IP:PORT`, `HOST:PORT`, `:PORT` or `PORT`.
+fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    let forms = "write IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
+    let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|why| format!("{why}; {forms}"))?.collect();
+    let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    first.copied().ok_or_else(|| format!("the host has no address; {forms}"))
+}
+
+#[derive(clap::Args)]
+struct ObjectArgs {
+    /// Built-in name, or path of a .bpf.o
+    #[arg(value_name = "NAME|PATH")]
+    object: String,
+    /// Set of tunable values to start from: default (recommended) or paper (as published)
+    #[arg(long, default_value = "default")]
+    profile: String,
+    /// Tunable to set before it is loaded, on top of the profile; may be given again
+    #[arg(long = "set", value_name = "TUNABLE=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct LoadArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Register under this name (at most 15 letters, digits, `_`, `.`)
+    #[arg(long = "as", value_name = "CCNAME")]
+    cc_name: Option<String>,
+    /// Machine-readable
+    #[arg(long)]
+    json: bool,
+}
+
+impl ObjectArgs {
+    fn request(self, cc_name: Option<String>) -> ops::Request {
+        ops::Request { object: self.object, cc_name, profile: self.profile, set: self.set }
+    }
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let command = Cli::parse().command;
+    libbpf_rs::set_print(None); // failures are told in our own words, with libbpf's where they help
+    if !matches!(command, Command::Exporter { .. } | Command::Run { .. }) {
+        end_quietly_on_closed_pipe();
+    }
+    match dispatch(command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hotcc: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// `hotcc list | head` is no reason to panic.
+fn end_quietly_on_closed_pipe() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: restores the default disposition; no handler of ours runs.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::List { object, json } => show::list::list(object.as_deref(), json)?,
+        Command::Load(args) => {
+            let outcome = ops::load(&args.object.request(args.cc_name))?;
+            show::switched::outcome("loaded", &outcome, args.json)?;
+        }
+        Command::Unload { name, fallback, json } => {
+            show::switched::unloaded(&ops::unload(&name, fallback.as_deref())?, json)?;
+        }
+        Command::Swap { name, new, live, keep_tunables, json } => {
+            let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
+            let outcome = ops::swap_tuned(&name, &new.request(None), tunables, live)?;
+            show::switched::outcome("swapped", &outcome, json)?;
+        }
+        Command::Rollback { name, live, json } => {
+            show::switched::outcome("rolled back", &ops::rollback(&name, live)?, json)?;
+        }
+        Command::Migrate { from, to, netns, dry_run, json } => {
+            show::switched::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
+        }
+        Command::Flows { cc, netns, json } => {
+            show::flows::flows(&sockets::list::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
+        }
+        Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
+        Command::Set { name, assignments, json } => {
+            show::tunables::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
+        }
+        Command::Status { json } => show::status::status(&status::status()?, json)?,
+        Command::Doctor { json } => {
+            let report = doctor::report();
+            show::doctor::doctor(&report, json)?;
+            return Ok(ExitCode::from(report.exit_code()));
+        }
+        Command::Run { cc, profile, set, command } => {
+            return run_command(&run::Choice { cc, profile, set }, &command);
+        }
+        Command::Paths { command } => match command {
+            PathsCommand::Watch { netns, json } => {
+                paths::watch::watch(netns.as_deref(), |news| show::paths::news(&news, json))?;
+            }
+            PathsCommand::Show { json } => show::paths::known(&paths::maps::paths()?, json)?,
+            PathsCommand::Bump { prefix, json } => show::paths::bumped(prefix, &paths::maps::bump(prefix)?, json)?,
+        },
+        Command::Rx { command } => match command {
+            RxCommand::Load { method, cgroup, profile, set, json } => {
+                show::rx::changed("loaded", &rx::load(&rx::Request { method, cgroup, profile, set })?, json)?;
+            }
+            RxCommand::Unload { method, json } => show::rx::changed("unloaded", &rx::unload(method)?, json)?,
+            RxCommand::Status { json } => show::rx::status(&rx::status()?, json)?,
+        },
+        Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "hotcc", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends as the command ended.
+fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
+    use std::os::unix::process::ExitStatusExt;
+    let ran = run::run(choice, command)?;
+    let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
+    let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
+    eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
+    if ran.changed > 0 {
+        eprintln!("hotcc: {} of {} took another congestion control later", ran.changed, sockets(ran.sockets));
+    }
+    if ran.refused > 0 {
+        eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
+    }
+    let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_to_listen_on() {
+        for (text, address) in [
+            ("127.0.0.1:9718", "127.0.0.1:9718"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("[::1]:9718", "[::1]:9718"),
+            (":9718", "127.0.0.1:9718"),
+            ("9718", "127.0.0.1:9718"),
+            ("localhost:9718", "127.0.0.1:9718"),
+        ] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
+            let said = listen_address(text).unwrap_err();
+            assert!(said.contains("write IP:PORT"), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! How `hotcc doctor` is printed.
+
+use super::print::{print_json, row, table};
+use hotcc::doctor::{Report, Verdict};
+use hotcc::error::Result;
+
+pub fn doctor(report: &Report, json: bool) -> Result<()> {
+    if json {
+        return print_json(report);
+    }
+    println!("kernel {} on {}", report.kernel, report.machine);
+    let mut rows = Vec::new();
+    for f in &report.findings {
+        let verdict = match f.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Degraded => "without",
+            Verdict::Missing => "MISSING",
+            Verdict::Unknown => "?",
+        };
+        let mut text = f.found.clone();
+        if matches!(f.verdict, Verdict::Degraded | Verdict::Missing) {
+            text = format!("{text}: {}", f.without);
+            if !f.cure.is_empty() {
+                text = format!("{text}. Try: {}", f.cure);
+            }
+        }
+        rows.push(row([verdict, f.what, &text]));
+    }
+    table(&rows);
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! How `hotcc paths` is printed.
+
+use super::print::{print_json, row, table, warn};
+use hotcc::error::{Error, Result};
+use hotcc::paths::maps::{Bumped, Paths};
+use hotcc::paths::routes::{Change, Way};
+use hotcc::paths::watch::News;
+use hotcc_abi::path::PathKey;
+use serde::Serialize;
+
+pub fn known(paths: &Paths, json: bool) -> Result<()> {
+    if json {
+        return print_json(paths);
+    }
+    let Some(clock) = paths.clock else {
+        println!("no path was ever watched here; see: hotcc paths watch");
+        return Ok(());
+    };
+    let mut rows = vec![row(["destination", "generation"])];
+    rows.extend(paths.paths.iter().map(|(key, generation)| vec![key.to_string(), generation.to_string()]));
+    table(&rows);
+    println!("clock {clock}; every other destination has generation 0");
+    Ok(())
+}
+
+pub fn bumped(prefix: PathKey, bumped: &Bumped, json: bool) -> Result<()> {
+    if json {
+        return print_json(bumped);
+    }
+    println!("{prefix}: generation {}", bumped.generation);
+    match bumped.destinations.saturating_sub(1) {
+        0 => {}
+        _ if bumped.everything => {}
+        1 => println!("  and one destination within it"),
+        within => println!("  and {within} destinations within it"),
+    }
+    warn_of_everything(bumped);
+    Ok(())
+}
+
+fn warn_of_everything(bumped: &Bumped) {
+    if bumped.everything {
+        warn(&["the map of paths was full: all paths count as changed, and it is empty again".to_owned()]);
+    }
+}
+
+pub fn news(news: &News, json: bool) -> Result<()> {
+    #[derive(Serialize)]
+    struct Line {
+        prefix: String,
+        table: u32,
+        before: Option<String>,
+        after: Option<String>,
+        generation: u32,
+    }
+    let (changes, bumped) = match news {
+        News::Began(_) if json => return Ok(()),
+        News::Began(routes) => {
+            println!("watching the routes to {routes} destinations");
+            return Ok(());
+        }
+        News::Changed(changes, bumped) => (changes, bumped),
+    };
+    let text = |way: &Option<Way>| way.as_ref().map(Way::to_string);
+    for Change { destination, table, before, after } in changes {
+        let [before, after] = [before, after].map(text);
+        let (prefix, table, generation) = (destination.to_string(), *table, bumped.generation);
+        if json {
+            let line = serde_json::to_string(&Line { prefix, table, before, after, generation });
+            println!("{}", line.map_err(|e| Error::failed(format!("cannot write JSON: {e}")))?);
+            continue;
+        }
+        let [before, after] = [before, after].map(|way| way.unwrap_or_else(|| "no route".to_owned()));
+        println!("{prefix} (table {table}): {before} -> {after}, generation {generation}");
+    }
+    warn_of_everything(bumped);
+    Ok(())
+}

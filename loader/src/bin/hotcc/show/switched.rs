@@ -1,0 +1,91 @@
+//! How a load, a swap, a rollback, an unload or a migration is printed.
+
+use super::print::{print_json, warn};
+use hotcc::error::Result;
+use hotcc::ops::migrate::{Migrated, Moved, MovedIn};
+use hotcc::ops::{Outcome, Unloaded};
+use hotcc::tunables::present::Changed;
+
+pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
+    if json {
+        return print_json(outcome);
+    }
+    let Outcome { name, object, profile, .. } = outcome;
+    let switched_ms = outcome.switched_in_us as f64 / 1e3;
+    if outcome.served_already {
+        println!(
+            "{name} not {verb}: {object} served already, with the same tunables; `hotcc rollback` undoes what it did"
+        );
+    } else {
+        println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+    }
+    for Changed { name, old, new } in &outcome.tunables_changed {
+        println!("  {name}: {old} -> {new}");
+    }
+    if outcome.defaults_rewritten > 0 {
+        println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
+    }
+    if outcome.defaults_refused > 0 {
+        let n = outcome.defaults_refused;
+        println!("  default of {n} network namespace(s) NOT written again: there it must be TCP_CONG_NON_RESTRICTED;");
+        println!("  new sockets there get the version before");
+    }
+    if let Some(moved) = outcome.moved {
+        println!("  open sockets moved to it: {}", moved.moved);
+        if moved.failed > 0 {
+            println!("  open sockets the kernel refused to move: {}", moved.failed);
+        }
+    }
+    warn(&outcome.warnings);
+    if let Some(n) = outcome.connections_older.filter(|&n| n > 0) {
+        println!("  connections that keep the version they have until they close: {n} (--live moves them)");
+    }
+    Ok(())
+}
+
+pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
+    if json {
+        return print_json(unloaded);
+    }
+    println!("{} unloaded", unloaded.name);
+    if unloaded.defaults_moved > 0 {
+        println!(
+            "  default of {} network namespace(s) is {} now",
+            unloaded.defaults_moved,
+            unloaded.fallback.join(" or ")
+        );
+        if unloaded.fallback_refused > 0 {
+            let Unloaded { fallback_wanted, fallback_refused, .. } = unloaded;
+            println!(
+                "  {fallback_wanted} was refused in {fallback_refused} of them: outside the initial one the default must be in"
+            );
+            println!("  net.ipv4.tcp_allowed_congestion_control");
+        }
+    }
+    if let Some(n) = unloaded.connections_left.filter(|&n| n > 0) {
+        println!("  connections that run it until they close: {n}");
+    }
+    if let Some(n) = unloaded.listeners_left.filter(|&n| n > 0) {
+        println!("  listeners that chose it, and hand it on until they choose another: {n}");
+    }
+    warn(&unloaded.warnings);
+    Ok(())
+}
+
+pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
+    if json {
+        return print_json(migrated);
+    }
+    let Migrated { from, to, dry_run, sockets, namespaces } = migrated;
+    let would = if *dry_run { "would be " } else { "" };
+    println!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
+    if sockets.failed > 0 {
+        println!("  open sockets the kernel refuses to move (their route locks it): {}", sockets.failed);
+    }
+    for ns in namespaces {
+        let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
+        println!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
+        warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Cgroups (v2): where they are mounted, and each by path and by the number that the kernel knows them by, which is their inode's.
+
+use crate::error::{Error, Result, Tried};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const CGROUP2_MAGIC: i64 = 0x6367_7270;
+
+/// How to get cgroup v2; and where not to, which looks just the same.
+pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+
+/// Where cgroup v2 is mounted: the only place, or beside v1.
+pub fn cgroup2_root() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
+    let found = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind) = (fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(path))
+    });
+    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
+}
+
+/// Opens a cgroup's directory.
+pub(crate) fn open(path: &Path) -> Result<File> {
+    let advice = format!("make one: mkdir {}/NAME", cgroup2_root()?.display());
+    if !path.exists() {
+        return Err(Error::failed(format!("there is no cgroup {}; {advice}", path.display())));
+    }
+    let tried = || format!("cannot open the cgroup {}", path.display());
+    let directory = File::open(path).tried(tried)?;
+    if nix::sys::statfs::fstatfs(&directory).tried(tried)?.filesystem_type().0 != CGROUP2_MAGIC {
+        return Err(Error::failed(format!("{} is no cgroup (v2); {advice}", path.display())));
+    }
+    Ok(directory)
+}
+
+/// Where the cgroup of that number is; `None`: it is gone.
+pub(crate) fn path_of(id: u64) -> Result<Option<PathBuf>> {
+    let mut to_visit = vec![cgroup2_root()?];
+    while let Some(path) = to_visit.pop() {
+        // one may go away while its siblings are looked at
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.ino() == id {
+            return Ok(Some(path));
+        }
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        to_visit.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+    Ok(None)
+}

@@ -1,0 +1,390 @@
+//! The metrics page: a plain snapshot of what was gathered, written as OpenMetrics.
+//!
+//! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
+
+use crate::error::{Error, Result};
+use crate::radio::Link;
+use crate::sockets::count::{Group, version_label};
+use hotcc_abi::rx::RxCounters;
+use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
+use hotcc_abi::version::Counters;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Congestion controls that are not ours and still get a `cc` label of their own; the rest share [`OTHER`].
+pub const MAX_OTHER_NAMES: usize = 32;
+/// The `cc` label of what is beyond [`MAX_OTHER_NAMES`].
+pub const OTHER: &str = "other";
+/// Values of `part` in `hotcc_scrape_errors_total`.
+pub const PARTS: [&str; 6] = ["algorithms", "stats", "flows", "radio", "commands", "rx"];
+
+/// One of our algorithms that serves.
+#[derive(Clone, Debug)]
+pub struct Algorithm {
+    /// Name of the congestion control.
+    pub name: String,
+    /// Id of the serving version's struct_ops map.
+    pub map_id: u32,
+    /// Object that serves.
+    pub object: String,
+    /// Profile it started from.
+    pub profile: String,
+    /// When it began to serve, nanoseconds since 1970.
+    pub since_unix_ns: u64,
+    /// Swaps and rollbacks of the name so far.
+    pub swaps: u64,
+}
+
+/// Open sockets of one `cc` label.
+#[derive(Clone, Debug)]
+pub struct Sockets {
+    /// Connections and listeners by `version` label.
+    pub by_version: BTreeMap<&'static str, (u64, u64)>,
+    /// Congestion windows, segments.
+    pub cwnd_segments: Log2Histogram,
+    /// Smoothed RTTs, microseconds.
+    pub srtt_us: Log2Histogram,
+    /// Latest delivery rates, kbit/s.
+    pub delivery_kbps: Log2Histogram,
+}
+
+/// Links, of which only the first are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// Those that are shown.
+    pub shown: Vec<Link>,
+    /// How many there are.
+    pub total: usize,
+}
+
+/// All that one scrape found. `None`: that part could not be read.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Our algorithms.
+    pub algorithms: Option<Vec<Algorithm>>,
+    /// Monotonic counters of those that keep them, by name.
+    pub stats: Option<Vec<(String, AlgoStats)>>,
+    /// Open sockets by `cc` label; also `None` where `algorithms` is.
+    pub sockets: Option<BTreeMap<String, Sockets>>,
+    /// Radio links.
+    pub radio: Option<Links>,
+    /// What commands did.
+    pub commands: Option<Counters>,
+    /// What receivers, and senders that listen to them, did; `None` too where nothing that counts was ever loaded.
+    pub rx: Option<RxCounters>,
+    /// Failures so far of each of [`PARTS`].
+    pub errors: [u64; PARTS.len()],
+    /// How long gathering took.
+    pub duration: Duration,
+}
+
+/// Sums groups by `cc` label. Our algorithms are always there, with and without sockets; of the other names the first
+/// `max_others` are.
+#[must_use]
+pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTreeMap<String, Sockets> {
+    let zero = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum: 0 };
+    let empty = Sockets { by_version: BTreeMap::new(), cwnd_segments: zero, srtt_us: zero, delivery_kbps: zero };
+    let current: BTreeMap<&str, u32> = ours.iter().map(|a| (a.name.as_str(), a.map_id)).collect();
+    let mut others: Vec<&str> = groups.iter().map(|g| g.cc.as_str()).filter(|cc| !current.contains_key(cc)).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.truncate(max_others);
+    let mut labels = BTreeMap::new();
+    for name in current.keys() {
+        let by_version = BTreeMap::from([("current", (0, 0)), ("older", (0, 0))]);
+        labels.insert((*name).to_owned(), Sockets { by_version, ..empty.clone() });
+    }
+    for group in groups {
+        let version = version_label(group.map_id, current.get(group.cc.as_str()).copied());
+        let own = current.contains_key(group.cc.as_str()) || others.binary_search(&group.cc.as_str()).is_ok();
+        let label = if own { group.cc.as_str() } else { OTHER };
+        let sockets = labels.entry(label.to_owned()).or_insert_with(|| empty.clone());
+        let (connections, listeners) = sockets.by_version.entry(version).or_default();
+        *connections += group.counts.connections;
+        *listeners += group.counts.listeners;
+        add(&mut sockets.cwnd_segments, &group.counts.cwnd_segments);
+        add(&mut sockets.srtt_us, &group.counts.srtt_us);
+        add(&mut sockets.delivery_kbps, &group.counts.delivery_kbps);
+    }
+    labels
+}
+
+fn add(to: &mut Log2Histogram, from: &Log2Histogram) {
+    to.buckets.iter_mut().zip(from.buckets).for_each(|(a, b)| *a += b);
+    to.sum += from.sum;
+}
+
+/// A fixed run of a histogram's powers of two, in base units.
+struct Scale {
+    first: usize,
+    last: usize,
+    base_units: fn(f64) -> f64,
+}
+
+const SEGMENTS: Scale = Scale { first: 0, last: 16, base_units: |n| n };
+const RTT: Scale = Scale { first: 6, last: 24, base_units: |us| us / 1e6 };
+const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 1e3 };
+const DURATION: Scale = Scale { first: 0, last: 22, base_units: |ms| ms / 1e3 };
+
+impl Scale {
+    /// Upper bounds and the values within each: the first takes all below, the last, infinity, all above.
+    fn buckets(&self, h: &Log2Histogram) -> Vec<(f64, u64)> {
+        let bound = |i: usize| (self.base_units)((1u64 << i) as f64);
+        let mut buckets = vec![(bound(self.first), h.buckets[..=self.first].iter().sum())];
+        buckets.extend((self.first + 1..=self.last).map(|i| (bound(i), h.buckets[i])));
+        buckets.push((f64::INFINITY, h.buckets[self.last + 1..].iter().sum()));
+        buckets
+    }
+
+    fn sum(&self, h: &Log2Histogram) -> f64 {
+        (self.base_units)(h.sum as f64)
+    }
+}
+
+/// The whole page.
+pub fn page(snapshot: Snapshot) -> Result<String> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .map_err(|_| Error::failed("cannot encode the metrics"))?;
+    Ok(text)
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let page = &mut Page(encoder);
+        page.info("hotcc_build", "What runs here", [labels([("version", env!("CARGO_PKG_VERSION"))])])?;
+        self.algorithms.as_deref().map_or(Ok(()), |a| page.algorithms(a))?;
+        self.sockets.as_ref().map_or(Ok(()), |s| page.sockets(s))?;
+        self.stats.as_deref().map_or(Ok(()), |s| page.stats(s))?;
+        self.radio.as_ref().map_or(Ok(()), |r| page.radio(r))?;
+        self.commands.as_ref().map_or(Ok(()), |c| page.commands(c))?;
+        self.rx.as_ref().map_or(Ok(()), |c| page.rx(c))?;
+        let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
+        page.counters("hotcc_scrape_errors", "Scrapes from which a part was left out", errors)?;
+        let seconds = self.duration.as_secs_f64();
+        page.gauges("hotcc_scrape_duration_seconds", "Time it took to gather this page", [(Vec::new(), seconds)])
+    }
+}
+
+type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
+
+fn labels<'a, const N: usize>(pairs: [(&'static str, &'a str); N]) -> Labels<'a> {
+    pairs.into_iter().map(|(key, value)| (key, Cow::Borrowed(value))).collect()
+}
+
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    /// One metric family; none at all where it has no samples.
+    fn family<'l, V>(
+        &mut self,
+        (name, help, kind): (&str, &str, MetricType),
+        samples: impl IntoIterator<Item = (Labels<'l>, V)>,
+        put: impl Fn(MetricEncoder<'_>, V) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            // an empty set would be written as braces
+            if labels.is_empty() {
+                return put(family, value);
+            }
+            put(family.encode_family(&labels)?, value)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'l, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'l>, V)>,
+    ) -> fmt::Result {
+        self.family((name, help, MetricType::Gauge), samples, |mut e, v| e.encode_gauge(&v))
+    }
+
+    fn counters<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'l>, u64)>,
+    ) -> fmt::Result {
+        let put = |mut e: MetricEncoder<'_>, v| e.encode_counter::<NoLabelSet, _, f64>(&v, None);
+        self.family((name, help, MetricType::Counter), samples, put)
+    }
+
+    fn info<'l>(&mut self, name: &str, help: &str, sets: impl IntoIterator<Item = Labels<'l>>) -> fmt::Result {
+        let samples = sets.into_iter().map(|labels| (Vec::new(), labels));
+        self.family((name, help, MetricType::Info), samples, |mut e, labels| e.encode_info(&labels))
+    }
+
+    fn algorithms(&mut self, all: &[Algorithm]) -> fmt::Result {
+        let by_cc = || all.iter().map(|a| (labels([("cc", &a.name)]), a));
+        self.gauges(
+            "hotcc_algorithm_loaded",
+            "1 for each algorithm that hotcc registered",
+            by_cc().map(|(l, _)| (l, 1u64)),
+        )?;
+        let details = all.iter().map(|a| labels([("cc", &a.name), ("object", &a.object), ("profile", &a.profile)]));
+        self.info("hotcc_algorithm", "Which object serves under a name", details)?;
+        self.gauges(
+            "hotcc_algorithm_serving_since_seconds",
+            "Unix time at which the serving version began to serve",
+            by_cc().map(|(l, a)| (l, a.since_unix_ns as f64 / 1e9)),
+        )?;
+        self.gauges(
+            "hotcc_algorithm_swaps",
+            "Swaps and rollbacks of the name since it was loaded",
+            by_cc().map(|(l, a)| (l, a.swaps)),
+        )
+    }
+
+    fn sockets(&mut self, all: &BTreeMap<String, Sockets>) -> fmt::Result {
+        let counts: Vec<(&str, &str, (u64, u64))> = all
+            .iter()
+            .flat_map(|(cc, s)| s.by_version.iter().map(move |(version, n)| (cc.as_str(), *version, *n)))
+            .collect();
+        let by_version = || counts.iter().map(|(cc, version, n)| (labels([("cc", cc), ("version", version)]), *n));
+        let connections = by_version().map(|(l, (connections, _))| (l, connections));
+        self.gauges("hotcc_sockets", "Open TCP connections", connections)?;
+        self.gauges(
+            "hotcc_listeners",
+            "Listening TCP sockets",
+            by_version().map(|(l, (_, listeners))| (l, listeners)),
+        )?;
+        type Pick = fn(&Sockets) -> &Log2Histogram;
+        let distributions: [(&str, &str, &str, Scale, Pick); 3] = [
+            ("hotcc_open_sockets_by_cwnd_segments", "hotcc_cwnd_sum_segments", "congestion window", SEGMENTS, |s| {
+                &s.cwnd_segments
+            }),
+            ("hotcc_open_sockets_by_srtt_seconds", "hotcc_srtt_sum_seconds", "smoothed RTT", RTT, |s| &s.srtt_us),
+            (
+                "hotcc_open_sockets_by_delivery_bits_per_second",
+                "hotcc_delivery_sum_bits_per_second",
+                "latest delivery rate",
+                RATE,
+                |s| &s.delivery_kbps,
+            ),
+        ];
+        for (name, sum_name, what, scale, pick) in &distributions {
+            let samples = all.iter().flat_map(|(cc, s)| at_most(cc, scale.buckets(pick(s))));
+            self.gauges(name, &format!("Connections open now whose {what} is at most `le`"), samples)?;
+            let sums = all.iter().map(|(cc, s)| (labels([("cc", cc)]), scale.sum(pick(s))));
+            self.gauges(sum_name, &format!("Sum of the {what} over the connections open now"), sums)?;
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self, all: &[(String, AlgoStats)]) -> fmt::Result {
+        type Count = fn(&AlgoStats) -> u64;
+        let counters: [(&str, &str, Count); 6] = [
+            ("hotcc_flows_opened", "Flows that came under the algorithm", |s| s.flows_opened),
+            ("hotcc_flows_closed", "Flows that left it", |s| s.flows_closed),
+            ("hotcc_acked_bytes", "Bytes acknowledged to it", |s| s.acked_bytes),
+            ("hotcc_retransmitted_segments", "Segments retransmitted under it", |s| s.retransmitted_segments),
+            ("hotcc_loss_events", "Fast recoveries entered", |s| s.loss_events),
+            ("hotcc_timeouts", "Retransmission timeouts", |s| s.timeouts),
+        ];
+        for (name, help, count) in counters {
+            self.counters(name, help, all.iter().map(|(cc, s)| (labels([("cc", cc)]), count(s))))?;
+        }
+        let signals = all.iter().flat_map(|(cc, s)| {
+            let counts = [("fresh", s.signal_fresh), ("stale", s.signal_stale), ("absent", s.signal_absent)];
+            counts.map(|(signal, n)| (labels([("cc", cc), ("signal", signal)]), n))
+        });
+        self.counters("hotcc_signal_decisions", "Decisions by the state of the radio signal", signals)?;
+        type Pick = fn(&AlgoStats) -> &Log2Histogram;
+        let histograms: [(&str, &str, Scale, Pick); 3] = [
+            ("hotcc_flow_min_rtt_seconds", "Least RTT of each flow that left", RTT, |s| &s.min_rtt_us),
+            ("hotcc_flow_final_srtt_seconds", "Last smoothed RTT of each flow that left", RTT, |s| &s.final_srtt_us),
+            ("hotcc_flow_duration_seconds", "Time each flow that left was under it", DURATION, |s| &s.duration_ms),
+        ];
+        for (name, help, scale, pick) in &histograms {
+            let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), pick(s)));
+            self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
+                let count = h.buckets.iter().sum();
+                e.encode_histogram::<NoLabelSet>(scale.sum(h), count, &scale.buckets(h), None)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn radio(&mut self, links: &Links) -> fmt::Result {
+        let one = |n: usize| [(Vec::new(), n as u64)];
+        self.gauges("hotcc_radio_links", "Radio links in the index", one(links.total))?;
+        let omitted = links.total.saturating_sub(links.shown.len());
+        self.gauges("hotcc_radio_links_omitted", "Radio links left out of this page", one(omitted))?;
+        let keys: Vec<String> = links.shown.iter().map(|l| l.key.to_string()).collect();
+        let by_link = || keys.iter().zip(&links.shown).map(|(key, link)| (labels([("link", key)]), link));
+        type Reading = fn(&Link) -> Option<f64>;
+        let readings: [(&str, &str, Reading); 5] = [
+            ("hotcc_radio_sinr_db", "Latest SINR", |l| l.sinr_db),
+            ("hotcc_radio_sinr_average_db", "Running average of the SINR", |l| l.average_db),
+            ("hotcc_radio_age_seconds", "Age of the latest reading", |l| l.age_ms.map(|ms| f64::from(ms) / 1e3)),
+            ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 while it is too old or missing", |l| {
+                Some(f64::from(u8::from(l.fresh)))
+            }),
+            ("hotcc_radio_capacity_bits_per_second", "Capacity, where known", |l| l.capacity_bps.map(|bps| bps as f64)),
+        ];
+        for (name, help, reading) in readings {
+            self.gauges(name, help, by_link().filter_map(|(label, link)| Some((label, reading(link)?))))?;
+        }
+        let updates = by_link().map(|(label, link)| (label, link.updates));
+        self.counters("hotcc_radio_updates", "Readings written", updates)
+    }
+
+    /// Counters without labels.
+    fn totals(&mut self, counts: &[(&str, &str, u64)]) -> fmt::Result {
+        counts.iter().try_for_each(|(name, help, count)| self.counters(name, help, [(Vec::new(), *count)]))
+    }
+
+    fn commands(&mut self, c: &Counters) -> fmt::Result {
+        self.totals(&[
+            ("hotcc_loads", "Algorithms loaded", c.loads),
+            ("hotcc_load_failures", "Loads that failed", c.load_failures),
+            ("hotcc_swaps", "Algorithms swapped", c.swaps),
+            ("hotcc_swap_failures", "Swaps that failed; the old version served on", c.swap_failures),
+            ("hotcc_rollbacks", "Swaps undone", c.rollbacks),
+            ("hotcc_rollback_failures", "Undoings that failed", c.rollback_failures),
+            ("hotcc_unloads", "Algorithms unloaded", c.unloads),
+        ])
+    }
+
+    fn rx(&mut self, c: &RxCounters) -> fmt::Result {
+        self.totals(&[
+            ("hotcc_rx_flows_agreed", "Connections whose both ends know hints", c.flows_agreed),
+            ("hotcc_rx_hints_made", "Hints that came of an estimate", c.hints_made),
+            ("hotcc_rx_hints_sent", "ACKs that carried a hint", c.hints_sent),
+            ("hotcc_rx_hints_without_room", "ACKs that had no room for a hint", c.hints_without_room),
+            ("hotcc_rx_hints_received", "Hints taken from ACKs", c.hints_received),
+            ("hotcc_rx_hints_refused", "ACKs whose hint was without meaning, or too soon", c.hints_refused),
+            ("hotcc_rx_hints_applied", "Hints that a sender acted on", c.hints_applied),
+            ("hotcc_rx_flows_clamped", "Connections whose window DRWA grants", c.flows_clamped),
+            ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
+            ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),
+        ])
+    }
+}
+
+/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall.
+fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (Labels<'a>, u64)> {
+    buckets.into_iter().scan(0, move |below, (bound, count)| {
+        *below += count;
+        let bound = if bound.is_infinite() { Cow::Borrowed("+Inf") } else { Cow::Owned(bound.to_string()) };
+        Some((vec![("cc", Cow::Borrowed(cc)), ("le", bound)], *below))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! From a snapshot to a page, without a kernel.
+
+use super::*;
+use crate::sockets::count::GroupCounts;
+use bytemuck::Zeroable;
+use hotcc_abi::radio::IndexKey;
+
+fn histogram(values: &[(usize, u64)], sum: u64) -> Log2Histogram {
+    let mut h = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum };
+    values.iter().for_each(|&(bucket, n)| h.buckets[bucket] = n);
+    h
+}
+
+fn group(cc: &str, map_id: u32, connections: u64) -> Group {
+    let counts = GroupCounts {
+        connections,
+        listeners: 1,
+        cwnd_segments: histogram(&[(3, connections - 1), (20, 1)], 70),
+        srtt_us: histogram(&[(0, 1), (6, 1), (31, 1)], 1_500_000),
+        delivery_kbps: histogram(&[(7, 1)], 100),
+    };
+    Group { cc: cc.to_owned(), map_id, counts }
+}
+
+fn ours(name: &str, map_id: u32) -> Algorithm {
+    let object = "/o\"dd\\p\nath".to_owned();
+    let profile = "paper".to_owned();
+    Algorithm { name: name.to_owned(), map_id, object, profile, since_unix_ns: 1_700_000_000_500_000_000, swaps: 2 }
+}
+
+fn link(last: u8, sinr_db: Option<f64>) -> Link {
+    let key = IndexKey::prefix([192, 0, 2, last].into(), 32).unwrap();
+    let age_ms = sinr_db.map(|_| 250);
+    let capacity_bps = sinr_db.map(|_| 30_000_000);
+    let fresh = sinr_db.is_some();
+    Link { key, sinr_db, average_db: sinr_db, age_ms, fresh, updates: 9, capacity_bps, max_age_ms: 500 }
+}
+
+fn full() -> Snapshot {
+    let stats = AlgoStats {
+        flows_opened: 4,
+        flows_closed: 3,
+        acked_bytes: 5_000,
+        signal_stale: 6,
+        min_rtt_us: histogram(&[(2, 1), (7, 2), (28, 1)], 2_500_000),
+        ..AlgoStats::zeroed()
+    };
+    let algorithms = vec![ours("dtcp", 7), ours("idle", 8)];
+    let groups = [group("cubic", 0, 5), group("dtcp", 5, 2), group("dtcp", 7, 3), group("theirs", 9, 1)];
+    Snapshot {
+        sockets: Some(by_label(&groups, &algorithms, MAX_OTHER_NAMES)),
+        algorithms: Some(algorithms),
+        stats: Some(vec![("dtcp".to_owned(), stats)]),
+        radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
+        commands: Some(Counters { swaps: 2, ..Counters::default() }),
+        rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in their order
+        errors: [0, 0, 1, 0, 0, 0],
+        duration: Duration::from_millis(20),
+    }
+}
+
+#[track_caller]
+fn has(page: &str, lines: &str) {
+    for line in lines.trim().lines().map(str::trim) {
+        assert!(page.lines().any(|l| l == line), "no line {line} in\n{page}");
+    }
+}
+
+#[test]
+fn algorithms_and_commands() {
+    let page = page(full()).unwrap();
+    has(
+        &page,
+        r#"
+        # TYPE hotcc_build info
+        # TYPE hotcc_algorithm info
+        hotcc_algorithm_info{cc="dtcp",object="/o\"dd\\p\nath",profile="paper"} 1
+        hotcc_algorithm_loaded{cc="idle"} 1
+        hotcc_algorithm_serving_since_seconds{cc="dtcp"} 1700000000.5
+        hotcc_algorithm_swaps{cc="dtcp"} 2
+        # TYPE hotcc_swaps counter
+        hotcc_swaps_total 2
+        hotcc_swap_failures_total 0
+        hotcc_rx_flows_agreed_total 7
+        hotcc_rx_hints_made_total 8
+        hotcc_rx_hints_sent_total 9
+        hotcc_rx_hints_without_room_total 10
+        hotcc_rx_hints_received_total 11
+        hotcc_rx_hints_refused_total 12
+        hotcc_rx_hints_applied_total 13
+        hotcc_rx_flows_clamped_total 14
+        hotcc_rx_clamps_set_total 15
+        hotcc_rx_clamps_refused_total 16
+        hotcc_scrape_errors_total{part="flows"} 1
+        hotcc_scrape_errors_total{part="radio"} 0
+        hotcc_scrape_duration_seconds 0.02"#,
+    );
+    assert!(page.ends_with("# EOF\n"));
+}
+
+#[test]
+fn sockets_by_version_and_distributions() {
+    let page = page(full()).unwrap();
+    has(
+        &page,
+        r#"
+        hotcc_sockets{cc="cubic",version="kernel"} 5
+        hotcc_sockets{cc="dtcp",version="current"} 3
+        hotcc_sockets{cc="dtcp",version="older"} 2
+        hotcc_sockets{cc="idle",version="current"} 0
+        hotcc_sockets{cc="theirs",version="unmanaged"} 1
+        hotcc_listeners{cc="dtcp",version="older"} 1
+        # TYPE hotcc_open_sockets_by_cwnd_segments gauge
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="4"} 0
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="8"} 3
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="65536"} 3
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="+Inf"} 5
+        hotcc_cwnd_sum_segments{cc="dtcp"} 140.0
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="0.000064"} 2
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="16.777216"} 2
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="+Inf"} 3
+        hotcc_srtt_sum_seconds{cc="cubic"} 1.5
+        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="64000"} 0
+        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="128000"} 1
+        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="134217728000"} 1
+        hotcc_delivery_sum_bits_per_second{cc="cubic"} 100000.0"#,
+    );
+}
+
+#[test]
+fn monotonic_counters_and_histograms() {
+    has(
+        &page(full()).unwrap(),
+        r#"
+        # TYPE hotcc_acked_bytes counter
+        hotcc_acked_bytes_total{cc="dtcp"} 5000
+        hotcc_flows_opened_total{cc="dtcp"} 4
+        hotcc_signal_decisions_total{cc="dtcp",signal="stale"} 6
+        # TYPE hotcc_flow_min_rtt_seconds histogram
+        hotcc_flow_min_rtt_seconds_bucket{le="0.000064",cc="dtcp"} 1
+        hotcc_flow_min_rtt_seconds_bucket{le="0.000128",cc="dtcp"} 3
+        hotcc_flow_min_rtt_seconds_bucket{le="+Inf",cc="dtcp"} 4
+        hotcc_flow_min_rtt_seconds_count{cc="dtcp"} 4
+        hotcc_flow_min_rtt_seconds_sum{cc="dtcp"} 2.5"#,
+    );
+}
+
+#[test]
+fn radio_tells_what_it_knows_and_what_it_leaves_out() {
+    let page = page(full()).unwrap();
+    has(
+        &page,
+        r#"
+        hotcc_radio_links 5
+        hotcc_radio_links_omitted 3
+        hotcc_radio_sinr_db{link="192.0.2.1/32"} -1.5
+        hotcc_radio_age_seconds{link="192.0.2.1/32"} 0.25
+        hotcc_radio_fresh{link="192.0.2.1/32"} 1.0
+        hotcc_radio_fresh{link="192.0.2.2/32"} 0.0
+        hotcc_radio_capacity_bits_per_second{link="192.0.2.1/32"} 30000000.0
+        hotcc_radio_updates_total{link="192.0.2.2/32"} 9"#,
+    );
+    assert!(!page.contains(r#"sinr_db{link="192.0.2.2/32"}"#), "never written, and still told:\n{page}");
+}
+
+#[test]
+fn a_part_that_failed_is_left_out_whole() {
+    let page = page(Snapshot { errors: [1; 6], ..Snapshot::default() }).unwrap();
+    let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert_eq!(names, ["hotcc_build", "hotcc_scrape_errors", "hotcc_scrape_duration_seconds"]);
+}
+
+#[test]
+fn names_beyond_the_bound_are_summed() {
+    let groups: Vec<Group> = (0..40).map(|i| group(&format!("cc{i:02}"), 0, 2)).collect();
+    let labels = by_label(&groups, &[ours("zz", 1)], 32);
+    assert_eq!(labels.len(), 34);
+    assert_eq!(labels[OTHER].by_version["kernel"], (16, 8));
+    assert_eq!(labels[OTHER].cwnd_segments.sum, 8 * 70);
+    assert!(labels.contains_key("zz") && labels.contains_key("cc31") && !labels.contains_key("cc32"));
+}
+
+/// The page of the manual and the alerts name exactly what is on the page.
+#[test]
+fn manual_and_alerts_are_up_to_date() {
+    let page = page(full()).unwrap();
+    let told: std::collections::BTreeSet<&str> = page
+        .lines()
+        .filter(|l| !l.starts_with('#'))
+        .filter_map(|l| l.split(['{', ' ']).next())
+        .map(|n| ["_bucket", "_sum", "_count"].iter().find_map(|s| n.strip_suffix(s)).unwrap_or(n))
+        .collect();
+    let read = |path: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let manual = read("docs/metrics.md");
+    let documented: std::collections::BTreeSet<&str> =
+        manual.lines().filter_map(|l| l.strip_prefix("| `hotcc_")?.split_once('`')).map(|(name, _)| name).collect();
+    let told_short: std::collections::BTreeSet<&str> = told.iter().filter_map(|n| n.strip_prefix("hotcc_")).collect();
+    assert_eq!(documented, told_short);
+    let rules = read("deploy/prometheus-rules.yml");
+    for name in rules.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| w.starts_with("hotcc_")) {
+        assert!(told.contains(name), "an alert names {name}, which is no metric");
+    }
+}

@@ -1,0 +1,106 @@
+//! Gathers what the metrics page shows, part by part.
+
+use super::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
+use crate::cstr::text;
+use crate::error::{Error, Result};
+use crate::radio;
+use crate::registry::{Algo, counters};
+use crate::rx;
+use crate::sockets::count::{FlowCounter, Group};
+use hotcc_abi::stats::AlgoStats;
+use std::time::Instant;
+
+/// Gathers snapshots; keeps the socket iterator loaded in between.
+#[derive(Debug)]
+pub struct Scraper {
+    max_links: usize,
+    flows: Option<FlowCounter>,
+    errors: [u64; PARTS.len()],
+}
+
+impl Scraper {
+    /// Shows at most `max_links` radio links.
+    #[must_use]
+    pub fn new(max_links: usize) -> Self {
+        Self { max_links, flows: None, errors: [0; PARTS.len()] }
+    }
+
+    /// Reads everything now: the sockets, which take the longest, beside the rest.
+    pub fn scrape(&mut self) -> Snapshot {
+        let started = Instant::now();
+        let Self { max_links, flows, errors } = self;
+        let (groups, algorithms, stats, radio, commands, rx) = std::thread::scope(|threads| {
+            let walk = threads.spawn(|| twice(|| count_sockets(flows)));
+            let (algorithms, stats) = (twice(algorithms), twice(stats));
+            let (radio, commands) = (twice(|| links(*max_links)), twice(counters::counters));
+            let rx = twice(rx::counters);
+            let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
+            (groups, algorithms, stats, radio, commands, rx)
+        });
+        let algorithms = kept(errors, 0, algorithms);
+        let stats = kept(errors, 1, stats);
+        let groups = kept(errors, 2, groups);
+        let radio = kept(errors, 3, radio);
+        let commands = kept(errors, 4, commands);
+        let rx = kept(errors, 5, rx).flatten();
+        let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
+        Snapshot { algorithms, stats, sockets, radio, commands, rx, errors: *errors, duration: started.elapsed() }
+    }
+}
+
+/// A command may just have removed what was being read, and a socket iterator may have gone bad.
+fn twice<T>(mut gather: impl FnMut() -> Result<T>) -> Result<T> {
+    gather().or_else(|_| gather())
+}
+
+/// Counts and logs a part that is missing.
+fn kept<T>(errors: &mut [u64; PARTS.len()], part: usize, result: Result<T>) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            errors[part] += 1;
+            tracing::error!(part = PARTS[part], %error, "left out of this scrape");
+        })
+        .ok()
+}
+
+fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
+    let mut counter = match flows.take() {
+        Some(counter) => counter,
+        None => FlowCounter::new()?,
+    };
+    let groups = counter.count()?;
+    *flows = Some(counter); // one that failed is not kept
+    Ok(groups)
+}
+
+fn links(max_shown: usize) -> Result<Links> {
+    let mut shown = radio::links()?;
+    let total = shown.len();
+    shown.truncate(max_shown);
+    Ok(Links { shown, total })
+}
+
+fn algorithms() -> Result<Vec<Algorithm>> {
+    let mut found = Vec::new();
+    for algo in Algo::all()? {
+        let Some(current) = algo.current()? else { continue };
+        let meta = current.meta()?;
+        found.push(Algorithm {
+            name: algo.name,
+            map_id: current.map_id,
+            object: text(&meta.object),
+            profile: text(&meta.profile),
+            since_unix_ns: meta.since_unix_ns,
+            swaps: meta.swaps,
+        });
+    }
+    Ok(found)
+}
+
+fn stats() -> Result<Vec<(String, AlgoStats)>> {
+    let mut found = Vec::new();
+    for algo in Algo::all()? {
+        found.extend(algo.stats()?.map(|stats| (algo.name, stats)));
+    }
+    Ok(found)
+}

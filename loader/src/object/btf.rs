@@ -1,0 +1,30 @@
+//! Reading BTF: the part that is the same for objects, programs and the kernel.
+
+use crate::error::{Error, Result};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{MemberAttr, Struct};
+use libbpf_rs::{AsRawLibbpf, OpenObject};
+
+/// The BTF that an object carries.
+pub(crate) fn btf_of<'a>(object: &'a OpenObject, origin: &str) -> Result<Btf<'a>> {
+    // SAFETY: the pointer is libbpf's own object, which lives as long as `object`, from which the BTF borrows.
+    let raw = unsafe { object.as_libbpf_object().as_ref() };
+    let btf = Btf::from_bpf_object(raw).ok().flatten();
+    btf.ok_or_else(|| Error::failed(format!("{origin} carries no BTF; compile it with -g")))
+}
+
+/// Names of a struct's members.
+#[must_use]
+pub fn member_names(of: &Struct<'_>) -> Vec<String> {
+    of.iter().filter_map(|m| m.name?.to_str().map(str::to_owned)).collect()
+}
+
+/// Offset, in bytes, of a struct's member.
+#[must_use]
+pub fn member_offset(of: &Struct<'_>, name: &str) -> Option<usize> {
+    let member = of.iter().find(|m| m.name.and_then(|n| n.to_str()) == Some(name))?;
+    match member.attr {
+        MemberAttr::Normal { offset } => Some(offset as usize / 8),
+        MemberAttr::BitField { .. } => None,
+    }
+}

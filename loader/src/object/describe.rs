@@ -1,0 +1,212 @@
+//! What an algorithm says of itself: read from the BTF of its object, or of the programs the kernel made of it.
+
+use crate::tunables::{Place, Section, Tunable};
+use libbpf_rs::btf::types::{Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Var};
+use libbpf_rs::btf::{Btf, BtfKind, BtfType, HasSize, TypeId};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Everything known of an algorithm without running it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Description {
+    /// What it is, in a sentence; `None` for an object that does not describe itself.
+    pub summary: Option<String>,
+    /// The publication it implements.
+    pub paper: Option<String>,
+    /// What can be set, in the order of the source.
+    pub tunables: Vec<Tunable>,
+    /// Fields of the per-flow state.
+    pub state: Vec<StateField>,
+}
+
+impl Description {
+    /// What it says that cannot be: a range beyond the variable's, a profile's value beyond the range.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<String> {
+        self.tunables.iter().find_map(Tunable::contradiction)
+    }
+}
+
+/// A scalar of the per-flow state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StateField {
+    /// Name; members of members are written `outer.inner`.
+    pub name: String,
+    /// Unit, "" for a plain number.
+    pub unit: String,
+    /// What it holds.
+    pub help: String,
+    /// Where it stands in the state.
+    #[serde(skip)]
+    pub place: Place,
+}
+
+/// Reads the tags of an object's BTF.
+#[must_use]
+pub fn describe(btf: &Btf<'_>) -> Description {
+    let tags = Tags::collect(btf);
+    let mut description = Description::default();
+    for section in btf.type_by_kind::<DataSec<'_>>() {
+        let place = match section.name().and_then(|n| n.to_str()) {
+            Some(".data") => Section::Data,
+            Some(".rodata") => Section::Rodata,
+            Some(".struct_ops" | ".struct_ops.link") => {
+                for var in section.iter() {
+                    if let Some(tag) = tags.of(var.ty, "algorithm") {
+                        description.summary = tag.get("help").cloned();
+                        description.paper = tag.get("paper").cloned();
+                    }
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        for var in section.iter() {
+            let Some(declared) = btf.type_by_id::<Var<'_>>(var.ty) else { continue };
+            if tags.of(var.ty, "state").is_some() {
+                description.state = state_fields(btf, &tags, &declared);
+                continue;
+            }
+            let offset = var.offset as usize;
+            description.tunables.extend(tunable(&tags, var.ty, &declared, place, offset));
+        }
+    }
+    let tagged = description.tunables.iter().any(|t| t.default.is_some());
+    if tagged {
+        // An object that names its tunables has other globals that are none.
+        description.tunables.retain(|t| t.default.is_some());
+    }
+    description
+}
+
+fn tunable(tags: &Tags, id: TypeId, var: &Var<'_>, section: Section, offset: usize) -> Option<Tunable> {
+    let name = var.name()?.to_str()?.to_owned();
+    let place = scalar(var.next_type()?.skip_mods_and_typedefs(), offset)?;
+    let (lowest, highest) = place.range();
+    let tag = tags.of(id, "tunable").or_else(|| tags.of(id, "choice"));
+    let empty = HashMap::new();
+    let tag = tag.unwrap_or(&empty);
+    let number = |key: &str| tag.get(key).and_then(|text| parse_number(text));
+    let choices: Vec<String> = tag.get("names").map_or_else(Vec::new, |n| n.split(',').map(str::to_owned).collect());
+    let highest = if choices.is_empty() { highest } else { choices.len() as i128 - 1 };
+    let text = |key: &str| tag.get(key).cloned().unwrap_or_default();
+    Some(Tunable {
+        name,
+        unit: text("unit"),
+        min: number("min").unwrap_or(lowest),
+        max: number("max").unwrap_or(highest),
+        default: number("default"),
+        paper: number("paper"),
+        choices,
+        help: text("help"),
+        section,
+        place,
+    })
+}
+
+fn state_fields(btf: &Btf<'_>, tags: &Tags, var: &Var<'_>) -> Vec<StateField> {
+    let mut fields = Vec::new();
+    let pointer = var.next_type().map(|t| t.skip_mods_and_typedefs()).and_then(|t| Ptr::try_from(t).ok());
+    if let Some(target) = pointer.and_then(|p| p.next_type()).map(|t| t.skip_mods_and_typedefs())
+        && let Ok(composite) = Composite::try_from(target)
+    {
+        walk_state(btf, tags, &composite, "", 0, &mut fields);
+    }
+    fields
+}
+
+fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base: usize, fields: &mut Vec<StateField>) {
+    for (index, member) in of.iter().enumerate() {
+        let Some(ty) = btf.type_by_id::<BtfType<'_>>(member.ty).map(|t| t.skip_mods_and_typedefs()) else { continue };
+        let name = member.name.and_then(|n| n.to_str()).unwrap_or_default();
+        let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        let libbpf_rs::btf::types::MemberAttr::Normal { offset } = member.attr else { continue };
+        let offset = base + offset as usize / 8;
+        if let Ok(inner) = Composite::try_from(ty) {
+            walk_state(btf, tags, &inner, &name, offset, fields);
+        } else if let Some(place) = scalar(ty, offset) {
+            let tag = tags.of_member(of.type_id(), index as u32, "field");
+            let text = |key: &str| tag.and_then(|t| t.get(key)).cloned().unwrap_or_default();
+            fields.push(StateField { name, unit: text("unit"), help: text("help"), place });
+        }
+    }
+}
+
+fn scalar(ty: BtfType<'_>, offset: usize) -> Option<Place> {
+    match ty.kind() {
+        BtfKind::Int => {
+            let int = Int::try_from(ty).ok()?;
+            let size = usize::from(int.bits) / 8;
+            let signed = matches!(int.encoding, IntEncoding::Signed);
+            matches!(size, 1 | 2 | 4 | 8).then_some(Place { offset, size, signed })
+        }
+        BtfKind::Enum => {
+            let e = Enum::try_from(ty).ok()?;
+            Some(Place { offset, size: e.size(), signed: e.is_signed() })
+        }
+        _ => None,
+    }
+}
+
+fn parse_number(text: &str) -> Option<i128> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+type Fields = HashMap<String, String>;
+
+/// All `hotcc:` tags, by the type (and member) they stand on and by kind.
+struct Tags(HashMap<(TypeId, Option<u32>, String), Fields>);
+
+impl Tags {
+    fn collect(btf: &Btf<'_>) -> Self {
+        let mut tags = HashMap::new();
+        for tag in btf.type_by_kind::<DeclTag<'_>>() {
+            let Some(text) = tag.name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("hotcc:")) else {
+                continue;
+            };
+            let Some(target) = tag.next_type() else { continue };
+            let (kind, fields) = parse_tag(text);
+            tags.insert((target.type_id(), tag.component_index(), kind), fields);
+        }
+        Self(tags)
+    }
+
+    fn of(&self, id: TypeId, kind: &str) -> Option<&Fields> {
+        self.0.get(&(id, None, kind.to_owned()))
+    }
+
+    fn of_member(&self, id: TypeId, index: u32, kind: &str) -> Option<&Fields> {
+        self.0.get(&(id, Some(index), kind.to_owned()))
+    }
+}
+
+/// "KIND|key=value|...|help=anything": `help` comes last and may hold bars.
+fn parse_tag(text: &str) -> (String, Fields) {
+    let (text, help) = match text.split_once("|help=") {
+        Some((before, help)) => (before, Some(help.to_owned())),
+        None => (text, None),
+    };
+    let mut parts = text.split('|');
+    let kind = parts.next().unwrap_or_default().to_owned();
+    let mut fields: Fields =
+        parts.filter_map(|p| p.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    fields.extend(help.map(|h| ("help".to_owned(), h)));
+    (kind, fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_parse() {
+        let (kind, fields) = parse_tag("tunable|unit=us|min=0|help=a | b=c");
+        assert_eq!(kind, "tunable");
+        assert_eq!(fields["unit"], "us");
+        assert_eq!(fields["help"], "a | b=c");
+    }
+}

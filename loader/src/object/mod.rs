@@ -1,0 +1,16 @@
+//! BPF objects on their way into the kernel: found, opened, described, made ready, loaded. Nothing here is registered.
+
+pub(crate) mod btf;
+pub mod describe;
+pub mod kernel;
+pub(crate) mod libbpf_log;
+pub(crate) mod load_error;
+mod name;
+mod opened;
+mod ops_table;
+pub mod prepare;
+mod source;
+
+pub use name::{CC_NAME_MAX, check_cc_name};
+pub use opened::{Loaded, Opened};
+pub use source::Source;

@@ -1,0 +1,22 @@
+//! Names that the kernel takes for a congestion control.
+
+use crate::error::{Error, Result};
+
+/// Longest congestion control name the kernel takes.
+pub const CC_NAME_MAX: usize = 15;
+
+/// What the kernel asks of a congestion control's name.
+pub fn check_cc_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > CC_NAME_MAX {
+        return Err(Error::usage(format!(
+            "congestion control name `{name}` has {} bytes; the kernel takes 1 to {CC_NAME_MAX}",
+            name.len()
+        )));
+    }
+    if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))) {
+        return Err(Error::usage(format!(
+            "congestion control name `{name}` has a `{c}`; the kernel takes letters, digits, `_` and `.`"
+        )));
+    }
+    Ok(())
+}

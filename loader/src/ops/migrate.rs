@@ -1,0 +1,147 @@
+//! Open sockets moved from one congestion control to another, in every network namespace.
+
+use crate::cstr::padded;
+use crate::error::{Error, Result, Tried};
+use crate::netns::{self, NetNs};
+use crate::object::check_cc_name;
+use crate::object::prepare::set_job;
+use crate::registry::begin;
+use crate::registry::registrations::registrations;
+use crate::sockets::walk::SocketWalk;
+use crate::sysctl;
+use bytemuck::{Pod, Zeroable};
+use libbpf_rs::{MapCore, MapFlags};
+use serde::Serialize;
+
+/// What moving open sockets came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// Sockets that run the wanted version now.
+    pub moved: u64,
+    /// Sockets the kernel refused to move (a route that locks its congestion control, say).
+    pub failed: u64,
+}
+
+/// What it came to in one network namespace.
+#[derive(Clone, Debug, Serialize)]
+pub struct MovedIn {
+    /// Name, path, or `here` for the caller's own.
+    pub netns: String,
+    /// Inode, as in `net:[INODE]`.
+    pub inode: u64,
+    /// Sockets.
+    #[serde(flatten)]
+    pub sockets: Moved,
+    /// Why the namespace could not be walked to its end.
+    pub error: Option<String>,
+}
+
+/// What `hotcc migrate` did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Migrated {
+    /// Congestion control that the sockets ran.
+    pub from: String,
+    /// The one they run now.
+    pub to: String,
+    /// Nothing was moved: the numbers are what would be.
+    pub dry_run: bool,
+    /// Sum over the namespaces.
+    #[serde(flatten)]
+    pub sockets: Moved,
+    /// Namespaces in which there was something to move, or to complain of.
+    pub namespaces: Vec<MovedIn>,
+}
+
+/// `struct migrate_job` of `sock_migrate`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Job {
+    from_name: [u8; 16],
+    to_name: [u8; 16],
+    keep_map_id: u64,
+    only_count: u64,
+    moved: u64,
+    failed: u64,
+}
+
+/// Moves every open socket of the machine that runs a version of `name` to the one that now stands behind it, `map_id`.
+pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
+    let job = Job { from_name: padded(name), to_name: padded(name), keep_map_id: map_id.into(), ..Job::zeroed() };
+    let walked = walk(&job, &netns::all()?)?;
+    match walked.iter().find_map(|ns| ns.error.clone()) {
+        Some(error) => Err(Error::failed(error)),
+        None => Ok(sum(&walked)),
+    }
+}
+
+/// Moves the open sockets that run `from` to `to`, listeners that chose it included, in the namespaces named, or in
+/// all. Both may be the kernel's own. With `dry_run` they are only counted.
+pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<Migrated> {
+    check_cc_name(from)?;
+    check_cc_name(to)?;
+    let _lock = begin("hotcc migrate")?;
+    let available = sysctl::available()?;
+    let is_available = |name: &str| available.iter().any(|a| a == name);
+    if !is_available(to) {
+        let text = sysctl::unregistered(to, &available);
+        let advice = if hotcc_bpf::algo(to).is_some() {
+            format!("Load it: hotcc load {to}")
+        } else {
+            format!("`hotcc load` adds one, and for one of the kernel's modules `modprobe tcp_{to}`")
+        };
+        return Err(Error::failed(format!("{text}. {advice}")));
+    }
+    let version = registrations()?.iter().find(|r| r.name == to).map_or(0, |r| r.map_id);
+    if from == to && version == 0 {
+        return Err(Error::usage(format!("from {from} to {to} there is nothing to move")));
+    }
+    let namespaces = netns::chosen(netns)?;
+    let job = Job {
+        from_name: padded(from),
+        to_name: padded(to),
+        keep_map_id: version.into(),
+        only_count: dry_run.into(),
+        ..Job::zeroed()
+    };
+    let mut walked = walk(&job, &namespaces)?;
+    let sockets = sum(&walked);
+    walked.retain(|ns| ns.sockets != Moved::default() || ns.error.is_some());
+    if walked.is_empty() && !is_available(from) {
+        return Err(Error::failed(format!("no open socket runs `{from}`, and none of that name is registered")));
+    }
+    Ok(Migrated { from: from.to_owned(), to: to.to_owned(), dry_run, sockets, namespaces: walked })
+}
+
+fn sum(walked: &[MovedIn]) -> Moved {
+    let add = |a: Moved, b: &MovedIn| Moved { moved: a.moved + b.sockets.moved, failed: a.failed + b.sockets.failed };
+    walked.iter().fold(Moved::default(), add)
+}
+
+/// One that cannot be walked does not keep us from the others.
+fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
+    let walk = SocketWalk::load("sock_migrate", |open| set_job(open, job))?;
+    let walked = netns::in_these(namespaces, |ns| Ok((ns.inode, walk.run(ns), moved(&walk)?)))?;
+    let mut before = Moved::default(); // the agent adds up
+    let results = namespaces.iter().map(|ns| {
+        let result = walked.iter().find(|(inode, ..)| *inode == ns.inode);
+        let after = result.map_or(before, |(.., after)| *after);
+        let sockets = Moved { moved: after.moved - before.moved, failed: after.failed - before.failed };
+        before = after;
+        let error = match result {
+            Some((_, done, _)) => done.as_ref().err().map(Error::to_string),
+            None => Some("cannot be entered".to_owned()),
+        };
+        MovedIn { netns: ns.label(), inode: ns.inode, sockets, error }
+    });
+    Ok(results.collect())
+}
+
+/// What the agent has moved so far.
+fn moved(walk: &SocketWalk) -> Result<Moved> {
+    let value =
+        walk.map(".data")?.lookup(&[0; 4], MapFlags::empty()).tried(|| "cannot read what was moved".to_owned())?;
+    let job: Job = value
+        .and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok())
+        .ok_or_else(|| Error::failed("the migration agent has another layout"))?;
+    Ok(Moved { moved: job.moved, failed: job.failed })
+}

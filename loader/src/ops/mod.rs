@@ -1,0 +1,17 @@
+//! What commands do, one file for each: everything that changes which algorithms are registered and which sockets run them.
+//!
+//! A command loads and verifies the new version before it touches the old one. Once the kernel has switched, the command
+//! no longer fails: it warns of what went wrong afterwards, and the next command repairs it.
+
+mod load;
+pub mod migrate;
+pub mod run;
+mod swap;
+mod switch;
+pub mod tune;
+mod unload;
+
+pub use load::{Request, load};
+pub use swap::{Tunables, rollback, swap, swap_tuned};
+pub use switch::Outcome;
+pub use unload::{Unloaded, unload};

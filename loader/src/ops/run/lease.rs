@@ -1,0 +1,144 @@
+//! Congestion controls that `hotcc run` loads: they go when the last run that uses them ends.
+//!
+//! Such a one has a directory `run` beside its pins, and every run that uses it holds a shared lock on that directory.
+//! The kernel drops the lock however a run ends, so who still uses it is never a count that could be wrong. What a
+//! killed run leaves behind stays registered until the next command that wants the name.
+
+use crate::error::{Error, Result};
+use crate::object::Source;
+use crate::ops::load::{Request, load_for_runs};
+use crate::ops::unload::unload_locked;
+use crate::registry::runs::{hold, in_use, is_for_runs};
+use crate::registry::{self, Algo, Version};
+use crate::sysctl;
+use crate::tunables::present::{self, Changed};
+use crate::tunables::values;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::os::linux::fs::MetadataExt;
+
+/// Which congestion control a run is to have.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// A registered or built-in name, or a path.
+    pub cc: String,
+    /// `default` or `paper`; `None`: whatever it has where it is loaded already, else `default`.
+    pub profile: Option<String>,
+    /// `tunable=value`, on top of the profile.
+    pub set: Vec<String>,
+}
+
+/// The use of a congestion control by one run.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Its name.
+    pub(crate) name: String,
+    /// `None` for one that others look after: the kernel's own, or one that was loaded to stay.
+    hold: Option<Flock<File>>,
+}
+
+impl Lease {
+    /// Takes what was chosen, and loads it if it is not there.
+    pub(crate) fn take(choice: &Choice) -> Result<Self> {
+        let cc = &choice.cc;
+        let file = if Source::is_path(cc) { Some(Source::find(cc)?) } else { None };
+        let name = match &file {
+            Some(file) => file.open()?.cc_name,
+            None => cc.clone(),
+        };
+        let request = Request {
+            object: cc.clone(),
+            cc_name: None,
+            profile: choice.profile.clone().unwrap_or_else(|| "default".to_owned()),
+            set: choice.set.clone(),
+        };
+        let values_matter = choice.profile.is_some() || !choice.set.is_empty();
+        let _lock = registry::lock()?;
+        let algo = Algo::named(&name);
+        match algo.current()? {
+            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => {
+                same_file(&name, &serving, file.as_ref())?;
+                if values_matter {
+                    same_values(&algo, &serving, &request)?;
+                }
+            }
+            // of a killed run: loaded anew, since its tunables may have been set meanwhile
+            Some(_) => load_for_runs(&request)?,
+            None if file.is_none() && sysctl::is_registered(&name)? => {
+                if values_matter {
+                    registry::need_bpffs()?; // where it is hidden, so is whose it is
+                    return Err(Error::failed(format!(
+                        "`{name}` is registered, but not by hotcc: --profile and --set cannot tune it"
+                    )));
+                }
+            }
+            None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
+                return Err(Error::failed(format!(
+                    "`{name}` is neither registered nor built in; `hotcc list` and `hotcc status` show what there is"
+                )));
+            }
+            None => load_for_runs(&request)?,
+        }
+        let hold = is_for_runs(&algo).then(|| hold(&algo, FlockArg::LockSharedNonblock)).transpose()?.flatten();
+        Ok(Self { name, hold })
+    }
+
+    /// Whether it is there for runs only.
+    pub(crate) fn is_for_runs(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// Unloads it, if no other run uses it.
+    fn end(&self) -> Result<()> {
+        let Some(hold) = &self.hold else { return Ok(()) };
+        let _lock = registry::lock()?;
+        let algo = Algo::named(&self.name);
+        // somebody may have unloaded it, and loaded another under its name
+        let inode = |m: std::io::Result<std::fs::Metadata>| m.ok().map(|m| m.st_ino());
+        let ours = inode(hold.metadata()) == inode(std::fs::metadata(algo.runs_path()));
+        if ours && hold.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            unload_locked(&self.name, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!("{}: {error}", self.name);
+        }
+    }
+}
+
+fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()> {
+    match file {
+        Some(file) if file.sha256() != serving.meta()?.sha256 => Err(Error::failed(format!(
+            "`{name}` is loaded already, from another object than {}; to run with what is loaded: --cc {name}",
+            file.origin
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What serves has the values that loading it would have given it.
+fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> {
+    let name = &algo.name;
+    let present = serving.settings()?;
+    let mut wanted = present.clone();
+    let tunables = serving.description()?.tunables;
+    for asked in values::settings(&tunables, &request.profile, &[], &request.set)? {
+        wanted.iter_mut().filter(|w| w.tunable.name == asked.tunable.name).for_each(|w| w.value = asked.value);
+    }
+    let differing = present::changed(&present, &wanted);
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let text = |Changed { name, old, new }: &Changed| format!("{name} is {old}, not {new}");
+    let differing = differing.iter().map(text).collect::<Vec<_>>().join("; ");
+    let by = if is_for_runs(algo) { " by another `hotcc run`" } else { "" };
+    Err(Error::failed(format!(
+        "`{name}` is loaded already{by}, with other values: {differing}. Leave --profile and --set out to run with \
+         what is loaded, or tune that: hotcc set {name} …"
+    )))
+}

@@ -1,0 +1,92 @@
+//! `hotcc run`: one command's sockets under a congestion control, and nobody else's.
+//!
+//! The command gets a cgroup of its own with a sock_ops program on it, which sets the congestion control when a
+//! socket connects or listens. Program and cgroup end with this process, however it ends: the program's link is not
+//! pinned, and the next run removes a cgroup that was left empty. A signal that asks this process to end is passed on
+//! to the command, and this process ends after it.
+
+mod group;
+mod lease;
+mod signals;
+
+pub use lease::Choice;
+
+use crate::cstr::padded;
+use crate::error::{Error, Result, Tried, need_root};
+use crate::object::prepare::set_job;
+use bytemuck::{Pod, Zeroable};
+use group::Group;
+use lease::Lease;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use signals::Signals;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// Congestion control.
+    pub cc: String,
+    /// How the command ended.
+    pub status: ExitStatus,
+    /// Sockets that got the congestion control.
+    pub sockets: u64,
+    /// Sockets the kernel refused it to.
+    pub refused: u64,
+    /// Of those that got it and have closed, how many ran another by then.
+    pub changed: u64,
+    /// Whether it was loaded for this run, or for another one at the same time, and goes with the last of them.
+    pub loaded_for_runs: bool,
+}
+
+/// `struct choose_job` of `cgroup_cc`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ChooseJob {
+    cc_name: [u8; 16],
+    chosen: u64,
+    refused: u64,
+    changed: u64,
+}
+
+/// Runs `command` with the sockets it and its children open under what was chosen. What is not loaded is loaded for as
+/// long as a run uses it.
+pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
+    need_root("hotcc run")?;
+    let (program, arguments) = command.split_first().ok_or_else(|| Error::usage("no command to run after `--`"))?;
+    // First, and so undone last: from here on no signal ends this process before it has cleaned up.
+    let signals = Signals::hold()?;
+    let lease = Lease::take(choice)?;
+    let group = Group::new()?;
+    let (object, _link) = attach(&lease.name, &group)?;
+    let procs = File::options().write(true).open(group.path.join("cgroup.procs"));
+    let procs = procs.tried(|| format!("cannot open {}/cgroup.procs", group.path.display()))?;
+    let mut child = Command::new(program);
+    child.args(arguments);
+    let mask = signals.before;
+    // SAFETY: between fork and exec the closure only writes to an open descriptor ("0" stands for the writer itself) and
+    // sets the signal mask.
+    unsafe { child.pre_exec(move || (&procs).write_all(b"0").and_then(|()| Ok(mask.thread_set_mask()?))) };
+    let mut child = child.spawn().map_err(|why| Error::not_started(program, &why))?;
+    let status = signals.wait(&mut child).tried(|| format!("cannot wait for {program}"))?;
+    let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data"));
+    let value = map.and_then(|m| m.lookup(&[0; 4], MapFlags::empty()).ok().flatten()).unwrap_or_default();
+    let job: ChooseJob = bytemuck::try_pod_read_unaligned(&value).unwrap_or_else(|_| Zeroable::zeroed());
+    let (cc, loaded_for_runs) = (lease.name.clone(), lease.is_for_runs());
+    let ChooseJob { chosen: sockets, refused, changed, .. } = job;
+    Ok(Ran { cc, status, sockets, refused, changed, loaded_for_runs })
+}
+
+fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
+    let embedded = hotcc_bpf::prog("cgroup_cc").ok_or_else(|| Error::failed("no program `cgroup_cc` built in"))?;
+    let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
+    let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
+    set_job(&mut open, &ChooseJob { cc_name: padded(cc), ..ChooseJob::zeroed() })?;
+    let object = open.load().tried(tried)?;
+    let program = object.progs_mut().next().ok_or_else(|| Error::failed("object `cgroup_cc` has no program"))?;
+    let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;
+    Ok((object, link))
+}

@@ -1,0 +1,49 @@
+//! Signals that would end a run before it has cleaned up.
+
+use crate::error::{Result, Tried};
+use nix::errno::Errno;
+use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::process::{Child, ExitStatus};
+
+/// Signals that end a process which does not expect them, held back as long as the value lives.
+pub(super) struct Signals {
+    arrivals: SignalFd,
+    pub(super) before: SigSet,
+}
+
+impl Signals {
+    pub(super) fn hold() -> Result<Self> {
+        let held = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
+        let held: SigSet = held.into_iter().collect();
+        let tried = || "cannot hold signals back".to_owned();
+        let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK).tried(tried)?;
+        Ok(Self { arrivals: SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC).tried(tried)?, before })
+    }
+
+    /// Waits until the command ends, and passes on what arrives meanwhile.
+    pub(super) fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            let arrived = match self.arrivals.read_signal() {
+                Err(Errno::EINTR) => continue,
+                arrived => arrived?,
+            };
+            // What a terminal sends comes from the kernel, and the command has it already.
+            let sent = arrived.filter(|a| a.ssi_code != nix::libc::SI_KERNEL);
+            let signal = sent.and_then(|a| Signal::try_from(a.ssi_signo as i32).ok());
+            if let Some(signal) = signal.filter(|&s| s != Signal::SIGCHLD) {
+                signal::kill(Pid::from_raw(child.id() as i32), signal)?;
+            }
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}

@@ -1,0 +1,108 @@
+//! Replaces what stands behind a name by another version, or by the one before.
+
+use super::load::Request;
+use super::switch::{Counter, Outcome, Pending, counter, finish};
+use crate::error::{Error, Result};
+use crate::killpoint::killpoint;
+use crate::object::{Opened, Source};
+use crate::registry::counters::count;
+use crate::registry::install::{self, pin_version, prepare};
+use crate::registry::{self, Algo, Version, begin};
+use crate::tunables::{Section, Setting, present, values};
+use std::time::Instant;
+
+/// Which values a swap starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunables {
+    /// Those that were asked for.
+    Anew,
+    /// Those of the version that serves, where the new one has such a tunable and takes the value; what is asked for
+    /// one by one goes before.
+    Kept,
+}
+
+/// Replaces what stands behind `name`. `live` moves the open sockets too.
+pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
+    swap_tuned(name, request, Tunables::Anew, live)
+}
+
+/// As [`swap`], with the tunables as told.
+pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool) -> Result<Outcome> {
+    let _lock = begin("hotcc swap")?;
+    let counter = counter();
+    let outcome = swap_locked(name, request, tunables, live, counter);
+    count(|c| match &outcome {
+        Ok(outcome) => c.swaps += u64::from(!outcome.served_already),
+        Err(_) => c.swap_failures += 1,
+    });
+    outcome
+}
+
+fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, counter: Counter) -> Result<Outcome> {
+    let source = Source::find(&request.object)?;
+    let mut opened = source.open()?;
+    let (algo, old) = Algo::serving(name)?;
+    algo.tidy()?;
+    let swaps = old.meta()?.swaps + 1;
+    opened.rename(name)?;
+    let before = match tunables {
+        Tunables::Kept => old.settings()?,
+        Tunables::Anew => values_for_comparison(&old),
+    };
+    let kept = if tunables == Tunables::Kept { &before[..] } else { &[] };
+    opened.apply(&values::settings(&opened.description.tunables, &request.profile, kept, &request.set)?)?;
+    let [data, rodata] = [Section::Data, Section::Rodata].map(|section| opened.initial_values(section));
+    let after = present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref());
+    if serves_already(&old, &source, &opened)? {
+        // another version of the very same would only push the one to roll back to out of its place
+        let pending = Pending { started: Instant::now(), counter };
+        return Ok(Outcome { served_already: true, ..finish(&algo, &old, None, live, pending) });
+    }
+    let mut loaded = prepare(opened)?;
+    let new = pin_version(&algo, &mut loaded, &source, &request.profile)?;
+    killpoint("pinned");
+    let started = Instant::now();
+    if let Err(error) = install::replace(&algo, &old, &mut loaded) {
+        let _ = registry::remove_tree(&new.dir);
+        return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
+    }
+    let tunables_changed = present::changed(&before, &after);
+    Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
+}
+
+/// Puts the previous version of `name` back. Doing it twice undoes the undoing.
+pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
+    let _lock = begin("hotcc rollback")?;
+    let counter = counter();
+    let outcome = rollback_locked(name, live, counter);
+    count(|c| if outcome.is_ok() { c.rollbacks += 1 } else { c.rollback_failures += 1 });
+    outcome
+}
+
+fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> {
+    let (algo, serving) = Algo::serving(name)?;
+    algo.tidy()?;
+    let previous = algo
+        .previous()?
+        .ok_or_else(|| Error::failed(format!("`{name}` was never swapped; there is nothing to go back to")))?;
+    let swaps = serving.meta()?.swaps + 1;
+    let tunables_changed = present::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
+    previous.unsettle()?;
+    killpoint("pinned");
+    let started = Instant::now();
+    let back = install::put_back(&algo, &serving, &previous)
+        .map_err(|e| e.during(&format!("cannot roll {name} back; the current version serves on")))?;
+    Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
+}
+
+/// A version's tunables. Not being able to tell what changes is no reason not to change it.
+fn values_for_comparison(version: &Version) -> Vec<Setting> {
+    version.settings().inspect_err(|error| tracing::warn!("not compared: {error}")).unwrap_or_default()
+}
+
+/// Whether a version is what `opened`, ready to be loaded from `source`, would become.
+fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
+    Ok(version.meta()?.sha256 == source.sha256()
+        && version.section(Section::Data)? == opened.initial_values(Section::Data)
+        && version.section(Section::Rodata)? == opened.initial_values(Section::Rodata))
+}

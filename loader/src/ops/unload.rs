@@ -1,0 +1,101 @@
+//! Takes a congestion control away.
+
+use crate::error::{Error, Result, Tried};
+use crate::killpoint::killpoint;
+use crate::registry::counters::count;
+use crate::registry::{self, Algo, begin, install};
+use crate::sockets::count::{connections, count_sockets};
+use crate::sysctl;
+use serde::Serialize;
+
+/// What unloading came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unloaded {
+    /// Congestion control that is gone.
+    pub name: String,
+    /// Connections that keep running it until they close; `None` where sockets cannot be walked.
+    pub connections_left: Option<u64>,
+    /// Listening sockets that chose it, and keep handing it to what they accept until they choose another.
+    pub listeners_left: Option<u64>,
+    /// Network namespaces whose default named it, and got another.
+    pub defaults_moved: usize,
+    /// What they got.
+    pub fallback: Vec<String>,
+    /// What they were to get.
+    pub fallback_wanted: String,
+    /// Of them, those whose kernel refused that: outside the initial namespace only what
+    /// `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
+    pub fallback_refused: usize,
+    /// What went wrong after it was gone.
+    pub warnings: Vec<String>,
+}
+
+/// Takes a congestion control away. Connections that use it run on.
+pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
+    let _lock = begin("hotcc unload")?;
+    unload_locked(name, fallback)
+}
+
+pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
+    registry::need_bpffs()?;
+    let algo = Algo::named(name);
+    let Some(serving) = algo.current()? else { return Err(Algo::nothing_to_unload(name)?) };
+    let fallback = choose_fallback(name, fallback)?;
+    let groups = count_sockets();
+    // First the defaults: a default would go on handing the dead one to new sockets.
+    let defaults = sysctl::replace_defaults(name, &[&fallback, "reno"])?;
+    if defaults.refused > 0 {
+        return Err(Error::failed(format!(
+            "cannot unload {name}: it is the default of {} network namespace(s) that take neither {fallback} nor reno; set another default there",
+            defaults.refused
+        )));
+    }
+    killpoint("defaults");
+    if algo.link_path().exists() {
+        std::fs::remove_file(algo.link_path()).tried(|| format!("cannot remove {}", algo.link_path().display()))?;
+    } else {
+        install::unregister(&serving)?;
+    }
+    killpoint("unlinked");
+    let done = registry::remove_tree(algo.dir()).and_then(|()| wait_until_gone(name));
+    count(|c| c.unloads += 1);
+    let listeners = groups.as_ref().map(|g| g.iter().filter(|g| g.cc == name).map(|g| g.counts.listeners).sum());
+    Ok(Unloaded {
+        name: name.to_owned(),
+        connections_left: connections(&groups, |g| g.cc == name),
+        listeners_left: listeners,
+        defaults_moved: defaults.replaced,
+        fallback: defaults.used,
+        fallback_wanted: fallback,
+        fallback_refused: defaults.second_best,
+        warnings: done.err().iter().map(Error::to_string).collect(),
+    })
+}
+
+fn choose_fallback(name: &str, wanted: Option<&str>) -> Result<String> {
+    let available = sysctl::available()?;
+    if let Some(wanted) = wanted {
+        if wanted == name || !available.iter().any(|a| a == wanted) {
+            return Err(Error::usage(format!(
+                "`{wanted}` cannot be the default instead; available: {}",
+                available.join(" ")
+            )));
+        }
+        return Ok(wanted.to_owned());
+    }
+    let usual = ["cubic", "reno"].into_iter().find(|c| *c != name && available.iter().any(|a| a == c));
+    Ok(usual.unwrap_or("reno").to_owned())
+}
+
+/// The kernel unregisters after the last reference is dropped, which is not at once.
+fn wait_until_gone(name: &str) -> Result<()> {
+    for _ in 0..500 {
+        if !sysctl::is_registered(name)? {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Err(Error::failed(format!(
+        "`{name}` is still registered: another process holds it (hotcc status shows what is known)"
+    )))
+}

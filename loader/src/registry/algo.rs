@@ -1,0 +1,178 @@
+//! A congestion control that hotcc has pinned: which of its versions serves, which served before, what is left over.
+
+use super::bpffs::{need_bpffs, remove_tree, subdirectories};
+use super::registrations::is_in_use;
+use super::version::Version;
+use crate::error::{Error, Result, Tried};
+use crate::sysctl;
+use bytemuck::Zeroable;
+use hotcc_abi::pins;
+use hotcc_abi::stats::AlgoStats;
+use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use std::path::{Path, PathBuf};
+
+const KEY: [u8; 4] = [0; 4];
+
+/// A registered algorithm of ours.
+#[derive(Clone, Debug)]
+pub struct Algo {
+    /// Name of the congestion control.
+    pub name: String,
+    dir: PathBuf,
+}
+
+impl Algo {
+    /// All that are pinned, by name.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for dir in subdirectories(Path::new(pins::ALGO))? {
+            let name = dir.file_name().and_then(|n| n.to_str()).map(pins::cc_name_of).unwrap_or_default();
+            found.push(Self { name, dir });
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// The one of that name, whether or not it is there.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), dir: pins::algo_dir(name) }
+    }
+
+    /// The one of that name, if it serves.
+    pub fn serving(name: &str) -> Result<(Self, Version)> {
+        need_bpffs()?;
+        let algo = Self::named(name);
+        if let Some(version) = algo.current()? {
+            return Ok((algo, version));
+        }
+        let advice = hotcc_bpf::algo(name).map(|_| format!(". Load it: hotcc load {name}"));
+        Err(Self::not_serving(name, &advice.unwrap_or_default())?)
+    }
+
+    /// Why there is nothing to take away.
+    pub(crate) fn nothing_to_unload(name: &str) -> Result<Error> {
+        Self::not_serving(name, "; there is nothing to unload")
+    }
+
+    /// What to say where hotcc has none of that name; `advice` where nobody has.
+    fn not_serving(name: &str, advice: &str) -> Result<Error> {
+        let loaded: Vec<String> =
+            Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
+        let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { format!("loaded: {}", loaded.join(", ")) };
+        let hint = if sysctl::is_registered(name)? {
+            ". It is registered, but not by hotcc: hotcc status shows what it is".to_owned()
+        } else {
+            advice.to_owned()
+        };
+        Ok(Error::failed(format!("`{name}` is not loaded by hotcc; {loaded}{hint}")))
+    }
+
+    /// Pin directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the registration is pinned.
+    #[must_use]
+    pub fn link_path(&self) -> PathBuf {
+        self.dir.join("link")
+    }
+
+    /// What marks it as loaded for runs only.
+    #[must_use]
+    pub fn runs_path(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// All versions, oldest first.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        let mut found: Vec<Version> = subdirectories(&self.dir)?
+            .into_iter()
+            .filter_map(|dir| {
+                let map_id = dir.file_name()?.to_str()?.strip_prefix('v')?.parse().ok()?;
+                Some(Version { map_id, dir })
+            })
+            .collect();
+        found.sort_by_key(|v| v.map_id);
+        Ok(found)
+    }
+
+    /// The version that serves, as the kernel says; `None` if none does.
+    pub fn current(&self) -> Result<Option<Version>> {
+        let versions = self.versions()?;
+        let link_path = self.link_path();
+        if link_path.exists() {
+            let link = Link::open(&link_path).tried(|| format!("cannot open {}", link_path.display()))?;
+            let info = link.info().tried(|| format!("cannot read {}", link_path.display()))?;
+            let LinkTypeInfo::StructOps(ops) = info.info else { return Ok(None) };
+            return Ok(versions.into_iter().find(|v| v.map_id == ops.map_id));
+        }
+        Ok(versions.into_iter().find(is_registered_map))
+    }
+
+    /// The version that served before the current one.
+    pub fn previous(&self) -> Result<Option<Version>> {
+        let Some(current) = self.current()? else { return Ok(None) };
+        let others = self.versions()?.into_iter().filter(|v| v.map_id != current.map_id);
+        let mut served: Vec<(u64, Version)> =
+            others.filter_map(|v| v.meta().ok().filter(|m| m.activations > 0).map(|m| (m.since_unix_ns, v))).collect();
+        served.sort_by_key(|(since, _)| *since);
+        Ok(served.pop().map(|(_, v)| v))
+    }
+
+    /// Removes what a killed command left, and versions older than the previous one. Call with the lock held.
+    pub fn tidy(&self) -> Result<()> {
+        if !self.dir.exists() {
+            return Ok(());
+        }
+        let Some(current) = self.current()? else {
+            return remove_tree(&self.dir);
+        };
+        if current.meta()?.settled == 0 {
+            // a command was killed after the kernel had switched, and before all was done
+            let versions = self.versions()?;
+            let swaps = versions.iter().filter_map(|v| v.meta().ok()).map(|m| m.swaps).max().unwrap_or(0);
+            sysctl::replace_defaults(&self.name, &[&self.name])?;
+            current.settle(swaps + u64::from(versions.len() > 1))?;
+        }
+        let previous = self.previous()?.map(|v| v.map_id);
+        for version in self.versions()? {
+            if version.map_id != current.map_id && Some(version.map_id) != previous {
+                remove_tree(&version.dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the counters of all its versions are pinned.
+    #[must_use]
+    pub fn stats_path(&self) -> PathBuf {
+        self.dir.join(pins::STATS)
+    }
+
+    /// Monotonic counters of all versions since the name was loaded, summed over CPUs; `None` if no version kept any.
+    pub fn stats(&self) -> Result<Option<AlgoStats>> {
+        let path = self.stats_path();
+        if !path.exists() {
+            return Ok(None);
+        }
+        let tried = || format!("cannot read {}", path.display());
+        let map = MapHandle::from_pinned_path(&path).tried(tried)?;
+        let mut sum: AlgoStats = Zeroable::zeroed();
+        for value in map.lookup_percpu(&KEY, MapFlags::empty()).tried(tried)?.unwrap_or_default() {
+            if let Ok(one) = bytemuck::try_pod_read_unaligned(&value) {
+                sum.add(&one);
+            }
+        }
+        Ok(Some(sum))
+    }
+}
+
+/// Without links the map itself is the registration.
+fn is_registered_map(version: &Version) -> bool {
+    let value = version.map("map").ok().flatten().and_then(|m| m.lookup(&KEY, MapFlags::empty()).ok().flatten());
+    value.is_some_and(|v| is_in_use(&v))
+}

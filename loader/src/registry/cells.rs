@@ -1,0 +1,37 @@
+//! Cells: pinned arrays of one entry.
+
+use crate::error::{Result, Tried};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::path::Path;
+
+const KEY: [u8; 4] = [0; 4];
+
+/// Makes and pins a one-entry array.
+pub fn create_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let tried = || format!("cannot make {}", path.display());
+    let mut map = MapHandle::create(MapType::Array, Some(name), 4, value.len() as u32, 1, &options).tried(tried)?;
+    map.update(&KEY, value, MapFlags::ANY).tried(tried)?;
+    map.pin(path).tried(tried)
+}
+
+/// Value of a pinned one-entry array; `None` where there is none.
+pub(super) fn read_cell(path: &Path) -> Result<Option<Vec<u8>>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let map = MapHandle::from_pinned_path(path);
+    map.and_then(|m| m.lookup(&KEY, MapFlags::empty())).tried(|| format!("cannot read {}", path.display()))
+}
+
+/// Writes a pinned one-entry array, and makes it where there is none.
+pub(super) fn write_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+    if !path.exists() {
+        return create_cell(path, name, value);
+    }
+    let map = MapHandle::from_pinned_path(path);
+    map.and_then(|m| m.update(&KEY, value, MapFlags::ANY)).tried(|| format!("cannot write {}", path.display()))
+}

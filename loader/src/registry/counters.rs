@@ -1,0 +1,27 @@
+//! The pinned counters of what commands did.
+
+use super::cells::{read_cell, write_cell};
+use crate::error::{Result, Tried};
+use hotcc_abi::pins;
+use hotcc_abi::version::{Counters, META_VERSION};
+use std::fs;
+use std::path::Path;
+
+/// What commands did so far; zeros where nothing was ever done.
+pub fn counters() -> Result<Counters> {
+    let value = read_cell(&Path::new(pins::ROOT).join("counters"))?;
+    Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or_default())
+}
+
+/// Counts what was done. Call with the lock held. Not being able to count is no failure of what was done.
+pub(crate) fn count(what: impl FnOnce(&mut Counters)) {
+    let _ = try_count(what).inspect_err(|error| tracing::warn!("not counted: {error}"));
+}
+
+fn try_count(what: impl FnOnce(&mut Counters)) -> Result<()> {
+    let mut value = counters()?;
+    value.version = u64::from(META_VERSION);
+    what(&mut value);
+    fs::create_dir_all(pins::ROOT).tried(|| format!("cannot make {}", pins::ROOT))?;
+    write_cell(&Path::new(pins::ROOT).join("counters"), "hotcc_counters", bytemuck::bytes_of(&value))
+}

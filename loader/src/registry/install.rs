@@ -1,0 +1,173 @@
+//! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
+
+use super::algo::Algo;
+use super::bpffs::remove_tree;
+use super::cells::create_cell;
+use super::feeders::share_with_feeders;
+use super::version::Version;
+use crate::cstr::text;
+use crate::error::{Error, Result, Tried};
+use crate::killpoint::killpoint;
+use crate::object::{Loaded, Opened, Source, kernel};
+use crate::sys;
+use crate::tunables::{Section, present};
+use bytemuck::Zeroable;
+use hotcc_abi::pins;
+use hotcc_abi::version::{META_VERSION, Meta};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Loads an object into the kernel; nothing is registered yet.
+pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
+    let loaded = opened.load(kernel::has_links())?;
+    share_with_feeders()?;
+    Ok(loaded)
+}
+
+/// Pins all that belongs to a version, before it serves.
+pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, profile: &str) -> Result<Version> {
+    let ops = loaded.ops()?;
+    let map_id = ops.info().tried(|| "cannot read the struct_ops map".to_owned())?.info.id;
+    let dir = algo.dir().join(format!("v{map_id}"));
+    fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
+    let version = Version { map_id, dir };
+    pin_parts(algo, &version, loaded, source, profile).inspect_err(|_| {
+        let _ = remove_tree(&version.dir);
+    })?;
+    Ok(version)
+}
+
+fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Source, profile: &str) -> Result<()> {
+    let pin = |map: &mut libbpf_rs::MapMut<'_>, name: &str| {
+        let path = version.dir.join(name);
+        MapHandle::try_from(&*map).and_then(|mut m| m.pin(&path)).tried(|| format!("cannot pin {}", path.display()))
+    };
+    pin(&mut loaded.ops()?, "map")?;
+    let keeps_stats = loaded.keeps_stats;
+    for mut map in loaded.object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.ends_with(".data") {
+            pin(&mut map, "tunables")?;
+        } else if name.ends_with(".rodata") {
+            pin(&mut map, "constants")?;
+        } else if keeps_stats && name == pins::STATS && !algo.stats_path().exists() {
+            pin(&mut map, "../stats")?;
+        }
+    }
+    let program = loaded.object.progs_mut().find(|p| p.autoload());
+    let mut program = program.ok_or_else(|| Error::failed("the object has no program"))?;
+    let path = version.dir.join("prog");
+    program.pin(&path).tried(|| format!("cannot pin {}", path.display()))?;
+    let mut meta = Meta { version: META_VERSION, sha256: source.sha256(), ..Meta::zeroed() };
+    copy_tail(&mut meta.object, &source.origin);
+    copy_tail(&mut meta.profile, profile);
+    create_cell(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
+    Ok(())
+}
+
+/// Copies the end of `text`, which tells most of a path, leaving room for a NUL.
+fn copy_tail(field: &mut [u8], text: &str) {
+    let bytes = text.as_bytes();
+    let tail = &bytes[bytes.len().saturating_sub(field.len() - 1)..];
+    field[..tail.len()].copy_from_slice(tail);
+}
+
+/// Registers a version whose name is free.
+pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
+    let name = loaded.cc_name.clone();
+    let mut link = loaded.ops()?.attach_struct_ops().map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => {
+            Error::failed(format!("a congestion control named `{name}` was registered meanwhile"))
+        }
+        _ => Error::failed(format!("cannot register {name}: {e}")),
+    })?;
+    killpoint("registered");
+    if kernel::has_links() {
+        let path = algo.link_path();
+        link.pin(&path).tried(|| format!("cannot pin {}", path.display()))?;
+    } else {
+        link.disconnect(); // the map is the registration, and it is pinned
+    }
+    Ok(())
+}
+
+/// Puts `loaded`, pinned already, in the place of `old`.
+pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result<()> {
+    let Some(link) = open_link(algo)? else {
+        unregister(old)?;
+        killpoint("unregistered");
+        return register(algo, loaded).map_err(|error| restore(algo, old, error));
+    };
+    let name = algo.name.clone();
+    let mut ops = loaded.ops()?;
+    commit(&mut ops, &name)?;
+    sys::link_update(link, ops.as_fd(), old.need_map("map")?.as_fd())
+        .tried(|| format!("the kernel refuses to put the new version behind {name}"))
+}
+
+/// Puts `previous`, which served before, in the place of `serving`; returns the version that serves then.
+pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Result<Version> {
+    if let Some(link) = open_link(algo)? {
+        sys::link_update(link, previous.need_map("map")?.as_fd(), serving.need_map("map")?.as_fd())
+            .tried(|| format!("the kernel refuses to put the previous version back behind {}", algo.name))?;
+        return Ok(previous.clone());
+    }
+    // A map is registered once; an equal one can take its place.
+    let (again, mut loaded) = load_again(algo, previous)?;
+    unregister(serving)?;
+    register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
+    remove_tree(&previous.dir)?;
+    Ok(again)
+}
+
+/// Without links: `version` was unregistered, and what should have followed it failed. Says what came of bringing it
+/// back.
+fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
+    let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
+    match restored {
+        Ok(()) => error,
+        Err(why) => Error::failed(format!("{error}; and the old version could not be brought back: {why}")),
+    }
+}
+
+/// Writes the ops table into its map. libbpf does so on the way to registering, which then fails because the name is
+/// taken, and that is just as wanted.
+fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
+    match ops.attach_struct_ops() {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(Error::failed(format!("cannot prepare the new version of {name}: {e}"))),
+        Ok(_registered) => Err(Error::failed(format!("`{name}` vanished from the kernel meanwhile"))),
+    }
+}
+
+/// Loads a version's object anew, with the tunables it has now.
+fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
+    let meta = version.meta()?;
+    let origin = text(&meta.object);
+    let source = Source::find(origin.strip_prefix("builtin:").unwrap_or(&origin))?;
+    if source.sha256() != meta.sha256 {
+        return Err(Error::failed(format!("{origin} is not the file it was; swap to the one you want")));
+    }
+    let mut opened = source.open()?;
+    opened.rename(&algo.name)?;
+    let [data, rodata] = [version.section(Section::Data)?, version.section(Section::Rodata)?];
+    opened.apply(&present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref()))?;
+    let mut loaded = prepare(opened)?;
+    let again = pin_version(algo, &mut loaded, &source, &text(&meta.profile))?;
+    again.set_meta(&meta)?;
+    Ok((again, loaded))
+}
+
+pub(crate) fn unregister(version: &Version) -> Result<()> {
+    version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
+}
+
+/// The pinned link, as a descriptor.
+pub fn open_link(algo: &Algo) -> Result<Option<OwnedFd>> {
+    let path = algo.link_path();
+    if !path.exists() {
+        return Ok(None);
+    }
+    sys::obj_get(&path).map(Some).tried(|| format!("cannot open {}", path.display()))
+}

@@ -1,0 +1,103 @@
+//! Open sockets counted by congestion control and version.
+
+use super::walk::SocketWalk;
+use crate::cstr::text;
+use crate::error::{Result, Tried};
+use crate::netns;
+use bytemuck::{Pod, Zeroable};
+use hotcc_abi::stats::Log2Histogram;
+use libbpf_rs::{MapCore, MapFlags};
+
+/// Sockets that run the same version of a congestion control.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Name of the congestion control.
+    pub cc: String,
+    /// Id of the struct_ops map behind it; 0 for one of the kernel's own.
+    pub map_id: u32,
+    /// Counts and distributions.
+    pub counts: GroupCounts,
+}
+
+/// `struct group` of `sock_count`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct CountedGroup {
+    /// As in [`Group`].
+    pub map_id: u32,
+    /// NUL padded.
+    pub name: [u8; 16],
+    /// Zero.
+    pub pad: u32,
+    /// What was counted.
+    pub counts: GroupCounts,
+}
+
+/// What a socket runs, by the struct_ops map behind it (0: none) and the one that serves under the name, if hotcc has it.
+#[must_use]
+pub fn version_label(map_id: u32, serving: Option<u32>) -> &'static str {
+    match (map_id, serving) {
+        (0, _) => "kernel",
+        (id, Some(serving)) if id == serving => "current",
+        (_, Some(_)) => "older",
+        (_, None) => "unmanaged",
+    }
+}
+
+/// What the kernel counted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct GroupCounts {
+    /// Sockets in any state but LISTEN.
+    pub connections: u64,
+    /// Sockets that listen.
+    pub listeners: u64,
+    /// Congestion windows, segments.
+    pub cwnd_segments: Log2Histogram,
+    /// Smoothed RTTs, microseconds.
+    pub srtt_us: Log2Histogram,
+    /// Latest delivery rates, kbit/s.
+    pub delivery_kbps: Log2Histogram,
+}
+
+/// Counts open sockets.
+#[derive(Debug)]
+pub struct FlowCounter(SocketWalk);
+
+impl FlowCounter {
+    /// Loads the iterator. It belongs to this process; nothing is pinned.
+    pub fn new() -> Result<Self> {
+        SocketWalk::load("sock_count", |_| Ok(())).map(Self)
+    }
+
+    /// Counts now, in the kernel: what comes back is one entry per congestion control and version.
+    pub fn count(&mut self) -> Result<Vec<Group>> {
+        let map = self.0.map("groups")?;
+        for key in map.keys() {
+            map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
+        }
+        netns::in_each(|ns| self.0.run(ns))?;
+        let mut groups = Vec::new();
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
+            let group = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
+            if let Some(CountedGroup { map_id, name, counts, .. }) = group {
+                groups.push(Group { cc: text(&name), map_id, counts });
+            }
+        }
+        groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));
+        Ok(groups)
+    }
+}
+
+/// Who runs what now. What was done stays done where that cannot be told.
+pub(crate) fn count_sockets() -> Option<Vec<Group>> {
+    let counted = FlowCounter::new().and_then(|mut counter| counter.count());
+    counted.inspect_err(|error| tracing::warn!("connections not counted: {error}")).ok()
+}
+
+/// Connections of the groups that match.
+pub(crate) fn connections(groups: &Option<Vec<Group>>, matches: impl Fn(&Group) -> bool) -> Option<u64> {
+    let matching = groups.as_ref()?.iter().filter(|g| matches(g));
+    Some(matching.map(|g| g.counts.connections).sum())
+}

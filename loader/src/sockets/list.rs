@@ -1,0 +1,238 @@
+//! The open TCP connections one by one, with what their algorithm knows of each.
+
+use super::count::version_label;
+use super::walk::SocketWalk;
+use crate::cstr::{padded, text};
+use crate::error::{Error, Result, Tried, need_root};
+use crate::netns::{self, NetNs};
+use crate::object::check_cc_name;
+use crate::object::describe::StateField;
+use crate::object::prepare::set_job;
+use crate::registry::Algo;
+use crate::sysctl;
+use bytemuck::{Pod, Zeroable};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::pep::PepFlow;
+use hotcc_abi::pins;
+use libbpf_rs::OpenObject;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddr};
+
+const PRIVATE_BYTES: usize = 104;
+
+/// `struct list_job` of `sock_dump`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Job {
+    cc_name: [u8; 16],
+}
+
+/// `struct flow_record` of `sock_dump`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Record {
+    local: [u8; 16],
+    peer: [u8; 16],
+    local_port: u16,
+    peer_port: u16,
+    tcp_state: u8,
+    ca_state: u8,
+    pad: u16,
+    map_id: u32,
+    cc_name: [u8; 16],
+    snd_cwnd: u32,
+    snd_ssthresh: u32,
+    srtt_us: u32,
+    min_rtt_us: u32,
+    mss: u32,
+    total_retrans: u32,
+    rate_delivered: u32,
+    rate_interval_us: u32,
+    snd_una: u32,
+    bytes_acked: u64,
+    state: [u8; PRIVATE_BYTES],
+    pep: PepFlow,
+}
+
+/// An open connection. Schema of `hotcc flows --json`; fields are only ever added.
+#[derive(Clone, Debug, Serialize)]
+pub struct Connection {
+    /// Network namespace, as `hotcc migrate` names it.
+    pub netns: String,
+    /// Local address and port.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+    /// Congestion control.
+    pub cc: String,
+    /// `current`, `older` (it runs a version that a swap replaced), `kernel` (the kernel's own) or `unmanaged` (BPF that
+    /// hotcc did not load).
+    pub version: &'static str,
+    /// `open`, `disorder`, `cwr`, `recovery` or `loss`.
+    pub ca_state: &'static str,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Slow start threshold, segments; `None` until there is one.
+    pub ssthresh: Option<u32>,
+    /// Smoothed RTT, microseconds; `None` before the first sample.
+    pub srtt_us: Option<u32>,
+    /// The kernel's windowed minimum RTT, microseconds; `None` before the first sample.
+    pub min_rtt_us: Option<u32>,
+    /// Latest delivery rate, bits per second; `None` before the first sample.
+    pub delivery_bps: Option<u64>,
+    /// Segments retransmitted.
+    pub retransmits: u32,
+    /// Bytes acknowledged.
+    pub acked_bytes: u64,
+    /// The algorithm's own state of the connection, in the order of its source; empty where its fields are not known.
+    pub state: Vec<StateValue>,
+    /// What its border PEP saw of it; `None` where there is none.
+    pub pep: Option<SeenByPep>,
+}
+
+/// What the border PEP of a connection saw, relative to what the client has acknowledged by now: bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SeenByPep {
+    /// It saw all up to here; negative: less than the client.
+    pub in_order_bytes: i32,
+    /// From where to where it saw more.
+    pub ranges_bytes: Vec<(i32, i32)>,
+    /// RTT between here and the PEP, microseconds; `None` where not known.
+    pub rtt_us: Option<u32>,
+    /// Segments that it saw, modulo 2^32.
+    pub segments: u32,
+    /// Age of the record.
+    pub age_ms: u64,
+}
+
+impl SeenByPep {
+    fn read(record: &PepFlow, snd_una: u32) -> Option<Self> {
+        let from_una = |sequence: u32| sequence.wrapping_sub(snd_una).cast_signed();
+        (record.updates != 0).then(|| Self {
+            in_order_bytes: from_una(record.in_order),
+            ranges_bytes: record
+                .ranges
+                .iter()
+                .take(record.range_count as usize)
+                .map(|r| (from_una(r.start), from_una(r.end)))
+                .collect(),
+            rtt_us: (record.rtt_us != 0).then_some(record.rtt_us),
+            segments: record.segments,
+            age_ms: monotonic_ns().saturating_sub(record.time_ns) / 1_000_000,
+        })
+    }
+}
+
+/// A field of an algorithm's state.
+#[derive(Clone, Debug, Serialize)]
+pub struct StateValue {
+    /// Name; members of members are written `outer.inner`.
+    pub name: String,
+    /// Value.
+    pub value: i128,
+    /// Unit, "" for a plain number.
+    pub unit: String,
+}
+
+/// Lists the open connections that run `cc`, or all, in the namespaces named, or in all.
+pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>> {
+    need_root("hotcc flows")?;
+    cc.map_or(Ok(()), check_cc_name)?;
+    let namespaces = netns::chosen(netns)?;
+    let job = Job { cc_name: cc.map_or([0; 16], padded) };
+    let walk = SocketWalk::load("sock_dump", |open| {
+        set_job(open, &job)?;
+        use_pinned_records(open)
+    })?;
+    let records = netns::in_these(&namespaces, |ns| Ok((ns.label(), records(&walk, ns)?)))?;
+    let mut versions = Versions::default();
+    let mut found = Vec::new();
+    for (netns, records) in records {
+        for record in records {
+            found.push(versions.connection(&netns, &record)?);
+        }
+    }
+    if found.is_empty()
+        && let Some(name) = cc
+        && !sysctl::is_registered(name)?
+    {
+        return Err(Error::failed(sysctl::unregistered(name, &sysctl::available()?)));
+    }
+    found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
+    Ok(found)
+}
+
+/// Where nobody has pinned any, there are none.
+fn use_pinned_records(open: &mut OpenObject) -> Result<()> {
+    let Some(path) = pins::shared(pins::PEP_FLOW).filter(|path| path.exists()) else { return Ok(()) };
+    let map = open.maps_mut().find(|m| m.name() == pins::PEP_FLOW);
+    let mut map = map.ok_or_else(|| Error::failed("the agent that lists connections has another layout"))?;
+    map.reuse_pinned_map(&path).tried(|| format!("cannot use {}", path.display()))
+}
+
+fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
+    let mut bytes = Vec::new();
+    walk.read(ns, &mut bytes)?;
+    let (whole, rest) = bytes.as_chunks::<{ size_of::<Record>() }>();
+    if !rest.is_empty() {
+        return Err(Error::failed("the agent that lists connections has another layout"));
+    }
+    Ok(whole.iter().map(|record| bytemuck::pod_read_unaligned(record)).collect())
+}
+
+/// What is known of the versions met, by the id of their struct_ops map.
+#[derive(Default)]
+struct Versions(BTreeMap<u32, (&'static str, Vec<StateField>)>);
+
+impl Versions {
+    fn connection(&mut self, netns: &str, record: &Record) -> Result<Connection> {
+        let cc = text(&record.cc_name);
+        let (version, fields) = match self.0.entry(record.map_id) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(look_up(&cc, record.map_id)?),
+        };
+        let value = |field: &StateField| {
+            let value = field.place.read(&record.state)?;
+            Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone() })
+        };
+        let set = |value: u32| (value != 0).then_some(value);
+        let delivered_bits = u64::from(record.rate_delivered) * u64::from(record.mss) * 8;
+        Ok(Connection {
+            netns: netns.to_owned(),
+            local: address(record.local, record.local_port),
+            peer: address(record.peer, record.peer_port),
+            version,
+            ca_state: ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(record.ca_state)).unwrap_or(&"?"),
+            cwnd: record.snd_cwnd,
+            ssthresh: (record.snd_ssthresh < i32::MAX as u32).then_some(record.snd_ssthresh),
+            srtt_us: set(record.srtt_us),
+            min_rtt_us: set(record.min_rtt_us).filter(|us| *us != u32::MAX),
+            delivery_bps: (delivered_bits * 1_000_000)
+                .checked_div(record.rate_interval_us.into())
+                .filter(|bps| *bps > 0),
+            retransmits: record.total_retrans,
+            acked_bytes: record.bytes_acked,
+            state: fields.iter().filter_map(value).collect(),
+            pep: SeenByPep::read(&record.pep, record.snd_una),
+            cc,
+        })
+    }
+}
+
+fn look_up(cc: &str, map_id: u32) -> Result<(&'static str, Vec<StateField>)> {
+    let algo = Algo::named(cc);
+    let serving = if map_id == 0 { None } else { algo.current()?.map(|v| v.map_id) };
+    let version = version_label(map_id, serving);
+    if serving.is_none() {
+        return Ok((version, Vec::new()));
+    }
+    // one older than those that can be rolled back to is not pinned any more: its fields are not known
+    let pinned = algo.versions()?.into_iter().find(|v| v.map_id == map_id);
+    let fields = pinned.map_or(Ok(Vec::new()), |v| v.description().map(|d| d.state))?;
+    Ok((version, fields))
+}
+
+fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::from(bytes).to_canonical(), port)
+}

@@ -1,0 +1,5 @@
+//! The open TCP sockets of all network namespaces: walked by programs in the kernel, counted, listed one by one.
+
+pub mod count;
+pub mod list;
+pub(crate) mod walk;

@@ -1,0 +1,135 @@
+//! Tunable values as people write them: numbers within their range, choices by name.
+
+use super::{Setting, Tunable};
+use crate::error::{Error, Result};
+
+/// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
+/// object has it; `paper` exists where the object describes itself.
+pub fn profile(tunables: &[Tunable], name: &str) -> Result<Vec<Setting>> {
+    let value_in: fn(&Tunable) -> Option<i128> = match name {
+        "default" => |t| t.default,
+        "paper" if tunables.iter().any(|t| t.paper.is_some()) => |t| t.paper,
+        "paper" => return Err(Error::usage("this object names no `paper` profile; it has only `default`")),
+        _ => return Err(Error::usage(format!("no profile `{name}`; there are `default` and `paper`"))),
+    };
+    Ok(tunables.iter().filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
+}
+
+/// Parses one `name=value`.
+pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| Error::usage(format!("`{text}` is not of the form tunable=value")))?;
+    let (name, value) = (name.trim(), value.trim());
+    let tunable = tunables.iter().find(|t| t.name == name);
+    let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| t.name.as_str())))?;
+    let value = parse_value(tunable, value)?;
+    Ok(Setting { tunable: tunable.clone(), value })
+}
+
+/// The values of `old` that `tunables`, those of another object, can take over: a tunable of the same name and unit, within whose range the value is.
+/// A choice is the same where its name is.
+#[must_use]
+pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
+    let carried = tunables.iter().filter_map(|tunable| {
+        let same = |o: &&Setting| o.tunable.name == tunable.name && o.tunable.unit == tunable.unit;
+        let Setting { tunable: before, value } = old.iter().find(same)?;
+        let value = match (before.choices.is_empty(), tunable.choices.is_empty()) {
+            (true, true) => *value,
+            (false, false) => tunable.choices.iter().position(|c| *c == format_value(before, *value))? as i128,
+            _ => return None,
+        };
+        (tunable.min..=tunable.max).contains(&value).then(|| Setting { tunable: tunable.clone(), value })
+    });
+    carried.collect()
+}
+
+/// What is asked for, the later going before: the profile, what is `kept` of another version, single `name=value`.
+pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: &[String]) -> Result<Vec<Setting>> {
+    let mut settings = profile(tunables, name)?;
+    settings.extend(carried_over(kept, tunables));
+    for text in set {
+        settings.push(parse(tunables, text)?);
+    }
+    Ok(settings)
+}
+
+/// Nothing of that name can be tuned; says what can.
+pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let known: Vec<&str> = known.collect();
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+    Error::usage(format!("no tunable `{name}`; {known}"))
+}
+
+fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
+    let Tunable { name, min, max, unit, choices, .. } = tunable;
+    if !choices.is_empty() {
+        let index = choices.iter().position(|c| c == text);
+        let none_of = || Error::usage(format!("{name}: `{text}` is none of {}", choices.join(", ")));
+        return index.map(|index| index as i128).ok_or_else(none_of);
+    }
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match number {
+        Some(n) if (*min..=*max).contains(&n) => Ok(n),
+        _ => {
+            let what =
+                number.map_or_else(|| format!("`{text}` is no whole number in"), |n| format!("{n} is out of range"));
+            Err(Error::usage(format!("{name}: {what} {min}..{max} {unit}").trim_end().to_owned()))
+        }
+    }
+}
+
+/// A value as people read it.
+#[must_use]
+pub fn format_value(tunable: &Tunable, value: i128) -> String {
+    let choice = usize::try_from(value).ok().and_then(|i| tunable.choices.get(i));
+    choice.map_or_else(|| value.to_string(), Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunables::{Place, Section};
+
+    fn tunable(name: &str, unit: &str, min: i128, max: i128, choices: &[&str]) -> Tunable {
+        Tunable {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            min,
+            max,
+            default: Some(min),
+            paper: None,
+            choices: choices.iter().map(|&c| c.to_owned()).collect(),
+            help: String::new(),
+            section: Section::Data,
+            place: Place { offset: 0, size: 4, signed: false },
+        }
+    }
+
+    #[test]
+    fn what_both_have_is_carried_over() {
+        let old = [
+            (tunable("same", "us", 0, 100, &[]), 70),
+            (tunable("narrower", "", 0, 100, &[]), 70),
+            (tunable("unit", "us", 0, 100, &[]), 70),
+            (tunable("gone", "", 0, 100, &[]), 70),
+            (tunable("choice", "", 0, 1, &["a", "b"]), 1),
+            (tunable("other_choice", "", 0, 1, &["a", "b"]), 1),
+            (tunable("kind", "", 0, 1, &["a", "b"]), 1),
+        ]
+        .map(|(tunable, value)| Setting { tunable, value });
+        let new = [
+            tunable("same", "us", 50, 70, &[]),
+            tunable("narrower", "", 0, 69, &[]),
+            tunable("unit", "ms", 0, 100, &[]),
+            tunable("new", "", 0, 100, &[]),
+            tunable("choice", "", 0, 2, &["z", "a", "b"]),
+            tunable("other_choice", "", 0, 1, &["a", "c"]),
+            tunable("kind", "", 0, 100, &[]),
+        ];
+        let carried: Vec<_> = carried_over(&old, &new).into_iter().map(|s| (s.tunable.name, s.value)).collect();
+        assert_eq!(carried, [("same".to_owned(), 70), ("choice".to_owned(), 2)]);
+    }
+}
