@@ -37,11 +37,11 @@ fmt: && (clang-format "-i")
 
 # Show it at work: load algorithms, swap them under running traffic.
 demo *args: build
-    cargo run --release -p hotcc-bench --bin hotcc-demo -- {{ args }}
+    cargo run --release -p hotcc-demo --bin hotcc-demo -- {{ args }}
 
 # Measure what the programs cost.
 bench *args: build
-    cargo run --release -p hotcc-bench --bin hotcc-microbench -- {{ args }}
+    cargo run --release -p hotcc-micro --bin hotcc-microbench -- {{ args }}
 
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build

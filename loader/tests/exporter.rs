@@ -6,6 +6,7 @@ use common::*;
 use hotcc_abi::radio::{Decision, IndexKey, sinr_to_q8};
 use hotcc_abi::radio_slots::RadioSlots;
 use hotcc_abi::{clock, pins};
+use hotcc_testbed::kernel::skipped;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -79,7 +80,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 fn installed(test: &str, program: &str) -> bool {
     let found = Path::new(program).exists();
     if !found {
-        println!("SKIPPED {test}: needs {program}");
+        skipped(test, format_args!("needs {program}"));
     }
     found
 }

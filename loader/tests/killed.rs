@@ -3,6 +3,7 @@
 
 mod common;
 use common::*;
+use hotcc_testbed::command::failed;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

@@ -3,6 +3,7 @@
 
 mod common;
 use common::*;
+use hotcc_testbed::command::failed;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 

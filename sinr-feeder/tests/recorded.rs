@@ -1,5 +1,6 @@
 //! Traces that others recorded, where `HOTCC_TRACES` names the directory they are in.
 
+use hotcc_testbed::kernel::skipped;
 use sinr_feeder::trace::Trace;
 use std::env;
 use std::path::Path;
@@ -16,13 +17,13 @@ const KNOWN: [Known; 3] = [
 #[test]
 fn recorded_traces_are_understood() {
     let Some(dir) = env::var_os("HOTCC_TRACES") else {
-        println!("SKIPPED recorded_traces_are_understood: HOTCC_TRACES is not set");
+        skipped("recorded_traces_are_understood", "HOTCC_TRACES is not set");
         return;
     };
     for (name, samples, seconds, period_ms, with_sinr, with_capacity) in KNOWN {
         let path = Path::new(&dir).join(name);
         if !path.exists() {
-            println!("SKIPPED recorded_traces_are_understood: no {name} in HOTCC_TRACES");
+            skipped("recorded_traces_are_understood", format_args!("no {name} in HOTCC_TRACES"));
             continue;
         }
         let trace = Trace::load(&path).unwrap_or_else(|e| panic!("{e}"));

@@ -1,7 +1,8 @@
 //! What the kernel tests share: the real command, real sockets, and cleaning up after a failure too.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use nix::fcntl::{Flock, FlockArg};
+use hotcc_testbed::command;
+use hotcc_testbed::kernel::{KernelLock, exclusive};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::process::{Command, Output};
 
 /// The exclusive right to change the kernel's congestion controls, for one test.
 pub struct KernelTest {
-    _lock: Flock<File>,
+    _lock: KernelLock,
     names: Vec<String>,
     /// For files the test makes.
     pub dir: tempfile::TempDir,
@@ -22,17 +23,8 @@ pub struct KernelTest {
 
 /// `None`, after saying so, where the test cannot run.
 pub fn kernel_test(name: &str, cc_names: &[&str]) -> Option<KernelTest> {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {name}: needs root");
-        return None;
-    }
-    let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
-    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
-    if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
-    }
     let test = KernelTest {
-        _lock: lock,
+        _lock: exclusive(name)?,
         names: cc_names.iter().map(|&n| n.to_owned()).collect(),
         dir: tempfile::tempdir().unwrap(),
     };
@@ -81,27 +73,16 @@ pub fn hotcc(arguments: &[&str]) -> Output {
 
 /// Runs the command, which must succeed; returns what it printed.
 pub fn ok(arguments: &[&str]) -> String {
-    let output = hotcc(arguments);
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "hotcc {arguments:?}: {text}");
-    String::from_utf8(output.stdout).unwrap()
+    command::succeed(Command::new(hotcc_path()).args(arguments))
 }
 
 /// Runs the command, which must fail with this exit code; returns its message.
 pub fn fails(code: i32, arguments: &[&str]) -> String {
-    failed(code, &hotcc(arguments))
-}
-
-/// Checks how a command failed; returns its message.
-pub fn failed(code: i32, output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{text}{}", String::from_utf8_lossy(&output.stdout));
-    assert!(!text.contains("panicked"), "{text}");
-    text
+    command::failed(code, &hotcc(arguments))
 }
 
 pub fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&ok(arguments)).unwrap()
+    command::json(Command::new(hotcc_path()).args(arguments))
 }
 
 /// The entry of `hotcc status --json` for a congestion control of ours.

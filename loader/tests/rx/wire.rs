@@ -3,6 +3,7 @@
 use crate::common::{KernelTest, kernel_test, ok};
 use crate::path::*;
 use hotcc_abi::hint;
+use hotcc_testbed::kernel::skipped;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -82,7 +83,7 @@ fn segment(line: &str) -> Segment {
 pub fn tools_are_there(name: &str) -> bool {
     let missing = ["tcpdump", "tshark"].into_iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     if let Some(tool) = missing {
-        println!("SKIPPED {name}: no {tool}");
+        skipped(name, format_args!("no {tool}"));
     }
     missing.is_none()
 }

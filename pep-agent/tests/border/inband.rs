@@ -2,12 +2,13 @@
 //! have the form, whole, and lets all others be.
 
 use crate::packet::{Packet, ethernet, ipv4};
-use crate::program::{PASS, given, needs_root};
+use crate::program::{PASS, given};
 use aya::maps::{MapData, RingBuf};
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, EbpfLoader};
 use bytemuck::Zeroable;
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
+use hotcc_testbed::kernel::is_root_with_bpffs;
 use pep_agent::inband::OPTION_HEADER;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -76,7 +77,7 @@ impl Program {
 
 #[test]
 fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
-    if !needs_root("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
+    if !is_root_with_bpffs("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
         return;
     }
     let mut program = Program::load();
@@ -109,7 +110,7 @@ fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
 
 #[test]
 fn random_and_mutated_frames_are_taken_by_their_form_alone() {
-    if !needs_root("random_and_mutated_frames_are_taken_by_their_form_alone") {
+    if !is_root_with_bpffs("random_and_mutated_frames_are_taken_by_their_form_alone") {
         return;
     }
     let valid = prop::sample::select(reports().map(|packet| packet.frame()).to_vec());

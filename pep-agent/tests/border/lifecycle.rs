@@ -5,6 +5,7 @@ use crate::packet::Packet;
 use crate::router::{Border, Network, write_seq};
 use aya::maps::{Map, MapData, Queue};
 use aya::programs::{SchedClassifier, TcAttachType};
+use hotcc_testbed::kernel::skipped;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use pep_agent::netlink::filters;
@@ -303,7 +304,7 @@ fn tun(network: &Network, name: &str) -> File {
 fn devices_without_a_link_header_are_read_from_their_first_byte() {
     const NAME: &str = "devices_without_a_link_header_are_read_from_their_first_byte";
     if !std::path::Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED {NAME}: needs /dev/net/tun");
+        skipped(NAME, "needs /dev/net/tun");
         return;
     }
     let Some(network) = Network::new("tun") else { return };

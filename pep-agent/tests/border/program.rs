@@ -7,13 +7,11 @@ use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::border::{COUNTERS, Counters, Flow, Report};
 use hotcc_abi::path::PathKey;
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use hotcc_testbed::kernel::is_root_with_bpffs;
+use hotcc_testbed::pin_root::PinRoot;
 use pep_agent::border::records;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::Mutex;
 
 pub const SERVER: &str = "192.0.2.1:443";
 pub const SERVER_V6: &str = "[2001:db8::1]:443";
@@ -27,7 +25,6 @@ const SKB_GSO_SIZE: usize = 176;
 /// Loaded with maps of its own, which go with it.
 pub struct Program {
     ebpf: Ebpf,
-    pins: PathBuf,
     flows: HashMap<MapData, [u8; 40], [u8; size_of::<Flow>()]>,
     ring: RingBuf<MapData>,
     counters: PerCpuArray<MapData, [u64; COUNTERS]>,
@@ -56,26 +53,12 @@ pub const PATIENT: Settings =
 
 /// `None`, and a line that says so, without root.
 pub fn program(test: &str, settings: Settings) -> Option<Program> {
-    needs_root(test).then(|| Program::load(test, settings))
-}
-
-/// Whether there is root, and a BPF file system then.
-pub fn needs_root(test: &str) -> bool {
-    static MOUNTING: Mutex<()> = Mutex::new(());
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {test}: needs root");
-        return false;
-    }
-    let _guard = MOUNTING.lock().unwrap();
-    if !statfs("/sys/fs/bpf").is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
-        mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
-    }
-    true
+    is_root_with_bpffs(test).then(|| Program::load(test, settings))
 }
 
 impl Program {
     fn load(test: &str, settings: Settings) -> Self {
-        let pins = PathBuf::from(format!("/sys/fs/bpf/pep-agent-test-{}-{test}", std::process::id()));
+        let pins = PinRoot::new("pep-agent", test);
         fs::create_dir(&pins).unwrap();
         let loaded = EbpfLoader::new()
             .default_map_pin_directory(&pins)
@@ -84,7 +67,7 @@ impl Program {
             .override_global("report_segments", &settings.segments, true)
             .override_global("report_delay_us", &settings.delay_us, true)
             .load(hotcc_bpf::prog("pep_border").unwrap().bytes);
-        fs::remove_dir_all(&pins).unwrap(); // nothing is left behind, however this ends
+        drop(pins); // nothing is left behind, however this ends
         let mut ebpf = loaded.unwrap();
         for (_, program) in ebpf.programs_mut() {
             let program: &mut SchedClassifier = program.try_into().unwrap();
@@ -98,7 +81,7 @@ impl Program {
         let flows = HashMap::try_from(ebpf.take_map("flows").unwrap()).unwrap();
         let ring = RingBuf::try_from(ebpf.take_map("reports").unwrap()).unwrap();
         let counters = PerCpuArray::try_from(ebpf.take_map("counters").unwrap()).unwrap();
-        Self { ebpf, pins, flows, ring, counters }
+        Self { ebpf, flows, ring, counters }
     }
 
     /// Gives it a frame that came from the Internet. It passes, unchanged. Answers whether the kernel runs it on that.
@@ -195,12 +178,6 @@ pub fn given(program: &SchedClassifier, frame: &[u8], skb: Option<&[u8]>) -> Opt
     };
     assert_eq!(&out[..result.data_size_out as usize], frame, "the packet was changed");
     Some(result.return_value)
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.pins);
-    }
 }
 
 /// A client of its own for each number.

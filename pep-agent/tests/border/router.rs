@@ -1,10 +1,10 @@
 //! The command on a router between two hosts, with real flows.
 
 use crate::common::{metric, page};
-use crate::program::needs_root;
 use aya::Ebpf;
 use aya::maps::Array;
 use aya::programs::{SchedClassifier, TcAttachType};
+use hotcc_testbed::kernel::{is_root_with_bpffs, skipped};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
@@ -33,7 +33,7 @@ const SERVER: [&str; 2] = ["10.201.1.1", "2001:db8:1::1"];
 impl Network {
     /// `None`, and a line that says so, without root.
     pub fn new(test: &str) -> Option<Self> {
-        if !needs_root(test) {
+        if !is_root_with_bpffs(test) {
             return None;
         }
         let stem = format!("pepb-{}-{test}", std::process::id());
@@ -436,7 +436,7 @@ fn a_loss_has_a_place() {
 fn a_router_that_translates_addresses_knows_flows_as_their_servers_do() {
     const NAME: &str = "a_router_that_translates_addresses_knows_flows_as_their_servers_do";
     if Command::new("nft").arg("--version").output().is_err() {
-        println!("SKIPPED {NAME}: needs nft");
+        skipped(NAME, "needs nft");
         return;
     }
     let Some(network) = Network::new("nat") else { return };

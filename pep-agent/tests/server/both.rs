@@ -2,7 +2,7 @@
 
 use crate::common::{capabilities, metric, page};
 use crate::host::*;
-use hotcc_bench::netlab::{Namespace, Process};
+use hotcc_testbed::netlab::{Namespace, Process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};

@@ -3,7 +3,8 @@
 use crate::common::bounded_as;
 use crate::host::*;
 use aya::programs::{SchedClassifier, TcAttachType};
-use hotcc_bench::netlab::Process;
+use hotcc_testbed::kernel::skipped;
+use hotcc_testbed::netlab::Process;
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -139,7 +140,7 @@ fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
 fn an_interface_without_an_ethernet_header_is_refused_by_its_name() {
     let name = "an_interface_without_an_ethernet_header_is_refused_by_its_name";
     if !Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED {name}: needs /dev/net/tun");
+        skipped(name, "needs /dev/net/tun");
         return;
     }
     let Some(test) = kernel_test(name, "mdcubic_tun", &[]) else { return };

@@ -3,9 +3,9 @@
 use hotcc::ops::{self, Request};
 use hotcc::sockets::list::Connection;
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_bench::netlab::{Lab, Namespace};
-use hotcc_bench::sequence::next_to_write;
-use nix::fcntl::{Flock, FlockArg};
+use hotcc_testbed::kernel::{KernelLock, exclusive, is_root, skipped};
+use hotcc_testbed::netlab::{Lab, Namespace};
+use hotcc_testbed::sequence::next_to_write;
 use nix::libc;
 use pep_agent::attach::Method;
 use pep_agent::auth::{Keys, LiveKeys};
@@ -14,13 +14,11 @@ use pep_agent::server::{Counters, DatagramFate, Options, RecordFate, Server};
 use pep_agent::transport::{self, InFlow, Udp};
 use pep_agent::wire::PORT;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, mpsc};
 use std::thread::{JoinHandle, sleep};
@@ -33,27 +31,21 @@ pub const SERVER_V6: &str = "fd48:1::1";
 
 /// The exclusive right to change the kernel's congestion controls, for one test, and `mdcubic` under a name of its own.
 pub struct KernelTest {
-    _lock: Flock<File>,
+    _lock: KernelLock,
     pub cc: &'static str,
     pub dir: tempfile::TempDir,
 }
 
 /// `None`, after saying so, where the test cannot run.
 pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelTest> {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {name}: needs root");
+    if !is_root(name) {
         return None;
     }
     if !Path::new("/proc/sys/net/ipv4/tcp_rto_min_us").exists() {
-        println!("SKIPPED {name}: cannot keep timeouts away before Linux 6.11");
+        skipped(name, "cannot keep timeouts away before Linux 6.11");
         return None;
     }
-    let file = File::create("/tmp/hotcc-kernel-tests.lock").unwrap();
-    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap();
-    if hotcc::registry::need_bpffs().is_err() {
-        assert!(Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).status().unwrap().success());
-    }
-    let test = KernelTest { _lock: lock, cc, dir: tempfile::tempdir().unwrap() };
+    let test = KernelTest { _lock: exclusive(name)?, cc, dir: tempfile::tempdir().unwrap() };
     let _ = ops::unload(cc, None); // what a killed run left
     let set = set.iter().map(|&s| s.to_owned()).collect();
     let profile = "default".to_owned();

@@ -1,6 +1,7 @@
 //! The command: what people and service managers see of it.
 
-use crate::sandbox::{sandbox, stderr};
+use crate::sandbox::sandbox;
+use hotcc_testbed::command::stderr;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;

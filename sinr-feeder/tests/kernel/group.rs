@@ -1,7 +1,9 @@
 //! A user who is not root, but in the group that the maps and the lock file belong to.
 
 use crate::map::OPTIONS;
-use crate::sandbox::{Sandbox, key, sandbox, stderr};
+use crate::sandbox::{Sandbox, key, sandbox};
+use hotcc_testbed::command::stderr;
+use hotcc_testbed::kernel::skipped;
 use sinr_feeder::map::{Freshness, RadioMap};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -57,7 +59,7 @@ fn a_member_of_the_group_may_feed() {
     let probe = as_user(GROUP, &["true"]);
     let cannot = (!probe.status.success()).then(|| format!("cannot become a user: {}", stderr(&probe).trim()));
     if let Some(reason) = cannot.or_else(closed_to_users) {
-        println!("SKIPPED {NAME}: {reason}");
+        skipped(NAME, reason);
         return;
     }
     let (command, trace) = shared(&sandbox);

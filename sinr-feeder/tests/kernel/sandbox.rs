@@ -1,47 +1,28 @@
 //! A pin directory and files of one test, removed when it ends, also by a panic.
 
-use hotcc_abi::pins;
 use hotcc_abi::radio::IndexKey;
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use hotcc_testbed::kernel::is_root_with_bpffs;
+use hotcc_testbed::pin_root::PinRoot;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub struct Sandbox {
-    pub root: PathBuf,
+    pub root: PinRoot,
     pub files: tempfile::TempDir,
 }
 
 /// `None`, and a line that says so, without root.
 pub fn sandbox(test: &str) -> Option<Sandbox> {
-    static MOUNTING: Mutex<()> = Mutex::new(());
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED {test}: needs root");
-        return None;
-    }
-    let guard = MOUNTING.lock().unwrap();
-    if !statfs(pins::BPFFS).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
-        mount(Some("bpf"), pins::BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
-    }
-    drop(guard);
-    let root = Path::new(pins::BPFFS).join(format!("sinr-feeder-test-{}-{test}", std::process::id()));
-    Some(Sandbox { root, files: tempfile::tempdir().unwrap() })
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
-    }
+    is_root_with_bpffs(test)
+        .then(|| Sandbox { root: PinRoot::new("sinr-feeder", test), files: tempfile::tempdir().unwrap() })
 }
 
 impl Sandbox {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinr-feeder"));
-        command.arg("--pin-root").arg(&self.root).args(args).env_remove("RUST_LOG");
+        command.arg("--pin-root").arg(&*self.root).args(args).env_remove("RUST_LOG");
         command
     }
 
@@ -96,8 +77,4 @@ impl Drop for Feeder {
 
 pub fn key(link: &str) -> IndexKey {
     sinr_feeder::link::parse(link).unwrap()
-}
-
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

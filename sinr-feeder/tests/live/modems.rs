@@ -2,6 +2,7 @@
 
 use crate::sandbox::sandbox;
 use crate::tools::{Process, free_port, has, local, metrics, rejected, wait};
+use hotcc_testbed::kernel::skipped;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::{OpenptyResult, openpty};
 use nix::unistd::ttyname;
@@ -222,7 +223,7 @@ impl Drop for ModemManager {
 fn can_mock(test: &str) -> bool {
     let found = Command::new("/usr/bin/python3").args(["-c", "import dbusmock"]).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
-        println!("SKIPPED {test}: python3-dbusmock is not installed (./setup.sh installs it)");
+        skipped(test, "python3-dbusmock is not installed (./setup.sh installs it)");
         return false;
     }
     has(test, "dbus-daemon")

@@ -1,7 +1,9 @@
 //! Configuration file, metrics, recording, and what a service manager is told.
 
-use crate::sandbox::{key, sandbox, stderr};
+use crate::sandbox::{key, sandbox};
 use crate::tools::{Process, Sender, free_port, local, metrics, page, wait};
+use hotcc_testbed::command::stderr;
+use hotcc_testbed::kernel::skipped;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sinr_feeder::trace::Trace;
@@ -137,7 +139,7 @@ fn its_unit_is_one() {
     let file = files.path().join("sinr-feeder.service");
     fs::write(&file, unit.replace("/usr/local/bin/sinr-feeder", command)).unwrap();
     let Ok(verified) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() else {
-        println!("SKIPPED its_unit_is_one: systemd-analyze is not installed");
+        skipped("its_unit_is_one", "systemd-analyze is not installed");
         return;
     };
     assert!(verified.status.success() && verified.stderr.is_empty(), "{}", stderr(&verified));

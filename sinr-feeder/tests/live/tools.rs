@@ -1,6 +1,7 @@
 //! What tests of live sources have in common.
 
 use crate::sandbox::Sandbox;
+use hotcc_testbed::kernel::skipped;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -127,7 +128,7 @@ pub fn rejected(port: u16) -> BTreeMap<String, u64> {
 pub fn has(test: &str, program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$1\"", "sh", program]).output().unwrap().status.success();
     if !found {
-        println!("SKIPPED {test}: {program} is not installed (./setup.sh installs it)");
+        skipped(test, format_args!("{program} is not installed (./setup.sh installs it)"));
     }
     found
 }

@@ -1,0 +1,223 @@
+//! `hotcc-bench lab`: scenarios from the command line.
+
+use crate::exit_code;
+use anyhow::{Result, bail};
+use hotcc_kernels::Selector;
+use hotcc_lab::native::Native;
+use hotcc_lab::planner::check_plans;
+use hotcc_lab::plural::counted;
+use hotcc_lab::run::{Backend, Lab, Progress};
+use hotcc_lab::scenario::Source;
+use hotcc_lab::selection::{Selection, SweptValue, Workload};
+use hotcc_lab::vm::{Clock, DEFAULT_KERNEL};
+use hotcc_testbed::netlab;
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Instant;
+
+/// Run scenarios (docs/scenarios.md) and write their results: summaries, series, a report.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
+    hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
+    hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
+    hotcc-bench lab --lab native bench/scenarios/demo.toml\n  \
+    hotcc-bench lab --check bench/scenarios/*.toml")]
+pub struct LabCommand {
+    /// Scenario files
+    #[arg(required = true, value_name = "FILE")]
+    scenarios: Vec<PathBuf>,
+    /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …), `vm` is vm:6.12; `native`, the
+    /// kernel that runs here (needs root; figures then depend on this machine)
+    #[arg(long, default_value = "vm", value_name = "BACKEND")]
+    lab: Choice,
+    /// Runs at once; the results are the same for any number; natively always one
+    #[arg(long, short, default_value_t = default_jobs())]
+    jobs: NonZeroUsize,
+    /// Directory for the results; those of a run are in SCENARIO/KERNEL/CASE/seed-N below it
+    #[arg(long, default_value = "lab-results")]
+    out: PathBuf,
+    /// Only the first of each scenario's seeds: a quick look
+    #[arg(long)]
+    one_seed: bool,
+    /// Only cases with this swept value: cc=dtcp, say; may be given again, for another key or for another value of the
+    /// same
+    #[arg(long, value_name = "KEY=VALUE")]
+    case: Vec<SweptValue>,
+    /// Only say whether the files are right, and how much there is to run
+    #[arg(long)]
+    check: bool,
+    /// Guests have this machine's time, not their own: nothing is reproducible then
+    #[arg(long)]
+    real_time: bool,
+    /// With --real-time: translated, or on this machine's own processor
+    #[arg(long, value_enum, default_value_t = Accelerator::Tcg, requires = "real_time")]
+    accel: Accelerator,
+    /// Write the summaries as JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// A backend by its name.
+#[derive(Clone, Debug)]
+enum Choice {
+    Vm(Selector),
+    Native,
+}
+
+impl FromStr for Choice {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.split_once(':') {
+            None if text == "native" => Ok(Self::Native),
+            None if text == "vm" => Ok(Self::Vm(DEFAULT_KERNEL.parse()?)),
+            Some(("vm", kernel)) => Ok(Self::Vm(kernel.parse()?)),
+            _ => bail!("`{text}` is no backend: vm, vm:KERNEL, native"),
+        }
+    }
+}
+
+/// QEMU's ways to run a guest.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Accelerator {
+    /// Translated.
+    Tcg,
+    /// On this machine's processor.
+    Kvm,
+}
+
+fn default_jobs() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+impl LabCommand {
+    /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
+    pub fn run(&self) -> Result<ExitCode> {
+        let selection = Selection { one_seed: self.one_seed, cases: self.case.clone() };
+        let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
+        let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
+        if self.check {
+            in_all.iter().for_each(|line| println!("{line}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        in_all.iter().for_each(|line| eprintln!("{line}"));
+        let (kernel, native);
+        let backend = match &self.lab {
+            Choice::Native => {
+                native = Native::ready()?;
+                eprintln!("{}", native.note());
+                Backend::Native(&native)
+            }
+            Choice::Vm(selector) => {
+                kernel = hotcc_kernels::ready(selector, &mut |progress| eprintln!("{progress}"))?;
+                Backend::Vm(&kernel, self.clock())
+            }
+        };
+        let place = match backend {
+            Backend::Vm(kernel, _) => kernel.release.clone(),
+            Backend::Native(native) => format!("native-{}", native.release),
+        };
+        netlab::catch_interrupts()?;
+        let mut code = 0;
+        for source in &sources {
+            match self.run_one(source, backend, &place, &selection) {
+                Ok(valid) => code = code.max(u8::from(!valid)),
+                Err(why) if why.is::<netlab::Interrupted>() => {
+                    bail!("{why}; the same command goes on where it stopped")
+                }
+                Err(why) => {
+                    eprintln!("hotcc-bench: {}: {why:#}", source.path.display());
+                    code = code.max(exit_code(&why));
+                }
+            }
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    /// One scenario; whether all its runs are valid.
+    fn run_one(&self, source: &Source, backend: Backend<'_>, place: &str, selection: &Selection) -> Result<bool> {
+        let directory = self.out.join(stem(&source.path)).join(place);
+        let lab = Lab { source, backend, directory: &directory, jobs: self.jobs.get(), selection };
+        let started = Instant::now();
+        let results = lab.run(&|progress| show(progress))?;
+        let page = directory.join("report.html");
+        let data = hotcc_report::write(&directory, &page, hotcc_report::CHARTS)?;
+        eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&results.runs)?);
+        } else {
+            if let Some(reduced) = &data.reduced {
+                println!("{reduced}");
+            }
+            print!("{}", hotcc_report::markdown::text(&data));
+        }
+        Ok(results.runs.iter().all(|run| run.invalid.is_empty()))
+    }
+
+    /// The scenarios, and how much there is to run in all. `None`, after telling what is wrong with each file, where any
+    /// is wrong.
+    fn sources(&self, selection: &Selection) -> Option<(Vec<Source>, Workload)> {
+        let (mut sources, mut all, mut right) = (Vec::new(), Workload::default(), true);
+        for (place, path) in self.scenarios.iter().enumerate() {
+            if let Some(other) = self.scenarios[..place].iter().find(|other| stem(other) == stem(path)) {
+                let (path, other) = (path.display(), other.display());
+                eprintln!("hotcc-bench: {path}: its results would be where those of {other} are; rename one");
+                right = false;
+                continue;
+            }
+            match self.source(path, selection) {
+                Ok((source, work)) => {
+                    all.runs += work.runs;
+                    all.seconds += work.seconds;
+                    sources.push(source);
+                }
+                Err(why) => {
+                    eprintln!("hotcc-bench: {why:#}");
+                    right = false;
+                }
+            }
+        }
+        right.then_some((sources, all))
+    }
+
+    fn source(&self, path: &Path, selection: &Selection) -> Result<(Source, Workload)> {
+        let source = Source::read(path)?;
+        let work = Workload::of(&source, selection)?;
+        if self.check {
+            check_plans(&source)?;
+            println!("{}: right, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
+        }
+        Ok((source, work))
+    }
+
+    fn clock(&self) -> Clock {
+        match (self.real_time, self.accel) {
+            (false, _) => Clock::Virtual,
+            (true, Accelerator::Tcg) => Clock::RealTranslated,
+            (true, Accelerator::Kvm) => Clock::RealKvm,
+        }
+    }
+}
+
+/// What a scenario's results are called.
+fn stem(scenario: &Path) -> &OsStr {
+    scenario.file_stem().unwrap_or(scenario.as_os_str())
+}
+
+/// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.
+fn show(progress: &Progress<'_>) {
+    let (run, done, text) = match progress {
+        Progress::Note(text) => return eprintln!("{text}"),
+        Progress::Run { run, done, text } => (run, done, text),
+    };
+    let line = format!("[{}/{}] {} seed {}: {text}", done.0, done.1, run.case_name(), run.seed);
+    if !text.ends_with('%') {
+        eprintln!("{line}");
+    } else if std::io::stderr().is_terminal() {
+        eprint!("{line}\r");
+    }
+}

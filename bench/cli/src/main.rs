@@ -1,0 +1,110 @@
+//! The `hotcc-bench` command: stock kernels, and what runs on them.
+
+mod cost;
+mod kernels;
+mod lab;
+mod report;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use cost::CostCommand;
+use hotcc_kernels::Selector;
+use hotcc_lab::{matrix, native};
+use hotcc_lab_proto::job::Row;
+use hotcc_testbed::netlab;
+use lab::LabCommand;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// The lab: algorithms on unmodified distribution kernels, in virtual time. Needs QEMU; neither root nor KVM.
+///
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 the kernel lacks something, 4 not permitted, 130 interrupted.
+#[derive(Parser)]
+#[command(
+    name = "hotcc-bench",
+    version,
+    after_help = "Examples:\n  hotcc-bench kernels fetch 6.1 6.12\n  hotcc-bench matrix 6.1 newest"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Debian's stock kernels: what there is, what is here
+    Kernels(kernels::KernelsCommand),
+    /// Run scenarios and write their results
+    Lab(LabCommand),
+    /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
+    ///
+    /// Two rows are none of the project's algorithms, but what somebody else might bring. `stranger`: an object without
+    /// this project's tags, whose hook `cong_control` has other arguments on other kernels. `foreign`: one that was
+    /// written before struct_ops links, with the old section names and declarations of its own. Both must work, too.
+    Matrix {
+        /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
+        #[arg(default_values = ["6.1", "6.12", "6.18", "newest"])]
+        kernels: Vec<String>,
+        /// Bytes of each transfer
+        #[arg(long, default_value_t = 10_000_000)]
+        bytes: u64,
+    },
+    Cost(CostCommand),
+    /// Write the page of a result directory: tables, the papers' figures, charts
+    Report(report::ReportCommand),
+    /// Put tables of results into documents that mark where they belong
+    Figures(report::FiguresCommand),
+    /// One native run: what `lab --lab native` starts for each
+    #[command(name = native::COMMAND, hide = true)]
+    PlayNatively {
+        job: PathBuf,
+        results: PathBuf,
+    },
+    /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
+    Diff(report::DiffCommand),
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hotcc-bench: {error:#}");
+            ExitCode::from(if netlab::check().is_err() { INTERRUPTED } else { exit_code(&error) })
+        }
+    }
+}
+
+/// What a command ends with that fails so: 1, or what the error itself asks for.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    error.downcast_ref().map_or(1, hotcc::error::Error::exit_code)
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Kernels(command) => Ok(kernels::run(command)),
+        Command::Lab(command) => command.run(),
+        Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
+        Command::PlayNatively { job, results } => native::play_job(&job, &results)
+            .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),
+        Command::Cost(command) => command.run(),
+        Command::Report(command) => report::run_report(command),
+        Command::Figures(command) => report::run_figures(&command),
+        Command::Diff(command) => Ok(report::run_diff(&command)),
+    }
+}
+
+/// A kernel that cannot be had or that fails does not keep the others from their turn.
+fn run_matrix(names: &[String], bytes: u64) -> Result<ExitCode> {
+    let mut columns = Vec::new();
+    for name in names {
+        let selector: Selector = name.parse()?;
+        let kernel = hotcc_kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
+        columns.push(matrix::run(&kernel, bytes, &mut |line| eprintln!("  {line}")));
+    }
+    println!("{}", matrix::table(&columns));
+    let passed = columns.iter().all(|c| c.rows.as_ref().is_ok_and(|rows| rows.iter().all(Row::passed)));
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

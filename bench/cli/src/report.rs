@@ -1,0 +1,124 @@
+//! `hotcc-bench report`, `diff` and `figures`: pages and tables of results, from the command line.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use hotcc_lab::results::locate;
+use hotcc_report::data::Data;
+use hotcc_report::{CHARTS, write_page};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// `report DIR`.
+#[derive(Args, Debug)]
+pub struct ReportCommand {
+    /// Result directory: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Where the page goes [default: DIR/report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the figures as JSON, too
+    #[arg(long)]
+    json: bool,
+    /// Cases that are drawn, at most; the tables have all
+    #[arg(long, value_name = "N", default_value_t = CHARTS)]
+    charts: usize,
+}
+
+/// `diff A B`.
+#[derive(Args, Debug)]
+pub struct DiffCommand {
+    /// Result directory of before: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// Result directory of after, likewise
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// What a figure may differ by and still be the same, per cent of A's
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    margin: f64,
+}
+
+/// `figures FILE...`.
+#[derive(Args, Debug)]
+#[command(after_help = "A document marks where figures belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
+    <!-- end of figures -->\n\nor those of some cases, by swept values:\n\n  \
+    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->")]
+pub struct FiguresCommand {
+    /// Documents
+    #[arg(required = true, value_name = "FILE")]
+    documents: Vec<PathBuf>,
+    /// Where `hotcc-bench lab` put the results
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
+    results: PathBuf,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number".to_owned())?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
+}
+
+/// A directory of results was named that is none, or that cannot be read.
+const UNREADABLE: u8 = 2;
+
+/// Runs `report`. Exit code 2: the results cannot be read; 1: the page cannot be written.
+pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
+    let read = locate(&command.directory).and_then(|directory| Ok((Data::read(&directory)?, directory)));
+    let (data, directory) = match read {
+        Ok(read) => read,
+        Err(error) => return Ok(unreadable("report", &error)),
+    };
+    let out = command.out.unwrap_or_else(|| directory.join("report.html"));
+    write_page(&data, &out, command.charts)?;
+    if command.json {
+        let mut json = data.json();
+        json["page"] = serde_json::Value::from(out.display().to_string());
+        print(&serde_json::to_string_pretty(&json)?);
+    } else {
+        print(&format!("{}. {}", data.state(), out.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unreadable(command: &str, error: &anyhow::Error) -> ExitCode {
+    eprintln!("hotcc-bench {command}: {error:#}");
+    ExitCode::from(UNREADABLE)
+}
+
+/// Runs `figures`.
+pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
+    for path in &command.documents {
+        let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let new =
+            hotcc_report::markdown::refreshed(&old, &command.results).with_context(|| path.display().to_string())?;
+        if new != old {
+            fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        print(&format!("{}: {}", path.display(), if new == old { "as it was" } else { "refreshed" }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.
+#[must_use]
+pub fn run_diff(command: &DiffCommand) -> ExitCode {
+    let compare =
+        || hotcc_report::diff::compare(&locate(&command.before)?, &locate(&command.after)?, command.margin / 100.0);
+    match compare() {
+        Ok(diff) => {
+            print(&if command.json { diff.json() } else { diff.text() });
+            ExitCode::from(u8::from(diff.is_worse()))
+        }
+        Err(error) => unreadable("diff", &error),
+    }
+}
+
+fn print(text: &str) {
+    // whoever reads us may have had enough
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+}

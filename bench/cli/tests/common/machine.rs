@@ -1,0 +1,42 @@
+//! What tests of the lab and of the demo ask of this machine: a stock kernel to boot, traces left in the one that runs.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use hotcc_kernels::Kernel;
+use hotcc_testbed::kernel::skipped;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A stock kernel for the lab. `None`, after saying so, where it cannot be booted or had.
+pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        skipped(test, "no qemu-system-x86_64");
+        return None;
+    }
+    match hotcc_kernels::ready(&name.parse().unwrap(), &mut |progress| eprintln!("{progress}")) {
+        Ok(kernel) => Some(kernel),
+        Err(why) if why.is_offline() => {
+            skipped(test, format_args!("no package index reachable: {why}"));
+            None
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// The entries of a directory; none of one that is not there.
+pub fn names(directory: &str) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path())
+}
+
+/// What could be left in the kernel: network namespaces whose name begins with `prefix`, pins, congestion controls, radio
+/// links.
+pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
+    let ours = |name: &str| ["dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
+    let namespaces = names("/run/netns").filter(|p| p.to_string_lossy().contains(&format!("/{prefix}")));
+    let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
+    let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
+    found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
+    found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
+    found
+}

@@ -1,0 +1,33 @@
+//! What tests on stock kernels in the lab share.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+pub mod machine;
+
+use hotcc_lab::results::{Results, locate};
+use hotcc_testbed::command::succeed;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A scenario's file with less in it.
+pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(name);
+    let mut scenario = fs::read_to_string(whole).unwrap();
+    for (from, to) in less {
+        assert!(scenario.contains(from), "the scenario has no {from}");
+        scenario = scenario.replace(from, to);
+    }
+    let path = directory.join(name);
+    fs::write(&path, scenario).unwrap();
+    path
+}
+
+/// What becomes of a scenario's runs, of all or of those cases (`axis=value`), on that kernel in the lab.
+pub fn run_lab<'a>(lab: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["lab", "--lab", lab, "--jobs", "2"]);
+    command.args(cases.into_iter().flat_map(|case| ["--case", case]));
+    // of a guest that panics there is no result, and a run that is not valid is a failure, too
+    succeed(command.arg("--out").arg(out).arg(scenario));
+    Results::read(&locate(out).unwrap()).unwrap()
+}

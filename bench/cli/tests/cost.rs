@@ -1,0 +1,57 @@
+//! What each algorithm costs per ACK, in instructions and in virtual time: exact, so a regression shows at once.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::machine::stock_kernel;
+use hotcc_kernels::Kernel;
+use hotcc_lab::cost::{self, Costs, REFERENCE};
+use hotcc_lab::vm;
+
+const KERNEL: &str = "6.12";
+
+/// Name, and the most it may cost as a multiple of the reference program (the kernel's CUBIC called from BPF).
+const BOUNDS: [(&str, f64); 8] = [
+    ("arwa", 0.58),        // measured: 0.44
+    ("dcm", 1.3),          // measured: 1.23; two divisions per ACK are Westwood's filter
+    ("dcmplus", 1.3),      // measured: 1.09
+    ("dtcp", 1.26),        // measured: 0.96
+    ("fbtcp", 1.26),       // measured: 0.96
+    ("mdcubic", 1.3),      // measured: 1.26
+    ("westwood_bpf", 1.3), // measured: 1.13; as dcm
+    ("westwoodp", 0.97),   // measured: 0.70
+];
+
+#[test]
+fn no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same() {
+    const NAME: &str = "no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same";
+    let Some(kernel) = stock_kernel(NAME, KERNEL) else { return };
+    let [costs, again] = twice(&kernel);
+    println!("{}", cost::table(&costs));
+    assert_eq!(costs, again, "two runs, two results");
+    let per_ack = |name: &str| costs.of(name).unwrap_or_else(|| panic!("{name} was not counted")).instructions_per_ack;
+    let reference = per_ack(REFERENCE);
+    let glued = reference - per_ack("cubic");
+    assert!(glued > 0.0, "what BPF adds to the kernel's CUBIC is {glued} instructions per ACK");
+    for object in hotcc_bpf::ALGOS {
+        let (_, most) = BOUNDS.iter().find(|(name, _)| *name == object.name).unwrap_or_else(|| {
+            let ratio = per_ack(object.name) / reference;
+            panic!("{} has no bound here; it costs {ratio:.2} of the reference", object.name)
+        });
+        let ratio = per_ack(object.name) / reference;
+        assert!(ratio > most / 2.0, "{}: {ratio:.2} of the reference: its bound of {most} is too wide", object.name);
+        assert!(ratio <= *most, "{}: {ratio:.2} of the reference per ACK, may be {most}", object.name);
+    }
+}
+
+/// Two machines at once, on different processors if there are several.
+fn twice(kernel: &Kernel) -> [Costs; 2] {
+    let processors = vm::processors();
+    std::thread::scope(|scope| {
+        let runs = [0, 1].map(|k| {
+            let cpu = processors.get(k % processors.len().max(1)).copied();
+            scope.spawn(move || cost::run(kernel, cpu, &mut |line| eprintln!("{k}: {line}")).unwrap())
+        });
+        runs.map(|run| run.join().unwrap())
+    })
+}

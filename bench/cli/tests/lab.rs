@@ -1,0 +1,406 @@
+//! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::machine::stock_kernel;
+use hotcc_kernels::Kernel;
+use hotcc_lab::image::Image;
+use hotcc_lab::results::RunSummary;
+use hotcc_lab::vm::{self, Clock, Machine};
+use hotcc_testbed::kernel::skipped;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
+
+/// Radio, feeder, loss, jitter, reordering, cross traffic, a swap and a change of tunables, in 4 s.
+const SCENARIO: &str = r#"
+duration_s = 4
+[sweep]
+cc = ["dtcp", "cubic"]
+[[host]]
+name = "server"
+[[host]]
+name = "ue"
+[[link]]
+name = "air"
+between = ["server", "ue"]
+both = { delay_ms = 10, jitter_ms = 1 }
+forward = { radio = "cell", queue = "60kB", loss = 0.002, reorder = 0.001, reorder_ms = 2 }
+[[radio]]
+model = "steps"
+name = "cell"
+sinr_db = [[0, 18], [1.5, 6], [3, 15]]
+rate = { table = "cqi-lte", bandwidth_mhz = 3 }
+[[feeder]]
+radio = "cell"
+towards = "ue"
+readings = { period_ms = 100, delay_ms = 20, noise_db = 0.5 }
+[[flow]]
+name = "main"
+from = "server"
+to = "ue"
+cc = "$cc"
+[[flow]]
+name = "measured"
+from = "server"
+to = "ue"
+cc = "reno"
+start_s = 0.5
+bytes = 200000
+[[flow]]
+name = "swapped"
+from = "server"
+to = "ue"
+cc = "westwoodp"
+[[flow]]
+name = "background"
+kind = "udp"
+from = "server"
+to = "ue"
+rate = "200kbit/s"
+[[event]]
+at_s = 1
+swap = { cc = "westwoodp", new = "dtcp" }
+"#;
+
+fn write_scenario(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("test.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn lab(out: &Path, kernel: &str, scenario: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(BENCH);
+    command.arg("lab").arg("--lab").arg(format!("vm:{kernel}")).arg("--out").arg(out).args(more).arg(scenario);
+    command
+}
+
+/// Every result file of a directory, by its path in it.
+fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        for entry in fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.insert(path.strip_prefix(directory).unwrap().display().to_string(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Where two versions of a file part, and how.
+fn difference(path: &str, one: &[u8], other: &[u8]) -> Option<String> {
+    let [one, other] = [one, other].map(|content| content.split(|byte| *byte == b'\n').map(Some).chain([None]));
+    let (number, (one, other)) = one.zip(other).enumerate().find(|(_, (one, other))| one != other)?;
+    let [one, other] = [one, other].map(|line| line.map_or("its end".into(), String::from_utf8_lossy));
+    Some(format!("{path}, line {}:\n  {one}\n  {other}", number + 1))
+}
+
+fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
+    let summaries = results.iter().filter(|(path, _)| path.ends_with("summary.json"));
+    summaries.map(|(_, text)| serde_json::from_slice(text).unwrap()).collect()
+}
+
+/// Ended with the value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that never rests.
+fn busy() -> Ended {
+    Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+}
+
+#[test]
+fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
+    const NAME: &str = "results_are_the_same_bytes_on_a_busy_machine_and_side_by_side";
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    for series in ["6.1", "6.12", "newest"] {
+        let Some(kernel) = stock_kernel(NAME, series) else { return };
+        let run = |out: &str, more: &[&str]| {
+            let out = scratch.path().join(series).join(out);
+            let output = lab(&out, series, &scenario, more).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            results(&out.join("test").join(&kernel.release))
+        };
+        let alone = run("alone", &["--jobs", "1"]);
+        let hogs = [busy(), busy()];
+        let beside = run("beside", &["--jobs", "2"]);
+        drop(hogs);
+        assert_eq!(alone.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
+        let differ: Vec<_> =
+            alone.iter().filter_map(|(path, content)| difference(path, content, &beside[path])).collect();
+        assert!(differ.is_empty(), "on {}, alone and beside others:\n{}", kernel.release, differ.join("\n"));
+        for summary in summaries(&alone) {
+            assert_eq!(summary.invalid, Vec::<String>::new());
+            let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
+            assert!(flow("main").throughput_bps > 1e6, "{summary:?}");
+            assert!(flow("main").losses > 0 && flow("main").retransmits > 0, "{summary:?}");
+            assert_eq!(flow("measured").bytes, 200_000);
+            assert_eq!(flow("measured").complete, Some(true));
+            // at least one ACK for each two of its segments
+            assert!(flow("measured").rtt_ms.count >= 200_000 / 1448 / 2, "{summary:?}");
+            assert!(flow("measured").rtt_ms.min >= 20.0, "{summary:?}");
+            // what its application sends; some of it may find the queue full
+            let sent_bps = flow("background").packets as f64 * f64::from(1428 * 8) / summary.duration_s;
+            assert!((sent_bps / 200e3 - 1.0).abs() < 0.05, "{summary:?}");
+            assert!(summary.events[0].contains("swap westwoodp -> dtcp: 1 connections moved"), "{:?}", summary.events);
+            assert!(flow("main").rtt_ms.min >= 20.0, "two delays of 10 ms: {summary:?}");
+            assert!(flow("main").utilisation.unwrap() < 1.0, "{summary:?}");
+        }
+    }
+}
+
+/// QEMU processes whose command line names this directory.
+fn machines(directory: &Path) -> usize {
+    let text = directory.display().to_string();
+    let commands = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| fs::read(e.path().join("cmdline")).ok());
+    commands.filter(|c| c.starts_with(b"qemu") && String::from_utf8_lossy(c).contains(&text)).count()
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(300);
+    while !done() {
+        assert!(Instant::now() < end, "{what} did not come");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
+    const NAME: &str = "a_killed_run_leaves_no_machine_and_is_taken_up_again";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), &SCENARIO.replace("duration_s = 4", "duration_s = 2.5"));
+    let out = scratch.path().join("out");
+    let directory = out.join("test").join(&kernel.release);
+    let mut first = Ended(lab(&out, "6.12", &scenario, &["--jobs", "1"]).stderr(Stdio::null()).spawn().unwrap());
+    let first_summary = directory.join("cc=dtcp/seed-1/summary.json");
+    wait_until("the first result", || first_summary.exists());
+    wait_until("the second machine", || machines(scratch.path()) == 1);
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    wait_until("the end of the machine", || machines(scratch.path()) == 0);
+    let made = fs::metadata(&first_summary).unwrap().modified().unwrap();
+    let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "what was whole was kept");
+    let found = results(&directory);
+    assert_eq!(summaries(&found).len(), 2);
+    assert!(!directory.join(".unfinished").exists());
+}
+
+#[test]
+fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
+    const NAME: &str = "an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    let out = scratch.path().join("out");
+    let mut command = lab(&out, "6.12", &scenario, &["--jobs", "2", "--case", "cc=dtcp"]);
+    let child = command.process_group(0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the machine", || machines(scratch.path()) == 1);
+    // as a terminal does it: to all of the group
+    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('[')).collect();
+    let [begins, ends] = lines[..] else { panic!("{said}") };
+    assert!(
+        begins.contains("1 of 2 runs of the scenario: only cc=dtcp; 4 s of the guest's time in all; 1 at a time"),
+        "{said}"
+    );
+    assert!(begins.ends_with(&kernel.release), "{said}");
+    assert_eq!(ends, "hotcc-bench: interrupted; the same command goes on where it stopped");
+    assert_eq!(machines(scratch.path()), 0);
+    let left: Vec<String> = results(&out).into_keys().collect();
+    let expected = ["manifest.json", "scenario.toml"].map(|file| format!("test/{}/{file}", kernel.release));
+    assert_eq!(left, expected);
+    assert!(!out.join("test").join(&kernel.release).join(".unfinished").exists());
+}
+
+#[test]
+fn a_machine_that_cannot_run_says_why() {
+    const NAME: &str = "a_machine_that_cannot_run_says_why";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let initramfs = scratch.path().join("empty.cpio");
+    Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
+    let machine = Machine {
+        kernel: kernel.clone(),
+        initramfs,
+        memory_mib: 512,
+        clock: Clock::Virtual,
+        results: None,
+        cpu: None,
+        patience: Duration::from_secs(120),
+    };
+    let panicked = vm::run(&machine, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(panicked.contains("the guest ended early"), "{panicked}");
+    assert!(panicked.contains("Kernel panic"), "the console's tail is told: {panicked}");
+    let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
+    let silent = vm::run(&hung, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(silent.contains("the guest has said nothing for"), "{silent}");
+    let no_kernel = Kernel { vmlinuz: PathBuf::from("/dev/null"), ..kernel };
+    let broken = Machine { kernel: no_kernel, ..machine };
+    let refused = vm::run(&broken, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(refused.contains("QEMU says"), "{refused}");
+    assert_eq!(machines(scratch.path()), 0);
+}
+
+#[test]
+fn bad_input_is_told_and_nothing_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("out");
+    let said = |kernel: &str, scenario: &Path| {
+        let output = lab(&out, kernel, scenario, &[]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = said("6.12", &scratch.path().join("none.toml"));
+    assert!(missing.contains("cannot read") && missing.contains("none.toml"), "{missing}");
+    let wrong = write_scenario(scratch.path(), &SCENARIO.replace("queue = \"60kB\"", "queue = \"60 boxes\""));
+    let told = said("6.12", &wrong);
+    assert!(told.contains("test.toml:13: `60 boxes` is no queue"), "{told}");
+    let right = write_scenario(scratch.path(), SCENARIO);
+    let no_kernel = said("99.9", &right);
+    assert!(no_kernel.contains("99.9"), "{no_kernel}");
+    let backend = Command::new(BENCH).args(["lab", "--lab", "cloud"]).arg(&right).output().unwrap();
+    assert!(String::from_utf8_lossy(&backend.stderr).contains("`cloud` is no backend"), "{backend:?}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    const NAME: &str = "a_full_disk_is_told";
+    if !nix::unistd::geteuid().is_root() {
+        skipped(NAME, "not root, so no small disk can be made");
+        return;
+    }
+    let Some(_) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), SCENARIO);
+    let disk = SmallDisk::new(scratch.path().join("disk"));
+    let other = scratch.path().join("other.toml");
+    fs::copy(&scenario, &other).unwrap();
+    let output = lab(&disk.0, "6.12", &scenario, &["--jobs", "1"]).arg(&other).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("test.toml: 2 of 2 runs failed") && said.contains("No space left on device"), "{said}");
+    assert!(said.contains("other.toml: cannot write"), "one does not keep the other from its turn: {said}");
+    assert!(said.contains("cannot write"), "{said}");
+}
+
+/// A tmpfs of 4 MB, unmounted with the value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(at: PathBuf) -> Self {
+        fs::create_dir(&at).unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("tmpfs"), &at, Some("tmpfs"), flags, Some("size=4m")).unwrap();
+        Self(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount(&self.0);
+    }
+}
+
+/// Two links share a cell in which each alone would have 8 Mbit/s; one of them has nothing to send in the second half.
+const CELL: &str = r#"
+duration_s = 4
+[[host]]
+name = "server"
+[[host]]
+name = "near"
+[[host]]
+name = "far"
+[[link]]
+name = "near"
+between = ["server", "near"]
+both = { delay_ms = 5 }
+forward = { cell = "enb", rate = "8Mbit/s", queue = "60kB" }
+[[link]]
+name = "far"
+between = ["server", "far"]
+both = { delay_ms = 5 }
+forward = { cell = "enb", rate = "8Mbit/s", queue = "60kB" }
+[[flow]]
+name = "near"
+from = "server"
+to = "near"
+cc = "cubic"
+[[flow]]
+name = "far"
+from = "server"
+to = "far"
+cc = "cubic"
+stop_s = 2
+"#;
+
+#[test]
+fn a_cell_gives_each_its_share_and_what_others_leave() {
+    const NAME: &str = "a_cell_gives_each_its_share_and_what_others_leave";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = write_scenario(scratch.path(), CELL);
+    let run = |out: &str| {
+        let out = scratch.path().join(out);
+        let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        results(&out.join("test").join(&kernel.release))
+    };
+    let (once, again) = (run("once"), run("again"));
+    assert_eq!(once, again, "the same bytes");
+    let summary = &summaries(&once)[0];
+    assert_eq!(summary.invalid, Vec::<String>::new());
+    let mbps = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap().throughput_bps / 1e6;
+    println!("{:.2} Mbit/s in 2 s, {:.2} Mbit/s in 4 s", mbps("far"), mbps("near"));
+    assert!((3.4..4.0).contains(&mbps("far")), "half of the cell: {summary:?}");
+    assert!((5.2..6.0).contains(&mbps("near")), "half of it, then all: {summary:?}");
+}
+
+#[test]
+fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
+    const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/westwood-side-by-side.toml");
+    let output = lab(scratch.path(), "6.12", &scenario, &["--jobs", "2"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let runs = summaries(&results(&scratch.path().join("westwood-side-by-side").join(&kernel.release)));
+    for loss in ["0", "0.001"] {
+        let mean_cwnd = |cc: &str| {
+            let of = runs.iter().filter(|r| r.run.case["cc"] == cc && r.run.case["loss"] == loss);
+            let windows: Vec<f64> = of.map(|r| r.flows[0].mean_cwnd).collect();
+            assert_eq!(windows.len(), 2);
+            windows.iter().sum::<f64>() / 2.0
+        };
+        let (ours, stock) = (mean_cwnd("westwoodp"), mean_cwnd("westwood"));
+        println!("loss {loss}: mean window {ours:.2} and {stock:.2} segments");
+        assert!((0.9..=1.1).contains(&(ours / stock)), "loss {loss}: {ours} against {stock}");
+    }
+}

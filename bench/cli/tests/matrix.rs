@@ -1,0 +1,32 @@
+//! The oldest and the newest supported stock kernel, booted in virtual time: every algorithm loads, carries traffic, is
+//! swapped, rolled back and unloaded there, with the very command that users have.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::machine::stock_kernel;
+use hotcc_lab::matrix;
+use hotcc_testbed::command::build;
+
+#[test]
+fn every_algorithm_on_the_oldest_kernel() {
+    every_algorithm_on("6.1", "every_algorithm_on_the_oldest_kernel");
+}
+
+#[test]
+fn every_algorithm_on_the_newest_kernel() {
+    every_algorithm_on("newest", "every_algorithm_on_the_newest_kernel");
+}
+
+fn every_algorithm_on(name: &str, test: &str) {
+    build(&["hotcc"]);
+    let Some(kernel) = stock_kernel(test, name) else { return };
+    let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));
+    println!("{}", matrix::table(std::slice::from_ref(&column)));
+    let rows = column.rows.unwrap();
+    assert!(rows.len() >= hotcc_bpf::ALGOS.len());
+    for row in rows {
+        assert!(row.passed(), "{} on {}: {:?}", row.algorithm, column.release, row.steps);
+        assert_eq!(row.steps.len(), 8, "all steps were taken");
+    }
+}

@@ -1,0 +1,217 @@
+//! Scenarios on the running kernel: figures are those of the path, and nothing is left, however a run ends.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
+
+mod common;
+
+use common::machine::{names, traces_in_the_kernel};
+use hotcc_lab::results::{Results, RunSummary};
+use hotcc_testbed::kernel::{exclusive, skipped};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
+const NOBODY: u32 = 65534;
+const SCENARIO: &str = r#"
+duration_s = 6
+
+[[host]]
+name = "server"
+
+[[host]]
+name = "phone"
+
+[[radio]]
+name = "nr"
+model = "constant"
+sinr_db = 15
+capacity_bps = 10e6
+
+[[link]]
+name = "air"
+between = ["server", "phone"]
+both = { delay_ms = 10 }
+forward = { radio = "nr", queue = "2BDP", loss = 0.002 }
+
+[[feeder]]
+radio = "nr"
+towards = "phone"
+readings = { period_ms = 100 }
+
+[[flow]]
+name = "up"
+from = "server"
+to = "phone"
+cc = "dtcp"
+watch = "epochs_fresh"
+
+[[flow]]
+name = "cubic"
+from = "server"
+to = "phone"
+cc = "cubic"
+start_s = 1
+
+[[event]]
+at_s = 3
+swap = { cc = "dtcp", new = "westwoodp" }
+"#;
+
+/// All that a run could leave: namespaces, pins, congestion controls, radio links, processes.
+fn traces() -> BTreeSet<String> {
+    let mut found = traces_in_the_kernel("hotcc-lab-");
+    let programs =
+        names("/proc").filter(|p| fs::read_link(p.join("exe")).is_ok_and(|program| program == Path::new(BENCH)));
+    found.extend(programs.map(|p| p.display().to_string()));
+    found
+}
+
+/// `hotcc-bench lab` of the scenario, natively.
+fn lab(directory: &Path) -> Command {
+    let file = directory.join("small.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let mut command = Command::new(BENCH);
+    command.args(["lab", "--lab", "native", "--out"]).arg(directory.join("out")).arg(file);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn summary(directory: &Path) -> RunSummary {
+    let place = names(directory.join("out/small").to_str().unwrap()).next().unwrap();
+    let results = Results::read(&place).unwrap();
+    assert_eq!(results.manifest.backend, "native");
+    assert_eq!(results.manifest.kernel, nix::sys::utsname::uname().unwrap().release().to_str().unwrap());
+    results.runs.into_iter().next().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_run_shows_the_path_and_leaves_nothing() {
+    let Some(_lock) = exclusive("a_run_shows_the_path_and_leaves_nothing") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let before = traces();
+    let output = lab(directory.path()).output().unwrap();
+    let said = said(&output);
+    assert_eq!(traces(), before, "{said}");
+    assert!(said.contains("Figures depend on this machine"), "{said}");
+    let run = summary(directory.path());
+    // a machine that is busy with other tests may make the links late; then the run says so, and fails
+    assert_eq!(output.status.code(), Some(i32::from(!run.invalid.is_empty())), "{said}");
+    assert!(run.invalid.iter().all(|why| why.contains("too busy")), "{run:?}");
+    assert_eq!((run.busy_max, run.busy_mean), (0.0, 0.0));
+    for flow in &run.flows {
+        assert!(flow.throughput_bps > 1e6, "{flow:?}");
+        assert!((20.0..40.0).contains(&flow.rtt_ms.min), "{flow:?}");
+        assert!(flow.packets > 500 && flow.queue_delay_ms.max > 0.0, "{flow:?}");
+    }
+    assert!(run.flows.iter().map(|f| f.losses).sum::<u64>() > 0);
+    let total: f64 = run.flows.iter().map(|f| f.bytes as f64 * 8.0).sum();
+    // a busy machine may end the run late, never let more through than the rate
+    let end_s = run.flows.iter().map(|f| f.end_s).fold(0.0, f64::max);
+    let share = total / (10e6 * end_s);
+    assert!((0.4..1448.0 / 1500.0 + 0.005).contains(&share), "{total} bits over 10 Mbit/s in {end_s} s: {share}");
+    println!("{share:.3} of the rate for payload, in {end_s:.3} s");
+    assert_eq!(run.events, ["3 swap dtcp -> westwoodp: 1 connections moved"]);
+    let place = names(directory.path().join("out/small").to_str().unwrap()).next().unwrap();
+    let series = fs::read_to_string(place.join(run.run.path()).join("flows.csv")).unwrap();
+    let fresh = series.lines().filter(|l| l.contains(",up,")).filter_map(|l| l.rsplit(',').next()?.parse::<u64>().ok());
+    assert!(fresh.max().unwrap() > 0, "dtcp saw the radio");
+}
+
+#[test]
+fn a_machine_that_has_the_algorithm_keeps_it() {
+    let Some(_lock) = exclusive("a_machine_that_has_the_algorithm_keeps_it") else { return };
+    let request = |object: &str| hotcc::ops::Request {
+        object: object.to_owned(),
+        cc_name: None,
+        profile: "default".to_owned(),
+        set: vec!["eta=3".to_owned()],
+    };
+    hotcc::ops::load(&request("dtcp")).unwrap();
+    let result = std::panic::catch_unwind(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let before = traces();
+        let output = lab(directory.path()).output().unwrap();
+        let said = said(&output);
+        assert_eq!(traces(), before, "{said}");
+        assert!(said.contains("the run's is `lab_dtcp`"), "{said}");
+        let run = summary(directory.path());
+        assert_eq!(run.flows[0].cc, "dtcp", "as the scenario calls it");
+        assert!(run.events[0].starts_with("3 swap lab_dtcp -> westwoodp: 1 "), "{run:?}");
+        let eta = hotcc::ops::tune::get("dtcp").unwrap().into_iter().find(|v| v.name == "eta").unwrap();
+        assert_eq!(eta.value, "3");
+    });
+    hotcc::ops::unload("dtcp", None).unwrap();
+    result.unwrap();
+}
+
+#[test]
+fn an_interrupt_or_a_kill_leaves_nothing() {
+    let Some(_lock) = exclusive("an_interrupt_or_a_kill_leaves_nothing") else { return };
+    let before = traces();
+    for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGKILL, None)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = lab(directory.path()).process_group(0).spawn().unwrap();
+        let mut story = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("running") {
+            line.clear();
+            assert_ne!(story.read_line(&mut line).unwrap(), 0, "it ended before it ran");
+        }
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), code);
+        let mut rest = String::new();
+        story.read_to_string(&mut rest).unwrap(); // up to the end of the run's process, which has it too
+        assert_eq!(traces(), before, "{signal}: {rest}");
+        if signal == Signal::SIGINT {
+            let told: Vec<&str> = rest.lines().filter(|line| !line.starts_with('[')).collect();
+            assert_eq!(told, ["hotcc-bench: interrupted; the same command goes on where it stopped"]);
+            let place = names(directory.path().join("out/small").to_str().unwrap()).next().unwrap();
+            assert!(!place.join(".unfinished").exists());
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_lacks_is_told_before_anything_runs() {
+    let Some(_lock) = exclusive("what_the_kernel_lacks_is_told_before_anything_runs") else { return };
+    if hotcc_lab::algorithms::is_usable("illinois").unwrap() {
+        skipped("what_the_kernel_lacks_is_told_before_anything_runs", "this kernel has illinois");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab(directory.path());
+    let file = directory.path().join("small.toml");
+    fs::write(&file, SCENARIO.replace("cc = \"cubic\"", "cc = \"illinois\"")).unwrap();
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("no `illinois`"), "{}", said(&output));
+}
+
+#[test]
+fn without_root_it_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab(directory.path());
+    if nix::unistd::geteuid().is_root() {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    let output = match command.output() {
+        Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+            skipped("without_root_it_says_so", "nobody but root can run what is built here");
+            return;
+        }
+        output => output.unwrap(),
+    };
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("needs root"), "{}", said(&output));
+}

@@ -1,0 +1,82 @@
+//! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and TCX,
+//! socket storage, the duplicate ACKs, and a border that starts again after kill -9.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::machine::stock_kernel;
+use common::run_lab;
+use hotcc_testbed::command::build;
+use std::fs;
+
+/// Losses behind the border alone, enough to keep CUBIC at a fraction of the link.
+const SCENARIO: &str = r#"
+duration_s = 6
+seeds = [1]
+
+[sweep]
+pep = [
+    { name = "cubic", cc = "cubic", fault = "none" },
+    { name = "mdcubic", cc = "mdcubic", fault = "none" },
+    { name = "dies", cc = "mdcubic", fault = "dies" },
+]
+
+[[host]]
+name = "server"
+
+[[host]]
+name = "border"
+
+[[host]]
+name = "client"
+
+[[link]]
+name = "domain1"
+between = ["server", "border"]
+both = { delay_ms = 15 }
+
+[[link]]
+name = "domain2"
+between = ["border", "client"]
+both = { delay_ms = 15 }
+forward = { rate = "16Mbit/s", queue = "1BDP", loss = 0.02 }
+
+[[pep]]
+border = "border"
+servers = ["server"]
+delay_us = 5000
+fault = "$pep.fault"
+
+[[flow]]
+name = "flow"
+from = "server"
+to = "client"
+cc = "$pep.cc"
+"#;
+
+#[test]
+fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
+    const NAME: &str = "the_pep_places_losses_on_the_oldest_and_the_newest_kernel";
+    build(&["hotcc", "pep-agent"]);
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("both.toml");
+    fs::write(&scenario, SCENARIO).unwrap();
+    for name in ["6.1", "newest"] {
+        let Some(kernel) = stock_kernel(NAME, name) else { return };
+        let out = scratch.path().join(name);
+        let lab = format!("vm:{name}");
+        let results = run_lab(&lab, [], &scenario, &out);
+        let run = |pep: &str| {
+            let run = results.runs.iter().find(|run| run.run.case["pep"] == pep).unwrap();
+            assert!(run.invalid.is_empty(), "{pep} on {}: {:?}", kernel.release, run.invalid);
+            run
+        };
+        let [cubic, mdcubic, dies] = ["cubic", "mdcubic", "dies"].map(|pep| run(pep).flows[0].throughput_bps);
+        println!("{}: bit/s with the PEP {mdcubic:.0}, one that dies {dies:.0}, CUBIC {cubic:.0}", kernel.release);
+        assert!(mdcubic > 2.0 * cubic, "on {} the PEP does not help: {mdcubic}, CUBIC {cubic}", kernel.release);
+        // it is gone for a third of the time
+        let events = &run("dies").events;
+        assert!(events.len() == 2 && !events.iter().any(|event| event.contains("fail")), "{events:?}");
+        assert!(dies > 1.3 * cubic, "on {} it does not come back: {dies}, CUBIC {cubic}", kernel.release);
+    }
+}

@@ -1,0 +1,126 @@
+//! Leaving the machine as it was, and looking whether that worked.
+
+use super::path::PREFIX;
+use super::tools::Tools;
+use anyhow::{Context, Result, bail, ensure};
+use hotcc::sysctl;
+use hotcc_abi::pins;
+use hotcc_lab::first_use::{FirstUse, entries};
+use hotcc_testbed::netlab;
+use std::fs;
+
+const ALGORITHMS: [&str; 2] = ["westwoodp", "dtcp"];
+
+/// Congestion controls that the demo loaded; unloaded when dropped.
+#[derive(Debug)]
+pub struct Loaded {
+    tools: Tools,
+    names: Vec<String>,
+}
+
+impl Loaded {
+    /// None yet.
+    #[must_use]
+    pub fn new(tools: &Tools) -> Self {
+        Self { tools: tools.clone(), names: Vec::new() }
+    }
+
+    /// Loads one: under its own name or, where the machine has one of that name, under another. Says which.
+    pub fn load(&mut self, algorithm: &str) -> Result<String> {
+        let name = free_name(algorithm)?;
+        if name == algorithm {
+            self.tools.show(&format!("hotcc load {algorithm}"))?;
+        } else {
+            self.tools.say.line(format!("  this machine has a `{algorithm}` already, which stays as it is"));
+            self.tools.show(&format!("hotcc load {algorithm} --as {name}"))?;
+        }
+        self.names.push(name.clone());
+        Ok(name)
+    }
+
+    /// Unloads all, and shows it.
+    pub fn unload(&mut self) -> Result<()> {
+        while let Some(name) = self.names.last() {
+            self.tools.show(&format!("hotcc unload {name}"))?;
+            self.names.pop();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        for name in &self.names {
+            if let Err(error) = self.tools.run(&format!("hotcc unload {name}")) {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+/// What the demo may call an algorithm; a name has at most 15 characters.
+fn candidates(algorithm: &str) -> [String; 3] {
+    ["", "demo_", "demo2_"].map(|prefix| format!("{prefix}{algorithm}"))
+}
+
+fn free_name(algorithm: &str) -> Result<String> {
+    for name in candidates(algorithm) {
+        if !sysctl::is_registered(&name)? && !pins::algo_dir(&name).exists() {
+            return Ok(name);
+        }
+    }
+    bail!("`{algorithm}` and all names that the demo would take instead are registered already (hotcc status)")
+}
+
+/// What the machine had before the demo.
+#[derive(Debug)]
+pub struct Before {
+    first_use: FirstUse,
+    names: Vec<String>,
+    pins: Vec<String>,
+}
+
+impl Before {
+    /// Looks.
+    pub fn look() -> Result<Self> {
+        Ok(Self { first_use: FirstUse::look(), names: sysctl::available()?, pins: entries(pins::ALGO) })
+    }
+
+    /// Removes what hotcc's commands leave on purpose, if the demo was the first to use them here.
+    pub fn remove_first_use(&self) -> Result<()> {
+        self.first_use.remove()
+    }
+
+    /// Reads back that nothing of the demo is left.
+    pub fn check_all_gone(&self) -> Result<()> {
+        let stem = netlab::stem(PREFIX);
+        let left: Vec<String> = entries("/run/netns").into_iter().filter(|n| n.starts_with(&stem)).collect();
+        ensure!(left.is_empty(), "network namespaces are left: {}", left.join(" "));
+        let ours = |name: &String| ALGORITHMS.iter().any(|algorithm| candidates(algorithm).contains(name));
+        let left: Vec<String> =
+            sysctl::available()?.into_iter().filter(|n| ours(n) && !self.names.contains(n)).collect();
+        ensure!(left.is_empty(), "congestion controls are left: {}", left.join(" "));
+        let left: Vec<String> = entries(pins::ALGO).into_iter().filter(|n| ours(n) && !self.pins.contains(n)).collect();
+        ensure!(left.is_empty(), "pins are left in {}: {}", pins::ALGO, left.join(" "));
+        let key = super::path::link_key()?;
+        ensure!(hotcc::radio::links()?.iter().all(|l| l.key != key), "the radio map still has {key}");
+        let left = children().context("cannot list processes")?;
+        ensure!(left.is_empty(), "processes are left: {}", left.join(" "));
+        Ok(())
+    }
+}
+
+/// Our child processes.
+fn children() -> std::io::Result<Vec<String>> {
+    let own = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        // "PID (NAME) STATE PARENT ...", and NAME may hold anything
+        let stat = fs::read_to_string(entry?.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if parent == Some(own.as_str()) {
+            found.extend(stat.split_whitespace().next().map(str::to_owned));
+        }
+    }
+    Ok(found)
+}

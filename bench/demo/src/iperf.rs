@@ -1,0 +1,165 @@
+//! TCP flows, by iperf3.
+
+use super::path::{Network, RECEIVER};
+use super::tools::create;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hotcc_testbed::netlab::{Process, pause};
+use serde::Serialize;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 5201;
+/// TCP_LISTEN, as /proc/net/tcp has it.
+const LISTEN: &str = "0A";
+const INTERVAL_S: f64 = 0.25;
+
+/// A flow under way.
+#[derive(Debug)]
+pub struct Flow {
+    client: Process,
+    server: Process,
+    report: PathBuf,
+    seconds: u64,
+    started: Instant,
+}
+
+/// What iperf3 measured of a flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Congestion control, as the sender's socket had it at the end.
+    pub cc: String,
+    /// What arrived, over the whole flow.
+    pub mbit_per_s: f64,
+    /// Mean of the sender's smoothed RTT.
+    pub mean_rtt_ms: f64,
+    /// Segments retransmitted.
+    pub retransmits: u64,
+    /// One by one.
+    #[serde(skip)]
+    pub intervals: Vec<Interval>,
+}
+
+/// A quarter of a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    /// When it began, from the start of the flow.
+    pub start_s: f64,
+    /// When it ended.
+    pub end_s: f64,
+    /// Bytes handed to the connection.
+    pub bytes: u64,
+    /// Segments retransmitted in it.
+    pub retransmits: u64,
+}
+
+impl Flow {
+    /// Starts one from sender to receiver.
+    pub fn start(network: &Network, cc: &str, seconds: u64, files: &Path) -> Result<Self> {
+        let mut server = network.receiver.command("iperf3");
+        let said = files.join("iperf3-server.err");
+        server.args(["--server", "--one-off"]).stdout(Stdio::null()).stderr(create(&said)?);
+        let mut server = Process::start(&mut server)?;
+        let begun = Instant::now();
+        while !listens(network)? {
+            ensure!(begun.elapsed() < Duration::from_secs(10), "iperf3 --server does not listen");
+            let said = || fs::read_to_string(&said).unwrap_or_default();
+            ensure!(server.ended()?.is_none(), "iperf3 --server ended by itself: {}", said().trim());
+            pause(Duration::from_millis(20))?;
+        }
+        let report = files.join("iperf3.json");
+        let mut client = network.sender.command("iperf3");
+        client.args(["--client", RECEIVER, "--congestion", cc, "--json"]);
+        client.args(["--interval", &INTERVAL_S.to_string(), "--time", &seconds.to_string()]).stdout(create(&report)?);
+        let client = Process::start(&mut client)?;
+        Ok(Self { client, server, report, seconds, started: Instant::now() })
+    }
+
+    /// Seconds since it was started.
+    #[must_use]
+    pub fn elapsed_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Waits until it is that old.
+    pub fn wait_until(&self, second: f64) -> Result<()> {
+        pause(Duration::from_secs_f64((second - self.elapsed_s()).max(0.0)))
+    }
+
+    /// Waits for its end. A broken connection is an error.
+    pub fn finish(mut self) -> Result<Measured> {
+        let patience = Duration::from_secs(self.seconds + 15);
+        let status = self.client.wait(patience)?;
+        let text = fs::read_to_string(&self.report).context("cannot read iperf3's report")?;
+        let report: Value = serde_json::from_str(&text).context("iperf3's report is not JSON")?;
+        if let Some(error) = report["error"].as_str() {
+            bail!("iperf3: {error}");
+        }
+        ensure!(status.success(), "iperf3 failed ({status})");
+        self.server.wait(patience)?; // so that the next one finds the port free
+        read(&report).ok_or_else(|| anyhow!("iperf3's report lacks something: {text}"))
+    }
+}
+
+fn read(report: &Value) -> Option<Measured> {
+    let end = &report["end"];
+    let interval = |value: &Value| {
+        let stream = &value["streams"][0];
+        Some(Interval {
+            start_s: stream["start"].as_f64()?,
+            end_s: stream["end"].as_f64()?,
+            bytes: stream["bytes"].as_u64()?,
+            retransmits: stream["retransmits"].as_u64()?,
+        })
+    };
+    Some(Measured {
+        cc: end["sender_tcp_congestion"].as_str()?.to_owned(),
+        mbit_per_s: end["sum_received"]["bits_per_second"].as_f64()? / 1e6,
+        mean_rtt_ms: end["streams"][0]["sender"]["mean_rtt"].as_f64()? / 1e3,
+        retransmits: end["sum_sent"]["retransmits"].as_u64()?,
+        intervals: report["intervals"].as_array()?.iter().map(interval).collect::<Option<_>>()?,
+    })
+}
+
+/// Whether a server listens on the receiver. A connection to find out would be the one it serves.
+fn listens(network: &Network) -> Result<bool> {
+    let read = || {
+        let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+        read("tcp") + &read("tcp6")
+    };
+    let port = format!(":{PORT:04X}");
+    let is_server = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&port)) && fields.nth(1) == Some(LISTEN)
+    };
+    Ok(network.receiver.enter(read)?.lines().any(is_server))
+}
+
+impl Measured {
+    /// Intervals that lie within a span of the flow's time.
+    fn between(&self, from_s: f64, to_s: f64) -> impl Iterator<Item = &Interval> {
+        self.intervals.iter().filter(move |i| i.start_s >= from_s && i.end_s <= to_s)
+    }
+
+    /// Bytes moved within it.
+    #[must_use]
+    pub fn bytes_between(&self, from_s: f64, to_s: f64) -> u64 {
+        self.between(from_s, to_s).map(|i| i.bytes).sum()
+    }
+
+    /// Bytes moved at that time: in the intervals that touch the span, whose ends are known to a quarter of a second.
+    #[must_use]
+    pub fn bytes_at(&self, from_s: f64, to_s: f64) -> u64 {
+        self.intervals.iter().filter(|i| i.start_s <= to_s && i.end_s >= from_s - INTERVAL_S).map(|i| i.bytes).sum()
+    }
+
+    /// Retransmissions per second within a span.
+    #[must_use]
+    pub fn retransmission_rate(&self, from_s: f64, to_s: f64) -> f64 {
+        let (count, seconds) =
+            self.between(from_s, to_s).fold((0, 0.0), |(n, s), i| (n + i.retransmits, s + i.end_s - i.start_s));
+        count as f64 / f64::max(seconds, INTERVAL_S)
+    }
+}

@@ -1,0 +1,112 @@
+//! The demo: algorithms loaded, fed, tuned and swapped under real traffic, by the real commands, on one machine; or,
+//! where that cannot be, by the same code in the lab's virtual machine.
+//!
+//! Every number it prints was read back from the kernel or from iperf3, and what it claims it has checked.
+
+mod cleanup;
+mod in_lab;
+mod iperf;
+mod path;
+mod report;
+mod scrape;
+mod story;
+mod tools;
+mod unfit;
+
+use anyhow::{Context, Result};
+use cleanup::Before;
+use hotcc::doctor::{self, Verdict};
+use hotcc_testbed::netlab;
+use report::Report;
+use std::process::ExitCode;
+use tools::{Say, Tools};
+use unfit::Unfit;
+
+const FAILED: u8 = 1;
+const NOT_PERMITTED: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Options {
+    /// How long each of the flows lasts; one runs half as long again
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    pub seconds: u64,
+    /// Write the final table as JSON to stdout, the story to stderr
+    #[arg(long)]
+    pub json: bool,
+    /// Run in the lab: a stock kernel in a virtual machine. Needs no root; chosen by itself where this machine cannot
+    #[arg(long)]
+    pub lab: bool,
+}
+
+/// Runs it.
+#[must_use]
+pub fn run(options: Options) -> ExitCode {
+    let say = Say { to_stderr: options.json };
+    match play(options, say) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        // a command we were starting may have got the signal too, and its failure is what we hear of first
+        Err(_) if netlab::check().is_err() => ExitCode::from(INTERRUPTED),
+        Err(error) => {
+            eprintln!("hotcc-demo: {error:#}");
+            ExitCode::from(error.downcast_ref::<Unfit>().map_or(FAILED, |unfit| unfit.code))
+        }
+    }
+}
+
+fn play(options: Options, say: Say) -> Result<bool> {
+    if options.lab {
+        return in_lab::play(&options, say, None);
+    }
+    match check_machine() {
+        None => {
+            check_programs()?;
+            play_here(&options, say)
+        }
+        Some(unfit) => in_lab::play(&options, say, Some(unfit)),
+    }
+}
+
+fn play_here(options: &Options, say: Say) -> Result<bool> {
+    let tools = Tools::new(say)?;
+    let before = Before::look()?;
+    netlab::catch_interrupts()?;
+    let mut report = Report { kernel: doctor::report().kernel, ..Report::default() };
+    let told = story::tell(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
+    say.line("");
+    match &told {
+        Ok(()) => say.part(&report.text()),
+        Err(error) => say.line(format!("ended early: {error:#}")),
+    }
+    let gone = before.remove_first_use().and_then(|()| before.check_all_gone());
+    match &gone {
+        Ok(()) => say.line("cleaned up: no namespace, algorithm, pin, radio link or process of the demo is left"),
+        Err(error) => say.line(format!("NOT CLEAN: {error:#}")),
+    }
+    told?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
+    }
+    Ok(report.holds() && gone.is_ok())
+}
+
+/// Why this machine cannot show it, if so.
+fn check_machine() -> Option<Unfit> {
+    if !nix::unistd::geteuid().is_root() {
+        let why = "to load BPF programs and make network namespaces here takes root (sudo)".to_owned();
+        return Some(Unfit { code: NOT_PERMITTED, why });
+    }
+    let report = doctor::report();
+    let missing = report.findings.iter().find(|f| f.verdict == Verdict::Missing)?;
+    let cure = if missing.cure.is_empty() { String::new() } else { format!("; try: {}", missing.cure) };
+    Some(Unfit::kernel(format!("{}: {} ({}){cure}", missing.what, missing.found, missing.without)))
+}
+
+fn check_programs() -> Result<()> {
+    for (program, version) in [("ip", "-V"), ("tc", "-V"), ("iperf3", "-v")] {
+        netlab::output(netlab::quiet(program).arg(version)).with_context(|| format!("no {program}; run ./setup.sh"))?;
+    }
+    Ok(())
+}

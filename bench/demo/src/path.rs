@@ -1,0 +1,134 @@
+//! The demo's network: sender, router, receiver, and a link between the latter two whose rate follows a trace.
+
+use super::unfit::Unfit;
+use anyhow::{Context, Result, bail};
+use hotcc_abi::radio::IndexKey;
+use hotcc_testbed::netlab::{Lab, Namespace};
+use sinr_feeder::replay::{Replay, ReplayOptions};
+use sinr_feeder::trace::Trace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Address of the sender.
+pub const SENDER: &str = "10.249.1.1";
+/// Address of the receiver: the radio link's other end.
+pub const RECEIVER: &str = "10.249.2.2";
+/// Time a packet waits at most before the queue is full.
+pub const QUEUE_MS: u32 = 50;
+/// Delay of the way back, where the kernel can delay.
+pub const DELAY_MS: u32 = 20;
+/// Names of the demo's namespaces begin so.
+pub const PREFIX: &str = "hotcc-demo";
+/// Bytes that may leave at once: enough to keep a link of 200 Mbit/s busy between two ticks of a 250 Hz kernel.
+const BURST_BYTES: u32 = 100_000;
+
+/// Three hosts in a row.
+#[derive(Debug)]
+pub struct Network {
+    /// Where data comes from.
+    pub sender: Namespace,
+    /// In the middle; shapes what it sends to the receiver.
+    pub router: Namespace,
+    /// Where data goes.
+    pub receiver: Namespace,
+    /// Whether the way back is delayed.
+    pub has_delay: bool,
+    // last: hosts go when nothing runs on them
+    _lab: Lab,
+}
+
+impl Network {
+    /// Builds it.
+    pub fn new() -> Result<Self> {
+        let lab = Lab::new(PREFIX)?;
+        let (sender, router, receiver) =
+            (lab.namespace("sender")?, lab.namespace("router")?, lab.namespace("receiver")?);
+        lab.veth(&sender, &format!("{SENDER}/24"), &router, "10.249.1.254/24")?;
+        lab.veth(&router, "10.249.2.254/24", &receiver, &format!("{RECEIVER}/24"))?;
+        sender.ip("route add default via 10.249.1.254")?;
+        receiver.ip("route add default via 10.249.2.254")?;
+        router.sysctl("net.ipv4.ip_forward", "1")?;
+        // On the way back, so that queue and delay do not share one qdisc's limit.
+        let has_delay = router.tc(&format!("qdisc add dev sender root netem delay {DELAY_MS}ms limit 100000")).is_ok();
+        Ok(Self { sender, router, receiver, has_delay, _lab: lab })
+    }
+}
+
+/// Gives the link to the receiver a rate.
+fn limit(router: &Namespace, verb: &str, bps: f64) -> Result<()> {
+    router.tc(&format!("qdisc {verb} dev receiver root tbf rate {bps:.0}bit burst {BURST_BYTES} latency {QUEUE_MS}ms"))
+}
+
+/// Replays a trace's capacities onto the link, until dropped.
+#[derive(Debug)]
+pub struct Shaper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<u64>>>,
+}
+
+impl Shaper {
+    /// Begins with the trace's first sample, which was due at `start`.
+    pub fn start(router: &Namespace, trace: Trace, start: Instant) -> Result<Self> {
+        let first = trace.samples().first().and_then(|s| s.capacity_bps).context("the trace has no capacities")?;
+        if let Err(error) = limit(router, "add", first) {
+            bail!(Unfit::kernel(format!("this kernel cannot limit a link's rate (tbf): {error:#}")));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (router, asked) = (router.clone(), Arc::clone(&stop));
+        let thread = std::thread::Builder::new().name("shaper".to_owned()).spawn(move || {
+            let options = ReplayOptions { repeat: true, ..ReplayOptions::default() };
+            let (mut set, mut changes) = (first, 0);
+            for step in Replay::new(&trace, options) {
+                std::thread::park_timeout((start + step.at).saturating_duration_since(Instant::now()));
+                if asked.load(Ordering::SeqCst) {
+                    break;
+                }
+                let wanted = step.sample.capacity_bps.filter(|&bps| bps > 0.0 && bps.to_bits() != set.to_bits());
+                if let Some(bps) = wanted {
+                    limit(&router, "change", bps)?;
+                    set = bps;
+                    changes += 1;
+                }
+            }
+            Ok(changes)
+        });
+        Ok(Self { stop, thread: Some(thread.context("cannot start a thread")?) })
+    }
+
+    /// Ends it; says how often the rate changed.
+    pub fn finish(mut self) -> Result<u64> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<u64> {
+        self.stop.store(true, Ordering::SeqCst);
+        let Some(thread) = self.thread.take() else { return Ok(0) };
+        thread.thread().unpark();
+        thread.join().unwrap_or_else(|_| bail!("the thread that changes the link's rate panicked"))
+    }
+}
+
+impl Drop for Shaper {
+    fn drop(&mut self) {
+        let _ = self.join(); // whoever wants to know called `finish`
+    }
+}
+
+/// What the link does: its lowest and highest rate, and how often the rate changes.
+#[must_use]
+pub fn rates(trace: &Trace) -> (f64, f64, Option<Duration>) {
+    let all: Vec<(Duration, f64)> =
+        trace.samples().iter().filter_map(|s| s.capacity_bps.map(|bps| (s.at, bps))).collect();
+    let lowest = all.iter().map(|(_, bps)| *bps).fold(f64::INFINITY, f64::min);
+    let highest = all.iter().map(|(_, bps)| *bps).fold(0.0, f64::max);
+    let change = all.windows(2).find(|w| w[0].1.to_bits() != w[1].1.to_bits()).map(|w| w[1].0);
+    (lowest, highest, change)
+}
+
+/// The radio link as the radio map has it.
+pub(crate) fn link_key() -> Result<IndexKey> {
+    let address = RECEIVER.parse().context("no address")?;
+    IndexKey::prefix(address, 32).context("no prefix")
+}

@@ -1,0 +1,264 @@
+//! What the demo does, in order.
+
+use super::cleanup::Loaded;
+use super::iperf::{Flow, Measured};
+use super::path::{self, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
+use super::report::{Report, Row};
+use super::scrape::Exporter;
+use super::tools::{Say, Tools};
+use anyhow::{Context, Result, bail, ensure};
+use hotcc::registry::Algo;
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::pins;
+use hotcc_abi::stats::AlgoStats;
+use hotcc_lab::algorithms::is_usable;
+use hotcc_testbed::netlab::{Process, check, pause};
+use serde_json::Value;
+use sinr_feeder::map::RadioView;
+use sinr_feeder::trace::Trace;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// File name, within the directory for temporary files.
+const TRACE: &str = "square.csv";
+const TRACE_SECONDS: u64 = 60;
+const TUNABLE: &str = "queue";
+const TUNED: &str = "bandwidth";
+/// The exporter's lines that tell most, in the order in which they are shown.
+const TELLING: [&str; 10] = [
+    "hotcc_algorithm_loaded",
+    "hotcc_algorithm_swaps",
+    "hotcc_sockets",
+    "hotcc_delivery_sum",
+    "hotcc_acked_bytes_total",
+    "hotcc_loss_events_total",
+    "hotcc_signal_decisions_total",
+    "hotcc_radio_sinr_db",
+    "hotcc_radio_fresh",
+    "hotcc_radio_capacity",
+];
+
+struct Story<'a> {
+    say: Say,
+    tools: &'a Tools,
+    files: &'a Path,
+    network: &'a Network,
+    report: &'a mut Report,
+    seconds: u64,
+}
+
+/// Tells it. Whatever happens: what it made is gone when it returns.
+pub fn tell(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
+    let say = tools.say;
+    // In the order in which they may not go: what is dropped first stands last.
+    let files = tempfile::tempdir().context("cannot make a directory for temporary files")?;
+    let network = Network::new()?;
+    report.path_has_delay = network.has_delay;
+    introduce(say, &network);
+
+    say.line("\nThe radio: a phone in line of sight and out of it, by turns; algorithms see its SINR");
+    let trace = generate(tools, files.path())?;
+    let mut feeder = feed(tools, files.path())?;
+    let start = wait_for_radio(&trace)?;
+    let shaper = Shaper::start(&network.router, trace, start)?;
+
+    say.line("\nLoad two algorithms");
+    let mut loaded = Loaded::new(tools);
+    let westwoodp = loaded.load("westwoodp")?;
+    let dtcp = loaded.load("dtcp")?;
+
+    let mut story = Story { say, tools, files: files.path(), network: &network, report, seconds };
+    story.one_after_another(&westwoodp, &dtcp)?;
+    story.tune(&dtcp)?;
+    story.swap(&westwoodp, &dtcp)?;
+
+    say.line("\nEnd");
+    ensure!(feeder.ended()?.is_none(), "sinr-feeder ended by itself");
+    let changes = shaper.finish()?;
+    say.line(format!("  the link's rate changed {changes} times"));
+    loaded.unload()
+}
+
+fn introduce(say: Say, network: &Network) {
+    let delay = if network.has_delay { format!("{DELAY_MS} ms") } else { "none".to_owned() };
+    say.line("Three hosts (network namespaces) on this machine:");
+    say.line(format!("  sender {SENDER}  --  router  -- radio link -->  receiver {RECEIVER}"));
+    say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms"));
+    let why = if network.has_delay { "" } else { " (this kernel has no netem)" };
+    say.line(format!("  delay of the path: {delay}{why}"));
+    say.line("  The figures below show that things work, not which algorithm is better: comparisons need the lab.");
+}
+
+/// Also shows where the numbers come from.
+fn generate(tools: &Tools, files: &Path) -> Result<Trace> {
+    let line = format!("sinr-feeder generate --kind square --seconds {TRACE_SECONDS} --period-ms 100");
+    tools.say.line(format!("$ {line} > {TRACE}"));
+    let file = files.join(TRACE);
+    std::fs::write(&file, tools.run(&line)?).with_context(|| format!("cannot write {}", file.display()))?;
+    let trace = Trace::load(&file)?;
+    let (lowest, highest, change) = path::rates(&trace);
+    let every = change.map_or(String::new(), |t| format!(", changing every {} s", t.as_secs_f64()));
+    let (lowest, highest) = (lowest / 1e6, highest / 1e6);
+    tools.say.line(format!("  {lowest:.0} to {highest:.0} Mbit/s{every}: the link's rate follows the same file"));
+    Ok(trace)
+}
+
+fn feed(tools: &Tools, files: &Path) -> Result<Process> {
+    let what = format!("--source trace:{TRACE} --link {RECEIVER}/32 --loop --remove-on-exit");
+    tools.background(&format!("sinr-feeder run {what} --quiet"), files, "feeder.out")
+}
+
+/// Waits for the first reading in the radio map; says when the replay began.
+fn wait_for_radio(trace: &Trace) -> Result<Instant> {
+    let key = path::link_key()?;
+    let begun = Instant::now();
+    loop {
+        let links = RadioView::open(Path::new(pins::ROOT)).and_then(|view| view.links()).unwrap_or_default();
+        let snapshot = links.into_iter().find(|l| l.key == key).map(|l| l.snapshot);
+        if let Some((s, decision)) = snapshot.and_then(|s| s.decision.map(|d| (s, d)))
+            && s.owner_alive()
+        {
+            // our clock is the feeder's: a reading carries the time when it was due
+            let index = usize::try_from(s.updates.saturating_sub(1)).unwrap_or(usize::MAX);
+            let due = trace.samples().get(index).context("the replay is further than it can be")?.at;
+            let age = Duration::from_millis(decision.age_ms(monotonic_ms32()).into());
+            return Instant::now().checked_sub(age + due).context("the clock is too young");
+        }
+        ensure!(begun.elapsed() < Duration::from_secs(10), "sinr-feeder publishes nothing");
+        pause(Duration::from_millis(5))?;
+    }
+}
+
+impl Story<'_> {
+    fn one_after_another(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
+        self.say.line(format!("\nOne flow each, {} s of iperf3", self.seconds));
+        for cc in ["cubic", "bbr", westwoodp, dtcp] {
+            if !is_usable(cc)? {
+                self.say.line(format!("  {cc:<14} this kernel has none"));
+                continue;
+            }
+            self.say.part(&format!("  {cc:<14} ..."));
+            let measured = Flow::start(self.network, cc, self.seconds, self.files)?.finish()?;
+            self.say.line(format!(" {}", summary(&measured)));
+            self.take(cc.to_owned(), cc, measured)?;
+        }
+        let stats = closed_stats(dtcp)?;
+        let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
+        let what =
+            format!("{dtcp} used the SINR in {fresh} decisions (found it too old in {stale}, absent in {absent})");
+        self.report.fact(self.say, fresh > 0, what);
+        Ok(())
+    }
+
+    /// Keeps a flow's figures; it must have run what it was to run.
+    fn take(&mut self, flow: String, cc: &str, measured: Measured) -> Result<()> {
+        ensure!(measured.cc == cc, "iperf3's socket ended on {} instead of {cc}", measured.cc);
+        self.report.flows.push(Row { flow, measured });
+        Ok(())
+    }
+
+    fn tune(&mut self, dtcp: &str) -> Result<()> {
+        self.say.line("\nTune it under a flow: let it see the queue as its paper does, blind to the RTT");
+        let flow = Flow::start(self.network, dtcp, self.seconds, self.files)?;
+        let before = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
+        flow.wait_until(self.seconds as f64 / 2.0)?;
+        self.tools.show(&format!("hotcc set {dtcp} {TUNABLE}={TUNED}"))?;
+        let set_s = flow.elapsed_s();
+        let after = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
+        let measured = flow.finish()?;
+        let (first, second) =
+            (measured.retransmission_rate(0.0, set_s), measured.retransmission_rate(set_s, f64::INFINITY));
+        self.say.line(format!("  retransmissions per second: {first:.0} before, {second:.0} after"));
+        let (before, after) = (before.trim(), after.trim());
+        let what = format!("{TUNABLE} of {dtcp} was {before}, is {after}: set and read back while a flow ran");
+        self.report.fact(self.say, after == TUNED && before != TUNED, what);
+        self.take(format!("{dtcp}, tuned halfway"), dtcp, measured)
+    }
+
+    fn swap(&mut self, name: &str, dtcp: &str) -> Result<()> {
+        let seconds = self.seconds * 2;
+        self.say.line(format!("\nSwap {name} under a flow of {seconds} s, and back"));
+        let quarter = seconds as f64 / 4.0;
+        let flow = Flow::start(self.network, name, seconds, self.files)?;
+        flow.wait_until(quarter)?;
+        let swap_s = flow.elapsed_s();
+        self.tools.show(&format!("hotcc swap {name} dtcp --live"))?;
+        let swapped_s = flow.elapsed_s();
+        self.check_serving(name, "builtin:dtcp", 1)?;
+        // from here, not from the start: on a busy machine the commands may have taken their quarter
+        flow.wait_until(flow.elapsed_s() + quarter)?;
+        let back_s = flow.elapsed_s();
+        self.tools.show(&format!("hotcc rollback {name} --live"))?;
+        let done_s = flow.elapsed_s();
+        self.check_serving(name, "builtin:westwoodp", 2)?;
+        self.scrape(name, dtcp)?;
+        let measured = flow.finish()?;
+        let bytes = [
+            measured.bytes_between(0.0, swap_s),
+            measured.bytes_at(swap_s, swapped_s),
+            measured.bytes_between(swapped_s, back_s),
+            measured.bytes_at(back_s, done_s),
+            measured.bytes_between(done_s, f64::INFINITY),
+        ];
+        let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
+        let what = format!("the connection survived; MB before, at swap, between, at rollback, after: {megabytes}");
+        self.say.line("");
+        self.report.fact(self.say, bytes.iter().all(|&b| b > 0), what);
+        self.take(format!("{name}, swapped and back"), name, measured)
+    }
+
+    /// Reads back what serves under `name`, and on which version its sockets are.
+    fn check_serving(&mut self, name: &str, object: &str, swaps: u64) -> Result<()> {
+        self.say.line("$ hotcc status --json");
+        let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?).context("that is no JSON")?;
+        let all = status["algorithms"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(found) = all.iter().find(|a| a["name"] == name) else { bail!("hotcc status does not show {name}") };
+        let (serves, count) = (found["object"].as_str().unwrap_or_default(), &found["swaps"]);
+        let (current, older) = (&found["connections_current"], &found["connections_older"]);
+        let holds = serves == object && *count == swaps && current.as_u64() > Some(0) && *older == 0;
+        let what = format!(
+            "{name} is {serves} after {count} swap(s); sockets on it (both ends): {current}, on older: {older}"
+        );
+        self.report.fact(self.say, holds, what);
+        Ok(())
+    }
+
+    fn scrape(&mut self, name: &str, dtcp: &str) -> Result<()> {
+        self.say.line("\nWhat Prometheus sees while the flow still runs (the lines that tell most, without zeros)");
+        let exporter = Exporter::start(self.tools, self.files)?;
+        check()?;
+        self.say.line(format!("$ curl {}", exporter.url()));
+        let page = exporter.scrape()?;
+        let labels = [name, dtcp].map(|cc| format!("cc=\"{cc}\""));
+        let ours = |line: &str| labels.iter().any(|l| line.contains(l)) || line.contains(RECEIVER);
+        let zero = |line: &str| line.ends_with(" 0") || line.ends_with(" 0.0");
+        for start in TELLING {
+            for line in page.iter().filter(|l| l.starts_with(start) && ours(l) && !zero(l)) {
+                self.say.line(format!("  {line}"));
+            }
+        }
+        let wanted =
+            [format!("hotcc_algorithm_swaps{{cc=\"{name}\"}} 2"), format!("hotcc_algorithm_loaded{{cc=\"{dtcp}\"}} 1")];
+        let holds = wanted.iter().all(|w| page.contains(w));
+        let what = format!("the exporter's page ({} series) has both algorithms and both swaps", page.len());
+        self.report.fact(self.say, holds, what);
+        Ok(())
+    }
+}
+
+fn summary(m: &Measured) -> String {
+    format!("{:.1} Mbit/s, mean RTT {:.1} ms, {} retransmissions", m.mbit_per_s, m.mean_rtt_ms, m.retransmits)
+}
+
+/// An algorithm's counters once all its flows are closed: they are moved when a flow is released.
+fn closed_stats(name: &str) -> Result<AlgoStats> {
+    let mut tries = 100;
+    loop {
+        let stats = Algo::named(name).stats()?.with_context(|| format!("{name} keeps no counters"))?;
+        tries -= 1;
+        if stats.flows_closed >= stats.flows_opened || tries == 0 {
+            return Ok(stats);
+        }
+        pause(Duration::from_millis(20))?;
+    }
+}

@@ -1,0 +1,69 @@
+//! The demo of somebody who is not root: it runs in the lab by itself, says so, and what it claims holds.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../cli/tests/common/machine.rs"]
+mod machine;
+
+use hotcc_lab::vm::DEFAULT_KERNEL;
+use hotcc_testbed::kernel::skipped;
+use machine::stock_kernel;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const NAME: &str = "whoever_is_not_root_sees_it_in_the_lab";
+const NOBODY: u32 = 65534;
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn whoever_is_not_root_sees_it_in_the_lab() {
+    let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
+    // nobody cannot read root's cache, and has none
+    let cache = tempfile::tempdir().unwrap();
+    fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
+    copy(&kernel.dir, &cache.path().join("kernels").join(&kernel.release));
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_hotcc-demo"));
+    demo.args(["--seconds", "3", "--json"]).env("HOTCC_CACHE", cache.path()).current_dir("/");
+    demo.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if nix::unistd::geteuid().is_root() {
+        demo.uid(NOBODY).gid(NOBODY);
+    }
+    let demo = match demo.spawn() {
+        Err(why) if why.kind() == ErrorKind::PermissionDenied => {
+            skipped(NAME, "nobody but root can run what is built here");
+            return;
+        }
+        started => started.unwrap(),
+    };
+    let output = demo.wait_with_output().unwrap();
+    let story = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{story}");
+    assert!(story.contains("In the lab") && story.contains("takes root"), "{story}");
+    assert!(story.contains("swap westwoodp -> dtcp: 1 connections moved"), "{story}");
+    assert!(!story.contains('\x1b'), "{story}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["kernel"], *kernel.release);
+    assert!(report["lab"].as_str().unwrap().contains("root"), "{report}");
+    let flows = report["flows"].as_array().unwrap();
+    assert!(flows.len() >= 4, "{report}");
+    for flow in flows {
+        assert!(flow["mbit_per_s"].as_f64().unwrap() > 1.0, "{flow}");
+        assert!(flow["mean_rtt_ms"].as_f64().unwrap() > 40.0, "{flow}");
+    }
+    assert!(report["facts"].as_array().unwrap().iter().all(|fact| fact["holds"] == true), "{report}");
+}

@@ -1,0 +1,332 @@
+//! One direction of a link in Rust: what `bpf/lab/link.bpf.c` reckons, number for number, for kernels that cannot hold
+//! packets until they are due.
+//!
+//! A first-in-first-out queue is served at a rate that changes over time; after it come loss, delay, jitter and
+//! reordering. The rate's future is known, so a packet's whole way is known when it arrives. All sums wrap as they do
+//! there.
+
+use hotcc_lab_proto::plan::PlannedLink;
+use hotcc_lab_proto::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
+
+pub(crate) const NS_PER_MS: u64 = 1_000_000;
+pub(crate) const MILLIBITS_PER_BYTE: u64 = 8000;
+/// Phases that may pass between two packets.
+const PHASES_AT_ONCE: usize = 8;
+
+/// Purposes of random numbers: each has its own stream.
+#[derive(Clone, Copy)]
+enum Draw {
+    Loss = 1,
+    BitError,
+    Jitter,
+    Reorder,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It leaves the link.
+    Leaves {
+        /// When, since the start.
+        at_ns: u64,
+        /// Whether it found a queue from which ECN-capable packets are marked.
+        mark: bool,
+    },
+    /// It finds the queue full.
+    QueueDrop,
+    /// It is lost after the queue.
+    Lost,
+}
+
+/// What a packet finds, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Bytes in the queue.
+    pub queue_bytes: u32,
+    /// Wait for the packets before it.
+    pub wait_ns: u64,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// A packet that has come to a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    number: u64,
+    phase: usize,
+    pub bytes: u32,
+    segments: u32,
+}
+
+/// A direction of a link at work.
+#[derive(Clone, Debug)]
+pub struct LinkModel {
+    state: LinkState,
+    steps: Vec<ServiceStep>,
+    phases: Vec<Phase>,
+}
+
+/// A link's rates as the model and the kernel's program read them.
+#[must_use]
+pub fn service_steps(link: &PlannedLink) -> Vec<ServiceStep> {
+    let mut before = 0;
+    let step = |rate_bps: u64| {
+        let step = ServiceStep { before, rate_bps };
+        // rate times time in ns over 10^6, in millibits
+        before += rate_bps * link.step_ns / NS_PER_MS;
+        step
+    };
+    link.rates_by_step().map(step).collect()
+}
+
+/// What follows the queue, likewise.
+#[must_use]
+pub fn phases(link: &PlannedLink) -> Vec<Phase> {
+    let phase = |p: &hotcc_lab_proto::plan::PlannedPhase| Phase {
+        from_ns: p.from_ns,
+        delay_ns: p.delay_ns,
+        jitter_ns: p.jitter_ns,
+        hold_ns: p.hold_ns,
+        loss: of_2_32(p.loss),
+        reorder: of_2_32(p.reorder),
+        survival: survival(p.bit_error),
+        bit_errors: u32::from(p.bit_error > 0.0),
+        pad: 0,
+    };
+    link.phases.iter().map(phase).collect()
+}
+
+impl LinkModel {
+    /// At time 0, empty.
+    #[must_use]
+    pub fn new(link: &PlannedLink) -> Self {
+        let state = LinkState {
+            seed: link.seed,
+            step_ns: link.step_ns,
+            queue_bytes: link.queue_bytes,
+            mark_bytes: link.mark_bytes,
+            ..LinkState::default()
+        };
+        Self { state, steps: service_steps(link), phases: phases(link) }
+    }
+
+    /// A packet of `bytes` of IP comes, or a bundle of several; times never go back.
+    pub fn offer(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Offer {
+        let packet = self.arrive(now_ns, bytes, segments);
+        let mut offer = Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::QueueDrop };
+        let mut leaves_ns = now_ns;
+        if !self.steps.is_empty() {
+            let Some(at_ns) = self.enqueue(&mut offer, now_ns, bytes) else {
+                self.refuse(&packet);
+                return offer;
+            };
+            leaves_ns = at_ns;
+        }
+        offer.fate = self.leave(&packet, offer.queue_bytes, leaves_ns);
+        offer
+    }
+
+    /// A packet comes; what becomes of it in the queue is said later.
+    pub(crate) fn arrive(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Packet {
+        let number = self.state.arrived;
+        self.state.arrived += 1;
+        Packet { number, phase: self.phase_at(now_ns), bytes, segments }
+    }
+
+    /// It finds no room.
+    pub(crate) fn refuse(&mut self, packet: &Packet) {
+        self.state.queue_drops += u64::from(packet.segments);
+    }
+
+    /// It has been served, and found that many bytes before it when it came.
+    pub(crate) fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
+        let phase = &self.phases[packet.phase];
+        // what is lost was sent: it took its time on the link
+        let drawn = |purpose| draw(self.state.seed, packet.number, purpose);
+        if drawn(Draw::Loss) < phase.loss
+            || (phase.bit_errors > 0 && drawn(Draw::BitError) >= survives(&phase.survival, packet.bytes))
+        {
+            self.state.losses += u64::from(packet.segments);
+            return Fate::Lost;
+        }
+        leaves_ns = leaves_ns.wrapping_add(phase.delay_ns);
+        if phase.jitter_ns > 0 {
+            leaves_ns += phase.jitter_ns.wrapping_mul(drawn(Draw::Jitter).into()) >> 32;
+        }
+        if phase.reorder > 0 && drawn(Draw::Reorder) < phase.reorder {
+            leaves_ns += phase.hold_ns;
+        } else {
+            leaves_ns = leaves_ns.max(self.state.release_ns);
+            self.state.release_ns = leaves_ns;
+        }
+        self.state.packets += u64::from(packet.segments);
+        self.state.bytes += u64::from(packet.bytes);
+        let mark = self.state.mark_bytes > 0 && u64::from(queue_bytes) > self.state.mark_bytes;
+        Fate::Leaves { at_ns: leaves_ns, mark }
+    }
+
+    /// Rate at that time, and until when it stays; `None`: for ever.
+    pub(crate) fn rate_at(&self, now_ns: u64) -> (u64, Option<u64>) {
+        let step = (now_ns / self.state.step_ns) as usize;
+        let until_ns = (step + 1 < self.steps.len()).then(|| (step as u64 + 1) * self.state.step_ns);
+        (self.steps[step.min(self.steps.len() - 1)].rate_bps, until_ns)
+    }
+
+    /// Room in its queue.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.state.queue_bytes
+    }
+
+    /// A packet that was to be marked could be.
+    pub fn marked(&mut self, segments: u32) {
+        self.state.ce_marks += u64::from(segments);
+    }
+
+    /// Where it stands, and what happened on it.
+    #[must_use]
+    pub fn state(&self) -> &LinkState {
+        &self.state
+    }
+
+    /// Takes its place in the queue, and says when it leaves it: `None` if there is none.
+    fn enqueue(&mut self, offer: &mut Offer, now_ns: u64, bytes: u32) -> Option<u64> {
+        let done = self.served_by(now_ns);
+        let start = done.max(self.state.position);
+        offer.queue_bytes = ((start - done) / MILLIBITS_PER_BYTE) as u32;
+        offer.wait_ns = self.state.free_ns.saturating_sub(now_ns);
+        if u64::from(offer.queue_bytes) + u64::from(bytes) > self.state.queue_bytes {
+            return None;
+        }
+        let position = start + u64::from(bytes) * MILLIBITS_PER_BYTE;
+        let at = self.step_of(position - 1); // so that a step's last bit leaves within it, not after a pause that follows
+        let step = self.steps[at];
+        if step.rate_bps == 0 {
+            return None; // the rate never comes back
+        }
+        self.state.position = position;
+        self.state.hint = at as u32;
+        let in_step = (position.wrapping_sub(step.before)).wrapping_mul(NS_PER_MS).wrapping_add(step.rate_bps - 1);
+        self.state.free_ns = (at as u64 * self.state.step_ns).wrapping_add(in_step / step.rate_bps);
+        let service_ns = u64::from(bytes) * 8_000_000_000 / step.rate_bps;
+        offer.wait_ns = (self.state.free_ns - now_ns).saturating_sub(service_ns); // a pause is a wait, too
+        Some(self.state.free_ns)
+    }
+
+    /// Millibits served until then.
+    fn served_by(&self, now_ns: u64) -> u64 {
+        let at = (now_ns / self.state.step_ns).min(self.steps.len() as u64 - 1);
+        let step = self.steps[at as usize];
+        let ns = now_ns - at * self.state.step_ns;
+        step.before.wrapping_add(step.rate_bps.wrapping_mul(ns) / NS_PER_MS)
+    }
+
+    /// The last step that begins at or before `position`; positions only grow.
+    fn step_of(&self, position: u64) -> usize {
+        let from = self.state.hint as usize;
+        from + self.steps[from + 1..].partition_point(|s| s.before <= position)
+    }
+
+    /// Place of the phase of that time.
+    fn phase_at(&mut self, now_ns: u64) -> usize {
+        for _ in 0..PHASES_AT_ONCE {
+            match self.phases.get(self.state.phase as usize + 1) {
+                Some(next) if next.from_ns <= now_ns => self.state.phase += 1,
+                _ => break,
+            }
+        }
+        self.state.phase as usize
+    }
+}
+
+/// 32 even bits for a packet and a purpose. The mixer is splitmix64's.
+fn draw(seed: u64, packet: u64, purpose: Draw) -> u32 {
+    let number = packet.wrapping_mul(8).wrapping_add(purpose as u64);
+    let mut x = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 32) as u32
+}
+
+/// Probability, of 2^32, that `bytes` arrive without a bit error: the product of the powers of two it is made of.
+fn survives(powers: &[u32; 16], bytes: u32) -> u32 {
+    let mut all = 0xffff_ffff_u64;
+    for (power, survival) in powers.iter().enumerate() {
+        if bytes & (1 << power) != 0 {
+            all = (all * u64::from(*survival)) >> 32;
+        }
+    }
+    all as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_lab_proto::plan::PlannedPhase;
+
+    fn link(phase: PlannedPhase) -> PlannedLink {
+        PlannedLink {
+            seed: 7,
+            step_ns: 100_000_000,
+            rates: vec![(1, 8_000_000), (1, 0), (8, 16_000_000)], // 1 byte/us, then a pause, then 2
+            queue_bytes: 3000,
+            phases: vec![phase],
+            ..PlannedLink::default()
+        }
+    }
+
+    fn leaves(offer: Offer) -> u64 {
+        match offer.fate {
+            Fate::Leaves { at_ns, .. } => at_ns,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn packets_wait_for_those_before_them_and_for_the_room_there_is() {
+        let mut model = LinkModel::new(&link(PlannedPhase { delay_ns: 5_000_000, ..PlannedPhase::default() }));
+        let first = model.offer(0, 1000, 1);
+        assert_eq!((first.queue_bytes, first.wait_ns, leaves(first)), (0, 0, 6_000_000));
+        let second = model.offer(500_000, 1000, 1);
+        assert_eq!((second.queue_bytes, second.wait_ns, leaves(second)), (500, 500_000, 7_000_000));
+        assert_eq!(leaves(model.offer(500_000, 1500, 1)), 8_500_000);
+        let fourth = model.offer(500_000, 1, 1);
+        assert_eq!((fourth.queue_bytes, fourth.fate), (3000, Fate::QueueDrop));
+        assert_eq!((model.state().packets, model.state().bytes, model.state().queue_drops), (3, 3500, 1));
+    }
+
+    #[test]
+    fn a_pause_holds_what_is_in_the_queue() {
+        let mut model = LinkModel::new(&link(PlannedPhase::default()));
+        // half of it before the pause, half after, at twice the rate
+        assert_eq!(leaves(model.offer(99_500_000, 1000, 1)), 200_250_000);
+    }
+
+    #[test]
+    fn losses_and_reordering_come_at_their_rates() {
+        let phase =
+            PlannedPhase { loss: 0.1, reorder: 0.2, hold_ns: 1, jitter_ns: 1_000_000, ..PlannedPhase::default() };
+        let mut model = LinkModel::new(&PlannedLink { rates: Vec::new(), ..link(phase) });
+        let offers: Vec<Offer> = (0..10_000).map(|n| model.offer(n * 10_000_000, 1500, 1)).collect();
+        let lost = offers.iter().filter(|o| o.fate == Fate::Lost).count();
+        assert!((900..1100).contains(&lost), "{lost}");
+        assert_eq!(model.state().losses as usize, lost);
+        let mean_delay: u64 = offers
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| o.fate != Fate::Lost)
+            .map(|(n, o)| leaves(*o) - n as u64 * 10_000_000)
+            .sum();
+        assert!((480_000..520_000).contains(&(mean_delay / (10_000 - lost as u64))), "{mean_delay}");
+    }
+
+    #[test]
+    fn bits_that_go_wrong_lose_the_packets_that_have_them() {
+        let mut model = LinkModel::new(&PlannedLink {
+            rates: Vec::new(),
+            ..link(PlannedPhase { bit_error: 1e-5, ..PlannedPhase::default() })
+        });
+        let lost = (0..10_000).filter(|n| model.offer(*n, 1500, 1).fate == Fate::Lost).count();
+        // 1 - (1 - 1e-5)^12000
+        assert!((1050..1210).contains(&lost), "{lost}");
+    }
+}

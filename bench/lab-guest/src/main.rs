@@ -1,0 +1,216 @@
+//! The lab guest's first process: mounts what is needed, loads modules, does its job, reports, and powers off.
+//!
+//! It talks over the second serial line, one JSON message a line; the first one is the kernel's console.
+
+use anyhow::{Context, Result, bail};
+use hotcc_lab_guest::stage::Stage;
+use hotcc_lab_guest::{meter, play};
+use hotcc_lab_proto::job::{self, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
+use nix::mount::{MsFlags, mount};
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+const RESULTS: &str = "/dev/ttyS1";
+/// How long a command may go without the output that is waited for, in the guest's time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn main() -> ExitCode {
+    if std::process::id() != 1 {
+        eprintln!("hotcc-guest is the first process of the lab's virtual machine; it does nothing elsewhere");
+        return ExitCode::from(2);
+    }
+    // a panic of the first process is one of the kernel, whose console text would hide ours
+    std::panic::set_hook(Box::new(|panic| println!("guest: {panic}")));
+    if let Err(error) = std::panic::catch_unwind(guest).unwrap_or_else(|_| bail!("the guest's agent panicked")) {
+        println!("guest: {error:#}"); // to the console: the other line may be what failed
+    }
+    // the host takes an end without a last message for a failure
+    let _ = nix::sys::reboot::reboot(nix::sys::reboot::RebootMode::RB_POWER_OFF);
+    ExitCode::FAILURE
+}
+
+fn guest() -> Result<()> {
+    for (source, target, kind) in [
+        ("proc", "/proc", "proc"),
+        ("sysfs", "/sys", "sysfs"),
+        ("devtmpfs", "/dev", "devtmpfs"),
+        ("tmpfs", "/run", "tmpfs"),
+        ("tmpfs", "/tmp", "tmpfs"),
+        ("bpf", "/sys/fs/bpf", "bpf"),
+        ("cgroup2", "/sys/fs/cgroup", "cgroup2"),
+    ] {
+        mount(Some(source), target, Some(kind), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("cannot mount {target}"))?;
+    }
+    std::os::unix::fs::symlink("/run", "/var/run").or_else(|_| {
+        fs::create_dir_all("/var")?;
+        std::os::unix::fs::symlink("/run", "/var/run")
+    })?;
+    let mut line = File::options().write(true).open(RESULTS).context("cannot open the result line")?;
+    let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
+    say(&mut line, &Message::Booted { release, uptime_s: uptime_s()? })?;
+    let last = match work(&mut line) {
+        Ok(()) => Message::Done { uptime_s: uptime_s()? },
+        Err(error) => Message::Failed(format!("{error:#}")),
+    };
+    say(&mut line, &last)
+}
+
+fn work(line: &mut File) -> Result<()> {
+    load_modules()?;
+    run("/bin/ip", &["link", "set", "lo", "up"])?;
+    let job = serde_json::from_slice(&fs::read(JOB_PATH).context("no job")?)?;
+    match job {
+        Job::Scenario(plan) => {
+            let mut out = BufWriter::with_capacity(1 << 20, results_port()?);
+            play::play(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
+            out.flush().context("cannot write results")?;
+        }
+        Job::Commands(commands) => commands.iter().try_for_each(|command| obey(command, line))?,
+        Job::Cost(job) => meter::measure(&job, &mut |message| say(line, &message))?,
+        Job::Matrix { subjects, bytes } => {
+            for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
+                say(line, &Message::Row(matrix_row(subject, next, bytes)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The virtio port of that name, once its driver has found it.
+fn results_port() -> Result<File> {
+    for entry in fs::read_dir("/sys/class/virtio-ports").context("no virtio ports")?.flatten() {
+        let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+        if name.trim() == RESULTS_PORT {
+            let path = Path::new("/dev").join(entry.file_name());
+            return File::options().write(true).open(&path).with_context(|| format!("cannot open {}", path.display()));
+        }
+    }
+    bail!("no virtio port is called {RESULTS_PORT}")
+}
+
+fn say(line: &mut File, message: &Message) -> Result<()> {
+    let mut text = serde_json::to_string(message)?;
+    text.push('\n');
+    line.write_all(text.as_bytes()).context("cannot write to the result line")
+}
+
+fn uptime_s() -> Result<f64> {
+    let text = fs::read_to_string("/proc/uptime")?;
+    text.split_whitespace().next().context("empty /proc/uptime")?.parse().context("strange /proc/uptime")
+}
+
+fn load_modules() -> Result<()> {
+    let Ok(entries) = fs::read_dir(MODULES_PATH) else { return Ok(()) };
+    let mut paths: Vec<_> = entries.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    paths.sort();
+    for path in paths {
+        let file = File::open(&path)?;
+        nix::kmod::finit_module(&file, c"", nix::kmod::ModuleInitFlags::empty())
+            .with_context(|| format!("cannot load {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs a command, which must succeed, and returns what it wrote to stdout.
+fn run(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output().with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Does what [`Job::Commands`] asks for.
+fn obey(command: &job::Command, line: &mut File) -> Result<()> {
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    if command.stays {
+        Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?;
+        return Ok(());
+    }
+    let started = Instant::now();
+    loop {
+        let output = run(program, arguments);
+        match (&output, &command.until) {
+            (Ok(text), Some(wanted)) if text.contains(wanted.as_str()) => {}
+            (_, Some(_)) if started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+            (Ok(text), Some(wanted)) => bail!("{}: no `{wanted}` in {text}", words.join(" ")),
+            _ => {}
+        }
+        return say(line, &Message::Output(output?));
+    }
+}
+
+fn matrix_row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
+    let cc = &*subject.cc;
+    let mut steps = Vec::new();
+    let mut connection = None;
+    let hotcc = |arguments: &[&str]| run("/bin/hotcc", arguments).map(drop);
+    let mut step = |what: &str, work: &mut dyn FnMut() -> Result<()>| -> bool {
+        let error = work().err().map(|e| format!("{e:#}"));
+        let worked = error.is_none();
+        steps.push(Step { what: what.to_owned(), error });
+        worked
+    };
+    let send = |connection: &mut Option<Connection>| -> Result<()> {
+        if connection.is_none() {
+            *connection = Some(Connection::new(cc)?);
+        }
+        connection.as_mut().context("no connection")?.send(bytes)
+    };
+    let _ = step("load", &mut || hotcc(&["load", &subject.object]))
+        && step("traffic", &mut || send(&mut connection))
+        && step("swap", &mut || hotcc(&["swap", cc, &next.object, "--live"]))
+        && step("traffic after the swap", &mut || send(&mut connection))
+        && step("rollback", &mut || hotcc(&["rollback", cc, "--live"]))
+        && step("traffic after the rollback", &mut || send(&mut connection))
+        && step("unload", &mut || hotcc(&["unload", cc]))
+        && step("traffic after it is gone", &mut || send(&mut connection));
+    Row { algorithm: cc.to_owned(), steps }
+}
+
+/// A connection over loopback that sends under a congestion control.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Connection {
+    fn new(cc: &str) -> Result<Self> {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        setsockopt(&fd, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot choose {cc}"))?;
+        let port = listener.local_addr()?.port();
+        connect(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)))?;
+        // SAFETY: the descriptor was just made, and is given up here.
+        let client = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
+        let (server, _) = listener.accept()?;
+        Ok(Self { client, server })
+    }
+
+    /// Sends, and waits until the other side has it all.
+    fn send(&mut self, bytes: u64) -> Result<()> {
+        let (client, server) = (&mut self.client, &mut self.server);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || std::io::copy(&mut server.take(bytes), &mut std::io::sink()));
+            std::io::copy(&mut std::io::repeat(7).take(bytes), client)?;
+            let received = reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+            if received != bytes {
+                bail!("{received} of {bytes} bytes arrived");
+            }
+            Ok(())
+        })
+    }
+}

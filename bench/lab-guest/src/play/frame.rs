@@ -1,0 +1,117 @@
+//! Ethernet frames as packet sockets hand them over: behind a header that says what offloading is still to be done.
+
+use hotcc_lab_proto::plan::FIRST_FLOW_PORT;
+use hotcc_lab_proto::records::NO_FLOW;
+
+/// `struct virtio_net_hdr`, which precedes the frame.
+pub(super) const OFFLOAD_BYTES: usize = 10;
+const ETHERNET_BYTES: usize = 14;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const MOST_FLOWS: u16 = 4096;
+
+/// What a link needs to know of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Packets that it is to become.
+    pub segments: u32,
+    /// Their bytes of IP.
+    pub bytes: u32,
+    /// Flow, or [`NO_FLOW`].
+    pub flow: u16,
+    /// Whether it goes to the flow's receiver.
+    pub towards_receiver: bool,
+}
+
+/// The packet from its IP header on.
+fn packet(data: &[u8]) -> &[u8] {
+    data.get(OFFLOAD_BYTES + ETHERNET_BYTES..).unwrap_or_default()
+}
+
+fn header_bytes(packet: &[u8]) -> usize {
+    let ip = packet.first().map_or(0, |b| usize::from(b & 15) * 4);
+    let tcp = |offset: &u8| usize::from(offset >> 4) * 4;
+    ip + if packet.get(9) == Some(&UDP) { 8 } else { packet.get(ip + 12).map_or(0, tcp) }
+}
+
+/// Looks at a frame with its offload header.
+pub(super) fn shape(data: &[u8]) -> Shape {
+    let packet = packet(data);
+    let gso_size = data.get(4..6).map_or(0, |b| usize::from(u16::from_ne_bytes([b[0], b[1]])));
+    let headers = header_bytes(packet);
+    let segments = if gso_size == 0 { 1 } else { packet.len().saturating_sub(headers).div_ceil(gso_size).max(1) };
+    let (flow, towards_receiver) = classify(packet);
+    Shape { segments: segments as u32, bytes: (packet.len() + (segments - 1) * headers) as u32, flow, towards_receiver }
+}
+
+/// Flows are told apart by the port of their receiver.
+fn classify(packet: &[u8]) -> (u16, bool) {
+    let port = |at: usize| packet.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    let flow = |port: u16| port.checked_sub(FIRST_FLOW_PORT).filter(|flow| *flow < MOST_FLOWS);
+    if !matches!(packet.get(9), Some(&TCP | &UDP)) {
+        return (NO_FLOW, false);
+    }
+    match (flow(port(22)), flow(port(20))) {
+        (Some(flow), _) => (flow, true),
+        (None, Some(flow)) => (flow, false),
+        (None, None) => (NO_FLOW, false),
+    }
+}
+
+/// Marks an ECN-capable IPv4 packet (CE); false if it is none.
+pub(super) fn mark_ce(data: &mut [u8]) -> bool {
+    let packet = data.get_mut(OFFLOAD_BYTES + ETHERNET_BYTES..).unwrap_or_default();
+    let length = packet.first().map_or(0, |b| usize::from(b & 15) * 4);
+    if packet.len() < length || length < 20 || packet[0] >> 4 != 4 || packet[1] & 3 == 0 {
+        return false;
+    }
+    packet[1] |= 3;
+    packet[10..12].fill(0);
+    let words = packet[..length].chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TCP to a port, with so much payload, ECN-capable; its IP checksum is right.
+    fn frame(to: u16, payload: usize, gso_size: u16) -> Vec<u8> {
+        let mut data = vec![0; OFFLOAD_BYTES + ETHERNET_BYTES + 20 + 32 + payload];
+        data[4..6].copy_from_slice(&gso_size.to_ne_bytes());
+        let packet = &mut data[OFFLOAD_BYTES + ETHERNET_BYTES..];
+        packet[0] = 0x45;
+        packet[1] = 2;
+        packet[9] = TCP;
+        packet[10..12].copy_from_slice(&(!0x4508_u16).to_be_bytes());
+        packet[22..24].copy_from_slice(&to.to_be_bytes());
+        packet[32] = 8 << 4;
+        data
+    }
+
+    #[test]
+    fn a_bundle_counts_as_the_packets_that_it_will_be() {
+        let alone = shape(&frame(FIRST_FLOW_PORT + 3, 1448, 0));
+        assert_eq!(alone, Shape { segments: 1, bytes: 1500, flow: 3, towards_receiver: true });
+        let bundle = shape(&frame(FIRST_FLOW_PORT, 1448 * 2 + 1, 1448));
+        assert_eq!(bundle, Shape { segments: 3, bytes: 1500 * 2 + 53, flow: 0, towards_receiver: true });
+        assert_eq!(shape(&frame(80, 0, 0)).flow, NO_FLOW);
+        assert_eq!(shape(&[0; 30]).flow, NO_FLOW);
+    }
+
+    #[test]
+    fn a_mark_keeps_the_checksum_right() {
+        let mut data = frame(1, 0, 0);
+        assert!(mark_ce(&mut data));
+        let header = &data[OFFLOAD_BYTES + ETHERNET_BYTES..][..20];
+        assert_eq!(header[1] & 3, 3);
+        let sum: u32 = header.chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        data[OFFLOAD_BYTES + ETHERNET_BYTES + 1] = 0;
+        assert!(!mark_ce(&mut data), "a packet that is not ECN-capable");
+    }
+}

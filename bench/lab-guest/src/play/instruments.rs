@@ -1,0 +1,174 @@
+//! The lab's instruments: the links, which write packets down, and the BPF programs that watch connections and the
+//! processor.
+
+use super::net::Net;
+use super::wires::Wires;
+use crate::stage::Stage;
+use anyhow::{Context, Result};
+use bytemuck::Pod;
+use hotcc_lab_proto::plan::Plan;
+use hotcc_lab_proto::played::Played;
+use hotcc_lab_proto::records::{AckRecord, FlowWatch, IDLE_BIN_NS};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+use memmap2::{MmapOptions, MmapRaw};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// An array map, mapped.
+#[derive(Debug)]
+pub(super) struct Mapped<T> {
+    map: MmapRaw,
+    pub entries: usize,
+    of: std::marker::PhantomData<T>,
+}
+
+impl<T: Pod> Mapped<T> {
+    const WORDS: () = assert!(size_of::<T>().is_multiple_of(8), "an array's elements are whole words");
+
+    pub fn new(object: &Object, name: &str) -> Result<Self> {
+        let () = Self::WORDS;
+        let map = object
+            .maps()
+            .find(|m| m.name().to_string_lossy().ends_with(name))
+            .with_context(|| format!("no map {name}"))?;
+        // a section's map is one element, of as many T
+        let length = map.info()?.info.max_entries as usize * map.value_size() as usize;
+        let entries = length / size_of::<T>();
+        let map = MmapOptions::new()
+            .len(length)
+            .map_raw(map.as_fd().as_raw_fd())
+            .with_context(|| format!("cannot map {name}"))?;
+        Ok(Self { map, entries, of: std::marker::PhantomData })
+    }
+
+    pub fn get(&self, at: usize) -> T {
+        assert!(at < self.entries);
+        // SAFETY: within the mapping, which is page aligned; T is plain data. Programs may write meanwhile: what is
+        // read then is torn at worst, and callers read after the run.
+        unsafe { self.map.as_ptr().cast::<T>().add(at).read_volatile() }
+    }
+
+    pub fn set(&self, at: usize, value: T) {
+        assert!(at < self.entries);
+        // SAFETY: as for `get`; the mapping is writable.
+        unsafe { self.map.as_mut_ptr().cast::<T>().add(at).write_volatile(value) }
+    }
+
+    /// The first of them, as bytes.
+    pub fn bytes(&self, count: usize) -> &[u8] {
+        // SAFETY: within the mapping; plain data; nothing writes any more once programs are detached.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr(), count.min(self.entries) * size_of::<T>()) }
+    }
+}
+
+/// First member of `.data` of both objects.
+pub(super) const ZERO: usize = 0;
+/// Second.
+pub(super) const MADE: usize = 1;
+/// Of `watch` alone: interrupts under way, and whether the processor rests.
+const DOES: usize = 3;
+
+/// Programs at work.
+#[derive(Debug)]
+pub(super) struct Instruments {
+    wires: Wires,
+    watch_data: Mapped<u64>,
+    flows: Mapped<FlowWatch>,
+    acks: Mapped<AckRecord>,
+    idle: Mapped<u64>,
+    flow_count: usize,
+    bins: usize,
+    watching: Vec<Link>,
+    /// Keeps programs and maps alive.
+    _watch: Object,
+}
+
+/// Loads one of the lab's objects, with that much room in its maps.
+pub(super) fn open(name: &str, sizes: &[(&str, usize)]) -> Result<Object> {
+    let object = hotcc_bpf::lab(name).with_context(|| format!("no object {name}"))?;
+    let mut open = ObjectBuilder::default().open_memory(object.bytes)?;
+    for mut map in open.maps_mut() {
+        if let Some((_, entries)) = sizes.iter().find(|(n, _)| map.name() == *n) {
+            map.set_max_entries(u32::try_from((*entries).max(1))?)?;
+        }
+    }
+    open.load().with_context(|| format!("cannot load the lab's {name} programs"))
+}
+
+impl Instruments {
+    /// Loads and attaches; the calling thread is in the namespace of the wires.
+    pub fn start(plan: &Plan, net: &Net, stage: Stage) -> Result<Self> {
+        let wires = Wires::start(plan, &net.wire_devices, stage)?;
+        let watch = open("watch", &[("ack_records", plan.ack_records as usize)])?;
+        let flows: Mapped<FlowWatch> = Mapped::new(&watch, "flows")?;
+        for (place, flow) in plan.flows.iter().enumerate() {
+            let (detail_offset, detail_size) = flow.watch.unwrap_or_default();
+            let netns = net.hosts[flow.from].inode()?;
+            flows.set(place, FlowWatch { detail_offset, detail_size, netns, ..FlowWatch::default() });
+        }
+        // a machine with several processors, which others use too, has no idle time of ours
+        let of_connections = ["watch_ack", "watch_retransmission"];
+        let wanted = |name: &OsStr| stage == Stage::Guest || of_connections.iter().any(|of| name == *of);
+        let attached = watch.progs_mut().filter(|p| wanted(p.name()));
+        let watching = attached.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            wires,
+            watch_data: Mapped::new(&watch, ".data")?,
+            flows,
+            acks: Mapped::new(&watch, "ack_records")?,
+            idle: Mapped::new(&watch, "idle_ns")?,
+            flow_count: plan.flows.len(),
+            bins: if stage == Stage::Guest { (plan.duration_ns / IDLE_BIN_NS) as usize } else { 0 },
+            watching,
+            _watch: watch,
+        })
+    }
+
+    /// Time zero, CLOCK_MONOTONIC.
+    pub fn set_zero(&self, zero_ns: u64) {
+        self.wires.set_zero(zero_ns);
+        // An interrupt whose begin was seen and whose end was not, as programs were attached one by one, would seem to go
+        // on for ever. The guest has one processor, and it is here: nothing is under way.
+        self.watch_data.set(DOES, 0);
+        self.watch_data.set(ZERO, zero_ns);
+    }
+
+    /// Nothing is written down from here on.
+    pub fn stop(&mut self) -> Result<()> {
+        self.watching.clear();
+        self.wires.stop()
+    }
+
+    /// Timeouts of each flow.
+    pub fn timeouts(&self) -> impl Iterator<Item = u16> {
+        (0..self.flow_count).map(|at| self.flows.get(at).timeouts)
+    }
+
+    /// Links, idle time, and how many records there are.
+    pub fn counts(&self, plan: &Plan) -> Played {
+        let (made, room) = (self.watch_data.get(MADE), self.acks.entries as u64);
+        let (packet_records, missing) = self.wires.counts();
+        Played {
+            links: self.wires.ends(plan),
+            idle_ns: (0..self.bins).map(|at| self.idle.get(at)).collect(),
+            packet_records,
+            ack_records: made.min(room),
+            missing_records: missing + made.saturating_sub(room),
+            faults: self.wires.faults().to_vec(),
+            ..Played::default()
+        }
+    }
+
+    /// ACKs that came; the records have retransmissions too.
+    pub fn acks(&self, counted: &Played) -> u64 {
+        let records = 0..usize::try_from(counted.ack_records).unwrap_or(usize::MAX).min(self.acks.entries);
+        records.filter(|at| self.acks.get(*at).is_retransmission == 0).count() as u64
+    }
+
+    /// Packets, then ACKs.
+    pub fn write_records(&self, counted: &Played, out: &mut dyn Write) -> std::io::Result<()> {
+        out.write_all(self.wires.records(counted.packet_records))?;
+        out.write_all(self.acks.bytes(counted.ack_records as usize))
+    }
+}

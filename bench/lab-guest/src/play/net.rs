@@ -1,0 +1,175 @@
+//! The plan's hosts and wires, as network namespaces and veth pairs.
+
+use crate::stage::Stage;
+use anyhow::{Context, Result, bail};
+use hotcc_lab_proto::plan::{Plan, Wire, mac};
+use hotcc_testbed::netlab;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const NAMED: &str = "/run/netns";
+/// Names of the lab's namespaces begin so.
+pub const PREFIX: &str = "hotcc-lab";
+/// First in, first out, released at the time that the link's program stamped on the packet; nothing else.
+pub const RELEASE_AT_STAMP: &str = "fq nopacing limit 10000000 flow_limit 10000000 horizon 4000s timer_slack 0";
+
+/// A network namespace that has a name, and loses it with the value.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    name: String,
+    path: PathBuf,
+    file: File,
+}
+
+impl Namespace {
+    fn create(name: String) -> Result<Self> {
+        fs::create_dir_all(NAMED)?;
+        let path = Path::new(NAMED).join(&name);
+        File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let make = || -> Result<()> {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            mount(Some("/proc/thread-self/ns/net"), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+            Ok(())
+        };
+        let made = std::thread::scope(|scope| scope.spawn(make).join().map_err(|_| anyhow::anyhow!("panicked"))?);
+        if let Err(why) = made {
+            let _ = fs::remove_file(&path);
+            return Err(why.context(format!("cannot make network namespace {name}")));
+        }
+        Ok(Self { file: File::open(&path)?, name, path })
+    }
+
+    /// Runs `work` on a thread in the namespace: sockets it makes belong there.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let there = || {
+            enter(&self.file).with_context(|| format!("cannot enter {}", self.name))?;
+            Ok(work())
+        };
+        std::thread::scope(|scope| match scope.spawn(there).join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    /// What the kernel tells it by.
+    pub fn inode(&self) -> Result<u32> {
+        let inode = self.file.metadata().with_context(|| format!("cannot look at {}", self.name))?.ino();
+        Ok(u32::try_from(inode)?)
+    }
+
+    /// For a thread that enters later.
+    pub fn file(&self) -> Result<File> {
+        self.file.try_clone().with_context(|| format!("cannot hold on to {}", self.name))
+    }
+
+    /// Hands lines to `ip` or `tc`, which must succeed with all of them.
+    pub fn batch(&self, program: &str, lines: &[String]) -> Result<()> {
+        let mut command = Command::new(program);
+        command.args(["-n", &self.name, "-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+        child.stdin.take().context("no stdin")?.write_all((lines.join("\n") + "\n").as_bytes())?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("{program} on {}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    fn sysctl(&self, key: &str, value: &str) -> Result<()> {
+        let path = Path::new("/proc/sys").join(key.replace('.', "/"));
+        let written = self.enter(|| fs::write(&path, value))?;
+        written.with_context(|| format!("cannot set {key}={value} on {}", self.name))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = umount2(&self.path, MntFlags::MNT_DETACH).and_then(|()| nix::unistd::unlink(&self.path));
+    }
+}
+
+/// Moves the calling thread into a namespace.
+pub(super) fn enter(namespace: &File) -> nix::Result<()> {
+    setns(namespace, CloneFlags::CLONE_NEWNET)
+}
+
+/// The network of a plan.
+#[derive(Debug)]
+pub(super) struct Net {
+    /// Every host.
+    pub hosts: Vec<Namespace>,
+    /// Where the middles of the wires are.
+    pub wires: Namespace,
+    /// Their devices there: for each wire, the one towards its first host and the one towards its second.
+    pub wire_devices: Vec<[WireDevice; 2]>,
+}
+
+/// A wire's device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WireDevice {
+    pub ifindex: i32,
+    /// Link of what leaves through it, by its place in the plan.
+    pub link: usize,
+}
+
+impl Net {
+    pub fn build(plan: &Plan, stage: Stage) -> Result<Self> {
+        let full = |name: &str| netlab::stem(PREFIX) + name;
+        let wires = Namespace::create(full("WIRES"))?;
+        wires.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+        let hosts = plan.hosts.iter().map(|h| Namespace::create(full(&h.name))).collect::<Result<Vec<_>>>()?;
+        for (host, planned) in hosts.iter().zip(&plan.hosts) {
+            host.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+            for (key, value) in &planned.sysctls {
+                host.sysctl(key, value)?;
+            }
+        }
+        let (mut ip, mut tc) = (Vec::new(), Vec::new());
+        for (number, wire) in plan.wires.iter().enumerate() {
+            for side in 0..2 {
+                ip.push(veth(number, side, wire, &hosts[wire.ends[side].host].name));
+                ip.push(format!("link set dev {} up", device(number, side)));
+                tc.push(format!("qdisc replace dev {} root {RELEASE_AT_STAMP}", device(number, side)));
+            }
+        }
+        wires.batch("ip", &ip)?;
+        if !stage.emulates(plan) {
+            wires.batch("tc", &tc)?;
+        }
+        for (place, host) in hosts.iter().enumerate() {
+            let mut lines = Vec::new();
+            for end in plan.wires.iter().flat_map(|w| w.ends.iter().map(move |e| (w, e))) {
+                if end.1.host == place {
+                    lines.push(format!("link set dev {} gso_max_segs {}", end.1.device, end.0.offload_segments));
+                }
+            }
+            lines.extend(plan.hosts[place].setup.iter().cloned());
+            host.batch("ip", &lines)?;
+        }
+        let wire_devices = wires.enter(|| {
+            let index = |number: usize, side: usize, wire: &Wire| -> Result<WireDevice> {
+                let ifindex = nix::net::if_::if_nametoindex(device(number, side).as_str())?;
+                Ok(WireDevice { ifindex: ifindex.cast_signed(), link: wire.ends[side].receives })
+            };
+            let both = |(n, w): (usize, &Wire)| Ok([index(n, 0, w)?, index(n, 1, w)?]);
+            plan.wires.iter().enumerate().map(both).collect::<Result<Vec<_>>>()
+        })??;
+        Ok(Self { hosts, wires, wire_devices })
+    }
+}
+
+/// A wire's device in the middle, towards its first or its second host.
+fn device(number: usize, side: usize) -> String {
+    format!("w{number}{}", ["a", "b"][side])
+}
+
+fn veth(number: usize, side: usize, wire: &Wire, host: &str) -> String {
+    let (middle, end, mtu) = (device(number, side), &wire.ends[side].device, wire.mtu);
+    let mac = mac(number, side);
+    format!("link add name {middle} mtu {mtu} type veth peer name {end} mtu {mtu} address {mac} netns {host}")
+}

@@ -1,0 +1,80 @@
+//! Receivers that hold their senders back (`hotcc rx`), on the sockets of the hosts that have one.
+//!
+//! All hosts' sockets are made by one process, so each method has a threaded cgroup, which the thread that makes a
+//! host's socket joins.
+
+use anyhow::{Context, Result};
+use hotcc::cgroup::cgroup2_root;
+use hotcc::rx::{self, Method, Request};
+use hotcc_lab_proto::plan::{Plan, RxMethod};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const THREADS: &str = "cgroup.threads";
+
+/// What was loaded; goes with the value.
+#[derive(Debug, Default)]
+pub(super) struct Receivers(Vec<(Method, PathBuf)>);
+
+impl Receivers {
+    /// Loads what the hosts have.
+    pub fn load(plan: &Plan) -> Result<Self> {
+        let mut receivers = Self::default();
+        for rx in plan.hosts.iter().filter_map(|host| host.rx) {
+            if receivers.group(rx).is_none() {
+                receivers.add(method(rx))?;
+            }
+        }
+        Ok(receivers)
+    }
+
+    fn add(&mut self, method: Method) -> Result<()> {
+        let root = cgroup2_root()?;
+        // a thread only goes where its process could
+        write(&root.join("cgroup.procs"), "0")?;
+        let path = root.join(format!("hotcc-lab-{}", method.name()));
+        fs::create_dir(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
+        self.0.push((method, path.clone()));
+        write(&path.join("cgroup.type"), "threaded")?;
+        let profile = "default".to_owned();
+        rx::load(&Request { method, cgroup: Some(path), profile, set: Vec::new() })?;
+        Ok(())
+    }
+
+    /// The cgroup for the sockets of a host that has this.
+    pub fn group(&self, rx: RxMethod) -> Option<&Path> {
+        self.0.iter().find(|(loaded, _)| *loaded == method(rx)).map(|(_, path)| path.as_path())
+    }
+}
+
+fn method(rx: RxMethod) -> Method {
+    match rx {
+        RxMethod::Arwa => Method::Arwa,
+        RxMethod::Drwa => Method::Drwa,
+    }
+}
+
+/// Takes the calling thread there: sockets that it makes belong there for good.
+pub(super) fn join(group: Option<&Path>) -> Result<()> {
+    group.map_or(Ok(()), |group| write(&group.join(THREADS), "0"))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+impl Drop for Receivers {
+    fn drop(&mut self) {
+        for (method, path) in &self.0 {
+            if let Err(error) = rx::unload(*method) {
+                eprintln!("cannot unload {}: {error}", method.name());
+            }
+            // threads that have not seen the end of their flow yet
+            let root = path.parent().unwrap_or(path).join(THREADS);
+            for thread in fs::read_to_string(path.join(THREADS)).unwrap_or_default().lines() {
+                let _ = fs::write(&root, thread); // it may have ended meanwhile
+            }
+            let _ = fs::remove_dir(path);
+        }
+    }
+}

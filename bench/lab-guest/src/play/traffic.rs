@@ -1,0 +1,296 @@
+//! The plan's flows: a sender and a receiver thread each, with real sockets on their hosts.
+
+use super::net::{Namespace, Net, enter};
+use super::receivers::{Receivers, join};
+use anyhow::{Context, Result, anyhow};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_lab_proto::plan::{FIRST_FLOW_PORT, Pace, Plan, PlannedFlow};
+use hotcc_lab_proto::played::FlowEnd;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::sendfile::sendfile;
+use nix::sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A piece of the file that TCP senders send; its pages are never copied.
+const PIECE_BYTES: usize = 1 << 20;
+const STACK_BYTES: usize = 128 << 10;
+
+/// All flows.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    zero_ns: u64,
+    flows: Vec<Arc<Shared>>,
+}
+
+/// Where one of a flow's sockets is made.
+struct End<'a> {
+    host: &'a Namespace,
+    /// Cgroup, for hosts that have a receiver loaded.
+    group: Option<&'a Path>,
+}
+
+/// What a flow's threads and the calendar share.
+#[derive(Debug)]
+struct Shared {
+    /// The planned congestion control; `None`: datagrams.
+    cc: Option<String>,
+    bytes_wanted: Option<u64>,
+    received: AtomicU64,
+    /// When the receiver had all that was wanted; 0: not yet.
+    complete_ns: AtomicU64,
+    socket: Mutex<Option<TcpStream>>,
+    end: Mutex<Option<FlowEnd>>,
+    error: Mutex<Option<String>>,
+    stopped: std::sync::atomic::AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sleeps until a moment of CLOCK_MONOTONIC.
+pub(super) fn sleep_until(at_ns: u64) {
+    let at = nix::sys::time::TimeSpec::new((at_ns / 1_000_000_000) as i64, (at_ns % 1_000_000_000) as i64);
+    // an early end (a signal) only makes the caller look at the clock again
+    while monotonic_ns() < at_ns {
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
+    }
+}
+
+impl Traffic {
+    /// Receivers wait from now on; senders start at their time.
+    pub fn start(plan: &Plan, net: &Net, receivers: &Receivers, zero_ns: u64) -> Result<Self> {
+        let zeros = memfd_create("zeros", MFdFlags::empty())?;
+        nix::unistd::ftruncate(&zeros, PIECE_BYTES as i64)?;
+        let zeros = Arc::new(zeros);
+        let mut flows = Vec::new();
+        for (place, flow) in plan.flows.iter().enumerate() {
+            let port = FIRST_FLOW_PORT + u16::try_from(place)?;
+            let shared = Arc::new(Shared {
+                cc: flow.cc.clone(),
+                bytes_wanted: flow.bytes,
+                received: AtomicU64::new(0),
+                complete_ns: AtomicU64::new(0),
+                socket: Mutex::default(),
+                end: Mutex::default(),
+                error: Mutex::default(),
+                stopped: false.into(),
+            });
+            let end = |host: usize| End {
+                host: &net.hosts[host],
+                group: plan.hosts[host].rx.and_then(|method| receivers.group(method)),
+            };
+            let (sender, receiver) = (end(flow.from), end(flow.to));
+            let started = if flow.cc.is_some() {
+                start_tcp(flow, port, &shared, &sender, &receiver, zero_ns, &zeros)
+            } else {
+                start_udp(flow, port, &shared, sender.host, receiver.host, zero_ns)
+            };
+            started.with_context(|| format!("flow {}", flow.name))?;
+            flows.push(shared);
+        }
+        Ok(Self { zero_ns, flows })
+    }
+
+    /// Ends a flow now.
+    pub fn stop(&self, flow: usize) {
+        let shared = &self.flows[flow];
+        let mut end = locked(&shared.end);
+        if end.is_some() {
+            return;
+        }
+        shared.stopped.store(true, Ordering::SeqCst);
+        let bytes = shared.received.load(Ordering::SeqCst); // before the time: never more than fits into it
+        let now_ns = monotonic_ns() - self.zero_ns;
+        let complete_ns = shared.complete_ns.load(Ordering::SeqCst);
+        let mut ended = FlowEnd {
+            cc: shared.cc.clone().unwrap_or_else(|| "udp".to_owned()),
+            bytes,
+            end_ns: if complete_ns > 0 { complete_ns - self.zero_ns } else { now_ns },
+            complete: shared.bytes_wanted.is_none_or(|_| complete_ns > 0),
+            ..FlowEnd::default()
+        };
+        if let Some(socket) = locked(&shared.socket).take() {
+            ended.cc = congestion_control(&socket).unwrap_or(ended.cc);
+            ended.retransmits = u64::from(retransmits(&socket).unwrap_or_default());
+            // a reset: what is still in the buffer must not compete with other flows
+            let abort = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+            let _ = setsockopt(&socket, sockopt::Linger, &abort);
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        *end = Some(ended);
+    }
+
+    /// Ends all, and says how they ended.
+    pub fn end(self) -> Vec<FlowEnd> {
+        for flow in 0..self.flows.len() {
+            self.stop(flow);
+        }
+        let ended = |shared: &Arc<Shared>| FlowEnd {
+            error: locked(&shared.error).take(),
+            ..locked(&shared.end).take().unwrap_or_default()
+        };
+        self.flows.iter().map(ended).collect()
+    }
+}
+
+fn congestion_control(socket: &TcpStream) -> nix::Result<String> {
+    let name = getsockopt(socket, sockopt::TcpCongestion)?;
+    Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
+}
+
+/// `tcpi_total_retrans`: whose place in `struct tcp_info` is the kernel's ABI.
+fn retransmits(socket: &TcpStream) -> Result<u32> {
+    const TOTAL_RETRANS: usize = 100;
+    let mut info = [0u8; 104];
+    let mut length = info.len() as nix::libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into the buffer, which is that long.
+    let code = unsafe {
+        nix::libc::getsockopt(
+            socket.as_raw_fd(),
+            nix::libc::IPPROTO_TCP,
+            nix::libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    nix::errno::Errno::result(code)?;
+    let field = info.get(TOTAL_RETRANS..TOTAL_RETRANS + 4).context("a short tcp_info")?;
+    Ok(u32::from_ne_bytes(field.try_into()?))
+}
+
+fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce(&Shared) -> Result<()> + Send + 'static) -> Result<()> {
+    let shared = Arc::clone(shared);
+    let run = move || {
+        if let Err(error) = work(&shared)
+            && !shared.stopped.load(Ordering::SeqCst)
+        {
+            locked(&shared.error).get_or_insert_with(|| format!("{error:#}"));
+        }
+    };
+    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run)?;
+    Ok(())
+}
+
+fn start_tcp(
+    flow: &PlannedFlow,
+    port: u16,
+    shared: &Arc<Shared>,
+    sender: &End<'_>,
+    receiver: &End<'_>,
+    zero_ns: u64,
+    zeros: &Arc<OwnedFd>,
+) -> Result<()> {
+    let address = SocketAddrV4::new(flow.address, port);
+    let listener = receiver.host.enter(|| {
+        join(receiver.group)?;
+        Ok::<_, anyhow::Error>(TcpListener::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?)
+    })??;
+    spawn("receiver", shared, move |shared| {
+        let (socket, _) = listener.accept()?;
+        drop(listener);
+        receive(&socket, shared, MsgFlags::MSG_TRUNC)
+    })?;
+    let (flow, zeros) = (flow.clone(), Arc::clone(zeros));
+    let (namespace, group) = (sender.host.file()?, sender.group.map(Path::to_owned));
+    spawn("sender", shared, move |shared| {
+        sleep_until(zero_ns + flow.start_ns);
+        enter(&namespace)?;
+        join(group.as_deref())?;
+        let socket = TcpStream::connect(SocketAddr::V4(address)).context("cannot connect")?;
+        let cc = flow.cc.context("no congestion control")?;
+        // after the handshake, as `hotcc run` does: before it, the segment size is not known
+        setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(&cc))
+            .with_context(|| format!("cannot choose {cc}"))?;
+        {
+            let end = locked(&shared.end); // whoever stops the flow holds it: either it sees the socket, or we the end
+            if end.is_some() {
+                return Ok(());
+            }
+            *locked(&shared.socket) = Some(socket.try_clone()?);
+        }
+        send(&socket, &zeros, flow.bytes, flow.pace)?;
+        if flow.bytes.is_some() {
+            // the receiver closes: a sender that did, with data under way, would be out of tcp_probe's sight at once
+            io::copy(&mut &socket, &mut io::sink())?;
+        }
+        Ok(())
+    })
+}
+
+/// Sends that many bytes, or until the socket is shut down.
+fn send(socket: &TcpStream, zeros: &OwnedFd, bytes: Option<u64>, pace: Option<Pace>) -> Result<()> {
+    let mut left = bytes.unwrap_or(u64::MAX);
+    let mut next_ns = monotonic_ns();
+    let mut socket = socket;
+    while left > 0 {
+        let sent = match pace {
+            None => {
+                let mut offset = 0;
+                sendfile(socket, zeros, Some(&mut offset), left.min(PIECE_BYTES as u64) as usize)? as u64
+            }
+            Some(pace) => {
+                sleep_until(next_ns);
+                next_ns += pace.interval_ns;
+                let piece = left.min(u64::from(pace.write_bytes)) as usize;
+                socket.write_all(&vec![0; piece])?;
+                piece as u64
+            }
+        };
+        left -= sent;
+    }
+    Ok(())
+}
+
+/// Counts what arrives, until all that was wanted has, or the end.
+fn receive(socket: &impl AsFd, shared: &Shared, flags: MsgFlags) -> Result<()> {
+    let mut buffer = vec![0u8; 65536];
+    loop {
+        // TCP with MSG_TRUNC: data are dropped in the kernel, not copied
+        let got = nix::sys::socket::recv(socket.as_fd().as_raw_fd(), &mut buffer, flags)?;
+        if got == 0 {
+            return Ok(());
+        }
+        let received = shared.received.fetch_add(got as u64, Ordering::SeqCst) + got as u64;
+        if shared.bytes_wanted.is_some_and(|wanted| received >= wanted) {
+            shared.complete_ns.store(monotonic_ns(), Ordering::SeqCst);
+            return Ok(());
+        }
+    }
+}
+
+fn start_udp(
+    flow: &PlannedFlow,
+    port: u16,
+    shared: &Arc<Shared>,
+    sender: &Namespace,
+    receiver: &Namespace,
+    zero_ns: u64,
+) -> Result<()> {
+    let socket = receiver.enter(|| UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)))??;
+    spawn("receiver", shared, move |shared| receive(&socket, shared, MsgFlags::empty()))?;
+    let socket = sender.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+    socket.connect(SocketAddrV4::new(flow.address, port))?;
+    let (pace, start_ns) = (flow.pace.ok_or_else(|| anyhow!("no rate"))?, zero_ns + flow.start_ns);
+    let mut left = flow.bytes.unwrap_or(u64::MAX);
+    spawn("sender", shared, move |shared| {
+        let payload = vec![0; pace.write_bytes as usize];
+        let mut next_ns = start_ns;
+        while left > 0 && !shared.stopped.load(Ordering::SeqCst) {
+            sleep_until(next_ns);
+            next_ns += pace.interval_ns;
+            socket
+                .send(&payload)
+                .or_else(|e| if e.kind() == io::ErrorKind::ConnectionRefused { Ok(0) } else { Err(e) })?;
+            left = left.saturating_sub(u64::from(pace.write_bytes));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,12 @@
+//! `hotcc-guest` outside of a guest: it must not touch the machine that it was started on.
+
+use hotcc_testbed::command::failed;
+use std::process::Command;
+
+#[test]
+fn outside_of_a_guest_it_refuses_to_run() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hotcc-guest")).output().unwrap();
+    let said = failed(2, &output);
+    assert_eq!(said, "hotcc-guest is the first process of the lab's virtual machine; it does nothing elsewhere\n");
+    assert!(output.stdout.is_empty());
+}

@@ -1,0 +1,129 @@
+//! The figures of one flow.
+
+use super::rates::{Capacity, Progress};
+use crate::planner::Planned;
+use crate::results::{Distribution, FlowSummary};
+use hotcc_lab_proto::plan::{Action, PlannedEvent};
+use hotcc_lab_proto::played::Played;
+use hotcc_lab_proto::records::{AckRecord, LOST, PacketRecord, QUEUE_DROP, SENT};
+use std::time::Duration;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const TICK_NS: u64 = 100_000_000;
+/// Steady: within this share of the mean, for that long, over windows of a second.
+const STEADY_WITHIN: f64 = 0.2;
+const STEADY_FOR_NS: u64 = 3 * SECOND_NS;
+/// Recovered: at this share of the capacity.
+const RECOVERED_AT: f64 = 0.8;
+
+pub(super) fn summary(
+    place: usize,
+    planned: &Planned,
+    played: &Played,
+    packets: &[PacketRecord],
+    acks: &[AckRecord],
+    capacities: &[Capacity],
+) -> FlowSummary {
+    let flow = &planned.plan.flows[place];
+    let end = played.flows.get(place).cloned().unwrap_or_default();
+    let end_ns = end.end_ns.max(flow.start_ns + 1);
+    let throughput_bps = end.bytes as f64 * 8e9 / (end_ns - flow.start_ns) as f64;
+    let mean = |link: &usize| capacities[*link].mean_bps(flow.start_ns, end_ns);
+    // a route that changes leaves the way that the plan knows
+    let rerouted = |e: &PlannedEvent| matches!(e.action, Action::Route { .. }) && e.at_ns < end_ns;
+    let way: &[usize] = if planned.plan.events.iter().any(rerouted) { &[] } else { &flow.way };
+    let narrowest = way.iter().filter_map(|l| mean(l).map(|bps| (*l, bps))).min_by(|a, b| a.1.total_cmp(&b.1));
+    let first = flow.way.iter().find(|l| planned.plan.links[**l].keeps_records());
+    let count = |wanted: &dyn Fn(&PacketRecord) -> bool| -> u64 {
+        packets.iter().filter(|r| wanted(r)).map(|r| u64::from(r.segments)).sum()
+    };
+    let progress = Progress(acks);
+    FlowSummary {
+        name: flow.name.clone(),
+        cc: end.cc.clone(),
+        start_s: flow.start_ns as f64 / 1e9,
+        end_s: end_ns as f64 / 1e9,
+        bytes: end.bytes,
+        throughput_bps,
+        utilisation: narrowest.filter(|(_, bps)| *bps > 0.0).map(|(_, bps)| throughput_bps / bps),
+        complete: flow.bytes.map(|_| end.complete),
+        rtt_ms: Distribution::of(
+            acks.iter()
+                .filter(|a| a.rtt_us > 0 && a.is_retransmission == 0)
+                .map(|a| f64::from(a.rtt_us) / 1e3)
+                .collect(),
+        ),
+        queue_delay_ms: longest_wait(&flow.way, packets),
+        mean_cwnd: mean_cwnd(acks),
+        packets: count(&|r| Some(usize::from(r.link)) == first.copied()),
+        queue_drops: count(&|r| r.fate() == QUEUE_DROP),
+        losses: count(&|r| r.fate() == LOST),
+        retransmits: end.retransmits,
+        timeouts: end.timeouts,
+        convergence_s: convergence_s(&progress, flow.start_ns, end_ns, throughput_bps),
+        recovery_s: narrowest
+            .map(|(link, _)| recoveries(planned, link, &progress, flow.start_ns, end_ns, &capacities[link]))
+            .unwrap_or_default(),
+    }
+}
+
+/// Waits at the link of its way where they were longest in the mean.
+fn longest_wait(way: &[usize], packets: &[PacketRecord]) -> Distribution {
+    let at = |link: &usize| {
+        let waits = packets.iter().filter(|r| usize::from(r.link) == *link && r.fate() == SENT);
+        Distribution::of(waits.map(|r| r.wait_ns as f64 / 1e6).collect())
+    };
+    way.iter().map(at).max_by(|a, b| a.mean.total_cmp(&b.mean)).unwrap_or_default()
+}
+
+fn mean_cwnd(acks: &[AckRecord]) -> f64 {
+    let (mut area, mut time) = (0.0, 0.0);
+    for pair in acks.windows(2) {
+        let length = (pair[1].time_ns - pair[0].time_ns) as f64;
+        area += f64::from(pair[0].cwnd) * length;
+        time += length;
+    }
+    if time > 0.0 { area / time } else { acks.first().map_or(0.0, |a| f64::from(a.cwnd)) }
+}
+
+fn convergence_s(progress: &Progress<'_>, start_ns: u64, end_ns: u64, mean_bps: f64) -> Option<f64> {
+    if mean_bps <= 0.0 {
+        return None;
+    }
+    let steady = |at_ns: u64| {
+        let windows = (0..=(STEADY_FOR_NS - SECOND_NS) / TICK_NS).map(|k| at_ns + k * TICK_NS);
+        windows
+            .into_iter()
+            .all(|from| (progress.bps(from, from + SECOND_NS) - mean_bps).abs() <= STEADY_WITHIN * mean_bps)
+    };
+    let ticks = (0..).map(|k| start_ns + k * TICK_NS).take_while(|at| at + STEADY_FOR_NS <= end_ns);
+    ticks.into_iter().find(|at| steady(*at)).map(|at| (at - start_ns) as f64 / 1e9)
+}
+
+fn recoveries(
+    planned: &Planned,
+    link: usize,
+    progress: &Progress<'_>,
+    start_ns: u64,
+    end_ns: u64,
+    capacity: &Capacity,
+) -> Vec<Option<f64>> {
+    let Some(radio) = planned.radios.get(&link) else { return Vec::new() };
+    let edges = radio.edges();
+    let ns = |at: Duration| at.as_nanos() as u64;
+    let mut times = Vec::new();
+    for (place, edge) in edges.iter().enumerate().filter(|(_, e)| e.line_of_sight) {
+        let from = ns(edge.at);
+        let until = edges.get(place + 1).map_or(end_ns, |next| ns(next.at).min(end_ns));
+        if from < start_ns || from + TICK_NS > until {
+            continue;
+        }
+        let ticks = (0..).map(|k| from + k * TICK_NS / 10).take_while(|at| at + TICK_NS <= until);
+        let recovered = |at: &u64| {
+            let could = capacity.mean_bps(*at, at + TICK_NS).unwrap_or_default();
+            could > 0.0 && progress.bps(*at, at + TICK_NS) >= RECOVERED_AT * could
+        };
+        times.push(ticks.into_iter().find(recovered).map(|at| (at + TICK_NS - from) as f64 / 1e9));
+    }
+    times
+}

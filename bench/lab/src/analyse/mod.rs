@@ -1,0 +1,192 @@
+//! From records to figures: a run's summary and its series.
+
+mod flow;
+mod rates;
+mod series;
+
+use crate::planner::Planned;
+use crate::results::{Distribution, LinkSummary, RunId, RunSummary};
+use anyhow::{Context, Result, ensure};
+use hotcc_lab_proto::plan::{Plan, PlannedLink};
+use hotcc_lab_proto::played::Played;
+use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, PacketRecord, QUEUE_DROP};
+use rates::Capacity;
+
+/// A window busier than this makes a run invalid: the guest's processor, not the path, may have held flows back.
+const BUSIEST: f64 = 0.8;
+/// Without payload: what a sender sends to set up a connection.
+const LONGEST_EMPTY_PACKET_BYTES: u32 = 60;
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Measured {
+    /// Counts and ends.
+    pub played: Played,
+    /// In order of time.
+    pub packets: Vec<PacketRecord>,
+    /// In order of time.
+    pub acks: Vec<AckRecord>,
+}
+
+impl Measured {
+    /// Takes apart what the guest sent: a line of JSON, packet records, ACK records.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let end = bytes.iter().position(|b| *b == b'\n').context("the guest sent no results")?;
+        let played: Played = serde_json::from_slice(&bytes[..end]).context("the guest sent strange results")?;
+        let rest = &bytes[end + 1..];
+        let packets = played.packet_records as usize * size_of::<PacketRecord>();
+        let acks = played.ack_records as usize * size_of::<AckRecord>();
+        ensure!(rest.len() == packets + acks, "the guest sent {} bytes of records, not {}", rest.len(), packets + acks);
+        Ok(Self { played, packets: records(&rest[..packets]), acks: records(&rest[packets..]) })
+    }
+}
+
+fn records<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+}
+
+/// A run's results.
+#[derive(Debug)]
+pub struct Analysed {
+    /// The figures.
+    pub summary: RunSummary,
+    /// `flows.csv`.
+    pub flows_csv: String,
+    /// `links.csv`.
+    pub links_csv: String,
+}
+
+/// Reckons it all. `series_ms` is the series' period.
+#[must_use]
+pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u64) -> Analysed {
+    let plan = &planned.plan;
+    let capacities: Vec<Capacity> = plan.links.iter().map(Capacity::of).collect();
+    let mut packets = vec![Vec::new(); plan.flows.len()];
+    for record in measured.packets.iter().filter(|r| r.flow != NO_FLOW && carries_data(r, plan)) {
+        if let Some(of_flow) = packets.get_mut(usize::from(record.flow)) {
+            of_flow.push(*record);
+        }
+    }
+    let mut acks = vec![Vec::new(); plan.flows.len()];
+    for record in &measured.acks {
+        if let Some(of_flow) = acks.get_mut(usize::from(record.flow)) {
+            of_flow.push(*record);
+        }
+    }
+    let flows: Vec<_> = (0..plan.flows.len())
+        .map(|place| flow::summary(place, planned, &measured.played, &packets[place], &acks[place], &capacities))
+        .collect();
+    let busy = busy(&measured.played);
+    let summary = RunSummary {
+        run,
+        duration_s: plan.duration_ns as f64 / 1e9,
+        invalid: invalid(measured, &busy),
+        busy_max: busy.iter().copied().fold(0.0, f64::max),
+        busy_mean: if busy.is_empty() { 0.0 } else { busy.iter().sum::<f64>() / busy.len() as f64 },
+        jain: jain(flows.iter().filter(|f| f.cc != "udp").map(|f| f.throughput_bps)),
+        flows,
+        links: links(plan, measured, &capacities),
+        events: measured.played.events.clone(),
+    };
+    let period_ns = series_ms * 1_000_000;
+    Analysed {
+        flows_csv: series::flows(planned, &acks, period_ns),
+        links_csv: series::links(planned, measured, &capacities, period_ns),
+        summary,
+    }
+}
+
+fn carries_data(record: &PacketRecord, plan: &Plan) -> bool {
+    let is_udp = plan.flows.get(usize::from(record.flow)).is_some_and(|f| f.cc.is_none());
+    record.towards_receiver() && (is_udp || record.bytes > LONGEST_EMPTY_PACKET_BYTES)
+}
+
+/// Share of each bin in which the processor was busy; nothing where idle time was not measured.
+fn busy(played: &Played) -> Vec<f64> {
+    played.idle_ns.iter().map(|ns| 1.0 - (*ns as f64 / IDLE_BIN_NS as f64).min(1.0)).collect()
+}
+
+fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
+    let mut why = Vec::new();
+    let too_busy = busy.iter().filter(|b| **b > BUSIEST).count();
+    if too_busy > 0 {
+        let (first, percent) = (busy.iter().position(|b| *b > BUSIEST).unwrap_or_default(), BUSIEST * 100.0);
+        let at_s = first as f64 / 10.0;
+        why.push(format!("the processor was over {percent} % busy in {too_busy} windows of 100 ms, from {at_s} s on"));
+    }
+    if measured.played.missing_records > 0 {
+        why.push(format!("there was no room for {} records", measured.played.missing_records));
+    }
+    why.extend(measured.played.faults.iter().cloned());
+    for flow in measured.played.flows.iter().filter_map(|f| f.error.as_ref()) {
+        why.push(format!("a flow failed: {flow}"));
+    }
+    why
+}
+
+fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkSummary> {
+    let mut queues = vec![(Vec::new(), Vec::new(), 0); plan.links.len()];
+    for record in &measured.packets {
+        if let Some((bytes, waits_ms, passed)) = queues.get_mut(usize::from(record.link)) {
+            bytes.push(f64::from(record.queue_bytes));
+            waits_ms.push(record.wait_ns as f64 / 1e6);
+            // what is lost took its time on the link; what still waits at the end did not
+            if record.fate() != QUEUE_DROP && record.time_ns + record.wait_ns < plan.duration_ns {
+                *passed += u64::from(record.bytes);
+            }
+        }
+    }
+    let kept = |link: &&PlannedLink| link.keeps_records();
+    let all = plan.links.iter().zip(&measured.played.links).zip(queues).zip(capacities);
+    let kept = all.filter(|(((link, _), _), _)| kept(link));
+    kept.map(|(((link, end), (bytes, waits_ms, passed)), capacity)| LinkSummary {
+        name: link.name.clone(),
+        packets: end.packets,
+        bytes: end.bytes,
+        queue_drops: end.queue_drops,
+        losses: end.losses,
+        ce_marks: end.ce_marks,
+        utilisation: capacity.mean_bps(0, plan.duration_ns).map(|bps| {
+            let could = bps / 8.0 * plan.duration_ns as f64 / 1e9;
+            if could > 0.0 { passed as f64 / could } else { 0.0 }
+        }),
+        queue_bytes: Distribution::of(bytes),
+        queue_delay_ms: Distribution::of(waits_ms),
+    })
+    .collect()
+}
+
+/// Jain, Chiu and Hawe (1984): the square of the sum over the sum of the squares, times how many; 1 of nothing.
+fn jain(rates: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for rate in rates {
+        count += 1.0;
+        sum += rate;
+        squares += rate * rate;
+    }
+    if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_of_equals_is_one_and_of_a_monopoly_one_in_n() {
+        assert_eq!(jain([5.0, 5.0, 5.0].into_iter()), 1.0);
+        assert_eq!(jain([9.0, 0.0, 0.0].into_iter()), 1.0 / 3.0);
+        assert_eq!(jain(std::iter::empty()), 1.0);
+    }
+
+    #[test]
+    fn results_that_are_cut_off_are_refused() {
+        let played = Played { packet_records: 1, ..Played::default() };
+        let mut bytes = serde_json::to_vec(&played).unwrap();
+        bytes.push(b'\n');
+        bytes.extend([0; 31]);
+        assert!(Measured::parse(&bytes).unwrap_err().to_string().contains("31 bytes of records, not 32"));
+        bytes.push(0);
+        assert_eq!(Measured::parse(&bytes).unwrap().packets.len(), 1);
+        assert!(Measured::parse(b"").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Capacity and rates over time.
+
+use hotcc_lab_proto::plan::PlannedLink;
+use hotcc_lab_proto::records::AckRecord;
+
+/// What a link could carry: bits until the start of each step.
+#[derive(Debug)]
+pub(super) struct Capacity {
+    step_ns: u64,
+    rates_bps: Vec<u64>,
+    bits_before: Vec<f64>,
+}
+
+impl Capacity {
+    pub fn of(link: &PlannedLink) -> Self {
+        let rates_bps: Vec<u64> = link.rates_by_step().collect();
+        let step_s = link.step_ns as f64 / 1e9;
+        let mut bits = 0.0;
+        let mut bits_before = Vec::with_capacity(rates_bps.len() + 1);
+        for rate in &rates_bps {
+            bits_before.push(bits);
+            bits += *rate as f64 * step_s;
+        }
+        bits_before.push(bits);
+        Self { step_ns: link.step_ns, rates_bps, bits_before }
+    }
+
+    fn bits_until(&self, at_ns: u64) -> f64 {
+        let step = ((at_ns / self.step_ns) as usize).min(self.rates_bps.len() - 1);
+        let into_s = (at_ns - step as u64 * self.step_ns) as f64 / 1e9;
+        self.bits_before[step] + self.rates_bps[step] as f64 * into_s
+    }
+
+    /// Mean over a time; `None`: no limit.
+    pub fn mean_bps(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
+        if self.rates_bps.is_empty() || until_ns <= from_ns {
+            return None;
+        }
+        Some((self.bits_until(until_ns) - self.bits_until(from_ns)) / ((until_ns - from_ns) as f64 / 1e9))
+    }
+}
+
+/// How many bytes were acknowledged when.
+#[derive(Debug)]
+pub(super) struct Progress<'a>(pub &'a [AckRecord]);
+
+impl Progress<'_> {
+    /// Acknowledged before a moment.
+    pub fn bytes_at(&self, at_ns: u64) -> u64 {
+        let known = self.0.partition_point(|r| r.time_ns <= at_ns);
+        self.0[..known].last().map_or(0, |r| r.bytes_acked)
+    }
+
+    /// Mean rate over a time.
+    pub fn bps(&self, from_ns: u64, until_ns: u64) -> f64 {
+        let bytes = self.bytes_at(until_ns).saturating_sub(self.bytes_at(from_ns));
+        bytes as f64 * 8e9 / (until_ns - from_ns).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_the_area_under_the_rate() {
+        let link = PlannedLink { step_ns: 100_000_000, rates: vec![(2, 1000), (1, 4000)], ..PlannedLink::default() };
+        let capacity = Capacity::of(&link);
+        assert_eq!(capacity.mean_bps(0, 300_000_000), Some(2000.0));
+        assert_eq!(capacity.mean_bps(150_000_000, 250_000_000), Some(2500.0));
+        // the last rate goes on
+        assert_eq!(capacity.mean_bps(300_000_000, 500_000_000), Some(4000.0));
+        assert_eq!(Capacity::of(&PlannedLink { step_ns: 1, ..PlannedLink::default() }).mean_bps(0, 1), None);
+    }
+}

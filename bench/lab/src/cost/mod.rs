@@ -1,0 +1,187 @@
+//! What algorithms cost: instructions per ACK, in virtual time, where an instruction is a nanosecond of the clock.
+
+mod table;
+
+use crate::algorithms;
+use crate::guest;
+use crate::image::Image;
+use crate::planner::plan;
+use crate::run::MODULES;
+use crate::scenario::Source;
+use crate::vm::{self, Clock, Machine};
+use anyhow::{Context, Result, ensure};
+use hotcc_kernels::Kernel;
+use hotcc_lab_proto::cost::{CostJob, Counted, Method, Sample, Subject};
+use hotcc_lab_proto::job::{Job, Message};
+use serde::Serialize;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+pub use table::table;
+
+/// The transfer that every algorithm has to make.
+const TRANSFER: &str = include_str!("transfer.toml");
+const SEED: u64 = 1;
+const MEMORY_MIB: u32 = 768;
+/// A guest that says nothing for so long is hung.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Programs that do nothing: what the statistics themselves take. Object and congestion control.
+const NOTHING: (&str, &str) = ("empty", "empty_cc");
+/// The kernel's CUBIC as a BPF program calls it: what the others are compared with.
+pub const REFERENCE: &str = "cubic_bpf";
+/// Those of the kernel.
+const OF_THE_KERNEL: [&str; 3] = ["cubic", "reno", "bbr"];
+
+/// All costs on one kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Costs {
+    /// Its release.
+    pub kernel: String,
+    /// Instructions of each call of a program that are the statistics', and are taken off.
+    pub statistics: u64,
+    /// Instructions of each call of a function that are the clocks', and are taken off; the first is for functions of
+    /// one argument, the next for those of two, and so on.
+    pub clocks: Vec<u64>,
+    /// The algorithms.
+    pub algorithms: Vec<Cost>,
+}
+
+/// What one algorithm costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// Name of the congestion control.
+    pub name: String,
+    /// How it was counted.
+    pub method: Method,
+    /// ACKs that the sender got.
+    pub acks: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Instructions over the ACKs, of all parts but those that run once per connection.
+    pub instructions_per_ack: f64,
+    /// Programs or functions that were called, most instructions first.
+    pub parts: Vec<PartCost>,
+}
+
+/// What a program or function costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartCost {
+    /// Its name.
+    pub name: String,
+    /// Calls.
+    pub calls: u64,
+    /// Instructions of all of them.
+    pub instructions: i64,
+    /// Of each, on average.
+    pub instructions_per_call: f64,
+}
+
+impl PartCost {
+    /// Runs once per connection, so a longer transfer has less of it per ACK: `init` and `release`.
+    #[must_use]
+    pub fn is_once(&self) -> bool {
+        ["_init", "_release"].iter().any(|hook| self.name.ends_with(hook))
+    }
+}
+
+impl Costs {
+    /// Cost of an algorithm.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Option<&Cost> {
+        self.algorithms.iter().find(|cost| cost.name == name)
+    }
+}
+
+/// Counts on one kernel, in a machine that stays on processor `cpu` of this one. `say` gets lines of progress.
+pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Costs> {
+    let source = Source::parse(Path::new("transfer.toml"), TRANSFER.to_owned())?;
+    let case = source.cases()?.into_iter().next().context("a scenario without a case")?;
+    let plan = plan(&case.scenario, SEED, Path::new("."))?.plan;
+    let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
+    let mut subjects = vec![Subject { cc: NOTHING.1.to_owned(), object: Some(NOTHING.0.to_owned()) }];
+    for object in [REFERENCE].into_iter().chain(ours) {
+        subjects.push(Subject { cc: object.to_owned(), object: Some(object.to_owned()) });
+    }
+    subjects.extend(OF_THE_KERNEL.map(|cc| Subject { cc: cc.to_owned(), object: None }));
+    let expected = subjects.len();
+    let modules: Vec<&str> =
+        MODULES.into_iter().chain(OF_THE_KERNEL.into_iter().filter_map(algorithms::module)).collect();
+    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    let mut image = Image::default();
+    guest::furnish(&mut image, kernel, &modules, &Job::Cost(Box::new(CostJob { plan, subjects })))?;
+    let initramfs = scratch.path().join("initramfs.cpio");
+    image.write(&mut File::create(&initramfs)?)?;
+    let machine = Machine {
+        kernel: kernel.clone(),
+        initramfs,
+        memory_mib: MEMORY_MIB,
+        clock: Clock::Virtual,
+        results: None,
+        cpu,
+        patience: PATIENCE,
+    };
+    let (mut clocks, mut samples) = (Vec::new(), Vec::new());
+    vm::run(&machine, scratch.path(), |message| {
+        match message {
+            Message::Booted { release, uptime_s } => {
+                say(&format!("{release} booted after {uptime_s:.1} s of its time"));
+            }
+            Message::Progress(text) if text.ends_with('%') => {}
+            Message::Progress(text) => say(text),
+            Message::Counted(Counted::Clocks { arguments, ns }) => {
+                ensure!(*arguments == clocks.len() as u64 + 1, "clocks around {arguments} arguments came out of turn");
+                clocks.push(*ns);
+            }
+            Message::Counted(Counted::Sample(sample)) => samples.push(sample.clone()),
+            Message::Row(_) | Message::Output(_) | Message::Done { .. } | Message::Failed(_) => {}
+        }
+        Ok(())
+    })?;
+    ensure!(samples.len() == expected, "the guest counted {} of {expected} algorithms", samples.len());
+    net(&kernel.release, clocks, samples)
+}
+
+/// Takes off what counting took. The first sample is of the programs that do nothing.
+fn net(kernel: &str, clocks: Vec<u64>, samples: Vec<Sample>) -> Result<Costs> {
+    let nothing = samples.first().context("nothing was counted")?;
+    let busiest = nothing.parts.iter().max_by_key(|part| part.calls).filter(|part| part.calls > 0);
+    let busiest = busiest.context("the empty programs were not called")?;
+    let statistics = (busiest.ns + busiest.calls / 2) / busiest.calls;
+    let mut algorithms = Vec::new();
+    for sample in &samples[1..] {
+        ensure!(sample.acks > 0, "{} got no ACK", sample.cc);
+        let mut parts = Vec::new();
+        for part in sample.parts.iter().filter(|part| part.calls > 0) {
+            let taken_off = match sample.method {
+                Method::Statistics => statistics,
+                Method::Clocks => {
+                    let place = usize::try_from(part.arguments)?.checked_sub(1);
+                    *place.and_then(|p| clocks.get(p)).with_context(|| format!("{} has other arguments", part.name))?
+                }
+            };
+            let instructions = i64::try_from(part.ns)? - i64::try_from(part.calls * taken_off)?;
+            parts.push(PartCost {
+                name: part.name.clone(),
+                calls: part.calls,
+                instructions,
+                instructions_per_call: instructions as f64 / part.calls as f64,
+            });
+        }
+        parts.sort_by_key(|part| std::cmp::Reverse(part.instructions));
+        let all: i64 = parts.iter().filter(|part| !part.is_once()).map(|part| part.instructions).sum();
+        algorithms.push(Cost {
+            name: sample.cc.clone(),
+            method: sample.method,
+            acks: sample.acks,
+            bytes: sample.bytes,
+            retransmits: sample.retransmits,
+            instructions_per_ack: all as f64 / sample.acks as f64,
+            parts,
+        });
+    }
+    Ok(Costs { kernel: kernel.to_owned(), statistics, clocks, algorithms })
+}

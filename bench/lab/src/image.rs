@@ -1,0 +1,79 @@
+//! The guest's file system: an initramfs of a few of this machine's programs, with the libraries they need.
+
+use anyhow::{Context, Result, bail};
+use cpio::newc::Builder;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const DIRECTORY: u32 = 0o040_755;
+const REGULAR: u32 = 0o100_000;
+
+/// An initramfs in the making.
+#[derive(Debug, Default)]
+pub struct Image {
+    files: BTreeMap<PathBuf, (u32, Vec<u8>)>,
+}
+
+impl Image {
+    /// Adds a file with this content.
+    pub fn file(&mut self, path: impl Into<PathBuf>, mode: u32, content: Vec<u8>) {
+        self.files.insert(path.into(), (mode, content));
+    }
+
+    /// Adds a program of this machine as `path`, and the libraries it is linked with where it expects them.
+    pub fn program(&mut self, path: impl Into<PathBuf>, source: &Path) -> Result<()> {
+        for library in libraries(source)? {
+            let content = fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
+            self.file(library, 0o755, content);
+        }
+        let content = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
+        self.file(path, 0o755, content);
+        Ok(())
+    }
+
+    /// Writes the archive (cpio, "newc"). The same content gives the same bytes.
+    pub fn write(&self, out: &mut impl Write) -> Result<()> {
+        let mut directories: Vec<&Path> = self.files.keys().flat_map(|p| p.ancestors().skip(1)).collect();
+        directories.extend(["proc", "sys", "dev", "run", "tmp"].map(Path::new));
+        directories.retain(|d| !d.as_os_str().is_empty() && *d != Path::new("/"));
+        directories.sort_unstable();
+        directories.dedup();
+        let mut inode = 0;
+        let mut entry = |path: &Path, mode: u32, content: &[u8], out: &mut dyn Write| -> Result<()> {
+            inode += 1;
+            let name = path.strip_prefix("/").unwrap_or(path).to_str().context("a path is no UTF-8")?;
+            let builder = Builder::new(name).ino(inode).mode(mode).nlink(1);
+            let mut writer = builder.write(out, u32::try_from(content.len())?);
+            writer.write_all(content)?;
+            writer.finish()?;
+            Ok(())
+        };
+        for directory in directories {
+            entry(directory, DIRECTORY, &[], out)?;
+        }
+        for (path, (mode, content)) in &self.files {
+            entry(path, REGULAR | mode, content, out)?;
+        }
+        cpio::newc::trailer(out)?;
+        Ok(())
+    }
+}
+
+/// The shared libraries of a program, its loader included.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        if String::from_utf8_lossy(&output.stderr).contains("not a dynamic executable") {
+            return Ok(Vec::new());
+        }
+        bail!("ldd {}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    if text.contains("not found") {
+        bail!("{} needs a library that is not here:\n{text}", program.display());
+    }
+    Ok(text.split_whitespace().filter(|w| w.starts_with('/')).map(PathBuf::from).collect())
+}

@@ -1,0 +1,93 @@
+//! The kernel matrix: every algorithm loaded, under traffic, swapped, rolled back and unloaded on every kernel.
+
+use crate::guest;
+use crate::image::Image;
+use crate::vm::{self, Clock, Machine};
+use anyhow::{Context, Result, bail};
+use hotcc_kernels::Kernel;
+use hotcc_lab_proto::job::{Job, Message, OBJECTS_PATH, Row, Subject};
+use std::fs::File;
+use std::time::Duration;
+
+/// Modules of the kernel that the matrix needs; what is built in is left out.
+const MODULES: [&str; 0] = [];
+const MEMORY_MIB: u32 = 512;
+/// Real time: a busy machine may be slow, a guest that is silent that long is not.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// One kernel's result.
+#[derive(Debug)]
+pub struct Column {
+    /// Its release.
+    pub release: String,
+    /// A row for each algorithm, or why there are none.
+    pub rows: Result<Vec<Row>>,
+}
+
+/// Runs the matrix on one kernel. `say` gets lines of progress.
+pub fn run(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Column {
+    let rows = rows(kernel, bytes, say);
+    Column { release: kernel.release.clone(), rows }
+}
+
+fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Row>> {
+    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    let mut subjects: Vec<Subject> =
+        hotcc_bpf::ALGOS.iter().map(|o| Subject { object: o.name.to_owned(), cc: o.name.to_owned() }).collect();
+    let mut image = Image::default();
+    // not ours, one with `cong_control`, whose signature changed, one older than links: kernels differ most in these
+    for name in ["stranger", "foreign"] {
+        let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == name).context("a test object is missing")?;
+        let path = format!("{OBJECTS_PATH}/{name}.bpf.o");
+        image.file(path.clone(), 0o644, object.bytes.to_vec());
+        subjects.push(Subject { object: path, cc: name.to_owned() });
+    }
+    let expected = subjects.len();
+    guest::furnish(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
+    let initramfs = scratch.path().join("initramfs.cpio");
+    image.write(&mut File::create(&initramfs)?)?;
+    let machine = Machine {
+        kernel: kernel.clone(),
+        initramfs,
+        memory_mib: MEMORY_MIB,
+        clock: Clock::Virtual,
+        results: None,
+        cpu: None,
+        patience: PATIENCE,
+    };
+    let mut rows = Vec::new();
+    vm::run(&machine, scratch.path(), |message| {
+        match message {
+            Message::Booted { release, uptime_s } => {
+                say(&format!("{release} booted after {uptime_s:.1} s of its time"))
+            }
+            Message::Progress(text) => say(text),
+            Message::Row(row) => rows.push(row.clone()),
+            Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
+        }
+        Ok(())
+    })?;
+    if rows.len() != expected {
+        bail!("the guest reported {} of {expected} objects", rows.len());
+    }
+    Ok(rows)
+}
+
+/// One line a kernel and algorithm: what worked, and the first thing that did not.
+#[must_use]
+pub fn table(columns: &[Column]) -> String {
+    let mut lines = Vec::new();
+    for column in columns {
+        match &column.rows {
+            Err(why) => lines.push(format!("{}: {why:#}", column.release)),
+            Ok(rows) => lines.extend(rows.iter().map(|row| {
+                let failed = row.steps.iter().find_map(|s| s.error.as_ref().map(|e| format!("{}: {e}", s.what)));
+                let done = row.steps.iter().filter(|s| s.error.is_none()).map(|s| s.what.as_str());
+                let text = failed.map_or_else(|| "ok".to_owned(), |f| format!("FAILED at {f}"));
+                let done = done.collect::<Vec<_>>().join(", ");
+                format!("{:<32} {:<12} {text:<6} ({done})", column.release, row.algorithm)
+            })),
+        }
+    }
+    lines.join("\n")
+}

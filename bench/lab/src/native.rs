@@ -1,0 +1,297 @@
+//! Scenarios on the kernel that runs here: each run in a process of its own, whose end is the end of its threads and
+//! connections.
+
+use crate::analyse::Measured;
+use crate::first_use::FirstUse;
+use crate::scenario::Scenario;
+use crate::{algorithms, vm};
+use anyhow::{Context, Result, bail};
+use hotcc::doctor::{self, Verdict};
+use hotcc::error::{Error, need_root};
+use hotcc::sysctl;
+use hotcc_abi::pins;
+use hotcc_abi::radio::IndexKey;
+use hotcc_lab_guest::play::{self, PREFIX, RELEASE_AT_STAMP};
+use hotcc_lab_guest::stage::Stage;
+use hotcc_lab_proto::job::Message;
+use hotcc_lab_proto::plan::{Action, Plan};
+use hotcc_testbed::netlab;
+use hotcc_testbed::programs;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use sinr_feeder::map::RadioMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Name of the hidden command that a run is.
+pub const COMMAND: &str = "play-natively";
+/// How long a run has for its cleaning up.
+const GRACE: Duration = Duration::from_secs(60);
+const NOTICE: Duration = Duration::from_millis(100);
+
+/// This machine, found fit.
+#[derive(Clone, Debug)]
+pub struct Native {
+    stage: Stage,
+    /// `uname -r`.
+    pub release: String,
+}
+
+/// What a run's process gets.
+#[derive(Deserialize, Serialize)]
+struct NativeJob {
+    stage: Stage,
+    plan: Plan,
+}
+
+impl Native {
+    /// Finds out whether runs are possible here, and who holds packets back.
+    pub fn ready() -> Result<Self> {
+        need_root("hotcc-bench lab --lab native")?;
+        let report = doctor::report();
+        if let Some(missing) = report.findings.iter().find(|f| f.verdict == Verdict::Missing) {
+            let why = format!("{}: {} ({})", missing.what, missing.found, missing.without);
+            return Err(
+                Error::kernel_lacks(format!("cannot run natively: {why}; try the lab's kernels: --lab vm")).into()
+            );
+        }
+        let stage = if has_fq()? { Stage::Native } else { Stage::NativeEmulated };
+        Ok(Self { stage, release: report.kernel })
+    }
+
+    /// What to know of results from here.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let links = match self.stage {
+            Stage::NativeEmulated => "this kernel has no fq, so a thread here plays the links",
+            _ => "links are the kernel's",
+        };
+        format!(
+            "natively on {}: {links}. Figures depend on this machine and on what else it does, and differ from run to run",
+            self.release
+        )
+    }
+
+    /// The processor, as it calls itself, and how many.
+    #[must_use]
+    pub fn cpu() -> String {
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let name =
+            text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map_or("", |(_, n)| n.trim());
+        format!("{name} ({} processors)", vm::processors().len())
+    }
+
+    /// Whether this kernel has the congestion controls that a scenario wants of it.
+    pub fn check(&self, scenario: &Scenario) -> Result<()> {
+        for cc in scenario.flow.iter().filter_map(|f| f.cc.as_ref()).map(|cc| cc.get_ref()) {
+            if !algorithms::is_ours(cc) && !algorithms::is_usable(cc)? {
+                return Err(Error::kernel_lacks(format!("this kernel has no `{cc}`, which a flow is to run")).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one run. Whatever happens in it, what it made is gone afterwards.
+    pub fn run(&self, plan: &Plan, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
+        let mut plan = plan.clone();
+        let renamed = free_names(&mut plan)?;
+        for (ours, name) in &renamed {
+            say(&format!("this machine has a `{ours}` already, which stays as it is; the run's is `{name}`"));
+        }
+        check_radio(&plan)?;
+        let (job, results) = (scratch.join("job.json"), scratch.join("results"));
+        fs::write(&job, serde_json::to_vec(&NativeJob { stage: self.stage, plan })?).context("cannot write the job")?;
+        let ran = run_process(&job, &results, say);
+        netlab::remove_left_over(PREFIX); // of a run that was killed
+        ran?;
+        let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
+        for used in [job, results] {
+            fs::remove_file(used)?;
+        }
+        let mut measured = Measured::parse(&bytes)?;
+        for flow in &mut measured.played.flows {
+            if let Some((ours, _)) = renamed.iter().find(|(_, name)| *name == flow.cc) {
+                flow.cc.clone_from(ours);
+            }
+        }
+        Ok(measured)
+    }
+}
+
+/// Whether the kernel can hold packets until they are due: tried on a host of its own.
+fn has_fq() -> Result<bool> {
+    let lab = netlab::Lab::new(PREFIX)?;
+    let probe = lab.namespace("probe")?;
+    probe.ip("link add probe0 type veth peer name probe1")?;
+    Ok(probe.tc(&format!("qdisc add dev probe0 root {RELEASE_AT_STAMP}")).is_ok())
+}
+
+/// Gives algorithms other names where the machine has theirs. Returns the pairs: name in the scenario, name here.
+fn free_names(plan: &mut Plan) -> Result<Vec<(String, String)>> {
+    let mut renamed = Vec::new();
+    for algorithm in &mut plan.algorithms {
+        let taken = |name: &str| Ok::<_, Error>(sysctl::is_registered(name)? || pins::algo_dir(name).exists());
+        if !taken(&algorithm.cc)? {
+            continue;
+        }
+        let candidates = ["lab_", "lab2_"].map(|prefix| format!("{prefix}{}", algorithm.cc));
+        let mut free = None;
+        for name in candidates {
+            if hotcc::object::check_cc_name(&name).is_ok() && !taken(&name)? {
+                free = Some(name);
+                break;
+            }
+        }
+        let Some(name) = free else {
+            bail!(
+                "`{}` and the names that a run would take instead are registered already (hotcc status)",
+                algorithm.cc
+            )
+        };
+        renamed.push((std::mem::replace(&mut algorithm.cc, name.clone()), name));
+    }
+    let rename = |cc: &mut String| {
+        if let Some((_, name)) = renamed.iter().find(|(ours, _)| ours == cc) {
+            cc.clone_from(name);
+        }
+    };
+    plan.flows.iter_mut().filter_map(|f| f.cc.as_mut()).for_each(rename);
+    for event in &mut plan.events {
+        if let Action::Swap { cc, .. } | Action::Tune { cc, .. } = &mut event.action {
+            rename(cc);
+        }
+    }
+    Ok(renamed)
+}
+
+fn feed_keys(plan: &Plan) -> impl Iterator<Item = IndexKey> {
+    plan.feeds.iter().filter_map(|feed| IndexKey::prefix(feed.address.into(), 32))
+}
+
+/// Readings of others must stay as they are.
+fn check_radio(plan: &Plan) -> Result<()> {
+    let links = hotcc::radio::links()?;
+    if let Some(key) = feed_keys(plan).find(|key| links.iter().any(|l| l.key == *key)) {
+        bail!("the radio map has {key} already, which the run would need; remove it first (sinr-feeder remove)");
+    }
+    Ok(())
+}
+
+/// A run's process, which cleans up when it is asked to end.
+struct Run(Child);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let end = Instant::now() + GRACE;
+        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
+        while Instant::now() < end {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(NOTICE);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
+    let program = programs::sibling("hotcc-bench")?;
+    let mut command = netlab::quiet(&program.to_string_lossy());
+    command.arg(COMMAND).arg(job).arg(results).stdout(Stdio::piped());
+    let end_with_us = || set_pdeathsig(Signal::SIGTERM).map_err(std::io::Error::from);
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(end_with_us) };
+    let mut run = Run(command.spawn().with_context(|| format!("cannot run {}", program.display()))?);
+    let lines = BufReader::new(run.0.stdout.take().context("the run has no output")?);
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        for line in lines.lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        netlab::check()?;
+        let line = match receive.recv_timeout(NOTICE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => bail!("the run ended early"),
+        };
+        match serde_json::from_str(&line).with_context(|| format!("the run said `{line}`, which is no message"))? {
+            Message::Done { .. } => break,
+            Message::Failed(why) => bail!("{why}"),
+            Message::Progress(text) => say(&text),
+            Message::Booted { .. } | Message::Row(_) | Message::Output(_) | Message::Counted(_) => {}
+        }
+    }
+    run.0.wait().context("cannot wait for the run")?;
+    Ok(())
+}
+
+/// What a run's process does; its end is the caller's. Interrupted, it says nothing: whoever started it was, too.
+pub fn play_job(job: &Path, results: &Path) -> Result<()> {
+    netlab::catch_interrupts()?;
+    let begun = Instant::now();
+    let last = match play_here(job, results) {
+        Ok(()) => Message::Done { uptime_s: begun.elapsed().as_secs_f64() },
+        Err(why) => Message::Failed(format!("{why:#}")),
+    };
+    let told = tell(&last);
+    if is_interrupted() { Ok(()) } else { told }
+}
+
+fn is_interrupted() -> bool {
+    netlab::check().is_err()
+}
+
+fn play_here(job: &Path, results: &Path) -> Result<()> {
+    let text = fs::read(job).with_context(|| format!("cannot read {}", job.display()))?;
+    let NativeJob { stage, plan } = serde_json::from_slice(&text).context("that is no job")?;
+    if stage == Stage::Native {
+        stay_on_one_processor()?;
+    }
+    let first_use = FirstUse::look();
+    let mut out = BufWriter::new(File::create(results).with_context(|| format!("cannot write {}", results.display()))?);
+    let played = play::play(&plan, stage, &mut out, &mut |text| tell(&Message::Progress(text.to_owned())));
+    let cleaned = remove_feeds(&plan).and_then(|()| first_use.remove());
+    let cleaned = cleaned.context("cannot clean up");
+    if let (true, Err(why)) = (is_interrupted(), &cleaned) {
+        eprintln!("{why:#}"); // nobody reads messages any more
+    }
+    played?;
+    cleaned?;
+    out.flush().context("cannot write results")
+}
+
+/// As in the lab's guest: the links' programs are made for one at a time.
+fn stay_on_one_processor() -> Result<()> {
+    let mut only = CpuSet::new();
+    only.set(vm::processors().first().copied().unwrap_or_default())?;
+    sched_setaffinity(Pid::from_raw(0), &only).context("cannot stay on one processor")
+}
+
+fn remove_feeds(plan: &Plan) -> Result<()> {
+    let links = hotcc::radio::links()?;
+    let mut made = feed_keys(plan).filter(|key| links.iter().any(|l| l.key == *key)).peekable();
+    if made.peek().is_none() {
+        return Ok(());
+    }
+    let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+    made.try_for_each(|key| Ok(map.remove_link(key, true)?))
+}
+
+fn tell(message: &Message) -> Result<()> {
+    let mut text = serde_json::to_string(message)?;
+    text.push('\n');
+    std::io::stdout().write_all(text.as_bytes()).context("nobody listens any more")
+}

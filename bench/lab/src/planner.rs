@@ -1,0 +1,315 @@
+//! From a scenario's case and a seed to a [`Plan`].
+
+use crate::algorithms;
+use crate::planner::links::LinkPlanner;
+use crate::planner::network::Network;
+use crate::scenario::{Flow, Kind, Pep, Place, Scenario, ScenarioError, Source};
+use anyhow::{Context, Result};
+use hotcc_lab_proto::plan::{
+    Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPep,
+    PlannedReading, Wire,
+};
+use sinr_feeder::radio::Radio;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+mod links;
+mod network;
+
+/// Size of a datagram, or of a paced application's write, where the scenario names none.
+const WRITE_BYTES: u32 = 1400;
+/// Most records of either kind: a guest has memory for that many.
+const MOST_RECORDS: u64 = 8_000_000;
+
+/// A plan, and the true radio of each link that has one.
+#[derive(Debug)]
+pub struct Planned {
+    /// What the guest does.
+    pub plan: Plan,
+    /// By the link's place in the plan.
+    pub radios: BTreeMap<usize, Radio>,
+}
+
+/// Works a case out. Files that it names are looked for in `directory`.
+pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned> {
+    let duration = Duration::from_secs_f64(*scenario.duration_s.get_ref());
+    let network = Network::of(scenario);
+    let mut ways = Vec::new();
+    for flow in &scenario.flow {
+        ways.extend(expand(flow, &network));
+    }
+    let first_crossing = |link: usize| ways.iter().find(|(_, way)| way.contains(&link)).map(|(_, way)| way.clone());
+    let mut planner = LinkPlanner { scenario, network: &network, seed, directory, duration, radios: BTreeMap::new() };
+    let links = planner.plan(&first_crossing)?;
+    let radios = planner.radios;
+    let mut algorithms = Vec::new();
+    let mut flows = Vec::new();
+    for (flow, way) in ways {
+        let place = Place::of(&flow.flow.from, format!("flow `{}`", flow.name));
+        flows.push(plan_flow(scenario, flow, way, &network, &mut algorithms).context(place)?);
+    }
+    let packets = records(&links, &flows, duration);
+    let plan = Plan {
+        duration_ns: duration.as_nanos() as u64,
+        hosts: hosts(scenario, &network),
+        wires: wires(&network),
+        feeds: feeds(scenario, &network, &radios, seed)?,
+        pep: scenario.pep.first().map(|pep| plan_pep(pep, &network)),
+        events: events(scenario, &network)?,
+        packet_records: packets,
+        ack_records: packets,
+        links,
+        algorithms,
+        flows,
+    };
+    Ok(Planned { plan, radios })
+}
+
+/// Whether every case of a scenario can be planned: names that lead nowhere show only then.
+pub fn check_plans(source: &Source) -> Result<(), ScenarioError> {
+    source.check_cases(|scenario, seed, directory| plan(scenario, seed, directory).map(drop))
+}
+
+/// A flow of the scenario as one or several: name, start, receiver.
+struct OneFlow<'a> {
+    flow: &'a Flow,
+    name: String,
+    start_s: f64,
+    from: usize,
+    to: usize,
+}
+
+fn expand<'a>(flow: &'a Flow, network: &Network) -> Vec<(OneFlow<'a>, Vec<usize>)> {
+    let from = network.members(flow.from.get_ref())[0];
+    let count = *flow.count.get_ref();
+    let receivers = network.members(flow.to.get_ref());
+    let several = receivers.len() * count as usize > 1;
+    let mut flows = Vec::new();
+    for to in receivers {
+        for _ in 0..count {
+            let number = flows.len() + 1;
+            let base = flow.name.get_ref();
+            let name = if several { format!("{base}-{number}") } else { base.clone() };
+            let start_s = flow.start_s + flow.stagger_s * flows.len() as f64;
+            flows.push((OneFlow { flow, name, start_s, from, to }, network.way(from, to)));
+        }
+    }
+    flows
+}
+
+fn plan_flow(
+    scenario: &Scenario,
+    one: OneFlow<'_>,
+    way: Vec<usize>,
+    network: &Network,
+    algorithms: &mut Vec<Algorithm>,
+) -> Result<PlannedFlow> {
+    let flow = one.flow;
+    let cc = flow.cc.as_ref().map(|cc| registered(flow, cc.get_ref(), algorithms));
+    let watch = match (&flow.watch, &flow.cc) {
+        // of a congestion control that has no such field, nothing is watched: another case's has it
+        (Some(field), Some(cc)) if algorithms::is_ours(cc.get_ref()) => {
+            let description = algorithms::description(cc.get_ref())?;
+            let found = description.state.iter().find(|f| f.name == *field.get_ref());
+            match found {
+                Some(found) => Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?)),
+                None => None,
+            }
+        }
+        _ => None,
+    };
+    let stop_s = flow.stop_s.as_ref().map_or(*scenario.duration_s.get_ref(), |s| *s.get_ref());
+    let write_bytes = flow.write_bytes.as_ref().map_or(WRITE_BYTES, |b| *b.get_ref());
+    // datagrams: the rate is of IP, like a link's
+    let headers = if flow.kind == Kind::Udp { 28 } else { 0 };
+    let pace = flow.rate.as_ref().map(|rate| Pace {
+        interval_ns: u64::from(write_bytes + headers) * 8 * 1_000_000_000 / rate.get_ref().0,
+        write_bytes,
+    });
+    Ok(PlannedFlow {
+        name: one.name,
+        from: one.from,
+        to: one.to,
+        address: network.address_at_end(one.to, &way).context("no address")?,
+        cc,
+        watch,
+        start_ns: ns(one.start_s),
+        stop_ns: ns(stop_s),
+        bytes: flow.bytes.as_ref().map(|b| *b.get_ref()),
+        pace,
+        way,
+    })
+}
+
+/// The name its congestion control has in the kernel: ours is loaded once for each set of values.
+fn registered(flow: &Flow, cc: &str, algorithms: &mut Vec<Algorithm>) -> String {
+    if !algorithms::is_ours(cc) {
+        return cc.to_owned();
+    }
+    let profile = flow.profile.as_ref().map_or("default", |p| p.get_ref()).to_owned();
+    let set = algorithms::assignments(&flow.set);
+    let same = |a: &&Algorithm| a.object == cc && a.profile == profile && a.set == set;
+    if let Some(found) = algorithms.iter().find(same) {
+        return found.cc.clone();
+    }
+    let others = algorithms.iter().filter(|a| a.object == cc).count();
+    let name = if others == 0 { cc.to_owned() } else { format!("{cc}_{}", others + 1) };
+    algorithms.push(Algorithm { object: cc.to_owned(), cc: name.clone(), profile, set });
+    name
+}
+
+/// Room for what the links can carry in that time, in both directions, and some more.
+fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> u32 {
+    const SMALLEST_USUAL_PACKET_BITS: u64 = 4_000;
+    let mut packets = 100_000;
+    for (place, link) in links.iter().enumerate().filter(|(_, link)| link.keeps_records()) {
+        let users = flows.iter().filter(|f| f.way.contains(&place)).count() as u64;
+        let sharing = link.cell.map_or(1, |_| links.iter().filter(|other| other.cell == link.cell).count() as u64);
+        let bits: u64 = link
+            .rates
+            .iter()
+            .map(|(steps, rate)| u64::from(*steps) * (link.step_ns / 1000) * (rate / 1000) / 1000)
+            .sum();
+        packets += 2 * bits / sharing / SMALLEST_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
+    }
+    u32::try_from(packets.min(MOST_RECORDS)).unwrap_or(u32::MAX)
+}
+
+fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
+    let mut planned = Vec::new();
+    for (place, node) in network.nodes.iter().enumerate() {
+        let mut sysctls: BTreeMap<String, String> = DEFAULT_SYSCTLS.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        for (key, value) in scenario.sysctl.iter().chain(&node.host.sysctl) {
+            sysctls.insert(key.clone(), algorithms::text(value));
+        }
+        let setup = network.setup(place);
+        let (name, sysctls) = (node.name.clone(), sysctls.into_iter().collect());
+        planned.push(PlannedHost { name, setup, sysctls, rx: (*node.host.rx.get_ref()).into() });
+    }
+    planned
+}
+
+/// What every host has unless the scenario says otherwise: buffers that do not limit, no memory of earlier flows.
+const DEFAULT_SYSCTLS: [(&str, &str); 5] = [
+    ("net.ipv4.ip_forward", "1"),
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+    ("net.ipv4.tcp_rmem", "4096 1048576 67108864"),
+    ("net.ipv4.tcp_wmem", "4096 1048576 67108864"),
+    ("net.ipv6.conf.all.disable_ipv6", "1"),
+];
+
+fn wires(network: &Network) -> Vec<Wire> {
+    let cables = network.cables.iter();
+    let wire = |cable: &network::Cable<'_>| Wire {
+        ends: [0, 1].map(|side| End {
+            host: cable.ends[side],
+            device: cable.device(side),
+            receives: cable.link_to(side),
+        }),
+        mtu: *cable.link.mtu.get_ref(),
+        offload_segments: *cable.link.offload_segments.get_ref(),
+    };
+    cables.map(wire).collect()
+}
+
+/// Towards the servers is the Internet; what else the border has is its access network.
+fn plan_pep(pep: &Pep, network: &Network) -> PlannedPep {
+    let border = network.members(pep.border.get_ref())[0];
+    let mut planned = PlannedPep {
+        border,
+        internet: Vec::new(),
+        access: Vec::new(),
+        servers: Vec::new(),
+        segments: pep.segments.as_ref().map(|s| *s.get_ref()),
+        delay_us: pep.delay_us.as_ref().map(|d| *d.get_ref()),
+        fault: pep.fault,
+    };
+    for server in pep.servers.get_ref().iter().flat_map(|name| network.members(name)) {
+        let way = network.way(border, server);
+        planned.servers.extend(network.address_at_end(server, &way).map(|address| (server, address)));
+        planned.internet.extend(way.first().map(|link| network.device_at_link_begin(*link)));
+    }
+    planned.internet.sort_unstable();
+    planned.internet.dedup();
+    planned.access = network.devices(border).filter(|device| !planned.internet.contains(device)).collect();
+    planned
+}
+
+/// Every member of `towards` has readings of its own link's radio.
+fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>, seed: u64) -> Result<Vec<Feed>> {
+    let mut feeds = Vec::new();
+    for feeder in &scenario.feeder {
+        for to in network.members(feeder.towards.get_ref()) {
+            let driven = network
+                .links_to(to)
+                .find(|link| radios.contains_key(link) && network.radio_name(*link) == Some(feeder.radio.get_ref()));
+            let link = driven.with_context(|| {
+                let what =
+                    format!("radio `{}` drives no link to `{}`", feeder.radio.get_ref(), feeder.towards.get_ref());
+                Place::of(&feeder.towards, what)
+            })?;
+            let radio = radios.get(&link).context("no radio")?;
+            let out = |at: Duration| {
+                let at_s = at.as_secs_f64();
+                feeder.outages_s.iter().any(|o| (o.get_ref()[0]..o.get_ref()[1]).contains(&at_s))
+            };
+            let readings = radio.readings(feeder.readings.get_ref(), links::stream_seed(seed, &format!("feeder {to}")));
+            let planned = readings.iter().filter(|r| !out(r.at)).map(|r| PlannedReading {
+                at_ns: r.at.as_nanos() as u64,
+                made_ns: r.made.as_nanos() as u64,
+                sinr_db: r.sinr_db,
+                average_db: r.average_db,
+            });
+            let period_ms = feeder.readings.get_ref().period_ms;
+            let period = Duration::from_millis(period_ms.into());
+            let max_age_ms =
+                feeder.max_age_ms.unwrap_or_else(|| sinr_feeder::condition::default_max_age_ms(Some(period)));
+            feeds.push(Feed {
+                address: network.address_of_link_end(link),
+                max_age_ms,
+                period_ms,
+                readings: planned.collect(),
+            });
+        }
+    }
+    Ok(feeds)
+}
+
+fn events(scenario: &Scenario, network: &Network) -> Result<Vec<PlannedEvent>> {
+    let mut events = Vec::new();
+    for event in &scenario.event {
+        // where the congestion control is swept, it is another case's
+        if event.cc().is_some_and(|cc| !scenario.own_ccs().any(|own| own == cc.get_ref())) {
+            continue;
+        }
+        let action = if let Some(swap) = &event.swap {
+            Action::Swap { cc: swap.cc.get_ref().clone(), new: swap.new.get_ref().clone() }
+        } else if let Some(tune) = &event.tune {
+            Action::Tune { cc: tune.cc.get_ref().clone(), set: algorithms::assignments(&tune.set) }
+        } else if let Some(route) = &event.route {
+            let host = network.members(route.host.get_ref())[0];
+            let (to, via) = (network.members(route.to.get_ref())[0], network.members(route.via.get_ref())[0]);
+            Action::Route { host, arguments: network.reroute(host, to, via).context("no such neighbour")? }
+        } else if let Some(change) = &event.change {
+            Action::Note(format!("link {} changes", change.link.get_ref()))
+        } else if let Some(handover) = &event.handover {
+            Action::Note(format!("handover of {} to {}", handover.link.get_ref(), handover.radio.get_ref()))
+        } else {
+            continue;
+        };
+        events.push(PlannedEvent { at_ns: ns(*event.at_s.get_ref()), action });
+    }
+    if scenario.pep.first().is_some_and(|pep| pep.fault == Fault::Dies) {
+        let third_ns = ns(*scenario.duration_s.get_ref() / 3.0);
+        for (thirds, runs) in [(1, false), (2, true)] {
+            events.push(PlannedEvent { at_ns: thirds * third_ns, action: Action::Border(runs) });
+        }
+    }
+    events.sort_by_key(|e| e.at_ns);
+    Ok(events)
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}

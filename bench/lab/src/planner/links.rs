@@ -1,0 +1,202 @@
+//! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses by phase.
+
+use super::network::Network;
+use crate::scenario::Place;
+use crate::scenario::{Queue, Scenario, Way};
+use anyhow::{Context, Result, bail};
+use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase};
+use sha2::{Digest, Sha256};
+use sinr_feeder::radio::Radio;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Step of a link whose rate is constant, and of one that a radio drives or an event changes.
+const COARSE_NS: u64 = 100_000_000;
+const FINE_NS: u64 = 10_000_000;
+/// Rates go on for that long after the end, so that what is in a queue then still has a time to leave.
+const AFTER_THE_END: Duration = Duration::from_secs(5);
+/// Without a base RTT to reckon with.
+const LEAST_QUEUE_BYTES: u64 = 3000;
+
+pub(super) struct LinkPlanner<'a> {
+    pub scenario: &'a Scenario,
+    pub network: &'a Network<'a>,
+    pub seed: u64,
+    pub directory: &'a Path,
+    pub duration: Duration,
+    /// The radios that drive links, by the link's place.
+    pub radios: BTreeMap<usize, Radio>,
+}
+
+/// A seed for one purpose: what is drawn for one never shifts what is drawn for another.
+pub(super) fn stream_seed(seed: u64, purpose: &str) -> u64 {
+    let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(purpose).finalize();
+    digest.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+fn ns(ms: f64) -> u64 {
+    (ms * 1e6).round() as u64
+}
+
+impl LinkPlanner<'_> {
+    /// All of them. `first_crossing` has the way of the first flow that crosses a link.
+    pub fn plan(&mut self, first_crossing: &dyn Fn(usize) -> Option<Vec<usize>>) -> Result<Vec<PlannedLink>> {
+        let mut links = Vec::new();
+        for link in 0..2 * self.network.cables.len() {
+            links.push(self.plan_one(link)?);
+        }
+        for link in 0..links.len() {
+            let (cable, way, name) = self.network.direction(link);
+            if links[link].rates.is_empty() {
+                continue;
+            }
+            let mtu = u64::from(*cable.link.mtu.get_ref());
+            let bdp_bytes = || -> Result<f64> {
+                let forward = first_crossing(link).or_else(|| first_crossing(link ^ 1));
+                let forward = forward.with_context(|| format!("no flow crosses {name}, so it has no BDP"))?;
+                let delays = forward.iter().map(|l| links[*l].phases[0].delay_ns + links[*l ^ 1].phases[0].delay_ns);
+                let rate_bps = mean_rate_bps(&links[link], self.duration);
+                Ok(rate_bps * delays.sum::<u64>() as f64 / 1e9 / 8.0)
+            };
+            let bytes = |queue: Queue| -> Result<u64> {
+                Ok(match queue {
+                    Queue::Bytes(bytes) => bytes,
+                    Queue::Packets(packets) => packets * mtu,
+                    Queue::Bdp(times) => (times * bdp_bytes()?) as u64,
+                })
+            };
+            let room = way.queue.as_ref().map_or(Queue::Bdp(1.0), |q| *q.get_ref());
+            let (queue_bytes, mark_bytes) =
+                (bytes(room)?.max(LEAST_QUEUE_BYTES), way.mark_above.as_ref().map_or(Ok(0), |q| bytes(*q.get_ref()))?);
+            links[link].queue_bytes = queue_bytes;
+            links[link].mark_bytes = mark_bytes;
+        }
+        Ok(links)
+    }
+
+    fn plan_one(&mut self, link: usize) -> Result<PlannedLink> {
+        let (cable, mut way, name) = self.network.direction(link);
+        let changes = self.changes(cable.link.name.get_ref(), link.is_multiple_of(2));
+        let moves = way.radio.is_some() || !changes.is_empty();
+        let step_ns = if moves { FINE_NS } else { COARSE_NS };
+        let length = self.duration + AFTER_THE_END;
+        let steps = (length.as_nanos() as u64).div_ceil(step_ns) as usize;
+        let mut phases = vec![phase(&way, 0)];
+        let (mut rates, mut radio) = self.rates(&way, cable.member, steps, length)?;
+        let mut gaps = Vec::new();
+        for change in changes {
+            let at_step = (ns(change.at_s * 1e3) / step_ns) as usize;
+            let gap_steps = ns(change.gap_ms).div_ceil(step_ns) as usize;
+            let before = way.clone();
+            way = way.with(&change.way);
+            if way.radio.is_some() || way.rate != before.rate {
+                let (later, later_radio) = self.rates(&way, cable.member, steps, length)?;
+                radio = match (radio, later_radio) {
+                    (Some(first), Some(then)) => Some(spliced(first, &then, at_step)),
+                    (first, then) => first.or(then),
+                };
+                match (rates.is_empty(), later.is_empty()) {
+                    (false, false) => rates.truncate(at_step.min(steps)),
+                    (true, true) => {}
+                    _ => bail!("{name}: a link either has a rate all the time or never"),
+                }
+                rates.extend(later.iter().skip(rates.len()));
+            }
+            gaps.push(at_step.min(steps)..(at_step + gap_steps).min(steps));
+            phases.push(phase(&way, ns(change.at_s * 1e3)));
+        }
+        // at the end, so that what else changes meanwhile does not end a handover's gap
+        for gap in gaps {
+            rates.get_mut(gap).unwrap_or_default().fill(0);
+        }
+        // packets that wait at the end wait for something, and are not dropped
+        if rates.last() == Some(&0) {
+            rates.push(rates.iter().rfind(|rate| **rate > 0).copied().unwrap_or(1));
+        }
+        self.radios.extend(radio.map(|radio| (link, radio)));
+        let seed = stream_seed(self.seed, &format!("link {name}"));
+        let cell = way.cell.as_ref().and_then(|cell| self.scenario.cells().keys().position(|c| *c == cell.get_ref()));
+        Ok(PlannedLink { name, seed, step_ns, rates: runs(&rates), queue_bytes: 0, mark_bytes: 0, phases, cell })
+    }
+
+    /// Rate of each step, empty where there is no limit; and the radio that says so.
+    fn rates(&self, way: &Way, member: usize, steps: usize, length: Duration) -> Result<(Vec<u64>, Option<Radio>)> {
+        if let Some(name) = &way.radio {
+            let spec = self.scenario.radio(name.get_ref()).context("no such radio")?;
+            let seed = stream_seed(self.seed, &format!("radio {} {member}", name.get_ref()));
+            let radio = spec
+                .get_ref()
+                .realise(self.directory, seed, length)
+                .with_context(|| Place::of(spec, format!("radio `{}`", name.get_ref())))?;
+            return Ok((radio.capacity_bps.clone(), Some(radio)));
+        }
+        Ok((way.rate.as_ref().map_or_else(Vec::new, |rate| vec![rate.get_ref().0; steps]), None))
+    }
+
+    /// What events do to one direction of a link, in order.
+    fn changes(&self, link: &str, is_forward: bool) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for event in &self.scenario.event {
+            let at_s = *event.at_s.get_ref();
+            if let Some(change) = event.change.as_ref().filter(|c| c.link.get_ref() == link) {
+                let over = if is_forward { &change.forward } else { &change.reverse };
+                changes.push(Change { at_s, gap_ms: 0.0, way: change.both.with(over) });
+            }
+            if let Some(handover) = event.handover.as_ref().filter(|h| h.link.get_ref() == link) {
+                let radio = is_forward.then(|| handover.radio.clone());
+                let way = Way { radio, delay_ms: handover.delay_ms.clone(), ..Way::default() };
+                changes.push(Change { at_s, gap_ms: if is_forward { handover.gap_ms } else { 0.0 }, way });
+            }
+        }
+        changes.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        changes
+    }
+}
+
+/// One radio up to a step, another from there on.
+fn spliced(mut first: Radio, then: &Radio, at_step: usize) -> Radio {
+    fn splice<T: Clone>(first: &mut Vec<T>, then: &[T], at: usize) {
+        first.truncate(at);
+        first.extend(then.iter().skip(first.len()).cloned());
+    }
+    match (&mut first.sinr_db, &then.sinr_db) {
+        (Some(first), Some(then)) => splice(first, then, at_step),
+        (first, _) => *first = None,
+    }
+    splice(&mut first.capacity_bps, &then.capacity_bps, at_step);
+    splice(&mut first.line_of_sight, &then.line_of_sight, at_step);
+    splice(&mut first.distance_m, &then.distance_m, at_step);
+    first
+}
+
+struct Change {
+    at_s: f64,
+    gap_ms: f64,
+    way: Way,
+}
+
+fn phase(way: &Way, from_ns: u64) -> PlannedPhase {
+    let time = |t: &Option<toml::Spanned<f64>>| t.as_ref().map_or(0, |ms| ns(*ms.get_ref()));
+    let share = |p: &Option<toml::Spanned<crate::scenario::Probability>>| p.as_ref().map_or(0.0, |p| p.get_ref().0);
+    PlannedPhase {
+        from_ns,
+        delay_ns: time(&way.delay_ms),
+        jitter_ns: time(&way.jitter_ms),
+        reorder: share(&way.reorder),
+        hold_ns: time(&way.reorder_ms),
+        loss: share(&way.loss),
+        bit_error: share(&way.bit_error),
+    }
+}
+
+/// Equal neighbours as one, with how many they are.
+fn runs(rates: &[u64]) -> Vec<(u32, u64)> {
+    rates.chunk_by(|a, b| a == b).map(|run| (run.len() as u32, run[0])).collect()
+}
+
+/// Over the run, without what follows it.
+fn mean_rate_bps(link: &PlannedLink, duration: Duration) -> f64 {
+    let steps = (duration.as_nanos() as u64).div_ceil(link.step_ns).max(1) as usize;
+    link.rates_by_step().take(steps).map(|rate| rate as f64).sum::<f64>() / steps as f64
+}

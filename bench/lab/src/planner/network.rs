@@ -1,0 +1,181 @@
+//! Hosts and links as a graph: names, addresses, routes.
+
+use crate::scenario::{Host, Link, Scenario, Way};
+use hotcc_lab_proto::plan::mac;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// A host, or one of several of a kind.
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    pub host: &'a Host,
+    pub name: String,
+}
+
+/// A link between two nodes; its two directions are links 2N (to the second node) and 2N + 1 (to the first).
+#[derive(Debug)]
+pub(super) struct Cable<'a> {
+    pub link: &'a Link,
+    pub number: usize,
+    /// Which of several, from 0.
+    pub member: usize,
+    /// First and second node.
+    pub ends: [usize; 2],
+}
+
+impl Cable<'_> {
+    /// The interface on the node of that side.
+    pub fn device(&self, side: usize) -> String {
+        format!("l{}{}", self.number, ["a", "b"][side])
+    }
+
+    /// The direction that ends on that side.
+    pub fn link_to(&self, side: usize) -> usize {
+        2 * self.number + 1 - side
+    }
+
+    /// The address of that side.
+    pub fn address(&self, side: usize) -> Ipv4Addr {
+        let [_, _, high, low] = ((self.number + 1) as u32).to_be_bytes();
+        Ipv4Addr::new(10, high, low, side as u8 + 1)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Network<'a> {
+    pub nodes: Vec<Node<'a>>,
+    pub cables: Vec<Cable<'a>>,
+}
+
+impl<'a> Network<'a> {
+    pub fn of(scenario: &'a Scenario) -> Self {
+        let mut nodes = Vec::new();
+        for host in &scenario.host {
+            let (name, count) = (host.name.get_ref(), *host.count.get_ref());
+            let numbered = |k: u32| if count == 1 { name.clone() } else { format!("{name}-{k}") };
+            nodes.extend((1..=count).map(|k| Node { host, name: numbered(k) }));
+        }
+        let mut network = Self { nodes, cables: Vec::new() };
+        for link in &scenario.link {
+            let [a, b] = link.between.get_ref().each_ref().map(|name| network.members(name));
+            for member in 0..a.len().max(b.len()) {
+                let end = |of: &[usize]| of[member.min(of.len() - 1)];
+                let number = network.cables.len();
+                network.cables.push(Cable { link, number, member, ends: [end(&a), end(&b)] });
+            }
+        }
+        network
+    }
+
+    /// The nodes of a host; never empty for a name that was checked.
+    pub fn members(&self, host: &str) -> Vec<usize> {
+        let named = self.nodes.iter().enumerate().filter(|(_, n)| n.host.name.get_ref() == host);
+        named.map(|(place, _)| place).collect()
+    }
+
+    /// What a direction of a cable is to be, and its name.
+    pub fn direction(&self, link: usize) -> (&Cable<'a>, Way, String) {
+        let cable = &self.cables[link / 2];
+        let (over, from, to) =
+            if link.is_multiple_of(2) { (&cable.link.forward, 0, 1) } else { (&cable.link.reverse, 1, 0) };
+        let [from, to] = [from, to].map(|side: usize| &self.nodes[cable.ends[side]].name);
+        (cable, cable.link.both.with(over), format!("{}:{from}>{to}", cable.link.name.get_ref()))
+    }
+
+    pub fn radio_name(&self, link: usize) -> Option<&'a String> {
+        let cable = &self.cables[link / 2];
+        let over = if link.is_multiple_of(2) { &cable.link.forward } else { &cable.link.reverse };
+        over.radio.as_ref().or(cable.link.both.radio.as_ref()).map(|r| r.get_ref())
+    }
+
+    /// Directions that end at a node.
+    pub fn links_to(&self, node: usize) -> impl Iterator<Item = usize> {
+        let side = move |c: &Cable<'_>| c.ends.iter().position(|e| *e == node).map(|side| c.link_to(side));
+        self.cables.iter().filter_map(side)
+    }
+
+    /// The address at the end of a direction.
+    pub fn address_of_link_end(&self, link: usize) -> Ipv4Addr {
+        self.cables[link / 2].address(1 - link % 2)
+    }
+
+    /// Interfaces of a node.
+    pub fn devices(&self, node: usize) -> impl Iterator<Item = String> {
+        let sides = move |c: &Cable<'_>| (0..2).find(|side| c.ends[*side] == node).map(|side| c.device(side));
+        self.cables.iter().filter_map(sides)
+    }
+
+    /// The interface that a direction leaves through.
+    pub fn device_at_link_begin(&self, link: usize) -> String {
+        self.cables[link / 2].device(link % 2)
+    }
+
+    /// Directions from node to node: the way with the fewest cables, the first in the file where there are several.
+    pub fn way(&self, from: usize, to: usize) -> Vec<usize> {
+        let mut came_by = vec![None; self.nodes.len()];
+        let mut queue = VecDeque::from([from]);
+        while let Some(node) = queue.pop_front() {
+            for cable in &self.cables {
+                let Some(side) = cable.ends.iter().position(|e| *e == node) else { continue };
+                let next = cable.ends[1 - side];
+                if next != from && came_by[next].is_none() {
+                    came_by[next] = Some((node, cable.link_to(1 - side)));
+                    queue.push_back(next);
+                }
+            }
+        }
+        let mut way = Vec::new();
+        let mut node = to;
+        while let Some((before, link)) = came_by[node] {
+            way.push(link);
+            node = before;
+        }
+        way.reverse();
+        way
+    }
+
+    /// The address that a way ends at.
+    pub fn address_at_end(&self, node: usize, way: &[usize]) -> Option<Ipv4Addr> {
+        let last = *way.last()?;
+        let cable = &self.cables[last / 2];
+        cable.ends.contains(&node).then(|| self.address_of_link_end(last))
+    }
+
+    /// What `ip -batch` has to do on a node whose wires are there.
+    pub fn setup(&self, node: usize) -> Vec<String> {
+        let mut lines = vec!["link set dev lo up".to_owned()];
+        for cable in &self.cables {
+            for side in (0..2).filter(|side| cable.ends[*side] == node) {
+                let device = cable.device(side);
+                lines.push(format!("address add {}/24 dev {device}", cable.address(side)));
+                lines.push(format!("link set dev {device} up"));
+                lines.push(format!(
+                    "neighbour add {} lladdr {} nud permanent dev {device}",
+                    cable.address(1 - side),
+                    mac(cable.number, 1 - side)
+                ));
+            }
+        }
+        for cable in self.cables.iter().filter(|c| !c.ends.contains(&node)) {
+            // to the nearer of its two ends
+            let ways = cable.ends.map(|end| self.way(node, end));
+            let Some(way) = ways.iter().filter(|w| !w.is_empty()).min_by_key(|w| w.len()) else { continue };
+            lines.push(format!("route add {} via {}", subnet(cable.address(0)), self.address_of_link_end(way[0])));
+        }
+        lines
+    }
+
+    /// What `ip` has to do on a node for packets to `to` to go over the neighbour `via`.
+    pub fn reroute(&self, node: usize, to: usize, via: usize) -> Option<String> {
+        let cable = self.cables.iter().find(|c| c.ends.contains(&node) && c.ends.contains(&via))?;
+        let side = cable.ends.iter().position(|e| *e == via)?;
+        let way = self.way(node, to);
+        let subnet = subnet(self.address_at_end(to, &way)?);
+        Some(format!("route replace {subnet} via {}", cable.address(side)))
+    }
+}
+
+fn subnet(address: Ipv4Addr) -> String {
+    let [a, b, c, _] = address.octets();
+    format!("{a}.{b}.{c}.0/24")
+}

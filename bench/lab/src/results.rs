@@ -1,0 +1,498 @@
+//! What a scenario's runs leave behind, as files and as types.
+//!
+//! ```text
+//! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects (see Manifest)
+//! DIR/scenario.toml                    the scenario as it was
+//! DIR/CASE/seed-N/summary.json         one run (see RunSummary); written last, so a run that has it is whole
+//! DIR/CASE/seed-N/flows.csv            series of each flow (see FLOW_COLUMNS)
+//! DIR/CASE/seed-N/links.csv            series of each link with a rate (see LINK_COLUMNS)
+//! DIR/report.html                      all of it as one page
+//! ```
+//! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
+
+use crate::algorithms::text;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Columns of `flows.csv`; an empty cell: not known at that time. One row per flow and sampling period with ACKs.
+///
+/// `delivery_rate_bps` is what arrived in order at the receiver in the period; windows in segments; `state` is the
+/// kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss); `sinr_db` is the link's true
+/// SINR; `detail` is what the algorithm says is in force (N, rule), where it says so.
+pub const FLOW_COLUMNS: [&str; 12] = [
+    "t_s",
+    "flow",
+    "cwnd",
+    "ssthresh",
+    "srtt_us",
+    "rtt_us",
+    "min_rtt_us",
+    "in_flight",
+    "delivery_rate_bps",
+    "state",
+    "sinr_db",
+    "detail",
+];
+/// Columns of `links.csv`. `queue_bytes` is the longest queue in the period, the rest are sums over it.
+pub const LINK_COLUMNS: [&str; 9] =
+    ["t_s", "link", "capacity_bps", "sinr_db", "queue_bytes", "sent_bytes", "queue_drops", "losses", "ce_marks"];
+
+/// What ran. In virtual time, two runs with the same manifest have the same results, byte for byte.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Manifest {
+    /// The scenario's name.
+    pub scenario: String,
+    /// SHA-256 of the scenario file.
+    pub scenario_sha256: String,
+    /// SHA-256 of every file it names: traces.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// `vm` or `native`.
+    pub backend: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// SHA-256 of the kernel image; empty natively.
+    pub kernel_sha256: String,
+    /// QEMU's version line; empty natively.
+    pub qemu: String,
+    /// The CPU the guest saw, or this machine's.
+    pub cpu: String,
+    /// SHA-256 of every BPF object and program that ran, by name.
+    pub objects: BTreeMap<String, String>,
+    /// Every run there is to be, in order.
+    pub runs: Vec<RunId>,
+}
+
+/// One run of a scenario.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct RunId {
+    /// The swept values, by key.
+    pub case: BTreeMap<String, String>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl RunId {
+    /// Its case as text: `cc=dtcp,loss=0.01`; `all` if nothing is swept.
+    #[must_use]
+    pub fn case_name(&self) -> String {
+        if self.case.is_empty() {
+            return "all".to_owned();
+        }
+        self.case.iter().map(|(k, v)| format!("{k}={}", v.replace('/', "_"))).collect::<Vec<_>>().join(",")
+    }
+
+    /// Its directory under the result directory.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        Path::new(&self.case_name()).join(format!("seed-{}", self.seed))
+    }
+}
+
+/// Mean and order statistics of a sample; all zero for an empty one.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Distribution {
+    /// How many values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+impl Distribution {
+    /// Of these values (nearest rank).
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
+        let rank = |p: usize| values[(values.len() * p).div_ceil(100).max(1) - 1];
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        Self { count: values.len() as u64, mean, min, p50: rank(50), p95: rank(95), p99: rank(99), max }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// Which run.
+    pub run: RunId,
+    /// Length of the measurement, virtual seconds.
+    pub duration_s: f64,
+    /// Why the run must not be used; empty: it is valid.
+    pub invalid: Vec<String>,
+    /// Greatest share of a 100 ms window in which the CPU was busy, and the mean share. 0 natively.
+    pub busy_max: f64,
+    /// Mean share of time in which the CPU was busy.
+    pub busy_mean: f64,
+    /// Each flow.
+    pub flows: Vec<FlowSummary>,
+    /// Each direction of each link that has a rate or loses packets.
+    pub links: Vec<LinkSummary>,
+    /// Jain's fairness index over the throughputs of the TCP flows that start together or overlap; 1 for one flow.
+    pub jain: f64,
+    /// What happened when, as done: `12.5 swap dtcp -> westwoodp: moved 3`.
+    pub events: Vec<String>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FlowSummary {
+    /// Its name in the scenario, with `-K` for the K-th of several.
+    pub name: String,
+    /// Congestion control at its end (`udp` for a datagram flow).
+    pub cc: String,
+    /// When it started.
+    pub start_s: f64,
+    /// When it ended: its bytes were received or its time was over.
+    pub end_s: f64,
+    /// Bytes the receiving application got.
+    pub bytes: u64,
+    /// `bytes` over `end_s - start_s`.
+    pub throughput_bps: f64,
+    /// Throughput over the mean capacity that its narrowest link had in that time; absent where no link has a rate.
+    pub utilisation: Option<f64>,
+    /// Whether all bytes that it was to send arrived; absent for a flow without an end of its own.
+    pub complete: Option<bool>,
+    /// RTT samples, ms.
+    pub rtt_ms: Distribution,
+    /// Time its data packets waited in queues, one way, ms.
+    pub queue_delay_ms: Distribution,
+    /// Congestion window per ACK, segments, weighted by time.
+    pub mean_cwnd: f64,
+    /// Data packets sent over the network, and those lost in queues and on links.
+    pub packets: u64,
+    /// Data packets that queues dropped.
+    pub queue_drops: u64,
+    /// Data packets that links lost.
+    pub losses: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// From its start until its rate over 1 s stays within 20 % of its mean for 3 s; absent: never.
+    pub convergence_s: Option<f64>,
+    /// For each NLOS -> LOS edge while it ran: time until its rate over 100 ms reached 80 % of the capacity; absent:
+    /// not before the next edge or the end.
+    pub recovery_s: Vec<Option<f64>>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct LinkSummary {
+    /// `NAME:FROM>TO`.
+    pub name: String,
+    /// Packets that left it.
+    pub packets: u64,
+    /// Bytes that left it.
+    pub bytes: u64,
+    /// Packets dropped at a full queue.
+    pub queue_drops: u64,
+    /// Packets lost.
+    pub losses: u64,
+    /// Packets marked (CE).
+    pub ce_marks: u64,
+    /// Bytes that left over the bytes that could have; absent without a rate.
+    pub utilisation: Option<f64>,
+    /// Queue found by each packet, bytes.
+    pub queue_bytes: Distribution,
+    /// Wait of each packet, ms.
+    pub queue_delay_ms: Distribution,
+}
+
+/// A figure of a paper, to stand beside ours.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(try_from = "ExpectedKeys")]
+pub struct Expected {
+    /// Cases it is about: all whose swept values are these, or among these where it is a list.
+    pub case: BTreeMap<String, toml::Value>,
+    /// Not the figure itself is meant, but its ratio to that of the case with these swept values instead. Empty: itself.
+    pub over: BTreeMap<String, toml::Value>,
+    /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
+    pub flow: Option<String>,
+    /// Not a flow is meant, but the links with this name, and what left them with headers and all: `utilisation` alone.
+    pub link: Option<String>,
+    /// Which figure: see [`METRICS`].
+    pub metric: String,
+    /// What the paper says of it.
+    pub wanted: Wanted,
+    /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
+    pub source: String,
+    /// What to know when comparing.
+    pub note: Option<String>,
+}
+
+/// What a paper says of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// Its value.
+    Value(f64),
+    /// What it does not fall below, in any of the cases.
+    AtLeast(f64),
+}
+
+/// `[[expected]]` as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedKeys {
+    #[serde(default)]
+    case: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    over: BTreeMap<String, toml::Value>,
+    flow: Option<String>,
+    link: Option<String>,
+    metric: String,
+    value: Option<f64>,
+    at_least: Option<f64>,
+    source: String,
+    note: Option<String>,
+}
+
+impl TryFrom<ExpectedKeys> for Expected {
+    type Error = &'static str;
+
+    fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
+        let ExpectedKeys { case, over, flow, link, metric, value, at_least, source, note } = keys;
+        let wanted = match (value, at_least) {
+            (Some(value), None) => Wanted::Value(value),
+            (None, Some(least)) => Wanted::AtLeast(least),
+            _ => return Err("[[expected]] has either `value` or `at_least`"),
+        };
+        if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
+            return Err("[[expected]] has of a `link` the metric `utilisation`, and no `flow`");
+        }
+        Ok(Self { case, over, flow, link, metric, wanted, source, note })
+    }
+}
+
+impl Expected {
+    /// What a run has of it.
+    #[must_use]
+    pub fn figure(&self, run: &RunSummary) -> Option<f64> {
+        match &self.link {
+            Some(link) => run.link_utilisation(link),
+            None => run.metric(&self.metric, self.flow.as_deref()),
+        }
+    }
+
+    /// Whether it is about this run.
+    #[must_use]
+    pub fn matches(&self, run: &RunId) -> bool {
+        let is_wanted = |value: &String, wanted: &toml::Value| match wanted.as_array() {
+            Some(list) => list.iter().any(|wanted| equal(value, &text(wanted))),
+            None => equal(value, &text(wanted)),
+        };
+        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| is_wanted(value, wanted)))
+    }
+
+    /// Whether `other` is the run that `run` is put in relation to: the same but for what `over` says.
+    #[must_use]
+    pub fn relates(&self, run: &RunId, other: &RunId) -> bool {
+        let is_wanted = |(key, value): (&String, &String)| match self.over.get(key) {
+            Some(wanted) => equal(value, &text(wanted)),
+            None => run.case.get(key) == Some(value),
+        };
+        run.seed == other.seed && other.case.iter().all(is_wanted)
+    }
+}
+
+/// Whether a swept value is the wanted one: `0.010` in the sweep is the `0.01` of the paper.
+#[must_use]
+pub fn equal(value: &str, wanted: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    value == wanted || number(value).is_some_and(|v| number(wanted) == Some(v))
+}
+
+/// The figure that links have as well.
+const LINK_METRIC: &str = "utilisation";
+
+/// The figures that a run has, with units.
+pub const METRICS: [(&str, &str); 16] = [
+    ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
+    ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
+    ("utilisation", "share of the capacity that existed, 0..1"),
+    ("rtt_mean_ms", "mean RTT, ms"),
+    ("rtt_p50_ms", "median RTT, ms"),
+    ("rtt_p95_ms", "95th percentile of the RTT, ms"),
+    ("rtt_p99_ms", "99th percentile of the RTT, ms"),
+    ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
+    ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
+    ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
+    ("retransmits", "segments sent again"),
+    ("completion_s", "time until all bytes were received, s"),
+    ("mean_cwnd", "mean congestion window, segments"),
+    ("convergence_s", "time to a steady rate, s"),
+    ("recovery_s", "mean time to 80 % of the capacity after the line of sight came back, s"),
+    ("jain", "Jain's fairness index"),
+];
+
+impl FlowSummary {
+    /// One of [`METRICS`]; `None`: this flow has no such figure.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
+        let of = |d: &Distribution, v: f64| (d.count > 0).then_some(v);
+        match name {
+            "throughput_mbps" | "throughput_mbps_total" => Some(self.throughput_bps / 1e6),
+            "utilisation" => self.utilisation,
+            "rtt_mean_ms" => of(&self.rtt_ms, self.rtt_ms.mean),
+            "rtt_p50_ms" => of(&self.rtt_ms, self.rtt_ms.p50),
+            "rtt_p95_ms" => of(&self.rtt_ms, self.rtt_ms.p95),
+            "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
+            "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
+            "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
+            "loss_ratio" => ratio(self.losses + self.queue_drops, self.packets),
+            "retransmits" => Some(self.retransmits as f64),
+            "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
+            "mean_cwnd" => Some(self.mean_cwnd),
+            "convergence_s" => self.convergence_s,
+            "recovery_s" => mean(self.recovery_s.iter().flatten().copied()),
+            _ => None,
+        }
+    }
+}
+
+impl RunSummary {
+    /// One of [`METRICS`], of the flow with that name or prefix (`NAME` finds `NAME-1`, `NAME-2`), or of all TCP flows.
+    #[must_use]
+    pub fn metric(&self, name: &str, flow: Option<&str>) -> Option<f64> {
+        if name == "jain" {
+            return Some(self.jain);
+        }
+        let is_exact = self.flows.iter().any(|f| Some(f.name.as_str()) == flow);
+        let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        let chosen = |f: &&FlowSummary| match flow {
+            Some(wanted) if is_exact => f.name == wanted,
+            Some(wanted) => f.name.strip_prefix(wanted).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_number),
+            None => f.cc != "udp",
+        };
+        let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
+        if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
+    }
+
+    /// Bytes that left the links with that name over those that could have, mean over those with a rate.
+    fn link_utilisation(&self, name: &str) -> Option<f64> {
+        let is_chosen = |link: &&LinkSummary| link.name.split_once(':').is_some_and(|(of, _)| of == name);
+        mean(self.links.iter().filter(is_chosen).filter_map(|link| link.utilisation))
+    }
+}
+
+/// `None` of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0u32, 0.0), |(n, s), v| (n + 1, s + v));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// A result directory, read back.
+#[derive(Debug)]
+pub struct Results {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// What ran.
+    pub manifest: Manifest,
+    /// Runs that are whole, in the manifest's order.
+    pub runs: Vec<RunSummary>,
+}
+
+/// The result directory that is meant by `path`: itself, or the only one there is in OUT or OUT/NAME.
+pub fn locate(path: &Path) -> Result<PathBuf> {
+    let has_results = |directory: &Path| directory.join("manifest.json").exists();
+    if has_results(path) {
+        return Ok(path.to_owned());
+    }
+    let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = below(path).flat_map(|child| below(&child).chain([child])).collect();
+    found.retain(|directory| has_results(directory));
+    found.sort();
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => {
+            bail!("cannot read {}/manifest.json: not a result directory (OUT/NAME/KERNEL)", path.display())
+        }
+        several => {
+            let several: Vec<String> = several.iter().map(|directory| directory.display().to_string()).collect();
+            bail!("several results are in {}; one is meant, OUT/NAME/KERNEL: {}", path.display(), several.join(", "))
+        }
+    }
+}
+
+impl Results {
+    /// Reads `manifest.json` and every summary there is.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let manifest: Manifest = read_json(&directory.join("manifest.json"))?;
+        let mut runs = Vec::new();
+        for run in &manifest.runs {
+            let path = directory.join(run.path()).join("summary.json");
+            if path.exists() {
+                runs.push(read_json(&path)?);
+            }
+        }
+        Ok(Self { directory: directory.to_owned(), manifest, runs })
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not of this version of the lab", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_one_flow_or_of_its_numbered_ones() {
+        let flow = |name: &str, mbps: f64| FlowSummary {
+            name: name.to_owned(),
+            cc: "cubic".to_owned(),
+            throughput_bps: mbps * 1e6,
+            ..FlowSummary::default()
+        };
+        let mut run = RunSummary {
+            run: RunId { case: BTreeMap::new(), seed: 1 },
+            duration_s: 1.0,
+            invalid: Vec::new(),
+            busy_max: 0.0,
+            busy_mean: 0.0,
+            flows: vec![flow("dl", 1.0), flow("dl-2", 5.0), flow("ul-1", 2.0), flow("ul-2", 4.0), flow("ul-bg", 100.0)],
+            links: Vec::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        };
+        assert_eq!(run.metric("throughput_mbps", Some("dl")), Some(1.0));
+        assert_eq!(run.metric("throughput_mbps", Some("ul")), Some(3.0));
+        assert_eq!(run.metric("throughput_mbps_total", Some("ul")), Some(6.0));
+        assert_eq!(run.metric("throughput_mbps", Some("x")), None);
+        run.flows[0].cc = "udp".to_owned();
+        assert_eq!(run.metric("throughput_mbps_total", None), Some(111.0));
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let of = Distribution::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!((of.count, of.min, of.p50, of.p95, of.p99, of.max), (200, 1.0, 100.0, 190.0, 198.0, 200.0));
+        assert_eq!(of.mean, 100.5);
+        assert_eq!(Distribution::of(Vec::new()), Distribution::default());
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        assert!(equal("0.010", &text(&toml::Value::Float(0.01))));
+        assert!(equal("1", &text(&toml::Value::Float(1.0))));
+        assert!(equal("dtcp", &text(&toml::Value::String("dtcp".into()))));
+        assert!(equal("20", &text(&toml::Value::String("20".into()))));
+        assert!(!equal("dtcp", &text(&toml::Value::Integer(1))));
+    }
+}

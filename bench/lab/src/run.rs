@@ -1,0 +1,290 @@
+//! A scenario's runs: each in a virtual machine of its own, several at once, resumed where they were interrupted.
+
+use crate::algorithms;
+use crate::analyse::{Analysed, Measured, analyse};
+use crate::directory::{UNFINISHED, prepare, remove, write};
+use crate::guest;
+use crate::image::Image;
+use crate::native::Native;
+use crate::planner::{Planned, check_plans, plan};
+use crate::results::{Manifest, Results, RunId, RunSummary};
+use crate::scenario::{Case, Source};
+use crate::selection::{OneRun, Selection, Workload};
+use crate::vm::{self, Clock, Machine};
+use anyhow::{Context, Result, bail};
+use hotcc_kernels::Kernel;
+use hotcc_lab_proto::job::{Job, Message};
+use hotcc_lab_proto::plan::Plan;
+use hotcc_testbed::netlab;
+use hotcc_testbed::programs;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Of every scenario: links, and the port for results; what is built in is left out.
+pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
+/// Kernel, programs, sockets' buffers.
+const MEMORY_MIB: u32 = 768;
+/// A guest that says nothing for so long is hung; it reports every twentieth of the run.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// What runs are made on.
+#[derive(Clone, Copy, Debug)]
+pub enum Backend<'a> {
+    /// A stock kernel in a virtual machine, and whose time it has.
+    Vm(&'a Kernel, Clock),
+    /// The kernel that runs here.
+    Native(&'a Native),
+}
+
+/// Scenarios on one kernel.
+#[derive(Debug)]
+pub struct Lab<'a> {
+    /// The scenario.
+    pub source: &'a Source,
+    /// The kernel, and where it runs.
+    pub backend: Backend<'a>,
+    /// Result directory.
+    pub directory: &'a Path,
+    /// Runs at once; natively always one.
+    pub jobs: usize,
+    /// Which runs.
+    pub selection: &'a Selection,
+}
+
+/// What is told while runs are made.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// Something about all of them.
+    Note(&'a str),
+    /// Progress of one.
+    Run {
+        /// Which.
+        run: &'a RunId,
+        /// Runs that are whole, and all.
+        done: (usize, usize),
+        /// What it says.
+        text: &'a str,
+    },
+}
+
+impl Lab<'_> {
+    /// Does every run that the directory does not have yet. A run that fails does not keep the others from their turn;
+    /// what failed is told at the end.
+    pub fn run(&self, say: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Results> {
+        let cases = self.source.cases()?;
+        let runs = self.selection.runs(self.source, &cases)?;
+        if let Backend::Native(native) = self.backend {
+            runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
+        }
+        let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
+        say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
+        check_plans(self.source)?;
+        let manifest = self.manifest(&cases, &runs)?;
+        if let Some(moved) = prepare(self.directory, &manifest, &self.source.text)? {
+            say(&Progress::Note(&moved));
+        }
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failures = Mutex::new(Vec::new());
+        let processors = vm::processors();
+        std::thread::scope(|scope| {
+            for worker in 0..jobs {
+                let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
+                let (runs, next, done, failures) = (&runs, &next, &done, &failures);
+                scope.spawn(move || {
+                    while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        if netlab::check().is_err() {
+                            return;
+                        }
+                        let tell = |text: &str| {
+                            let done = (done.load(Ordering::SeqCst), runs.len());
+                            say(&Progress::Run { run: &one.id, done, text });
+                        };
+                        let outcome = self.run_one(one, cpu, &tell);
+                        done.fetch_add(1, Ordering::SeqCst);
+                        match outcome {
+                            Ok(verdict) => tell(&verdict),
+                            Err(why) => {
+                                let why = format!("{} seed {}: {why:#}", one.id.case_name(), one.id.seed);
+                                failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Err(interrupted) = netlab::check() {
+            remove(&self.directory.join(UNFINISHED))?;
+            return Err(interrupted);
+        }
+        let failures = failures.into_inner().unwrap_or_default();
+        if failures.is_empty() {
+            remove(&self.directory.join(UNFINISHED))?;
+        } else {
+            bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
+        }
+        Results::read(self.directory)
+    }
+
+    /// What begins, before anything of it takes time.
+    fn announcement(&self, work: &Workload, jobs: usize) -> String {
+        let place = match self.backend {
+            Backend::Vm(kernel, _) => format!("Linux {}", kernel.release),
+            Backend::Native(native) => format!("this machine's Linux {}", native.release),
+        };
+        format!("{}: {}; {jobs} at a time, on {place}", self.source.path.display(), work.text())
+    }
+
+    fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
+        let mut files = BTreeMap::new();
+        for file in cases.iter().flat_map(|case| case.scenario.files()) {
+            let path = self.scenario_directory().join(file);
+            let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            files.insert(file.display().to_string(), hex(&Sha256::digest(content)));
+        }
+        let mut objects = BTreeMap::new();
+        for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
+            objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
+        }
+        // this program plans and reckons; the others are what a run is made with
+        let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot tell what this program is")?)];
+        let backend = match self.backend {
+            Backend::Vm(..) => {
+                programs.push(("hotcc-guest", programs::sibling("hotcc-guest")?));
+                "vm"
+            }
+            Backend::Native(_) => "native",
+        };
+        for name in ["ip", "tc"] {
+            programs.push((name, programs::system_program(name)?));
+        }
+        for (name, path) in programs {
+            let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            objects.insert(name.to_owned(), hex(&Sha256::digest(content)));
+        }
+        let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
+            Backend::Vm(kernel, clock) => {
+                let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
+                (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
+            }
+            Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
+        };
+        let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
+        Ok(Manifest {
+            scenario: name,
+            scenario_sha256: hex(&Sha256::digest(&self.source.text)),
+            files,
+            backend: backend.to_owned(),
+            kernel,
+            kernel_sha256,
+            qemu,
+            cpu,
+            objects,
+            runs: runs.iter().map(|one| one.id.clone()).collect(),
+        })
+    }
+
+    fn scenario_directory(&self) -> &Path {
+        self.source.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// A run that was not valid is not done where another one may be.
+    fn is_done(&self, target: &Path) -> bool {
+        let Ok(text) = fs::read(target.join("summary.json")) else { return false };
+        matches!(self.backend, Backend::Vm(_, Clock::Virtual))
+            || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
+    }
+
+    /// Does a run, and says how it ended.
+    fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<String> {
+        let target = self.directory.join(one.id.path());
+        if self.is_done(&target) {
+            return Ok("is there already".to_owned());
+        }
+        let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
+        let scratch = self.directory.join(UNFINISHED).join(one.id.path());
+        fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+        let measured = match self.backend {
+            Backend::Vm(kernel, clock) => boot(kernel, clock, &planned.plan, &scratch, cpu, say)?,
+            Backend::Native(native) => native.run(&planned.plan, &scratch, say)?,
+        };
+        let series_ms = *one.case.scenario.series_ms.get_ref();
+        let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
+        keep(&analysed, &scratch)?;
+        remove(&target)?;
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::rename(&scratch, &target).with_context(|| format!("cannot make {}", target.display()))?;
+        Ok(verdict(&analysed, &planned))
+    }
+}
+
+fn boot(
+    kernel: &Kernel,
+    clock: Clock,
+    plan: &Plan,
+    scratch: &Path,
+    cpu: Option<usize>,
+    say: &dyn Fn(&str),
+) -> Result<Measured> {
+    let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
+    let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
+    let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
+    let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
+    let mut image = Image::default();
+    guest::furnish(&mut image, kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
+    let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    image.write(&mut out).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    drop(out);
+    let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
+    let image_mib = fs::metadata(&initramfs)?.len() >> 20;
+    let machine = Machine {
+        kernel: kernel.clone(),
+        initramfs: initramfs.clone(),
+        memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+        clock,
+        results: Some(results.clone()),
+        cpu,
+        patience: PATIENCE,
+    };
+    vm::run(&machine, scratch, |message| {
+        match message {
+            Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
+            Message::Progress(text) => say(text),
+            Message::Row(_) | Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
+        }
+        Ok(())
+    })?;
+    let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
+    for used in [initramfs, results] {
+        fs::remove_file(used)?;
+    }
+    Measured::parse(&bytes)
+}
+
+fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {
+    write(&directory.join("flows.csv"), analysed.flows_csv.as_bytes())?;
+    write(&directory.join("links.csv"), analysed.links_csv.as_bytes())?;
+    for leftover in ["console.log", "qemu.err"] {
+        let _ = fs::remove_file(directory.join(leftover));
+    }
+    write(&directory.join("summary.json"), &serde_json::to_vec_pretty(&analysed.summary)?)
+}
+
+fn verdict(analysed: &Analysed, planned: &Planned) -> String {
+    let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
+    let seconds = planned.plan.duration_ns as f64 / 1e9;
+    let why = analysed.summary.invalid.join("; ");
+    let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
+    format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,52 @@
+//! An ACKing border PEP: where its agents are, and what may be wrong with it.
+
+use super::check::{Checked, host_count, known, within_whole, wrong};
+use super::file::{Kind, Scenario};
+use hotcc_lab_proto::plan::Fault;
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The agents of a PEP: `pep-agent border` on one host, `pep-agent server` on those that send.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pep {
+    /// The host between the domains.
+    pub border: Spanned<String>,
+    /// Hosts that send, and listen to it.
+    pub servers: Spanned<Vec<String>>,
+    /// A flow is reported after so many segments; the agent's own default where it is absent.
+    pub segments: Option<Spanned<u32>>,
+    /// Or so long after the first that was not.
+    pub delay_us: Option<Spanned<u32>>,
+    /// What is wrong with it.
+    #[serde(default)]
+    pub fault: Fault,
+}
+
+pub(super) fn check_peps(scenario: &Scenario) -> Checked {
+    let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
+    for pep in &scenario.pep {
+        known(&pep.border, "host", hosts())?;
+        let border = pep.border.get_ref();
+        if host_count(scenario, border) > 1 {
+            return wrong(&pep.border, format!("there are several `{border}`: a border is one host"));
+        }
+        if pep.servers.get_ref().is_empty() {
+            return wrong(&pep.servers, "a PEP needs a server that listens to it");
+        }
+        for server in pep.servers.get_ref() {
+            known(&Spanned::new(pep.servers.span(), server.clone()), "host", hosts())?;
+            let sends = scenario.flow.iter().any(|f| f.kind == Kind::Tcp && f.from.get_ref() == server);
+            if !sends || server == border {
+                return wrong(&pep.servers, format!("`{server}` sends nothing by TCP that passes the border"));
+            }
+        }
+        if let Some(segments) = &pep.segments {
+            within_whole(segments, "segments", 1, 1 << 16)?;
+        }
+        if let Some(delay) = &pep.delay_us {
+            within_whole(delay, "delay_us", 50, 1_000_000)?;
+        }
+    }
+    scenario.pep.get(1).map_or(Ok(()), |second| wrong(&second.border, "there can be one [[pep]]"))
+}

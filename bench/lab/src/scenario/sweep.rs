@@ -1,0 +1,250 @@
+//! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn, `"$key.field"` for a field
+//! of each where they are tables.
+
+use super::check;
+use super::file::{Scenario, ScenarioError};
+use super::place::Place;
+use crate::results::RunId;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A scenario file.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+    /// What it sweeps: key, and its values.
+    sweep: Vec<(String, Vec<Value>)>,
+}
+
+/// A swept value.
+#[derive(Clone, Debug)]
+struct Value {
+    /// What the case is called by.
+    name: String,
+    /// What stands for it in the text, and what it then says, as TOML writes it: `"$key"`, or of a table `"$key.field"`
+    /// for each field.
+    literals: Vec<(String, String)>,
+}
+
+impl Value {
+    fn new(key: &str, value: &toml::Value) -> Option<Self> {
+        let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
+        let Some(table) = value.as_table() else {
+            return Some(Self { name: plain(value), literals: vec![(key.to_owned(), value.to_string())] });
+        };
+        let literals = table.iter().map(|(field, value)| (format!("{key}.{field}"), value.to_string())).collect();
+        Some(Self { name: plain(table.get("name")?), literals })
+    }
+
+    fn put_into(&self, text: &str) -> String {
+        let put = |text: String, (key, literal): &(String, String)| text.replace(&format!("\"${key}\""), literal);
+        self.literals.iter().fold(text.to_owned(), put)
+    }
+}
+
+/// A scenario with values for everything it sweeps.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The values, by key.
+    pub values: BTreeMap<String, String>,
+    /// What it then says.
+    pub scenario: Scenario,
+}
+
+impl Case {
+    /// This case with a seed.
+    #[must_use]
+    pub fn run(&self, seed: u64) -> RunId {
+        RunId { case: self.values.clone(), seed }
+    }
+}
+
+/// Only what is swept.
+#[derive(Deserialize)]
+struct Swept {
+    #[serde(default)]
+    sweep: BTreeMap<String, toml::Spanned<Vec<toml::Value>>>,
+}
+
+impl Source {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|why| ScenarioError::Unreadable { path: path.to_owned(), why })?;
+        Self::parse(path, text)
+    }
+
+    /// Takes the text of a file.
+    pub fn parse(path: &Path, text: String) -> Result<Self, ScenarioError> {
+        let swept: Swept = toml::from_str(&text).map_err(|e| at(path, &text, &e))?;
+        let mut sweep = Vec::new();
+        for (key, values) in swept.sweep {
+            let span = values.span();
+            if !key.chars().all(is_of_a_key) {
+                return Err(line(path, &text, &span, format!("`{key}` is no key to sweep: letters, digits, - and _")));
+            }
+            if values.get_ref().is_empty() {
+                return Err(line(path, &text, &span, format!("`sweep.{key}` has no values")));
+            }
+            let values: Option<Vec<Value>> = values.get_ref().iter().map(|value| Value::new(&key, value)).collect();
+            let Some(values) = values else {
+                return Err(line(path, &text, &span, format!("a table in `sweep.{key}` has no `name`")));
+            };
+            if !values.iter().flat_map(|v| &v.literals).any(|(key, _)| text.contains(&format!("\"${key}\""))) {
+                return Err(line(path, &text, &span, format!("`sweep.{key}` is swept, but no \"${key}\" is anywhere")));
+            }
+            sweep.push((key, values));
+        }
+        let source = Self { path: path.to_owned(), text, sweep };
+        source.check_keys()?;
+        let cases = source.cases()?;
+        let mut names = BTreeSet::new();
+        for case in &cases {
+            let name = case.run(0).case_name();
+            if !names.insert(name.clone()) {
+                return Err(source.wrong(&(0..0), format!("two cases are called {name}: a value is swept twice")));
+            }
+        }
+        let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
+        check::check_watches(&scenarios).and_then(|()| check::check_event_ccs(&scenarios)).map_err(
+            |(case, wrong)| {
+                let values = source.combinations().into_iter().nth(case).unwrap_or_default();
+                line(path, &source.with(&values), &wrong.span, wrong.what)
+            },
+        )?;
+        Ok(source)
+    }
+
+    /// Whether every `"$key"` stands for something.
+    fn check_keys(&self) -> Result<(), ScenarioError> {
+        let table: toml::Table = toml::from_str(&self.text).map_err(|e| at(&self.path, &self.text, &e))?;
+        let mut used = Vec::new();
+        table.values().for_each(|value| keys(value, &mut used));
+        let literals = self.sweep.iter().flat_map(|(_, values)| values).flat_map(|value| &value.literals);
+        let swept: BTreeSet<&str> = literals.map(|(key, _)| key.as_str()).collect();
+        let Some(unknown) = used.into_iter().find(|key| !swept.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        let written = format!("\"${unknown}\"");
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            if line.contains(&written) && !line.trim_start().starts_with('#') {
+                break;
+            }
+            start += line.len();
+        }
+        let swept: Vec<&str> = swept.into_iter().collect();
+        let there_is = if swept.is_empty() { "nothing is".to_owned() } else { format!("only {}", swept.join(", ")) };
+        Err(self
+            .wrong(&(start..start), format!("`${unknown}` stands for nothing: `{unknown}` is not swept, {there_is}")))
+    }
+
+    /// Every combination of what is swept, checked.
+    pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
+        self.combinations().into_iter().map(|values| self.case(values)).collect()
+    }
+
+    /// Of the values, by key.
+    fn combinations(&self) -> Vec<BTreeMap<&str, &Value>> {
+        let mut combinations = vec![BTreeMap::new()];
+        for (key, values) in &self.sweep {
+            let with = |c: &BTreeMap<_, _>, value| {
+                let mut c = c.clone();
+                c.insert(key.as_str(), value);
+                c
+            };
+            combinations = combinations.iter().flat_map(|c| values.iter().map(move |v| with(c, v))).collect();
+        }
+        combinations
+    }
+
+    /// The text with what is swept put into it.
+    fn with(&self, values: &BTreeMap<&str, &Value>) -> String {
+        values.values().fold(self.text.clone(), |text, value| value.put_into(&text))
+    }
+
+    fn wrong(&self, span: &Range<usize>, what: String) -> ScenarioError {
+        line(&self.path, &self.text, span, what)
+    }
+
+    /// Whether every case passes a check, which gets its first seed and the directory of files that it names.
+    pub fn check_cases(
+        &self,
+        check: impl Fn(&Scenario, u64, &Path) -> anyhow::Result<()>,
+    ) -> Result<(), ScenarioError> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        for values in self.combinations() {
+            let text = self.with(&values);
+            let case = self.case(values)?;
+            let seed = case.scenario.seeds.first().copied().unwrap_or_default();
+            check(&case.scenario, seed, directory).map_err(|error| {
+                let why = format!("{error:#}");
+                match error.downcast_ref::<Place>() {
+                    Some(place) => line(&self.path, &text, &place.span, why),
+                    None => ScenarioError::Plan { path: self.path.clone(), case: case.run(seed).case_name(), why },
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn case(&self, values: BTreeMap<&str, &Value>) -> Result<Case, ScenarioError> {
+        let text = self.with(&values);
+        let mut scenario: Scenario = toml::from_str(&text).map_err(|e| at(&self.path, &text, &e))?;
+        if scenario.name.is_empty() {
+            scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        let told = |wrong: check::Wrong| line(&self.path, &text, &wrong.span, wrong.what);
+        check::check_variants(&scenario).map_err(told)?;
+        put_variants(&mut scenario);
+        check::check(&scenario).map_err(told)?;
+        Ok(Case { values: values.into_iter().map(|(k, v)| (k.to_owned(), v.name.clone())).collect(), scenario })
+    }
+}
+
+/// Flows have what their variants stand for; what a flow sets itself goes before.
+fn put_variants(scenario: &mut Scenario) {
+    let Scenario { variant, flow, .. } = scenario;
+    for flow in flow {
+        let Some(cc) = &flow.cc else { continue };
+        let Some(of_it) = variant.iter().find(|v| v.name.get_ref() == cc.get_ref()) else { continue };
+        flow.cc = Some(of_it.cc.clone());
+        flow.profile = flow.profile.take().or_else(|| of_it.profile.clone());
+        for (key, value) in &of_it.set {
+            flow.set.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// The keys that a value names: `"$key"`.
+fn keys(value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::String(text) => {
+            let key =
+                text.strip_prefix('$').filter(|key| !key.is_empty() && key.chars().all(|c| is_of_a_key(c) || c == '.'));
+            found.extend(key.map(ToOwned::to_owned));
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+        toml::Value::Table(table) => table.values().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+fn is_of_a_key(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// What TOML says is wrong, with its line.
+fn at(path: &Path, text: &str, error: &toml::de::Error) -> ScenarioError {
+    line(path, text, &error.span().unwrap_or(0..0), error.message().trim().to_owned())
+}
+
+fn line(path: &Path, text: &str, span: &Range<usize>, what: String) -> ScenarioError {
+    let before = text.get(..span.start).unwrap_or_default();
+    ScenarioError::Line { path: path.to_owned(), line: before.matches('\n').count() + 1, what }
+}

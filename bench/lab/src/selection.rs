@@ -1,0 +1,228 @@
+//! Which of a scenario's runs are made: all, or those that somebody wants to look at.
+
+use crate::plural::counted;
+use crate::results::{RunId, equal};
+use crate::scenario::{Case, Source};
+use anyhow::{Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+/// What is wanted; nothing said: everything.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only the first of the seeds.
+    pub one_seed: bool,
+    /// Only cases with these swept values; several of one key are alternatives.
+    pub cases: Vec<SweptValue>,
+}
+
+/// `KEY=VALUE`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweptValue {
+    key: String,
+    value: String,
+}
+
+impl FromStr for SweptValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+                Ok(Self { key: key.to_owned(), value: value.trim_matches('"').to_owned() })
+            }
+            _ => Err("KEY=VALUE is meant: a key of [sweep] and one of its values".to_owned()),
+        }
+    }
+}
+
+/// One run, and its case.
+pub(super) struct OneRun<'a> {
+    pub case: &'a Case,
+    pub id: RunId,
+}
+
+impl Selection {
+    /// The chosen runs, in order. Fails where the scenario has nothing of what is wanted.
+    pub(super) fn runs<'a>(&self, source: &Source, cases: &'a [Case]) -> Result<Vec<OneRun<'a>>> {
+        for wanted in &self.cases {
+            let values: BTreeSet<&String> = cases.iter().filter_map(|case| case.values.get(&wanted.key)).collect();
+            let (path, SweptValue { key, value }) = (source.path.display(), wanted);
+            if values.is_empty() {
+                let keys: Vec<&str> = cases.iter().flat_map(|case| case.values.keys()).map(String::as_str).collect();
+                let keys: BTreeSet<&str> = keys.into_iter().collect();
+                bail!("{path}: no `{key}` is swept; there is {}", listed(keys.into_iter()));
+            }
+            if !values.iter().any(|there| equal(there, value)) {
+                bail!("{path}: `{key}` is never `{value}`; there is {}", listed(values.iter().map(|v| v.as_str())));
+            }
+        }
+        let runs: Vec<_> = cases
+            .iter()
+            .filter(|case| has(&case.values, &self.cases))
+            .flat_map(|case| {
+                let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
+                seeds.map(move |seed| OneRun { case, id: case.run(*seed) })
+            })
+            .collect();
+        Ok(runs)
+    }
+}
+
+/// Whether a case has of each wanted key one of the wanted values.
+#[must_use]
+pub fn has(case: &BTreeMap<String, String>, wanted: &[SweptValue]) -> bool {
+    wanted.iter().all(|one| {
+        let mut alternatives = wanted.iter().filter(|other| other.key == one.key);
+        case.get(&one.key).is_some_and(|there| alternatives.any(|other| equal(there, &other.value)))
+    })
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// How much there is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Runs.
+    pub runs: usize,
+    /// Length of all of them, the guest's seconds.
+    pub seconds: f64,
+    /// What is left out of the scenario, in words.
+    pub reduced: Option<String>,
+}
+
+impl Workload {
+    /// Of a scenario's chosen runs.
+    pub fn of(source: &Source, selection: &Selection) -> Result<Self> {
+        let cases = source.cases()?;
+        Ok(Self::of_runs(&cases, &selection.runs(source, &cases)?))
+    }
+
+    pub(super) fn of_runs(cases: &[Case], chosen: &[OneRun<'_>]) -> Self {
+        let ids: Vec<RunId> = chosen.iter().map(|one| one.id.clone()).collect();
+        Self {
+            runs: chosen.len(),
+            seconds: chosen.iter().map(|one| *one.case.scenario.duration_s.get_ref()).sum(),
+            reduced: reduced(&all_runs(cases), &ids),
+        }
+    }
+
+    /// `36 runs, 2160 s of the guest's time`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let runs = self.reduced.clone().unwrap_or_else(|| counted(self.runs, "run"));
+        format!("{runs}; {:.0} s of the guest's time in all", self.seconds)
+    }
+}
+
+/// Every run that a scenario's cases make.
+#[must_use]
+pub fn all_runs(cases: &[Case]) -> Vec<RunId> {
+    cases.iter().flat_map(|case| case.scenario.seeds.iter().map(|seed| case.run(*seed))).collect()
+}
+
+/// What was chosen of a scenario's runs, in words: `12 of 36 runs of the scenario: first seed only, only cc=dtcp`. `None`
+/// where it is all of them, or where some are not the scenario's.
+#[must_use]
+pub fn reduced(all: &[RunId], chosen: &[RunId]) -> Option<String> {
+    if chosen.len() >= all.len() || chosen.iter().any(|run| !all.contains(run)) {
+        return None;
+    }
+    let mut seeds: BTreeMap<&BTreeMap<String, String>, Vec<u64>> = BTreeMap::new();
+    for run in all {
+        seeds.entry(&run.case).or_default().push(run.seed);
+    }
+    let of_case = |run: &RunId| seeds.get(&run.case).map_or(&[][..], Vec::as_slice);
+    let mut how = Vec::new();
+    if chosen.iter().all(|run| of_case(run).first() == Some(&run.seed))
+        && chosen.iter().any(|run| of_case(run).len() > 1)
+    {
+        how.push("first seed only".to_owned());
+    }
+    let keys: BTreeSet<&String> = all.iter().flat_map(|run| run.case.keys()).collect();
+    for key in keys {
+        let values =
+            |runs: &[RunId]| -> BTreeSet<String> { runs.iter().filter_map(|run| run.case.get(key)).cloned().collect() };
+        let (there, left) = (values(all), values(chosen));
+        if left != there {
+            how.push(format!("only {key}={}", left.into_iter().collect::<Vec<_>>().join(" or ")));
+        }
+    }
+    let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
+    Some(format!("{} of {} runs of the scenario{how}", chosen.len(), all.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const SCENARIO: &str = r#"
+duration_s = 5
+seeds = [3, 1]
+[sweep]
+cc = ["dtcp", "cubic", "reno"]
+loss = [0.01, 0.000001]
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[link]]
+name = "x"
+between = ["a", "b"]
+forward = { rate = "5Mbit/s", loss = "$loss" }
+[[flow]]
+name = "f"
+from = "a"
+to = "b"
+cc = "$cc"
+"#;
+
+    fn chosen(one_seed: bool, cases: &[&str]) -> Result<(Vec<String>, Workload)> {
+        let source = Source::parse(Path::new("x.toml"), SCENARIO.to_owned())?;
+        let selection = Selection { one_seed, cases: cases.iter().map(|text| text.parse().unwrap()).collect() };
+        let all = source.cases()?;
+        let runs = selection.runs(&source, &all)?;
+        let names = runs.iter().map(|one| format!("{} {}", one.id.case_name(), one.id.seed)).collect();
+        Ok((names, Workload::of(&source, &selection)?))
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_run_and_what_is_left_out_is_said() {
+        let (runs, work) = chosen(false, &[]).unwrap();
+        assert_eq!((runs.len(), work.text().as_str()), (12, "12 runs; 60 s of the guest's time in all"));
+        let (runs, work) = chosen(true, &[]).unwrap();
+        assert!(runs.iter().all(|run| run.ends_with(" 3")), "{runs:?}");
+        let text = "6 of 12 runs of the scenario: first seed only; 30 s of the guest's time in all";
+        assert_eq!(work.text(), text);
+        // as numbers, whatever TOML makes of them
+        let (runs, work) = chosen(true, &["cc=dtcp", "loss=1e-6"]).unwrap();
+        assert_eq!(runs.len(), 1);
+        let left_out = work.reduced.unwrap();
+        assert!(
+            left_out.starts_with("1 of 12 runs of the scenario: first seed only, only cc=dtcp, only loss="),
+            "{left_out}"
+        );
+        let (runs, work) = chosen(false, &["cc=dtcp", "cc=reno"]).unwrap();
+        assert_eq!(runs.len(), 8);
+        assert_eq!(work.reduced.unwrap(), "8 of 12 runs of the scenario: only cc=dtcp or reno");
+    }
+
+    #[test]
+    fn what_the_scenario_does_not_have_is_told() {
+        let told = |case: &str| chosen(false, &[case]).unwrap_err().to_string();
+        assert_eq!(told("queue=1BDP"), "x.toml: no `queue` is swept; there is cc, loss");
+        assert_eq!(told("cc=bbr"), "x.toml: `cc` is never `bbr`; there is cubic, dtcp, reno");
+        assert!("cc".parse::<SweptValue>().is_err() && "=dtcp".parse::<SweptValue>().is_err());
+    }
+
+    #[test]
+    fn runs_of_another_scenario_are_no_part_of_this_one() {
+        let run = |seed| RunId { case: BTreeMap::new(), seed };
+        assert_eq!(reduced(&[run(1), run(2)], &[run(3)]), None);
+        assert_eq!(reduced(&[run(1), run(2)], &[run(2)]).unwrap(), "1 of 2 runs of the scenario");
+    }
+}

@@ -1,0 +1,227 @@
+//! CPU time per ACK, by the kernel's own run-time statistics of BPF programs.
+//!
+//! These statistics add two clock reads to every call, and the trampoline has its price too: both are what a program
+//! that does nothing costs, so one is measured beside the others and taken off. The yardstick is the kernel's CUBIC,
+//! called through the same struct_ops glue.
+
+use super::awake::Awake;
+use super::options::Options;
+use super::report::{Bound, Finding, significant};
+use super::wire::{Flow, RECEIVER, Wire};
+use anyhow::{Context, Result, bail, ensure};
+use hotcc::object::{Loaded, Source};
+use hotcc_abi::radio::{self, IndexKey};
+use hotcc_abi::{clock, pins};
+use hotcc_testbed::netlab::pause;
+use hotcc_testbed::statistics::{median, quartiles};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{Link, Program};
+use sinr_feeder::map::{LinkOptions, RadioMap, Reading};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// Name for `--only`.
+pub const NAME: &str = "ack";
+const BOUND: f64 = 1.5;
+/// What the kernel calls for every ACK of new data; the others run per loss or per flow. The first always runs, the
+/// second not during a recovery.
+const HOOKS: [&str; 2] = ["pkts_acked", "cong_avoid"];
+const EMPTY: usize = 0;
+const CUBIC: usize = 1;
+/// The first two are those above, and need not be measured against themselves.
+const SUBJECTS: [Subject; 5] = [
+    Subject::plain("empty"),
+    Subject::plain("cubic_bpf"),
+    Subject::plain("westwoodp"),
+    Subject::plain("dtcp"),
+    Subject { label: "dtcp with SINR", object: "dtcp", is_fed: true },
+];
+/// A fresh reading for the length of a turn.
+const MAX_AGE_MS: u32 = 2000;
+const RATE: &str = "2gbit";
+const SSTHRESH: u32 = 64;
+const WARM_UP: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(150);
+/// Of some thousand: with fewer the machine did something else meanwhile.
+const FEWEST_CALLS: f64 = 200.0;
+const ATTEMPTS: usize = 5;
+
+/// What is measured.
+struct Subject {
+    label: &'static str,
+    object: &'static str,
+    /// Whether the receiver's radio link has a reading.
+    is_fed: bool,
+}
+
+impl Subject {
+    const fn plain(object: &'static str) -> Self {
+        Self { label: object, object, is_fed: false }
+    }
+}
+
+/// Registered for as long as it lives.
+struct Cc {
+    name: String,
+    is_fed: bool,
+    /// Program ids, in the order of [`HOOKS`].
+    programs: [u32; HOOKS.len()],
+    _link: Link,
+    _loaded: Loaded,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Calls {
+    count: f64,
+    ns: f64,
+}
+
+/// What each of [`HOOKS`] did in one turn.
+type Turn = [Calls; HOOKS.len()];
+
+/// All turns of one congestion control.
+struct Series<'a>(&'a [Turn]);
+
+impl Series<'_> {
+    fn each(&self, hook: usize) -> Vec<f64> {
+        self.0.iter().map(|turn| turn[hook].ns / turn[hook].count).collect()
+    }
+
+    fn calls_per_ack(&self, hook: usize) -> Vec<f64> {
+        self.0.iter().map(|turn| turn[hook].count / turn[0].count).collect()
+    }
+
+    /// Nanoseconds per ACK beyond what the empty program cost in the same round.
+    fn net(&self, empty: &Series<'_>) -> Vec<f64> {
+        let mut sums = vec![0.0; self.0.len()];
+        for hook in 0..HOOKS.len() {
+            let (each, empty, share) = (self.each(hook), empty.each(hook), self.calls_per_ack(hook));
+            for (round, sum) in sums.iter_mut().enumerate() {
+                *sum += share[round] * (each[round] - empty[round]);
+            }
+        }
+        sums
+    }
+}
+
+/// Measures it.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let rounds = if options.quick { 10 } else { 40 };
+    let wire = Wire::new()?;
+    wire.narrow(RATE, SSTHRESH)?;
+    let ccs: Vec<Cc> = SUBJECTS.iter().enumerate().map(load).collect::<Result<_>>()?;
+    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _awake = Awake::keep();
+    let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); ccs.len()];
+    for round in 0..rounds {
+        eprintln!("  round {} of {rounds}", round + 1);
+        for place in 0..ccs.len() {
+            let which = (place + round) % ccs.len(); // nobody always comes first
+            turns[which].push(turn(&wire, &ccs[which])?);
+        }
+    }
+    let series: Vec<Series<'_>> = turns.iter().map(|t| Series(t)).collect();
+    Ok((CUBIC + 1..SUBJECTS.len()).map(|which| finding(&series, which)).collect())
+}
+
+/// The median over rounds, of both, before the ratio: a single round's yardstick may be close to nothing.
+fn finding(series: &[Series<'_>], which: usize) -> Finding {
+    let net = |which: usize| series[which].net(&series[EMPTY]);
+    let yardstick = median(&net(CUBIC)).filter(|ns| *ns > 0.0);
+    let ratio = yardstick.and_then(|yardstick| median(&net(which)).map(|ns| ns / yardstick));
+    let mut finding = Finding::new(NAME, SUBJECTS[which].label, "cost / cubic_bpf's", ratio, Bound::AtMost(BOUND));
+    for shown in [which, CUBIC] {
+        let text = quartiles(&net(shown)).map_or("-".to_owned(), |[low, middle, high]| {
+            format!("{} ns per ACK (quartiles {} to {})", significant(middle), significant(low), significant(high))
+        });
+        finding = finding.figure(format!("{}: {text}", SUBJECTS[shown].label));
+    }
+    for (hook, name) in HOOKS.iter().enumerate() {
+        let each = |which: usize| median(&series[which].each(hook)).map_or("-".to_owned(), significant);
+        let raw = [which, CUBIC, EMPTY].map(|shown| format!("{} {}", SUBJECTS[shown].label, each(shown)));
+        finding = finding.figure(format!("raw ns per {name}: {}", raw.join(", ")));
+    }
+    finding
+}
+
+fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
+    let object = subject.object;
+    let embedded = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::ALGOS).find(|o| o.name == object);
+    let mut opened = Source::builtin(embedded.with_context(|| format!("no object {object} built in"))?).open()?;
+    let name = format!("b{place}_{object}"); // beside the one that may be loaded already
+    opened.rename(&name)?;
+    std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
+    let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
+    let link = loaded.ops()?.attach_struct_ops().with_context(|| format!("cannot register {name}"))?;
+    let mut programs = [0; HOOKS.len()];
+    for program in loaded.object.progs() {
+        if let Some(hook) = HOOKS.iter().position(|hook| program.name().to_string_lossy().ends_with(hook)) {
+            programs[hook] = Program::id_from_fd(program.as_fd())?;
+        }
+    }
+    ensure!(!programs.contains(&0), "{object} lacks one of the hooks {HOOKS:?}");
+    Ok(Cc { name, is_fed: subject.is_fed, programs, _link: link, _loaded: loaded })
+}
+
+/// One that is worth something.
+fn turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
+    for _ in 0..ATTEMPTS {
+        let turn = try_turn(wire, cc)?;
+        if turn.iter().all(|calls| calls.count >= FEWEST_CALLS) {
+            return Ok(turn);
+        }
+        eprintln!("  {}: only {} calls; once more", cc.name, turn[0].count);
+    }
+    bail!("{}: too few calls in {ATTEMPTS} turns; is the machine that busy?", cc.name)
+}
+
+fn try_turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
+    let _feed = if cc.is_fed { Some(Feed::start()?) } else { None };
+    let _flow = Flow::start(wire, &cc.name)?;
+    pause(WARM_UP)?;
+    let before = counts(cc);
+    pause(TURN)?;
+    let mut turn = counts(cc);
+    for (after, before) in turn.iter_mut().zip(before) {
+        after.count -= before.count;
+        after.ns -= before.ns;
+    }
+    Ok(turn)
+}
+
+fn counts(cc: &Cc) -> Turn {
+    let mut counts = Turn::default();
+    for program in ProgInfoIter::default() {
+        if let Some(hook) = cc.programs.iter().position(|id| *id == program.id) {
+            counts[hook] = Calls { count: program.run_cnt as f64, ns: program.run_time_ns as f64 };
+        }
+    }
+    counts
+}
+
+/// A reading of the receiver's link, until it is dropped. Flows that start later do not find the link.
+struct Feed {
+    map: RadioMap,
+    key: IndexKey,
+}
+
+impl Feed {
+    fn start() -> Result<Self> {
+        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
+        let key = IndexKey::prefix(RECEIVER.into(), 32).context("no prefix")?;
+        let options =
+            LinkOptions { source: radio::SOURCE_TRACE, max_age_ms: MAX_AGE_MS, period_ms: 0, take_over: false };
+        let reading = Reading { sinr_db: Some(15.0), average_db: Some(12.0), ..Reading::default() };
+        map.take_link(key, &options)?.publish(&reading, clock::monotonic_ms32())?;
+        Ok(Self { map, key })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        if let Err(error) = self.map.remove_link(self.key, true) {
+            eprintln!("  {error}");
+        }
+    }
+}

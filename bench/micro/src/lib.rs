@@ -1,0 +1,87 @@
+//! Native micro-benchmarks: what the programs cost on the kernel that runs here.
+//!
+//! The machine may be busy with other things, and absolute figures are only its own. So whatever is held against a
+//! bound is compared with its yardstick in the same run, by turns of well under a second.
+
+mod ack_cost;
+mod awake;
+mod border;
+pub mod options;
+mod pep_ingest;
+mod radio;
+pub mod report;
+mod run_time;
+mod rx;
+mod sandbox;
+mod scrape;
+mod swap;
+mod throughput;
+mod wire;
+
+use anyhow::Result;
+use hotcc_testbed::netlab;
+use options::Options;
+use report::{Finding, Machine, Report};
+
+pub use sandbox::enter as enter_sandbox;
+pub use scrape::{hold, serve_metrics};
+
+/// Something that can be measured by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// Name for `--only`.
+    pub name: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    run: fn(&Options) -> Result<Vec<Finding>>,
+}
+
+/// All there are, in the order in which they run.
+pub const MEASURES: [Measure; 8] = [
+    Measure {
+        name: ack_cost::NAME,
+        about: "CPU time per ACK against the kernel's CUBIC behind the same glue",
+        run: ack_cost::run,
+    },
+    Measure {
+        name: throughput::NAME,
+        about: "what one flow gets through against the kernel's CUBIC",
+        run: throughput::run,
+    },
+    Measure {
+        name: rx::NAME,
+        about: "CPU time per packet of ARWA's receiver, and on others' connections",
+        run: rx::run,
+    },
+    Measure { name: radio::NAME, about: "whether a radio reading is ever seen torn", run: radio::run },
+    Measure { name: swap::NAME, about: "time until new flows run the new version", run: swap::run },
+    Measure {
+        name: border::NAME,
+        about: "what the PEP's border adds to a router's forwarding, and how soon it tells",
+        run: border::run,
+    },
+    Measure { name: scrape::NAME, about: "time of a scrape against `ss -tin`, over 10,000 sockets", run: scrape::run },
+    Measure {
+        name: pep_ingest::NAME,
+        about: "reports of a border PEP that a core takes to their sockets",
+        run: pep_ingest::run,
+    },
+];
+
+/// Runs those measures, all where none is named. An error only when interrupted: one that fails is reported.
+pub fn run(only: &[String], options: &Options) -> Result<Report> {
+    let machine = Machine::here();
+    let mut report = Report { machine, quick: options.quick, findings: Vec::new(), failures: Vec::new() };
+    for measure in MEASURES.iter().filter(|m| only.is_empty() || only.iter().any(|o| o == m.name)) {
+        eprintln!("{}: {}", measure.name, measure.about);
+        match (measure.run)(options) {
+            Ok(findings) => report.findings.extend(findings),
+            Err(error) if netlab::check().is_err() => return Err(error),
+            Err(error) => {
+                eprintln!("  failed: {error:#}");
+                report.failures.push(format!("{}: {error:#}", measure.name));
+            }
+        }
+    }
+    Ok(report)
+}

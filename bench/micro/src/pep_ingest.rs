@@ -1,0 +1,150 @@
+//! How many reports of flows the PEP's server takes per second of its own processor time: received, verified, dated, and
+//! written to their sockets, with and without clocking the senders.
+
+use super::options::Options;
+use super::report::{Bound, Finding, significant};
+use anyhow::{Context, Result, ensure};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_testbed::netlab::{Lab, Namespace, pause};
+use hotcc_testbed::sequence::next_to_write;
+use hotcc_testbed::statistics::median;
+use nix::time::{ClockId, clock_gettime};
+use pep_agent::attach::Method;
+use pep_agent::auth::{Keys, LiveKeys};
+use pep_agent::report::{FlowKey, FlowReport, Transport};
+use pep_agent::server::{self, Counters, RecordFate, Server};
+use pep_agent::transport;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Name for `--only`.
+pub const NAME: &str = "pep-ingest";
+const BOUND: f64 = 200_000.0;
+const FLOWS: usize = 1000;
+const SERVER: &str = "10.249.8.1";
+/// Reports handed to the transport at once: two datagrams.
+const BURST: usize = 88;
+
+/// Measures it.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let (rounds, each) = if options.quick { (3, Duration::from_millis(500)) } else { (10, Duration::from_secs(2)) };
+    let lab = Lab::new("hotcc-microbench")?;
+    let (server, client) = (lab.namespace("server")?, lab.namespace("client")?);
+    lab.veth(&server, "10.249.8.1/24", &client, "10.249.8.2/24")?;
+    let keys = tempfile::NamedTempFile::new()?;
+    std::fs::set_permissions(keys.path(), std::fs::Permissions::from_mode(0o600))?;
+    std::fs::write(keys.path(), format!("1 {}\n", "a5".repeat(32)))?;
+    let flows = in_flight(&server, &client)?;
+    let mut findings = Vec::new();
+    for (subject, clock, bound) in
+        [("reports written", false, Bound::AtLeast(BOUND)), ("and senders clocked", true, Bound::None)]
+    {
+        let rates = (0..rounds).map(|_| round(&server, &flows, keys.path(), clock, each));
+        let rates = rates.collect::<Result<Vec<f64>>>()?;
+        let rate = median(&rates);
+        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let text = format!("{FLOWS} flows; least of {rounds} rounds {} k/s", significant(least / 1e3));
+        findings.push(Finding::new(NAME, subject, "reports per second of a core", rate, bound).figure(text));
+    }
+    Ok(findings)
+}
+
+/// A connection's sender, with segments in flight that nobody will acknowledge, and its report.
+struct InFlight {
+    report: FlowReport,
+    ends: [TcpStream; 2],
+}
+
+fn in_flight(server: &Namespace, client: &Namespace) -> Result<Vec<InFlight>> {
+    server.sysctl("net.ipv4.tcp_early_retrans", "0")?;
+    server.sysctl("net.ipv4.tcp_rto_min_us", "100000000")?; // from 6.11 on; before, timeouts end the clocking
+    let listener = server.enter(|| TcpListener::bind((SERVER, 0)))??;
+    let address = listener.local_addr()?;
+    let mut flows = Vec::new();
+    for _ in 0..FLOWS {
+        let receiver = client.enter(|| TcpStream::connect(address))??;
+        let (sender, _) = listener.accept()?;
+        let key = FlowKey { server: address, client: receiver.local_addr()? };
+        let report = FlowReport {
+            key,
+            in_order: next_to_write(&sender)?.wrapping_add(1000),
+            ranges: Vec::new(),
+            segments: 0,
+            seen_at_us: 0,
+        };
+        flows.push(InFlight { report, ends: [sender, receiver] });
+    }
+    // from now on, the client acknowledges nothing
+    client.ip(&format!("route add blackhole {SERVER}/32"))?;
+    for flow in &flows {
+        (&flow.ends[0]).write_all(&[7; 8000])?;
+    }
+    Ok(flows)
+}
+
+fn round(server: &Namespace, flows: &[InFlight], keys: &Path, clock: bool, length: Duration) -> Result<f64> {
+    let options = server::Options {
+        listen: (SERVER.parse::<std::net::IpAddr>()?, pep_agent::wire::PORT).into(),
+        clock,
+        control_share: 0.0,
+        inband: Vec::new(),
+        attach: Method::Auto,
+        max_age: Duration::from_secs(1),
+        rate_per_second: 10_000_000,
+    };
+    let (stop, stopped) = oneshot::channel();
+    let (started, starting) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(move || server.enter(|| serve(options, keys, &started, stopped)));
+        let counters: Arc<Counters> = starting.recv().context("the server does not start")?;
+        let live = LiveKeys::new(Keys::read(keys)?);
+        let mut border = server.enter(|| transport::udp(live, pep_agent::wire::PORT))??;
+        let mut reports: Vec<FlowReport> = flows.iter().map(|f| f.report.clone()).collect();
+        let end = monotonic_ns() + length.as_nanos() as u64;
+        while monotonic_ns() < end {
+            for burst in reports.chunks_mut(BURST) {
+                let now_us = monotonic_ns() / 1000;
+                burst.iter_mut().for_each(|report| report.seen_at_us = now_us);
+                border.send(burst, now_us);
+            }
+            pause(Duration::from_millis(1))?;
+        }
+        drop(stop);
+        let cpu_s = serving.join().unwrap_or_else(|p| std::panic::resume_unwind(p))??;
+        let (written, clocked) = (counters.records(RecordFate::Written), counters.records(RecordFate::Clocked));
+        let expected = if clock { clocked } else { written };
+        ensure!(expected * 10 > (written + clocked) * 9, "of the reports, {written} were written, {clocked} clocked");
+        Ok((written + clocked) as f64 / cpu_s)
+    })
+}
+
+/// Serves until told to stop; answers how much processor time that took, seconds.
+fn serve(
+    options: server::Options,
+    keys: &Path,
+    started: &mpsc::Sender<Arc<Counters>>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<f64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut server = Server::start(options, Keys::read(keys)?)?;
+        started.send(server.counters())?;
+        let before = cpu_seconds()?;
+        tokio::select! {
+            served = server.serve() => served?,
+            _ = stopped => {}
+        }
+        Ok(cpu_seconds()? - before)
+    })
+}
+
+fn cpu_seconds() -> Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}

@@ -1,0 +1,276 @@
+//! What `hotcc rx load` costs per packet received: on enrolled connections, and with `arwa` on all others, since tcp_probe
+//! runs for the whole host.
+//!
+//! All that the programs do at both ends is divided by all packets that both ends receive, of data and ACKs; what it makes
+//! per data packet is told beside it.
+//!
+//! A program that does nothing runs on the same tracepoint: what it takes is the price of being called and measured, and is
+//! taken off.
+
+use super::awake::Awake;
+use super::options::Options;
+use super::report::{Bound, Finding, significant};
+use super::run_time::run_times;
+use super::wire::{Flow, OTHER_FILES, RECEIVER, Wire, allow_files};
+use anyhow::{Context, Result, ensure};
+use hotcc::cgroup::cgroup2_root;
+use hotcc::rx::{self, Method, Request};
+use hotcc_testbed::netlab::pause;
+use hotcc_testbed::statistics::{median, quartiles};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use nix::sys::socket::sockopt::RcvBufForce;
+use nix::sys::socket::{Backlog, listen, setsockopt};
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Name for `--only`.
+pub const NAME: &str = "rx";
+const PROGRAMS: [&str; 3] = ["measure", "options", "nothing"];
+const ENROLLED_NS: f64 = 400.0;
+const OTHERS_NS: f64 = 50.0;
+const RATE: &str = "1gbit";
+const SSTHRESH: u32 = 64;
+/// Of a segment on this cable, with time stamps.
+const SEGMENT_BYTES: u64 = 1448;
+const PER_PACKET: &str = "ns per packet received";
+/// Segments that one of many connections gets at a time, as a new one does.
+const INITIAL_WINDOW: usize = 10;
+/// For what nobody reads.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+/// Open at once.
+const FLOWS: usize = 10_000;
+/// What is not accepted needs no file of this process, and takes data all the same; a listener keeps 4096 such.
+const FLOWS_OF_A_LISTENER: usize = 2_500;
+/// Of those with many connections, before it is given up.
+const DISTURBED_ROUNDS: usize = 3;
+/// For delayed ACKs.
+const AFTER_A_ROUND: Duration = Duration::from_millis(100);
+const WARM_UP: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(200);
+
+/// Calls and nanoseconds of each of [`PROGRAMS`].
+type Counts = [(f64, f64); PROGRAMS.len()];
+
+/// Nanoseconds of all that the receiver's programs do at both ends.
+struct Cost {
+    per_received: f64,
+    per_data: f64,
+}
+
+impl Cost {
+    /// For so many data packets. What runs on the tracepoint is called for each packet that either end receives.
+    fn of(before: &Counts, after: &Counts, data_packets: f64) -> Result<Self> {
+        let [measure, options] = net(before, after)?;
+        let (ns, received) = (measure.1 + options.1, after[2].0 - before[2].0);
+        // an ACK for each data packet, or for several of them; what is beyond that would be others'. The counts are not of one moment.
+        ensure!(
+            (0.9..2.2).contains(&(received / data_packets)),
+            "{received} packets were received where {data_packets} had data; is there other traffic?"
+        );
+        Ok(Self { per_received: ns / received, per_data: ns / data_packets })
+    }
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    Enrolled(&'a Receiver),
+    /// Nobody keeps anything with its sockets.
+    Other,
+    /// Somebody does: this object's storage.
+    OtherWithStorage(&'a Object),
+}
+
+/// Measures it.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let nothing = nothing()?;
+    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _awake = Awake::keep();
+    let mut findings = Vec::new();
+    for method in [Method::Arwa, Method::Drwa] {
+        let name = method.name();
+        let receiver = Receiver::load(method)?;
+        findings.extend(single(options, &receiver, &nothing.1)?);
+        let mut crowd = Crowd::open(&receiver)?;
+        for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, if options.quick { 5 } else { 20 })] {
+            let subject = format!("{name}, {FLOWS} enrolled connections, bursts of {burst}");
+            findings.push(enrolled_finding(&subject, &crowd.costs(burst, rounds)?));
+        }
+    }
+    Ok(findings)
+}
+
+/// Over one connection, by turns an enrolled one and others.
+fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Vec<Finding>> {
+    let rounds = if options.quick { 10 } else { 40 };
+    let name = receiver.method.name();
+    let (mut enrolled, mut others) = (Vec::new(), [const { Vec::new() }; 2]);
+    for round in 0..rounds {
+        eprintln!("  {name}: round {} of {rounds}", round + 1);
+        enrolled.push(turn(Whose::Enrolled(receiver))?.0);
+        if receiver.method == Method::Arwa {
+            others[0].push(turn(Whose::Other)?.1);
+            others[1].push(turn(Whose::OtherWithStorage(storage))?.1);
+        }
+    }
+    let mut findings = vec![enrolled_finding(&format!("{name}, enrolled connection"), &enrolled)];
+    if receiver.method == Method::Arwa {
+        let [other, with_storage] = &others;
+        findings.push(finding("other connections", "ns per call", other, OTHERS_NS));
+        findings.push(finding("others with storage of others", "ns per call", with_storage, OTHERS_NS));
+    }
+    Ok(findings)
+}
+
+fn enrolled_finding(subject: &str, costs: &[Cost]) -> Finding {
+    let received: Vec<f64> = costs.iter().map(|cost| cost.per_received).collect();
+    let data: Vec<f64> = costs.iter().map(|cost| cost.per_data).collect();
+    let per_data = median(&data).map_or("-".to_owned(), significant);
+    finding(subject, PER_PACKET, &received, ENROLLED_NS).figure(format!("{per_data} ns per data packet"))
+}
+
+fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> Finding {
+    let quartiles = quartiles(costs).map_or("-".to_owned(), |of| of.map(significant).join(", "));
+    Finding::new(NAME, subject, judged, median(costs), Bound::AtMost(most_ns))
+        .figure(format!("quartiles {quartiles} ns"))
+}
+
+/// What it costs, and nanoseconds per call on the tracepoint.
+fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
+    let start = || {
+        let wire = Wire::new()?;
+        wire.narrow(RATE, SSTHRESH)?;
+        let flow = Flow::start(&wire, "reno")?;
+        Ok((flow, wire))
+    };
+    let (flow, _wire) = match whose {
+        Whose::Enrolled(receiver) => receiver.enter(start)?,
+        Whose::Other => start()?,
+        Whose::OtherWithStorage(object) => {
+            let started = start()?;
+            let storage = object.maps().find(|map| map.name() == "others").context("no such map")?;
+            for socket in started.0.sockets() {
+                storage.update(&socket.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
+            }
+            started
+        }
+    };
+    pause(WARM_UP)?;
+    let (before, delivered) = (run_times(PROGRAMS), flow.delivered());
+    pause(TURN)?;
+    let (after, delivered) = (run_times(PROGRAMS), flow.delivered() - delivered);
+    let packets = delivered / SEGMENT_BYTES;
+    ensure!(packets > 1000, "only {packets} packets in a turn; is the machine that busy?");
+    let [measure, _] = net(&before, &after)?;
+    Ok((Cost::of(&before, &after, packets as f64)?, measure.1 / measure.0))
+}
+
+/// Many connections, each of which gets data by turns: of none is anything in a cache then.
+struct Crowd {
+    senders: Vec<TcpStream>,
+    _listeners: Vec<TcpListener>,
+    _wire: Wire,
+}
+
+impl Crowd {
+    fn open(receiver: &Receiver) -> Result<Self> {
+        eprintln!("  opening {FLOWS} connections");
+        allow_files(FLOWS as u64 + OTHER_FILES)?;
+        receiver.enter(|| {
+            let wire = Wire::new()?;
+            wire.split()?;
+            let (mut senders, mut listeners) = (Vec::new(), Vec::new());
+            while senders.len() < FLOWS {
+                let listener = wire.receiver.enter(|| TcpListener::bind((RECEIVER, 0)))??;
+                listen(&listener, Backlog::MAXCONN)?;
+                setsockopt(&listener, RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
+                let to = listener.local_addr()?;
+                let connect =
+                    || (0..FLOWS_OF_A_LISTENER).map(|_| TcpStream::connect(to)).collect::<Result<Vec<_>, _>>();
+                senders.extend(wire.sender.enter(connect)??);
+                listeners.push(listener);
+            }
+            Ok(Self { senders, _listeners: listeners, _wire: wire })
+        })
+    }
+
+    /// What it costs where each gets that many at a time.
+    fn costs(&mut self, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
+        let data = vec![0; burst * SEGMENT_BYTES as usize];
+        let (mut costs, mut disturbed) = (Vec::new(), 0);
+        while costs.len() <= rounds {
+            eprintln!("  round {} of {rounds}", costs.len());
+            let before = run_times(PROGRAMS);
+            for sender in &mut self.senders {
+                sender.write_all(&data)?;
+            }
+            pause(AFTER_A_ROUND)?;
+            match Cost::of(&before, &run_times(PROGRAMS), (FLOWS * burst) as f64) {
+                Ok(cost) => costs.push(cost),
+                Err(error) if disturbed == DISTURBED_ROUNDS => return Err(error),
+                Err(error) => {
+                    disturbed += 1;
+                    eprintln!("  once more: {error:#}");
+                }
+            }
+        }
+        costs.remove(0); // has every connection's first packet
+        Ok(costs)
+    }
+}
+
+/// Calls, and nanoseconds without those of being called and measured, of what measures and what handles options.
+fn net(before: &Counts, after: &Counts) -> Result<[(f64, f64); 2]> {
+    let [measure, options, nothing] = [0, 1, 2].map(|p| (after[p].0 - before[p].0, after[p].1 - before[p].1));
+    ensure!(nothing.0 > 0.0, "no packets");
+    let call_ns = nothing.1 / nothing.0;
+    Ok([measure, options].map(|(calls, ns)| (calls, ns - calls * call_ns)))
+}
+
+fn nothing() -> Result<(Link, Object)> {
+    let embedded =
+        hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "probe_nothing").context("a test object is missing")?;
+    let object = ObjectBuilder::default().open_memory(embedded.bytes)?.load()?;
+    let link = object.progs_mut().next().context("no program")?.attach()?;
+    Ok((link, object))
+}
+
+/// Loaded for a cgroup of its own; both go with the value.
+struct Receiver {
+    method: Method,
+    root: PathBuf,
+    cgroup: PathBuf,
+}
+
+impl Receiver {
+    fn load(method: Method) -> Result<Self> {
+        let root = cgroup2_root()?;
+        let cgroup = root.join(format!("hotcc-microbench-{}", std::process::id()));
+        fs::create_dir(&cgroup).with_context(|| format!("cannot make {}", cgroup.display()))?;
+        let receiver = Self { method, root, cgroup: cgroup.clone() };
+        let profile = "default".to_owned();
+        rx::load(&Request { method, cgroup: Some(cgroup), profile, set: Vec::new() })?;
+        Ok(receiver)
+    }
+
+    /// Runs `work` with this process in the cgroup: sockets that it makes belong there for good.
+    fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let to = |cgroup: &PathBuf| fs::write(cgroup.join("cgroup.procs"), "0").context("cannot change the cgroup");
+        to(&self.cgroup)?;
+        let result = work();
+        to(&self.root)?;
+        result
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if let Err(error) = rx::unload(self.method) {
+            eprintln!("  {error}");
+        }
+        let _ = fs::remove_dir(&self.cgroup);
+    }
+}

@@ -1,0 +1,140 @@
+//! A scrape of `hotcc exporter` against `ss -tin` over the same sockets: both read what the kernel knows of each one.
+//!
+//! Sockets and exporter are processes of their own, so neither is slowed down by the other's open files.
+
+use super::options::Options;
+use super::report::{Bound, Finding, significant};
+use super::wire::{OTHER_FILES, allow_files, open};
+use anyhow::{Context, Result, ensure};
+use hotcc::exporter;
+use hotcc::ops::{self, Request};
+use hotcc_testbed::netlab::{Process, output, pause, quiet};
+use hotcc_testbed::statistics::median;
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Name for `--only`.
+pub const NAME: &str = "scrape";
+/// Argument that makes this program [`hold`] connections.
+pub const HOLDER: &str = "holder";
+/// Argument that makes this program [`serve_metrics`].
+pub const EXPORTER: &str = "exporter";
+const BOUND: f64 = 0.2;
+const CC: &str = "b_scrape";
+const CONNECTIONS: usize = 5_000;
+
+/// Measures it.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let pairs = if options.quick { 5 } else { 20 };
+    ops::load(&Request {
+        object: "dtcp".to_owned(),
+        cc_name: Some(CC.to_owned()),
+        profile: "default".to_owned(),
+        set: Vec::new(),
+    })?;
+    eprintln!("  opening {CONNECTIONS} connections");
+    let (_holder, _ready) = ourselves(HOLDER, CC)?;
+    let (_exporter, address) = ourselves(EXPORTER, "127.0.0.1:0")?;
+    let address: SocketAddr =
+        address.rsplit('/').next().unwrap_or_default().parse().context("the exporter's address")?;
+    check_both(address)?;
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        pause(Duration::from_millis(20))?;
+        let (scrape, ss);
+        if pair % 2 == 0 {
+            scrape = timed(|| scrape_page(address))?;
+            ss = timed(run_ss)?;
+        } else {
+            ss = timed(run_ss)?;
+            scrape = timed(|| scrape_page(address))?;
+        }
+        eprintln!("  pair {} of {pairs}: {scrape:.1} and {ss:.1} ms", pair + 1);
+        ours.push(scrape);
+        theirs.push(ss);
+        ratios.push(scrape / ss);
+    }
+    let text = |values: &[f64]| median(values).map_or("-".to_owned(), significant);
+    let subject = format!("{} sockets", 2 * CONNECTIONS);
+    Ok(vec![
+        Finding::new(NAME, subject, "time / ss -tin's", median(&ratios), Bound::AtMost(BOUND))
+            .figure(format!("network namespaces walked by the scrape: {}", hotcc::netns::all()?.len()))
+            .figure(format!("median: scrape {} ms, ss {} ms, of {pairs} pairs", text(&ours), text(&theirs))),
+    ])
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
+    let started = Instant::now();
+    work()?;
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Both must have seen all the sockets, or a comparison would be of different things.
+fn check_both(address: SocketAddr) -> Result<()> {
+    let lines = output(quiet("ss").arg("-tin"))?.lines().filter(|l| l.starts_with("ESTAB")).count();
+    ensure!(lines >= 2 * CONNECTIONS, "ss shows only {lines} sockets");
+    let page = scrape_page(address)?;
+    let counts = page.lines().filter(|l| l.starts_with("hotcc_sockets{")).filter_map(|l| l.rsplit(' ').next());
+    let sum: usize = counts.filter_map(|n| n.parse::<usize>().ok()).sum();
+    ensure!(sum >= 2 * CONNECTIONS, "the exporter shows only {sum} sockets");
+    Ok(())
+}
+
+/// With its output thrown away by the kernel, which is the least it can cost.
+fn run_ss() -> Result<()> {
+    let status = quiet("ss").arg("-tin").stdout(Stdio::null()).status().context("cannot run ss")?;
+    ensure!(status.success(), "ss failed ({status})");
+    Ok(())
+}
+
+fn scrape_page(address: SocketAddr) -> Result<String> {
+    let mut page = String::new();
+    let mut stream = TcpStream::connect(address).context("cannot reach the exporter")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    stream.read_to_string(&mut page).context("cannot read the exporter's page")?;
+    ensure!(page.starts_with("HTTP/1.1 200") && page.ends_with("# EOF\n"), "the exporter's page is not whole");
+    Ok(page)
+}
+
+/// This program again, as something else; with the first line it prints, which says that it is ready.
+fn ourselves(role: &str, argument: &str) -> Result<(Process, String)> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = program.to_str().context("this program's path is no UTF-8")?;
+    let (reader, writer) = std::io::pipe()?;
+    let mut command = quiet(program);
+    let process = Process::start(command.args([role, argument]).stdout(writer))?;
+    drop(command); // it holds our copy of the pipe's other end, and the end of the process would not show
+    let mut line = String::new();
+    BufReader::new(reader).read_line(&mut line)?;
+    ensure!(!line.is_empty(), "{program} {role} ended early");
+    Ok((process, line.trim_end().to_owned()))
+}
+
+/// Opens the connections, says so, and keeps them until it is killed.
+pub fn hold(cc: &str) -> Result<()> {
+    allow_files(2 * CONNECTIONS as u64 + OTHER_FILES)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let connection = [open(cc, to)?, listener.accept()?.0];
+        for end in &connection {
+            // ends without a trace: no TIME_WAIT for the machine to keep
+            setsockopt(end, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
+        }
+        held.push(connection);
+    }
+    println!("ready");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `hotcc exporter`.
+pub fn serve_metrics(listen: SocketAddr) -> Result<()> {
+    Ok(exporter::serve(exporter::Options { listen, max_links: 256 })?)
+}

@@ -1,0 +1,320 @@
+//! One run over time: rates under the capacity, SINR, windows, RTTs and queues, one panel below the other.
+
+use super::super::series::{
+    Points, Recorded, Series, bucket_extremes, bucket_means, bucket_rates, period, read, split_at_gaps,
+};
+use super::{
+    CAPACITY, EVENT, MAX_SERIES, colour, figure, font, legend, mesh, px, range_from_zero, range_of, svg, tick,
+};
+use crate::html::{list, note};
+use anyhow::Result;
+use hotcc_lab::results::RunSummary;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::ops::Range;
+use std::path::Path;
+
+const WIDTH: i32 = 960;
+/// Flows and links that a panel has room for.
+const MOST_FLOWS: usize = 8;
+const MOST_LINKS: usize = 4;
+const MOST_EVENTS: usize = 30;
+/// Buckets along the time axis: a point every two or three CSS pixels.
+const BUCKETS: f64 = 320.0;
+/// Colours of links start behind those of flows.
+const LINK_STYLE: usize = MOST_FLOWS;
+
+const FLOW_COLUMNS: [&str; 4] = ["delivery_rate_bps", "cwnd", "srtt_us", "rtt_us"];
+const LINK_COLUMNS: [&str; 4] = ["capacity_bps", "sinr_db", "queue_bytes", "sent_bytes"];
+// places in these lists
+const RATE: usize = 0;
+const CWND: usize = 1;
+const SRTT: usize = 2;
+const RTT: usize = 3;
+const CAPACITY_BPS: usize = 0;
+const SINR: usize = 1;
+const QUEUE: usize = 2;
+const SENT: usize = 3;
+
+/// What a run recorded.
+pub struct Recording {
+    flows: Recorded,
+    links: Recorded,
+}
+
+impl Recording {
+    /// Read from the run's directory.
+    #[must_use]
+    pub fn read(directory: &Path) -> Self {
+        Self {
+            flows: read(&directory.join("flows.csv"), "flow", &FLOW_COLUMNS),
+            links: read(&directory.join("links.csv"), "link", &LINK_COLUMNS),
+        }
+    }
+
+    /// RTT samples of the flows with one of these names, ms.
+    #[must_use]
+    pub fn rtt_ms(&self, flows: &[&str]) -> Vec<f64> {
+        let chosen = self.flows.series.iter().filter(|series| flows.contains(&series.name.as_str()));
+        chosen.flat_map(|series| &series.columns[RTT]).map(|(_, us)| us / 1e3).collect()
+    }
+}
+
+/// One panel.
+struct Panel {
+    name: &'static str,
+    height: i32,
+    range: Range<f64>,
+    /// Filled below, as steps.
+    area: Option<Points>,
+    /// Style, parts of the line.
+    lines: Vec<(usize, Vec<Points>)>,
+}
+
+impl Panel {
+    fn new(name: &'static str, height: i32, lines: Vec<(usize, Vec<Points>)>, area: Option<Points>) -> Option<Self> {
+        let values = lines.iter().flat_map(|line| &line.1).flatten().chain(area.iter().flatten());
+        let range = range_from_zero(values.map(|p| p.1))?;
+        Some(Self { name, height, range, area, lines })
+    }
+}
+
+/// The chart of a run with its legend and events, as HTML. `series` gives a congestion control its place among all.
+pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl Fn(&str) -> usize) -> Result<String> {
+    let styles = flow_styles(run, series);
+    let shown: Vec<(&Series, usize, &str)> = styles
+        .iter()
+        .filter_map(|(name, cc, style)| {
+            let recorded = recording.flows.series.iter().find(|flow| flow.name == *name)?;
+            Some((recorded, *style, *cc))
+        })
+        .collect();
+    let (links, bottleneck) = shown_links(&recording.links.series);
+    let panels = panels(run.duration_s, &shown, &links, bottleneck);
+    let mut out = String::new();
+    for problem in recording.flows.problem.iter().chain(&recording.links.problem) {
+        out.push_str(&note(problem));
+    }
+    if panels.is_empty() {
+        out.push_str(&note("Nothing was recorded over time."));
+        return Ok(out);
+    }
+    // numbered as in the list below the chart, those without a time included
+    let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
+    let events: Vec<(usize, f64)> = numbered.filter_map(|(k, event)| Some((k + 1, event_time(event)?))).collect();
+    let drawn = draw_panels(&panels, run.duration_s, &events, title)?;
+    let entries = shown.iter().map(|(flow, style, cc)| (*style, format!("{} ({cc})", flow.name)));
+    let queues = links.iter().enumerate().map(|(k, link)| (LINK_STYLE + k, format!("{} (link)", link.name)));
+    let entries: Vec<_> = entries.chain(queues).collect();
+    let width = bucket_width(run.duration_s);
+    let capacity = bottleneck.map_or(String::new(), |link| {
+        format!(" Filled: capacity of {}, the narrowest link that carried the traffic.", link.name)
+    });
+    let caption = format!(
+        "{title}.{capacity} Rates are means over {} ms; of the rest each such span shows its least and greatest value.",
+        tick(width * 1e3, 100.0)
+    );
+    out.push_str(&figure("whole", &drawn, &legend(&entries, false), &caption));
+    let left_out = run.flows.len().saturating_sub(MOST_FLOWS);
+    if left_out > 0 {
+        out.push_str(&note(&format!("The first {MOST_FLOWS} of {} flows are drawn.", run.flows.len())));
+    }
+    if !run.events.is_empty() {
+        let numbered = run.events.iter().enumerate().map(|(k, event)| format!("{}: {event}", k + 1));
+        let events = list(numbered, MOST_EVENTS).replacen("<ul>", "<ul class=\"events\" aria-label=\"events\">", 1);
+        out.push_str(&events);
+    }
+    Ok(out)
+}
+
+/// Each drawn flow's name, congestion control and style: that of its congestion control where every flow has another one
+/// (a colour then means the same all over the page), else one a flow.
+fn flow_styles(run: &RunSummary, series: impl Fn(&str) -> usize) -> Vec<(&str, &str, usize)> {
+    let by_cc: Vec<usize> = run.flows.iter().map(|flow| series(&flow.cc) % MAX_SERIES).collect();
+    let distinct = by_cc.iter().enumerate().all(|(k, style)| !by_cc[..k].contains(style));
+    let style = |k: usize| if distinct { by_cc[k] } else { k };
+    let named = run.flows.iter().enumerate().map(|(k, flow)| (flow.name.as_str(), flow.cc.as_str(), style(k)));
+    named.take(MOST_FLOWS).collect()
+}
+
+/// Links that carried a tenth of what the busiest did (the way back of the ACKs does not), and the one of them with the
+/// least mean capacity, which of equals is the one with the longest queue.
+fn shown_links(links: &[Series]) -> (Vec<&Series>, Option<&Series>) {
+    let sum = |points: &Points| points.iter().map(|p| p.1).sum::<f64>();
+    let most = links.iter().map(|link| sum(&link.columns[SENT])).fold(0.0, f64::max);
+    let shown: Vec<&Series> = links.iter().filter(|link| sum(&link.columns[SENT]) * 10.0 >= most).collect();
+    let capacity = |link: &Series| sum(&link.columns[CAPACITY_BPS]) / link.columns[CAPACITY_BPS].len() as f64;
+    let queue = |link: &Series| link.columns[QUEUE].iter().map(|p| p.1).fold(0.0, f64::max);
+    let narrow = shown.iter().filter(|link| !link.columns[CAPACITY_BPS].is_empty());
+    let bottleneck = narrow.min_by(|a, b| capacity(a).total_cmp(&capacity(b)).then(queue(b).total_cmp(&queue(a))));
+    let bottleneck = bottleneck.copied();
+    (shown.into_iter().take(MOST_LINKS).collect(), bottleneck)
+}
+
+fn bucket_width(duration: f64) -> f64 {
+    // below 10 ms a bucket would hold no more than a sample
+    (duration / BUCKETS).max(0.01)
+}
+
+fn panels(
+    duration: f64,
+    flows: &[(&Series, usize, &str)],
+    links: &[&Series],
+    bottleneck: Option<&Series>,
+) -> Vec<Panel> {
+    let width = bucket_width(duration);
+    let sampling = period(flows.iter().map(|flow| &flow.0.columns[RATE])).unwrap_or(width);
+    // a few samples at least, or rates would be a comb
+    let rate_width = width.max(5.0 * sampling);
+    let silence = (10.0 * sampling).max(3.0 * width).max(0.25);
+    let line = |points: &Points, scale: f64| {
+        let scaled = points.iter().map(|(t, v)| (*t, v * scale)).collect();
+        split_at_gaps(&bucket_extremes(&scaled, width), silence)
+    };
+    let of_flows = |column: usize, scale: f64| -> Vec<(usize, Vec<Points>)> {
+        flows.iter().map(|(flow, style, _)| (*style, line(&flow.columns[column], scale))).collect()
+    };
+    let rates = flows.iter().map(|(flow, style, _)| {
+        let rates = bucket_rates(&flow.columns[RATE], sampling, rate_width);
+        (*style, vec![rates.iter().map(|(t, v)| (t.min(duration), v / 1e6)).collect()])
+    });
+    let capacity = bottleneck.map(|link| steps(&link.columns[CAPACITY_BPS], width, duration));
+    let radio = bottleneck.into_iter().chain(links.iter().copied()).find(|link| !link.columns[SINR].is_empty());
+    let sinr = radio.map(|link| vec![(LINK_STYLE, line(&link.columns[SINR], 1.0))]).unwrap_or_default();
+    let queues = links.iter().enumerate().map(|(k, link)| (LINK_STYLE + k, line(&link.columns[QUEUE], 1e-3)));
+    let mut sinr = Panel::new("SINR, dB", 120, sinr, None);
+    if let Some(panel) = &mut sinr {
+        // decibels have no bottom
+        let values = panel.lines.iter().flat_map(|line| &line.1).flatten().map(|p| p.1);
+        panel.range = range_of(values, 0.08).unwrap_or(0.0..1.0);
+    }
+    let all = [
+        Panel::new("rate, Mbit/s", 220, rates.collect(), capacity),
+        sinr,
+        Panel::new("cwnd, segments", 150, of_flows(CWND, 1.0), None),
+        Panel::new("srtt, ms", 150, of_flows(SRTT, 1e-3), None),
+        Panel::new("queue, kB", 130, queues.collect(), None),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Capacity in Mbit/s as corners of steps until `end`.
+fn steps(points: &Points, width: f64, end: f64) -> Points {
+    let mut levels: Points = points.iter().map(|(t, bps)| (*t, bps / 1e6)).collect();
+    levels.dedup_by(|b, a| a.1 == b.1);
+    if levels.len() as f64 > 2.0 * BUCKETS {
+        levels = bucket_means(&levels, width);
+    }
+    let ends = levels.iter().skip(1).map(|p| p.0).chain([end]);
+    levels.iter().zip(ends).flat_map(|((t, v), until)| [(*t, *v), (until.max(*t), *v)]).collect()
+}
+
+fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64)], title: &str) -> Result<String> {
+    const TOP: i32 = 22;
+    const BOTTOM: i32 = 46;
+    let duration = if duration > 0.0 { duration } else { 1.0 };
+    let height = TOP + BOTTOM + panels.iter().map(|panel| panel.height).sum::<i32>();
+    svg((WIDTH, height), title, |root| {
+        let mut rest = root.clone();
+        for (index, panel) in panels.iter().enumerate() {
+            let (first, last) = (index == 0, index + 1 == panels.len());
+            let height = panel.height + if first { TOP } else { 0 } + if last { BOTTOM } else { 0 };
+            let (area, below) = rest.split_vertically(px(height));
+            rest = below;
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(px(if first { TOP } else { 9 }))
+                .margin_bottom(px(if last { 0 } else { 5 }))
+                .margin_right(px(14))
+                .x_label_area_size(px(if last { BOTTOM } else { 0 }))
+                .y_label_area_size(px(70))
+                .build_cartesian_2d(0.0..duration, panel.range.clone())?;
+            if let Some(corners) = panel.area.as_ref().filter(|corners| !corners.is_empty()) {
+                let ends = [(corners[corners.len() - 1].0, 0.0), (corners[0].0, 0.0)];
+                chart.draw_series([Polygon::new([corners.as_slice(), &ends].concat(), CAPACITY.filled())])?;
+            }
+            let names = (if last { "time, s" } else { "" }, panel.name);
+            let span = panel.range.end - panel.range.start;
+            let labels = (10, usize::try_from(panel.height / 30).unwrap_or(4));
+            mesh(&mut chart, names, labels, &|x| tick(*x, duration), &|y| tick(*y, span))?;
+            for (_, t) in events {
+                let ends = vec![(*t, panel.range.start), (*t, panel.range.end)];
+                chart.draw_series([PathElement::new(ends, EVENT.stroke_width(2))])?;
+            }
+            for (style, parts) in &panel.lines {
+                for part in parts {
+                    chart.draw_series(LineSeries::new(part.iter().copied(), colour(*style).stroke_width(3)))?;
+                }
+            }
+            if first {
+                let style = font(12).pos(Pos::new(HPos::Center, VPos::Bottom));
+                for (t, text) in event_labels(events, duration) {
+                    let (x, _) = chart.backend_coord(&(t, panel.range.end));
+                    root.draw_text(&text, &style, (x, px(TOP - 5)))?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `12.5 swap …` happened at 12.5.
+fn event_time(event: &str) -> Option<f64> {
+    event.split_whitespace().next()?.trim_end_matches(['s', ':']).parse().ok().filter(|t: &f64| t.is_finite())
+}
+
+/// Numbers of events above their lines; neighbours whose numbers would touch share a range, `3–5`, in their middle.
+fn event_labels(events: &[(usize, f64)], duration: f64) -> Vec<(f64, String)> {
+    let close = duration * 0.045;
+    let label = |group: &[(usize, f64)]| {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        let text = if group.len() == 1 { first.0.to_string() } else { format!("{}–{}", first.0, last.0) };
+        (f64::midpoint(first.1, last.1), text)
+    };
+    let mut labels = Vec::new();
+    let mut rest = events;
+    while let Some((_, from)) = rest.first() {
+        let (group, others) = rest.split_at(rest.iter().take_while(|(_, t)| (t - from).abs() < close).count());
+        labels.push(label(group));
+        rest = others;
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, capacity: f64, queue: f64, sent: f64) -> Series {
+        let columns = vec![vec![(0.0, capacity)], vec![], vec![(0.0, queue)], vec![(0.0, sent)]];
+        Series { name: name.to_owned(), columns }
+    }
+
+    #[test]
+    fn the_bottleneck_carries_the_traffic() {
+        let links = [
+            link("wide", 1e9, 0.0, 1e6),
+            link("radio:down", 2e7, 9e4, 1e6),
+            link("radio:up", 1e7, 100.0, 3e4),
+            link("other", 2e7, 10.0, 1e6),
+        ];
+        let (shown, bottleneck) = shown_links(&links);
+        assert_eq!(shown.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["wide", "radio:down", "other"]);
+        assert_eq!(bottleneck.unwrap().name, "radio:down");
+        assert!(shown_links(&[]).1.is_none());
+    }
+
+    #[test]
+    fn capacity_is_a_staircase() {
+        let corners = steps(&vec![(0.0, 1e7), (1.0, 1e7), (2.0, 2e7)], 0.1, 3.0);
+        assert_eq!(corners, [(0.0, 10.0), (2.0, 10.0), (2.0, 20.0), (3.0, 20.0)]);
+    }
+
+    #[test]
+    fn events_are_numbered() {
+        assert_eq!(event_time("12.5 swap dtcp -> westwoodp: moved 3"), Some(12.5));
+        assert_eq!(event_time("swap"), None);
+        assert_eq!(event_time(""), None);
+        let labels = event_labels(&[(1, 1.0), (2, 1.1), (3, 1.2), (5, 5.0)], 10.0);
+        assert_eq!(labels, [(1.1, "1–3".to_owned()), (5.0, "5".to_owned())]);
+    }
+}

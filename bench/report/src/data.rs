@@ -1,0 +1,183 @@
+//! What a report says, before it has a form: the figures of a result directory, and what is wrong with it.
+
+use super::expected::{self, Comparison};
+use super::rows::{Row, by_cc, by_flow, case_text, labels, placed};
+use anyhow::Result;
+use hotcc_lab::plural::counted;
+use hotcc_lab::results::{Results, RunId, RunSummary};
+use hotcc_lab::scenario::Source;
+use hotcc_lab::selection::{SweptValue, all_runs, has, reduced};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Columns of the tables of figures: metric, heading, factor; and whether the column is there though nobody has it.
+pub const COLUMNS: [(&str, &str, f64, bool); 11] = [
+    ("throughput_mbps", "throughput, Mbit/s", 1.0, true),
+    ("utilisation", "utilisation, %", 100.0, true),
+    ("rtt_mean_ms", "mean RTT, ms", 1.0, true),
+    ("rtt_p95_ms", "p95 RTT, ms", 1.0, true),
+    ("queue_delay_mean_ms", "queue delay, ms", 1.0, true),
+    ("loss_ratio", "loss, %", 100.0, true),
+    ("retransmits", "retransmits", 1.0, true),
+    ("completion_s", "completion, s", 1.0, false),
+    ("convergence_s", "convergence, s", 1.0, false),
+    ("recovery_s", "recovery, s", 1.0, false),
+    ("jain", "Jain's index", 1.0, true),
+];
+
+/// A result directory, gathered.
+pub struct Data {
+    /// What was read.
+    pub results: Results,
+    /// What the scenario says that it is for.
+    pub summary: String,
+    /// The paper whose set-up it says that it is.
+    pub paper: String,
+    /// Figures by condition and congestion control.
+    pub rows: Vec<Row>,
+    /// Figures by case and flow; empty where no run has several flows.
+    pub flows: Vec<Row>,
+    /// Congestion controls, in the order that gives them their colours.
+    pub labels: Vec<String>,
+    /// Runs that were to be, and have not finished.
+    pub missing: Vec<RunId>,
+    /// The papers' figures.
+    pub papers: Vec<Comparison>,
+    /// What could not be read, in words.
+    pub problems: Vec<String>,
+    /// What was left out of the scenario when it ran, in words.
+    pub reduced: Option<String>,
+}
+
+impl Data {
+    /// Reads a result directory.
+    pub fn read(directory: &Path) -> Result<Self> {
+        Self::of_cases(directory, &[])
+    }
+
+    /// Likewise, as if only the cases with these swept values had been to run.
+    pub fn of_cases(directory: &Path, wanted: &[SweptValue]) -> Result<Self> {
+        let mut results = Results::read(directory)?;
+        results.manifest.runs.retain(|run| has(&run.case, wanted));
+        results.runs.retain(|run| has(&run.run.case, wanted));
+        let rows = by_cc(&results);
+        let several = results.runs.iter().any(|run| run.flows.len() > 1);
+        let finished: BTreeSet<&RunId> = results.runs.iter().map(|run| &run.run).collect();
+        let missing = results.manifest.runs.iter().filter(|run| !finished.contains(run)).cloned().collect();
+        let scenario = directory.join("scenario.toml");
+        let (mut figures, problems) = expected::read(&scenario);
+        if !wanted.is_empty() {
+            figures.retain(|figure| results.manifest.runs.iter().any(|run| figure.matches(run)));
+        }
+        // a scenario that this version cannot read tells nothing
+        let cases = Source::read(&scenario).and_then(|source| source.cases()).unwrap_or_default();
+        let said = cases.first().map(|case| &case.scenario);
+        Ok(Self {
+            summary: said.map(|scenario| scenario.summary.clone()).unwrap_or_default(),
+            paper: said.and_then(|scenario| scenario.paper.clone()).unwrap_or_default(),
+            reduced: reduced(&all_runs(&cases), &results.manifest.runs).filter(|_| !cases.is_empty()),
+            labels: labels(&rows),
+            flows: if several { by_flow(&results) } else { Vec::new() },
+            papers: figures.iter().map(|figure| expected::compare(figure, &results)).collect(),
+            rows,
+            missing,
+            problems,
+            results,
+        })
+    }
+
+    /// Runs that must not be used.
+    pub fn invalid(&self) -> impl Iterator<Item = &RunSummary> {
+        self.results.runs.iter().filter(|run| !run.invalid.is_empty())
+    }
+
+    /// A row's first valid run, and the names of its flows in it.
+    #[must_use]
+    pub fn first_run(&self, row: &Row) -> Option<(&RunSummary, Vec<&str>)> {
+        let valid = self.results.runs.iter().filter(|run| run.invalid.is_empty());
+        valid.filter(|run| row.runs.iter().any(|r| r.seed == run.run.seed)).find_map(|run| {
+            let is_of_row = |cc: &str| {
+                let (label, condition) = placed(run, cc);
+                label == row.label && condition == row.condition
+            };
+            let flows: Vec<&str> =
+                run.flows.iter().filter(|f| f.cc != "udp" && is_of_row(&f.cc)).map(|f| f.name.as_str()).collect();
+            (!flows.is_empty()).then_some((run, flows))
+        })
+    }
+
+    /// Each case's run that is drawn: its first valid one, else its first.
+    #[must_use]
+    pub fn shown_runs(&self) -> Vec<&RunSummary> {
+        let mut shown: Vec<&RunSummary> = Vec::new();
+        for run in &self.results.runs {
+            match shown.iter_mut().find(|other| other.run.case == run.run.case) {
+                Some(other) if !other.invalid.is_empty() && run.invalid.is_empty() => *other = run,
+                Some(_) => {}
+                None => shown.push(run),
+            }
+        }
+        shown
+    }
+
+    /// How many runs finished, in words: `20 of 24 runs have finished, none is invalid`; and what was not to run.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let reduced = self.reduced.as_ref().map_or_else(String::new, |reduced| format!(". {reduced}"));
+        self.finished() + &reduced
+    }
+
+    fn finished(&self) -> String {
+        let (there_are, finished) = (self.results.manifest.runs.len(), self.results.runs.len());
+        let runs = match (finished, there_are) {
+            (_, 0) => return "The manifest names no runs".to_owned(),
+            (0, all) => return format!("Of {} none has finished", counted(all, "run")),
+            (1, 1) => "The only run has finished".to_owned(),
+            (done, all) if done == all => format!("All {all} runs have finished"),
+            (done, all) => format!("{done} of {all} runs have finished"),
+        };
+        match self.invalid().count() {
+            0 => format!("{runs}, none is invalid"),
+            1 => format!("{runs}, 1 is invalid and left out of every figure"),
+            several => format!("{runs}, {several} are invalid and left out of every figure"),
+        }
+    }
+
+    /// The figures as JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let rows = |rows: &[Row]| -> Vec<Value> { rows.iter().map(row_json).collect() };
+        let run = |run: &RunId| json!({ "case": run.case, "seed": run.seed });
+        let invalid: Vec<Value> = self.invalid().map(|r| json!({ "run": run(&r.run), "why": r.invalid })).collect();
+        json!({
+            "scenario": self.results.manifest.scenario,
+            "summary": self.summary,
+            "paper": self.paper,
+            "kernel": self.results.manifest.kernel,
+            "backend": self.results.manifest.backend,
+            "runs": self.results.manifest.runs.len(),
+            "finished": self.results.runs.len(),
+            "reduced": self.reduced,
+            "missing": self.missing.iter().map(run).collect::<Vec<_>>(),
+            "invalid": invalid,
+            "problems": self.problems,
+            "by_cc": rows(&self.rows),
+            "by_flow": rows(&self.flows),
+            "papers": self.papers,
+        })
+    }
+}
+
+fn row_json(row: &Row) -> Value {
+    let metrics = hotcc_lab::results::METRICS
+        .iter()
+        .filter_map(|(name, _)| row.estimate(name).map(|estimate| ((*name).to_owned(), json!(estimate))));
+    json!({
+        "condition": row.condition,
+        "label": row.label,
+        "case": case_text(&row.condition),
+        "seeds": row.runs.iter().map(|run| run.seed).collect::<Vec<_>>(),
+        "metrics": metrics.collect::<serde_json::Map<_, _>>(),
+    })
+}

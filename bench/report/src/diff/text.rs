@@ -1,0 +1,124 @@
+//! A comparison for people.
+
+use super::super::estimate::number;
+use super::super::rows::case_text;
+use super::verdict::Verdict;
+use super::{CaseDiff, Diff, FigureDiff};
+use hotcc_lab::plural::counted;
+use std::fmt::Write as _;
+
+/// Runs that are listed before it says how many more there are.
+const MOST_LISTED: usize = 10;
+
+impl Diff {
+    /// As text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("A {}\nB {}\n", self.a, self.b);
+        if self.manifests.is_empty() {
+            out.push_str("the manifests are the same\n");
+        }
+        for change in &self.manifests {
+            let value = |value: &Option<String>| value.as_deref().map_or("none".to_owned(), short);
+            let _ = writeln!(out, "differs: {}: {} -> {}", change.what, value(&change.a), value(&change.b));
+        }
+        for run in self.left_out.iter().take(MOST_LISTED) {
+            let _ = writeln!(out, "left out: {}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.why);
+        }
+        if self.left_out.len() > MOST_LISTED {
+            let _ = writeln!(out, "left out: {} more", self.left_out.len() - MOST_LISTED);
+        }
+        for case in &self.cases {
+            case_lines(&mut out, case);
+        }
+        let counts: Vec<String> = Verdict::ALL
+            .iter()
+            .map(|v| (self.count(*v), v))
+            .filter(|c| c.0 > 0)
+            .map(|(n, v)| format!("{n} {v}"))
+            .collect();
+        let _ = writeln!(
+            out,
+            "\n{} compared, margin {} %: {}",
+            counted(self.pairs, "run"),
+            number(self.margin * 100.0),
+            counts.join(", ")
+        );
+        if self.identical == self.pairs {
+            out.push_str("all runs are identical, byte for byte\n");
+        } else if self.identical > 0 {
+            let _ = writeln!(out, "{} of them identical, byte for byte", self.identical);
+        }
+        if self.is_worse() {
+            let tested = self.figures().filter(|figure| is_tested(figure)).count();
+            let _ = writeln!(
+                out,
+                "of {tested} intervals, chance alone would make about {} worse, if nothing had changed",
+                number((tested as f64 * 0.025).ceil())
+            );
+        }
+        out
+    }
+}
+
+/// Whether chance had a say in a figure.
+fn is_tested(figure: &FigureDiff) -> bool {
+    figure.judged.difference.and_then(|difference| difference.half_width).is_some_and(|half| half > 0.0)
+}
+
+fn case_lines(out: &mut String, case: &CaseDiff) {
+    let seeds = counted(case.seeds.len(), "seed");
+    let _ = writeln!(out, "\n{} ({seeds})", case_text(&case.case));
+    if case.identical {
+        out.push_str("  identical, byte for byte\n");
+        return;
+    }
+    let (same, told): (Vec<_>, Vec<_>) = case.figures.iter().partition(|f| f.judged.verdict == Verdict::Same);
+    let width = told.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0).max(6);
+    if !told.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {:width$}  {:7}  {:>10}  {:>10}  {:>28}  {:>8}  verdict",
+            "figure", "better", "A", "B", "B - A, 95 % interval", "of A"
+        );
+    }
+    for figure in told {
+        let judged = &figure.judged;
+        let value = |value: Option<f64>| value.map_or("–".to_owned(), number);
+        let difference = judged.difference.map_or("–".to_owned(), |difference| match difference.interval() {
+            Some((low, high)) => format!("{} [{}, {}]", signed(difference.mean), signed(low), signed(high)),
+            None => signed(difference.mean),
+        });
+        let share = match (judged.difference, judged.a) {
+            (Some(difference), Some(a)) if a != 0.0 => format!("{:+.1} %", difference.mean / a.abs() * 100.0),
+            _ => "–".to_owned(),
+        };
+        let note = judged.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
+        let _ = writeln!(
+            out,
+            "  {:width$}  {:7}  {:>10}  {:>10}  {difference:>28}  {share:>8}  {}{note}",
+            name(figure),
+            figure.better,
+            value(judged.a),
+            value(judged.b),
+            judged.verdict
+        );
+    }
+    if !same.is_empty() {
+        let _ = writeln!(out, "  same: {}", same.into_iter().map(name).collect::<Vec<_>>().join(", "));
+    }
+}
+
+fn name(figure: &FigureDiff) -> String {
+    figure.flow.as_ref().map_or(figure.metric.to_owned(), |flow| format!("{flow} {}", figure.metric))
+}
+
+fn signed(value: f64) -> String {
+    format!("{}{}", if value > 0.0 { "+" } else { "" }, number(value))
+}
+
+/// Enough of a checksum to tell it from another.
+fn short(text: &str) -> String {
+    let is_sum = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_sum { format!("{}…", &text[..12]) } else { text.to_owned() }
+}

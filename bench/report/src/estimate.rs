@@ -1,0 +1,130 @@
+//! Mean and confidence interval of a figure over seeds.
+
+use hotcc_testbed::statistics::student_t_975;
+use serde::Serialize;
+
+/// A sample's mean with its 95 % confidence interval (Student's t).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// How many values.
+    pub n: usize,
+    /// Mean.
+    pub mean: f64,
+    /// Sample standard deviation (n - 1); absent for one value.
+    pub deviation: Option<f64>,
+    /// Half the 95 % interval: `t(n - 1) * deviation / sqrt(n)`; absent for one value.
+    pub half_width: Option<f64>,
+}
+
+impl Estimate {
+    /// Of these values; `None` of nothing.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let first = values[0];
+        // equal values have to have that very mean, which the sum of many need not be
+        let mean = first + values.iter().map(|v| v - first).sum::<f64>() / n as f64;
+        let spread = student_t_975(n - 1).map(|t| {
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+            (variance.sqrt(), t * (variance / n as f64).sqrt())
+        });
+        Some(Self { n, mean, deviation: spread.map(|s| s.0), half_width: spread.map(|s| s.1) })
+    }
+
+    /// Ends of the interval; absent for one value.
+    #[must_use]
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        self.half_width.map(|half| (self.mean - half, self.mean + half))
+    }
+
+    /// `12.3 ± 0.45`: the interval to two digits, the mean as far, but to five at the most; the mean alone for one value.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self.half_width {
+            None => number(self.mean),
+            Some(half) if half < self.mean.abs() * 1e-9 || half == 0.0 => format!("{} ± 0", number(self.mean)),
+            Some(half) => {
+                let places =
+                    if self.mean == 0.0 { decimals(half, 2) } else { decimals(half, 2).min(decimals(self.mean, 5)) };
+                format!("{} ± {half:.places$}", unsigned_zero(&format!("{:.places$}", self.mean)))
+            }
+        }
+    }
+}
+
+/// Digits after the point for a value to have so many significant ones.
+fn decimals(value: f64, significant: i32) -> usize {
+    let magnitude = value.abs().log10().floor();
+    // a cast saturates, so that neither 0 nor infinity gets out of the bounds
+    (significant - 1).saturating_sub(magnitude as i32).clamp(0, 7) as usize
+}
+
+/// A figure to four significant digits.
+#[must_use]
+pub fn number(value: f64) -> String {
+    if value == 0.0 {
+        "0".to_owned()
+    } else if value.abs() < 1e-5 || value.abs() >= 1e9 {
+        format!("{value:.3e}")
+    } else {
+        let text = format!("{value:.*}", decimals(value, 4));
+        // 25.00 says no more than 25
+        let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+        unsigned_zero(short)
+    }
+}
+
+/// Nobody wants to read `-0.0`.
+fn unsigned_zero(text: &str) -> String {
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_owned(),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        assert_eq!(Estimate::of(&[]), None);
+        let one = Estimate::of(&[3.0]).unwrap();
+        assert_eq!((one.n, one.mean, one.interval()), (1, 3.0, None));
+        assert_eq!(one.text(), "3");
+        // deviation 1, error 1/sqrt 3 = 0.57735, t(2) = 4.303: 2.48434
+        let three = Estimate::of(&[9.0, 10.0, 11.0]).unwrap();
+        assert_eq!(three.deviation, Some(1.0));
+        assert!((three.half_width.unwrap() - 2.484_34).abs() < 1e-5);
+        assert_eq!(three.text(), "10.0 ± 2.5");
+    }
+
+    #[test]
+    fn equal_values_have_no_spread() {
+        let same = Estimate::of(&[0.1; 7]).unwrap();
+        assert_eq!((same.mean, same.half_width), (0.1, Some(0.0)));
+        assert_eq!(same.text(), "0.1 ± 0");
+    }
+
+    #[test]
+    fn figures_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (25.0, "25"),
+            (12.3456, "12.35"),
+            (123_456.0, "123456"),
+            (0.000_123_46, "0.0001235"),
+            (-1.5, "-1.5"),
+            (1e-9, "1.000e-9"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        let narrow = Estimate { n: 3, mean: 96.425_126, deviation: Some(1e-7), half_width: Some(1.3e-6) };
+        assert_eq!(narrow.text(), "96.425 ± 0.000");
+        let wide = Estimate { n: 2, mean: -0.004, deviation: Some(1.0), half_width: Some(12.7) };
+        assert_eq!(wide.text(), "0 ± 13");
+    }
+}

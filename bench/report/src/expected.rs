@@ -1,0 +1,170 @@
+//! The papers' figures, `[[expected]]` in `scenario.toml`, beside ours.
+
+use super::estimate::Estimate;
+use super::rows::case_text;
+use hotcc_lab::algorithms::text;
+use hotcc_lab::results::{Expected, METRICS, Results, RunId, RunSummary, Wanted};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// A paper's figure and ours.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Cases it is about, as text.
+    pub case: String,
+    /// The flow, or link, it is about; `None`: the run.
+    pub flow: Option<String>,
+    /// Which figure.
+    pub metric: String,
+    /// Whose figure it is put in relation to, as text; `None`: nobody's.
+    pub over: Option<String>,
+    /// The paper's.
+    pub paper: Wanted,
+    /// Ours, over seeds; absent where no valid run has it. Of several cases, where it must not fall below something,
+    /// the least one's.
+    pub ours: Option<Estimate>,
+    /// Ours over the paper's value.
+    pub ratio: Option<f64>,
+    /// Whether ours does not fall below the paper's limit.
+    pub holds: Option<bool>,
+    /// Where the paper says so.
+    pub source: String,
+    /// What to know when comparing.
+    pub note: Option<String>,
+    /// Why there is nothing of ours, or over how many cases a seed's figure is the mean.
+    pub remark: Option<String>,
+}
+
+/// Reads the scenario's `[[expected]]`, and nothing else of it. What cannot be read is said in words.
+#[must_use]
+pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
+    let text = match fs::read_to_string(scenario) {
+        Ok(text) => text,
+        Err(error) => return (Vec::new(), vec![format!("scenario.toml cannot be read: {error}")]),
+    };
+    let mut table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return (Vec::new(), vec![format!("scenario.toml is no TOML: {}", error.message())]),
+    };
+    let blocks = match table.remove("expected") {
+        None => return (Vec::new(), Vec::new()),
+        Some(toml::Value::Array(blocks)) => blocks,
+        Some(_) => return (Vec::new(), vec!["expected in scenario.toml is no list: write [[expected]]".to_owned()]),
+    };
+    let (mut read, mut problems) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.into_iter().enumerate() {
+        match block.try_into::<Expected>() {
+            Ok(expected) => read.push(expected),
+            Err(error) => problems.push(format!("[[expected]] number {} is left out: {}", index + 1, error.message())),
+        }
+    }
+    (read, problems)
+}
+
+/// The figure, or the ratio, of each valid run that it is about.
+fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
+    let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
+    let figure = |run: &RunSummary| expected.figure(run).filter(|v| v.is_finite());
+    let value = |run: &'a RunSummary| {
+        let value = figure(run)?;
+        if expected.over.is_empty() {
+            return Some((&run.run, value));
+        }
+        let other = valid().find(|other| expected.relates(&run.run, &other.run))?;
+        figure(other).filter(|other| *other != 0.0).map(|other| (&run.run, value / other))
+    };
+    valid().filter(|run| expected.matches(&run.run)).filter_map(value).collect()
+}
+
+/// Each seed's mean. Cases are no repetitions of each other: only seeds say how sure a figure is.
+fn seeds_means(values: &[(&RunId, f64)]) -> Vec<f64> {
+    let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    values.iter().for_each(|(run, value)| by_seed.entry(run.seed).or_default().push(*value));
+    by_seed.values().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect()
+}
+
+/// Swept values as text.
+fn name(case: &BTreeMap<String, toml::Value>) -> String {
+    let any_of = |value: &toml::Value| match value.as_array() {
+        Some(list) => list.iter().map(text).collect::<Vec<_>>().join(" or "),
+        None => text(value),
+    };
+    case_text(&case.iter().map(|(key, value)| (key.clone(), any_of(value))).collect())
+}
+
+/// Holds a figure against the valid runs of the cases it is about.
+#[must_use]
+pub fn compare(expected: &Expected, results: &Results) -> Comparison {
+    let values = values(expected, results);
+    let cases: BTreeSet<_> = values.iter().map(|(run, _)| &run.case).collect();
+    let ours = match expected.wanted {
+        Wanted::Value(_) => Estimate::of(&seeds_means(&values)),
+        Wanted::AtLeast(_) => {
+            let of_case = |case| values.iter().filter(move |(run, _)| &run.case == case).map(|(_, value)| *value);
+            let estimates = cases.iter().filter_map(|case| Estimate::of(&of_case(*case).collect::<Vec<_>>()));
+            estimates.min_by(|a, b| a.mean.total_cmp(&b.mean))
+        }
+    };
+    let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
+    let remark = match (cases.len(), expected.wanted) {
+        (0, _) if !known => Some("there is no such metric".to_owned()),
+        (0, _) if !results.manifest.runs.iter().any(|run| expected.matches(run)) => {
+            Some("there is no such case".to_owned())
+        }
+        (0, _) => Some("no valid run has it".to_owned()),
+        (1, _) => None,
+        (several, Wanted::Value(_)) => Some(format!("mean over {several} cases")),
+        (several, Wanted::AtLeast(_)) => Some(format!("the least of {several} cases")),
+    };
+    let (ratio, holds) = match expected.wanted {
+        Wanted::Value(value) => (ours.filter(|_| value != 0.0).map(|ours| ours.mean / value), None),
+        Wanted::AtLeast(least) => (None, ours.map(|ours| ours.mean >= least)),
+    };
+    Comparison {
+        case: name(&expected.case),
+        flow: expected.flow.clone().or_else(|| expected.link.as_ref().map(|link| format!("link {link}"))),
+        metric: expected.metric.clone(),
+        over: (!expected.over.is_empty()).then(|| name(&expected.over)),
+        paper: expected.wanted,
+        ours,
+        ratio,
+        holds,
+        source: expected.source.clone(),
+        note: expected.note.clone(),
+        remark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> (Vec<Expected>, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scenario.toml");
+        fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn only_this_key_is_read() {
+        let (read, problems) = read_text(
+            "name = 'x'\n[[links]]\nnobody = 'knows'\n[[expected]]\ncase = { loss = 0.01, cc = 'dtcp' }\n\
+             metric = 'jain'\nvalue = 1\nsource = 'Table 4'\n[[expected]]\nmetric = 'jain'\n",
+        );
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].case["loss"], toml::Value::Float(0.01));
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].starts_with("[[expected]] number 2 is left out: missing field"), "{problems:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert!(read(Path::new("/nowhere")).1[0].starts_with("scenario.toml cannot be read"));
+        assert!(read_text("a = ").1[0].starts_with("scenario.toml is no TOML"));
+        assert!(read_text("expected = 1").1[0].contains("write [[expected]]"));
+        assert_eq!(read_text("name = 'x'"), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,182 @@
+//! Tables as Markdown that is readable as it stands, and documents in which recipes keep such tables up to date.
+
+use super::data::Data;
+use super::html::{Cell, Table};
+use super::tables;
+use anyhow::{Context, Result, anyhow, ensure};
+use hotcc_lab::selection::SweptValue;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- figures: ";
+const BEGIN_END: &str = " -->\n";
+const END: &str = "<!-- end of figures -->\n";
+/// In a part's mark: a row for each flow.
+const FLOWS: &str = "flows";
+/// The line above a kernel's tables begins with it.
+const LINUX: &str = "Linux ";
+
+impl Table {
+    /// As Markdown, columns padded; without caption and remark.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let text = |cell: &Cell| match cell {
+            Cell::Head(text) | Cell::Text(text) | Cell::Figure(text) => text.replace('|', "\\|").replace('\n', " "),
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(text).collect()).collect();
+        let is_figure = |column: usize| matches!(self.rows.first().and_then(|r| r.get(column)), Some(Cell::Figure(_)));
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|c| {
+                let cells = rows.iter().filter_map(|row| row.get(c)).chain(self.columns.get(c));
+                cells.map(|text| text.chars().count()).max().unwrap_or(0).max(3)
+            })
+            .collect();
+        let line = |cells: &[String]| {
+            let padded = cells.iter().zip(&widths).enumerate().map(|(c, (cell, width))| {
+                if is_figure(c) { format!(" {cell:>width$} |") } else { format!(" {cell:<width$} |") }
+            });
+            format!("|{}\n", padded.collect::<String>())
+        };
+        let rule = widths.iter().enumerate().map(|(c, width)| {
+            if is_figure(c) { format!(" {}: |", "-".repeat(width - 1)) } else { format!(" {} |", "-".repeat(*width)) }
+        });
+        let mut out = line(&self.columns);
+        out.push_str(&format!("|{}\n", rule.collect::<String>()));
+        rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+}
+
+/// A result directory's tables.
+#[must_use]
+pub fn text(data: &Data) -> String {
+    with_papers(&tables::figures(data), data)
+}
+
+fn with_papers(figures: &Table, data: &Data) -> String {
+    let mut out = figures.markdown();
+    for run in data.invalid() {
+        for why in &run.invalid {
+            out.push_str(&format!("INVALID, and in no figure: {} seed {}: {why}\n", run.run.case_name(), run.run.seed));
+        }
+    }
+    if let Some(table) = tables::papers(data) {
+        out.push_str(&format!("\n{}:\n\n{}", table.caption, table.markdown()));
+    }
+    out
+}
+
+/// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
+/// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
+/// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. What a part says of a
+/// kernel of which nothing is there stays as it is.
+///
+/// # Errors
+/// A part has no end, or results cannot be read.
+pub fn refreshed(document: &str, results: &Path) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = document;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- figures: SCENARIO -->` is not closed")?;
+        let (scenario, by_flow, cases) = marked(mark)?;
+        let (old, after) =
+            after.split_once(END).with_context(|| format!("the figures of {mark} have no `{}`", END.trim_end()))?;
+        let new = figures(&results.join(scenario), by_flow, &cases)?;
+        let part = if new.is_empty() { old } else { &merged(old, &new) };
+        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+/// `SCENARIO [flows] KEY=VALUE...`.
+fn marked(mark: &str) -> Result<(&str, bool, Vec<SweptValue>)> {
+    let (scenario, words) = mark.split_once(' ').unwrap_or((mark, ""));
+    ensure!(scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "`{scenario}` is no scenario's name");
+    let (flows, cases): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == FLOWS);
+    let cases = cases.into_iter().map(str::parse).collect::<Result<_, String>>();
+    Ok((scenario, !flows.is_empty(), cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
+}
+
+/// A part with new tables in the place of those of the same kernel's series, `6.12` say.
+fn merged(old: &str, new: &str) -> String {
+    let tables: BTreeMap<_, _> = by_kernel(old).into_iter().chain(by_kernel(new)).collect();
+    tables.values().map(|table| format!("\n{}\n\n", table.trim_end())).collect()
+}
+
+/// The tables of a part, each from its line `Linux RELEASE. ...` on, with major and minor version.
+fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
+    let mut tables: Vec<(Vec<u32>, String)> = Vec::new();
+    for line in part.split_inclusive('\n') {
+        if let Some(release) = line.strip_prefix(LINUX) {
+            let series = release.split('.').take(2).map_while(|number| number.parse().ok()).collect();
+            tables.push((series, String::new()));
+        }
+        if let Some((_, table)) = tables.last_mut() {
+            table.push_str(line);
+        }
+    }
+    tables
+}
+
+/// The tables of what is there, empty for nothing.
+fn figures(scenario: &Path, by_flow: bool, cases: &[SweptValue]) -> Result<String> {
+    let Ok(kernels) = fs::read_dir(scenario) else { return Ok(String::new()) };
+    let mut kernels: Vec<_> =
+        kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
+    kernels.sort();
+    let mut out = String::new();
+    for directory in kernels {
+        let data = Data::of_cases(&directory, cases)?;
+        if data.results.runs.is_empty() {
+            continue;
+        }
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        let table = if by_flow { tables::by_flow(&data.flows) } else { tables::figures(&data) };
+        out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), with_papers(&table, &data)));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other() {
+        let table = Table {
+            columns: vec!["case".to_owned(), "Mbit/s".to_owned()],
+            rows: vec![
+                vec![Cell::Text("a|b".to_owned()), Cell::Figure("4 ± 1".to_owned())],
+                vec![Cell::Text("all".to_owned()), Cell::Figure("–".to_owned())],
+            ],
+            ..Table::default()
+        };
+        let text = "| case | Mbit/s |\n| ---- | -----: |\n| a\\|b |  4 ± 1 |\n| all  |      – |\n";
+        assert_eq!(table.markdown(), text);
+    }
+
+    #[test]
+    fn a_kernel_s_tables_replace_those_of_its_series_alone() {
+        let part = |release: &str, table: &str| format!("\nLinux {release}. All runs.\n\n| {table} |\n\n");
+        let old = part("6.12.107+deb13", "old") + &part("7.3.4", "newest");
+        let replaced = part("6.12.108", "new") + &part("7.3.4", "newest");
+        assert_eq!(merged(&old, &part("6.12.108", "new")), replaced);
+        let added = part("6.1.9", "first") + &replaced;
+        assert_eq!(merged(&replaced, &part("6.1.9", "first")), added);
+        assert_eq!(merged("\nnothing was run yet\n", &part("6.1.9", "first")), part("6.1.9", "first"));
+    }
+
+    #[test]
+    fn parts_without_results_stay_and_broken_ones_are_told() {
+        let document = "a\n<!-- figures: x -->\nold\n<!-- end of figures -->\nb\n";
+        assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
+        let told = |text: &str| refreshed(text, Path::new("/nowhere")).unwrap_err().to_string();
+        assert_eq!(told("<!-- figures: x -->\nold"), "the figures of x have no `<!-- end of figures -->`");
+        assert_eq!(told("<!-- figures: x"), "a `<!-- figures: SCENARIO -->` is not closed");
+        assert_eq!(told("<!-- figures: ../x -->\n<!-- end of figures -->\n"), "`../x` is no scenario's name");
+        let case = told("<!-- figures: x cc -->\n<!-- end of figures -->\n");
+        assert!(case.starts_with("`<!-- figures: x cc -->`: KEY=VALUE is meant"), "{case}");
+    }
+}

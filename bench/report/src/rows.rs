@@ -1,0 +1,212 @@
+//! Runs gathered by what they compare: swept values without the congestion control, and the congestion control.
+
+use super::estimate::Estimate;
+use hotcc_lab::results::{FlowSummary, METRICS, Results, RunSummary};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Swept values.
+pub type Case = BTreeMap<String, String>;
+
+/// Every seed of one congestion control (or one flow) under the same conditions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Swept values; without the congestion control where that is what `label` says.
+    pub condition: Case,
+    /// Congestion control, or flow.
+    pub label: String,
+    /// Valid runs, one a seed, in the manifest's order.
+    pub runs: Vec<RowRun>,
+}
+
+/// One seed's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowRun {
+    /// Seed.
+    pub seed: u64,
+    /// Each of [`METRICS`] that there is: means over the flows, `throughput_mbps_total` their sum, `jain` the run's.
+    pub values: BTreeMap<&'static str, f64>,
+}
+
+impl Row {
+    /// A figure of each seed that has it.
+    #[must_use]
+    pub fn values(&self, metric: &str) -> Vec<f64> {
+        self.runs.iter().filter_map(|run| run.values.get(metric).copied()).collect()
+    }
+
+    /// A figure's mean and interval.
+    #[must_use]
+    pub fn estimate(&self, metric: &str) -> Option<Estimate> {
+        Estimate::of(&self.values(metric))
+    }
+}
+
+/// `loss=0.01, rtt=20`; `all` where nothing is swept.
+#[must_use]
+pub fn case_text(case: &Case) -> String {
+    if case.is_empty() {
+        return "all".to_owned();
+    }
+    case.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The swept key that chooses the congestion control, if just one does.
+fn cc_key(case: &Case) -> Option<&str> {
+    let mut keys = case.keys().filter(|key| *key == "cc" || key.ends_with(".cc"));
+    let key = keys.next()?;
+    keys.next().is_none().then_some(key)
+}
+
+/// Whether a swept value names that congestion control: itself, or with a profile behind it.
+fn names(value: &str, cc: &str) -> bool {
+    value.strip_prefix(cc).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// What a flow's congestion control is called when cases are compared, and the case without it.
+///
+/// A flow that does not run the swept congestion control says which one it ran beside, so that the competitor of one
+/// algorithm is not averaged with the competitor of another.
+#[must_use]
+pub fn placed(run: &RunSummary, cc: &str) -> (String, Case) {
+    let mut condition = run.run.case.clone();
+    let Some(key) = cc_key(&run.run.case).map(str::to_owned) else { return (cc.to_owned(), condition) };
+    let Some(value) = condition.remove(&key) else { return (cc.to_owned(), condition) };
+    let label = if names(&value, cc) {
+        value
+    } else if run.flows.iter().any(|flow| names(&value, &flow.cc)) {
+        format!("{cc} beside {value}")
+    } else {
+        format!("{cc} ({key}={value})")
+    };
+    (label, condition)
+}
+
+/// One row for each condition and congestion control, conditions and congestion controls in the order they first ran in.
+/// Invalid runs make rows, too, but have no values in them; datagram flows do not.
+#[must_use]
+pub fn by_cc(results: &Results) -> Vec<Row> {
+    gather(results, |run| {
+        let mut ccs: Vec<&str> = Vec::new();
+        for flow in run.flows.iter().filter(|flow| flow.cc != "udp") {
+            if !ccs.contains(&flow.cc.as_str()) {
+                ccs.push(&flow.cc);
+            }
+        }
+        let rows = ccs.into_iter().map(|cc| {
+            let (label, condition) = placed(run, cc);
+            (condition, label, run.flows.iter().filter(|flow| flow.cc == cc).collect())
+        });
+        rows.collect()
+    })
+}
+
+/// One row for each case and flow, datagram flows included.
+#[must_use]
+pub fn by_flow(results: &Results) -> Vec<Row> {
+    gather(results, |run| {
+        let row = |flow| (run.run.case.clone(), flow_label(flow), vec![flow]);
+        run.flows.iter().map(row).collect()
+    })
+}
+
+/// `bulk-1 (dtcp)`.
+#[must_use]
+pub fn flow_label(flow: &FlowSummary) -> String {
+    format!("{} ({})", flow.name, flow.cc)
+}
+
+/// Conditions in the order of `rows`, each with its rows.
+#[must_use]
+pub fn conditions(rows: &[Row]) -> Vec<(&Case, Vec<&Row>)> {
+    let mut found: Vec<(&Case, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match found.iter_mut().find(|(condition, _)| **condition == row.condition) {
+            Some((_, members)) => members.push(row),
+            None => found.push((&row.condition, vec![row])),
+        }
+    }
+    found
+}
+
+/// Every congestion control there is, in the order of `rows`: what gives each its colour.
+#[must_use]
+pub fn labels(rows: &[Row]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    rows.iter().map(|row| row.label.clone()).filter(|label| seen.insert(label.clone())).collect()
+}
+
+/// A row's place and flows in a run.
+type Part<'a> = (Case, String, Vec<&'a FlowSummary>);
+
+fn gather(results: &Results, parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut places: BTreeMap<(Case, String), usize> = BTreeMap::new();
+    let mut order: Vec<Case> = Vec::new();
+    for run in &results.runs {
+        for (condition, label, flows) in parts(run) {
+            if !order.contains(&condition) {
+                order.push(condition.clone());
+            }
+            let place = *places.entry((condition.clone(), label.clone())).or_insert_with(|| {
+                rows.push(Row { condition, label, runs: Vec::new() });
+                rows.len() - 1
+            });
+            if run.invalid.is_empty() {
+                rows[place].runs.push(RowRun { seed: run.run.seed, values: figures(run, &flows) });
+            }
+        }
+    }
+    // stable: within a condition they stay as they first ran
+    rows.sort_by_key(|row| order.iter().position(|condition| *condition == row.condition));
+    rows
+}
+
+fn figures(run: &RunSummary, flows: &[&FlowSummary]) -> BTreeMap<&'static str, f64> {
+    let part = RunSummary { flows: flows.iter().map(|flow| (*flow).clone()).collect(), ..run.clone() };
+    let udp = part.flows.iter().all(|flow| flow.cc == "udp");
+    let value = |metric| match (udp, metric) {
+        // fairness is among TCP flows, and a run's mean leaves datagram flows out
+        (true, "jain") => None,
+        (true, _) => part.flows.first().and_then(|flow| flow.metric(metric)),
+        (false, _) => part.metric(metric, None),
+    };
+    METRICS.iter().filter_map(|(name, _)| value(name).filter(|v| v.is_finite()).map(|v| (*name, v))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_lab::results::RunId;
+
+    fn run(case: &[(&str, &str)], ccs: &[&str]) -> RunSummary {
+        let case = case.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let flow = |cc: &&str| FlowSummary { cc: (*cc).to_owned(), ..FlowSummary::default() };
+        RunSummary {
+            run: RunId { case, seed: 1 },
+            duration_s: 1.0,
+            invalid: Vec::new(),
+            busy_max: 0.0,
+            busy_mean: 0.0,
+            flows: ccs.iter().map(flow).collect(),
+            links: Vec::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_swept_cc_leaves_the_condition() {
+        let label = |case: &[(&str, &str)], ccs: &[&str], cc| {
+            let (label, condition) = placed(&run(case, ccs), cc);
+            format!("{label} | {}", case_text(&condition))
+        };
+        assert_eq!(label(&[("cc", "dtcp"), ("loss", "0")], &["dtcp"], "dtcp"), "dtcp | loss=0");
+        assert_eq!(label(&[("cc", "dtcp:paper")], &["dtcp"], "dtcp"), "dtcp:paper | all");
+        assert_eq!(label(&[("cc", "dtcp")], &["dtcp", "cubic"], "cubic"), "cubic beside dtcp | all");
+        assert_eq!(label(&[("cc", "dtcp")], &["westwoodp"], "westwoodp"), "westwoodp (cc=dtcp) | all");
+        assert_eq!(label(&[("cc", "dtcp_v2")], &["dtcp"], "dtcp"), "dtcp (cc=dtcp_v2) | all");
+        assert_eq!(label(&[("a.cc", "dtcp"), ("b.cc", "reno")], &["dtcp"], "dtcp"), "dtcp | a.cc=dtcp, b.cc=reno");
+        assert_eq!(label(&[], &["dtcp"], "dtcp"), "dtcp | all");
+    }
+}

@@ -1,0 +1,89 @@
+//! The tables of a report: figures, and the papers' beside them.
+
+use super::data::{COLUMNS, Data};
+use super::estimate::{Estimate, number};
+use super::html::{Cell, Table};
+use super::rows::{Row, case_text};
+use hotcc_lab::results::Wanted;
+
+/// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
+fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
+    let Some(e) = estimate else { return "–".to_owned() };
+    let scaled = Estimate { mean: e.mean * factor, half_width: e.half_width.map(|half| half * factor), ..e };
+    let some = if e.n < of { format!(" (n = {})", e.n) } else { String::new() };
+    format!("{}{some}", scaled.text())
+}
+
+/// A row for each of these, with the columns that anybody has.
+fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
+    let there = |metric: &str| rows.iter().any(|row| !row.values(metric).is_empty());
+    let columns: Vec<_> = COLUMNS.iter().filter(|(metric, _, _, always)| *always || there(metric)).collect();
+    let mut headings = vec!["case".to_owned(), what.to_owned()];
+    headings.extend(columns.iter().map(|(_, heading, _, _)| (*heading).to_owned()));
+    headings.push("seeds".to_owned());
+    let rows = rows.iter().map(|row| {
+        let n = row.runs.len();
+        let mut cells = vec![Cell::Text(case_text(&row.condition)), Cell::Head(row.label.clone())];
+        let figure = |metric: &str, factor: f64| Cell::Figure(figure_text(row.estimate(metric), factor, n));
+        cells.extend(columns.iter().map(|(metric, _, factor, _)| figure(metric, *factor)));
+        cells.push(Cell::Figure(n.to_string()));
+        cells
+    });
+    Table { caption: caption.to_owned(), columns: headings, rows: rows.collect(), remark: String::new() }
+}
+
+/// Figures by case and congestion control.
+pub fn figures(data: &Data) -> Table {
+    let remark = "Over the valid runs, by Student's t (no interval for one seed). A run's figure is the mean over its TCP \
+                  flows of that congestion control; Jain's index is the run's. Loss counts links and queues; queue delay \
+                  is one way.";
+    let caption = "Mean over seeds ± half the 95 % confidence interval";
+    Table { remark: remark.to_owned(), ..of_rows(&data.rows, "congestion control", caption) }
+}
+
+/// Figures by case and flow.
+pub fn by_flow(flows: &[Row]) -> Table {
+    of_rows(flows, "flow", "The same for each flow")
+}
+
+/// The papers' figures beside ours; `None` where there are none.
+pub fn papers(data: &Data) -> Option<Table> {
+    if data.papers.is_empty() {
+        return None;
+    }
+    let rows = data.papers.iter().map(|paper| {
+        let notes: Vec<&str> = paper.remark.as_deref().into_iter().chain(paper.note.as_deref()).collect();
+        let seeds = paper.ours.map_or(0, |ours| ours.n);
+        let figure =
+            paper.over.iter().fold(paper.metric.clone(), |figure, over| format!("{figure}, over that of {over}"));
+        let verdict = match paper.holds {
+            Some(true) => "holds".to_owned(),
+            Some(false) => "does not hold".to_owned(),
+            None => paper.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
+        };
+        vec![
+            Cell::Text(paper.case.clone()),
+            Cell::Text(paper.flow.clone().unwrap_or_else(|| "run".to_owned())),
+            Cell::Head(figure),
+            Cell::Figure(figure_text(paper.ours, 1.0, 0)),
+            Cell::Figure(match paper.paper {
+                Wanted::Value(value) => number(value),
+                Wanted::AtLeast(least) => format!("at least {}", number(least)),
+            }),
+            Cell::Figure(verdict),
+            Cell::Figure(seeds.to_string()),
+            Cell::Text(paper.source.clone()),
+            Cell::Text(notes.join("; ")),
+        ]
+    });
+    let columns = ["case", "flow", "figure", "ours", "paper", "ours / paper", "seeds", "source", "note"];
+    Some(Table {
+        caption: "What the papers found, and what ran here".to_owned(),
+        remark:
+            "Ours: mean over seeds ± half the 95 % confidence interval. Units are in the figure's name; ratios and \
+                 utilisation are shares of 1."
+                .to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    })
+}

@@ -1,0 +1,8 @@
+//! Reports of result directories that the tests write.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
+
+mod browser;
+mod figures;
+mod fixture;
+mod markup;
+mod page;

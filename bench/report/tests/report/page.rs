@@ -1,0 +1,270 @@
+//! The page: its figures, its markup, and what it says of runs that are not as they should be.
+
+use crate::fixture::{self, case, flow, manifest, run};
+use crate::markup;
+use hotcc_lab::results::RunId;
+use std::fs;
+use std::path::Path;
+
+/// The page of a directory, checked for what holds for every page.
+fn page(directory: &Path) -> String {
+    let out = directory.join("report.html");
+    hotcc_report::write(directory, &out, 12).unwrap();
+    let html = fs::read_to_string(&out).unwrap();
+    markup::check(&html);
+    for what in ["http://", "https://", "<script", "@import", "url("] {
+        assert!(!html.contains(what), "{what}");
+    }
+    assert!(html.contains("<html lang=\"en\">") && html.contains("<title>") && html.contains("<h1>"));
+    assert_eq!(html.matches("<table").count(), html.matches("<caption").count());
+    assert_eq!(html.matches("role=\"img\" aria-label=\"").count(), html.matches("<figure").count());
+    html
+}
+
+/// Cells of the first row of a table's body that has that heading.
+fn row<'a>(html: &'a str, heading: &str) -> Vec<&'a str> {
+    row_with(html, &format!("<th scope=\"row\">{heading}</th>"))
+}
+
+/// Cells of the first row that has this in it.
+fn row_with<'a>(html: &'a str, markup: &str) -> Vec<&'a str> {
+    let row = html.split("<tr>").find(|row| row.contains(markup)).unwrap();
+    let cells = row.split("</t").filter_map(|cell| cell.rsplit_once('>').map(|(_, text)| text));
+    cells.take(row.matches("</td>").count() + 1).collect()
+}
+
+#[test]
+fn figures_are_those_computed_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    // mean 10, deviation 1: ± 4.303 / sqrt 3 = 2.484
+    let runs: Vec<_> = [(1, 9.0), (2, 10.0), (3, 11.0)]
+        .map(|(seed, mbps)| run(case(&[("cc", "dtcp")]), seed, vec![flow("bulk", "dtcp", mbps, 40.0)]))
+        .to_vec();
+    fixture::write(dir.path(), &runs);
+    let html = page(dir.path());
+    let figures = ["all", "dtcp", "10.0 ± 2.5", "20.0 ± 5.0", "40 ± 0", "60 ± 0", "20 ± 0", "0.25 ± 0", "25 ± 0"];
+    assert_eq!(row(&html, "dtcp")[..9], figures);
+    assert_eq!(row(&html, "dtcp")[9..], ["0.98 ± 0", "3"]);
+    assert!(html.contains("All 3 runs have finished, none is invalid."));
+}
+
+#[test]
+fn flows_of_a_congestion_control_are_averaged_and_others_kept_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = vec![
+        flow("a-1", "dtcp", 10.0, 30.0),
+        flow("a-2", "dtcp", 14.0, 50.0),
+        flow("b", "cubic", 20.0, 60.0),
+        flow("noise", "udp", 1.0, 60.0),
+    ];
+    fixture::write(dir.path(), &[run(case(&[]), 7, flows)]);
+    let html = page(dir.path());
+    assert_eq!(row(&html, "dtcp")[..5], ["all", "dtcp", "12", "24", "40"]);
+    assert_eq!(row(&html, "cubic")[..5], ["all", "cubic", "20", "40", "60"]);
+    assert_eq!(row(&html, "a-2 (dtcp)")[..5], ["all", "a-2 (dtcp)", "14", "28", "50"]);
+    assert!(!html.contains("<th scope=\"row\">udp</th>"));
+    assert_eq!(row(&html, "noise (udp)")[2], "1");
+}
+
+#[test]
+fn the_papers_stand_beside_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = [(1, 9.0), (2, 10.0), (3, 11.0)]
+        .map(|(seed, mbps)| {
+            run(case(&[("cc", "dtcp"), ("loss", "0.010")]), seed, vec![flow("bulk", "dtcp", mbps, 40.0)])
+        })
+        .to_vec();
+    fixture::write(dir.path(), &runs);
+    let expected = "[[expected]]\ncase = { loss = 0.01 }\nmetric = 'throughput_mbps'\nvalue = 8\nsource = 'Doe 2017, Table 4'\n\
+                    note = 'indoors'\n[[expected]]\ncase = { cc = 'bbr' }\nmetric = 'jain'\nvalue = 1\nsource = 'x'\n\
+                    [[expected]]\nmetric = 'speed'\nvalue = 1\nsource = 'y'\n[[expected]]\nmetric = 'jain'\n";
+    fs::write(dir.path().join("scenario.toml"), format!("anything = 1\n{expected}")).unwrap();
+    let html = page(dir.path());
+    assert_eq!(
+        row(&html, "throughput_mbps"),
+        ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "Doe 2017, Table 4", "indoors"]
+    );
+    assert_eq!(row(&html, "jain")[8], "there is no such case");
+    assert_eq!(row(&html, "speed")[8], "there is no such metric");
+    assert!(html.contains("[[expected]] number 4 is left out: missing field"));
+}
+
+#[test]
+fn the_papers_orderings_are_held_against_the_worst_case() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runs = Vec::new();
+    // the ratio to reno is 2 at a loss of 0.01, and 1 and 2 at 0.1; an invalid run is in neither
+    for (loss, seed, dtcp, reno) in [("0.01", 1, 8.0, 4.0), ("0.1", 1, 3.0, 3.0), ("0.1", 2, 4.0, 2.0)] {
+        for (cc, mbps) in [("dtcp", dtcp), ("reno", reno), ("bbr", 0.5)] {
+            let flows = vec![flow("bulk", cc, mbps, 40.0)];
+            runs.push(run(case(&[("cc", cc), ("loss", loss)]), seed, flows));
+        }
+    }
+    runs.last_mut().unwrap().invalid.push("the CPU was busy all the time".to_owned());
+    fixture::write(dir.path(), &runs);
+    let block = |over: &str, wanted: &str, source: u32| {
+        format!(
+            "[[expected]]\ncase = {{ cc = 'dtcp' }}\n{over}metric = 'throughput_mbps'\n{wanted}\nsource = 'S{source}'\n"
+        )
+    };
+    let expected = [
+        block("over = { cc = 'reno' }\n", "at_least = 1.5", 1),
+        block("over = { cc = 'reno' }\n", "at_least = 1.51", 2),
+        block("", "at_least = 3.5", 3),
+        block("over = { cc = 'bbr' }\n", "value = 8", 4),
+        block("over = { cc = 'cubic' }\n", "at_least = 1", 5),
+        "[[expected]]\ncase = { cc = ['reno', 'cubic'], loss = [0.010, 0.5] }\nmetric = 'throughput_mbps'\n\
+         at_least = 4\nsource = 'S6'\n"
+            .to_owned(),
+        "[[expected]]\ncase = { cc = 'reno' }\nlink = 'radio'\nmetric = 'utilisation'\nvalue = 0.45\nsource = 'S7'\n"
+            .to_owned(),
+    ];
+    fs::write(dir.path().join("scenario.toml"), expected.concat()).unwrap();
+    let html = page(dir.path());
+    let rows: Vec<Vec<&str>> = (1..=5).map(|n| row_with(&html, &format!(">S{n}</td>"))).collect();
+    let over_reno = "throughput_mbps, over that of cc=reno";
+    assert_eq!(rows[0][2..7], [over_reno, "1.5 ± 6.4", "at least 1.5", "holds", "2"]);
+    assert_eq!(rows[1][2..7], [over_reno, "1.5 ± 6.4", "at least 1.51", "does not hold", "2"]);
+    assert_eq!(rows[2][2..7], ["throughput_mbps", "3.5 ± 6.4", "at least 3.5", "holds", "2"]);
+    // seed 1: the mean of 8/0.5 and 3/0.5; seed 2's bbr is invalid
+    assert_eq!(rows[3][2..7], ["throughput_mbps, over that of cc=bbr", "11", "8", "1.38", "1"]);
+    assert_eq!(rows[4][3..7], ["–", "at least 1", "–", "0"]);
+    let listed = ["cc=reno or cubic, loss=0.01 or 0.5", "run", "throughput_mbps", "4", "at least 4", "holds", "1"];
+    assert_eq!(row_with(&html, ">S6</td>")[..7], listed);
+    let of_link = ["link radio", "utilisation", "0.9 ± 0", "0.45", "2.00", "2"]; // the same 0.9 in both seeds
+    assert_eq!(row_with(&html, ">S7</td>")[1..7], of_link);
+    let remarks = rows.iter().map(|row| row[8]).collect::<Vec<_>>();
+    assert_eq!(
+        remarks,
+        [
+            "the least of 2 cases",
+            "the least of 2 cases",
+            "the least of 2 cases",
+            "mean over 2 cases",
+            "no valid run has it"
+        ]
+    );
+}
+
+#[test]
+fn invalid_and_unfinished_runs_are_named_and_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (1..=3).map(|seed| run(case(&[]), seed, vec![flow("bulk", "dtcp", 10.0, 40.0)])).collect();
+    let mut bad = runs[2].clone();
+    bad.invalid = vec!["the CPU was busy all the time".to_owned(), "clock ran < backwards".to_owned()];
+    bad.flows[0].throughput_bps = 9e9;
+    fixture::write(dir.path(), &[runs[0].clone(), runs[1].clone(), bad]);
+    fs::remove_file(dir.path().join("all/seed-2/summary.json")).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("2 of 3 runs have finished, 1 is invalid and left out of every figure."));
+    assert!(html.contains("<li>all, seed 3: the CPU was busy all the time; clock ran &lt; backwards</li>"));
+    assert!(html.contains("<li>all, seed 2</li>"));
+    assert_eq!(row(&html, "dtcp")[2..4], ["10", "20"]);
+    assert_eq!(row(&html, "dtcp").last(), Some(&"1"));
+}
+
+#[test]
+fn nothing_finished_is_a_page_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write_manifest(dir.path(), &manifest(vec![RunId { case: case(&[]), seed: 1 }]));
+    let html = page(dir.path());
+    assert!(html.contains("Of 1 run none has finished."));
+    assert!(html.contains("No run has finished, so there are no figures."));
+    assert!(html.contains("scenario.toml cannot be read"));
+    let empty = tempfile::tempdir().unwrap();
+    fixture::write_manifest(empty.path(), &manifest(Vec::new()));
+    assert!(page(empty.path()).contains("The manifest names no runs."));
+}
+
+#[test]
+fn broken_series_do_not_keep_the_rest_from_being_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
+    fixture::write(dir.path(), std::slice::from_ref(&one));
+    assert!(page(dir.path()).contains("flows.csv is incomplete: "));
+    fixture::write_series(dir.path(), &one, 0.1);
+    let path = dir.path().join("all/seed-1/flows.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &text[..text.len() / 2]).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("flows.csv is incomplete: line "), "the reader is told");
+    assert!(html.contains("aria-label=\"all, seed 1\""), "half of it is drawn");
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let evil = "</title><script>alert(1)</script>\"'&";
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = run(case(&[("<b>", evil)]), 1, vec![flow(evil, evil, 10.0, 40.0), flow("<i>", "<u>", 1.0, 40.0)]);
+    one.events = vec![format!("1.0 {evil}")];
+    one.links[0].name = evil.to_owned();
+    let mut second = one.clone();
+    second.run.seed = 2;
+    second.invalid = vec![evil.to_owned()];
+    fixture::write(dir.path(), &[one.clone(), second]);
+    fixture::write_series(dir.path(), &one, 0.1);
+    let mut manifest = manifest(vec![one.run.clone(), RunId { case: one.run.case.clone(), seed: 2 }]);
+    manifest.scenario = evil.to_owned();
+    manifest.kernel = evil.to_owned();
+    manifest.objects.insert(evil.to_owned(), evil.to_owned());
+    fixture::write_manifest(dir.path(), &manifest);
+    let expected =
+        format!("[[expected]]\nmetric = '''{evil}'''\nvalue = 1\nsource = '''{evil}'''\nflow = '''{evil}'''\n");
+    fs::write(dir.path().join("scenario.toml"), expected).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn the_same_directory_gives_the_same_bytes() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fixture::write_comparison(one.path());
+    fixture::write_comparison(other.path());
+    assert_eq!(page(one.path()), page(one.path()));
+    assert_eq!(page(one.path()), page(other.path()));
+}
+
+#[test]
+fn a_hundred_cases_make_a_page_that_can_be_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (0..100)
+        .map(|k| run(case(&[("load", &format!("kind-{k}"))]), 1, vec![flow("bulk", "dtcp", 10.0 + f64::from(k), 40.0)]))
+        .collect();
+    fixture::write(dir.path(), &runs);
+    for one in &runs {
+        fixture::write_series(dir.path(), one, 0.05);
+    }
+    let html = page(dir.path());
+    assert_eq!(html.matches("<th scope=\"row\">dtcp</th>").count(), 100);
+    assert!(html.contains("Drawn are the first 12 of 100 cases"));
+    assert!(html.contains("Drawn are the first 12 of 100 conditions"));
+    assert!(html.len() < 4_000_000, "{} bytes", html.len());
+}
+
+#[test]
+fn a_look_at_a_part_of_a_scenario_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write(dir.path(), &[run(case(&[("cc", "dtcp")]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
+    let scenario = "duration_s = 30\nseeds = [1, 2]\n[sweep]\ncc = ['cubic', 'dtcp']\n[[host]]\nname = 'a'\n[[host]]\n\
+        name = 'b'\n[[link]]\nname = 'x'\nbetween = ['a', 'b']\n[[flow]]\nname = 'bulk'\nfrom = 'a'\nto = 'b'\n\
+        cc = \"$cc\"\n";
+    fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
+    let html = page(dir.path());
+    let told =
+        "The only run has finished, none is invalid. 1 of 4 runs of the scenario: first seed only, only cc=dtcp.";
+    assert!(html.contains(told), "{html}");
+}
+
+#[test]
+fn the_top_says_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write(dir.path(), &[run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
+    assert!(!page(dir.path()).contains("what for"));
+    let scenario = "duration_s = 1\nsummary = \"A corner & a wall\"\npaper = \"Doe 2020\"\n\
+        [[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nname = \"l\"\nbetween = [\"a\", \"b\"]\n\
+        [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ncc = \"reno\"\n";
+    fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("<dt>what for</dt><dd>A corner &amp; a wall</dd>"), "{html}");
+    assert!(html.contains("<dt>paper</dt><dd>Doe 2020</dd>") && html.contains("<dt>walk.csv</dt>"), "{html}");
+}

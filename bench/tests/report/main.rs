@@ -1,9 +1,0 @@
-//! Reports and comparisons of result directories that the tests write.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
-
-mod browser;
-mod diff;
-mod figures;
-mod fixture;
-mod markup;
-mod page;

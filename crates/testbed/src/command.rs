@@ -1,0 +1,58 @@
+//! Commands that a test runs to their end: how they ended, and what they said.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs a command, which must succeed; returns what it printed.
+///
+/// # Panics
+/// It cannot be run, fails, or prints no UTF-8.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a command, which must succeed and print JSON.
+///
+/// # Panics
+/// It cannot be run, fails, or prints something else.
+#[track_caller]
+pub fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&succeed(command)).unwrap()
+}
+
+/// Checks that a command failed with this exit code, and not by a panic; returns its message.
+///
+/// # Panics
+/// It ended otherwise.
+#[track_caller]
+pub fn failed(code: i32, output: &Output) -> String {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+/// Builds programs of other packages, as this test is built and beside its own: cargo builds only a package's own for its
+/// tests.
+///
+/// # Panics
+/// They cannot be built.
+pub fn build(packages: &[&str]) {
+    let here = std::env::current_exe().unwrap(); // DIRECTORY/debug/deps/NAME
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--target-dir"]).arg(here.ancestors().nth(3).unwrap());
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    succeed(cargo.args(packages.iter().flat_map(|package| ["--package", package])));
+}
+
+/// What a command wrote to stderr.
+#[must_use]
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,70 @@
+//! What a test needs before it changes the kernel: root, a BPF file system, and that no other test does the same.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use std::fmt::Display;
+use std::fs::File;
+use std::sync::Mutex;
+
+/// Where the BPF file system is.
+pub const BPFFS: &str = "/sys/fs/bpf";
+const LOCK: &str = "/tmp/hotcc-kernel-tests.lock";
+
+/// The exclusive right to change the kernel's congestion controls, for as long as the value lives.
+#[derive(Debug)]
+pub struct KernelLock {
+    _file: Flock<File>,
+}
+
+/// Prints the line that `just test` counts: this test did not run, and why.
+pub fn skipped(test: &str, why: impl Display) {
+    println!("SKIPPED {test}: {why}");
+}
+
+/// Whether the test runs as root; says that it is skipped where it does not.
+#[must_use]
+pub fn is_root(test: &str) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        skipped(test, "needs root");
+    }
+    root
+}
+
+/// Whether the test runs as root, with the BPF file system mounted then; says that it is skipped where it does not.
+///
+/// # Panics
+/// The BPF file system cannot be mounted.
+#[must_use]
+pub fn is_root_with_bpffs(test: &str) -> bool {
+    let root = is_root(test);
+    if root {
+        mount_bpffs();
+    }
+    root
+}
+
+/// Waits for the exclusive right to change the kernel, and mounts the BPF file system. `None`, after saying so, without
+/// root.
+///
+/// # Panics
+/// The lock cannot be taken, or the BPF file system cannot be mounted.
+#[must_use]
+pub fn exclusive(test: &str) -> Option<KernelLock> {
+    if !is_root(test) {
+        return None;
+    }
+    let lock = Flock::lock(File::create(LOCK).unwrap(), FlockArg::LockExclusive).map_err(|(_, why)| why).unwrap();
+    mount_bpffs();
+    Some(KernelLock { _file: lock })
+}
+
+fn mount_bpffs() {
+    static MOUNTING: Mutex<()> = Mutex::new(());
+    let _guard = MOUNTING.lock().unwrap();
+    if !statfs(BPFFS).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
+        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+    }
+}

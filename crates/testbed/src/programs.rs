@@ -1,0 +1,27 @@
+//! Programs by their name: those built beside this one, and those of this machine.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A program built beside this one.
+pub fn sibling(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    // tests run from target/PROFILE/deps
+    let found = own.ancestors().skip(1).take(2).map(|d| d.join(name)).find(|p| is_executable(p));
+    found.with_context(|| format!("{name} is not beside {}; build it: just build", own.display()))
+}
+
+/// A program of this machine.
+pub fn system_program(name: &str) -> Result<PathBuf> {
+    let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    let found = directories.map(|d| Path::new(d).join(name)).into_iter().find(|p| is_executable(p));
+    found.with_context(|| format!("{name} is not installed; ./setup.sh installs it"))
+}
+
+/// Whether a file may be run.
+#[must_use]
+pub fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
