@@ -6,7 +6,6 @@ pub mod kernels;
 pub mod lab;
 pub mod micro;
 pub mod netlab;
-pub use sinr_feeder::radio;
 pub mod report;
 pub mod sequence;
 

@@ -3,11 +3,11 @@
 //! A [`Conditioner`] holds what that takes for one UE of one source. Nothing here waits or looks at a clock.
 
 use crate::map::Reading;
-use crate::radio::RateSpec;
 use crate::reject::Reject;
-use crate::trace::{SINR_DB, limits};
 use crate::transit::{Sent, Transit};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
+use hotcc_channel_model::trace::Sample;
+use hotcc_channel_model::{RateSpec, ranges};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -68,6 +68,21 @@ pub struct Said {
     pub time_s: Option<f64>,
     /// When another host sent it, by that host's clock.
     pub sent: Option<Sent>,
+}
+
+impl From<&Sample> for Said {
+    fn from(sample: &Sample) -> Self {
+        let reading = Reading {
+            sinr_db: sample.sinr_db,
+            average_db: None,
+            capacity_bps: sample.capacity_bps,
+            rsrp_dbm: sample.rsrp_dbm,
+            rsrq_db: sample.rsrq_db,
+            cqi: sample.cqi,
+            mcs: sample.mcs,
+        };
+        Self { reading, ..Self::default() }
+    }
 }
 
 /// A reading that may be published.
@@ -284,12 +299,12 @@ impl Conditioner {
 fn check(said: &Said) -> Result<(), Reject> {
     let r = &said.reading;
     let within = |value: Option<f64>, range: &RangeInclusive<f64>| value.is_none_or(|v| range.contains(&v));
-    let sound = within(r.sinr_db, &SINR_DB)
-        && within(r.rsrp_dbm, &limits::RSRP_DBM)
-        && within(r.rsrq_db, &limits::RSRQ_DB)
-        && within(r.capacity_bps, &limits::CAPACITY_BPS)
-        && r.cqi.is_none_or(|cqi| cqi <= limits::CQI)
-        && r.mcs.is_none_or(|mcs| mcs <= limits::MCS)
+    let sound = within(r.sinr_db, &ranges::SINR_DB)
+        && within(r.rsrp_dbm, &ranges::RSRP_DBM)
+        && within(r.rsrq_db, &ranges::RSRQ_DB)
+        && within(r.capacity_bps, &ranges::CAPACITY_BPS)
+        && r.cqi.is_none_or(|cqi| cqi <= ranges::CQI)
+        && r.mcs.is_none_or(|mcs| mcs <= ranges::MCS)
         && (0.0..=1e9).contains(&said.age_ms)
         && said.time_s.is_none_or(f64::is_finite);
     if !sound {

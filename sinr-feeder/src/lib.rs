@@ -2,8 +2,8 @@
 //!
 //! A [`source`] says what it measures; [`condition`] checks, ages and averages it; [`feed`] decides whose it is and
 //! which source has precedence, and puts it where algorithms look ([`map`]: one store into mapped memory per reading,
-//! no system call) or sends it to other hosts ([`export`]). [`radio`] computes radios, [`trace`] reads recorded ones.
-//! The `sinr-feeder` command is these parts put together.
+//! no system call) or sends it to other hosts ([`export`]). The `sinr-feeder`
+//! command is these parts put together.
 
 pub mod condition;
 pub mod export;
@@ -13,9 +13,6 @@ pub mod link;
 pub mod map;
 pub mod nats;
 pub mod peer;
-pub mod radio;
 pub mod reject;
-pub mod replay;
 pub mod source;
-pub mod trace;
 pub mod transit;

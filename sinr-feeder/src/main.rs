@@ -9,8 +9,8 @@ mod show;
 
 use clap::CommandFactory;
 use cli::{Cli, Command, GenerateArgs, RemoveArgs};
+use hotcc_channel_model::trace::generate::Generator;
 use sinr_feeder::map::{MapError, RadioMap};
-use sinr_feeder::trace::Generator;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;

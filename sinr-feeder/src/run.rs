@@ -3,12 +3,12 @@
 use crate::cli::RunArgs;
 use crate::metrics;
 use anyhow::{Context, anyhow, bail};
+use hotcc_channel_model::trace::replay::ReplayOptions;
 use sd_notify::NotifyState;
 use sinr_feeder::condition::{Conditioning, Pace, default_max_age_ms};
 use sinr_feeder::export::Exporter;
 use sinr_feeder::feed::{Feed, Plan, SharedFeed};
 use sinr_feeder::map::RadioMap;
-use sinr_feeder::replay::ReplayOptions;
 use sinr_feeder::source::Source;
 use std::collections::HashSet;
 use std::io::IsTerminal;

@@ -15,7 +15,7 @@ mod wifi;
 
 use crate::condition::Pace;
 use crate::feed::Sink;
-use crate::replay::ReplayOptions;
+use hotcc_channel_model::trace::replay::ReplayOptions;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

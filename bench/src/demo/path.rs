@@ -3,8 +3,8 @@
 use super::Unfit;
 use crate::netlab::{Lab, Namespace};
 use anyhow::{Context, Result, bail};
-use sinr_feeder::replay::{Replay, ReplayOptions};
-use sinr_feeder::trace::Trace;
+use hotcc_channel_model::trace::Trace;
+use hotcc_channel_model::trace::replay::{Replay, ReplayOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -13,9 +13,9 @@ use hotcc::registry::Algo;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_channel_model::trace::Trace;
 use serde_json::Value;
 use sinr_feeder::map::RadioView;
-use sinr_feeder::trace::Trace;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@ use crate::lab::plan::{
 use crate::lab::planner::links::LinkPlanner;
 use crate::lab::planner::network::Network;
 use crate::lab::scenario::{Fault, Flow, Kind, Pep, Scenario};
-use crate::radio::Radio;
 use anyhow::{Context, Result};
+use hotcc_channel_model::Radio;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::ops::Range;

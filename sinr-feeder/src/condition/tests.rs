@@ -1,5 +1,5 @@
 use super::*;
-use crate::radio::Table;
+use hotcc_channel_model::{FeederSpec, Radio, STEP, Table};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -239,4 +239,25 @@ fn what_waited_on_its_way_is_as_old_as_it_is() {
     assert_eq!(came(100, 150), Ok(SECOND + 100 * MS));
     assert_eq!(came(200, 2000), Err(Reject::Stale));
     assert_eq!(came(2100, 2100), Ok(SECOND + 2100 * MS));
+}
+
+/// What the lab makes of a radio is what a feeder would publish.
+#[test]
+fn average_is_that_of_the_feeder() {
+    let radio = Radio {
+        name: "a".to_owned(),
+        step: STEP,
+        sinr_db: Some((0..500u16).map(|i| f32::from(i % 40)).collect()),
+        capacity_bps: vec![1; 500],
+        line_of_sight: vec![true; 500],
+        distance_m: vec![0.0; 500],
+    };
+    for average_time_constant_ms in [0, 1, 300, 2000] {
+        let spec = FeederSpec { period_ms: 50, delay_ms: 0, noise_db: 3.0, average_time_constant_ms };
+        let mut average = Average::new(Duration::from_millis(average_time_constant_ms.into()));
+        for reading in radio.readings(&spec, 9) {
+            let expected = average.add(f64::from(reading.sinr_db), reading.made);
+            assert!((f64::from(reading.average_db) - expected).abs() < 1e-4, "{reading:?} {expected}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
 use crate::map::Reading;
 use crate::reject::Reject;
-use crate::trace::{SINR_DB, limits};
 use hotcc_abi::radio::SOURCE_MM;
+use hotcc_channel_model::ranges;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -81,9 +81,9 @@ fn reading(radio: &OwnedVariant) -> Option<Reading> {
         values.get(name).and_then(|v| f64::try_from(v).ok()).filter(|v| range.contains(v))
     };
     let reading = Reading {
-        sinr_db: known("snr", &SINR_DB),
-        rsrp_dbm: known("rsrp", &limits::RSRP_DBM),
-        rsrq_db: known("rsrq", &limits::RSRQ_DB),
+        sinr_db: known("snr", &ranges::SINR_DB),
+        rsrp_dbm: known("rsrp", &ranges::RSRP_DBM),
+        rsrq_db: known("rsrq", &ranges::RSRQ_DB),
         ..Reading::default()
     };
     (reading != Reading::default()).then_some(reading)

@@ -3,9 +3,9 @@
 use super::{Running, Source, SourceError};
 use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
-use crate::replay::{Replay, ReplayOptions};
-use crate::trace::Trace;
 use hotcc_abi::radio::SOURCE_TRACE;
+use hotcc_channel_model::trace::Trace;
+use hotcc_channel_model::trace::replay::{Replay, ReplayOptions};
 use std::path::PathBuf;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
@@ -52,7 +52,7 @@ impl Source for TraceSource {
             let start = Instant::now();
             for step in Replay::new(&trace, self.options) {
                 sleep_until(start + step.at).await;
-                sink.offer(Ue::Unnamed, &Said { reading: (&step.sample).into(), ..Said::default() });
+                sink.offer(Ue::Unnamed, &Said::from(&step.sample));
             }
             Ok(())
         })

@@ -13,8 +13,8 @@ pub use sweep::{Case, Source};
 
 use crate::lab::algorithms;
 use crate::lab::results::Expected;
-use crate::radio::{FeederSpec, RadioSpec};
 use hotcc::rx::Method;
+use hotcc_channel_model::{FeederSpec, RadioSpec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

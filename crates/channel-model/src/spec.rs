@@ -1,6 +1,6 @@
 //! What a scenario file says of a radio: one `[[radio]]` table. `docs/radio.md` explains every key.
 
-use super::rate::RateSpec;
+use crate::rate::RateSpec;
 use serde::Deserialize;
 use std::path::PathBuf;
 

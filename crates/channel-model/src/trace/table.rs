@@ -1,6 +1,6 @@
 //! Comma-separated tables: cells by column name, errors with the line they stand on.
 
-use super::Malformed;
+use super::cells::Malformed;
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord, Trim};
 
 /// A table being read.

@@ -1,6 +1,7 @@
 //! Traces made here: deterministic, so that a bench or a test can name one by its parameters.
 
 use super::{Sample, Trace};
+use crate::ranges::SINR_DB;
 use std::time::Duration;
 
 /// Shape of a generated trace.
@@ -69,7 +70,7 @@ impl Generator {
                     level + NOISE_DB * random.normal()
                 }
             };
-            let sinr_db = sinr_db.clamp(*super::SINR_DB.start(), *super::SINR_DB.end());
+            let sinr_db = sinr_db.clamp(*SINR_DB.start(), *SINR_DB.end());
             let capacity_bps = Some(capacity_bps(sinr_db, self.bandwidth_hz));
             Sample { at, sinr_db: Some(sinr_db), capacity_bps, ..Sample::default() }
         });

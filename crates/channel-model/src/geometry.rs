@@ -1,25 +1,25 @@
 //! Where the user is, and what stands in its line to the station. A plane: obstacles are as high as it takes.
 
-use super::spec::{Obstacle, Shape, User};
+use crate::spec::{Obstacle, Shape, User};
 
 /// A point in the plane: x and y in m.
-pub(super) type Point = [f64; 2];
+pub(crate) type Point = [f64; 2];
 
 /// Distance of two points in m.
-pub(super) fn distance(a: Point, b: Point) -> f64 {
+pub(crate) fn distance(a: Point, b: Point) -> f64 {
     let (x, y) = (b[0] - a[0], b[1] - a[1]);
     (x * x + y * y).sqrt()
 }
 
 /// Where a user is at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Where.
-    pub(super) at: Point,
+    pub(crate) at: Point,
     /// Distance walked so far, in m.
-    pub(super) walked_m: f64,
+    pub(crate) walked_m: f64,
     /// Speed in m/s: 0 while it stands.
-    pub(super) speed_mps: f64,
+    pub(crate) speed_mps: f64,
 }
 
 /// A part of a walk: from a point to the next, or standing at one.
@@ -35,13 +35,13 @@ struct Leg {
 
 /// A user's walk along its path.
 #[derive(Debug, Clone)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     legs: Vec<Leg>,
 }
 
 impl Walk {
     /// The walk of a user as [`super::RadioSpec::check`] accepts it.
-    pub(super) fn new(user: &User) -> Self {
+    pub(crate) fn new(user: &User) -> Self {
         let mut legs = Vec::new();
         let (mut start_s, mut walked_m) = (0.0, 0.0);
         for (i, point) in user.path.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Walk {
     }
 
     /// Where the user is `seconds` after the start.
-    pub(super) fn at(&self, seconds: f64) -> Place {
+    pub(crate) fn at(&self, seconds: f64) -> Place {
         // The last leg is the standing at the last point, which has no end.
         let index = self.legs.partition_point(|leg| leg.start_s <= seconds).max(1) - 1;
         let Some(leg) = self.legs.get(index) else {
@@ -76,7 +76,7 @@ impl Walk {
 }
 
 /// Whether an obstacle is in the straight line between two points. To touch it counts.
-pub(super) fn blocks(obstacle: &Obstacle, a: Point, b: Point) -> bool {
+pub(crate) fn blocks(obstacle: &Obstacle, a: Point, b: Point) -> bool {
     match obstacle.shape {
         Shape::Rectangle => enters_rectangle(obstacle.from, obstacle.to, a, b),
         Shape::Wall => segments_meet(obstacle.from, obstacle.to, a, b),
@@ -117,8 +117,8 @@ fn segments_meet(c: Point, d: Point, a: Point, b: Point) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::Waypoint;
     use super::*;
+    use crate::spec::Waypoint;
 
     fn obstacle(shape: Shape, from: Point, to: Point) -> Obstacle {
         Obstacle { shape, from, to, extra_loss_db: 0.0 }

@@ -1,59 +1,23 @@
 //! Traces: what a radio link measured, sample by sample. Formats are told apart by their content; `docs/traces.md`
 //! describes each. Whatever is malformed is an error that names file and line.
 
+mod cells;
 mod cicv5g;
-mod generate;
+pub mod generate;
 mod mahimahi;
 mod plain;
+pub mod replay;
+mod sample;
 mod table;
 mod ucc5g;
 
-pub use generate::{Generator, Kind};
+pub use sample::Sample;
 
-use crate::map::Reading;
+use cells::{Malformed, lines};
 use std::fs;
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// SINR that a trace may hold, in dB. Publishing clamps to [`hotcc_abi::radio::SINR_RANGE_DB`].
-pub const SINR_DB: RangeInclusive<f64> = -40.0..=60.0;
-/// The longest trace.
-pub const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-
-/// What was measured at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sample {
-    /// When, counted from the first sample.
-    pub at: Duration,
-    /// Signal to interference and noise ratio in dB.
-    pub sinr_db: Option<f64>,
-    /// Capacity of the link in bit/s.
-    pub capacity_bps: Option<f64>,
-    /// Reference signal received power in dBm.
-    pub rsrp_dbm: Option<f64>,
-    /// Reference signal received quality in dB.
-    pub rsrq_db: Option<f64>,
-    /// Channel quality indicator 0..15.
-    pub cqi: Option<u8>,
-    /// Modulation and coding scheme 0..31.
-    pub mcs: Option<u8>,
-}
-
-impl From<&Sample> for Reading {
-    fn from(sample: &Sample) -> Self {
-        Self {
-            sinr_db: sample.sinr_db,
-            average_db: None,
-            capacity_bps: sample.capacity_bps,
-            rsrp_dbm: sample.rsrp_dbm,
-            rsrq_db: sample.rsrq_db,
-            cqi: sample.cqi,
-            mcs: sample.mcs,
-        }
-    }
-}
 
 /// Why a trace could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -82,19 +46,6 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-}
-
-/// What is wrong, and in which line; the file's name is put before it where that is known.
-#[derive(Debug)]
-struct Malformed {
-    line: u64,
-    what: String,
-}
-
-impl Malformed {
-    fn new(line: u64, what: impl Into<String>) -> Self {
-        Self { line, what: what.into() }
-    }
 }
 
 /// A sequence of samples in time order, at least one.
@@ -185,49 +136,6 @@ fn parse(bytes: &[u8]) -> Result<Vec<Sample>, Malformed> {
             ),
         ))
     }
-}
-
-/// Lines that hold something, with their numbers.
-fn lines(text: &str) -> impl Iterator<Item = (u64, &str)> {
-    let numbered = text.lines().enumerate().map(|(i, line)| (i as u64 + 1, line.trim()));
-    numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-}
-
-/// A finite number within a range. `f64::from_str` alone also takes "inf" and "nan".
-fn number(name: &str, text: &str, range: &RangeInclusive<f64>) -> Result<f64, String> {
-    let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| {
-        let shown: String = text.chars().take(40).collect();
-        format!("{name} '{shown}' is not a finite number")
-    })?;
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    Err(format!("{name} {text} is outside {} to {}", range.start(), range.end()))
-}
-
-/// A whole number up to `limit`.
-fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
-    let value = text.parse().ok().filter(|v: &u8| *v <= limit);
-    value.ok_or_else(|| {
-        let shown: String = text.chars().take(40).collect();
-        format!("{name} '{shown}' is not a whole number from 0 to {limit}")
-    })
-}
-
-/// `seconds` as an offset, as long as traces may be.
-fn offset(seconds: f64) -> Result<Duration, String> {
-    let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
-    at.ok_or_else(|| format!("the trace lasts longer than {} days here", LONGEST.as_secs() / 86_400))
-}
-
-/// What quantities may be: wide enough for every radio, narrow enough to catch a wrong column.
-pub(crate) mod limits {
-    use std::ops::RangeInclusive;
-    pub(crate) const RSRP_DBM: RangeInclusive<f64> = -200.0..=50.0;
-    pub(crate) const RSRQ_DB: RangeInclusive<f64> = -60.0..=40.0;
-    pub(crate) const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
-    pub(crate) const CQI: u8 = 15;
-    pub(crate) const MCS: u8 = 31;
 }
 
 #[cfg(test)]

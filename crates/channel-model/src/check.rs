@@ -1,17 +1,14 @@
 //! Which descriptions of a radio can be. Errors name key and value, so that a typing error is found where it is.
 
-use super::RadioError;
-use super::geometry::distance;
-use super::rate::RateSpec;
-use super::spec::{
+use crate::error::RadioError;
+use crate::geometry::distance;
+use crate::ranges::{CAPACITY_BPS, SINR_DB};
+use crate::rate::RateSpec;
+use crate::spec::{
     ConstantSpec, Fading, LineOfSight, Obstacle, RadioSpec, Shadowing, Shape, StepsSpec, TraceSpec, UmiSpec, User,
 };
 use std::ops::RangeInclusive;
 
-/// SINR that may be asked for, in dB: as in traces.
-const SINR_DB: RangeInclusive<f64> = crate::trace::SINR_DB;
-/// Capacities, in bit/s: as in traces.
-const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
 /// Rates to scale to, in bit/s.
 const SCALE_BPS: RangeInclusive<f64> = 1.0..=1e15;
 /// Times within a run, in s.
@@ -30,7 +27,7 @@ fn refuse(key: impl Into<String>, value: impl ToString, what: impl Into<String>)
 }
 
 /// A number in a range; NaN is in none.
-pub(super) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checked {
+pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checked {
     if range.contains(&value) {
         return Ok(());
     }

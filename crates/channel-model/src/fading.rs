@@ -1,7 +1,7 @@
 //! What is random about a path: shadowing, small-scale fading, and line of sight where it is drawn.
 
-use super::random::Stream;
-use super::spec::Fading as FadingSpec;
+use crate::random::Stream;
+use crate::spec::Fading as FadingSpec;
 
 /// A stationary Gaussian process with mean 0 and variance 1, sampled at uneven distances:
 /// x' = rho * x + sqrt(1 - rho^2) * w, w normal. One number is drawn per step, moved or not.
@@ -28,7 +28,7 @@ impl Gauss {
 /// Lognormal shadowing with autocorrelation exp(-distance / correlation distance) (Gudmundson, 1991; 3GPP TR 38.901
 /// clause 7.4.4).
 #[derive(Debug, Clone)]
-pub(super) struct Shadow {
+pub(crate) struct Shadow {
     process: Gauss,
     sigma_db: f64,
     correlation_m: f64,
@@ -36,12 +36,12 @@ pub(super) struct Shadow {
 
 impl Shadow {
     /// Shadowing with this standard deviation in dB and correlation distance in m.
-    pub(super) fn new(stream: Stream, sigma_db: f64, correlation_m: f64) -> Self {
+    pub(crate) fn new(stream: Stream, sigma_db: f64, correlation_m: f64) -> Self {
         Self { process: Gauss::new(stream), sigma_db, correlation_m }
     }
 
     /// Loss in dB, `moved_m` further on.
-    pub(super) fn next(&mut self, moved_m: f64) -> f64 {
+    pub(crate) fn next(&mut self, moved_m: f64) -> f64 {
         self.sigma_db * self.process.next(libm::exp(-moved_m / self.correlation_m))
     }
 }
@@ -53,7 +53,7 @@ impl Shadow {
 /// First-order filters, so over more than one step the correlation is a power of J0, not J0 itself; and a step is one
 /// sample, so what fades faster than the steps (above 38 Hz, J0 is 0 at 10 ms) is a fresh draw each step.
 #[derive(Debug, Clone)]
-pub(super) struct Fading {
+pub(crate) struct Fading {
     branches: Vec<[Gauss; 2]>,
     /// Power of the steady part over that of the rest, with line of sight.
     k: f64,
@@ -62,7 +62,7 @@ pub(super) struct Fading {
 
 impl Fading {
     /// Fading as described.
-    pub(super) fn new(seed: u64, name: &str, spec: &FadingSpec) -> Self {
+    pub(crate) fn new(seed: u64, name: &str, spec: &FadingSpec) -> Self {
         let part = |branch: u32, part: &str| Gauss::new(Stream::new(seed, name, &format!("fading {branch} {part}")));
         Self {
             branches: (0..spec.branches).map(|i| [part(i, "real"), part(i, "imaginary")]).collect(),
@@ -72,7 +72,7 @@ impl Fading {
     }
 
     /// Gain in dB, one step of `dt_s` further on; it may be minus infinity.
-    pub(super) fn next(&mut self, doppler_hz: f64, dt_s: f64, line_of_sight: bool) -> f64 {
+    pub(crate) fn next(&mut self, doppler_hz: f64, dt_s: f64, line_of_sight: bool) -> f64 {
         let doppler_hz = doppler_hz.max(self.least_doppler_hz);
         let rho = libm::j0(std::f64::consts::TAU * doppler_hz * dt_s);
         let k = if line_of_sight { self.k } else { 0.0 };
@@ -93,7 +93,7 @@ impl Fading {
 /// interpolated with variance 1 throughout, through the normal distribution. Smooth: unlike [`Shadow`] it does not
 /// cross a threshold many times in a row.
 #[derive(Debug, Clone)]
-pub(super) struct Chance {
+pub(crate) struct Chance {
     stream: Stream,
     nodes: Vec<f64>,
     correlation_m: f64,
@@ -101,12 +101,12 @@ pub(super) struct Chance {
 
 impl Chance {
     /// A number that changes over `correlation_m` m.
-    pub(super) fn new(stream: Stream, correlation_m: f64) -> Self {
+    pub(crate) fn new(stream: Stream, correlation_m: f64) -> Self {
         Self { stream, nodes: Vec::new(), correlation_m }
     }
 
     /// The number after `walked_m` m, in 0..=1.
-    pub(super) fn at(&mut self, walked_m: f64) -> f64 {
+    pub(crate) fn at(&mut self, walked_m: f64) -> f64 {
         let place = walked_m / self.correlation_m;
         let index = place.floor();
         let share = place - index;

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 /// One stream of random numbers: xoshiro256++ 1.0 (Blackman and Vigna, 2019), its state the SHA-256 of seed, radio and
 /// purpose. So whoever draws more or less for one purpose leaves every other stream as it was.
 #[derive(Debug, Clone)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     state: [u64; 4],
     /// The second of a pair of normal numbers.
     spare: Option<f64>,
@@ -13,7 +13,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// The stream of one purpose ("shadowing, line of sight") of the radio `name`.
-    pub(super) fn new(seed: u64, name: &str, purpose: &str) -> Self {
+    pub(crate) fn new(seed: u64, name: &str, purpose: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"hotcc radio 1\0");
         hash.update(seed.to_le_bytes());
@@ -47,7 +47,7 @@ impl Stream {
     }
 
     /// Normal with mean 0 and variance 1 (Box and Muller, 1958).
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }

@@ -1,5 +1,6 @@
 //! Formats, on traces made here; the recorded ones are in `tests/recorded.rs`.
 
+use super::generate::{Generator, Kind};
 use super::*;
 use proptest::prelude::*;
 

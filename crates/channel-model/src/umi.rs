@@ -1,10 +1,10 @@
 //! A user in a street canyon: path loss and line of sight of 3GPP TR 38.901, UMi street canyon.
 
-use super::fading::{Chance, Fading, Shadow};
-use super::geometry::{Walk, blocks, distance};
-use super::random::Stream;
-use super::spec::{LineOfSight, UmiSpec};
-use super::{Radio, STEP, kept_sinr};
+use crate::fading::{Chance, Fading, Shadow};
+use crate::geometry::{Walk, blocks, distance};
+use crate::radio::{Radio, STEP, kept_sinr};
+use crate::random::Stream;
+use crate::spec::{LineOfSight, UmiSpec};
 
 /// Thermal noise in dBm per Hz, at 290 K.
 const NOISE_DBM_PER_HZ: f64 = -174.0;
@@ -78,8 +78,8 @@ fn disturbance_dbm(spec: &UmiSpec) -> f64 {
     10.0 * libm::log10(milliwatt(noise_dbm) + milliwatt(interference_dbm))
 }
 
-/// The radio of a user as [`super::RadioSpec::check`] accepts it.
-pub(super) fn realise(name: &str, spec: &UmiSpec, seed: u64, steps: usize) -> Radio {
+/// The radio of a user as [`crate::RadioSpec::check`] accepts it.
+pub(crate) fn realise(name: &str, spec: &UmiSpec, seed: u64, steps: usize) -> Radio {
     let stream = |purpose| Stream::new(seed, name, purpose);
     let mut shadows = spec.shadowing.map(|s| {
         let los = Shadow::new(stream("shadowing with line of sight"), s.los_sigma_db, s.los_correlation_m);

@@ -1,7 +1,9 @@
 //! What a feeder makes of a radio: readings that come now and then, late, and with noise.
 
-use super::random::Stream;
-use super::{Radio, RadioError, check};
+use crate::check;
+use crate::error::RadioError;
+use crate::radio::Radio;
+use crate::random::Stream;
 use hotcc_abi::radio::SINR_RANGE_DB;
 use serde::Deserialize;
 use std::time::Duration;
@@ -63,7 +65,7 @@ impl Radio {
         let mut noise = Stream::new(seed, &self.name, "reading noise");
         let period = Duration::from_millis(feeder.period_ms.max(1).into());
         let delay = Duration::from_millis(feeder.delay_ms.into());
-        // The formula of crate::condition::Average at a fixed period, without the platform's exp.
+        // The formula of the feeder's average at a fixed period, without the platform's exp.
         let ratio = f64::from(feeder.period_ms.max(1)) / f64::from(feeder.average_time_constant_ms);
         let alpha = if ratio.is_finite() { -libm::expm1(-ratio) } else { 1.0 };
         let mut average: Option<f64> = None;
@@ -84,7 +86,6 @@ impl Radio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Average;
 
     fn radio(sinr_db: Vec<f32>) -> Radio {
         let steps = sinr_db.len();
@@ -121,19 +122,6 @@ mod tests {
         assert!(next.abs() < 0.013, "{next}");
         let other = radio.readings(&FeederSpec { noise_db: 2.0, ..feeder(10) }, 2);
         assert_ne!(readings, other);
-    }
-
-    #[test]
-    fn average_is_that_of_the_feeder() {
-        let radio = radio((0..500u16).map(|i| f32::from(i % 40)).collect());
-        for average_time_constant_ms in [0, 1, 300, 2000] {
-            let spec = FeederSpec { average_time_constant_ms, noise_db: 3.0, ..feeder(50) };
-            let mut average = Average::new(Duration::from_millis(average_time_constant_ms.into()));
-            for reading in radio.readings(&spec, 9) {
-                let expected = average.add(f64::from(reading.sinr_db), reading.made);
-                assert!((f64::from(reading.average_db) - expected).abs() < 1e-4, "{reading:?} {expected}");
-            }
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Traces that others recorded, where `HOTCC_TRACES` names the directory they are in.
 
-use sinr_feeder::trace::Trace;
+use hotcc_channel_model::trace::{Sample, Trace};
 use std::env;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn recorded_traces_are_understood() {
         let last = trace.samples()[samples - 1].at.as_secs_f64();
         assert!((last - seconds).abs() < 1.0, "{name} ends at {last} s");
         assert_eq!(trace.period().unwrap().as_millis(), period_ms, "{name}");
-        let count = |has: fn(&sinr_feeder::trace::Sample) -> bool| trace.samples().iter().filter(|s| has(s)).count();
+        let count = |has: fn(&Sample) -> bool| trace.samples().iter().filter(|s| has(s)).count();
         assert_eq!(count(|s| s.sinr_db.is_some()), with_sinr, "{name}");
         assert_eq!(count(|s| s.capacity_bps.is_some()), with_capacity, "{name}");
         // What is read can be written in our own format, and read again.

@@ -1,7 +1,9 @@
 //! The CICV5G data set (vehicle to cloud over 5G): space-separated, one row per application message, with the times
 //! at which the message left and came back.
 
-use super::{Malformed, SINR_DB, Sample, limits, lines, number};
+use super::cells::{LONGEST, Malformed, lines, number};
+use super::sample::Sample;
+use crate::ranges;
 use std::time::Duration;
 
 /// The column that tells this format from others, and the clock: when a message was received back.
@@ -25,8 +27,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
         }
         let read = || -> Result<(u64, Sample), String> {
             let ms = cells[time].parse().map_err(|_| format!("{TIME} '{}' is not a whole number", cells[time]))?;
-            let sinr_db = Some(number("sinr(db)", cells[sinr], &SINR_DB)?);
-            let rsrp_dbm = Some(number("rsrp(db)", cells[rsrp], &limits::RSRP_DBM)?);
+            let sinr_db = Some(number("sinr(db)", cells[sinr], &ranges::SINR_DB)?);
+            let rsrp_dbm = Some(number("rsrp(db)", cells[rsrp], &ranges::RSRP_DBM)?);
             Ok((ms, Sample { sinr_db, rsrp_dbm, ..Sample::default() }))
         };
         let (ms, sample) = read().map_err(|what| Malformed::new(line, what))?;
@@ -37,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let start = timed.first().map_or(0, |(ms, ..)| *ms);
     let placed = timed.into_iter().map(|(ms, line, mut sample)| {
         let at = Duration::from_millis(ms - start);
-        if at > super::LONGEST {
+        if at > LONGEST {
             return Err(Malformed::new(line, format!("{TIME} {ms} is more than a year after the first")));
         }
         sample.at = at;

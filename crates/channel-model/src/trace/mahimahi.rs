@@ -1,7 +1,8 @@
 //! Mahimahi packet-delivery traces: each line is a millisecond at which one packet of 1500 bytes could leave. They
 //! say what the link could carry, and nothing of its SINR.
 
-use super::{Malformed, Sample, lines};
+use super::cells::{Malformed, lines};
+use super::sample::Sample;
 use std::time::Duration;
 
 /// Opportunities are summed over this long.

@@ -1,6 +1,6 @@
 //! When each sample of a trace is due: a pure function of trace and options.
 
-use crate::trace::{Sample, Trace};
+use super::{Sample, Trace};
 use std::time::Duration;
 
 /// How a trace is replayed.

@@ -1,4 +1,4 @@
-use super::super::RadioSpec;
+use crate::spec::RadioSpec;
 
 /// What is wrong with a description, given as the TOML of its table.
 fn error(text: &str) -> String {

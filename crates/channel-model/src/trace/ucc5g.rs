@@ -1,8 +1,10 @@
 //! The 5G and 4G production data sets of University College Cork (Raca et al., MMSys 2018 and 2020): one row per
 //! second as G-NetTrack wrote it, some seconds with several rows, `-` for what is missing.
 
+use super::cells::{Malformed, index, number, offset};
+use super::sample::Sample;
 use super::table::Table;
-use super::{Malformed, SINR_DB, Sample, index, limits, number, offset};
+use crate::ranges;
 use csv::StringRecord;
 use std::time::Duration;
 
@@ -46,12 +48,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
 fn sample([rsrp, rsrq, snr, cqi, rate, state]: &[Option<&str>; 6]) -> Result<Sample, String> {
     let kbps = rate.map(|t| number("DL_bitrate", t, &(0.0..=1e12))).transpose()?;
     Ok(Sample {
-        sinr_db: snr.map(|t| number("SNR", t, &SINR_DB)).transpose()?,
+        sinr_db: snr.map(|t| number("SNR", t, &ranges::SINR_DB)).transpose()?,
         // What a download achieved. Without one it says nothing of the link.
         capacity_bps: kbps.filter(|k| *state == Some("D") && *k > 0.0).map(|k| k * 1000.0),
-        rsrp_dbm: rsrp.map(|t| number("RSRP", t, &limits::RSRP_DBM)).transpose()?,
-        rsrq_db: rsrq.map(|t| number("RSRQ", t, &limits::RSRQ_DB)).transpose()?,
-        cqi: cqi.map(|t| index("CQI", t, limits::CQI)).transpose()?,
+        rsrp_dbm: rsrp.map(|t| number("RSRP", t, &ranges::RSRP_DBM)).transpose()?,
+        rsrq_db: rsrq.map(|t| number("RSRQ", t, &ranges::RSRQ_DB)).transpose()?,
+        cqi: cqi.map(|t| index("CQI", t, ranges::CQI)).transpose()?,
         ..Sample::default()
     })
 }

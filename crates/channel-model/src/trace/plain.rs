@@ -1,7 +1,9 @@
 //! This project's own CSV: `time_s,sinr_db[,capacity_bps][,rsrp_dbm][,rsrq_db][,cqi][,mcs]`, columns in any order.
 
+use super::cells::{Malformed, index, number, offset};
+use super::sample::Sample;
 use super::table::Table;
-use super::{Malformed, SINR_DB, Sample, index, limits, number, offset};
+use crate::ranges;
 use csv::StringRecord;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -51,12 +53,12 @@ fn check_header(table: &mut Table) -> Result<(), Malformed> {
 fn sample([time, sinr, capacity, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 7]) -> Result<(f64, Sample), String> {
     let time_s = number(TIME, time.ok_or_else(|| format!("{TIME} is missing"))?, &TIME_S)?;
     let sample = Sample {
-        sinr_db: sinr.map(|t| number("sinr_db", t, &SINR_DB)).transpose()?,
-        capacity_bps: capacity.map(|t| number("capacity_bps", t, &limits::CAPACITY_BPS)).transpose()?,
-        rsrp_dbm: rsrp.map(|t| number("rsrp_dbm", t, &limits::RSRP_DBM)).transpose()?,
-        rsrq_db: rsrq.map(|t| number("rsrq_db", t, &limits::RSRQ_DB)).transpose()?,
-        cqi: cqi.map(|t| index("cqi", t, limits::CQI)).transpose()?,
-        mcs: mcs.map(|t| index("mcs", t, limits::MCS)).transpose()?,
+        sinr_db: sinr.map(|t| number("sinr_db", t, &ranges::SINR_DB)).transpose()?,
+        capacity_bps: capacity.map(|t| number("capacity_bps", t, &ranges::CAPACITY_BPS)).transpose()?,
+        rsrp_dbm: rsrp.map(|t| number("rsrp_dbm", t, &ranges::RSRP_DBM)).transpose()?,
+        rsrq_db: rsrq.map(|t| number("rsrq_db", t, &ranges::RSRQ_DB)).transpose()?,
+        cqi: cqi.map(|t| index("cqi", t, ranges::CQI)).transpose()?,
+        mcs: mcs.map(|t| index("mcs", t, ranges::MCS)).transpose()?,
         ..Sample::default()
     };
     Ok((time_s, sample))

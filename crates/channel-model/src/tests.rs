@@ -1,6 +1,11 @@
+//! What holds for every radio, and for the example of the documentation.
+
 use super::*;
+use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::time::Duration;
 
 /// A street: the user walks along x = 20 from y = -20.005 on, at 1 m/s, behind a house.
 const STREET: &str = r#"
@@ -32,7 +37,7 @@ fn hash(radio: &Radio) -> String {
     radio.capacity_bps.iter().for_each(|bps| hash.update(bps.to_le_bytes()));
     radio.line_of_sight.iter().for_each(|los| hash.update([u8::from(*los)]));
     radio.distance_m.iter().for_each(|m| hash.update(m.to_le_bytes()));
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hash.finalize())
 }
 
 fn sinr(radio: &Radio) -> Vec<f64> {

@@ -1,8 +1,9 @@
 //! Radios whose values are given: by a trace, by steps, or once for all.
 
-use super::rate::RateSpec;
-use super::spec::{AtEnd, ConstantSpec, StepsSpec, TraceSpec};
-use super::{Radio, RadioError, STEP, kept_sinr};
+use crate::error::RadioError;
+use crate::radio::{Radio, STEP, kept_sinr};
+use crate::rate::RateSpec;
+use crate::spec::{AtEnd, ConstantSpec, StepsSpec, TraceSpec};
 use crate::trace::{Sample, Trace};
 use std::path::Path;
 use std::time::Duration;
@@ -38,15 +39,15 @@ fn radio(
     Radio::flat(name, sinr_db, capacity_bps)
 }
 
-/// The radio of a constant as [`super::RadioSpec::check`] accepts it.
-pub(super) fn constant(name: &str, spec: &ConstantSpec, steps: usize) -> Radio {
+/// The radio of a constant as [`crate::RadioSpec::check`] accepts it.
+pub(crate) fn constant(name: &str, spec: &ConstantSpec, steps: usize) -> Radio {
     let once = |value: Option<f64>| value.map(|value| vec![(Duration::ZERO, value)]);
     let (sinr, capacity) = (once(spec.sinr_db), once(spec.capacity_bps));
     radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), None, steps)
 }
 
-/// The radio of steps as [`super::RadioSpec::check`] accepts them.
-pub(super) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
+/// The radio of steps as [`crate::RadioSpec::check`] accepts them.
+pub(crate) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
     let timed = |points: &Vec<[f64; 2]>| -> Points {
         points.iter().map(|[at_s, value]| (Duration::from_secs_f64(*at_s), *value)).collect()
     };
@@ -56,7 +57,7 @@ pub(super) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
 }
 
 /// The radio of a trace.
-pub(super) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize) -> Result<Radio, RadioError> {
+pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize) -> Result<Radio, RadioError> {
     let path = base_dir.join(&spec.file);
     let trace = Trace::load(&path)?;
     let column = |value: fn(&Sample) -> Option<f64>| -> Option<Points> {
