@@ -3,8 +3,7 @@
 use crate::error::{Error, Result, Tried, need_root};
 use crate::flows::{FlowCounter, Group};
 use crate::install::text;
-use crate::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
-use crate::radio;
+use crate::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label, page};
 use crate::registry::{self, Algo};
 use crate::rx;
 use axum::Router;
@@ -12,9 +11,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_radio_map::Freshness;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::net::TcpListener;
@@ -142,10 +144,23 @@ fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
 }
 
 fn links(max_shown: usize) -> Result<Links> {
-    let mut shown = radio::links()?;
-    let total = shown.len();
-    shown.truncate(max_shown);
-    Ok(Links { shown, total })
+    let mut links = hotcc_radio_map::links(Path::new(pins::ROOT)).map_err(|e| Error::failed(e.to_string()))?;
+    links.sort_unstable_by_key(|l| (l.key.addr, l.key.port, l.key.prefix_len));
+    let shown = links.iter().take(max_shown).map(link).collect();
+    Ok(Links { shown, total: links.len() })
+}
+
+fn link(link: &hotcc_radio_map::Link) -> Link {
+    let s = &link.snapshot;
+    Link {
+        key: link.key,
+        sinr_db: s.sinr_db(),
+        average_db: s.average_db(),
+        age_ms: s.age_ms(s.taken_ms),
+        fresh: s.freshness(s.taken_ms) == Freshness::Fresh,
+        updates: s.updates,
+        capacity_bps: s.capacity_bps,
+    }
 }
 
 fn algorithms() -> Result<Vec<Algorithm>> {

@@ -20,7 +20,6 @@ pub mod migrate;
 pub mod netns;
 pub mod object;
 pub mod paths;
-pub mod radio;
 pub mod registrations;
 pub mod registry;
 pub mod run;

@@ -2,12 +2,12 @@
 //!
 //! A [`Conditioner`] holds what that takes for one UE of one source. Nothing here waits or looks at a clock.
 
-use crate::map::Reading;
 use crate::reject::Reject;
 use crate::transit::{Sent, Transit};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
 use hotcc_channel_model::trace::Sample;
 use hotcc_channel_model::{RateSpec, ranges};
+use hotcc_radio_map::{Reading, default_max_age_ms};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -108,14 +108,6 @@ pub enum Pace {
     Expected(Duration),
     /// Recorded or computed, so it is exact, and readings are meant to be as they are.
     Fixed(Duration),
-}
-
-/// Three periods of a source whose period is known beforehand, between [`DEFAULT_MAX_AGE_MS`] and
-/// [`MAX_AGE_LIMIT_MS`].
-#[must_use]
-pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
-    let wanted = period.map_or(0, |p| p.as_millis().saturating_mul(3));
-    wanted.clamp(DEFAULT_MAX_AGE_MS.into(), MAX_AGE_LIMIT_MS.into()) as u32
 }
 
 /// Whether readers use at `now_ns` what was made at `made_ns`.

@@ -2,10 +2,10 @@
 
 use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, Said, is_used};
 use crate::export::Exporter;
-use crate::map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
+use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

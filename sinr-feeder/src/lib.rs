@@ -1,7 +1,7 @@
 //! Feeds radio readings to congestion control in the kernel.
 //!
 //! A [`source`] says what it measures; [`condition`] checks, ages and averages it; [`feed`] decides whose it is and
-//! which source has precedence, and puts it where algorithms look ([`map`]: one store into mapped memory per reading,
+//! which source has precedence, and puts it where algorithms look ([`hotcc_radio_map`]: one store into mapped memory per reading,
 //! no system call) or sends it to other hosts ([`export`]). The `sinr-feeder`
 //! command is these parts put together.
 
@@ -10,7 +10,6 @@ pub mod export;
 pub mod feed;
 pub mod line;
 pub mod link;
-pub mod map;
 pub mod nats;
 pub mod peer;
 pub mod reject;

@@ -3,9 +3,9 @@
 use crate::condition::Said;
 use crate::feed::Ue;
 use crate::link;
-use crate::map::Reading;
 use crate::reject::Reject;
 use crate::transit::Sent;
+use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

@@ -10,7 +10,7 @@ mod show;
 use clap::CommandFactory;
 use cli::{Cli, Command, GenerateArgs, RemoveArgs};
 use hotcc_channel_model::trace::generate::Generator;
-use sinr_feeder::map::{MapError, RadioMap};
+use hotcc_radio_map::{MapError, RadioMap};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;

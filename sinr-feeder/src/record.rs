@@ -4,7 +4,7 @@ use crate::cli::RecordArgs;
 use anyhow::{Context, bail};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::q8_to_db;
-use sinr_feeder::map::{RadioView, Snapshot};
+use hotcc_radio_map::{RadioView, Snapshot};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -3,8 +3,8 @@
 use crate::cli::ShowArgs;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::{q8_to_db, source_name};
+use hotcc_radio_map::{Freshness, Link, RadioView};
 use serde::Serialize;
-use sinr_feeder::map::{Freshness, Link, RadioView};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;

@@ -15,12 +15,12 @@ use hotcc::error::{Error, need_root};
 use hotcc::sysctl;
 use hotcc_abi::pins;
 use hotcc_abi::radio::IndexKey;
+use hotcc_radio_map::RadioMap;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use sinr_feeder::map::RadioMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
@@ -176,7 +176,7 @@ fn feed_keys(plan: &Plan) -> impl Iterator<Item = IndexKey> {
 
 /// Readings of others must stay as they are.
 fn check_radio(plan: &Plan) -> Result<()> {
-    let links = hotcc::radio::links()?;
+    let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     if let Some(key) = feed_keys(plan).find(|key| links.iter().any(|l| l.key == *key)) {
         bail!("the radio map has {key} already, which the run would need; remove it first (sinr-feeder remove)");
     }
@@ -279,7 +279,7 @@ fn stay_on_one_processor() -> Result<()> {
 }
 
 fn remove_feeds(plan: &Plan) -> Result<()> {
-    let links = hotcc::radio::links()?;
+    let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     let mut made = feed_keys(plan).filter(|key| links.iter().any(|l| l.key == *key)).peekable();
     if made.peek().is_none() {
         return Ok(());

@@ -283,8 +283,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
             });
             let period_ms = feeder.readings.get_ref().period_ms;
             let period = Duration::from_millis(period_ms.into());
-            let max_age_ms =
-                feeder.max_age_ms.unwrap_or_else(|| sinr_feeder::condition::default_max_age_ms(Some(period)));
+            let max_age_ms = feeder.max_age_ms.unwrap_or_else(|| hotcc_radio_map::default_max_age_ms(Some(period)));
             feeds.push(Feed {
                 address: network.address_of_link_end(link),
                 max_age_ms,

@@ -52,7 +52,9 @@ pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
     let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
     let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
     found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
-    found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
+    found.extend(
+        hotcc_radio_map::links(Path::new(hotcc_abi::pins::ROOT)).unwrap().iter().map(|link| link.key.to_string()),
+    );
     found
 }
 

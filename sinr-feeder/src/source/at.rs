@@ -3,9 +3,9 @@
 use super::{Args, RETRY, Running, Source, at_replies};
 use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
-use crate::map::Reading;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_AT;
+use hotcc_radio_map::Reading;
 use serialport::SerialPort;
 use std::io::{self, ErrorKind};
 use std::thread;

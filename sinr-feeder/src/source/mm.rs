@@ -4,10 +4,10 @@
 use super::{Args, RETRY, Running, Source};
 use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
-use crate::map::Reading;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_MM;
 use hotcc_channel_model::ranges;
+use hotcc_radio_map::Reading;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};

@@ -3,9 +3,9 @@
 use super::{Running, Source, SourceError};
 use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
-use crate::map::Reading;
 use hotcc_abi::radio::SOURCE_MODEL;
 use hotcc_channel_model::{FeederSpec, Radio, RadioSpec, ReadingAt};
+use hotcc_radio_map::Reading;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};

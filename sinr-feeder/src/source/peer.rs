@@ -137,10 +137,10 @@ fn unix_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::Reading;
     use crate::peer::datagram;
     use crate::transit::Sent;
     use hotcc_keys::KEY_BYTES;
+    use hotcc_radio_map::Reading;
 
     const NOW_US: u64 = 1_800_000_000_000_000;
 

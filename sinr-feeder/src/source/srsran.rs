@@ -6,11 +6,11 @@
 use super::{Args, RETRY, Running, Source};
 use crate::condition::Said;
 use crate::feed::{Batch, Sink, Ue};
-use crate::map::Reading;
 use crate::reject::Reject;
 use futures_util::{SinkExt, StreamExt};
 use hotcc_abi::radio::{SOURCE_SRSRAN, SOURCE_SRSRAN_UPLINK};
 use hotcc_channel_model::Table;
+use hotcc_radio_map::Reading;
 use serde::Deserialize;
 use std::time::Duration;
 use tokio_tungstenite::connect_async;

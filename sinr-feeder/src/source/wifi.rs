@@ -4,11 +4,11 @@
 use super::{Args, RETRY, Running, Source, SourceError};
 use crate::condition::{Pace, Said};
 use crate::feed::{Sink, Ue};
-use crate::map::Reading;
 use crate::reject::Reject;
 use futures_util::TryStreamExt;
 use hotcc_abi::radio::SOURCE_WIFI;
 use hotcc_channel_model::ranges::SINR_DB;
+use hotcc_radio_map::Reading;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};

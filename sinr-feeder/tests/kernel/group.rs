@@ -2,7 +2,7 @@
 
 use crate::map::OPTIONS;
 use crate::sandbox::{Sandbox, key, sandbox, stderr};
-use sinr_feeder::map::{Freshness, RadioMap};
+use hotcc_radio_map::{Freshness, RadioMap};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};

@@ -11,7 +11,7 @@ use hotcc::manage::{self, Request};
 use hotcc::tune;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
-use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
+use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use std::path::Path;
 
 /// Reports in a run.

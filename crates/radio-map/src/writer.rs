@@ -1,11 +1,13 @@
 //! Publishing readings: the path that runs once per reading, and makes no system call.
 
-use super::MapError;
-use super::owner::Owner;
+use crate::error::MapError;
+use crate::owner::Owner;
+use crate::reading::Reading;
+use crate::slots::RadioSlots;
 use hotcc_abi::radio::{self, Decision, IndexKey, Slot, sinr_to_q8};
-use hotcc_abi::radio_slots::RadioSlots;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 /// How a link is taken.
 #[derive(Debug, Clone, Copy)]
@@ -20,23 +22,12 @@ pub struct LinkOptions {
     pub take_over: bool,
 }
 
-/// What is known of a link at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Reading {
-    /// SINR in dB; without it the last one stays, and ages.
-    pub sinr_db: Option<f64>,
-    /// Running average of the SINR in dB; counts only together with `sinr_db`, and is that where `None`.
-    pub average_db: Option<f64>,
-    /// Capacity in bit/s.
-    pub capacity_bps: Option<f64>,
-    /// Reference signal received power in dBm.
-    pub rsrp_dbm: Option<f64>,
-    /// Reference signal received quality in dB.
-    pub rsrq_db: Option<f64>,
-    /// Channel quality indicator 0..15.
-    pub cqi: Option<u8>,
-    /// Modulation and coding scheme 0..31.
-    pub mcs: Option<u8>,
+/// The maximum age of a source whose period is known beforehand: three periods, between [`radio::DEFAULT_MAX_AGE_MS`]
+/// and [`radio::MAX_AGE_LIMIT_MS`].
+#[must_use]
+pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
+    let wanted = period.map_or(0, |p| p.as_millis().saturating_mul(3));
+    wanted.clamp(radio::DEFAULT_MAX_AGE_MS.into(), radio::MAX_AGE_LIMIT_MS.into()) as u32
 }
 
 /// The right to publish one link's readings. Dropping it leaves link and last reading in the map, where they age.
@@ -50,7 +41,7 @@ pub struct LinkWriter {
 }
 
 impl LinkWriter {
-    pub(super) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
+    pub(crate) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
         Self { slots, key, slot, owner, new }
     }
 
@@ -133,7 +124,7 @@ fn to_q8(value: Option<f64>) -> i32 {
 }
 
 /// Makes a free line blank, its decision first.
-pub(super) fn reset(line: &Slot) {
+pub(crate) fn reset(line: &Slot) {
     line.decision.store(0, Release);
     line.updates.store(0, Relaxed);
     line.capacity_bps.store(0, Relaxed);

@@ -1,6 +1,6 @@
 //! The mapped `radio_slots` array: an update is a store, a look is a load, neither is a system call.
 
-use crate::radio::{Header, MAGIC, SLOTS, Slot, VERSION};
+use hotcc_abi::radio::{Header, MAGIC, SLOTS, Slot, VERSION};
 use memmap2::{MmapOptions, MmapRaw};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};

@@ -91,7 +91,7 @@ impl MapError {
         }
     }
 
-    pub(super) fn system(action: &str, error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn system(action: &str, error: &(dyn Error + 'static)) -> Self {
         let (action, reason) = (action.to_owned(), chain(error));
         match io_error(error) {
             Some(e) if e.kind() == ErrorKind::PermissionDenied => Self::NotPermitted { action, reason },
@@ -101,7 +101,7 @@ impl MapError {
     }
 
     /// For map creation, where "invalid argument" means an unknown type or flag.
-    pub(super) fn creating(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn creating(error: &(dyn Error + 'static)) -> Self {
         let lacking = [nix::libc::EINVAL, nix::libc::EOPNOTSUPP];
         match Self::system("create the radio map", error) {
             Self::System { action, reason }
@@ -113,14 +113,14 @@ impl MapError {
         }
     }
 
-    pub(super) fn inserting(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn inserting(error: &(dyn Error + 'static)) -> Self {
         match io_error(error).and_then(io::Error::raw_os_error) {
             Some(nix::libc::ENOSPC) => Self::IndexFull,
             _ => Self::system("write the radio index", error),
         }
     }
 
-    pub(super) fn mapping(error: &io::Error) -> Self {
+    pub(crate) fn mapping(error: &io::Error) -> Self {
         match error.kind() {
             ErrorKind::InvalidData => Self::Version(error.to_string()),
             _ => Self::system("map the radio slots into memory", error),
@@ -129,7 +129,7 @@ impl MapError {
 }
 
 /// The system's error below a library's.
-pub(super) fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+pub(crate) fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     std::iter::successors(Some(error), |&e| e.source()).find_map(|e| e.downcast_ref())
 }
 

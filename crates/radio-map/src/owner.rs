@@ -10,35 +10,35 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The process a slot names. Numbers and start times are this process's view: one in another pid or time namespace
 /// reads as gone, or as whoever has its number here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Owner {
-    pub(super) pid: u32,
+pub(crate) struct Owner {
+    pub(crate) pid: u32,
     /// As in [`Slot::owner_start`]: 0 where not known.
     start: u32,
 }
 
 impl Owner {
-    pub(super) fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let pid = std::process::id();
         Self { pid, start: Process::look_up(pid).map_or(0, |found| found.start) }
     }
 
-    pub(super) fn of(line: &Slot) -> Self {
+    pub(crate) fn of(line: &Slot) -> Self {
         Self { pid: line.owner_pid.load(Relaxed), start: line.owner_start.load(Relaxed) }
     }
 
-    pub(super) fn claim(self, line: &Slot) {
+    pub(crate) fn claim(self, line: &Slot) {
         line.owner_start.store(self.start, Relaxed);
         line.owner_pid.store(self.pid, Relaxed);
     }
 
     /// Without an owner a slot can be taken whatever becomes of the process id.
-    pub(super) fn clear(line: &Slot) {
+    pub(crate) fn clear(line: &Slot) {
         line.owner_pid.store(0, Relaxed);
         line.owner_start.store(0, Relaxed);
     }
 
     /// Whether it runs, as far as can be seen. Process ids 0 and below name groups, and come from shared memory here: they must not reach `kill`.
-    pub(super) fn is_alive(self) -> bool {
+    pub(crate) fn is_alive(self) -> bool {
         let Ok(pid @ 1..) = i32::try_from(self.pid) else { return false };
         if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
             return false;

@@ -1,7 +1,7 @@
 //! The pinned maps themselves: found, made, checked, and locked against other commands.
 
-use super::error::io_error;
-use super::{Index, MapError};
+use crate::error::{MapError, io_error};
+use crate::index::Index;
 use aya::maps::{MapData, MapType};
 use aya::{EbpfLoader, VerifierLogLevel};
 use hotcc_abi::pins;
@@ -22,13 +22,12 @@ fn signal_dir(pin_root: &Path) -> PathBuf {
 }
 
 /// Both maps, checked; `None` where one is not there.
-pub(super) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
+pub(crate) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
     let dir = signal_dir(pin_root);
     let index = open_pin(&dir, pins::RADIO_INDEX, MapType::LpmTrie, [size_of::<IndexKey>(), 4], INDEX_ENTRIES)?;
     let slots = open_pin(&dir, pins::RADIO_SLOTS, MapType::Array, [4, size_of::<Slot>()], SLOTS)?;
     let (Some(index), Some(slots)) = (index, slots) else { return Ok(None) };
-    let index = Index::try_from(aya::maps::Map::LpmTrie(index)).map_err(|e| MapError::Version(e.to_string()))?;
-    Ok(Some((index, slots)))
+    Ok(Some((Index::new(index)?, slots)))
 }
 
 fn open_pin(
@@ -60,7 +59,7 @@ fn open_pin(
 }
 
 /// Makes what is missing, from the object every algorithm shares its map definitions with.
-pub(super) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
+pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     check_bpffs(pin_root)?;
     let _lock = lock()?;
     let dir = signal_dir(pin_root);
@@ -125,7 +124,7 @@ fn grant(path: &Path) -> io::Result<()> {
 }
 
 /// Holds off every other command that changes the index, until it is dropped.
-pub(super) fn lock() -> Result<File, MapError> {
+pub(crate) fn lock() -> Result<File, MapError> {
     let path = Path::new(pins::RUN).join(pins::RADIO_LOCK);
     let locked = || -> io::Result<File> {
         fs::create_dir_all(pins::RUN)?;
