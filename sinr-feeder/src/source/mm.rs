@@ -1,9 +1,11 @@
 //! `mm[:PATH][,rate=N]`: a modem through ModemManager: its extended signal quality (interface Modem.Signal), which covers
 //! MBIM and QMI modems alike.
 
-use super::{Args, RETRY, Running, Source};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
+use super::{RETRY, Running, Source};
+use crate::args::Args;
+use crate::condition::Pace;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_MM;
 use hotcc_channel_model::ranges;
@@ -57,7 +59,7 @@ impl ModemManagerSource {
             ticks.tick().await;
             let all = properties.get_all(SIGNAL).await.map_err(|e| e.to_string())?;
             match RADIOS.iter().filter_map(|radio| all.get(*radio)).find_map(reading) {
-                Some(reading) => sink.offer(Ue::Unnamed, &Said { reading, ..Said::default() }),
+                Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
                 None => sink.reject(Reject::Nothing, &"the modem knows no value"),
             }
         }

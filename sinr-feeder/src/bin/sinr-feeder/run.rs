@@ -7,8 +7,10 @@ use hotcc_channel_model::trace::replay::ReplayOptions;
 use hotcc_radio_map::{RadioMap, default_max_age_ms};
 use sd_notify::NotifyState;
 use sinr_feeder::condition::{Conditioning, Pace};
-use sinr_feeder::export::Exporter;
-use sinr_feeder::feed::{Feed, Plan, SharedFeed};
+use sinr_feeder::error::SourceError;
+use sinr_feeder::feed::sink::SharedFeed;
+use sinr_feeder::feed::{Feed, Plan};
+use sinr_feeder::publish::Exporter;
 use sinr_feeder::source::Source;
 use std::collections::HashSet;
 use std::io::IsTerminal;
@@ -116,7 +118,7 @@ fn open_sources(args: &RunArgs) -> anyhow::Result<Vec<(String, Box<dyn Source>)>
 
 async fn feed_until_done(
     feed: &SharedFeed,
-    mut tasks: JoinSet<Result<(), sinr_feeder::source::SourceError>>,
+    mut tasks: JoinSet<Result<(), SourceError>>,
     mut stop: Stop,
     mut progress: Progress,
 ) -> anyhow::Result<()> {

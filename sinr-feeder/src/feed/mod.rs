@@ -1,30 +1,20 @@
 //! From all sources to the map and to other hosts: who a reading is of, who may say so, which source has precedence.
 
-use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, Said, is_used};
-use crate::export::Exporter;
+pub mod sink;
+
+use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, is_used};
+use crate::publish::Exporter;
+use crate::reading::{RawReading, Ue};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
 use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{info, warn};
-
-/// Of whom a reading is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Ue<'a> {
-    /// Of the only one that the source knows: all links that readings without a name go to.
-    Unnamed,
-    /// By a name.
-    Id(&'a str),
-    /// By its link, which must lie within what was opened to such readings.
-    Link(IndexKey),
-    /// By its link, which a key gives its sender the right to write.
-    Granted(IndexKey),
-}
 
 /// What a feed is made of.
 #[derive(Debug, Default)]
@@ -189,11 +179,11 @@ impl Feed {
     }
 
     /// Takes in one reading that came at `now_ns`: checks it and publishes it, or counts why not.
-    pub fn offer(&mut self, source: usize, ue: Ue<'_>, said: &Said, now_ns: u64) {
+    pub fn offer(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading, now_ns: u64) {
         if self.entries.is_empty() {
             return; // feeding has ended; what receives does not know yet
         }
-        let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, said, now_ns));
+        let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
         match outcome {
             Ok(conditioned) => {
                 let state = &mut self.sources[source];
@@ -201,7 +191,7 @@ impl Feed {
                 state.latest = Some((conditioned.made_ns, conditioned.max_age_ms));
                 self.latest = Some(conditioned);
             }
-            Err(reason) => self.reject(source, reason, &Offered(ue, said)),
+            Err(reason) => self.reject(source, reason, &Offered(ue, raw)),
         }
     }
 
@@ -247,7 +237,7 @@ impl Feed {
         }
     }
 
-    fn apply(&mut self, source: usize, entry: usize, said: &Said, now_ns: u64) -> Result<Conditioned, Reject> {
+    fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<Conditioned, Reject> {
         let settings = &self.plan.conditioning;
         let SourceState { kind, pace, .. } = self.sources[source];
         let entry = &mut self.entries[entry];
@@ -255,7 +245,7 @@ impl Feed {
             entry.conditioners.resize_with(source + 1, || None);
         }
         let conditioner = entry.conditioners[source].get_or_insert_with(|| Box::new(Conditioner::new(settings, pace)));
-        let conditioned = conditioner.take(said, settings, now_ns)?;
+        let conditioned = conditioner.take(raw, settings, now_ns)?;
         entry.latest_ns = now_ns;
         if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
             self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it stands by
@@ -353,105 +343,19 @@ impl Feed {
 }
 
 /// How a reading is written in a log.
-struct Offered<'a>(Ue<'a>, &'a Said);
+struct Offered<'a>(Ue<'a>, &'a RawReading);
 
 impl Display for Offered<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self(ue, said) = self;
+        let Self(ue, raw) = self;
         match ue {
             Ue::Unnamed => {}
             Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
             Ue::Link(link) | Ue::Granted(link) => write!(f, "link {link}: ")?,
         }
-        if let Some(sinr_db) = said.reading.sinr_db {
+        if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;
         }
-        write!(f, "{} ms old", said.age_ms)
-    }
-}
-
-/// The feed, shared by its sources.
-#[derive(Debug, Clone)]
-pub struct SharedFeed(Arc<Mutex<Feed>>);
-
-impl SharedFeed {
-    /// Shares a feed.
-    #[must_use]
-    pub fn new(feed: Feed) -> Self {
-        Self(Arc::new(Mutex::new(feed)))
-    }
-
-    /// The feed, for this thread alone while the guard lives.
-    pub fn lock(&self) -> MutexGuard<'_, Feed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns once publishing is no longer possible.
-    pub async fn failed(&self) {
-        let failed = Arc::clone(&self.lock().failed);
-        failed.notified().await;
-    }
-
-    /// Where the source with that number puts its readings.
-    #[must_use]
-    pub fn sink(&self, source: usize) -> Sink {
-        Sink { feed: self.clone(), source }
-    }
-}
-
-/// Where one source puts its readings.
-#[derive(Debug, Clone)]
-pub struct Sink {
-    feed: SharedFeed,
-    source: usize,
-}
-
-impl Sink {
-    /// Hands over one reading that came now.
-    pub fn offer(&self, ue: Ue<'_>, said: &Said) {
-        self.feed.lock().offer(self.source, ue, said, monotonic_ns());
-    }
-
-    /// Hands over many: `each` calls what it is given for every reading. All came at the same moment.
-    pub fn batch(&self, each: impl FnOnce(&mut Batch<'_>)) {
-        let feed = &mut *self.feed.lock();
-        each(&mut Batch { feed, source: self.source, now_ns: monotonic_ns() });
-    }
-
-    /// Counts what never became a reading.
-    pub fn reject(&self, reason: Reject, detail: &dyn Display) {
-        self.feed.lock().reject(self.source, reason, detail);
-    }
-
-    /// What logs call the source.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.feed.lock().sources[self.source].name.clone()
-    }
-}
-
-/// Readings that came at the same moment.
-#[derive(Debug)]
-pub struct Batch<'a> {
-    feed: &'a mut Feed,
-    source: usize,
-    now_ns: u64,
-}
-
-impl Batch<'_> {
-    /// Whether any UE has a name here.
-    #[must_use]
-    pub fn has_names(&self) -> bool {
-        !self.feed.ues.is_empty()
-    }
-
-    /// Hands over one reading.
-    pub fn offer(&mut self, ue: Ue<'_>, said: &Said) {
-        self.feed.offer(self.source, ue, said, self.now_ns);
-    }
-
-    /// Counts what never became a reading.
-    pub fn reject(&mut self, reason: Reject, detail: &dyn Display) {
-        self.feed.reject(self.source, reason, detail);
+        write!(f, "{} ms old", raw.age_ms)
     }
 }

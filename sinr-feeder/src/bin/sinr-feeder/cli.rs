@@ -6,7 +6,7 @@ use hotcc_abi::pins;
 use hotcc_abi::radio::{IndexKey, MAX_AGE_LIMIT_MS};
 use hotcc_channel_model::trace::generate::Kind;
 use hotcc_channel_model::{RateSpec, Table};
-use sinr_feeder::{export, link, nats, source};
+use sinr_feeder::{link, nats, publish, source};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,10 +73,10 @@ pub struct RunArgs {
     /// Where readings come from: KIND:ARGS. KIND is trace, stdin, udp, mm, wifi, at, srsran, model, nats or peer. Of
     /// several, the first that has a fresh reading of a link is the one that counts.
     #[arg(long = "source", value_name = "KIND:ARGS")]
-    pub sources: Vec<source::Spec>,
+    pub sources: Vec<source::spec::Spec>,
     /// A NATS server with readings of other hosts; comes after all --source.
     #[arg(long, value_name = "nats://HOST", value_parser = subscription)]
-    pub subscribe: Vec<source::Spec>,
+    pub subscribe: Vec<source::spec::Spec>,
     #[arg(long = "link", value_name = "PREFIX", value_parser = link::parse, help = LINK_HELP)]
     pub links: Vec<IndexKey>,
     /// The link of readings that name a UE; without a link they are only published.
@@ -90,7 +90,7 @@ pub struct RunArgs {
     pub forget_after: Duration,
     /// Sends readings to another host: nats://HOST or peer:ADDRESS:PORT,keys=FILE.
     #[arg(long, value_name = "TO")]
-    pub publish: Vec<export::Spec>,
+    pub publish: Vec<publish::spec::Spec>,
     /// The name under which readings that name no UE are published.
     #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "publish")]
     pub own_id: Option<String>,
@@ -194,7 +194,7 @@ pub struct GenerateArgs {
     pub bandwidth_hz: f64,
 }
 
-fn subscription(text: &str) -> Result<source::Spec, String> {
+fn subscription(text: &str) -> Result<source::spec::Spec, String> {
     match text.strip_prefix("nats:") {
         Some(_) => text.parse(),
         None => Err("a NATS server is nats://HOST[:PORT]".to_owned()),

@@ -2,14 +2,17 @@
 //!
 //! A [`Conditioner`] holds what that takes for one UE of one source. Nothing here waits or looks at a clock.
 
+mod average;
+mod transit;
+
+use crate::reading::RawReading;
 use crate::reject::Reject;
-use crate::transit::{Sent, Transit};
+use average::Average;
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
-use hotcc_channel_model::trace::Sample;
-use hotcc_channel_model::{RateSpec, ranges};
+use hotcc_channel_model::RateSpec;
 use hotcc_radio_map::{Reading, default_max_age_ms};
-use std::ops::RangeInclusive;
 use std::time::Duration;
+use transit::Transit;
 
 /// Readings a second that one UE may have; no radio reports more often than its slots of 1 ms.
 const MOST_PER_SECOND: f64 = 1000.0;
@@ -54,34 +57,6 @@ impl Default for Conditioning {
             skip_repeats: false,
             rate: None,
         }
-    }
-}
-
-/// A reading, as its source says it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Said {
-    /// The values.
-    pub reading: Reading,
-    /// How old it was when it was sent, or came, in ms.
-    pub age_ms: f64,
-    /// Its time by the source's clock, in s. Any epoch; only its order counts.
-    pub time_s: Option<f64>,
-    /// When another host sent it, by that host's clock.
-    pub sent: Option<Sent>,
-}
-
-impl From<&Sample> for Said {
-    fn from(sample: &Sample) -> Self {
-        let reading = Reading {
-            sinr_db: sample.sinr_db,
-            average_db: None,
-            capacity_bps: sample.capacity_bps,
-            rsrp_dbm: sample.rsrp_dbm,
-            rsrq_db: sample.rsrq_db,
-            cqi: sample.cqi,
-            mcs: sample.mcs,
-        };
-        Self { reading, ..Self::default() }
     }
 }
 
@@ -160,13 +135,13 @@ impl Conditioner {
     ///
     /// # Errors
     /// Why it must not be published.
-    pub fn take(&mut self, said: &Said, settings: &Conditioning, now_ns: u64) -> Result<Conditioned, Reject> {
+    pub fn take(&mut self, raw: &RawReading, settings: &Conditioning, now_ns: u64) -> Result<Conditioned, Reject> {
         if self.is_live() {
             self.admit(now_ns)?;
         }
-        check(said)?;
-        let transit_ms = said.sent.map_or(0.0, |sent| self.transit.excess_ms(sent, now_ns));
-        let age_ms = said.age_ms + transit_ms;
+        raw.check()?;
+        let transit_ms = raw.sent.map_or(0.0, |sent| self.transit.excess_ms(sent, now_ns));
+        let age_ms = raw.age_ms + transit_ms;
         let made_ns = now_ns.saturating_sub((age_ms * 1e6) as u64);
         let max_age_ms = self.max_age_ms(settings);
         if age_ms > f64::from(max_age_ms) {
@@ -175,18 +150,18 @@ impl Conditioner {
         if !self.last.is_some_and(|(last_ns, _)| is_used(last_ns, max_age_ms, now_ns)) {
             self.last_time_s = f64::NEG_INFINITY; // a clock that goes back after such a pause began again
         }
-        self.check_order(said.time_s, made_ns)?;
-        if settings.skip_repeats && self.last.is_some_and(|(_, last)| last == said.reading) {
+        self.check_order(raw.time_s, made_ns)?;
+        if settings.skip_repeats && self.last.is_some_and(|(_, last)| last == raw.reading) {
             return Err(Reject::Repeat);
         }
-        self.check_outlier(said.reading.sinr_db, settings.outlier_db, made_ns)?;
-        if said.reading.sinr_db.is_some() {
+        self.check_outlier(raw.reading.sinr_db, settings.outlier_db, made_ns)?;
+        if raw.reading.sinr_db.is_some() {
             self.measure_gap(now_ns);
         }
-        self.last = Some((made_ns, said.reading));
-        self.last_time_s = said.time_s.unwrap_or(self.last_time_s);
+        self.last = Some((made_ns, raw.reading));
+        self.last_time_s = raw.time_s.unwrap_or(self.last_time_s);
 
-        let mut reading = said.reading;
+        let mut reading = raw.reading;
         if let Some(measured) = reading.sinr_db {
             let sinr_db = measured.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
             reading.sinr_db = Some(sinr_db);
@@ -284,55 +259,6 @@ impl Conditioner {
         }
         self.suspect = None;
         Ok(())
-    }
-}
-
-/// What no radio has is no reading, whatever else is in it.
-fn check(said: &Said) -> Result<(), Reject> {
-    let r = &said.reading;
-    let within = |value: Option<f64>, range: &RangeInclusive<f64>| value.is_none_or(|v| range.contains(&v));
-    let sound = within(r.sinr_db, &ranges::SINR_DB)
-        && within(r.rsrp_dbm, &ranges::RSRP_DBM)
-        && within(r.rsrq_db, &ranges::RSRQ_DB)
-        && within(r.capacity_bps, &ranges::CAPACITY_BPS)
-        && r.cqi.is_none_or(|cqi| cqi <= ranges::CQI)
-        && r.mcs.is_none_or(|mcs| mcs <= ranges::MCS)
-        && (0.0..=1e9).contains(&said.age_ms)
-        && said.time_s.is_none_or(f64::is_finite);
-    if !sound {
-        return Err(Reject::Range);
-    }
-    let nothing = Reading { average_db: r.average_db, ..Reading::default() };
-    if *r == nothing { Err(Reject::Nothing) } else { Ok(()) }
-}
-
-/// Exponentially weighted average over time: readings count by how long they hold, not by how many there are.
-#[derive(Debug, Clone)]
-pub struct Average {
-    time_constant: Duration,
-    last: Option<(Duration, f64)>,
-}
-
-impl Average {
-    /// Nothing averaged yet.
-    #[must_use]
-    pub fn new(time_constant: Duration) -> Self {
-        Self { time_constant, last: None }
-    }
-
-    /// Takes in a value measured at `at`, and returns the average: alpha = 1 - exp(-dt / time constant).
-    pub fn add(&mut self, value: f64, at: Duration) -> f64 {
-        let average = match self.last {
-            None => value,
-            Some((before, average)) => {
-                let dt = at.saturating_sub(before).as_secs_f64();
-                let tau = self.time_constant.as_secs_f64();
-                let alpha = if tau > 0.0 { -(-dt / tau).exp_m1() } else { 1.0 };
-                average + alpha * (value - average)
-            }
-        };
-        self.last = Some((at, average));
-        average
     }
 }
 

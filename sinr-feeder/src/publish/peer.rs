@@ -1,10 +1,11 @@
 //! Authenticated datagrams, from one feeder to another; `source/peer.rs` receives them.
 
+use super::{Exporter, Session, age_ms};
+use crate::args::Args;
 use crate::condition::Conditioned;
-use crate::export::{Exporter, Session, age_ms};
+use crate::error::SourceError;
 use crate::line::Line;
 use crate::link::Granted;
-use crate::source::{Args, SourceError};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_keys::{Key, Keys};
 use std::net::{SocketAddr, UdpSocket};
@@ -25,7 +26,7 @@ pub fn datagram(key: &Key, line: &Line<'_>) -> Vec<u8> {
 
 /// `peer:ADDRESS:PORT,keys=FILE`: signs with the file's first key.
 #[derive(Debug)]
-pub(crate) struct PeerExporter {
+pub(super) struct PeerExporter {
     address: SocketAddr,
     file: PathBuf,
     open: Option<(UdpSocket, Key)>,
@@ -35,7 +36,7 @@ pub(crate) struct PeerExporter {
 }
 
 impl PeerExporter {
-    pub(crate) fn parse(mut args: Args<'_>) -> Result<Self, String> {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let text = args.main("the other host's address")?;
         let address = text.parse().map_err(|_| format!("'{text}' is not ADDRESS:PORT"))?;
         let file = args.text("keys").ok_or("keys=FILE is missing")?.into();
@@ -43,7 +44,7 @@ impl PeerExporter {
         Ok(Self { address, file, open: None, session: Session::begin(), sent: 0, dropped: 0 })
     }
 
-    pub(crate) fn open(mut self) -> Result<Self, SourceError> {
+    pub(super) fn open(mut self) -> Result<Self, SourceError> {
         let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
         let (key, _) = keys.iter().next().ok_or_else(|| SourceError("no key".to_owned()))?;
         let any: SocketAddr = if self.address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };

@@ -4,23 +4,14 @@
 //! offset plus the least delay; what a message takes beyond that is delay: in a queue, or on a slow path. This is how
 //! LEDBAT (RFC 6817) knows a queue. The constant part of the delay is not seen, and stays out of the age.
 
-use serde::{Deserialize, Serialize};
+use crate::reading::Sent;
 
 /// Clocks drift apart, so the least difference is that of this one and the last interval of this length.
 const INTERVAL_NS: u64 = 60_000_000_000;
 
-/// When a message was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
-    /// Tells one run of a sender from the next; later ones have greater numbers.
-    pub session: u64,
-    /// The sender's clock in us, from any epoch that its session keeps.
-    pub at_us: u64,
-}
-
 /// What is known of the way from one sender.
 #[derive(Debug, Clone, Default)]
-pub struct Transit {
+pub(super) struct Transit {
     session: Option<u64>,
     interval_began_ns: u64,
     least_ns: i128,
@@ -29,7 +20,7 @@ pub struct Transit {
 
 impl Transit {
     /// How much longer than the fastest this message, which came at `now_ns`, was under way, in ms.
-    pub fn excess_ms(&mut self, sent: Sent, now_ns: u64) -> f64 {
+    pub(super) fn excess_ms(&mut self, sent: Sent, now_ns: u64) -> f64 {
         let difference_ns = i128::from(now_ns) - i128::from(sent.at_us) * 1000;
         if self.session != Some(sent.session) {
             *self = Self {
