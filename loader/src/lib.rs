@@ -23,7 +23,6 @@ pub mod netns;
 pub mod object;
 pub mod ops;
 pub mod paths;
-pub mod radio;
 pub mod registry;
 pub mod rx;
 pub mod sockets;

@@ -4,8 +4,8 @@
 mod common;
 use common::*;
 use hotcc_abi::radio::{Decision, IndexKey, sinr_to_q8};
-use hotcc_abi::radio_slots::RadioSlots;
 use hotcc_abi::{clock, pins};
+use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::kernel::skipped;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};

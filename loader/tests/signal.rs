@@ -6,7 +6,7 @@ use common::*;
 use hotcc::registry::Algo;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_abi::{clock, pins, radio};
-use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
+use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ struct Fed {
 impl Fed {
     fn new(prefix: &str, max_age_ms: u32) -> Self {
         let mut map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
-        let key = sinr_feeder::link::parse(prefix).unwrap();
+        let (addr, len) = prefix.split_once('/').unwrap();
+        let key = radio::IndexKey::prefix(addr.parse().unwrap(), len.parse().unwrap()).unwrap();
         let options = LinkOptions { source: radio::SOURCE_TRACE, max_age_ms, period_ms: 100, take_over: true };
         let writer = map.take_link(key, &options).unwrap();
         Self { map, writer }

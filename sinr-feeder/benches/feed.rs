@@ -11,9 +11,9 @@ mod sandbox;
 #[allow(dead_code, reason = "shared with tests")]
 mod tools;
 
+use hotcc_radio_map::RadioView;
 use nix::libc;
 use sandbox::{Sandbox, sandbox};
-use sinr_feeder::map::RadioView;
 use std::fmt::Write;
 use std::fs;
 use std::net::UdpSocket;

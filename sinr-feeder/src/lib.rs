@@ -1,21 +1,18 @@
 //! Feeds radio readings to congestion control in the kernel.
 //!
-//! A [`source`] says what it measures; [`condition`] checks, ages and averages it; [`feed`] decides whose it is and
-//! which source has precedence, and puts it where algorithms look ([`map`]: one store into mapped memory per reading,
-//! no system call) or sends it to other hosts ([`export`]). [`radio`] computes radios, [`trace`] reads recorded ones.
-//! The `sinr-feeder` command is these parts put together.
+//! A [`source`] says what it measures ([`reading`]); [`condition`] checks, ages and averages it; [`feed`] decides whose it
+//! is and which source has precedence, and puts it where algorithms look ([`hotcc_radio_map`]: one store into mapped
+//! memory per reading, no system call) or sends it to other hosts ([`publish`]). The `sinr-feeder` command is these
+//! parts put together.
 
+mod args;
 pub mod condition;
-pub mod export;
+pub mod error;
 pub mod feed;
 pub mod line;
 pub mod link;
-pub mod map;
 pub mod nats;
-pub mod peer;
-pub mod radio;
+pub mod publish;
+pub mod reading;
 pub mod reject;
-pub mod replay;
 pub mod source;
-pub mod trace;
-pub mod transit;

@@ -1,11 +1,9 @@
 //! A reading as a line of JSON: what `stdin` and `udp` take, and what feeders send each other.
 
-use crate::condition::Said;
-use crate::feed::Ue;
 use crate::link;
-use crate::map::Reading;
+use crate::reading::{RawReading, Sent, Ue};
 use crate::reject::Reject;
-use crate::transit::Sent;
+use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -86,8 +84,8 @@ impl<'a> Line<'a> {
 
     /// What it says.
     #[must_use]
-    pub fn said(&self) -> Said {
-        Said {
+    pub fn reading(&self) -> RawReading {
+        RawReading {
             reading: Reading {
                 sinr_db: self.sinr_db,
                 average_db: None,
@@ -126,13 +124,13 @@ mod tests {
         let text = br#"{"ue":"car-7","sinr_db":12.5,"capacity_bps":5e7,"rsrp_dbm":-95,"rsrq_db":-11,"cqi":9,"mcs":17,
             "age_ms":3.5,"time_s":17.25,"session":1,"sent_us":99,"counter":5}"#;
         let line = Line::parse(text).unwrap();
-        let said = line.said();
+        let raw = line.reading();
         assert_eq!(line.ue(), Ok(Ue::Id("car-7")));
-        assert_eq!((said.reading.sinr_db, said.reading.cqi, said.age_ms), (Some(12.5), Some(9), 3.5));
-        assert_eq!((said.time_s, said.sent), (Some(17.25), Some(Sent { session: 1, at_us: 99 })));
+        assert_eq!((raw.reading.sinr_db, raw.reading.cqi, raw.age_ms), (Some(12.5), Some(9), 3.5));
+        assert_eq!((raw.time_s, raw.sent), (Some(17.25), Some(Sent { session: 1, at_us: 99 })));
         assert_eq!(Line::parse(&line.to_json()).unwrap(), line);
         let bare = Line::parse(br#"{"sinr_db":1,"rsrp_dbm":null}"#).unwrap();
-        assert_eq!((bare.ue(), bare.said().reading.rsrp_dbm), (Ok(Ue::Unnamed), None));
+        assert_eq!((bare.ue(), bare.reading().reading.rsrp_dbm), (Ok(Ue::Unnamed), None));
         assert!(matches!(Line::parse(br#"{"link":"10.0.0.7"}"#).unwrap().ue(), Ok(Ue::Link(_))));
     }
 

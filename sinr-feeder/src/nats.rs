@@ -1,36 +1,24 @@
-//! NATS: readings on their way from many hosts to those that want them; `source/nats.rs` receives them.
+//! NATS: readings on their way from many hosts to those that want them; `publish/nats.rs` sends, `source/nats.rs`
+//! receives them.
 //!
 //! A subject per UE: `hotcc.radio.NAME`. A NATS server that lets each user publish on its own subject only makes the name
-//! sure. What cannot be sent at once is dropped, never queued: neither here nor in the client.
+//! sure.
 
-use crate::condition::Conditioned;
-use crate::export::{Exporter, Session, age_ms};
-use crate::line::Line;
-use crate::source::{Args, SourceError};
-use async_nats::connection::State;
+use crate::args::Args;
+use crate::error::SourceError;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
-use hotcc_abi::clock::monotonic_ns;
 use std::fs::File;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc::{self, error::TryRecvError};
-use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 /// What subjects begin with; the UE's name follows.
 pub const SUBJECT: &str = "hotcc.radio";
 /// Between two attempts to connect.
-const RETRY: Duration = Duration::from_millis(250);
+pub(crate) const RETRY: Duration = Duration::from_millis(250);
 /// A server that does not answer for two of these is gone.
 const PING: Duration = Duration::from_secs(1);
-/// How long what was not sent yet may keep a feeder from ending.
-const LAST_WAIT: Duration = Duration::from_secs(2);
-/// Readings between the feed and the client: those of one batch.
-const QUEUE: usize = 4096;
 
 /// Whether a name can be part of a subject.
 #[must_use]
@@ -115,7 +103,7 @@ impl Server {
     }
 
     /// A client that gives up, and with it all that it could not send.
-    async fn publisher(&self) -> Result<Client, String> {
+    pub(crate) async fn publisher(&self) -> Result<Client, String> {
         let options = self.options().await?.max_reconnects(1);
         options.connect(&self.url).await.map_err(|e| e.to_string())
     }
@@ -135,118 +123,5 @@ fn tell(name: &str, refused: &Mutex<Option<String>>, event: &Event) {
             }
         }
         _ => {}
-    }
-}
-
-/// Publishes on a NATS server.
-#[derive(Debug)]
-pub(crate) struct NatsExporter {
-    name: String,
-    queue: mpsc::Sender<(String, Conditioned)>,
-    counts: Arc<Counts>,
-    task: JoinHandle<()>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    sent: AtomicU64,
-    dropped: AtomicU64,
-}
-
-impl NatsExporter {
-    /// Connects, and connects again whenever that is lost, in a task of its own.
-    pub(crate) fn start(server: Server) -> Self {
-        let (queue, readings) = mpsc::channel(QUEUE);
-        let counts = Arc::new(Counts::default());
-        let name = server.name();
-        let task = tokio::spawn(publish(server, readings, Arc::clone(&counts)));
-        Self { name, queue, counts, task }
-    }
-}
-
-impl Exporter for NatsExporter {
-    fn send(&mut self, id: &str, reading: &Conditioned) {
-        if self.queue.try_send((id.to_owned(), *reading)).is_err() {
-            self.counts.dropped.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn counts(&self) -> (u64, u64) {
-        (self.counts.sent.load(Relaxed), self.counts.dropped.load(Relaxed))
-    }
-
-    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let Self { name, queue, counts, task } = *self;
-        drop(queue);
-        Box::pin(async move {
-            if tokio::time::timeout(LAST_WAIT, task).await.is_err() {
-                warn!("{name}: ended without a connection");
-            }
-            match counts.dropped.load(Relaxed) {
-                0 => {}
-                dropped => warn!("{name}: {dropped} readings were not sent"),
-            }
-        })
-    }
-}
-
-async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Conditioned)>, counts: Arc<Counts>) {
-    let mut session = Session::begin();
-    let mut told = None;
-    loop {
-        let why = match server.publisher().await {
-            Ok(client) => {
-                if !send_while_connected(&client, &mut readings, &mut session, &counts).await {
-                    return;
-                }
-                "the connection was lost".to_owned()
-            }
-            Err(e) => e,
-        };
-        if told.as_ref() != Some(&why) {
-            warn!("{}: {why}; trying again, readings are dropped meanwhile", server.name());
-            told = Some(why);
-        }
-        tokio::time::sleep(RETRY).await;
-        loop {
-            match readings.try_recv() {
-                Ok(_) => counts.dropped.fetch_add(1, Relaxed),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return,
-            };
-        }
-    }
-}
-
-/// Returns once the connection is lost; `false` where nobody has readings any more.
-async fn send_while_connected(
-    client: &Client,
-    readings: &mut mpsc::Receiver<(String, Conditioned)>,
-    session: &mut Session,
-    counts: &Counts,
-) -> bool {
-    loop {
-        let next = tokio::time::timeout(RETRY, readings.recv()).await;
-        if client.connection_state() != State::Connected {
-            counts.dropped.fetch_add(u64::from(next.is_ok()), Relaxed);
-            return true;
-        }
-        let Ok(next) = next else { continue };
-        let Some((id, reading)) = next else {
-            if client.flush().await.is_err() {
-                warn!("the last readings may not have been sent");
-            }
-            return false;
-        };
-        let now_ns = monotonic_ns();
-        let (sent, counter) = session.next(now_ns);
-        let line = Line::message(&reading.reading, age_ms(reading.made_ns, now_ns), sent, counter);
-        let published = client.publish(format!("{SUBJECT}.{id}"), line.to_json().into()).await;
-        let count = if published.is_ok() { &counts.sent } else { &counts.dropped };
-        count.fetch_add(1, Relaxed);
     }
 }

@@ -8,6 +8,7 @@ use hotcc_abi::pins;
 use hotcc_lab::first_use::{FirstUse, entries};
 use hotcc_testbed::netlab;
 use std::fs;
+use std::path::Path;
 
 const ALGORITHMS: [&str; 2] = ["westwoodp", "dtcp"];
 
@@ -103,7 +104,8 @@ impl Before {
         let left: Vec<String> = entries(pins::ALGO).into_iter().filter(|n| ours(n) && !self.pins.contains(n)).collect();
         ensure!(left.is_empty(), "pins are left in {}: {}", pins::ALGO, left.join(" "));
         let key = super::path::link_key()?;
-        ensure!(hotcc::radio::links()?.iter().all(|l| l.key != key), "the radio map still has {key}");
+        let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
+        ensure!(links.iter().all(|l| l.key != key), "the radio map still has {key}");
         let left = children().context("cannot list processes")?;
         ensure!(left.is_empty(), "processes are left: {}", left.join(" "));
         Ok(())

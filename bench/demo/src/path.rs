@@ -3,9 +3,9 @@
 use super::unfit::Unfit;
 use anyhow::{Context, Result, bail};
 use hotcc_abi::radio::IndexKey;
+use hotcc_channel_model::trace::Trace;
+use hotcc_channel_model::trace::replay::{Replay, ReplayOptions};
 use hotcc_testbed::netlab::{Lab, Namespace};
-use sinr_feeder::replay::{Replay, ReplayOptions};
-use sinr_feeder::trace::Trace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -11,11 +11,11 @@ use hotcc::registry::Algo;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_channel_model::trace::Trace;
 use hotcc_lab::algorithms::is_usable;
+use hotcc_radio_map::links;
 use hotcc_testbed::netlab::{Process, check, pause};
 use serde_json::Value;
-use sinr_feeder::map::RadioView;
-use sinr_feeder::trace::Trace;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -113,7 +113,7 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
     let key = path::link_key()?;
     let begun = Instant::now();
     loop {
-        let links = RadioView::open(Path::new(pins::ROOT)).and_then(|view| view.links()).unwrap_or_default();
+        let links = links(Path::new(pins::ROOT)).unwrap_or_default();
         let snapshot = links.into_iter().find(|l| l.key == key).map(|l| l.snapshot);
         if let Some((s, decision)) = snapshot.and_then(|s| s.decision.map(|d| (s, d)))
             && s.owner_alive()

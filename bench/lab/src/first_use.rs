@@ -28,7 +28,7 @@ impl FirstUse {
         let _lock = registry::lock()?;
         let known = |name: &String| ["algo", "signal", "pep", "rx", "counters"].contains(&name.as_str());
         let in_use = !entries(pins::ALGO).is_empty() || !entries(pins::ROOT).iter().all(known);
-        if in_use || !hotcc::radio::links()?.is_empty() {
+        if in_use || !hotcc_radio_map::links(Path::new(pins::ROOT))?.is_empty() {
             return Ok(());
         }
         Ok(registry::remove_tree(Path::new(pins::ROOT))?)

@@ -15,6 +15,7 @@ use hotcc_lab_guest::play::{self, PREFIX, RELEASE_AT_STAMP};
 use hotcc_lab_guest::stage::Stage;
 use hotcc_lab_proto::job::Message;
 use hotcc_lab_proto::plan::{Action, Plan};
+use hotcc_radio_map::RadioMap;
 use hotcc_testbed::netlab;
 use hotcc_testbed::programs;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -22,7 +23,6 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use sinr_feeder::map::RadioMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
@@ -178,7 +178,7 @@ fn feed_keys(plan: &Plan) -> impl Iterator<Item = IndexKey> {
 
 /// Readings of others must stay as they are.
 fn check_radio(plan: &Plan) -> Result<()> {
-    let links = hotcc::radio::links()?;
+    let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     if let Some(key) = feed_keys(plan).find(|key| links.iter().any(|l| l.key == *key)) {
         bail!("the radio map has {key} already, which the run would need; remove it first (sinr-feeder remove)");
     }
@@ -281,7 +281,7 @@ fn stay_on_one_processor() -> Result<()> {
 }
 
 fn remove_feeds(plan: &Plan) -> Result<()> {
-    let links = hotcc::radio::links()?;
+    let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     let mut made = feed_keys(plan).filter(|key| links.iter().any(|l| l.key == *key)).peekable();
     if made.peek().is_none() {
         return Ok(());

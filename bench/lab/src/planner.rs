@@ -5,11 +5,11 @@ use crate::planner::links::LinkPlanner;
 use crate::planner::network::Network;
 use crate::scenario::{Flow, Kind, Pep, Place, Scenario, ScenarioError, Source};
 use anyhow::{Context, Result};
+use hotcc_channel_model::Radio;
 use hotcc_lab_proto::plan::{
     Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPep,
     PlannedReading, Wire,
 };
-use sinr_feeder::radio::Radio;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -263,8 +263,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
             });
             let period_ms = feeder.readings.get_ref().period_ms;
             let period = Duration::from_millis(period_ms.into());
-            let max_age_ms =
-                feeder.max_age_ms.unwrap_or_else(|| sinr_feeder::condition::default_max_age_ms(Some(period)));
+            let max_age_ms = feeder.max_age_ms.unwrap_or_else(|| hotcc_radio_map::default_max_age_ms(Some(period)));
             feeds.push(Feed {
                 address: network.address_of_link_end(link),
                 max_age_ms,

@@ -10,7 +10,6 @@ pub mod path;
 pub mod pep;
 pub mod pins;
 pub mod radio;
-pub mod radio_slots;
 pub mod rx;
 pub mod stats;
 pub mod version;

@@ -3,8 +3,8 @@
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
 use crate::error::{Error, Result};
-use crate::radio::Link;
 use crate::sockets::count::{Group, version_label};
+use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
 use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_abi::version::Counters;
@@ -52,6 +52,25 @@ pub struct Sockets {
     pub srtt_us: Log2Histogram,
     /// Latest delivery rates, kbit/s.
     pub delivery_kbps: Log2Histogram,
+}
+
+/// One radio link, as an algorithm would see it now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Peers that are reached over it.
+    pub key: IndexKey,
+    /// Latest SINR, dB; `None` before the first reading.
+    pub sinr_db: Option<f64>,
+    /// Its running average, dB.
+    pub average_db: Option<f64>,
+    /// Age of that reading; `u32::MAX` for one that claims to come from the future.
+    pub age_ms: Option<u32>,
+    /// Whether algorithms use the reading: there is one, and it is not too old.
+    pub fresh: bool,
+    /// Readings written so far.
+    pub updates: u64,
+    /// Capacity, bit/s, where the source knows it.
+    pub capacity_bps: Option<u64>,
 }
 
 /// Links, of which only the first are shown.

@@ -1,13 +1,15 @@
 //! Gathers what the metrics page shows, part by part.
 
-use super::metrics::{Algorithm, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
+use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
 use crate::cstr::text;
 use crate::error::{Error, Result};
-use crate::radio;
 use crate::registry::{Algo, counters};
 use crate::rx;
 use crate::sockets::count::{FlowCounter, Group};
+use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_radio_map::Freshness;
+use std::path::Path;
 use std::time::Instant;
 
 /// Gathers snapshots; keeps the socket iterator loaded in between.
@@ -74,10 +76,23 @@ fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
 }
 
 fn links(max_shown: usize) -> Result<Links> {
-    let mut shown = radio::links()?;
-    let total = shown.len();
-    shown.truncate(max_shown);
-    Ok(Links { shown, total })
+    let mut links = hotcc_radio_map::links(Path::new(pins::ROOT)).map_err(|e| Error::failed(e.to_string()))?;
+    links.sort_unstable_by_key(|l| (l.key.addr, l.key.port, l.key.prefix_len));
+    let shown = links.iter().take(max_shown).map(link).collect();
+    Ok(Links { shown, total: links.len() })
+}
+
+fn link(link: &hotcc_radio_map::Link) -> Link {
+    let s = &link.snapshot;
+    Link {
+        key: link.key,
+        sinr_db: s.sinr_db(),
+        average_db: s.average_db(),
+        age_ms: s.age_ms(s.taken_ms),
+        fresh: s.freshness(s.taken_ms) == Freshness::Fresh,
+        updates: s.updates,
+        capacity_bps: s.capacity_bps,
+    }
 }
 
 fn algorithms() -> Result<Vec<Algorithm>> {

@@ -1,11 +1,12 @@
 use super::*;
-use crate::radio::Table;
+use crate::reading::Sent;
+use hotcc_channel_model::{FeederSpec, Radio, STEP, Table};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-fn said(sinr_db: f64) -> Said {
-    Said { reading: Reading { sinr_db: Some(sinr_db), ..Reading::default() }, ..Said::default() }
+fn raw(sinr_db: f64) -> RawReading {
+    RawReading { reading: Reading { sinr_db: Some(sinr_db), ..Reading::default() }, ..RawReading::default() }
 }
 
 fn conditioner(settings: &Conditioning) -> Conditioner {
@@ -16,7 +17,7 @@ fn conditioner(settings: &Conditioning) -> Conditioner {
 fn settled(settings: &Conditioning, period_ms: u64) -> (Conditioner, u64) {
     let mut c = conditioner(settings);
     for i in 0..10 {
-        c.take(&said(10.0), settings, SECOND + i * period_ms * MS).unwrap();
+        c.take(&raw(10.0), settings, SECOND + i * period_ms * MS).unwrap();
     }
     (c, SECOND + 9 * period_ms * MS)
 }
@@ -41,8 +42,8 @@ fn average_goes_by_time() {
 fn published_average_is_of_what_is_published() {
     let settings = Conditioning::default();
     let mut c = conditioner(&settings);
-    let first = c.take(&said(60.0), &settings, SECOND).unwrap();
-    let second = c.take(&said(60.0), &settings, 2 * SECOND).unwrap();
+    let first = c.take(&raw(60.0), &settings, SECOND).unwrap();
+    let second = c.take(&raw(60.0), &settings, 2 * SECOND).unwrap();
     for conditioned in [first, second] {
         assert_eq!((conditioned.reading.sinr_db, conditioned.reading.average_db), (Some(50.0), Some(50.0)));
     }
@@ -51,13 +52,13 @@ fn published_average_is_of_what_is_published() {
 #[test]
 fn what_no_radio_has_is_refused_whole() {
     let settings = Conditioning::default();
-    let with = |change: fn(&mut Said)| {
-        let mut s = said(10.0);
+    let with = |change: fn(&mut RawReading)| {
+        let mut s = raw(10.0);
         change(&mut s);
         conditioner(&settings).take(&s, &settings, SECOND).map(|_| ())
     };
     for bad in [f64::NAN, f64::INFINITY, -41.0, 60.1, 1e300] {
-        assert_eq!(conditioner(&settings).take(&said(bad), &settings, SECOND), Err(Reject::Range), "{bad}");
+        assert_eq!(conditioner(&settings).take(&raw(bad), &settings, SECOND), Err(Reject::Range), "{bad}");
     }
     assert_eq!(with(|s| s.reading.rsrp_dbm = Some(51.0)), Err(Reject::Range));
     assert_eq!(with(|s| s.reading.rsrq_db = Some(f64::NAN)), Err(Reject::Range));
@@ -75,7 +76,7 @@ fn what_no_radio_has_is_refused_whole() {
 #[test]
 fn age_is_taken_off_the_time() {
     let settings = Conditioning::default();
-    let reading = Said { age_ms: 12.5, ..said(1.0) };
+    let reading = RawReading { age_ms: 12.5, ..raw(1.0) };
     let conditioned = conditioner(&settings).take(&reading, &settings, SECOND).unwrap();
     assert_eq!(conditioned.made_ns, SECOND - 12_500_000);
 }
@@ -84,11 +85,11 @@ fn age_is_taken_off_the_time() {
 fn time_only_goes_on() {
     let settings = Conditioning::default();
     let mut c = conditioner(&settings);
-    let aged = |age_ms| Said { age_ms, ..said(1.0) };
+    let aged = |age_ms| RawReading { age_ms, ..raw(1.0) };
     assert!(c.take(&aged(0.0), &settings, SECOND).is_ok());
     assert_eq!(c.take(&aged(0.0), &settings, SECOND), Err(Reject::Duplicate));
     assert_eq!(c.take(&aged(100.0), &settings, SECOND + 50 * MS), Err(Reject::Backwards));
-    let timed = |time_s| Said { time_s: Some(time_s), ..said(1.0) };
+    let timed = |time_s| RawReading { time_s: Some(time_s), ..raw(1.0) };
     assert!(c.take(&timed(7.0), &settings, SECOND + 60 * MS).is_ok());
     assert_eq!(c.take(&timed(6.9), &settings, SECOND + 70 * MS), Err(Reject::Backwards));
     assert_eq!(c.take(&timed(7.0), &settings, SECOND + 80 * MS), Err(Reject::Duplicate));
@@ -114,7 +115,7 @@ fn maximum_age_follows_the_measured_period() {
         let mut c = conditioner(&settings);
         for i in 0..100 {
             for &age_ms in ages_ms {
-                c.take(&Said { age_ms, ..said(10.0) }, &settings, SECOND + i * every_ms * MS).unwrap();
+                c.take(&RawReading { age_ms, ..raw(10.0) }, &settings, SECOND + i * every_ms * MS).unwrap();
             }
         }
         assert_eq!((c.max_age_ms(&settings), c.period_ms()), expected);
@@ -122,7 +123,7 @@ fn maximum_age_follows_the_measured_period() {
     // One pause, or one reading that came early, changes nothing.
     let (mut c, at) = settled(&settings, 100);
     for later_ms in [5000, 5100, 5101, 5200] {
-        c.take(&said(10.0), &settings, at + later_ms * MS).unwrap();
+        c.take(&raw(10.0), &settings, at + later_ms * MS).unwrap();
     }
     assert_eq!(c.max_age_ms(&settings), 250);
     // Before anything is measured: what is expected, or the default.
@@ -146,7 +147,7 @@ fn hold_over_is_added_and_the_age_grows() {
     let (mut c, at) = settled(&settings, 100);
     assert_eq!(c.max_age_ms(&settings), 3250);
     // A reading without SINR leaves the SINR, and its time, alone.
-    let other = Said { reading: Reading { cqi: Some(7), ..Reading::default() }, ..Said::default() };
+    let other = RawReading { reading: Reading { cqi: Some(7), ..Reading::default() }, ..RawReading::default() };
     let conditioned = c.take(&other, &settings, at + 1000 * MS).unwrap();
     assert_eq!((conditioned.reading.sinr_db, conditioned.reading.average_db), (None, None));
     assert!(c.is_fresh(&settings, at + 3250 * MS) && !c.is_fresh(&settings, at + 3251 * MS));
@@ -159,7 +160,7 @@ fn hold_over_is_added_and_the_age_grows() {
 fn a_jump_has_to_be_confirmed() {
     let settings = Conditioning::default();
     let (mut c, at) = settled(&settings, 100);
-    let mut take = |sinr_db, later_ms| c.take(&said(sinr_db), &settings, at + later_ms * MS).map(|_| ());
+    let mut take = |sinr_db, later_ms| c.take(&raw(sinr_db), &settings, at + later_ms * MS).map(|_| ());
     assert_eq!(take(36.0, 100), Err(Reject::Outlier));
     assert_eq!(take(11.0, 200), Ok(()));
     assert_eq!(take(-20.0, 300), Err(Reject::Outlier), "the confirmation must follow at once");
@@ -169,11 +170,11 @@ fn a_jump_has_to_be_confirmed() {
     // After some time anything may have happened.
     assert_eq!(take(-10.0, 2700), Ok(()));
     let all = Conditioning { outlier_db: 0.0, ..settings };
-    assert!(c.take(&said(40.0), &all, at + 2800 * MS).is_ok());
+    assert!(c.take(&raw(40.0), &all, at + 2800 * MS).is_ok());
     // What was recorded or computed is meant to be as it is.
     let mut recorded = Conditioner::new(&settings, Pace::Fixed(Duration::from_millis(100)));
     assert!(
-        [0.0, 50.0, 0.0].into_iter().zip(1..).all(|(db, i)| recorded.take(&said(db), &settings, i * SECOND).is_ok())
+        [0.0, 50.0, 0.0].into_iter().zip(1..).all(|(db, i)| recorded.take(&raw(db), &settings, i * SECOND).is_ok())
     );
 }
 
@@ -184,7 +185,7 @@ fn a_flood_is_cut_to_what_radios_do() {
     let mut applied = 0;
     // 100,000 readings in a second
     for i in 0..100_000u64 {
-        match c.take(&said(10.0), &settings, SECOND + i * 10_000) {
+        match c.take(&raw(10.0), &settings, SECOND + i * 10_000) {
             Ok(_) => applied += 1,
             Err(reason) => assert_eq!(reason, Reject::Flood),
         }
@@ -198,7 +199,7 @@ fn repeats_are_no_measurement_where_asked() {
     let mut c = conditioner(&settings);
     // Said ten times a second, measured every second.
     for i in 0..100u64 {
-        let taken = c.take(&said((i / 10) as f64), &settings, SECOND + i * 100 * MS);
+        let taken = c.take(&raw((i / 10) as f64), &settings, SECOND + i * 100 * MS);
         assert_eq!(taken.err(), (i % 10 != 0).then_some(Reject::Repeat));
     }
     assert_eq!((c.period_ms(), c.max_age_ms(&settings)), (1000, 2500));
@@ -209,7 +210,7 @@ fn capacity_follows_from_cqi_mcs_or_sinr() {
     let rate = RateSpec { table: Table::CqiLte, bandwidth_mhz: 20.0, overhead: None, scale_to_bps: None };
     let settings = Conditioning { rate: Some(rate), ..Conditioning::default() };
     let by = |settings: &Conditioning, reading| {
-        let said = Said { reading, ..Said::default() };
+        let said = RawReading { reading, ..RawReading::default() };
         conditioner(settings).take(&said, settings, SECOND).unwrap().reading.capacity_bps.map(f64::round)
     };
     let capacity = |reading| by(&settings, reading);
@@ -233,10 +234,31 @@ fn what_waited_on_its_way_is_as_old_as_it_is() {
     let mut c = conditioner(&settings);
     let mut came = |sent_ms: u64, now_ms: u64| {
         let sent = Some(Sent { session: 1, at_us: sent_ms * 1000 });
-        c.take(&Said { sent, ..said(10.0) }, &settings, SECOND + now_ms * MS).map(|r| r.made_ns)
+        c.take(&RawReading { sent, ..raw(10.0) }, &settings, SECOND + now_ms * MS).map(|r| r.made_ns)
     };
     assert_eq!(came(0, 0), Ok(SECOND));
     assert_eq!(came(100, 150), Ok(SECOND + 100 * MS));
     assert_eq!(came(200, 2000), Err(Reject::Stale));
     assert_eq!(came(2100, 2100), Ok(SECOND + 2100 * MS));
+}
+
+/// What the lab makes of a radio is what a feeder would publish.
+#[test]
+fn average_is_that_of_the_feeder() {
+    let radio = Radio {
+        name: "a".to_owned(),
+        step: STEP,
+        sinr_db: Some((0..500u16).map(|i| f32::from(i % 40)).collect()),
+        capacity_bps: vec![1; 500],
+        line_of_sight: vec![true; 500],
+        distance_m: vec![0.0; 500],
+    };
+    for average_time_constant_ms in [0, 1, 300, 2000] {
+        let spec = FeederSpec { period_ms: 50, delay_ms: 0, noise_db: 3.0, average_time_constant_ms };
+        let mut average = Average::new(Duration::from_millis(average_time_constant_ms.into()));
+        for reading in radio.readings(&spec, 9) {
+            let expected = average.add(f64::from(reading.sinr_db), reading.made);
+            assert!((f64::from(reading.average_db) - expected).abs() < 1e-4, "{reading:?} {expected}");
+        }
+    }
 }

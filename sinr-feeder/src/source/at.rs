@@ -1,11 +1,13 @@
 //! `at:DEVICE[,baud=N][,period_ms=N][,qeng]`: a modem's serial port.
 
-use super::{Args, RETRY, Running, Source, at_replies};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
-use crate::map::Reading;
+use super::{RETRY, Running, Source, at_replies};
+use crate::args::Args;
+use crate::condition::Pace;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_AT;
+use hotcc_radio_map::Reading;
 use serialport::SerialPort;
 use std::io::{self, ErrorKind};
 use std::thread;
@@ -51,7 +53,7 @@ impl AtSource {
             // with a secondary cell there are two: the last, NR's, is what carries most
             let mut readings = answer.lines().filter_map(|line| parse(line.trim()));
             match readings.rfind(|r| complete && *r != Reading::default()) {
-                Some(reading) => sink.offer(Ue::Unnamed, &Said { reading, ..Said::default() }),
+                Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
                 None if complete => sink.reject(Reject::Nothing, &format_args!("{:?}", shortened(&answer))),
                 None => sink.reject(Reject::Malformed, &format_args!("{:?}", shortened(&answer))),
             }

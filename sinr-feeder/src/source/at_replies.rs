@@ -1,6 +1,6 @@
 //! What modems answer to AT+CESQ (3GPP TS 27.007 clause 8.69) and AT+QENG="servingcell" (Quectel).
 
-use crate::map::Reading;
+use hotcc_radio_map::Reading;
 
 /// The answer's line to AT+CESQ; `None` where it is another line or not as it must be.
 pub(super) fn cesq(line: &str) -> Option<Reading> {

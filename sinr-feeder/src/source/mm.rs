@@ -1,13 +1,15 @@
 //! `mm[:PATH][,rate=N]`: a modem through ModemManager: its extended signal quality (interface Modem.Signal), which covers
 //! MBIM and QMI modems alike.
 
-use super::{Args, RETRY, Running, Source};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
-use crate::map::Reading;
+use super::{RETRY, Running, Source};
+use crate::args::Args;
+use crate::condition::Pace;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
-use crate::trace::{SINR_DB, limits};
 use hotcc_abi::radio::SOURCE_MM;
+use hotcc_channel_model::ranges;
+use hotcc_radio_map::Reading;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -57,7 +59,7 @@ impl ModemManagerSource {
             ticks.tick().await;
             let all = properties.get_all(SIGNAL).await.map_err(|e| e.to_string())?;
             match RADIOS.iter().filter_map(|radio| all.get(*radio)).find_map(reading) {
-                Some(reading) => sink.offer(Ue::Unnamed, &Said { reading, ..Said::default() }),
+                Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
                 None => sink.reject(Reject::Nothing, &"the modem knows no value"),
             }
         }
@@ -81,9 +83,9 @@ fn reading(radio: &OwnedVariant) -> Option<Reading> {
         values.get(name).and_then(|v| f64::try_from(v).ok()).filter(|v| range.contains(v))
     };
     let reading = Reading {
-        sinr_db: known("snr", &SINR_DB),
-        rsrp_dbm: known("rsrp", &limits::RSRP_DBM),
-        rsrq_db: known("rsrq", &limits::RSRQ_DB),
+        sinr_db: known("snr", &ranges::SINR_DB),
+        rsrp_dbm: known("rsrp", &ranges::RSRP_DBM),
+        rsrq_db: known("rsrq", &ranges::RSRQ_DB),
         ..Reading::default()
     };
     (reading != Reading::default()).then_some(reading)

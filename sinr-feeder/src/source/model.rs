@@ -1,11 +1,13 @@
 //! `model:FILE`: a radio that is computed, in real time.
 
-use super::{Running, Source, SourceError};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
-use crate::map::Reading;
-use crate::radio::{FeederSpec, Radio, RadioSpec, ReadingAt};
+use super::{Running, Source};
+use crate::condition::Pace;
+use crate::error::SourceError;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use hotcc_abi::radio::SOURCE_MODEL;
+use hotcc_channel_model::{FeederSpec, Radio, RadioSpec, ReadingAt};
+use hotcc_radio_map::Reading;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +81,7 @@ impl Source for ModelSource {
                     let capacity_bps = radio.capacity_bps.get(step).map(|bps| *bps as f64);
                     let values = Reading { sinr_db: Some(reading.sinr_db.into()), capacity_bps, ..Reading::default() };
                     let age_ms = (reading.at - reading.made).as_secs_f64() * 1e3;
-                    sink.offer(Ue::Unnamed, &Said { reading: values, age_ms, ..Said::default() });
+                    sink.offer(Ue::Unnamed, &RawReading { reading: values, age_ms, ..RawReading::default() });
                 }
                 start += radio.duration();
             }

@@ -1,9 +1,12 @@
 //! `nats://HOST[:PORT][,credentials=FILE][,tls][,ca=FILE]`: readings that other hosts' feeders publish on a NATS server.
 
-use super::{Args, RETRY, Running, Source, SourceError};
-use crate::feed::{Batch, Sink, Ue};
+use super::{RETRY, Running, Source};
+use crate::args::Args;
+use crate::error::SourceError;
+use crate::feed::sink::{Batch, Sink};
 use crate::line::Line;
 use crate::nats::{SUBJECT, Server};
+use crate::reading::Ue;
 use crate::reject::Reject;
 use futures_util::StreamExt;
 use hotcc_abi::radio::SOURCE_NATS;
@@ -34,7 +37,7 @@ fn take(batch: &mut Batch<'_>, subject: &str, payload: &[u8]) {
         Ok(line) if line.link.is_some() || line.ue.as_ref().is_some_and(|ue| ue != id) => {
             batch.reject(Reject::Forbidden, &format_args!("{} names another UE", subject.escape_debug()));
         }
-        Ok(line) => batch.offer(Ue::Id(id), &line.said()),
+        Ok(line) => batch.offer(Ue::Id(id), &line.reading()),
         Err(what) => batch.reject(Reject::Malformed, &what),
     }
 }

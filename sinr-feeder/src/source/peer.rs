@@ -4,11 +4,14 @@
 //! each, a line of JSON, and the code over all before it.
 
 use super::udp::{address, bind, receive};
-use super::{Args, Running, Source, SourceError};
-use crate::feed::{Batch, Sink, Ue};
+use super::{Running, Source};
+use crate::args::Args;
+use crate::error::SourceError;
+use crate::feed::sink::{Batch, Sink};
 use crate::line::Line;
 use crate::link::{self, Granted};
-use crate::peer::VERSION;
+use crate::publish::peer::VERSION;
+use crate::reading::Ue;
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
 use hotcc_keys::{Keys, MAC_BYTES, Window};
@@ -72,7 +75,7 @@ struct Receiver {
 impl Receiver {
     fn take(&mut self, batch: &mut Batch<'_>, datagram: &[u8]) {
         match self.verify(datagram, unix_us()) {
-            Ok((link, line)) => batch.offer(Ue::Granted(link), &line.said()),
+            Ok((link, line)) => batch.offer(Ue::Granted(link), &line.reading()),
             Err((reason, what)) => batch.reject(reason, &what),
         }
     }
@@ -137,10 +140,10 @@ fn unix_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::Reading;
-    use crate::peer::datagram;
-    use crate::transit::Sent;
+    use crate::publish::peer::datagram;
+    use crate::reading::Sent;
     use hotcc_keys::KEY_BYTES;
+    use hotcc_radio_map::Reading;
 
     const NOW_US: u64 = 1_800_000_000_000_000;
 

@@ -3,14 +3,15 @@
 //! The station sends what it knows of each UE: the CQI that the UE reported, which is of the downlink, and the SNR of
 //! what it received from the UE, which is of the uplink. They are different radios, so a source is one or the other.
 
-use super::{Args, RETRY, Running, Source};
-use crate::condition::Said;
-use crate::feed::{Batch, Sink, Ue};
-use crate::map::Reading;
-use crate::radio::Table;
+use super::{RETRY, Running, Source};
+use crate::args::Args;
+use crate::feed::sink::{Batch, Sink};
+use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
 use futures_util::{SinkExt, StreamExt};
 use hotcc_abi::radio::{SOURCE_SRSRAN, SOURCE_SRSRAN_UPLINK};
+use hotcc_channel_model::Table;
+use hotcc_radio_map::Reading;
 use serde::Deserialize;
 use std::time::Duration;
 use tokio_tungstenite::connect_async;
@@ -64,7 +65,7 @@ impl SrsranSource {
         Ok(Self { url, uplink, table })
     }
 
-    fn said(&self, ue: &UeMetrics) -> Said {
+    fn reading(&self, ue: &UeMetrics) -> RawReading {
         let index = |value: Option<f64>| value.filter(|v| (1.0..=31.0).contains(v)).map(|v| v.round() as u8);
         let reading = if self.uplink {
             Reading { sinr_db: ue.pusch_snr_db, mcs: index(ue.ul_mcs), ..Reading::default() }
@@ -74,7 +75,7 @@ impl SrsranSource {
             let sinr_db = cqi.and_then(|cqi| self.table.sinr_of_cqi(cqi));
             Reading { sinr_db, cqi, mcs: index(ue.dl_mcs).filter(|_| cqi.is_some()), ..Reading::default() }
         };
-        Said { reading, ..Said::default() }
+        RawReading { reading, ..RawReading::default() }
     }
 
     fn take(&self, batch: &mut Batch<'_>, text: &str) -> Result<(), String> {
@@ -87,7 +88,7 @@ impl SrsranSource {
         let only = ues.len() == 1 && !batch.has_names();
         for ue in ues {
             let id = ue.rnti.to_string();
-            batch.offer(if only { Ue::Unnamed } else { Ue::Id(&id) }, &self.said(ue));
+            batch.offer(if only { Ue::Unnamed } else { Ue::Id(&id) }, &self.reading(ue));
         }
         Ok(())
     }

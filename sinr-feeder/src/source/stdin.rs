@@ -1,7 +1,9 @@
 //! `stdin`: lines of JSON on standard input, until it ends.
 
-use super::{Args, Running, Source, SourceError};
-use crate::feed::Sink;
+use super::{Running, Source};
+use crate::args::Args;
+use crate::error::SourceError;
+use crate::feed::sink::Sink;
 use crate::line::LONGEST;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_STDIN;

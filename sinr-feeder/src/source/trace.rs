@@ -1,11 +1,13 @@
 //! `trace:FILE`: a recorded or generated trace, in real time.
 
-use super::{Running, Source, SourceError};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
-use crate::replay::{Replay, ReplayOptions};
-use crate::trace::Trace;
+use super::{Running, Source};
+use crate::condition::Pace;
+use crate::error::SourceError;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use hotcc_abi::radio::SOURCE_TRACE;
+use hotcc_channel_model::trace::Trace;
+use hotcc_channel_model::trace::replay::{Replay, ReplayOptions};
 use std::path::PathBuf;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
@@ -52,7 +54,7 @@ impl Source for TraceSource {
             let start = Instant::now();
             for step in Replay::new(&trace, self.options) {
                 sleep_until(start + step.at).await;
-                sink.offer(Ue::Unnamed, &Said { reading: (&step.sample).into(), ..Said::default() });
+                sink.offer(Ue::Unnamed, &RawReading::from(&step.sample));
             }
             Ok(())
         })

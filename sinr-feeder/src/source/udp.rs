@@ -1,7 +1,9 @@
 //! `udp:ADDRESS:PORT`: lines of JSON in datagrams.
 
-use super::{Args, Running, Source, SourceError};
-use crate::feed::{Batch, Sink};
+use super::{Running, Source};
+use crate::args::Args;
+use crate::error::SourceError;
+use crate::feed::sink::{Batch, Sink};
 use crate::line::Line;
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_UDP;
@@ -112,7 +114,7 @@ pub(super) fn take_line(batch: &mut Batch<'_>, line: &[u8]) {
     }
     match Line::parse(line) {
         Ok(line) => match line.ue() {
-            Ok(ue) => batch.offer(ue, &line.said()),
+            Ok(ue) => batch.offer(ue, &line.reading()),
             Err((reason, what)) => batch.reject(reason, &what),
         },
         Err(what) => batch.reject(Reject::Malformed, &what),

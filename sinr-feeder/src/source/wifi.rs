@@ -1,14 +1,17 @@
 //! `wifi:INTERFACE[,period_ms=N][,noise_dbm=N]`: a wireless interface, through nl80211: the signal of its station over
 //! the noise of its channel.
 
-use super::{Args, RETRY, Running, Source, SourceError};
-use crate::condition::{Pace, Said};
-use crate::feed::{Sink, Ue};
-use crate::map::Reading;
+use super::{RETRY, Running, Source};
+use crate::args::Args;
+use crate::condition::Pace;
+use crate::error::SourceError;
+use crate::feed::sink::Sink;
+use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
-use crate::trace::SINR_DB;
 use futures_util::TryStreamExt;
 use hotcc_abi::radio::SOURCE_WIFI;
+use hotcc_channel_model::ranges::SINR_DB;
+use hotcc_radio_map::Reading;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -75,7 +78,7 @@ impl WifiSource {
                         ..Reading::default()
                     };
                     let ue = if only { Ue::Unnamed } else { Ue::Id(address) };
-                    batch.offer(ue, &Said { reading, ..Said::default() });
+                    batch.offer(ue, &RawReading { reading, ..RawReading::default() });
                 }
             });
         }

@@ -2,9 +2,10 @@
 
 use crate::map::OPTIONS;
 use crate::sandbox::{Sandbox, key, sandbox};
+use crate::sandbox::{Sandbox, key, sandbox, stderr};
+use hotcc_radio_map::{Freshness, RadioMap};
 use hotcc_testbed::command::stderr;
 use hotcc_testbed::kernel::skipped;
-use sinr_feeder::map::{Freshness, RadioMap};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};

@@ -4,8 +4,7 @@ use crate::map::{OPTIONS, slots_map};
 use crate::sandbox::{Sandbox, key, sandbox};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::{Decision, SLOTS, STATE_FREE, STATE_TAKEN};
-use hotcc_abi::radio_slots::RadioSlots;
-use sinr_feeder::map::{LinkOptions, MapError, RadioMap, Reading};
+use hotcc_radio_map::{LinkOptions, MapError, RadioMap, RadioSlots, Reading};
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -4,7 +4,7 @@ use crate::sandbox::{Sandbox, key, sandbox};
 use crate::tools::{Process, Sender, free_port, has, local, metrics, rejected, wait};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::q8_to_db;
-use sinr_feeder::map::{Freshness, RadioView};
+use hotcc_radio_map::{Freshness, RadioView};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::Write;

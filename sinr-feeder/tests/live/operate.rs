@@ -2,11 +2,11 @@
 
 use crate::sandbox::{key, sandbox};
 use crate::tools::{Process, Sender, free_port, local, metrics, page, wait};
+use hotcc_channel_model::trace::Trace;
 use hotcc_testbed::command::stderr;
 use hotcc_testbed::kernel::skipped;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sinr_feeder::trace::Trace;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;

@@ -5,7 +5,7 @@ use hotcc_kernels::Kernel;
 use hotcc_testbed::kernel::skipped;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A stock kernel for the lab. `None`, after saying so, where it cannot be booted or had.
@@ -37,6 +37,7 @@ pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
     let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
     let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
     found.extend(hotcc::sysctl::available().unwrap().into_iter().filter(|name| ours(name)));
-    found.extend(hotcc::radio::links().unwrap().iter().map(|link| link.key.to_string()));
+    let links = hotcc_radio_map::links(Path::new(hotcc_abi::pins::ROOT)).unwrap();
+    found.extend(links.iter().map(|link| link.key.to_string()));
     found
 }

@@ -10,8 +10,8 @@ use hotcc::tunables::present::Value;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
 use hotcc_lab_proto::plan::{Action, Plan, PlannedReading};
+use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use hotcc_testbed::netlab;
-use sinr_feeder::map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use std::path::Path;
 
 /// Reports in a run.

@@ -33,7 +33,7 @@ fn link(last: u8, sinr_db: Option<f64>) -> Link {
     let age_ms = sinr_db.map(|_| 250);
     let capacity_bps = sinr_db.map(|_| 30_000_000);
     let fresh = sinr_db.is_some();
-    Link { key, sinr_db, average_db: sinr_db, age_ms, fresh, updates: 9, capacity_bps, max_age_ms: 500 }
+    Link { key, sinr_db, average_db: sinr_db, age_ms, fresh, updates: 9, capacity_bps }
 }
 
 fn full() -> Snapshot {

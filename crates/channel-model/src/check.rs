@@ -1,0 +1,224 @@
+//! Which descriptions of a radio can be. Errors name key and value, so that a typing error is found where it is.
+
+use crate::error::RadioError;
+use crate::geometry::distance;
+use crate::ranges::{CAPACITY_BPS, SINR_DB};
+use crate::rate::RateSpec;
+use crate::spec::{
+    ConstantSpec, Fading, LineOfSight, Obstacle, RadioSpec, Shadowing, Shape, StepsSpec, TraceSpec, UmiSpec, User,
+};
+use std::ops::RangeInclusive;
+
+/// Rates to scale to, in bit/s.
+const SCALE_BPS: RangeInclusive<f64> = 1.0..=1e15;
+/// Times within a run, in s.
+const TIME_S: RangeInclusive<f64> = 0.0..=86_400.0;
+/// Powers, in dBm.
+const POWER_DBM: RangeInclusive<f64> = -200.0..=100.0;
+/// How far from the station TR 38.901 table 7.4.1-1 reaches, in m.
+const FARTHEST_M: f64 = 5000.0;
+/// Points of a path, and obstacles: each costs time at every step.
+const MOST: usize = 1000;
+
+type Checked = Result<(), RadioError>;
+
+fn refuse(key: impl Into<String>, value: impl ToString, what: impl Into<String>) -> RadioError {
+    RadioError::Value { key: key.into(), value: value.to_string(), what: what.into() }
+}
+
+/// A number in a range; NaN is in none.
+pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checked {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(refuse(key, value, format!("must be from {} to {}", range.start(), range.end())))
+}
+
+impl RadioSpec {
+    /// Whether this can be. What a trace file holds is not looked at.
+    ///
+    /// # Errors
+    /// Names the key that cannot be, and its value, or the key that is missing.
+    pub fn check(&self) -> Result<(), RadioError> {
+        if self.name().is_empty() {
+            return Err(refuse("name", "\"\"", "must not be empty"));
+        }
+        match self {
+            Self::Trace(spec) => trace(spec),
+            Self::Constant(spec) => constant(spec),
+            Self::Steps(spec) => steps(spec),
+            Self::Umi(spec) => umi(spec),
+        }
+    }
+}
+
+fn trace(spec: &TraceSpec) -> Checked {
+    if spec.file.as_os_str().is_empty() {
+        return Err(refuse("file", "\"\"", "must name a trace"));
+    }
+    spec.rate.as_ref().map_or(Ok(()), rate)?;
+    let Some(scale_to_bps) = spec.scale_to_bps else { return Ok(()) };
+    if spec.rate.is_some() {
+        return Err(refuse(
+            "scale_to_bps",
+            scale_to_bps,
+            "scales the trace's capacity, and rate replaces that; see rate.scale_to_bps",
+        ));
+    }
+    range("scale_to_bps", scale_to_bps, SCALE_BPS)
+}
+
+/// Capacity is given, or follows from a SINR; not both, and not neither.
+fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Checked {
+    spec.map_or(Ok(()), rate)?;
+    match (sinr, capacity, spec.is_some()) {
+        (_, Some(value), true) => {
+            Err(refuse("capacity_bps", value, "rate turns sinr_db into capacity already; drop one of them"))
+        }
+        (false, None, true) => Err(RadioError::Missing { key: "sinr_db", what: "rate turns it into capacity" }),
+        (_, None, false) => Err(RadioError::Missing {
+            key: "capacity_bps",
+            what: "give it, or sinr_db and a rate that turns it into capacity",
+        }),
+        (_, Some(_), false) | (true, None, true) => Ok(()),
+    }
+}
+
+fn constant(spec: &ConstantSpec) -> Checked {
+    source(spec.sinr_db.is_some(), spec.capacity_bps.map(|bps| bps.to_string()), spec.rate.as_ref())?;
+    spec.sinr_db.map_or(Ok(()), |db| range("sinr_db", db, SINR_DB))?;
+    spec.capacity_bps.map_or(Ok(()), |bps| range("capacity_bps", bps, CAPACITY_BPS))
+}
+
+fn steps(spec: &StepsSpec) -> Checked {
+    let capacity = spec.capacity_bps.as_ref().map(|points| format!("[{} pairs]", points.len()));
+    source(spec.sinr_db.is_some(), capacity, spec.rate.as_ref())?;
+    spec.repeat_s.map_or(Ok(()), |s| range("repeat_s", s, 0.01..=*TIME_S.end()))?;
+    let list = |key: &str, points: &Option<Vec<[f64; 2]>>, values: RangeInclusive<f64>| {
+        points.as_ref().map_or(Ok(()), |points| timed(key, points, values, spec.repeat_s))
+    };
+    list("sinr_db", &spec.sinr_db, SINR_DB)?;
+    list("capacity_bps", &spec.capacity_bps, CAPACITY_BPS)
+}
+
+fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: Option<f64>) -> Checked {
+    let Some([first_s, _]) = points.first() else { return Err(refuse(key, "[]", "must have a first pair, at 0 s")) };
+    if *first_s != 0.0 {
+        return Err(refuse(format!("{key}[0][0]"), first_s, "the first time must be 0"));
+    }
+    let mut before_s = None;
+    for (i, [at_s, value]) in points.iter().enumerate() {
+        let time = format!("{key}[{i}][0]");
+        range(&time, *at_s, TIME_S)?;
+        range(&format!("{key}[{i}][1]"), *value, values.clone())?;
+        if before_s.is_some_and(|before_s| *at_s <= before_s) {
+            return Err(refuse(time, at_s, "must be later than the one before"));
+        }
+        if repeat_s.is_some_and(|repeat_s| *at_s >= repeat_s) {
+            return Err(refuse(time, at_s, "must be earlier than repeat_s"));
+        }
+        before_s = Some(*at_s);
+    }
+    Ok(())
+}
+
+fn rate(spec: &RateSpec) -> Checked {
+    range("rate.bandwidth_mhz", spec.bandwidth_mhz, 0.1..=10_000.0)?;
+    if let Some(overhead) = spec.overhead {
+        range("rate.overhead", overhead, 0.0..=0.99)?;
+        if spec.scale_to_bps.is_some() {
+            return Err(refuse("rate.overhead", overhead, "has no effect beside scale_to_bps; drop one of them"));
+        }
+    }
+    spec.scale_to_bps.map_or(Ok(()), |bps| range("rate.scale_to_bps", bps, SCALE_BPS))
+}
+
+fn umi(spec: &UmiSpec) -> Checked {
+    range("carrier_ghz", spec.carrier_ghz, 0.5..=100.0)?;
+    range("tx_power_dbm", spec.tx_power_dbm, POWER_DBM)?;
+    range("tx_gain_dbi", spec.tx_gain_dbi, -50.0..=60.0)?;
+    range("rx_gain_dbi", spec.rx_gain_dbi, -50.0..=60.0)?;
+    range("noise_figure_db", spec.noise_figure_db, 0.0..=40.0)?;
+    spec.interference_dbm.map_or(Ok(()), |dbm| range("interference_dbm", dbm, POWER_DBM))?;
+    range("sinr_offset_db", spec.sinr_offset_db, -100.0..=100.0)?;
+    // Table 7.4.1-1 is stated for stations of 10 m; below the least height the breakpoint distance makes no sense.
+    range("station.height_m", spec.station.height_m, 2.0..=100.0)?;
+    point("station.at", spec.station.at)?;
+    user(&spec.ue, spec.station.at)?;
+    obstacles(&spec.obstacles, spec.line_of_sight)?;
+    spec.shadowing.as_ref().map_or(Ok(()), shadowing)?;
+    spec.fading.as_ref().map_or(Ok(()), fading)?;
+    rate(&spec.rate)
+}
+
+fn point(key: &str, at: [f64; 2]) -> Checked {
+    if at.iter().all(|v| (-100_000.0..=100_000.0).contains(v)) {
+        return Ok(());
+    }
+    Err(refuse(key, format!("{at:?}"), "must be two numbers from -100000 to 100000"))
+}
+
+fn user(spec: &User, station: [f64; 2]) -> Checked {
+    // Applicability of table 7.4.1-1.
+    range("ue.height_m", spec.height_m, 1.5..=22.5)?;
+    if spec.path.is_empty() || spec.path.len() > MOST {
+        let what = format!("must have 1 to {MOST} points");
+        return Err(refuse("ue.path", format!("[{} points]", spec.path.len()), what));
+    }
+    for (i, waypoint) in spec.path.iter().enumerate() {
+        let key = format!("ue.path[{i}].at");
+        point(&key, waypoint.at)?;
+        range(&format!("ue.path[{i}].wait_s"), waypoint.wait_s, TIME_S)?;
+        if distance(waypoint.at, station) > FARTHEST_M {
+            let what = format!("must be at most {FARTHEST_M} m from the station, where the path loss formulas end");
+            return Err(refuse(key, format!("{:?}", waypoint.at), what));
+        }
+    }
+    // Who has only one point to be at needs no speed.
+    let least = if spec.path.len() > 1 { 0.01 } else { 0.0 };
+    range("ue.speed_mps", spec.speed_mps, least..=150.0)
+}
+
+fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> Checked {
+    if all.len() > MOST {
+        return Err(refuse("obstacles", format!("[{} of them]", all.len()), format!("must be at most {MOST}")));
+    }
+    if !all.is_empty() && line_of_sight != LineOfSight::Obstacles {
+        let what = "count only with line_of_sight = \"obstacles\"; drop them or the other";
+        return Err(refuse("obstacles", format!("[{} of them]", all.len()), what));
+    }
+    for (i, obstacle) in all.iter().enumerate() {
+        point(&format!("obstacles[{i}].from"), obstacle.from)?;
+        let to = format!("obstacles[{i}].to");
+        point(&to, obstacle.to)?;
+        let same = [obstacle.from[0] == obstacle.to[0], obstacle.from[1] == obstacle.to[1]];
+        if obstacle.shape == Shape::Rectangle && same.contains(&true) {
+            return Err(refuse(
+                to,
+                format!("{:?}", obstacle.to),
+                "must differ from `from` in x and y; or make it a wall",
+            ));
+        }
+        if same == [true, true] {
+            return Err(refuse(to, format!("{:?}", obstacle.to), "must differ from `from`"));
+        }
+        range(&format!("obstacles[{i}].extra_loss_db"), obstacle.extra_loss_db, 0.0..=200.0)?;
+    }
+    Ok(())
+}
+
+fn shadowing(spec: &Shadowing) -> Checked {
+    range("shadowing.los_sigma_db", spec.los_sigma_db, 0.0..=30.0)?;
+    range("shadowing.nlos_sigma_db", spec.nlos_sigma_db, 0.0..=30.0)?;
+    range("shadowing.los_correlation_m", spec.los_correlation_m, 0.1..=10_000.0)?;
+    range("shadowing.nlos_correlation_m", spec.nlos_correlation_m, 0.1..=10_000.0)
+}
+
+fn fading(spec: &Fading) -> Checked {
+    range("fading.rician_k_db", spec.rician_k_db, -40.0..=40.0)?;
+    range("fading.least_doppler_hz", spec.least_doppler_hz, 0.0..=50_000.0)?;
+    range("fading.branches", spec.branches.into(), 1.0..=64.0)
+}
+
+#[cfg(test)]
+mod tests;

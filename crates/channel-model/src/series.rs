@@ -1,0 +1,116 @@
+//! Radios whose values are given: by a trace, by steps, or once for all.
+
+use crate::error::RadioError;
+use crate::radio::{Radio, STEP, kept_sinr};
+use crate::rate::RateSpec;
+use crate::spec::{AtEnd, ConstantSpec, StepsSpec, TraceSpec};
+use crate::trace::{Sample, Trace};
+use std::path::Path;
+use std::time::Duration;
+
+/// Values and when each starts, in order of time.
+type Points = Vec<(Duration, f64)>;
+
+/// The value at each step: the last one that has started. Before the first, the first. After `length` from the start.
+fn sampled(points: &[(Duration, f64)], length: Option<Duration>, steps: usize) -> impl Iterator<Item = f64> {
+    (0..steps).map(move |step| {
+        let at = STEP.as_nanos() * step as u128;
+        let at = length.map_or(at, |length| at % length.as_nanos().max(1));
+        let started = points.partition_point(|(start, _)| start.as_nanos() <= at);
+        points.get(started.max(1) - 1).map_or(0.0, |(_, value)| *value)
+    })
+}
+
+fn radio(
+    name: &str,
+    sinr: Option<&Points>,
+    capacity: Option<&Points>,
+    rate: Option<&RateSpec>,
+    length: Option<Duration>,
+    steps: usize,
+) -> Radio {
+    let sinr_db: Option<Vec<f32>> = sinr.map(|points| sampled(points, length, steps).map(kept_sinr).collect());
+    let capacity_bps = match (capacity, &sinr_db, rate) {
+        (Some(points), ..) => sampled(points, length, steps).map(|bps| bps.round() as u64).collect(),
+        (None, Some(sinr), Some(rate)) => sinr.iter().map(|db| rate.capacity_bps(f64::from(*db))).collect(),
+        // What is checked has one or the other.
+        (None, ..) => vec![0; steps],
+    };
+    Radio::flat(name, sinr_db, capacity_bps)
+}
+
+/// The radio of a constant as [`crate::RadioSpec::check`] accepts it.
+pub(crate) fn constant(name: &str, spec: &ConstantSpec, steps: usize) -> Radio {
+    let once = |value: Option<f64>| value.map(|value| vec![(Duration::ZERO, value)]);
+    let (sinr, capacity) = (once(spec.sinr_db), once(spec.capacity_bps));
+    radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), None, steps)
+}
+
+/// The radio of steps as [`crate::RadioSpec::check`] accepts them.
+pub(crate) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
+    let timed = |points: &Vec<[f64; 2]>| -> Points {
+        points.iter().map(|[at_s, value]| (Duration::from_secs_f64(*at_s), *value)).collect()
+    };
+    let (sinr, capacity) = (spec.sinr_db.as_ref().map(timed), spec.capacity_bps.as_ref().map(timed));
+    let length = spec.repeat_s.map(Duration::from_secs_f64);
+    radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), length, steps)
+}
+
+/// The radio of a trace.
+pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize) -> Result<Radio, RadioError> {
+    let path = base_dir.join(&spec.file);
+    let trace = Trace::load(&path)?;
+    let column = |value: fn(&Sample) -> Option<f64>| -> Option<Points> {
+        let points: Points = trace.samples().iter().filter_map(|s| value(s).map(|v| (s.at, v))).collect();
+        (!points.is_empty()).then_some(points)
+    };
+    let sinr = column(|s| s.sinr_db);
+    let lacks = |column, what| RadioError::Column { path: path.clone(), column, what };
+    let capacity = match &spec.rate {
+        Some(_) if sinr.is_none() => return Err(lacks("sinr_db", "which rate turns into capacity")),
+        Some(_) => None,
+        None => {
+            let mut points = column(|s| s.capacity_bps)
+                .ok_or_else(|| lacks("capacity_bps", "which is needed where there is no rate"))?;
+            scale(&mut points, spec.scale_to_bps);
+            Some(points)
+        }
+    };
+    let length = (spec.at_end == AtEnd::Repeat).then(|| trace.duration());
+    Ok(radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), length, steps))
+}
+
+/// Makes the largest value `to`. Nothing but zeroes stays as it is.
+fn scale(points: &mut Points, to: Option<f64>) {
+    let largest = points.iter().map(|(_, bps)| *bps).fold(0.0, f64::max);
+    if let Some(to) = to.filter(|_| largest > 0.0) {
+        points.iter_mut().for_each(|(_, bps)| *bps = *bps / largest * to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn values_hold_until_the_next() {
+        let points = [(ms(0), 1.0), (ms(15), 2.0), (ms(30), 3.0)];
+        assert_eq!(sampled(&points, None, 5).collect::<Vec<_>>(), [1.0, 1.0, 2.0, 3.0, 3.0]);
+        assert_eq!(sampled(&points, Some(ms(35)), 6).collect::<Vec<_>>(), [1.0, 1.0, 2.0, 3.0, 1.0, 2.0]);
+        assert_eq!(sampled(&[(ms(20), 7.0), (ms(30), 8.0)], None, 4).collect::<Vec<_>>(), [7.0, 7.0, 7.0, 8.0]);
+    }
+
+    #[test]
+    fn largest_value_becomes_the_rate() {
+        let mut points = vec![(ms(0), 2e6), (ms(1), 8e6), (ms(2), 0.0)];
+        scale(&mut points, Some(1e9));
+        assert_eq!(points, [(ms(0), 2.5e8), (ms(1), 1e9), (ms(2), 0.0)]);
+        let mut nothing = vec![(ms(0), 0.0)];
+        scale(&mut nothing, Some(1e9));
+        assert_eq!(nothing, [(ms(0), 0.0)]);
+    }
+}

@@ -1,0 +1,53 @@
+//! What the formats have in common: lines, and the cells of a line.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The longest trace.
+pub(super) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// What is wrong, and in which line; the file's name is put before it where that is known.
+#[derive(Debug)]
+pub(super) struct Malformed {
+    pub(super) line: u64,
+    pub(super) what: String,
+}
+
+impl Malformed {
+    pub(super) fn new(line: u64, what: impl Into<String>) -> Self {
+        Self { line, what: what.into() }
+    }
+}
+
+/// Lines that hold something, with their numbers.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (u64, &str)> {
+    let numbered = text.lines().enumerate().map(|(i, line)| (i as u64 + 1, line.trim()));
+    numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A finite number within a range. `f64::from_str` alone also takes "inf" and "nan".
+pub(super) fn number(name: &str, text: &str, range: &RangeInclusive<f64>) -> Result<f64, String> {
+    let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        format!("{name} '{shown}' is not a finite number")
+    })?;
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{name} {text} is outside {} to {}", range.start(), range.end()))
+}
+
+/// A whole number up to `limit`.
+pub(super) fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
+    let value = text.parse().ok().filter(|v: &u8| *v <= limit);
+    value.ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        format!("{name} '{shown}' is not a whole number from 0 to {limit}")
+    })
+}
+
+/// `seconds` as an offset, as long as traces may be.
+pub(super) fn offset(seconds: f64) -> Result<Duration, String> {
+    let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
+    at.ok_or_else(|| format!("the trace lasts longer than {} days here", LONGEST.as_secs() / 86_400))
+}

@@ -1,0 +1,92 @@
+//! This project's own CSV: `time_s,sinr_db[,capacity_bps][,rsrp_dbm][,rsrq_db][,cqi][,mcs]`, columns in any order.
+
+use super::cells::{Malformed, index, number, offset};
+use super::sample::Sample;
+use super::table::Table;
+use crate::ranges;
+use csv::StringRecord;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+/// The column that tells this format from others.
+pub(super) const TIME: &str = "time_s";
+const COLUMNS: [&str; 7] = [TIME, "sinr_db", "capacity_bps", "rsrp_dbm", "rsrq_db", "cqi", "mcs"];
+/// Seconds since any epoch; beyond this an f64 no longer counts milliseconds well.
+const TIME_S: RangeInclusive<f64> = -1e10..=1e10;
+
+pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
+    let mut table = Table::new(text)?;
+    check_header(&mut table)?;
+    table.need("sinr_db")?;
+    let columns = COLUMNS.map(|name| table.column(name));
+    let mut row = StringRecord::new();
+    let mut samples = Vec::new();
+    let mut first_s = None;
+    let mut last_s = f64::NEG_INFINITY;
+    while let Some(line) = table.next(&mut row)? {
+        let cells = columns.map(|column| column.and_then(|i| row.get(i)).filter(|cell| !cell.is_empty()));
+        let (time_s, mut sample) = sample(&cells).map_err(|what| Malformed::new(line, what))?;
+        if time_s < last_s {
+            return Err(Malformed::new(line, format!("time goes backwards: {time_s} after {last_s}")));
+        }
+        last_s = time_s;
+        let start_s = *first_s.get_or_insert(time_s);
+        sample.at = offset(time_s - start_s).map_err(|what| Malformed::new(line, what))?;
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+fn check_header(table: &mut Table) -> Result<(), Malformed> {
+    let line = table.line();
+    for (i, name) in table.header().iter().enumerate() {
+        if !COLUMNS.contains(&name) {
+            return Err(Malformed::new(line, format!("unknown column '{name}'; known: {}", COLUMNS.join(", "))));
+        }
+        if table.column(name) != Some(i) {
+            return Err(Malformed::new(line, format!("column {name} stands twice in the header")));
+        }
+    }
+    Ok(())
+}
+
+fn sample([time, sinr, capacity, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 7]) -> Result<(f64, Sample), String> {
+    let time_s = number(TIME, time.ok_or_else(|| format!("{TIME} is missing"))?, &TIME_S)?;
+    let sample = Sample {
+        sinr_db: sinr.map(|t| number("sinr_db", t, &ranges::SINR_DB)).transpose()?,
+        capacity_bps: capacity.map(|t| number("capacity_bps", t, &ranges::CAPACITY_BPS)).transpose()?,
+        rsrp_dbm: rsrp.map(|t| number("rsrp_dbm", t, &ranges::RSRP_DBM)).transpose()?,
+        rsrq_db: rsrq.map(|t| number("rsrq_db", t, &ranges::RSRQ_DB)).transpose()?,
+        cqi: cqi.map(|t| index("cqi", t, ranges::CQI)).transpose()?,
+        mcs: mcs.map(|t| index("mcs", t, ranges::MCS)).transpose()?,
+        ..Sample::default()
+    };
+    Ok((time_s, sample))
+}
+
+/// Columns that no sample fills are left out.
+pub(super) fn write(samples: &[Sample]) -> String {
+    type Cell = fn(&Sample) -> Option<String>;
+    let optional: [(&str, Cell); 5] = [
+        ("capacity_bps", |s| s.capacity_bps.map(|v| format!("{v:.0}"))),
+        ("rsrp_dbm", |s| s.rsrp_dbm.map(|v| format!("{v:.2}"))),
+        ("rsrq_db", |s| s.rsrq_db.map(|v| format!("{v:.2}"))),
+        ("cqi", |s| s.cqi.map(|v| v.to_string())),
+        ("mcs", |s| s.mcs.map(|v| v.to_string())),
+    ];
+    let used: Vec<_> = optional.iter().filter(|(_, cell)| samples.iter().any(|s| cell(s).is_some())).collect();
+    let mut out = format!("{TIME},sinr_db");
+    for (name, _) in &used {
+        out.extend([",", name]);
+    }
+    for s in samples {
+        let sinr = s.sinr_db.map_or(String::new(), |v| format!("{v:.2}"));
+        // Writing to a String does not fail.
+        let _ = write!(out, "\n{:.3},{sinr}", s.at.as_secs_f64());
+        for (_, cell) in &used {
+            let _ = write!(out, ",{}", cell(s).unwrap_or_default());
+        }
+    }
+    out.push('\n');
+    out
+}

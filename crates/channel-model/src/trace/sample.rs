@@ -1,0 +1,22 @@
+//! What a trace holds for one moment.
+
+use std::time::Duration;
+
+/// What was measured at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    /// When, counted from the first sample.
+    pub at: Duration,
+    /// Signal to interference and noise ratio in dB.
+    pub sinr_db: Option<f64>,
+    /// Capacity of the link in bit/s.
+    pub capacity_bps: Option<f64>,
+    /// Reference signal received power in dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Reference signal received quality in dB.
+    pub rsrq_db: Option<f64>,
+    /// Channel quality indicator 0..15.
+    pub cqi: Option<u8>,
+    /// Modulation and coding scheme 0..31.
+    pub mcs: Option<u8>,
+}

@@ -1,0 +1,73 @@
+//! Comma-separated tables: cells by column name, errors with the line they stand on.
+
+use super::cells::Malformed;
+use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord, Trim};
+
+/// A table being read.
+pub(super) struct Table<'a> {
+    text: &'a str,
+    reader: Reader<&'a [u8]>,
+    header: StringRecord,
+    /// Bytes whose line ends were counted, and the line they lead to.
+    counted: (usize, u64),
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(text: &'a str) -> Result<Self, Malformed> {
+        let mut reader =
+            ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).has_headers(false).from_reader(text.as_bytes());
+        let mut header = StringRecord::new();
+        // The caller saw a header; the fields of further rows are counted against it.
+        let read = reader.read_record(&mut header);
+        let mut table = Self { text, reader, header, counted: (0, 1) };
+        let line = table.line();
+        read.map_err(|e| malformed(line, &e))?;
+        Ok(table)
+    }
+
+    /// Where the column of this name is.
+    pub(super) fn column(&self, name: &str) -> Option<usize> {
+        self.header.iter().position(|h| h == name)
+    }
+
+    /// Where the column of this name is; an error without it.
+    pub(super) fn need(&mut self, name: &str) -> Result<usize, Malformed> {
+        let line = self.line();
+        self.column(name).ok_or_else(|| Malformed::new(line, format!("the header has no column {name}")))
+    }
+
+    pub(super) fn header(&self) -> &StringRecord {
+        &self.header
+    }
+
+    /// The next row into `row`; its line, or `None` at the end.
+    pub(super) fn next(&mut self, row: &mut StringRecord) -> Result<Option<u64>, Malformed> {
+        let read = self.reader.read_record(row);
+        let line = self.line();
+        match read {
+            Ok(true) => Ok(Some(line)),
+            Ok(false) => Ok(None),
+            Err(e) => Err(malformed(line, &e)),
+        }
+    }
+
+    /// The line the reader's last row ends on. (The position of a record is where the comments before it start.)
+    pub(super) fn line(&mut self) -> u64 {
+        let end = (self.reader.position().byte() as usize).saturating_sub(1).min(self.text.len());
+        let (counted, line) = &mut self.counted;
+        if end > *counted {
+            *line += self.text.as_bytes()[*counted..end].iter().filter(|b| **b == b'\n').count() as u64;
+            *counted = end;
+        }
+        *line
+    }
+}
+
+fn malformed(line: u64, error: &csv::Error) -> Malformed {
+    match error.kind() {
+        ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Malformed::new(line, format!("{len} fields where the header has {expected_len}"))
+        }
+        _ => Malformed::new(line, error.to_string()),
+    }
+}

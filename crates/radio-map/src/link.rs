@@ -1,0 +1,178 @@
+//! What the radio map says of a link, and what readers make of it.
+
+use crate::owner::Owner;
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::{self, Decision, IndexKey, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// One link and what its line says.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Whose readings these are.
+    pub key: IndexKey,
+    /// Line in `radio_slots`.
+    pub slot: u32,
+    /// The line, as it was when looked at.
+    pub snapshot: Snapshot,
+}
+
+/// A copy of one line. Only `decision` is consistent in itself; a feeder may have been writing the rest.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Latest SINR, running average and their time; `None` where no SINR was ever published.
+    pub decision: Option<Decision>,
+    /// Readings written since the slot was taken.
+    pub updates: u64,
+    /// Capacity in bit/s.
+    pub capacity_bps: Option<u64>,
+    /// Reference signal received power in dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Reference signal received quality in dB.
+    pub rsrq_db: Option<f64>,
+    /// Channel quality indicator.
+    pub cqi: Option<u8>,
+    /// Modulation and coding scheme.
+    pub mcs: Option<u8>,
+    /// Age beyond which readers ignore the reading, in milliseconds, as they apply it.
+    pub max_age_ms: u32,
+    /// The source's usual time between readings, in milliseconds.
+    pub period_ms: Option<u32>,
+    /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
+    pub source: u8,
+    /// Process that feeds the link; `None` after it stopped in good order.
+    pub owner_pid: Option<u32>,
+    /// When this copy was made, [`monotonic_ms32`].
+    pub taken_ms: u32,
+    owner: Owner,
+}
+
+/// What a reader makes of a link's latest reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// Young enough to rest decisions on.
+    Fresh,
+    /// Too old: ignored.
+    Stale,
+    /// No SINR was ever published.
+    Never,
+}
+
+impl Snapshot {
+    /// A copy of the line as it is now.
+    pub(crate) fn of(line: &Slot) -> Self {
+        let known = |q8: i32| (q8 != radio::UNKNOWN_Q8).then(|| q8_to_db(q8));
+        let nonzero = |n: u32| (n != 0).then_some(n);
+        let index = |n: u8| (n != radio::UNKNOWN_U8).then_some(n);
+        let capacity = line.capacity_bps.load(Relaxed);
+        let owner = Owner::of(line);
+        let decision = Decision::unpack(line.decision.load(Acquire));
+        Self {
+            decision,
+            // the clock after the reading: the other way round a new reading would come from the future
+            taken_ms: monotonic_ms32(),
+            updates: line.updates.load(Relaxed),
+            capacity_bps: (capacity != 0).then_some(capacity),
+            rsrp_dbm: known(line.rsrp_q8_dbm.load(Relaxed)),
+            rsrq_db: known(line.rsrq_q8_db.load(Relaxed)),
+            cqi: index(line.cqi.load(Relaxed)),
+            mcs: index(line.mcs.load(Relaxed)),
+            max_age_ms: effective_max_age_ms(line.max_age_ms.load(Relaxed)),
+            period_ms: nonzero(line.period_ms.load(Relaxed)),
+            source: line.source.load(Relaxed),
+            owner_pid: nonzero(owner.pid),
+            owner,
+        }
+    }
+
+    /// Latest SINR in dB, held within the range that algorithms accept; `None` before the first reading.
+    #[must_use]
+    pub fn sinr_db(&self) -> Option<f64> {
+        self.decision.map(|d| accepted_db(d.sinr_q8_db))
+    }
+
+    /// Its running average, likewise.
+    #[must_use]
+    pub fn average_db(&self) -> Option<f64> {
+        self.decision.map(|d| accepted_db(d.average_q8_db))
+    }
+
+    /// Age of the reading at `now_ms` in milliseconds; `None` where there is none, `u32::MAX` where it
+    /// claims to come from the future.
+    #[must_use]
+    pub fn age_ms(&self, now_ms: u32) -> Option<u32> {
+        self.decision.map(|d| d.age_ms(now_ms))
+    }
+
+    /// What a reader makes of it at `now_ms`.
+    #[must_use]
+    pub fn freshness(&self, now_ms: u32) -> Freshness {
+        match self.age_ms(now_ms) {
+            None => Freshness::Never,
+            Some(age) if age <= self.max_age_ms => Freshness::Fresh,
+            Some(_) => Freshness::Stale,
+        }
+    }
+
+    /// Whether the process that feeds the link still runs, as far as can be seen from here: one in another pid or time
+    /// namespace reads as gone.
+    #[must_use]
+    pub fn owner_alive(&self) -> bool {
+        self.owner.is_alive()
+    }
+}
+
+fn accepted_db(q8: i16) -> f64 {
+    q8_to_db(q8.into()).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_abi::radio::MAX_AGE_LIMIT_MS;
+
+    fn slot(sinr_q8_db: i16, age_ms: u32, max_age_ms: u32) -> Slot {
+        // SAFETY: Slot is integers and atomics of integers; zeros are valid for all of them.
+        let slot: Slot = unsafe { std::mem::zeroed() };
+        let time_ms = monotonic_ms32().wrapping_sub(age_ms);
+        slot.decision.store(Decision { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);
+        slot.max_age_ms.store(max_age_ms, Relaxed);
+        slot
+    }
+
+    fn is_fresh(snapshot: &Snapshot) -> bool {
+        snapshot.freshness(snapshot.taken_ms) == Freshness::Fresh
+    }
+
+    fn age_ms(snapshot: &Snapshot) -> Option<u32> {
+        snapshot.age_ms(snapshot.taken_ms)
+    }
+
+    #[test]
+    fn reads_what_algorithms_see() {
+        let link = Snapshot::of(&slot(-512, 100, 0));
+        assert_eq!(
+            (link.sinr_db(), link.average_db(), is_fresh(&link), link.max_age_ms),
+            (Some(-2.0), Some(1.0), true, 500)
+        );
+        assert!(age_ms(&link).is_some_and(|age| (100..400).contains(&age)));
+        assert_eq!(link.capacity_bps, None);
+        assert_eq!(Snapshot::of(&slot(i16::MAX, 0, 0)).sinr_db(), Some(50.0));
+    }
+
+    #[test]
+    fn age_is_bounded_whatever_the_slot_says() {
+        assert!(!is_fresh(&Snapshot::of(&slot(0, 501, 0))));
+        assert!(is_fresh(&Snapshot::of(&slot(0, 20_000, u32::MAX))));
+        assert!(!is_fresh(&Snapshot::of(&slot(0, MAX_AGE_LIMIT_MS + 1, u32::MAX))));
+        let future = Snapshot::of(&slot(0, 60_000u32.wrapping_neg(), u32::MAX));
+        assert_eq!((is_fresh(&future), age_ms(&future)), (false, Some(u32::MAX)));
+    }
+
+    #[test]
+    fn nothing_written_is_nothing_known() {
+        let empty = slot(0, 0, 0);
+        empty.decision.store(0, Relaxed);
+        let link = Snapshot::of(&empty);
+        assert_eq!((link.sinr_db(), link.average_db(), age_ms(&link), is_fresh(&link)), (None, None, None, false));
+    }
+}

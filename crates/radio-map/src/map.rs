@@ -1,0 +1,198 @@
+//! Feeding the radio map: links are taken, and given back.
+
+use crate::error::MapError;
+use crate::index::Index;
+use crate::owner::Owner;
+use crate::pinned;
+use crate::slots::RadioSlots;
+use crate::view::RadioView;
+use crate::writer::{self, LinkOptions, LinkWriter};
+use aya::maps::MapData;
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::{self, Decision, IndexKey, Slot, effective_max_age_ms};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The radio map, for feeding it.
+#[derive(Debug)]
+pub struct RadioMap {
+    view: RadioView,
+    /// Which prefix leads to each slot, as of the generation beside it.
+    prefixes: HashMap<u32, IndexKey>,
+    prefixes_of: Option<u32>,
+}
+
+impl RadioMap {
+    /// Opens the maps below `pin_root`, and makes and pins them where they are missing.
+    ///
+    /// # Errors
+    /// No BPF file system there; not permitted; the kernel lacks a map type; maps of another version.
+    pub fn open_or_create(pin_root: &Path) -> Result<Self, MapError> {
+        let maps = match pinned::open(pin_root)? {
+            Some(maps) => maps,
+            None => pinned::create(pin_root)?,
+        };
+        Self::new(maps)
+    }
+
+    /// Opens the maps below `pin_root`.
+    ///
+    /// # Errors
+    /// [`MapError::Absent`] where nobody made them yet; not permitted; made by another version.
+    pub fn open(pin_root: &Path) -> Result<Self, MapError> {
+        Self::new(pinned::open(pin_root)?.ok_or(MapError::Absent)?)
+    }
+
+    fn new((index, slots): (Index, MapData)) -> Result<Self, MapError> {
+        let slots = RadioSlots::writable(slots.fd()).map_err(|e| MapError::mapping(&e))?;
+        let view = RadioView { index, slots: Arc::new(slots) };
+        Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None })
+    }
+
+    /// The slot of exactly this prefix. The kernel only finds longest matches; whose slot that is takes a walk, but only
+    /// one for each change that somebody else made. Under the lock.
+    fn exact(&mut self, key: IndexKey) -> Result<Option<u32>, MapError> {
+        let Some(slot) = self.view.index.longest_match(key)? else { return Ok(None) };
+        // A slot that is not known was linked by a process that was killed before it told of that.
+        if self.prefixes_of != Some(self.view.generation()) || !self.prefixes.contains_key(&slot) {
+            let entries = self.view.index.entries();
+            self.prefixes = entries.map(|entry| entry.map(|(key, slot)| (slot, key))).collect::<Result<_, _>>()?;
+            self.prefixes_of = Some(self.view.generation());
+        }
+        Ok((self.prefixes.get(&slot) == Some(&key)).then_some(slot))
+    }
+
+    /// The same map, for looking.
+    #[must_use]
+    pub fn view(&self) -> &RadioView {
+        &self.view
+    }
+
+    /// Makes this process the one that feeds `key`: in the slot the link already has (its last value stays, and
+    /// ages), or in a new one.
+    ///
+    /// # Errors
+    /// [`MapError::Owned`] where another live process feeds it; index or slots are full; the index cannot be written.
+    pub fn take_link(&mut self, key: IndexKey, options: &LinkOptions) -> Result<LinkWriter, MapError> {
+        let _lock = pinned::lock()?;
+        let owner = Owner::this();
+        let existing = self.exact(key)?;
+        let slot = match existing {
+            Some(slot) => slot,
+            None => self.free_slot()?,
+        };
+        let line = self.view.slots.slot(slot).ok_or(MapError::NoFreeSlot)?;
+        if existing.is_some() {
+            refuse_if_owned(line, key, owner, options.take_over)?;
+        } else {
+            writer::reset(line);
+        }
+        line.max_age_ms.store(options.max_age_ms.min(radio::MAX_AGE_LIMIT_MS), Relaxed);
+        line.period_ms.store(options.period_ms, Relaxed);
+        line.source.store(options.source, Relaxed);
+        owner.claim(line);
+        line.state.store(radio::STATE_TAKEN, Release);
+        if existing.is_none()
+            && let Err(e) = self.view.index.insert(key, slot)
+        {
+            Owner::clear(line);
+            line.state.store(radio::STATE_FREE, Release);
+            return Err(e);
+        }
+        self.prefixes.insert(slot, key);
+        // Also for a link that was there: who added it may have been killed before saying so.
+        self.bump_generation();
+        Ok(LinkWriter::new(Arc::clone(&self.view.slots), key, slot, owner, existing.is_none()))
+    }
+
+    /// Takes `key` out of the map. Flows fall back to the next shorter prefix, or to none. Drop this process's own
+    /// writer of the link first: other processes' writers notice, by the owner in the slot.
+    ///
+    /// # Errors
+    /// [`MapError::NoSuchLink`]; [`MapError::Owned`] where another live process feeds it and `take_over` is not set.
+    pub fn remove_link(&mut self, key: IndexKey, take_over: bool) -> Result<(), MapError> {
+        let _lock = pinned::lock()?;
+        let slot = self.exact(key)?.ok_or(MapError::NoSuchLink { link: key })?;
+        let slots = Arc::clone(&self.view.slots);
+        let line = slots.slot(slot);
+        if let Some(line) = line {
+            refuse_if_owned(line, key, Owner::this(), take_over)?;
+        }
+        self.view.index.remove(key)?;
+        self.prefixes.remove(&slot);
+        self.bump_generation();
+        if let Some(line) = line {
+            give_back(line, monotonic_ms32().max(1));
+        }
+        Ok(())
+    }
+
+    fn free_slot(&mut self) -> Result<u32, MapError> {
+        if let Some(slot) = self.rested_slot() {
+            return Ok(slot);
+        }
+        self.reclaim()?;
+        self.rested_slot().ok_or(MapError::NoFreeSlot)
+    }
+
+    /// A free slot that has rested: a reader may still hold a freed one for as long as it believes its reading.
+    fn rested_slot(&self) -> Option<u32> {
+        let now = monotonic_ms32();
+        let rested = |line: &Slot| {
+            let freed = line.freed_ms.load(Relaxed);
+            freed == 0 || now.wrapping_sub(freed) > effective_max_age_ms(line.max_age_ms.load(Relaxed))
+        };
+        (1..radio::SLOTS).find(|i| {
+            let line = self.view.slots.slot(*i);
+            line.is_some_and(|l| l.state.load(Acquire) == radio::STATE_FREE && rested(l))
+        })
+    }
+
+    /// Gives back what commands lost that were killed between slot and index: slots taken, but in no link and by no
+    /// live process. When they left the index is not known; readers believe their last reading, so they rest from there.
+    fn reclaim(&mut self) -> Result<(), MapError> {
+        let mut linked = HashSet::new();
+        for entry in self.view.index.entries() {
+            linked.insert(entry?.1);
+        }
+        let mut alive = HashMap::new(); // few owners, each asked after once
+        let mut abandoned = |line: &Slot| {
+            let owner = Owner::of(line);
+            !*alive.entry(owner).or_insert_with(|| owner.is_alive())
+        };
+        let slots = Arc::clone(&self.view.slots);
+        let unlinked = (1..radio::SLOTS).filter(|i| !linked.contains(i)).filter_map(|i| slots.slot(i));
+        let lost = unlinked.filter(|l| l.state.load(Acquire) == radio::STATE_TAKEN && abandoned(l));
+        self.bump_generation(); // before they are free: a killed removal may not have come to it
+        for line in lost {
+            let last = Decision::unpack(line.decision.load(Acquire));
+            give_back(line, last.map_or(0, |d| d.time_ms.max(1)));
+        }
+        Ok(())
+    }
+
+    /// What is known of the index stays known: the change is ours.
+    fn bump_generation(&mut self) {
+        let before = self.view.slots.header().generation.fetch_add(1, Release);
+        if self.prefixes_of == Some(before) {
+            self.prefixes_of = Some(before.wrapping_add(1));
+        }
+    }
+}
+
+/// Makes a line free that rests from `freed_ms`; 0: it needs no rest.
+fn give_back(line: &Slot, freed_ms: u32) {
+    line.freed_ms.store(freed_ms, Relaxed);
+    Owner::clear(line);
+    line.state.store(radio::STATE_FREE, Release);
+}
+
+fn refuse_if_owned(line: &Slot, key: IndexKey, this: Owner, take_over: bool) -> Result<(), MapError> {
+    let owner = Owner::of(line);
+    if !take_over && owner != this && owner.is_alive() {
+        return Err(MapError::Owned { link: key, pid: owner.pid });
+    }
+    Ok(())
+}

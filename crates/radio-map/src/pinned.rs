@@ -1,0 +1,137 @@
+//! The pinned maps themselves: found, made, checked, and locked against other commands.
+
+use crate::error::{MapError, io_error};
+use crate::index::Index;
+use aya::maps::{MapData, MapType};
+use aya::{EbpfLoader, VerifierLogLevel};
+use hotcc_abi::pins;
+use hotcc_abi::radio::{INDEX_ENTRIES, IndexKey, SLOTS, Slot};
+use nix::errno::Errno;
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::Group;
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// Members of this group may feed without being root.
+const GROUP: &str = "hotcc";
+
+fn signal_dir(pin_root: &Path) -> PathBuf {
+    pin_root.join("signal")
+}
+
+/// Both maps, checked; `None` where one is not there.
+pub(crate) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
+    let dir = signal_dir(pin_root);
+    let index = open_pin(&dir, pins::RADIO_INDEX, MapType::LpmTrie, [size_of::<IndexKey>(), 4], INDEX_ENTRIES)?;
+    let slots = open_pin(&dir, pins::RADIO_SLOTS, MapType::Array, [4, size_of::<Slot>()], SLOTS)?;
+    let (Some(index), Some(slots)) = (index, slots) else { return Ok(None) };
+    Ok(Some((Index::new(index)?, slots)))
+}
+
+fn open_pin(
+    dir: &Path,
+    name: &str,
+    map_type: MapType,
+    [key, value]: [usize; 2],
+    entries: u32,
+) -> Result<Option<MapData>, MapError> {
+    let path = dir.join(name);
+    let action = format!("open {}", path.display());
+    let map = match MapData::from_pin(&path) {
+        Ok(map) => map,
+        Err(e) if io_error(&e).is_some_and(|e| e.kind() == ErrorKind::NotFound) => return Ok(None),
+        Err(e) => return Err(MapError::system(&action, &e)),
+    };
+    let info = map.info().map_err(|e| MapError::system(&action, &e))?;
+    let has = (info.map_type().ok(), info.key_size() as usize, info.value_size() as usize, info.max_entries());
+    let wants = (Some(map_type), key, value, entries);
+    if has != wants {
+        let text = |(t, k, v, n): (Option<MapType>, usize, usize, u32)| {
+            let t = t.map_or("unknown type".to_owned(), |t| format!("{t:?}"));
+            format!("{t}, key {k} bytes, value {v} bytes, {n} entries")
+        };
+        let path = path.display();
+        return Err(MapError::Version(format!("{path} has another layout: {}, not {}", text(has), text(wants))));
+    }
+    Ok(Some(map))
+}
+
+/// Makes what is missing, from the object every algorithm shares its map definitions with.
+pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
+    check_bpffs(pin_root)?;
+    let _lock = lock()?;
+    let dir = signal_dir(pin_root);
+    make_dirs(pin_root, &dir)?;
+    let object = hotcc_bpf::prog("radio_maps").ok_or_else(|| MapError::System {
+        action: "create the radio map".to_owned(),
+        reason: "this program was built without its BPF object".to_owned(),
+    })?;
+    // An algorithm loaded at the same moment does not hold our lock: whoever pins second finds the first one's map.
+    let mut attempts = 0..3;
+    let maps = loop {
+        let mut loader = EbpfLoader::new();
+        loader.default_map_pin_directory(&dir).verifier_log_level(VerifierLogLevel::DISABLE);
+        match loader.load(object.bytes) {
+            Ok(_) => {}
+            Err(e)
+                if attempts.next().is_some() && io_error(&e).is_some_and(|e| e.kind() == ErrorKind::AlreadyExists) => {}
+            Err(e) => return Err(MapError::creating(&e)),
+        }
+        if let Some(maps) = open(pin_root)? {
+            break maps;
+        }
+    };
+    for name in [pins::RADIO_INDEX, pins::RADIO_SLOTS] {
+        grant(&dir.join(name)).map_err(|e| MapError::system("give group hotcc access to the radio map", &e))?;
+    }
+    Ok(maps)
+}
+
+fn check_bpffs(pin_root: &Path) -> Result<(), MapError> {
+    let existing = pin_root.ancestors().find(|p| p.exists()).unwrap_or(pin_root);
+    match statfs(existing) {
+        Ok(stat) if stat.filesystem_type() == BPF_FS_MAGIC => Ok(()),
+        _ => Err(MapError::NoBpffs { path: pin_root.to_owned() }),
+    }
+}
+
+fn make_dirs(pin_root: &Path, dir: &Path) -> Result<(), MapError> {
+    for path in [pin_root, dir] {
+        let made = fs::create_dir(path).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)));
+        match made {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                return Err(MapError::system(&format!("create {}", path.display()), &e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Only who runs as root can give a file to a group; for anybody else it stays as it is.
+fn grant(path: &Path) -> io::Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    // a system without any /etc/group has no such group either
+    let group = Group::from_name(GROUP).or_else(|e| if e == Errno::ENOENT { Ok(None) } else { Err(e) })?;
+    if let Some(group) = group {
+        chown(path, None, Some(group.gid.as_raw()))?;
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o660))
+}
+
+/// Holds off every other command that changes the index, until it is dropped.
+pub(crate) fn lock() -> Result<File, MapError> {
+    let path = Path::new(pins::RUN).join(pins::RADIO_LOCK);
+    let locked = || -> io::Result<File> {
+        fs::create_dir_all(pins::RUN)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o660).open(&path)?;
+        grant(&path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    locked().map_err(|e| MapError::system(&format!("lock {}", path.display()), &e))
+}

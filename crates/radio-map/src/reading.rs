@@ -1,0 +1,20 @@
+//! What is known of a link at one moment.
+
+/// The values of one reading; those that its source does not know are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reading {
+    /// SINR in dB; without it the last one stays, and ages.
+    pub sinr_db: Option<f64>,
+    /// Running average of the SINR in dB; counts only together with `sinr_db`, and is that where `None`.
+    pub average_db: Option<f64>,
+    /// Capacity in bit/s.
+    pub capacity_bps: Option<f64>,
+    /// Reference signal received power in dBm.
+    pub rsrp_dbm: Option<f64>,
+    /// Reference signal received quality in dB.
+    pub rsrq_db: Option<f64>,
+    /// Channel quality indicator 0..15.
+    pub cqi: Option<u8>,
+    /// Modulation and coding scheme 0..31.
+    pub mcs: Option<u8>,
+}

@@ -1,0 +1,83 @@
+//! Looking at the radio map.
+
+use crate::error::MapError;
+use crate::index::Index;
+use crate::link::{Link, Snapshot};
+use crate::pinned;
+use crate::slots::RadioSlots;
+use hotcc_abi::radio::{INDEX_ENTRIES, IndexKey};
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+/// The radio map, for looking only.
+#[derive(Debug)]
+pub struct RadioView {
+    pub(crate) index: Index,
+    pub(crate) slots: Arc<RadioSlots>,
+}
+
+impl RadioView {
+    /// Opens the maps below `pin_root` for reading.
+    ///
+    /// # Errors
+    /// [`MapError::Absent`] where nobody made them yet; not permitted; made by another version.
+    pub fn open(pin_root: &Path) -> Result<Self, MapError> {
+        let (index, slots) = pinned::open(pin_root)?.ok_or(MapError::Absent)?;
+        let slots = RadioSlots::read_only(slots.fd()).map_err(|e| MapError::mapping(&e))?;
+        Ok(Self { index, slots: Arc::new(slots) })
+    }
+
+    /// Every link of the index, the longest prefixes first within an address.
+    ///
+    /// # Errors
+    /// The index cannot be walked.
+    pub fn links(&self) -> Result<Vec<Link>, MapError> {
+        let mut links = Vec::new();
+        // While a feeder changes the index, the walk may start over again and again; so it is bounded.
+        let mut seen = HashSet::new();
+        for entry in self.index.entries().take(INDEX_ENTRIES as usize) {
+            let (key, slot) = entry?;
+            if let Some(line) = self.slots.slot(slot)
+                && seen.insert(key)
+            {
+                links.push(Link { key, slot, snapshot: Snapshot::of(line) });
+            }
+        }
+        links.sort_by_key(|l| (l.key.addr, l.key.port, Reverse(l.key.prefix_len)));
+        Ok(links)
+    }
+
+    /// The slot a flow to `peer` reads: that of the longest matching prefix.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn slot_of(&self, peer: SocketAddr) -> Result<Option<u32>, MapError> {
+        let full = IndexKey::port_block(peer.ip(), peer.port(), 16);
+        full.map_or(Ok(None), |key| self.index.longest_match(key))
+    }
+
+    /// What line `slot` says now.
+    #[must_use]
+    pub fn snapshot(&self, slot: u32) -> Option<Snapshot> {
+        self.slots.slot(slot).map(Snapshot::of)
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.slots.header().generation.load(Acquire)
+    }
+}
+
+/// Every link of the radio map below `pin_root`, as [`RadioView::links`]; none where nobody made one yet.
+///
+/// # Errors
+/// The maps cannot be opened, or are another version's.
+pub fn links(pin_root: &Path) -> Result<Vec<Link>, MapError> {
+    match RadioView::open(pin_root) {
+        Err(MapError::Absent) => Ok(Vec::new()),
+        view => view?.links(),
+    }
+}

@@ -1,0 +1,136 @@
+//! Publishing readings: the path that runs once per reading, and makes no system call.
+
+use crate::error::MapError;
+use crate::owner::Owner;
+use crate::reading::Reading;
+use crate::slots::RadioSlots;
+use hotcc_abi::radio::{self, Decision, IndexKey, Slot, sinr_to_q8};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+/// How a link is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkOptions {
+    /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
+    pub source: u8,
+    /// Age in milliseconds beyond which readers ignore a reading; at most [`radio::MAX_AGE_LIMIT_MS`].
+    pub max_age_ms: u32,
+    /// The source's usual time between readings in milliseconds, 0 where not known.
+    pub period_ms: u32,
+    /// Take the link even from a process that still runs.
+    pub take_over: bool,
+}
+
+/// The maximum age of a source whose period is known beforehand: three periods, between [`radio::DEFAULT_MAX_AGE_MS`]
+/// and [`radio::MAX_AGE_LIMIT_MS`].
+#[must_use]
+pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
+    let wanted = period.map_or(0, |p| p.as_millis().saturating_mul(3));
+    wanted.clamp(radio::DEFAULT_MAX_AGE_MS.into(), radio::MAX_AGE_LIMIT_MS.into()) as u32
+}
+
+/// The right to publish one link's readings. Dropping it leaves link and last reading in the map, where they age.
+#[derive(Debug)]
+pub struct LinkWriter {
+    slots: Arc<RadioSlots>,
+    key: IndexKey,
+    slot: u32,
+    owner: Owner,
+    new: bool,
+}
+
+impl LinkWriter {
+    pub(crate) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
+        Self { slots, key, slot, owner, new }
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn key(&self) -> IndexKey {
+        self.key
+    }
+
+    /// Its line in `radio_slots`.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether the link was not in the map before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.new
+    }
+
+    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]).
+    ///
+    /// # Errors
+    /// [`MapError::Lost`] where another process took the link over or removed it; nothing is written then.
+    pub fn publish(&self, reading: &Reading, made_ms: u32) -> Result<(), MapError> {
+        let line = self.line()?;
+        line.capacity_bps.store(reading.capacity_bps.map_or(0, |c| c.max(0.0) as u64), Relaxed);
+        line.rsrp_q8_dbm.store(to_q8(reading.rsrp_dbm), Relaxed);
+        line.rsrq_q8_db.store(to_q8(reading.rsrq_db), Relaxed);
+        line.cqi.store(reading.cqi.unwrap_or(radio::UNKNOWN_U8), Relaxed);
+        line.mcs.store(reading.mcs.unwrap_or(radio::UNKNOWN_U8), Relaxed);
+        line.updates.fetch_add(1, Relaxed);
+        if let Some(sinr_db) = reading.sinr_db {
+            let average_db = reading.average_db.unwrap_or(sinr_db);
+            let decision =
+                Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
+            line.decision.store(decision.pack(), Release);
+        }
+        Ok(())
+    }
+
+    /// Changes what is said of the source of the readings that follow: values as in [`LinkOptions`].
+    ///
+    /// # Errors
+    /// As [`LinkWriter::publish`].
+    pub fn describe(&self, source: u8, max_age_ms: u32, period_ms: u32) -> Result<(), MapError> {
+        let line = self.line()?;
+        line.source.store(source, Relaxed);
+        line.max_age_ms.store(max_age_ms.min(radio::MAX_AGE_LIMIT_MS), Relaxed);
+        line.period_ms.store(period_ms, Relaxed);
+        Ok(())
+    }
+
+    /// The line, as long as it is ours: a slot that was given back will be somebody else's.
+    fn line(&self) -> Result<&Slot, MapError> {
+        let lost = |by: String| MapError::Lost { link: self.key, by };
+        let line = self.slots.slot(self.slot).ok_or_else(|| lost("its slot does not exist".to_owned()))?;
+        if line.state.load(Acquire) != radio::STATE_TAKEN {
+            return Err(lost("it was removed from the radio map".to_owned()));
+        }
+        let owner = Owner::of(line);
+        if owner != self.owner {
+            return Err(lost(format!("process {} took it over", owner.pid)));
+        }
+        Ok(line)
+    }
+}
+
+impl Drop for LinkWriter {
+    fn drop(&mut self) {
+        if let Ok(line) = self.line() {
+            Owner::clear(line);
+        }
+    }
+}
+
+fn to_q8(value: Option<f64>) -> i32 {
+    value.map_or(radio::UNKNOWN_Q8, |v| (v * 256.0).round() as i32)
+}
+
+/// Makes a free line blank, its decision first.
+pub(crate) fn reset(line: &Slot) {
+    line.decision.store(0, Release);
+    line.updates.store(0, Relaxed);
+    line.capacity_bps.store(0, Relaxed);
+    line.rsrp_q8_dbm.store(radio::UNKNOWN_Q8, Relaxed);
+    line.rsrq_q8_db.store(radio::UNKNOWN_Q8, Relaxed);
+    line.freed_ms.store(0, Relaxed);
+    line.cqi.store(radio::UNKNOWN_U8, Relaxed);
+    line.mcs.store(radio::UNKNOWN_U8, Relaxed);
+}

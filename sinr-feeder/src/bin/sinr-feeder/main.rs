@@ -1,0 +1,94 @@
+//! The `sinr-feeder` command.
+
+mod cli;
+mod config;
+mod metrics;
+mod record;
+mod run;
+mod show;
+
+use clap::CommandFactory;
+use cli::{Cli, Command, GenerateArgs, RemoveArgs};
+use hotcc_channel_model::trace::generate::Generator;
+use hotcc_radio_map::{MapError, RadioMap};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = match config::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(what) => {
+            eprintln!("sinr-feeder: {what}");
+            return ExitCode::from(2);
+        }
+    };
+    let level = ["warn", "info", "debug"][usize::from(cli.verbose.min(2))];
+    // The NATS client repeats at every attempt what is told here once.
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},async_nats=off")));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
+        .init();
+    match execute(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS // whoever read our output has seen enough
+        }
+        Err(e) => {
+            eprintln!("sinr-feeder: {e:#}");
+            ExitCode::from(e.downcast_ref::<MapError>().map_or(1, MapError::exit_code))
+        }
+    }
+}
+
+fn execute(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Run(args) => run::run(args, &cli.pin_root, cli.verbose > 0),
+        Command::Record(args) => record::record(args, &cli.pin_root),
+        Command::Show(args) => show::show(args, &cli.pin_root),
+        Command::Remove(args) => remove(args, &cli.pin_root),
+        Command::Generate(args) => generate(args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new(); // the generator panics where a pipe is closed
+            clap_complete::generate(*shell, &mut Cli::command(), "sinr-feeder", &mut script);
+            Ok(io::stdout().write_all(&script)?)
+        }
+    }
+}
+
+fn remove(args: &RemoveArgs, pin_root: &Path) -> anyhow::Result<()> {
+    let mut map = RadioMap::open(pin_root)?;
+    for link in &args.links {
+        map.remove_link(*link, args.take_over)?;
+        writeln!(io::stdout(), "removed {link}")?;
+    }
+    Ok(())
+}
+
+fn generate(args: &GenerateArgs) -> anyhow::Result<()> {
+    let generator = Generator {
+        kind: args.kind,
+        length: args.seconds,
+        period: std::time::Duration::from_millis(args.period_ms.into()),
+        seed: args.seed,
+        bandwidth_hz: args.bandwidth_hz,
+    };
+    let kind = format!("{:?}", args.kind).to_lowercase();
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "# made by: sinr-feeder generate --kind {kind} --seconds {} --period-ms {} --seed {} --bandwidth-hz {}",
+        args.seconds.as_secs_f64(),
+        args.period_ms,
+        args.seed,
+        args.bandwidth_hz
+    )?;
+    out.write_all(generator.trace().to_csv().as_bytes())?;
+    Ok(())
+}

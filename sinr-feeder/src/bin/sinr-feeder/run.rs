@@ -1,0 +1,223 @@
+//! `run`: opens the sources, takes the links, and publishes until the sources end or it is told to stop.
+
+use crate::cli::RunArgs;
+use crate::metrics;
+use anyhow::{Context, anyhow, bail};
+use hotcc_channel_model::trace::replay::ReplayOptions;
+use hotcc_radio_map::{RadioMap, default_max_age_ms};
+use sd_notify::NotifyState;
+use sinr_feeder::condition::{Conditioning, Pace};
+use sinr_feeder::error::SourceError;
+use sinr_feeder::feed::sink::SharedFeed;
+use sinr_feeder::feed::{Feed, Plan};
+use sinr_feeder::publish::Exporter;
+use sinr_feeder::source::Source;
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+/// How soon it is noticed that a source fell silent.
+const TICK: Duration = Duration::from_millis(20);
+
+pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()> {
+    let plan = plan(args)?;
+    // The sources first: a malformed one must leave nothing behind in the map.
+    let sources = open_sources(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the timer and signal handling")?;
+    runtime.block_on(async {
+        let stop = Stop::new().context("cannot handle SIGTERM and SIGINT")?;
+        let exporters: Vec<Box<dyn Exporter>> =
+            args.publish.iter().map(|to| to.exporter()).collect::<Result<_, _>>()?;
+        let only_forwards =
+            plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
+        let map = if only_forwards && !exporters.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
+        let listener = match args.listen {
+            Some(at) => Some(TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?),
+            None => None,
+        };
+        let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
+        let mut tasks = JoinSet::new();
+        for (name, source) in sources {
+            let number = feed.lock().add_source(name, source.kind(), source.pace());
+            tasks.spawn(source.run(feed.sink(number)));
+        }
+        if let Some(listener) = listener {
+            tokio::spawn(metrics::serve(listener, feed.clone()));
+        }
+        let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
+        let exporters = feed.lock().take_exporters();
+        futures_util::future::join_all(exporters.into_iter().map(Exporter::finish)).await;
+        let finished = feed.lock().finish(args.remove_on_exit);
+        outcome.and(finished.map_err(Into::into))
+    })
+}
+
+fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
+    let mut seen = HashSet::new();
+    let named = args.ues.iter().filter_map(|(_, link)| *link);
+    if let Some(link) = args.links.iter().copied().chain(named).find(|link| !seen.insert(*link)) {
+        bail!("cannot feed {link} twice: an option repeats an earlier one; leave it out");
+    }
+    let mut names = HashSet::new();
+    if let Some((name, _)) = args.ues.iter().find(|(name, _)| !names.insert(name)) {
+        bail!("--ue {name} is given twice: a UE has one link");
+    }
+    if args.sources.is_empty() && args.subscribe.is_empty() {
+        bail!("nothing to read: give --source or --subscribe");
+    }
+    let granted = args.sources.iter().any(|source| source.name().starts_with("peer:"));
+    if args.links.is_empty() && args.ues.is_empty() && args.within.is_empty() && args.own_id.is_none() && !granted {
+        bail!("nowhere to put readings: give --link, --ue or --within, or --publish and --as");
+    }
+    Ok(Plan {
+        links: args.links.clone(),
+        ues: args.ues.clone(),
+        within: args.within.clone(),
+        own_id: args.own_id.clone(),
+        take_over: args.take_over,
+        forget_after: args.forget_after,
+        conditioning: Conditioning {
+            average_time_constant: args.average_time_constant,
+            hold_over: args.hold_over,
+            max_age_ms: args.max_age_ms,
+            outlier_db: args.outlier_db,
+            skip_repeats: args.skip_repeats,
+            rate: args.capacity,
+        },
+    })
+}
+
+/// All sources with their names, in order of precedence.
+fn open_sources(args: &RunArgs) -> anyhow::Result<Vec<(String, Box<dyn Source>)>> {
+    let replay = ReplayOptions { speed: args.speed, repeat: args.repeat };
+    let mut sources = Vec::new();
+    for spec in args.sources.iter().chain(&args.subscribe) {
+        let mut source = spec.source(replay)?;
+        source.open()?;
+        if let Pace::Fixed(period) = source.pace() {
+            let max_age_ms = args.max_age_ms.unwrap_or_else(|| default_max_age_ms(Some(period)));
+            if period.as_millis() > max_age_ms.into() {
+                warn!(
+                    "readings come less often than the maximum age of {max_age_ms} ms: links will be stale in between"
+                );
+            }
+        }
+        sources.push((spec.name(), source));
+    }
+    Ok(sources)
+}
+
+async fn feed_until_done(
+    feed: &SharedFeed,
+    mut tasks: JoinSet<Result<(), SourceError>>,
+    mut stop: Stop,
+    mut progress: Progress,
+) -> anyhow::Result<()> {
+    let watchdog = sd_notify::watchdog_enabled();
+    notify(NotifyState::Ready);
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut fed_dog = Instant::now();
+    let outcome = loop {
+        tokio::select! {
+            name = stop.requested() => {
+                info!("stopped by {name}");
+                break Ok(());
+            }
+            () = feed.failed() => break Ok(()), // and `Feed::finish` says why
+            ended = tasks.join_next() => match ended {
+                None => break Ok(()),
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(e))) => break Err(e.into()),
+                Some(Err(e)) => break Err(anyhow!("a source failed: {e}")),
+            },
+            _ = ticks.tick() => {
+                feed.lock().tick();
+                progress.show(feed);
+                if watchdog.is_some_and(|within| fed_dog.elapsed() > within / 3) {
+                    notify(NotifyState::Watchdog);
+                    fed_dog = Instant::now();
+                }
+            }
+        }
+    };
+    notify(NotifyState::Stopping);
+    progress.finish();
+    outcome
+}
+
+/// Tells systemd, where it wants to know.
+fn notify(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        warn!("cannot notify the service manager: {e}");
+    }
+}
+
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn requested(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// A line on stderr, at most once a second.
+struct Progress {
+    wanted: bool,
+    terminal: bool,
+    start: Instant,
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    fn new(quiet: bool, verbose: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { wanted: !quiet && (terminal || verbose), terminal, start: Instant::now(), shown: None }
+    }
+
+    fn show(&mut self, feed: &SharedFeed) {
+        if !self.wanted || self.shown.is_some_and(|t| t.elapsed() < Duration::from_secs(1)) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let feed = feed.lock();
+        let sum = |count: fn(&sinr_feeder::feed::SourceState) -> u64| feed.sources().iter().map(count).sum::<u64>();
+        let applied = sum(|source| source.applied);
+        let rejected = sum(|source| source.rejections.counts().map(|(_, count)| count).sum());
+        let reading = feed.latest().map(|latest| latest.reading).unwrap_or_default();
+        let sinr = reading.sinr_db.map_or("no SINR".to_owned(), |db| format!("SINR {db:.1} dB"));
+        let average = reading.average_db.map_or(String::new(), |db| format!(", average {db:.1} dB"));
+        let seconds = self.start.elapsed().as_secs_f64();
+        let line = format!("{seconds:.1} s: {applied} readings, {rejected} not applied, {sinr}{average}");
+        if self.terminal {
+            eprint!("\r\x1b[K{line}");
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn finish(&self) {
+        if self.terminal && self.shown.is_some() {
+            eprintln!();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `show`: every link and its latest reading, as a table or as JSON.
+
+use crate::cli::ShowArgs;
+use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::radio::{q8_to_db, source_name};
+use hotcc_radio_map::{Freshness, Link, RadioView};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// What `--json` writes. Fields are only ever added; `version` counts changes of meaning.
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    links: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    link: String,
+    slot: u32,
+    sinr_db: Option<f64>,
+    average_db: Option<f64>,
+    age_ms: Option<u32>,
+    state: &'static str,
+    max_age_ms: u32,
+    updates: u64,
+    period_ms: Option<u32>,
+    capacity_bps: Option<u64>,
+    rsrp_dbm: Option<f64>,
+    rsrq_db: Option<f64>,
+    cqi: Option<u8>,
+    mcs: Option<u8>,
+    source: &'static str,
+    owner_pid: Option<u32>,
+    owner_alive: bool,
+}
+
+impl Row {
+    fn new(link: &Link, now_ms: u32) -> Self {
+        let s = &link.snapshot;
+        Self {
+            link: link.key.to_string(),
+            slot: link.slot,
+            sinr_db: s.decision.map(|d| q8_to_db(d.sinr_q8_db.into())),
+            average_db: s.decision.map(|d| q8_to_db(d.average_q8_db.into())),
+            age_ms: s.age_ms(now_ms),
+            state: match s.freshness(now_ms) {
+                Freshness::Fresh => "fresh",
+                Freshness::Stale => "stale",
+                Freshness::Never => "never",
+            },
+            max_age_ms: s.max_age_ms,
+            updates: s.updates,
+            period_ms: s.period_ms,
+            capacity_bps: s.capacity_bps,
+            rsrp_dbm: s.rsrp_dbm,
+            rsrq_db: s.rsrq_db,
+            cqi: s.cqi,
+            mcs: s.mcs,
+            source: source_name(s.source),
+            owner_pid: s.owner_pid,
+            owner_alive: s.owner_alive(),
+        }
+    }
+
+    fn cells(&self) -> [String; COLUMNS.len()] {
+        let owner = match self.owner_pid {
+            None => "none".to_owned(),
+            Some(pid) if self.owner_alive => pid.to_string(),
+            Some(pid) => format!("{pid} (gone)"),
+        };
+        [
+            self.link.clone(),
+            cell(self.sinr_db.map(|v| format!("{v:.1}"))),
+            cell(self.average_db.map(|v| format!("{v:.1}"))),
+            cell(self.age_ms),
+            self.state.to_owned(),
+            self.max_age_ms.to_string(),
+            self.updates.to_string(),
+            cell(self.period_ms),
+            cell(self.capacity_bps.map(|v| format!("{:.2}", v as f64 / 1e6))),
+            cell(self.rsrp_dbm.map(|v| format!("{v:.0}"))),
+            cell(self.rsrq_db.map(|v| format!("{v:.0}"))),
+            cell(self.cqi),
+            self.source.to_owned(),
+            owner,
+        ]
+    }
+}
+
+const COLUMNS: [&str; 14] = [
+    "LINK",
+    "SINR dB",
+    "AVG dB",
+    "AGE ms",
+    "STATE",
+    "MAX AGE ms",
+    "UPDATES",
+    "PERIOD ms",
+    "CAPACITY Mbit/s",
+    "RSRP dBm",
+    "RSRQ dB",
+    "CQI",
+    "SOURCE",
+    "OWNER",
+];
+
+fn cell(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |v| v.to_string())
+}
+
+pub fn show(args: &ShowArgs, pin_root: &Path) -> anyhow::Result<()> {
+    let view = RadioView::open(pin_root)?;
+    let clear = args.watch && !args.json && io::stdout().is_terminal();
+    loop {
+        let links = view.links()?;
+        let now_ms = monotonic_ms32(); // after the snapshots, so that no reading seems to come from the future
+        let links = links.iter().map(|l| Row::new(l, now_ms)).collect();
+        let text = match (args.json, args.watch) {
+            (true, true) => serde_json::to_string(&Report { version: 1, links })?,
+            (true, false) => serde_json::to_string_pretty(&Report { version: 1, links })?,
+            (false, _) => table(&links),
+        };
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" })?;
+        out.flush()?;
+        if !args.watch {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// The link to the left, the other columns to the right of their width.
+fn table(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no link in the radio map".to_owned();
+    }
+    let lines: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
+    let widths: Vec<usize> =
+        (0..COLUMNS.len()).map(|i| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0)).collect();
+    let line = |cells: &[String; COLUMNS.len()]| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(i, (cell, &width))| if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+            .collect();
+        padded.join("  ")
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,6 @@
+//! Why a source or an exporter cannot be used.
+
+/// Why a source, or what sends readings to other hosts, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(pub String);

@@ -1,0 +1,361 @@
+//! From all sources to the map and to other hosts: who a reading is of, who may say so, which source has precedence.
+
+pub mod sink;
+
+use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, is_used};
+use crate::publish::Exporter;
+use crate::reading::{RawReading, Ue};
+use crate::reject::{Reject, Rejections};
+use hotcc_abi::clock::{monotonic_ns, ms32};
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
+use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+/// What a feed is made of.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Where readings without a name go.
+    pub links: Vec<IndexKey>,
+    /// What names stand for; without a link, readings are only sent to other hosts.
+    pub ues: Vec<(String, Option<IndexKey>)>,
+    /// Prefixes within which readings may name links themselves.
+    pub within: Vec<IndexKey>,
+    /// The name under which readings without one are sent to other hosts.
+    pub own_id: Option<String>,
+    /// Take links even from a process that still runs.
+    pub take_over: bool,
+    /// Links that readings named themselves are taken out again after so long without one.
+    pub forget_after: Duration,
+    /// How readings are conditioned.
+    pub conditioning: Conditioning,
+}
+
+/// One UE.
+#[derive(Debug)]
+struct Entry {
+    id: Option<String>,
+    writers: Vec<LinkWriter>,
+    /// One place per source, in order of precedence.
+    conditioners: Vec<Option<Box<Conditioner>>>,
+    /// Source, maximum age and period as the map has them.
+    described: (u8, u32, u32),
+    /// When its latest reading came, in monotonic ns.
+    latest_ns: u64,
+}
+
+/// One source, and what became of its readings.
+#[derive(Debug)]
+pub struct SourceState {
+    /// As the user wrote it, without what might be secret.
+    pub name: String,
+    /// Applied readings.
+    pub applied: u64,
+    /// The others.
+    pub rejections: Rejections,
+    /// When the latest applied reading was made, in monotonic ns, and its maximum age in ms.
+    pub latest: Option<(u64, u32)>,
+    silent: bool,
+    /// When its last silence began, in monotonic ns.
+    fell_silent_ns: Option<u64>,
+    kind: u8,
+    pace: Pace,
+}
+
+impl SourceState {
+    /// Whether its latest reading is still used.
+    #[must_use]
+    pub fn is_up(&self, now_ns: u64) -> bool {
+        self.latest.is_some_and(|(made_ns, max_age_ms)| is_used(made_ns, max_age_ms, now_ns))
+    }
+}
+
+/// Takes in what sources say, and publishes it.
+#[derive(Debug)]
+pub struct Feed {
+    plan: Plan,
+    map: Option<RadioMap>,
+    entries: Vec<Entry>,
+    ues: HashMap<String, usize>,
+    links: HashMap<IndexKey, usize>,
+    /// Places of `entries` that nobody has.
+    vacant: Vec<usize>,
+    /// When links were last looked for that nobody needs.
+    forgot_ns: u64,
+    sources: Vec<SourceState>,
+    exporters: Vec<Box<dyn Exporter>>,
+    latest: Option<Conditioned>,
+    failure: Option<MapError>,
+    failed: Arc<Notify>,
+}
+
+/// A source that fell silent is not told of more often.
+const SELDOM_NS: u64 = 10_000_000_000;
+/// Between two looks for links that nobody needs any more, and how many are taken out then.
+const FORGET_EVERY_NS: u64 = 500_000_000;
+const FORGET_AT_ONCE: usize = 64;
+/// The entry of readings that name nobody.
+const UNNAMED: usize = 0;
+
+impl Feed {
+    /// Takes the links of the plan, all or none: those that were new are taken out again when one cannot be had.
+    ///
+    /// # Errors
+    /// A link cannot be had.
+    pub fn new(plan: Plan, map: Option<RadioMap>, exporters: Vec<Box<dyn Exporter>>) -> Result<Self, MapError> {
+        let mut feed = Self {
+            map,
+            entries: Vec::new(),
+            ues: HashMap::new(),
+            links: HashMap::new(),
+            vacant: Vec::new(),
+            forgot_ns: 0,
+            sources: Vec::new(),
+            exporters,
+            latest: None,
+            failure: None,
+            failed: Arc::new(Notify::new()),
+            plan: Plan::default(),
+        };
+        let mut taken = vec![(plan.own_id.clone(), plan.links.clone())];
+        taken.extend(plan.ues.iter().map(|(id, link)| (Some(id.clone()), link.iter().copied().collect())));
+        let named = plan.ues.iter().enumerate().map(|(i, (id, _))| (id.clone(), i + 1));
+        feed.ues = named.collect();
+        feed.plan = plan;
+        for (id, links) in taken {
+            if let Err(e) = feed.add_entry(id, &links) {
+                for writer in feed.entries.drain(..).flat_map(|e| e.writers).filter(LinkWriter::is_new) {
+                    let key = writer.key();
+                    drop(writer);
+                    if let Some(Err(e)) = feed.map.as_mut().map(|map| map.remove_link(key, false)) {
+                        warn!("{e}");
+                    }
+                }
+                return Err(e);
+            }
+        }
+        Ok(feed)
+    }
+
+    fn add_entry(&mut self, id: Option<String>, links: &[IndexKey]) -> Result<usize, MapError> {
+        let options =
+            LinkOptions { source: 0, max_age_ms: DEFAULT_MAX_AGE_MS, period_ms: 0, take_over: self.plan.take_over };
+        let latest_ns = monotonic_ns();
+        let entry = Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0), latest_ns };
+        let index = self.vacant.pop().unwrap_or(self.entries.len());
+        if index == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.entries[index] = entry;
+        }
+        let Some(map) = &mut self.map else { return Ok(index) };
+        for link in links {
+            let writer = map.take_link(*link, &options).inspect_err(|_| self.vacant.push(index))?;
+            let found = if writer.is_new() { "new" } else { "found again" };
+            info!(%link, slot = writer.slot(), "{found}");
+            self.entries[index].writers.push(writer);
+            self.links.insert(*link, index);
+        }
+        Ok(index)
+    }
+
+    /// Adds a source after those that have precedence over it. `kind` is one of the `SOURCE_*` values.
+    pub fn add_source(&mut self, name: String, kind: u8, pace: Pace) -> usize {
+        self.sources.push(SourceState {
+            name,
+            applied: 0,
+            rejections: Rejections::default(),
+            latest: None,
+            silent: false,
+            fell_silent_ns: None,
+            kind,
+            pace,
+        });
+        self.sources.len() - 1
+    }
+
+    /// Takes in one reading that came at `now_ns`: checks it and publishes it, or counts why not.
+    pub fn offer(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading, now_ns: u64) {
+        if self.entries.is_empty() {
+            return; // feeding has ended; what receives does not know yet
+        }
+        let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
+        match outcome {
+            Ok(conditioned) => {
+                let state = &mut self.sources[source];
+                state.applied += 1;
+                state.latest = Some((conditioned.made_ns, conditioned.max_age_ms));
+                self.latest = Some(conditioned);
+            }
+            Err(reason) => self.reject(source, reason, &Offered(ue, raw)),
+        }
+    }
+
+    /// Counts what never became a reading.
+    pub fn reject(&mut self, source: usize, reason: Reject, detail: &dyn Display) {
+        let state = &mut self.sources[source];
+        state.rejections.add(&state.name, reason, detail);
+    }
+
+    fn entry(&mut self, ue: Ue<'_>) -> Result<usize, Reject> {
+        let link = match ue {
+            Ue::Unnamed if self.plan.links.is_empty() && self.plan.own_id.is_none() => return Err(Reject::UnknownUe),
+            Ue::Unnamed => return Ok(UNNAMED),
+            Ue::Id(id) => return self.ues.get(id).copied().ok_or(Reject::UnknownUe),
+            Ue::Link(link) if !self.plan.within.iter().any(|p| p.contains(&link)) => return Err(Reject::Forbidden),
+            Ue::Link(link) | Ue::Granted(link) => link,
+        };
+        if let Some(entry) = self.links.get(&link) {
+            return Ok(*entry);
+        }
+        self.add_entry(None, &[link]).map_err(|e| {
+            warn!("{e}");
+            Reject::NoRoom
+        })
+    }
+
+    /// Takes out links that readings made and that have had none for long: a few at a time, as each is looked for.
+    fn forget(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
+            return;
+        }
+        self.forgot_ns = now_ns;
+        let (fixed, long_ns) = (1 + self.plan.ues.len(), self.plan.forget_after.as_nanos() as u64);
+        let idle = |index: usize| index >= fixed && now_ns.saturating_sub(self.entries[index].latest_ns) > long_ns;
+        let found = self.links.iter().map(|(link, index)| (*link, *index)).filter(|(_, index)| idle(*index));
+        for (link, index) in found.take(FORGET_AT_ONCE).collect::<Vec<_>>() {
+            self.links.remove(&link);
+            self.entries[index].writers.clear();
+            self.vacant.push(index);
+            if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
+                warn!("{e}");
+            }
+        }
+    }
+
+    fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<Conditioned, Reject> {
+        let settings = &self.plan.conditioning;
+        let SourceState { kind, pace, .. } = self.sources[source];
+        let entry = &mut self.entries[entry];
+        if entry.conditioners.len() <= source {
+            entry.conditioners.resize_with(source + 1, || None);
+        }
+        let conditioner = entry.conditioners[source].get_or_insert_with(|| Box::new(Conditioner::new(settings, pace)));
+        let conditioned = conditioner.take(raw, settings, now_ns)?;
+        entry.latest_ns = now_ns;
+        if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
+            self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it stands by
+            return Err(Reject::Outranked);
+        }
+        let description = (kind, conditioned.max_age_ms, conditioned.period_ms);
+        let made_ms = ms32(conditioned.made_ns);
+        for writer in &entry.writers {
+            let described = if entry.described == description {
+                Ok(())
+            } else {
+                writer.describe(kind, conditioned.max_age_ms, conditioned.period_ms)
+            };
+            if let Err(e) = described.and_then(|()| writer.publish(&conditioned.reading, made_ms)) {
+                self.failure.get_or_insert(e);
+                self.failed.notify_one();
+                return Ok(conditioned);
+            }
+        }
+        entry.described = description;
+        if let Some(id) = &entry.id {
+            for exporter in &mut self.exporters {
+                exporter.send(id, &conditioned);
+            }
+        }
+        Ok(conditioned)
+    }
+
+    /// What is to be done now and then: tells of sources that fell silent or speak again, and of bursts that ended.
+    pub fn tick(&mut self) {
+        let now_ns = monotonic_ns();
+        self.forget(now_ns);
+        for source in &mut self.sources {
+            source.rejections.settle(&source.name);
+            let silent = source.latest.is_some() && !source.is_up(now_ns);
+            if silent == std::mem::replace(&mut source.silent, silent) {
+                continue;
+            }
+            let since = if silent { source.fell_silent_ns.replace(now_ns) } else { source.fell_silent_ns };
+            if since.is_some_and(|then| now_ns - then < SELDOM_NS) {
+                continue; // one that comes and goes all the time was told of
+            }
+            match source.latest {
+                Some((_, max_age_ms)) if silent => warn!("{}: no reading for more than {max_age_ms} ms", source.name),
+                _ => info!("{}: readings again", source.name),
+            }
+        }
+    }
+
+    /// All sources, in order of precedence.
+    #[must_use]
+    pub fn sources(&self) -> &[SourceState] {
+        &self.sources
+    }
+
+    /// Where readings are sent to.
+    #[must_use]
+    pub fn exporters(&self) -> &[Box<dyn Exporter>] {
+        &self.exporters
+    }
+
+    /// How many links are fed.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Ends what sends readings to other hosts; what it still has is to be sent.
+    pub fn take_exporters(&mut self) -> Vec<Box<dyn Exporter>> {
+        std::mem::take(&mut self.exporters)
+    }
+
+    /// What was published last.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Conditioned> {
+        self.latest.as_ref()
+    }
+
+    /// Ends feeding: gives the links back, or takes them out of the map.
+    ///
+    /// # Errors
+    /// What made feeding stop, or else the first link that cannot be removed.
+    pub fn finish(&mut self, remove: bool) -> Result<(), MapError> {
+        self.entries.clear();
+        for source in &mut self.sources {
+            source.rejections.finish(&source.name);
+        }
+        let links: Vec<IndexKey> = self.links.drain().map(|(link, _)| link).collect();
+        let mut removed = Ok(());
+        if let Some(map) = self.map.as_mut().filter(|_| remove) {
+            removed = links.into_iter().map(|link| map.remove_link(link, false)).fold(Ok(()), Result::and);
+        }
+        self.failure.take().map_or(removed, Err)
+    }
+}
+
+/// How a reading is written in a log.
+struct Offered<'a>(Ue<'a>, &'a RawReading);
+
+impl Display for Offered<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(ue, raw) = self;
+        match ue {
+            Ue::Unnamed => {}
+            Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
+            Ue::Link(link) | Ue::Granted(link) => write!(f, "link {link}: ")?,
+        }
+        if let Some(sinr_db) = raw.reading.sinr_db {
+            write!(f, "SINR {sinr_db} dB, ")?;
+        }
+        write!(f, "{} ms old", raw.age_ms)
+    }
+}

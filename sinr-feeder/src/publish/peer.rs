@@ -1,0 +1,77 @@
+//! Authenticated datagrams, from one feeder to another; `source/peer.rs` receives them.
+
+use super::{Exporter, Session, age_ms};
+use crate::args::Args;
+use crate::condition::Conditioned;
+use crate::error::SourceError;
+use crate::line::Line;
+use crate::link::Granted;
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_keys::{Key, Keys};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+
+/// Of the datagrams' form.
+pub const VERSION: u8 = 1;
+
+/// A line as a datagram: version, key number, line, code.
+#[must_use]
+pub fn datagram(key: &Key, line: &Line<'_>) -> Vec<u8> {
+    let mut datagram = vec![VERSION, key.id];
+    datagram.extend(line.to_json());
+    let mac = key.sign(&datagram);
+    datagram.extend(mac);
+    datagram
+}
+
+/// `peer:ADDRESS:PORT,keys=FILE`: signs with the file's first key.
+#[derive(Debug)]
+pub(super) struct PeerExporter {
+    address: SocketAddr,
+    file: PathBuf,
+    open: Option<(UdpSocket, Key)>,
+    session: Session,
+    sent: u64,
+    dropped: u64,
+}
+
+impl PeerExporter {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
+        let text = args.main("the other host's address")?;
+        let address = text.parse().map_err(|_| format!("'{text}' is not ADDRESS:PORT"))?;
+        let file = args.text("keys").ok_or("keys=FILE is missing")?.into();
+        args.done()?;
+        Ok(Self { address, file, open: None, session: Session::begin(), sent: 0, dropped: 0 })
+    }
+
+    pub(super) fn open(mut self) -> Result<Self, SourceError> {
+        let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
+        let (key, _) = keys.iter().next().ok_or_else(|| SourceError("no key".to_owned()))?;
+        let any: SocketAddr = if self.address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
+        let socket = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
+        let socket = socket.map_err(|e| SourceError(format!("cannot send datagrams: {e}")))?;
+        self.open = Some((socket, key.clone()));
+        Ok(self)
+    }
+}
+
+impl Exporter for PeerExporter {
+    fn send(&mut self, _id: &str, reading: &Conditioned) {
+        let Some((socket, key)) = &self.open else { return };
+        let now_ns = monotonic_ns();
+        let (sent, counter) = self.session.next(now_ns);
+        let line = Line::message(&reading.reading, age_ms(reading.made_ns, now_ns), sent, counter);
+        match socket.send_to(&datagram(key, &line), self.address) {
+            Ok(_) => self.sent += 1,
+            Err(_) => self.dropped += 1,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("peer:{}", self.address)
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.sent, self.dropped)
+    }
+}

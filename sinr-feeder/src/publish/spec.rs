@@ -1,0 +1,44 @@
+//! Where readings are sent to, as users name it: `nats://...` or `peer:...`.
+
+use super::Exporter;
+use super::nats::NatsExporter;
+use super::peer::PeerExporter;
+use crate::args::Args;
+use crate::error::SourceError;
+use crate::nats::Server;
+use std::str::FromStr;
+
+/// Where to send, as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec(String);
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("nats", args)) => Server::parse(Args::parse(args)?).map(|_| ())?,
+            Some(("peer", args)) => PeerExporter::parse(Args::parse(args)?).map(|_| ())?,
+            _ => return Err("readings go to nats://HOST[:PORT] or to peer:ADDRESS:PORT,keys=FILE".to_owned()),
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl Spec {
+    /// What sends there; inside a runtime.
+    ///
+    /// # Errors
+    /// No keys, no socket.
+    pub fn exporter(&self) -> Result<Box<dyn Exporter>, SourceError> {
+        let (kind, args) = self.0.split_once(':').unwrap_or_default();
+        let args = Args::parse(args).map_err(SourceError)?;
+        Ok(if kind == "nats" {
+            let server = Server::parse(args).map_err(SourceError)?;
+            server.check_files()?;
+            Box::new(NatsExporter::start(server))
+        } else {
+            Box::new(PeerExporter::parse(args).map_err(SourceError)?.open()?)
+        })
+    }
+}

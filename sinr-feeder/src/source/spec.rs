@@ -1,0 +1,126 @@
+//! Sources as users name them: `KIND:ARGS`.
+
+use super::Source;
+use super::at::AtSource;
+use super::mm::ModemManagerSource;
+use super::model::ModelSource;
+use super::nats::NatsSource;
+use super::peer::PeerSource;
+use super::srsran::SrsranSource;
+use super::stdin::StdinSource;
+use super::trace::TraceSource;
+use super::udp::UdpSource;
+use super::wifi::WifiSource;
+use crate::args::Args;
+use crate::error::SourceError;
+use hotcc_channel_model::trace::replay::ReplayOptions;
+use std::str::FromStr;
+
+/// A source as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec(String);
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text, ReplayOptions::default()).map(|_| Self(text.to_owned()))
+    }
+}
+
+impl Spec {
+    /// The source. `replay` is how traces are played.
+    ///
+    /// # Errors
+    /// It cannot be; not where the text was parsed.
+    pub fn source(&self, replay: ReplayOptions) -> Result<Box<dyn Source>, SourceError> {
+        parse(&self.0, replay).map_err(SourceError)
+    }
+
+    /// What logs and metrics call it: as it was named, without options, user names and passwords.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.0.split(',').next().unwrap_or_default();
+        match (name.find("://"), name.rfind('@')) {
+            (Some(scheme), Some(at)) if at > scheme => format!("{}{}", &name[..scheme + 3], &name[at + 1..]),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+fn parse(text: &str, replay: ReplayOptions) -> Result<Box<dyn Source>, String> {
+    let (kind, args) = text.split_at(text.find([':', ',']).unwrap_or(text.len()));
+    let args = args.strip_prefix(':').unwrap_or(args); // of `mm,rate=2` nothing but options
+    Ok(match kind {
+        // what follows is a file's name, and may hold commas
+        "trace" => Box::new(TraceSource::parse(args, replay)?),
+        "stdin" => Box::new(StdinSource::parse(Args::parse(args)?)?),
+        "udp" => Box::new(UdpSource::parse(Args::parse(args)?)?),
+        "mm" => Box::new(ModemManagerSource::parse(Args::parse(args)?)?),
+        "wifi" => Box::new(WifiSource::parse(Args::parse(args)?)?),
+        "at" => Box::new(AtSource::parse(Args::parse(args)?)?),
+        "srsran" => Box::new(SrsranSource::parse(Args::parse(args)?)?),
+        "model" => Box::new(ModelSource::parse(args)?),
+        "nats" => Box::new(NatsSource::parse(Args::parse(args)?)?),
+        "peer" => Box::new(PeerSource::parse(Args::parse(args)?)?),
+        _ => {
+            return Err("a source is written KIND:ARGS, and KIND is one of trace, stdin, udp, mm, wifi, at, srsran, \
+                        model, nats, peer"
+                .to_owned());
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_told_apart() {
+        for text in [
+            "trace:a,b.csv",
+            "stdin",
+            "udp:127.0.0.1:9000",
+            "udp:[::1]:9000",
+            "mm",
+            "mm:/org/x/Modem/0,rate=2",
+            "mm,rate=2",
+            "wifi:wlan0,noise_dbm=-92",
+            "at:/dev/ttyUSB2,baud=9600,qeng",
+            "srsran:ws://gnb:8001,uplink",
+            "model:street.toml",
+            "nats://u:secret@h:4222,tls,ca=/ca.pem",
+            "peer:0.0.0.0:9001,keys=/etc/keys",
+        ] {
+            assert!(text.parse::<Spec>().is_ok(), "{text}: {:?}", text.parse::<Spec>());
+        }
+        for (text, says) in [
+            ("drive.csv", "KIND:ARGS"),
+            ("trace:", "missing"),
+            ("udp:", "missing"),
+            ("udp:nowhere", "ADDRESS:PORT"),
+            ("stdin:x", "nothing"),
+            ("mm,rate=0.5", "whole number"),
+            ("mm:rate=2", "D-Bus path"),
+            ("wifi:", "missing"),
+            ("at:", "missing"),
+            ("at:/dev/x,baud=fast", "whole number"),
+            ("srsran:http://x", "ws://"),
+            ("model:", "missing"),
+            ("peer:0.0.0.0:1", "keys"),
+            ("udp:127.0.0.1:1,loud", "no option loud"),
+            ("nats:", "missing"),
+            ("nats:h", "nats://"),
+        ] {
+            let error = text.parse::<Spec>().expect_err(text);
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_hold_no_secret() {
+        let name = |text: &str| text.parse::<Spec>().unwrap().name();
+        assert_eq!(name("nats://u:secret@h:4222,ca=x"), "nats://h:4222");
+        assert_eq!(name("peer:0.0.0.0:9001,keys=/etc/keys"), "peer:0.0.0.0:9001");
+    }
+}
