@@ -2,7 +2,6 @@
 
 use crate::map::OPTIONS;
 use crate::sandbox::{Sandbox, key, sandbox};
-use crate::sandbox::{Sandbox, key, sandbox, stderr};
 use hotcc_radio_map::{Freshness, RadioMap};
 use hotcc_testbed::command::stderr;
 use hotcc_testbed::kernel::skipped;
