@@ -1,5 +1,5 @@
 //! Where readings come from. Each kind of source is a file of this module, and is named `KIND:ARGS` by users;
-//! `docs/sources.md` describes them.
+//! `docs/reference/sources.md` describes them.
 
 mod at;
 mod at_replies;
