@@ -95,7 +95,8 @@ fn every_link_of_the_manual_resolves() {
 fn every_page_is_in_the_index() {
     let docs = root().join("docs");
     let index = read(&docs.join("README.md"));
-    let listed: BTreeSet<PathBuf> = links(&index).into_iter().filter_map(|l| docs.join(l).canonicalize().ok()).collect();
+    let listed: BTreeSet<PathBuf> =
+        links(&index).into_iter().filter_map(|l| docs.join(l).canonicalize().ok()).collect();
     let missing: Vec<_> = pages()
         .into_iter()
         .filter(|page| page.starts_with(&docs) && *page != docs.join("README.md"))
@@ -118,8 +119,10 @@ fn every_path_of_the_architecture_exists() {
 #[test]
 fn the_map_has_every_folder_and_no_other() {
     let page = read(&root().join("CONTRIBUTING.md"));
-    let named: BTreeSet<String> =
-        column(section(&page, "Where things are"), 0).iter().map(|path| path.trim_end_matches('/').to_owned()).collect();
+    let named: BTreeSet<String> = column(section(&page, "Where things are"), 0)
+        .iter()
+        .map(|path| path.trim_end_matches('/').to_owned())
+        .collect();
     let missing: Vec<_> = named.iter().filter(|path| !root().join(path).is_dir()).collect();
     assert!(missing.is_empty(), "on the map of CONTRIBUTING.md, not in the tree: {missing:?}");
     let unnamed: Vec<_> = folders().into_iter().filter(|folder| !named.contains(folder)).collect();
