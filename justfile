@@ -55,14 +55,14 @@ cost *args: build
 lab *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
 
-# Run the scenarios that a page of docs/algorithms names, and put their figures into it: just figures dtcp
+# Run the scenarios that docs/algorithms/figures/NAME.md names, and put their figures into it: just figures dtcp
 figures name kernels="6.12 newest" *args: build
     #!/usr/bin/env bash
     set -euo pipefail
-    page="docs/algorithms/{{ name }}.md"
+    page="docs/algorithms/figures/{{ name }}.md"
     mapfile -t scenarios < <(sed -n 's|^<!-- figures: \([a-z0-9-]*\).* -->$|bench/scenarios/\1.toml|p' "$page" | sort -u)
     for kernel in {{ kernels }}; do
-        target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${scenarios[@]}" || true # an invalid run is told in the page
+        target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${scenarios[@]}" || true # the page names invalid runs
     done
     target/release/hotcc-bench figures "$page"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hints on the wire: an experimental TCP option (RFC 6994). docs/rx.md has it in full. For rx_arwa and the test objects
+ * Hints on the wire: an experimental TCP option (RFC 6994). docs/guide/receiver.md has it in full. For rx_arwa and the test objects
  * that forge the option.
  */
 #pragma once

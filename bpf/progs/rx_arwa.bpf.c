@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * ARWA's receiver, and the sender's end of its option, on the sockets of one cgroup. Each connection may have both
- * roles. docs/rx.md has the option on the wire.
+ * roles. docs/guide/receiver.md has the option on the wire.
  *
  *   measure   tcp_probe, which sees every packet that an established connection gets: delay and rate (arwa_receiver.h)
  *   options   sock_ops: says in SYN and SYN-ACK that hints are known here, puts them on ACKs, and takes them off those

@@ -1,4 +1,4 @@
-//! Reports within their flow: a TCP option, version 1, as docs/pep-wire.md has it. No input or output here.
+//! Reports within their flow: a TCP option, version 1, as docs/reference/pep-wire.md has it. No input or output here.
 
 use crate::report::{FlowKey, FlowReport, SeqRange};
 use hotcc_abi::pep::{INBAND_BYTES, Inband};

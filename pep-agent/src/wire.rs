@@ -1,4 +1,4 @@
-//! Datagrams between border and server, version 1, byte by byte as docs/pep-wire.md has them. No input or output here.
+//! Datagrams between border and server, version 1, byte by byte as in docs/reference/pep-wire.md. No input or output.
 //!
 //! What is decoded is only known to be well-formed. Whether it is authentic and new is for [`crate::auth`].
 

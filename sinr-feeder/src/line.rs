@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// The longest line.
 pub const LONGEST: usize = 1024;
 
-/// One line. `docs/sources.md` explains every key.
+/// One line. `docs/reference/sources.md` explains every key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "keys of a documented format, with their units in their names")]

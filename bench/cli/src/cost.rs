@@ -16,7 +16,7 @@ use std::process::ExitCode;
 ///
 /// `of the reference` is against `cubic_bpf`: the kernel's CUBIC, called from a BPF program. So both sides pay for BPF, and
 /// what differs is the algorithm. A small negative figure is a part that takes less than what is taken off for counting
-/// it: read it as nothing. docs/benchmarks.md says more, and how long it takes.
+/// it: read it as nothing. docs/reference/benchmarks.md says more, and how long it takes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest --json")]
 pub struct CostCommand {

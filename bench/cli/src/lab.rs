@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Instant;
 
-/// Run scenarios (docs/scenarios.md) and write their results: summaries, series, a report.
+/// Run scenarios (docs/reference/scenarios.md) and write their results: summaries, series, a report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \

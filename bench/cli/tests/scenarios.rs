@@ -410,7 +410,7 @@ fn every_scenario_plans() {
 /// The whole example of the documentation.
 #[test]
 fn the_documented_scenario_plans() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/scenarios.md");
     let text = fs::read_to_string(&path).unwrap();
     let (_, rest) = text.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A [`RadioSpec`] describes a radio (a recorded trace, given steps, or a user who walks through a street). It and a
 //! seed make a [`Radio`]: the true series that drive the lab's link. [`Radio::readings`] makes of them what a feeder
-//! publishes: late, noisy, now and then. `docs/radio.md` has every model with its keys, formulas and sources.
+//! publishes: late, noisy, now and then. `docs/reference/radio.md` has every model with its keys, formulas and sources.
 //! [`trace`] reads, replays and generates recordings.
 //!
 //! All of it is a pure function of its arguments and of the trace file: no clock, no thread, no logarithm of the

@@ -1,4 +1,4 @@
-//! What a scenario file says of a radio: one `[[radio]]` table. `docs/radio.md` explains every key.
+//! What a scenario file says of a radio: one `[[radio]]` table. `docs/reference/radio.md` explains every key.
 
 use crate::rate::RateSpec;
 use serde::Deserialize;

@@ -187,7 +187,7 @@ fn the_documented_examples_are_what_they_say() {
     struct Scenario {
         radio: Vec<RadioSpec>,
     }
-    let page = include_str!("../../../docs/radio.md");
+    let page = include_str!("../../../docs/reference/radio.md");
     let blocks: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let specs: Vec<RadioSpec> =
         blocks.iter().flat_map(|block| toml::from_str::<Scenario>(block).expect(block).radio).collect();

@@ -1,4 +1,4 @@
-//! Where readings come from. Each kind of source is a file of this module; `docs/sources.md` describes them.
+//! Where readings come from. Each kind of source is a file of this module; `docs/reference/sources.md` describes them.
 
 mod at;
 mod at_replies;

@@ -261,7 +261,7 @@ fn a_street_is_computed_live() {
     let Some(sandbox) = sandbox("a_street_is_computed_live") else { return };
     let feeder = Process::feeder(&sandbox, &["--source", &model(&sandbox, STREET), "--link", "10.0.0.1"]);
     let seen = sandbox.wait_for(|l| l["state"] == "fresh" && l["updates"].as_u64() > Some(5));
-    // The example of docs/radio.md: 34.86 dB in line of sight, CQI 15, all of 1 Gbit/s.
+    // The example of docs/reference/radio.md: 34.86 dB in line of sight, CQI 15, all of 1 Gbit/s.
     let sinr_db = seen["sinr_db"].as_f64().unwrap();
     assert!((sinr_db - 34.86).abs() < 0.01, "{seen}");
     assert_eq!(

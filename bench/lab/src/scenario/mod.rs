@@ -1,4 +1,4 @@
-//! Scenarios: hosts, links, radio, flows and events of a run, as a TOML file says (`docs/scenarios.md`).
+//! Scenarios: hosts, links, radio, flows and events of a run, as a TOML file says (`docs/reference/scenarios.md`).
 //!
 //! What is swept is put into the text before it is read, so every message has the line of the file.
 

@@ -1,5 +1,5 @@
-//! Traces: what a radio link measured, sample by sample. Formats are told apart by their content; `docs/traces.md`
-//! describes each. Whatever is malformed is an error that names file and line.
+//! Traces: what a radio link measured, sample by sample. Formats are told apart by their content;
+//! `docs/reference/traces.md` describes each. Whatever is malformed is an error that names file and line.
 
 mod cells;
 mod cicv5g;

@@ -194,7 +194,7 @@ fn manual_and_alerts_are_up_to_date() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path);
         std::fs::read_to_string(path).unwrap()
     };
-    let manual = read("docs/metrics.md");
+    let manual = read("docs/reference/metrics.md");
     let documented: std::collections::BTreeSet<&str> =
         manual.lines().filter_map(|l| l.strip_prefix("| `hotcc_")?.split_once('`')).map(|(name, _)| name).collect();
     let told_short: std::collections::BTreeSet<&str> = told.iter().filter_map(|n| n.strip_prefix("hotcc_")).collect();

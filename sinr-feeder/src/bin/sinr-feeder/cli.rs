@@ -63,8 +63,8 @@ Examples:
   sinr-feeder run --source mm --publish nats://nats.example --as car-7             (on the modem's host)
   sinr-feeder run --subscribe nats://nats.example --ue car-7=10.45.0.7             (on the sender's host)
 
-docs/sources.md describes sources and readings, docs/fleet.md other hosts. When it stops, links and last readings stay
-in the map, and readers ignore them once they are too old.";
+docs/reference/sources.md describes sources and readings, docs/guide/fleets.md other hosts. When it stops, links and last
+readings stay in the map, and readers ignore them once they are too old.";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -117,7 +117,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub skip_repeats: bool,
     /// Capacity where the source has none, from CQI, MCS or SINR: cqi-lte, cqi-nr-64qam, cqi-nr-256qam, mcs-nr-64qam,
-    /// mcs-nr-256qam or shannon, the bandwidth in MHz, and the share of it that carries no data (docs/radio.md).
+    /// mcs-nr-256qam or shannon, the bandwidth in MHz, and the share of it that carries no data
+    /// (docs/reference/radio.md).
     #[arg(long, value_name = "TABLE:MHZ[:OVERHEAD]", value_parser = rate)]
     pub capacity: Option<RateSpec>,
     /// Serve /metrics and /healthz on this address and port.
