@@ -1,4 +1,4 @@
-//! Compiles every `*.bpf.c` of `algos`, `progs`, `lab` and `test-objects` with clang and writes the table that embeds them.
+//! Compiles each `*.bpf.c` of `algos`, `progs`, `lab` and `test-objects` with clang, writes the table that embeds them.
 //!
 //! Needs clang 15 or later and nothing else: no kernel headers, no vmlinux.h, no running kernel's BTF.
 //! `HOTCC_CLANG` names another clang.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's CUBIC as a delegate: its functions, which take the first bytes of icsk_ca_priv for its state. For `mdcubic`
- * and the test object cubic_bpf.
+ * The kernel's CUBIC as a delegate: its functions, which take the first bytes of icsk_ca_priv for its state. For
+ * `mdcubic` and the test object cubic_bpf.
  */
 #pragma once
 #include <hotcc/kernel.h>

@@ -1,4 +1,4 @@
-//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around the pure functions of headers, to shared objects for the host.
+//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around headers' pure functions, to shared objects for the host.
 //!
 //! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
 //! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF side of the kernel's contract, as far as this project uses it: fixed-width types, sections, helper
- * numbers, map definitions, CO-RE. No header of the host or of libbpf is needed to build. Every other header includes it.
+ * The BPF side of the kernel's contract, as far as this project uses it: fixed-width types, sections, helper numbers,
+ * map definitions, CO-RE. No header of the host or of libbpf is needed to build. Every other header includes it.
  */
 #pragma once
 

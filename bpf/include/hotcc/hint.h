@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the receiver of a flow asks of its sender, as it came with an ACK into the sender's socket storage. Layout and
- * meaning: crates/abi/src/hint.rs, which a test compares with this. Nothing in here is trusted. For algorithms that follow
- * such hints, and for the receiver that gives them.
+ * meaning: crates/abi/src/hint.rs, which a test compares with this. Nothing in here is trusted. For algorithms that
+ * follow such hints, and for the receiver that gives them.
  */
 #pragma once
 #include <hotcc/kernel.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's TCP types, trimmed to the fields this project reads or writes. The loader relocates every access to
- * the running kernel's layout (CO-RE), so the order and the gaps here do not matter; names and types do. Every algorithm
+ * The kernel's TCP types, trimmed to the fields this project reads or writes. The loader relocates every access to the
+ * running kernel's layout (CO-RE), so the order and the gaps here do not matter; names and types do. Every algorithm
  * includes it, and so does every program that looks into a socket.
  */
 #pragma once

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The radio signal as a feeder publishes it. Layout and meaning: crates/abi/src/radio.rs, which a test compares with this.
- * Nothing in here is trusted: ages are bounded, ranges clamped, and "no signal" is an ordinary answer. For algorithms that
- * know the radio link.
+ * The radio signal as a feeder publishes it. Layout and meaning: crates/abi/src/radio.rs, which a test compares with
+ * this. Nothing in here is trusted: ages are bounded, ranges clamped, and "no signal" is an ordinary answer. For
+ * algorithms that know the radio link.
  */
 #pragma once
 #include <hotcc/kernel.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The round trip: the least time of one, and rounds, in each of which all is acknowledged that was in flight when it
- * began. The algorithm keeps the end of the running round, a sequence number; a round begins by setting it to snd_nxt. For
- * algorithms that do something once per round.
+ * began. The algorithm keeps the end of the running round, a sequence number; a round begins by setting it to snd_nxt.
+ * For algorithms that do something once per round.
  */
 #pragma once
 #include <hotcc/kernel.h>

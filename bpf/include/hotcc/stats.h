@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: crates/abi/src/stats.rs. An algorithm
- * that keeps counters includes it.
+ * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: crates/abi/src/stats.rs. An
+ * algorithm that keeps counters includes it.
  */
 #pragma once
 #include <hotcc/fixed.h>

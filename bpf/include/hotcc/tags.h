@@ -3,8 +3,8 @@
  * How an algorithm describes itself: BTF declaration tags that stay with the object, and with the maps and programs
  * the kernel made of it, so that every tool learns names, units, ranges and profiles without a line of its own.
  *
- * A tag is "hotcc:KIND" followed by "|key=value" fields; `help` comes last and may hold anything. Every algorithm includes
- * this, and so does every program with tunables.
+ * A tag is "hotcc:KIND" followed by "|key=value" fields; `help` comes last and may hold anything. Every algorithm
+ * includes this, and so does every program with tunables.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Stands in for the BPF side of hotcc/bpf.h, which includes it, when an algorithm is compiled for the host, where tests
- * drive its hooks one event at a time. Programs become plain functions, tunables plain globals, maps and helpers the test's
- * own.
+ * drive its hooks one event at a time. Programs become plain functions, tunables plain globals, maps and helpers the
+ * test's own.
  */
 #pragma once
 

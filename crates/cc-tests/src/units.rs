@@ -3,7 +3,8 @@
 use crate::{open_copy, symbol};
 use libloading::Library;
 
-/// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth}.h` and `bpf/algos/{rate_ca,shannon}.h`.
+/// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth}.h` and
+/// `bpf/algos/{rate_ca,shannon}.h`.
 pub struct Units {
     rate_bytes_per_s: unsafe extern "C" fn(u64, u64) -> u64,
     segments_in: unsafe extern "C" fn(u64, u32, u32) -> u64,
