@@ -1,6 +1,6 @@
 //! Cgroups (v2): where they are mounted, and each by path and by the number that the kernel knows them by, which is their inode's.
 
-use crate::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Result, Tried};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::object::kernel;
 use crate::registry;
 use crate::sysctl;
+use hotcc_host::bpffs::HOW_TO_MOUNT;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::{MapType, ProgramType};
@@ -171,12 +172,9 @@ fn system_findings() -> Vec<Finding> {
     let jit = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
     let available = sysctl::available();
     vec![
-        needed("BPF file system", "pins live there; without it nothing outlives a command", registry::MOUNT_BPFFS)
-            .found(
-                registry::need_bpffs()
-                    .map(|()| "mounted at /sys/fs/bpf".to_owned())
-                    .map_err(|_| "not mounted".to_owned()),
-            ),
+        needed("BPF file system", "pins live there; without it nothing outlives a command", HOW_TO_MOUNT).found(
+            registry::need_bpffs().map(|()| "mounted at /sys/fs/bpf".to_owned()).map_err(|_| "not mounted".to_owned()),
+        ),
         wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
         wanted("JIT", "the kernel interprets, and struct_ops cannot work", "sysctl net.core.bpf_jit_enable=1").found(
@@ -192,7 +190,7 @@ fn system_findings() -> Vec<Finding> {
             .found(module("sch_netem")),
         wanted("congestion controls", "", "").found(match available {
             Ok(names) => Ok(format!("{}; default {}", names.join(" "), sysctl::default().unwrap_or_default())),
-            Err(e) => Err(e.to_string()),
+            Err(e) => Err(format!("{e:#}")),
         }),
     ]
 }

@@ -14,12 +14,9 @@
 //! - [`exporter`]: Prometheus metrics
 
 pub mod cgroup;
-pub mod cstr;
 pub mod doctor;
-pub mod error;
 pub mod exporter;
 mod killpoint;
-pub mod netns;
 pub mod object;
 pub mod ops;
 pub mod paths;

@@ -1,11 +1,11 @@
 //! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
 
-use crate::cstr::text;
-use crate::error::{Result, need_root};
 use crate::registry::registrations::registrations;
 use crate::registry::{self, Algo, need_bpffs, runs};
 use crate::sockets::count::FlowCounter;
 use crate::sysctl;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
 
 /// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
@@ -85,7 +85,7 @@ pub fn status() -> Result<Status> {
         let meta = match current.meta() {
             Ok(meta) => meta,
             Err(error) => {
-                tracing::warn!("{error}"); // the others are still worth showing
+                tracing::warn!("{error:#}"); // the others are still worth showing
                 continue;
             }
         };

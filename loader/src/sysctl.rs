@@ -1,7 +1,7 @@
 //! The kernel's list of congestion controls, and each network namespace's default.
 
-use crate::error::{Result, Tried};
-use crate::netns;
+use hotcc_host::error::{Result, Tried};
+use hotcc_host::netns;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

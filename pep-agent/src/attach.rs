@@ -5,11 +5,11 @@
 //! by its priority, its handle and its program's tag, and the program is pinned to say that the filter is ours. Either way
 //! there is never a second copy, nor a moment without.
 
-use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::{Filter, filters};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcError};
+use hotcc_host::error::{Error, Kind, Result, Tried};
 use nix::errno::Errno;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,13 @@ impl Hook {
         TcHandle::new(0, self.number)
     }
 
+    /// As `tc` calls it.
+    fn side(&self) -> &'static str {
+        if self.direction == TcAttachType::Egress { "egress" } else { "ingress" }
+    }
+
     fn describe(&self) -> String {
-        let direction = if self.direction == TcAttachType::Egress { "egress" } else { "ingress" };
-        format!("{direction} of {}", self.interface)
+        format!("{} of {}", self.side(), self.interface)
     }
 }
 
@@ -104,10 +108,10 @@ pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, m
     let attached = match method {
         Method::Tcx => attach_link(program, hook, ifindex, pins)?,
         Method::Clsact => None,
-        Method::Auto => attach_link(program, hook, ifindex, pins).or_else(|error| match error {
-            Error::KernelLacks(_) => Ok(None),
-            error => Err(error),
-        })?,
+        Method::Auto => match attach_link(program, hook, ifindex, pins) {
+            Err(error) if error.kind() == Kind::KernelLacks => None,
+            attached => attached?,
+        },
     };
     let attachment = match attached {
         Some(attachment) => attachment,
@@ -145,7 +149,7 @@ fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
     let began = Instant::now();
     while linked(hook)?.iter().any(|program| Some(program.id()) == program_id) {
         if began.elapsed() > LINKS_END {
-            return Err(Error::Failed(format!("program {program_id:?} is still at the {} (TCX)", hook.describe())));
+            return Err(Error::failed(format!("program {program_id:?} is still at the {} (TCX)", hook.describe())));
         }
         std::thread::sleep(LINKS_END / 100);
     }
@@ -193,13 +197,10 @@ fn attach_link(
         return Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: true }));
     }
     let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-    let id = program.attach_with_options(&hook.interface, hook.direction, options).map_err(|error| {
-        let lacks = io_error(&error).and_then(std::io::Error::raw_os_error) == Some(Errno::EINVAL as i32);
-        match Err::<(), _>(error).tried(tried) {
-            Err(Error::Failed(text)) if lacks => Error::KernelLacks(format!("{text}; TCX needs Linux 6.6")),
-            Err(error) => error,
-            Ok(()) => Error::Failed(tried()),
-        }
+    let attached = program.attach_with_options(&hook.interface, hook.direction, options).tried(tried);
+    let id = attached.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
+        Some(nix::libc::EINVAL) => error.as_kind(Kind::KernelLacks).and("TCX needs Linux 6.6"),
+        _ => error,
     })?;
     let link: FdLink = program.take_link(id).tried(tried)?.try_into().tried(tried)?;
     let link = match &pin {
@@ -216,20 +217,22 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
     if !pin.exists() {
         return Ok(None);
     }
-    let mut replaced = || -> std::result::Result<FdLink, Box<dyn std::error::Error>> {
-        let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin)?))?;
-        let id = program.attach_to_link(link)?;
-        let link = program.take_link(id)?.try_into()?;
-        let program_id = program.info()?.id();
-        if linked(hook)?.iter().any(|found| found.id() == program_id) {
+    let tried = || format!("cannot use {} any more", pin.display());
+    let mut replaced = || -> Result<FdLink> {
+        let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin).tried(tried)?)).tried(tried)?;
+        let id = program.attach_to_link(link).tried(tried)?;
+        let link = program.take_link(id).tried(tried)?.try_into().tried(tried)?;
+        let program_id = program_info(program).tried(tried)?.id();
+        if linked(hook).tried(tried)?.iter().any(|found| found.id() == program_id) {
             return Ok(link);
         }
-        Err(format!("it is of an interface {} in another network namespace", hook.interface).into())
+        let elsewhere = format!("it is of an interface {} in another network namespace", hook.interface);
+        Err(Error::failed(elsewhere).during(&tried()))
     };
     match replaced() {
         Ok(link) => Ok(Some(link)),
         Err(error) => {
-            tracing::warn!("{} cannot be used any more ({error}); attached anew", pin.display());
+            tracing::warn!("{error:#}; a new link replaces it");
             remove_pin(pin)?;
             Ok(None)
         }
@@ -247,15 +250,16 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     let present = our_filter(hook, ifindex)?;
     if let Some(present) = &present {
         if !is_ours(present, info.tag(), pin.as_deref()) {
-            return Err(Error::Failed(format!(
-                "{}: somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}; move it, or take it off \
-                 if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
-                tried(),
-                present.name,
-                hook.number,
+            let foreign = format!(
+                "somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}",
+                present.name, hook.number
+            );
+            let advice = format!(
+                "move it, or take it off if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
                 hook.interface,
-                if hook.direction == TcAttachType::Egress { "egress" } else { "ingress" },
-            )));
+                hook.side()
+            );
+            return Err(Error::failed(foreign).and(&advice).during(&tried()));
         }
         let id = program.attach_to_link(filter_link(hook).tried(tried)?).tried(tried)?;
         std::mem::forget(program.take_link(id).tried(tried)?); // dropped, it would take the filter off
@@ -314,7 +318,7 @@ impl Attachment {
         if found == [self.program_id] {
             return Ok(());
         }
-        Err(Error::Failed(format!(
+        Err(Error::failed(format!(
             "attached program {} to {}, but the kernel has {found:?} of its kind there",
             self.program_id,
             self.hook.describe()
@@ -323,18 +327,21 @@ impl Attachment {
 
     /// What is wrong, if it is not in its place any more. Needs no privilege.
     #[must_use]
-    pub fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<Error> {
         if self.hook.ifindex().ok() != Some(self.ifindex) {
-            return Some(format!("interface {} is gone", self.hook.interface));
+            return Some(Error::failed(format!("interface {} is gone", self.hook.interface)));
         }
+        let place = self.hook.describe();
         let id = match &self.place {
-            Place::Link(link) => link.info().map(|info| Some(info.program_id())).tried(String::new),
+            Place::Link(link) => {
+                link.info().map(|info| Some(info.program_id())).tried(|| format!("cannot look at the {place}"))
+            }
             Place::Filter => our_filter(&self.hook, self.ifindex).map(|f| f.and_then(|f| f.program_id)),
         };
         match id {
             Ok(id) if id == Some(self.program_id) => None,
-            Ok(id) => Some(format!("at the {} is program {id:?}, not {}", self.hook.describe(), self.program_id)),
-            Err(error) => Some(error.to_string()),
+            Ok(id) => Some(Error::failed(format!("at the {place} is program {id:?}, not {}", self.program_id))),
+            Err(error) => Some(error),
         }
     }
 
@@ -351,7 +358,7 @@ impl Attachment {
         {
             drop(filter_link(&self.hook).tried(tried)?); // takes it off
             if our_filter(&self.hook, self.ifindex)?.is_some() {
-                return Err(Error::Failed(format!("{}: the filter is still there", tried())));
+                return Err(Error::failed("the filter is still there").during(&tried()));
             }
         }
         self.pin.map_or(Ok(()), |pin| fs::remove_file(pin).tried(tried))
@@ -361,7 +368,7 @@ impl Attachment {
 /// Takes off what a killed process left at places that are none of `wanted`.
 ///
 /// # Errors
-/// A pin cannot be removed.
+/// A pin cannot be removed, or an interface's filters cannot be read.
 pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
     let mut keep = Vec::new();
     for hook in wanted {
@@ -383,7 +390,7 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
         if is_filter {
             let numbers = parts.skip(1).filter_map(|n| n.parse().ok()).collect::<Vec<u32>>();
             if let (&[number, ifindex], Ok(info)) = (&numbers[..], ProgramInfo::from_pin(entry.path()))
-                && !remove_filter(number, ifindex, info.id())
+                && !remove_filter(number, ifindex, info.id())?
             {
                 is_gone = false;
             }
@@ -426,14 +433,14 @@ pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted:
 }
 
 /// Removes that filter, whichever way of the interface it is on. False where it is not found: with its interface, it is gone.
-fn remove_filter(number: u32, ifindex: u32, program_id: u32) -> bool {
-    let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return false };
+fn remove_filter(number: u32, ifindex: u32, program_id: u32) -> Result<bool> {
+    let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return Ok(false) };
     let (interface, number) = (interface.to_string_lossy().into_owned(), u16::try_from(number).unwrap_or(0));
     for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
         let hook = Hook { role: "", number, interface: interface.clone(), direction };
-        if our_filter(&hook, ifindex).ok().flatten().is_some_and(|f| f.program_id == Some(program_id)) {
-            return filter_link(&hook).is_ok(); // dropped, it takes it off
+        if our_filter(&hook, ifindex)?.is_some_and(|f| f.program_id == Some(program_id)) {
+            return Ok(filter_link(&hook).is_ok()); // dropped, it takes it off
         }
     }
-    false
+    Ok(false)
 }

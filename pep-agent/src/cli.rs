@@ -1,10 +1,12 @@
-//! Arguments of the command.
+//! Arguments of the command, and the file that may have them.
 
 use clap::{Args, Parser, Subcommand};
 use hotcc_abi::pins;
+use hotcc_host::error::{Kind, Result, Tried};
 use pep_agent::border::config::BorderArgs;
 use pep_agent::server::config::ServerArgs;
-use std::path::PathBuf;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
 
 /// The ACKing border PEP: tell a TCP sender which of its segments reached the border of the access network.
 #[derive(Debug, Parser)]
@@ -68,6 +70,13 @@ pub struct Server {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub options: ServerArgs,
+}
+
+/// Reads options from a TOML file.
+pub fn read_options<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path).tried(|| format!("cannot read {}", path.display()))?;
+    let options = toml::from_str(&text).tried(|| path.display().to_string());
+    options.map_err(|error| error.as_kind(Kind::Usage))
 }
 
 #[cfg(test)]

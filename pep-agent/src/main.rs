@@ -3,12 +3,11 @@
 mod cli;
 
 use clap::Parser;
-use cli::{Border, Cli, Command, Server};
+use cli::{Border, Cli, Command, Server, read_options};
+use hotcc_host::error::{Error, Result, Tried};
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::config::Way;
 use pep_agent::border::{self, print::Print};
-use pep_agent::daemon::read_options;
-use pep_agent::error::{Error, Result, Tried};
 use pep_agent::report::Transport;
 use pep_agent::server;
 use pep_agent::transport::{in_flow, udp};
@@ -33,7 +32,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pep-agent: {error}");
+            eprintln!("pep-agent: {error:#}");
             ExitCode::from(error.exit_code())
         }
     }
@@ -45,7 +44,7 @@ fn run_border(args: Border) -> Result<()> {
     if args.dry_run {
         return border::run(&config, &args.pins, || Ok(Box::new(Print)), || ());
     }
-    let missing = || Error::Usage("--key-file is missing, on the command line and in the file".to_owned());
+    let missing = || Error::usage("--key-file is missing, on the command line and in the file");
     let file = config.key_file.as_deref().ok_or_else(missing)?;
     let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the keys".to_owned())?);
     let start = || -> Result<Box<dyn Transport + Send>> {

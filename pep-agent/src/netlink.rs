@@ -1,14 +1,12 @@
 //! What rtnetlink tells of interfaces: their kind, and the BPF filters of their clsact queueing discipline.
 
-use crate::error::{Error, Result, Tried};
 use aya::programs::TcAttachType;
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::netlink::{Dump, dump};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkLayerType, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcHandle, TcMessage, TcOption};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-const HEADER: usize = 16;
 /// The two hooks of clsact, as parents of filters.
 const INGRESS: TcHandle = TcHandle { major: 0xffff, minor: 0xfff2 };
 const EGRESS: TcHandle = TcHandle { major: 0xffff, minor: 0xfff3 };
@@ -31,57 +29,41 @@ pub struct Filter {
 /// All of them; none where the interface has no clsact.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not list them, they change all the time, or this program cannot parse one of them.
 pub fn filters(ifindex: u32, direction: TcAttachType) -> Result<Vec<Filter>> {
     let mut request = TcMessage::with_index(ifindex.cast_signed());
     request.header.parent = if direction == TcAttachType::Egress { EGRESS } else { INGRESS };
-    let all = dump(RouteNetlinkMessage::GetTrafficFilter(request))?;
+    let all = dump(&RouteNetlinkMessage::GetTrafficFilter(request)).and_then(complete);
+    let all = all.tried(|| format!("cannot read the filters of interface {ifindex}"))?;
     Ok(all.iter().filter_map(bpf_filter).collect())
 }
 
 /// Whether packets there begin with an Ethernet header. Where not, they begin with IP (tun, ppp).
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not list the interface.
 pub fn is_ethernet(ifindex: u32) -> Result<bool> {
-    let all = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-    let link = all.iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) if link.header.index == ifindex => Some(&link.header),
+    let tried = || format!("cannot read the type of interface {ifindex}");
+    let dump = dump(&RouteNetlinkMessage::GetLink(LinkMessage::default())).tried(tried)?;
+    let mut links = dump.messages.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(&link.header),
         _ => None,
     });
-    link.map(|header| header.link_layer_type == LinkLayerType::Ether)
-        .ok_or_else(|| Error::Failed(format!("the kernel has no interface {ifindex} any more")))
+    if let Some(header) = links.find(|header| header.index == ifindex) {
+        return Ok(header.link_layer_type == LinkLayerType::Ether);
+    }
+    complete(dump).tried(tried)?; // it may be among those left out
+    Err(Error::failed(format!("the kernel has no interface {ifindex} any more")))
 }
 
-fn dump(request: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
-    let tried = || "cannot read what is on the interfaces (rtnetlink)".to_owned();
-    let mut socket = Socket::new(NETLINK_ROUTE).tried(tried)?;
-    socket.bind_auto().tried(tried)?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).tried(tried)?;
-    let mut found = Vec::new();
-    loop {
-        let (buffer, _) = socket.recv_from_full().tried(tried)?;
-        let mut rest = &buffer[..];
-        while rest.len() >= HEADER {
-            let length = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
-            if length < HEADER || length > rest.len() {
-                return Err(Error::Failed(format!("{}: a message cut short", tried())));
-            }
-            let message = NetlinkMessage::deserialize(&rest[..length]).tried(tried)?;
-            match message.payload {
-                NetlinkPayload::Done(_) => return Ok(found),
-                NetlinkPayload::Error(error) => return Err(error.to_io()).tried(tried),
-                NetlinkPayload::InnerMessage(message) => found.push(message),
-                _ => {}
-            }
-            rest = &rest[length.next_multiple_of(4).min(rest.len())..];
-        }
+/// All that was asked for. Where something may be missing that is an error: it could be the one that matters.
+fn complete(dump: Dump) -> Result<Vec<RouteNetlinkMessage>> {
+    if dump.is_interrupted {
+        return Err(Error::failed("they changed during each attempt to read them").and("try again"));
+    }
+    match dump.unreadable {
+        0 => Ok(dump.messages),
+        count => Err(Error::failed(format!("this program cannot parse {count} of them"))),
     }
 }
 
@@ -105,4 +87,20 @@ fn bpf_filter(message: &RouteNetlinkMessage) -> Option<Filter> {
         }
     }
     is_bpf.then_some(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_may_lack_something_is_an_error() {
+        let messages = || vec![RouteNetlinkMessage::NewTrafficFilter(TcMessage::with_index(1))];
+        let whole = Dump { messages: messages(), ..Dump::default() };
+        assert_eq!(complete(whole).unwrap(), messages());
+        let interrupted = Dump { messages: messages(), is_interrupted: true, ..Dump::default() };
+        assert!(complete(interrupted).unwrap_err().to_string().contains("changed"));
+        let garbled = Dump { messages: messages(), unreadable: 2, ..Dump::default() };
+        assert!(complete(garbled).unwrap_err().to_string().contains("cannot parse 2"));
+    }
 }

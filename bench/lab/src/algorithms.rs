@@ -17,7 +17,7 @@ pub fn is_ours(name: &str) -> bool {
 }
 
 /// What one of ours says of itself.
-pub fn description(name: &str) -> hotcc::error::Result<Description> {
+pub fn description(name: &str) -> hotcc_host::error::Result<Description> {
     Ok(Source::find(name)?.open()?.description)
 }
 
@@ -32,9 +32,9 @@ pub fn state(name: &str) -> Vec<String> {
 
 /// What is wrong with values for its tunables, if something is.
 pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
-    let description = description(name).map_err(|e| e.to_string())?;
+    let description = description(name).map_err(|e| format!("{e:#}"))?;
     for assignment in assignments(set) {
-        values::parse(&description.tunables, &assignment).map_err(|e| e.to_string())?;
+        values::parse(&description.tunables, &assignment).map_err(|e| format!("{e:#}"))?;
     }
     Ok(())
 }

@@ -221,7 +221,7 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         if let Err(error) = self.map.remove_link(self.key, true) {
-            eprintln!("  {error}");
+            eprintln!("  {error:#}");
         }
     }
 }

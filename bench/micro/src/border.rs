@@ -129,7 +129,7 @@ struct Border {
     delivered: Arc<Delivered>,
     sent: Arc<Sent>,
     stop: Arc<AtomicBool>,
-    pump: Option<JoinHandle<pep_agent::error::Result<()>>>,
+    pump: Option<JoinHandle<hotcc_host::error::Result<()>>>,
 }
 
 impl Border {
@@ -144,7 +144,7 @@ impl Drop for Border {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(Ok(Err(error))) = self.pump.take().map(JoinHandle::join) {
-            eprintln!("  {error}");
+            eprintln!("  {error:#}");
         }
         if let Some(kernel) = self.kernel.take()
             && let Err(error) = self.router.enter(|| kernel.detach()).and_then(|done| Ok(done?))

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if netlab::check().is_err() { 130 } else { error.downcast_ref().map_or(1, hotcc::error::Error::exit_code) }
+    if netlab::check().is_err() { 130 } else { error.downcast_ref().map_or(1, hotcc_host::error::Error::exit_code) }
 }
 
 fn run(cli: &Cli) -> anyhow::Result<bool> {
@@ -65,7 +65,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
 }
 
 fn measure(cli: &Cli) -> anyhow::Result<bool> {
-    hotcc::error::need_root("hotcc-microbench")?;
+    hotcc_host::error::need_root("hotcc-microbench")?;
     hotcc_micro::enter_sandbox()?;
     netlab::catch_interrupts()?;
     let report = hotcc_micro::run(&cli.only, &Options { quick: cli.quick })?;

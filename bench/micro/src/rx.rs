@@ -269,7 +269,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         if let Err(error) = rx::unload(self.method) {
-            eprintln!("  {error}");
+            eprintln!("  {error:#}");
         }
         let _ = fs::remove_dir(&self.cgroup);
     }

@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let subject = format!("{} sockets", 2 * CONNECTIONS);
     Ok(vec![
         Finding::new(NAME, subject, "time / ss -tin's", median(&ratios), Bound::AtMost(BOUND))
-            .figure(format!("network namespaces walked by the scrape: {}", hotcc::netns::all()?.len()))
+            .figure(format!("network namespaces walked by the scrape: {}", hotcc_host::netns::all()?.len()))
             .figure(format!("median: scrape {} ms, ss {} ms, of {pairs} pairs", text(&ours), text(&theirs))),
     ])
 }

@@ -23,7 +23,8 @@ pub enum Kind {
 
 /// A failure: what was tried, its cause, and advice.
 ///
-/// `{}` prints what was tried; `{:#}` adds every cause once, then the advice. The causes are the chain of [`StdError::source`].
+/// `{}` prints what was tried; `{:#}` adds every cause once, then the advice (which `{}` prints as well if there is no cause).
+/// The causes are the chain of [`StdError::source`].
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -120,10 +121,11 @@ impl Error {
 
 impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if !f.alternate() {
-            return f.write_str(&self.message);
+        match &self.cause {
+            None => f.write_str(&self.message)?,
+            Some(_) if f.alternate() => f.write_str(&chain(self))?,
+            Some(_) => return f.write_str(&self.message),
         }
-        f.write_str(&chain(self))?;
         self.advice.iter().try_for_each(|advice| write!(f, "; {advice}"))
     }
 }
@@ -142,17 +144,15 @@ pub trait Tried<T> {
 
 impl<T, E: StdError + Send + Sync + 'static> Tried<T> for std::result::Result<T, E> {
     fn tried(self, tried: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|cause| {
-            let ours = (&cause as &dyn StdError).downcast_ref::<Error>();
-            let kind = ours.map_or(Kind::Failed, Error::kind);
-            let advice = ours.and_then(|ours| ours.advice.clone());
-            let is_denied = ours.is_none() && is_permission_denied(&cause);
-            let error = Error { kind, message: tried(), advice, cause: Some(Box::new(cause)) };
-            // As root, "permission denied" has another cause (the verifier, say), which sudo would not help.
-            if is_denied && !nix::unistd::geteuid().is_root() {
-                return error.as_kind(Kind::NotPermitted).and("run it as root");
+        self.map_err(|mut cause| {
+            let (mut kind, mut advice) = (Kind::Failed, None);
+            if let Some(ours) = (&mut cause as &mut (dyn StdError + 'static)).downcast_mut::<Error>() {
+                (kind, advice) = (ours.kind, ours.advice.take());
+            } else if is_permission_denied(&cause) && !nix::unistd::geteuid().is_root() {
+                // as root, "permission denied" has another reason (the verifier, say), which sudo would not help
+                (kind, advice) = (Kind::NotPermitted, Some("run it as root".to_owned()));
             }
-            error
+            Error { kind, message: tried(), advice, cause: Some(Box::new(cause)) }
         })
     }
 }
@@ -245,6 +245,7 @@ mod tests {
             [inner().during("cannot start"), Err::<(), _>(inner()).tried(|| "cannot start".into()).unwrap_err()]
         {
             assert_eq!(format!("{error:#}"), "cannot start: no TCX; use clsact");
+            assert_eq!(error.to_string(), "cannot start");
             assert_eq!(error.exit_code(), 3);
         }
     }

@@ -10,22 +10,22 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What a daemon serves.
-pub trait Pages: Send + 'static {
+pub trait Pages: Send + Sync + 'static {
     /// The program's name, for the index page.
     const NAME: &'static str;
     /// What a healthy `/healthz` means, for the index page.
     const HEALTHY: &'static str;
 
-    /// The OpenMetrics page, or why it cannot be made. May block; runs on a thread of its own.
-    fn metrics(&mut self) -> std::result::Result<String, String>;
+    /// The OpenMetrics page, or why it cannot be made. May block; one page is made at a time.
+    fn metrics(&self) -> std::result::Result<String, String>;
 
-    /// The text of `/healthz`: `Ok` is served with status 200, `Err` with 503.
-    fn health(&mut self) -> std::result::Result<String, String>;
+    /// The text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a page of metrics.
+    fn health(&self) -> std::result::Result<String, String>;
 }
 
 /// Listens, so that the port is known before the daemon serves.
@@ -56,30 +56,40 @@ pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
         .route("/", get(|| async { index }))
         .route("/healthz", get(healthz::<P>))
         .route("/metrics", get(metrics::<P>))
-        .with_state(Arc::new(Mutex::new(pages)));
+        .with_state(Arc::new(Server { pages, scrape: Arc::default() }));
     axum::serve(listener, router).await.tried(|| "cannot serve HTTP".to_owned())
 }
 
-/// One page is made at a time: the lock moves to the thread that makes it, so that a client that hangs up does not let the
-/// next one start beside it.
-async fn make<P: Pages, T: Send + 'static>(
-    pages: Arc<Mutex<P>>,
-    page: impl FnOnce(&mut P) -> std::result::Result<T, String> + Send + 'static,
-) -> std::result::Result<T, String> {
-    let mut pages = pages.lock_owned().await;
-    let made = tokio::task::spawn_blocking(move || page(&mut pages)).await;
-    made.unwrap_or_else(|_| Err("gathering panicked; the log says why".to_owned()))
+struct Server<P> {
+    pages: P,
+    /// Held while a page of metrics is made.
+    scrape: Arc<Mutex<()>>,
 }
 
-async fn metrics<P: Pages>(State(pages): State<Arc<Mutex<P>>>) -> Response {
-    match make(pages, P::metrics).await {
+/// Makes a page on a thread of its own. `turn` moves to that thread, so that a client that hangs up does not let the next
+/// one start beside it.
+async fn make<P: Pages>(
+    server: Arc<Server<P>>,
+    turn: Option<OwnedMutexGuard<()>>,
+    page: fn(&P) -> std::result::Result<String, String>,
+) -> std::result::Result<String, String> {
+    let made = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        page(&server.pages)
+    });
+    made.await.unwrap_or_else(|_| Err("gathering panicked; the log says why".to_owned()))
+}
+
+async fn metrics<P: Pages>(State(server): State<Arc<Server<P>>>) -> Response {
+    let turn = Arc::clone(&server.scrape).lock_owned().await;
+    match make(server, Some(turn), P::metrics).await {
         Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")).into_response(),
     }
 }
 
-async fn healthz<P: Pages>(State(pages): State<Arc<Mutex<P>>>) -> (StatusCode, String) {
-    match make(pages, P::health).await {
+async fn healthz<P: Pages>(State(server): State<Arc<Server<P>>>) -> (StatusCode, String) {
+    match make(server, None, P::health).await {
         Ok(text) => (StatusCode::OK, text),
         Err(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
     }

@@ -2,12 +2,12 @@
 //!
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
-use crate::error::{Error, Result};
 use crate::sockets::count::{Group, version_label};
 use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
 use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_abi::version::Counters;
+use hotcc_host::error::{Error, Result};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

@@ -1,13 +1,13 @@
 //! Gathers what the metrics page shows, part by part.
 
 use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
-use crate::cstr::text;
-use crate::error::{Error, Result};
 use crate::registry::{Algo, counters};
 use crate::rx;
 use crate::sockets::count::{FlowCounter, Group};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result, Tried};
 use hotcc_radio_map::Freshness;
 use std::path::Path;
 use std::time::Instant;
@@ -60,7 +60,7 @@ fn kept<T>(errors: &mut [u64; PARTS.len()], part: usize, result: Result<T>) -> O
     result
         .inspect_err(|error| {
             errors[part] += 1;
-            tracing::error!(part = PARTS[part], %error, "left out of this scrape");
+            tracing::error!(part = PARTS[part], "left out of this scrape: {error:#}");
         })
         .ok()
 }
@@ -76,7 +76,7 @@ fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
 }
 
 fn links(max_shown: usize) -> Result<Links> {
-    let mut links = hotcc_radio_map::links(Path::new(pins::ROOT)).map_err(|e| Error::failed(e.to_string()))?;
+    let mut links = hotcc_radio_map::links(Path::new(pins::ROOT)).tried(|| "cannot list the radio links".to_owned())?;
     links.sort_unstable_by_key(|l| (l.key.addr, l.key.port, l.key.prefix_len));
     let shown = links.iter().take(max_shown).map(link).collect();
     Ok(Links { shown, total: links.len() })

@@ -1,6 +1,6 @@
 //! Reading BTF: the part that is the same for objects, programs and the kernel.
 
-use crate::error::{Error, Result};
+use hotcc_host::error::{Error, Result};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::{AsRawLibbpf, OpenObject};

@@ -1,7 +1,7 @@
 //! What the running kernel offers, read once from its BTF: parsing that takes as long as a swap.
 
 use super::btf::{member_names, member_offset};
-use crate::error::{Error, Result};
+use hotcc_host::error::{Error, Result};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use std::sync::OnceLock;

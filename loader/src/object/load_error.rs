@@ -1,7 +1,7 @@
 //! Why the kernel did not take an object: libbpf's and the verifier's words, shortened and explained.
 
 use super::libbpf_log;
-use crate::error::Error;
+use hotcc_host::error::Error;
 
 pub(crate) fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) -> Error {
     const SHOWN_LINES: usize = 20;

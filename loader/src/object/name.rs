@@ -1,6 +1,6 @@
 //! Names that the kernel takes for a congestion control.
 
-use crate::error::{Error, Result};
+use hotcc_host::error::{Error, Result};
 
 /// Longest congestion control name the kernel takes.
 pub const CC_NAME_MAX: usize = 15;

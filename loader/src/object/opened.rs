@@ -7,10 +7,10 @@ use super::name::{CC_NAME_MAX, check_cc_name};
 use super::ops_table::{OpsTable, ops_tables};
 use super::prepare::{apply, use_shared};
 use super::{kernel, libbpf_log};
-use crate::error::{Error, Result, Tried};
 use crate::tunables::{Section, Setting};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{MapCore, MapType, Object, OpenObject};
 
 /// An object that is parsed and not yet in the kernel.

@@ -1,9 +1,9 @@
 //! What is written into an opened object before it is loaded: values of its tunables, its job, the maps it shares.
 
-use crate::error::{Error, Result, Tried};
 use crate::tunables::Setting;
 use bytemuck::Pod;
 use hotcc_abi::pins;
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{OpenMapMut, OpenObject};
 use std::fs;
 

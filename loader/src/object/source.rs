@@ -2,7 +2,7 @@
 
 use super::libbpf_log;
 use super::opened::Opened;
-use crate::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::ObjectBuilder;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;

@@ -2,7 +2,6 @@
 
 use super::switch::{Counter, Outcome, Pending, counter, finish};
 use super::unload::unload_locked;
-use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::object::{Source, check_cc_name};
 use crate::registry::counters::count;
@@ -10,6 +9,7 @@ use crate::registry::install::{pin_version, prepare, register};
 use crate::registry::{self, Algo, begin, runs};
 use crate::sysctl;
 use crate::tunables::values;
+use hotcc_host::error::{Error, Result, Tried};
 use std::time::Instant;
 
 /// What to load, and how.

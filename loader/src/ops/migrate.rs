@@ -1,8 +1,5 @@
 //! Open sockets moved from one congestion control to another, in every network namespace.
 
-use crate::cstr::padded;
-use crate::error::{Error, Result, Tried};
-use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
 use crate::registry::begin;
@@ -10,6 +7,9 @@ use crate::registry::registrations::registrations;
 use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
+use hotcc_host::cstr::padded;
+use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::netns::{self, NetNs};
 use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 

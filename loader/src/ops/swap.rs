@@ -2,13 +2,13 @@
 
 use super::load::Request;
 use super::switch::{Counter, Outcome, Pending, counter, finish};
-use crate::error::{Error, Result};
 use crate::killpoint::killpoint;
 use crate::object::{Opened, Source};
 use crate::registry::counters::count;
 use crate::registry::install::{self, pin_version, prepare};
 use crate::registry::{self, Algo, Version, begin};
 use crate::tunables::{Section, Setting, present, values};
+use hotcc_host::error::{Error, Result};
 use std::time::Instant;
 
 /// Which values a swap starts from.
@@ -97,7 +97,7 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
 
 /// A version's tunables. Not being able to tell what changes is no reason not to change it.
 fn values_for_comparison(version: &Version) -> Vec<Setting> {
-    version.settings().inspect_err(|error| tracing::warn!("not compared: {error}")).unwrap_or_default()
+    version.settings().inspect_err(|error| tracing::warn!("not compared: {error:#}")).unwrap_or_default()
 }
 
 /// Whether a version is what `opened`, ready to be loaded from `source`, would become.

@@ -3,13 +3,13 @@
 //! From here on a command no longer fails: it warns, and the next command repairs what went wrong.
 
 use super::migrate::{self, Moved};
-use crate::cstr::text;
-use crate::error::{Error, Result};
 use crate::killpoint::killpoint;
 use crate::registry::{Algo, Version};
 use crate::sockets::count::{FlowCounter, connections};
 use crate::sysctl;
 use crate::tunables::present::Changed;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result};
 use serde::Serialize;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -64,7 +64,7 @@ pub(super) struct Pending {
 pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: Pending) -> Outcome {
     killpoint("switched");
     let mut warnings = Vec::new();
-    let mut warn = |error: Error| warnings.push(error.to_string());
+    let mut warn = |error: Error| warnings.push(format!("{error:#}"));
     // Without this, new sockets on the default would go on getting the old version.
     let defaults = sysctl::replace_defaults(&algo.name, &[&algo.name]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;

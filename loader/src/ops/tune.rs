@@ -1,10 +1,10 @@
 //! Tunables of a running algorithm: read back from the kernel, and set there.
 
-use crate::error::{Error, Result, need_root};
 use crate::registry::{self, Algo, Version};
 use crate::sockets::count::{connections, count_sockets};
 use crate::tunables::present::Value;
 use crate::tunables::{Section, Setting, values};
+use hotcc_host::error::{Error, Result, need_root};
 use serde::Serialize;
 
 /// Values of the serving version's tunables, read back from the kernel.

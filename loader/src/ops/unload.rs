@@ -1,11 +1,11 @@
 //! Takes a congestion control away.
 
-use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::registry::counters::count;
 use crate::registry::{self, Algo, begin, install};
 use crate::sockets::count::{connections, count_sockets};
 use crate::sysctl;
+use hotcc_host::error::{Error, Result, Tried};
 use serde::Serialize;
 
 /// What unloading came to.

@@ -3,11 +3,11 @@
 //! Each change takes a number that no path had before, which is the clock's next: whichever entry a flow finds after
 //! a change, it is another one than before. The clock moves last, so that nobody looks too early.
 
-use crate::error::{Error, Result, Tried};
 use crate::registry;
 use crate::registry::feeders::share_with_feeders;
 use hotcc_abi::path::{ENTRIES, PathKey};
 use hotcc_abi::pins::{self, PATH_CLOCK, PATH_GEN, PATH_LOCK};
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ObjectBuilder};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Serialize, Serializer};

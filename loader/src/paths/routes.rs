@@ -1,8 +1,8 @@
 //! The kernel's routes: which way each destination goes, and for which it became another one.
 
 use super::netlink::dump_routes;
-use crate::error::Result;
 use hotcc_abi::path::PathKey;
+use hotcc_host::error::Result;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteType, RouteVia,

@@ -7,8 +7,8 @@
 use super::maps::{Bumped, PathMaps};
 use super::netlink::Notices;
 use super::routes::{Change, Routes};
-use crate::error::Result;
-use crate::netns::{self, NetNs};
+use hotcc_host::error::Result;
+use hotcc_host::netns::{self, NetNs};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,11 @@
 use super::bpffs::{need_bpffs, remove_tree, subdirectories};
 use super::registrations::is_in_use;
 use super::version::Version;
-use crate::error::{Error, Result, Tried};
 use crate::sysctl;
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use std::path::{Path, PathBuf};

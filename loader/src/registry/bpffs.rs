@@ -1,22 +1,14 @@
-//! The BPF file system that everything is pinned in.
+//! The directories of pins.
 
-use crate::error::{Error, Result, Tried};
 use hotcc_abi::pins;
+use hotcc_host::bpffs;
+use hotcc_host::error::{Result, Tried};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How to get a BPF file system; and where not to, which looks just the same.
-pub(crate) const MOUNT_BPFFS: &str =
-    "mount -t bpf bpf /sys/fs/bpf (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
-
-/// Stops early where there is no BPF file system.
+/// Fails unless a BPF file system is mounted where the pins are.
 pub fn need_bpffs() -> Result<()> {
-    const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
-    let found = nix::sys::statfs::statfs(pins::BPFFS).is_ok_and(|s| s.filesystem_type().0 == BPF_FS_MAGIC);
-    if found {
-        return Ok(());
-    }
-    Err(Error::kernel_lacks(format!("no BPF file system at {}; mount it: {MOUNT_BPFFS}", pins::BPFFS)))
+    bpffs::need(Path::new(pins::BPFFS))
 }
 
 /// Directories in a directory of pins; empty if it does not exist.

@@ -1,6 +1,6 @@
 //! Cells: pinned arrays of one entry.
 
-use crate::error::{Result, Tried};
+use hotcc_host::error::{Result, Tried};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::path::Path;
 

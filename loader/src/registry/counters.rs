@@ -1,9 +1,9 @@
 //! The pinned counters of what commands did.
 
 use super::cells::{read_cell, write_cell};
-use crate::error::{Result, Tried};
 use hotcc_abi::pins;
 use hotcc_abi::version::{Counters, META_VERSION};
+use hotcc_host::error::{Result, Tried};
 use std::fs;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub fn counters() -> Result<Counters> {
 
 /// Counts what was done. Call with the lock held. Not being able to count is no failure of what was done.
 pub(crate) fn count(what: impl FnOnce(&mut Counters)) {
-    let _ = try_count(what).inspect_err(|error| tracing::warn!("not counted: {error}"));
+    let _ = try_count(what).inspect_err(|error| tracing::warn!("not counted: {error:#}"));
 }
 
 fn try_count(what: impl FnOnce(&mut Counters)) -> Result<()> {

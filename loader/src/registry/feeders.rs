@@ -1,7 +1,7 @@
 //! What feeders may write without root.
 
-use crate::error::{Result, Tried};
 use hotcc_abi::pins;
+use hotcc_host::error::{Result, Tried};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

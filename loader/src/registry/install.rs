@@ -5,8 +5,6 @@ use super::bpffs::remove_tree;
 use super::cells::create_cell;
 use super::feeders::share_with_feeders;
 use super::version::Version;
-use crate::cstr::text;
-use crate::error::{Error, Result, Tried};
 use crate::killpoint::killpoint;
 use crate::object::{Loaded, Opened, Source, kernel};
 use crate::sys;
@@ -14,6 +12,8 @@ use crate::tunables::{Section, present};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::version::{META_VERSION, Meta};
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,12 +76,11 @@ fn copy_tail(field: &mut [u8], text: &str) {
 /// Registers a version whose name is free.
 pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
     let name = loaded.cc_name.clone();
-    let mut link = loaded.ops()?.attach_struct_ops().map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => {
-            Error::failed(format!("a congestion control named `{name}` was registered meanwhile"))
-        }
-        _ => Error::failed(format!("cannot register {name}: {e}")),
-    })?;
+    let attached = loaded.ops()?.attach_struct_ops();
+    if attached.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
+        return Err(Error::failed(format!("a congestion control named `{name}` was registered meanwhile")));
+    }
+    let mut link = attached.tried(|| format!("cannot register {name}"))?;
     killpoint("registered");
     if kernel::has_links() {
         let path = algo.link_path();
@@ -127,7 +126,7 @@ fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
     let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
     match restored {
         Ok(()) => error,
-        Err(why) => Error::failed(format!("{error}; and the old version could not be brought back: {why}")),
+        Err(why) => error.and(&format!("and the old version could not be brought back: {why:#}")),
     }
 }
 
@@ -136,7 +135,7 @@ fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
 fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
     match ops.attach_struct_ops() {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(Error::failed(format!("cannot prepare the new version of {name}: {e}"))),
+        Err(e) => Err(e).tried(|| format!("cannot prepare the new version of {name}")),
         Ok(_registered) => Err(Error::failed(format!("`{name}` vanished from the kernel meanwhile"))),
     }
 }

@@ -24,9 +24,8 @@ pub(crate) mod runs;
 mod version;
 
 pub use algo::Algo;
-pub(crate) use bpffs::MOUNT_BPFFS;
 pub use bpffs::{need_bpffs, remove_tree};
 pub use install::open_link;
 pub(crate) use lock::begin;
-pub use lock::{Lock, lock};
+pub use lock::lock;
 pub use version::Version;

@@ -1,8 +1,8 @@
 //! Congestion controls that BPF has registered, whoever loaded them: read from the kernel's struct_ops maps and links.
 
-use crate::cstr::text;
-use crate::error::Result;
 use crate::object::kernel;
+use hotcc_host::cstr::text;
+use hotcc_host::error::Result;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 

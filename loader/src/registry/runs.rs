@@ -1,7 +1,7 @@
 //! Marks of algorithms that `hotcc run` loaded, and locks of the runs that use one.
 
 use super::algo::Algo;
-use crate::error::{Result, Tried};
+use hotcc_host::error::{Result, Tried};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 

@@ -1,9 +1,9 @@
 //! One version of an algorithm: what is pinned of it.
 
-use crate::error::{Error, Result, Tried};
 use crate::object::describe::{Description, describe};
 use crate::tunables::{Section, Setting, present};
 use hotcc_abi::version::{META_VERSION, Meta};
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramHandle};
 use std::path::PathBuf;

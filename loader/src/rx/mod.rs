@@ -10,16 +10,17 @@
 //! ```
 //! The state of a connection is its socket's, and goes with it.
 
-use crate::error::{Error, Result, Tried, need_root};
 use crate::object::describe::describe;
 use crate::object::{btf, libbpf_log, load_error, prepare};
 use crate::registry::begin;
 use crate::sockets::walk::walk;
 use crate::tunables::present::{self, Value};
 use crate::tunables::values;
-use crate::{cgroup, netns, registry};
+use crate::{cgroup, registry};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
+use hotcc_host::error::{Error, Result, Tried, need_root};
+use hotcc_host::netns;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};

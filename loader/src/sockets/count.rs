@@ -1,11 +1,11 @@
 //! Open sockets counted by congestion control and version.
 
 use super::walk::SocketWalk;
-use crate::cstr::text;
-use crate::error::{Result, Tried};
-use crate::netns;
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::stats::Log2Histogram;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Result, Tried};
+use hotcc_host::netns;
 use libbpf_rs::{MapCore, MapFlags};
 
 /// Sockets that run the same version of a congestion control.
@@ -93,7 +93,7 @@ impl FlowCounter {
 /// Who runs what now. What was done stays done where that cannot be told.
 pub(crate) fn count_sockets() -> Option<Vec<Group>> {
     let counted = FlowCounter::new().and_then(|mut counter| counter.count());
-    counted.inspect_err(|error| tracing::warn!("connections not counted: {error}")).ok()
+    counted.inspect_err(|error| tracing::warn!("connections not counted: {error:#}")).ok()
 }
 
 /// Connections of the groups that match.

@@ -2,9 +2,6 @@
 
 use super::count::version_label;
 use super::walk::SocketWalk;
-use crate::cstr::{padded, text};
-use crate::error::{Error, Result, Tried, need_root};
-use crate::netns::{self, NetNs};
 use crate::object::check_cc_name;
 use crate::object::describe::StateField;
 use crate::object::prepare::set_job;
@@ -14,6 +11,9 @@ use bytemuck::{Pod, Zeroable};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::PepFlow;
 use hotcc_abi::pins;
+use hotcc_host::cstr::{padded, text};
+use hotcc_host::error::{Error, Result, Tried, need_root};
+use hotcc_host::netns::{self, NetNs};
 use libbpf_rs::OpenObject;
 use serde::Serialize;
 use std::collections::BTreeMap;

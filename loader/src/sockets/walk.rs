@@ -1,7 +1,7 @@
 //! Walks over the open TCP sockets of a network namespace, by a program in the kernel.
 
-use crate::error::{Error, Result, Tried};
-use crate::netns::NetNs;
+use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::netns::NetNs;
 use libbpf_rs::{Iter, Link, MapCore, Object, ObjectBuilder};
 use std::io::Read;
 use std::path::Path;

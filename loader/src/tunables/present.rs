@@ -1,7 +1,7 @@
 //! The values that tunables have now: read from the bytes of a version's sections, compared, and stored in its map.
 
 use super::{Place, Section, Setting, Tunable, values};
-use crate::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{MapCore, MapHandle};
 use memmap2::MmapOptions;
 use serde::Serialize;

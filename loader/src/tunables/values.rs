@@ -1,7 +1,7 @@
 //! Tunable values as people write them: numbers within their range, choices by name.
 
 use super::{Setting, Tunable};
-use crate::error::{Error, Result};
+use hotcc_host::error::{Error, Result};
 
 /// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
 /// object has it; `paper` exists where the object describes itself.

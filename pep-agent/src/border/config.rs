@@ -1,8 +1,8 @@
 //! Options of the border, from the command line and from a file.
 
 use crate::attach::Method;
-use crate::error::{Error, Result};
 use hotcc_abi::path::PathKey;
+use hotcc_host::error::{Error, Result};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -96,28 +96,28 @@ impl BorderArgs {
     /// Checks them all, and fills in what was not given.
     ///
     /// # Errors
-    /// [`Error::Usage`] names the option.
+    /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
     pub fn resolve(self) -> Result<Config> {
         for (option, list) in [("--internet", &self.internet), ("--access", &self.access), ("--server", &self.server)] {
             if list.is_empty() {
-                return Err(Error::Usage(format!("{option} is missing, on the command line and in the file")));
+                return Err(Error::usage(format!("{option} is missing, on the command line and in the file")));
             }
         }
         let same = self.internet.iter().find(|i| self.access.contains(i));
         if let Some(same) = same {
-            return Err(Error::Usage(format!("{same} cannot be both --internet and --access")));
+            return Err(Error::usage(format!("{same} cannot be both --internet and --access")));
         }
-        let parse = |text: &String| text.parse().map_err(|why| Error::Usage(format!("--server {text}: {why}")));
+        let parse = |text: &String| text.parse().map_err(|why| Error::usage(format!("--server {text}: {why}")));
         let within = |option: &str, value: u32, range: std::ops::RangeInclusive<u32>| {
             if range.contains(&value) {
                 return Ok(value);
             }
             let (low, high) = range.into_inner();
-            Err(Error::Usage(format!("{option} {value}: must be from {low} to {high}")))
+            Err(Error::usage(format!("{option} {value}: must be from {low} to {high}")))
         };
         let ring_kib = within("--ring-kib", self.ring_kib.unwrap_or(4096), 64..=1 << 20)?;
         if !ring_kib.is_power_of_two() {
-            return Err(Error::Usage(format!("--ring-kib {ring_kib}: must be a power of two")));
+            return Err(Error::usage(format!("--ring-kib {ring_kib}: must be a power of two")));
         }
         Ok(Config {
             internet: unique(self.internet),
@@ -192,6 +192,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotcc_host::error::Kind;
 
     fn args() -> BorderArgs {
         let list = |text: &str| vec![text.to_owned()];
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named() {
         let says = |args: BorderArgs| match args.resolve() {
-            Err(Error::Usage(text)) => text,
+            Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),
             other => panic!("{other:?}"),
         };
         assert!(says(BorderArgs { access: Vec::new(), ..args() }).starts_with("--access is missing"));

@@ -3,17 +3,22 @@
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
 use crate::border::ring::{LOOK, REST, Ring};
-use crate::daemon::need_bpffs;
-use crate::error::{Error, Result, Tried, io_error};
 use crate::netlink::is_ethernet;
+use crate::object;
 use aya::maps::lpm_trie::Key;
-use aya::maps::{HashMap, LpmTrie, Map, MapData, MapType, PerCpuArray, RingBuf};
+use aya::maps::{HashMap, LpmTrie, Map, MapData, MapType, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::border::{COUNTERS, Counters, Flow, FlowKey, Report};
 use hotcc_abi::path::PathKey;
+use hotcc_host::bpffs;
+use hotcc_host::error::{Error, Kind, Result, Tried, chain, io_error};
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::libc::{EINVAL, ENOSYS, EOPNOTSUPP};
 use std::collections::BTreeSet;
+use std::error::Error as StdError;
+use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +82,7 @@ impl Kernel {
         // before their maps are taken out, and closed
         let names = hooks.iter().map(|(_, name)| *name).chain([LOOK, REST]);
         names.into_iter().try_for_each(|name| program(&mut ebpf, name).map(|_| ()))?;
-        let ring = RingBuf::try_from(take(&mut ebpf, REPORTS)?).tried(|| "cannot map the ring".to_owned())?;
+        let ring = object::take_map(&mut ebpf, REPORTS)?;
         let mut kernel = Self {
             attachments: Vec::new(),
             reports: None,
@@ -85,14 +90,14 @@ impl Kernel {
             pins: pins.to_owned(),
             _lock: lock,
         };
-        set_servers(take(&mut ebpf, SERVERS)?, &config.servers)?;
+        set_servers(object::take_map(&mut ebpf, SERVERS)?, &config.servers)?;
         for (hook, name) in &hooks {
             match attach::attach(program(&mut ebpf, name)?, hook, Some(pins), config.attach) {
                 Ok(attachment) => kernel.attachments.push(attachment),
                 Err(error) => {
                     // the first failure says it; whatever is left behind the next start removes
                     if let Err(error) = kernel.detach() {
-                        tracing::warn!("{error}");
+                        tracing::warn!("{error:#}");
                     }
                     return Err(error);
                 }
@@ -104,7 +109,7 @@ impl Kernel {
 
     /// What is wrong with the attachments, if anything is. Needs no privilege.
     #[must_use]
-    pub fn problem(attachments: &[Attachment]) -> Option<String> {
+    pub fn problem(attachments: &[Attachment]) -> Option<Error> {
         attachments.iter().find_map(Attachment::problem)
     }
 
@@ -120,18 +125,17 @@ impl Kernel {
 }
 
 /// Maps have nothing to show.
-impl std::fmt::Debug for View {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").field("max_flows", &self.max_flows).finish_non_exhaustive()
     }
 }
 
 impl View {
     fn new(ebpf: &mut Ebpf, config: &Config) -> Result<Self> {
-        let tried = || "cannot use the border's maps".to_owned();
         Ok(Self {
-            counters: PerCpuArray::try_from(take(ebpf, COUNTERS_MAP)?).tried(tried)?,
-            flows: HashMap::try_from(take(ebpf, FLOWS)?).tried(tried)?,
+            counters: object::take_map(ebpf, COUNTERS_MAP)?,
+            flows: object::take_map(ebpf, FLOWS)?,
             max_flows: config.flows,
         })
     }
@@ -168,15 +172,19 @@ fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
 }
 
 fn make_directory(pins: &Path) -> Result<()> {
-    need_bpffs(pins)?;
+    bpffs::need(pins)?;
     fs::create_dir_all(pins).tried(|| format!("cannot make {}", pins.display()))
 }
 
 /// Goes with the process, however that ends.
 fn lock(pins: &Path) -> Result<Flock<File>> {
     let file = File::open(pins).tried(|| format!("cannot open {}", pins.display()))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| Error::Failed("another `pep-agent border` runs on this machine; stop that one first".to_owned()))
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).or_else(|(_, why)| match why {
+        Errno::EWOULDBLOCK => {
+            Err(Error::failed("another `pep-agent border` runs on this machine").and("stop that one first"))
+        }
+        why => Err(why).tried(|| format!("cannot lock {}", pins.display())),
+    })
 }
 
 /// Another version's maps, or of another size, cannot be used on; nor can flows of servers that do not cooperate any more.
@@ -222,38 +230,47 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
 }
 
 fn load(config: &Config, pins: &Path) -> Result<Ebpf> {
-    let object = hotcc_bpf::prog("pep_border")
-        .ok_or_else(|| Error::Failed("this program was built without its BPF object".to_owned()))?;
-    EbpfLoader::new()
+    let result = EbpfLoader::new()
         .default_map_pin_directory(pins)
         .map_max_entries(FLOWS, config.flows)
         .map_max_entries(REPORTS, config.ring_bytes)
         .map_max_entries(WAITING, config.waiting())
         .override_global("report_segments", &config.segments, true)
         .override_global("report_delay_us", &config.delay_us, true)
-        .load(object.bytes)
-        .map_err(refused::<EbpfError>)
+        .load(object::bytes("pep_border")?);
+    loaded(result)
 }
 
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier> {
-    let program = ebpf.program_mut(name).ok_or_else(|| Error::Failed(format!("the object has no program {name}")))?;
-    let program: &mut SchedClassifier = program.try_into().tried(|| format!("{name} is no TC program"))?;
+    let program: &mut SchedClassifier = object::program_mut(ebpf, name)?;
     match program.load() {
-        Err(ProgramError::AlreadyLoaded) | Ok(()) => Ok(program),
-        Err(error) => Err(refused(error)),
+        Err(ProgramError::AlreadyLoaded) => Ok(program),
+        result => loaded(result).map(|()| program),
     }
 }
 
-fn refused<E: std::error::Error + 'static>(error: E) -> Error {
-    let is_lacking = io_error(&error)
-        .and_then(std::io::Error::raw_os_error)
-        .is_some_and(|e| [nix::libc::EINVAL, nix::libc::EOPNOTSUPP, nix::libc::ENOSYS].contains(&e));
-    let tried = || "cannot load the border's programs".to_owned();
-    let Err(error) = Err::<(), E>(error).tried(tried) else { return Error::Failed(tried()) };
-    match error {
-        Error::Failed(text) if is_lacking => Error::KernelLacks(format!("{}; {NEEDS}", shortened(&text))),
-        Error::Failed(text) => Error::Failed(shortened(&text)),
-        error => error,
+/// Names what was tried, and what the kernel needs if it lacks something.
+fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T, E>) -> Result<T> {
+    let result = result.map_err(Refused).tried(|| "cannot load the border's programs".to_owned());
+    result.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
+        Some(EINVAL | EOPNOTSUPP | ENOSYS) => error.as_kind(Kind::KernelLacks).and(NEEDS),
+        _ => error,
+    })
+}
+
+/// An error of aya's and its causes, of whose text only the ends are shown. Its own cause is the system's error.
+#[derive(Debug)]
+struct Refused<E>(E);
+
+impl<E: StdError + 'static> Display for Refused<E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&shortened(&chain(&self.0)))
+    }
+}
+
+impl<E: StdError + 'static> StdError for Refused<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        io_error(&self.0).map(|error| error as _)
     }
 }
 
@@ -264,10 +281,6 @@ fn shortened(text: &str) -> String {
         Some(left_out @ 1..) => format!("{}\n[{left_out} lines]\n{}", lines[0], lines[left_out..].join("\n")),
         _ => text.to_owned(),
     }
-}
-
-fn take(ebpf: &mut Ebpf, name: &str) -> Result<Map> {
-    ebpf.take_map(name).ok_or_else(|| Error::Failed(format!("the object has no map {name}")))
 }
 
 type Servers = LpmTrie<MapData, [u8; 16], u32>;
@@ -282,9 +295,8 @@ fn present(map: &Servers) -> Result<BTreeSet<(u32, [u8; 16])>> {
 }
 
 /// Adds those that are not there; [`remove_unusable`] has seen to it that no others are.
-fn set_servers(map: Map, servers: &[PathKey]) -> Result<()> {
+fn set_servers(mut map: Servers, servers: &[PathKey]) -> Result<()> {
     let tried = || "cannot write the prefixes of the servers".to_owned();
-    let mut map: Servers = map.try_into().tried(tried)?;
     for (length, address) in keys(servers).difference(&present(&map)?) {
         map.insert(&Key::new(*length, *address), 1, 0).tried(tried)?;
     }
@@ -292,3 +304,36 @@ fn set_servers(map: Map, servers: &[PathKey]) -> Result<()> {
 }
 
 const _: () = assert!(size_of::<Report>().is_multiple_of(8));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// As aya's: each repeats its cause's text.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the program failed: {0}")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the call failed. Verifier output: {log}")]
+    struct Inner {
+        #[source]
+        system: io::Error,
+        log: String,
+    }
+
+    #[test]
+    fn of_a_long_log_the_ends_are_shown_and_the_system_s_error_once() {
+        let log: Vec<String> = (0..1000).map(|line| format!("line {line}")).collect();
+        let inner = Inner { system: io::Error::from_raw_os_error(EINVAL), log: log.join("\n") };
+        let error = loaded(Err::<(), _>(Outer(inner))).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.starts_with("cannot load the border's programs: the program failed: the call failed."), "{text}");
+        assert!(text.contains("line 999") && !text.contains("line 900"), "{text}");
+        assert!(text.ends_with(&format!("Invalid argument (os error 22); {NEEDS}")), "{text}");
+        assert_eq!(text.lines().count(), VERIFIER_LINES + 2, "{text}");
+        assert_eq!((error.kind(), error.exit_code()), (Kind::KernelLacks, 3));
+        assert!(error.io().is_some());
+    }
+}

@@ -53,7 +53,7 @@ fn counters(
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let c = self.view.counters().map_err(|error| {
-            tracing::error!("{error}");
+            tracing::error!("{error:#}");
             fmt::Error
         })?;
         let e = &mut encoder;

@@ -12,11 +12,12 @@ pub mod records;
 pub mod ring;
 pub mod urgent;
 
-use crate::daemon::{Daemon, Stopped};
-use crate::error::{Error, Result, Tried};
+use crate::daemon::Daemon;
 use crate::report::{Sent, Transport};
 use caps::Capability;
 use config::{Config, Way};
+use hotcc_host::capabilities::drop_all_but;
+use hotcc_host::error::{Error, Result, Tried};
 use kernel::{Kernel, View};
 use metrics::Metrics;
 use prometheus_client::registry::Registry;
@@ -62,7 +63,7 @@ pub fn run(
     }
     let servers: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
     tracing::info!("flows of servers in {} are tracked", servers.join(", "));
-    let mut ring = kernel.reports.take().ok_or_else(|| Error::Failed("the ring is in use".to_owned()))?;
+    let mut ring = kernel.reports.take().ok_or_else(|| Error::failed("the ring is in use"))?;
     let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
@@ -71,20 +72,21 @@ pub fn run(
         daemon.announce()?;
         // while it may; and before the transport, whose threads are not urgent
         let urgent = Urgent::begin();
-        crate::daemon::drop_capabilities(capabilities(config.transport))?;
+        drop_all_but(capabilities(config.transport))?;
         let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
             .spawn_scoped(scope, move || {
                 let Ok(mut transport) = take.recv() else { return };
                 let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
-                handed_over.unwrap_or_else(|error| tracing::error!("{error}"));
+                handed_over.unwrap_or_else(|error| tracing::error!("{error:#}"));
             })
             .tried(|| "cannot start a thread".to_owned())?;
         drop(urgent);
         let transport = start()?;
         let sent = transport.sent();
-        give.send(transport).tried(|| "cannot begin".to_owned())?;
+        let pump_ended = || Error::failed("the thread that hands over reports ended");
+        give.send(transport).map_err(|_| pump_ended())?;
         let mut registry = Registry::default();
         let metrics = Metrics::new(Arc::clone(view), Arc::clone(delivered), Arc::clone(&sent));
         registry.register_collector(Box::new(metrics));
@@ -93,7 +95,7 @@ pub fn run(
             warnings.look_at_kernel(view);
             warnings.look_at_servers(&sent, config.transport);
             if thread.is_finished() {
-                return Some("the thread that hands over reports ended".to_owned());
+                return Some(pump_ended());
             }
             Kernel::problem(&kernel.attachments)
         };
@@ -103,10 +105,7 @@ pub fn run(
     });
     stop.store(true, Relaxed);
     let detached = kernel.detach();
-    match served? {
-        Stopped::Signal(name) => tracing::info!("stopped by {name}"),
-        Stopped::Problem(problem) => return Err(Error::Failed(format!("stopped: {problem}"))),
-    }
+    served?.into_result()?;
     detached
 }
 

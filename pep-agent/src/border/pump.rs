@@ -1,9 +1,9 @@
 //! Takes reports out of the kernel's ring and hands them over, those for one server together.
 
 use crate::border::ring::Ring;
-use crate::error::Result;
 use crate::report::{FlowReport, Transport};
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_host::error::Result;
 use nix::poll::PollTimeout;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use std::cmp::Reverse;

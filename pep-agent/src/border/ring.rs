@@ -1,11 +1,12 @@
 //! The ring of reports: what is in it, and how the agent comes to know.
 
 use crate::border::records;
-use crate::error::{Error, Result, Tried};
+use crate::object;
 use crate::report::FlowReport;
 use aya::Ebpf;
 use aya::maps::{MapData, RingBuf};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
+use hotcc_host::error::{Result, Tried};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -68,10 +69,8 @@ impl Ring {
     }
 
     fn run(&self, name: &str) -> Result<()> {
-        let tried = || format!("cannot run {name}");
-        let program = self.programs.program(name).ok_or_else(|| Error::Failed(format!("there is no {name}")))?;
-        let program: &SchedClassifier = program.try_into().tried(tried)?;
+        let program: &SchedClassifier = object::program(&self.programs, name)?;
         let options = TestRunOptions { data_in: Some(&NO_PACKET), ..TestRunOptions::new() };
-        program.test_run(options).tried(tried).map(|_| ())
+        program.test_run(options).tried(|| format!("cannot run {name}")).map(|_| ())
     }
 }

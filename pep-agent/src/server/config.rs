@@ -1,9 +1,9 @@
 //! Options of the server, from the command line and from a file.
 
-use super::Options;
 use crate::attach::Method;
-use crate::error::{Error, Result};
+use crate::server::ingest::Options;
 use crate::wire::PORT;
+use hotcc_host::error::{Error, Result};
 use serde::{Deserialize, Deserializer};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -78,17 +78,17 @@ impl ServerArgs {
     /// Checks them all, and fills in what was not given.
     ///
     /// # Errors
-    /// [`Error::Usage`] names the option.
+    /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
     pub fn resolve(self) -> Result<Config> {
         let key_file = self.key_file.ok_or_else(|| {
-            Error::Usage("--key-file is missing, on the command line and in the file: reports need a key".to_owned())
+            Error::usage("--key-file is missing, on the command line and in the file: reports need a key")
         })?;
         let within = |option: &str, value: u64, range: RangeInclusive<u64>| {
             if range.contains(&value) {
                 return Ok(value);
             }
             let (low, high) = range.into_inner();
-            Err(Error::Usage(format!("{option} {value}: must be from {low} to {high}")))
+            Err(Error::usage(format!("{option} {value}: must be from {low} to {high}")))
         };
         let mut inband = self.inband;
         inband.sort_unstable();
@@ -130,13 +130,14 @@ fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option
 /// `5%` or `5`: a share of 0.05.
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let wrong = || Error::Usage(format!("--control-share {text}: must be a percentage, 0% to 100%"));
+    let wrong = || Error::usage(format!("--control-share {text}: must be a percentage, 0% to 100%"));
     percent.map(|percent: f64| percent / 100.0).ok_or_else(wrong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotcc_host::error::Kind;
 
     #[test]
     fn the_command_line_goes_before_the_file() {
@@ -170,7 +171,7 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         let args = || ServerArgs { key_file: Some("keys".into()), ..ServerArgs::default() };
         let says = |args: ServerArgs| match args.resolve() {
-            Err(Error::Usage(text)) => text,
+            Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),
             other => panic!("{other:?}"),
         };
         assert!(says(ServerArgs::default()).starts_with("--key-file is missing"));

@@ -4,12 +4,13 @@ use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
 use crate::inband::{InbandReport, decode, is_signed_by};
 use crate::netlink::is_ethernet;
+use crate::object;
 use crate::server::limit::Limiter;
-use anyhow::{Context, Result, bail};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::pep::Inband;
+use hotcc_host::error::{Error, Result, Tried};
 use std::collections::HashMap;
 use std::io;
 use tokio::io::Interest;
@@ -30,7 +31,7 @@ impl Attached {
     pub fn remove_left_over(now: Option<&Self>) -> Result<()> {
         let filters = now.into_iter().flat_map(|now| &now.0).filter(|attachment| attachment.method() == "clsact");
         let wanted: Vec<String> = filters.map(|attachment| attachment.hook().interface.clone()).collect();
-        Ok(attach::remove_unpinned("inband", NUMBER, TcAttachType::Ingress, &wanted)?)
+        attach::remove_unpinned("inband", NUMBER, TcAttachType::Ingress, &wanted)
     }
 
     /// Whether some are filters of clsact: those do not end with the process, and to take one off needs CAP_NET_ADMIN.
@@ -41,7 +42,7 @@ impl Attached {
 
     /// What is wrong with them, if anything is.
     #[must_use]
-    pub fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<Error> {
         self.0.iter().find_map(Attachment::problem)
     }
 }
@@ -50,7 +51,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         for attachment in self.0.drain(..) {
             if let Err(error) = attachment.detach() {
-                tracing::warn!("{error}");
+                tracing::warn!("{error:#}");
             }
         }
     }
@@ -77,19 +78,23 @@ pub enum Refused {
     WrongCode,
 }
 
+/// An authentic report, or why it does not count.
+pub type Taken = std::result::Result<InbandReport, Refused>;
+
 impl Inflow {
     /// Attaches to the interfaces of that name. Call within a tokio runtime.
     pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
-        let object = hotcc_bpf::prog("pep_inband").context("this program was built without its BPF object")?;
-        let mut ebpf = EbpfLoader::new().load(object.bytes).context("cannot load the program for in-band reports")?;
-        let program: &mut SchedClassifier = ebpf.program_mut("inband").context("no such program")?.try_into()?;
-        program.load().context("the kernel refuses the program for in-band reports")?;
+        let loaded = EbpfLoader::new().load(object::bytes("pep_inband")?);
+        let mut ebpf = loaded.tried(|| "cannot load the program for in-band reports".to_owned())?;
+        let program: &mut SchedClassifier = object::program_mut(&mut ebpf, "inband")?;
+        program.load().tried(|| "the kernel refuses the program for in-band reports".to_owned())?;
         let mut attached = Attached(Vec::new());
         for interface in interfaces {
             let hook =
                 Hook { role: "inband", number: NUMBER, interface: interface.clone(), direction: TcAttachType::Ingress };
             if !is_ethernet(hook.ifindex()?)? {
-                bail!("reports in flows cannot be taken off {interface}: its packets have no Ethernet header");
+                let tried = format!("reports in flows cannot be taken off {interface}");
+                return Err(Error::failed("its packets have no Ethernet header").during(&tried));
             }
             let attachment = attach::attach(program, &hook, None, method)?;
             let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
@@ -99,10 +104,10 @@ impl Inflow {
             );
             attached.0.push(attachment);
         }
-        let reports = RingBuf::try_from(ebpf.take_map("inband_reports").context("no such map")?)?;
+        let reports: RingBuf<MapData> = object::take_map(&mut ebpf, "inband_reports")?;
         // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.
-        let reports = unsafe { AsyncFd::register(reports) }?;
-        let dropped = Array::try_from(ebpf.take_map("inband_dropped").context("no such map")?)?;
+        let reports = unsafe { AsyncFd::register(reports) }.tried(|| "cannot wait for in-band reports".to_owned())?;
+        let dropped = object::take_map(&mut ebpf, "inband_dropped")?;
         Ok((Self { _ebpf: ebpf, reports, dropped, clocks: HashMap::new() }, attached))
     }
 
@@ -113,7 +118,7 @@ impl Inflow {
     }
 
     /// The next report, if there is one.
-    pub fn take(&mut self, keys: &Keys, limiter: &mut Limiter, now_us: u64) -> Option<Result<InbandReport, Refused>> {
+    pub fn take(&mut self, keys: &Keys, limiter: &mut Limiter, now_us: u64) -> Option<Taken> {
         let next = |ring: &mut RingBuf<MapData>| {
             let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
             Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed))
@@ -140,11 +145,11 @@ impl Inflow {
 
     /// Reports so far that found no room on their way here.
     pub fn dropped(&self) -> Result<u64> {
-        Ok(self.dropped.get(&0, 0)?)
+        self.dropped.get(&0, 0).tried(|| "cannot read how many in-band reports were dropped".to_owned())
     }
 }
 
-fn verified(inband: &Inband, keys: &Keys) -> Result<InbandReport, Refused> {
+fn verified(inband: &Inband, keys: &Keys) -> Taken {
     let report = decode(inband).ok_or(Refused::Malformed)?;
     let mut known = false;
     let of_server = keys.numbered(report.key_id).filter(|signer| signer.is_for(report.report.key.server.ip()));

@@ -10,9 +10,9 @@ use crate::auth::{Keys, LiveKeys, Signer};
 use crate::inband::InbandReport;
 use crate::report::{FlowKey, FlowReport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
-use anyhow::{Context, Result};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
+use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -67,9 +67,10 @@ pub struct Server {
 impl Server {
     /// Listens, and loads what the kernel needs. Call within a tokio runtime, in the network namespace of the flows.
     pub fn start(options: Options, keys: Keys) -> Result<Self> {
-        let socket = std::net::UdpSocket::bind(options.listen)
-            .with_context(|| format!("cannot listen on {} (--receive ADDRESS:PORT takes another)", options.listen))?;
-        socket.set_nonblocking(true)?;
+        let tried = || format!("cannot listen on {} (--receive ADDRESS:PORT takes another)", options.listen);
+        let socket = std::net::UdpSocket::bind(options.listen).tried(tried)?;
+        socket.set_nonblocking(true).tried(tried)?;
+        let socket = UdpSocket::from_std(socket).tried(tried)?;
         let inflow =
             (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband, options.attach)).transpose()?;
         let (inflow, attached) = inflow.unzip();
@@ -79,18 +80,18 @@ impl Server {
             attached,
             limiter: Limiter::new(options.rate_per_second),
             options,
-            socket: UdpSocket::from_std(socket)?,
+            socket,
             keys: LiveKeys::new(keys),
             kernel: Kernel::load()?,
             sessions: Sessions::default(),
             counters: Arc::default(),
-            random: File::open("/dev/urandom").context("cannot open /dev/urandom")?,
+            random: File::open("/dev/urandom").tried(|| "cannot open /dev/urandom".to_owned())?,
         })
     }
 
     /// Where it listens.
     pub fn address(&self) -> Result<SocketAddr> {
-        Ok(self.socket.local_addr()?)
+        self.socket.local_addr().tried(|| "cannot read which port it listens on".to_owned())
     }
 
     /// Its programs on interfaces, for who outlives it to take off; with it they would go as it does.
@@ -118,11 +119,11 @@ impl Server {
         loop {
             tokio::select! {
                 ready = self.socket.readable() => {
-                    ready?;
+                    ready.tried(|| "cannot wait for datagrams".to_owned())?;
                     self.drain()?;
                 }
                 ready = readable(self.inflow.as_ref()) => {
-                    ready?;
+                    ready.tried(|| "cannot wait for in-band reports".to_owned())?;
                     self.drain_inband();
                 }
                 _ = tick.tick() => {
@@ -147,7 +148,7 @@ impl Server {
                     self.counters.datagram(fate);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e).context("cannot receive"),
+                Err(e) => return Err(e).tried(|| "cannot receive".to_owned()),
             }
         }
         Ok(())
@@ -182,7 +183,7 @@ impl Server {
             failed = random.read_exact(&mut numbers);
             u64::from_ne_bytes(numbers)
         });
-        failed.context("cannot read /dev/urandom")?;
+        failed.tried(|| "cannot read /dev/urandom".to_owned())?;
         let keys = self.keys.get();
         for Question { to, epoch, key, nonce } in asked {
             let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
@@ -228,7 +229,7 @@ impl Server {
         signers: &[Signer<'_>],
         from: SocketAddr,
         now_us: u64,
-    ) -> Result<DatagramFate, Error> {
+    ) -> std::result::Result<DatagramFate, Error> {
         let header = &datagram.header;
         match header.kind {
             Kind::Probe => Err(Error::Wire(WireError::NotOurs)),

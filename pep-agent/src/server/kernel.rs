@@ -1,12 +1,13 @@
 //! The kernel's side: the program that writes verified records to sockets, run by this process alone.
 
-use crate::daemon::need_bpffs;
-use anyhow::{Context, Result};
+use crate::object;
 use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{BtfTracePoint, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use hotcc_abi::pep::{Arm, ETHERNET_HEADER, Handover};
 use hotcc_abi::pins;
+use hotcc_host::bpffs;
+use hotcc_host::error::{Result, Tried};
 use nix::ifaddrs::getifaddrs;
 use std::fs;
 use std::path::Path;
@@ -30,20 +31,19 @@ impl Kernel {
     /// that algorithms read, made if there is none yet.
     pub fn load() -> Result<Self> {
         let directory = Path::new(pins::PEP);
-        need_bpffs(directory)?;
-        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        let object = hotcc_bpf::prog("pep_server").context("this program was built without its BPF object")?;
-        let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object.bytes);
-        let mut ebpf = loaded.context("cannot load the PEP's programs")?;
-        let program: &mut SchedClassifier = ebpf.program_mut(HAND_OVER).context("no such program")?.try_into()?;
-        program.load().context("the kernel refuses the program that writes records")?;
-        let program: &mut BtfTracePoint = ebpf.program_mut("closed").context("no such program")?.try_into()?;
-        program
-            .load("inet_sock_set_state", &Btf::from_sys_fs()?)
-            .context("the kernel refuses to tell of ended flows")?;
-        program.attach()?;
-        let interfaces = HashMap::try_from(ebpf.take_map("interfaces").context("no such map")?)?;
-        let arms = Array::try_from(ebpf.take_map("arms").context("no such map")?)?;
+        bpffs::need(directory)?;
+        fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
+        let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object::bytes("pep_server")?);
+        let mut ebpf = loaded.tried(|| "cannot load the PEP's programs".to_owned())?;
+        let program: &mut SchedClassifier = object::program_mut(&mut ebpf, HAND_OVER)?;
+        program.load().tried(|| "the kernel refuses the program that writes records".to_owned())?;
+        let program: &mut BtfTracePoint = object::program_mut(&mut ebpf, "closed")?;
+        let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's types (BTF)".to_owned())?;
+        let tried = || "the kernel refuses to tell of ended flows".to_owned();
+        program.load("inet_sock_set_state", &btf).tried(tried)?;
+        program.attach().tried(tried)?;
+        let interfaces = object::take_map(&mut ebpf, "interfaces")?;
+        let arms = object::take_map(&mut ebpf, "arms")?;
         let mut kernel = Self { ebpf, interfaces, arms };
         kernel.refresh_interfaces()?;
         Ok(kernel)
@@ -51,23 +51,26 @@ impl Kernel {
 
     /// Looks again which interfaces there are: senders are clocked through those that were there at the last look.
     pub fn refresh_interfaces(&mut self) -> Result<()> {
-        for interface in getifaddrs().context("cannot list the network interfaces")? {
+        let tried = || "cannot list the network interfaces".to_owned();
+        for interface in getifaddrs().tried(tried)? {
             let Some(link) = interface.address.as_ref().and_then(|a| a.as_link_addr()) else { continue };
             let mut mac = [0; 8];
             mac[..6].copy_from_slice(&link.addr().unwrap_or_default());
-            self.interfaces.insert(link.ifindex() as u32, mac, 0)?;
+            self.interfaces.insert(link.ifindex() as u32, mac, 0).tried(tried)?;
         }
         Ok(())
     }
 
     /// Something that hands records over, until this is dropped.
     pub fn hand(&self) -> Result<Hand<'_>> {
-        Ok(Hand(self.ebpf.program(HAND_OVER).context("no such program")?.try_into()?))
+        object::program(&self.ebpf, HAND_OVER).map(Hand)
     }
 
     /// What flows with (first) and without the PEP did.
     pub fn arms(&self) -> Result<[Arm; 2]> {
-        Ok([self.arms.get(&0, 0)?.0, self.arms.get(&1, 0)?.0])
+        let arm = |index| self.arms.get(&index, 0).map(|counted| counted.0);
+        let [with, without] = [0, 1].map(|index| arm(index).tried(|| "cannot read what flows did".to_owned()));
+        Ok([with?, without?])
     }
 }
 
@@ -85,6 +88,6 @@ impl Hand<'_> {
         frame[ETHERNET_HEADER - 2..ETHERNET_HEADER].copy_from_slice(&ethertype.to_be_bytes());
         frame[ETHERNET_HEADER..].copy_from_slice(bytemuck::bytes_of(record));
         let result = self.0.test_run(TestRunOptions { data_in: Some(&frame), ..TestRunOptions::new() });
-        Ok(result.context("cannot hand a record to the kernel")?.return_value)
+        Ok(result.tried(|| "cannot hand a record to the kernel".to_owned())?.return_value)
     }
 }

@@ -14,10 +14,11 @@ pub use ingest::{Options, Server};
 pub use kernel::{Hand, Kernel};
 
 use crate::auth::Keys;
-use crate::daemon::{Daemon, Stopped, drop_capabilities};
-use crate::error::{Error, Result, Tried};
+use crate::daemon::Daemon;
 use caps::Capability;
 use config::Config;
+use hotcc_host::capabilities::drop_all_but;
+use hotcc_host::error::{Error, Result, Tried};
 use prometheus_client::registry::Registry;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -40,24 +41,23 @@ pub fn run(config: &Config) -> Result<()> {
     let attached = server.take_attached();
     let keep: &[Capability] =
         if attached.as_ref().is_some_and(Attached::has_filters) { &[Capability::CAP_NET_ADMIN] } else { &[] };
-    drop_capabilities(keep)?;
+    drop_all_but(keep)?;
     tracing::info!("reports are taken at {}", server.address()?);
     let mut registry = Registry::default();
     let counters = server.counters();
     registry.register_collector(Box::new(Metrics(server.counters())));
     let keys = server.keys();
-    let serving = std::thread::spawn(move || runtime.block_on(server.serve()));
+    let mut serving = Some(std::thread::spawn(move || runtime.block_on(server.serve())));
     let mut warned = 0;
     let look = || {
         warn_of_keys(&counters, &mut warned);
-        let ended = serving.is_finished().then(|| "the thread that takes reports ended".to_owned());
+        let ended = serving.take_if(|thread| thread.is_finished()).map(|thread| {
+            let ended = "the thread that takes reports ended";
+            thread.join().ok().and_then(Result::err).map_or_else(|| Error::failed(ended), |why| why.during(ended))
+        });
         ended.or_else(|| attached.as_ref().and_then(Attached::problem))
     };
-    match daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)? {
-        Stopped::Signal(name) => tracing::info!("stopped by {name}"),
-        Stopped::Problem(problem) => return Err(Error::Failed(format!("stopped: {problem}"))),
-    }
-    Ok(())
+    daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)?.into_result()
 }
 
 /// Says that a border's keys are others: at the first datagram, and whenever there are twice as many.

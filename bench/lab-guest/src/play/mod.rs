@@ -124,7 +124,7 @@ impl Drop for Algorithms {
     fn drop(&mut self) {
         for cc in &self.0 {
             if let Err(error) = ops::unload(cc, None) {
-                eprintln!("cannot unload {cc}: {error}");
+                eprintln!("cannot unload {cc}: {error:#}");
             }
         }
     }

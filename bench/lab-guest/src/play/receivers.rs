@@ -67,7 +67,7 @@ impl Drop for Receivers {
     fn drop(&mut self) {
         for (method, path) in &self.0 {
             if let Err(error) = rx::unload(*method) {
-                eprintln!("cannot unload {}: {error}", method.name());
+                eprintln!("cannot unload {}: {error:#}", method.name());
             }
             // threads that have not seen the end of their flow yet
             let root = path.parent().unwrap_or(path).join(THREADS);

@@ -1,10 +1,10 @@
 //! The `hotcc` command.
 
 use clap::{CommandFactory, Parser, Subcommand};
-use hotcc::error::Result;
 use hotcc::ops::{self, Tunables, migrate, run, tune};
 use hotcc::{doctor, exporter, paths, rx, sockets, status};
 use hotcc_abi::path::PathKey;
+use hotcc_host::error::Result;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -303,7 +303,7 @@ fn main() -> ExitCode {
     match dispatch(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("hotcc: {error}");
+            eprintln!("hotcc: {error:#}");
             ExitCode::from(error.exit_code())
         }
     }

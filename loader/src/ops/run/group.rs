@@ -1,8 +1,8 @@
 //! The cgroup of a run's command.
 
 use crate::cgroup::cgroup2_root;
-use crate::error::{Result, Tried};
 use crate::registry;
+use hotcc_host::error::{Result, Tried};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

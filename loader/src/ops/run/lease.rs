@@ -4,7 +4,6 @@
 //! The kernel drops the lock however a run ends, so who still uses it is never a count that could be wrong. What a
 //! killed run leaves behind stays registered until the next command that wants the name.
 
-use crate::error::{Error, Result};
 use crate::object::Source;
 use crate::ops::load::{Request, load_for_runs};
 use crate::ops::unload::unload_locked;
@@ -13,6 +12,7 @@ use crate::registry::{self, Algo, Version};
 use crate::sysctl;
 use crate::tunables::present::{self, Changed};
 use crate::tunables::values;
+use hotcc_host::error::{Error, Result};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
@@ -106,7 +106,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::error!("{}: {error}", self.name);
+            tracing::error!("{}: {error:#}", self.name);
         }
     }
 }

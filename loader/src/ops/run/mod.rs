@@ -11,11 +11,11 @@ mod signals;
 
 pub use lease::Choice;
 
-use crate::cstr::padded;
-use crate::error::{Error, Result, Tried, need_root};
 use crate::object::prepare::set_job;
 use bytemuck::{Pod, Zeroable};
 use group::Group;
+use hotcc_host::cstr::padded;
+use hotcc_host::error::{Error, Result, Tried, need_root};
 use lease::Lease;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use signals::Signals;
@@ -70,7 +70,7 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     // SAFETY: between fork and exec the closure only writes to an open descriptor ("0" stands for the writer itself) and
     // sets the signal mask.
     unsafe { child.pre_exec(move || (&procs).write_all(b"0").and_then(|()| Ok(mask.thread_set_mask()?))) };
-    let mut child = child.spawn().map_err(|why| Error::not_started(program, &why))?;
+    let mut child = child.spawn().map_err(|why| Error::not_started(program, why))?;
     let status = signals.wait(&mut child).tried(|| format!("cannot wait for {program}"))?;
     let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data"));
     let value = map.and_then(|m| m.lookup(&[0; 4], MapFlags::empty()).ok().flatten()).unwrap_or_default();

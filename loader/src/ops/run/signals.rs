@@ -1,6 +1,6 @@
 //! Signals that would end a run before it has cleaned up.
 
-use crate::error::{Result, Tried};
+use hotcc_host::error::{Result, Tried};
 use nix::errno::Errno;
 use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};

@@ -2,7 +2,7 @@
 
 use super::print::{print_json, row, table};
 use hotcc::doctor::{Report, Verdict};
-use hotcc::error::Result;
+use hotcc_host::error::Result;
 
 pub fn doctor(report: &Report, json: bool) -> Result<()> {
     if json {

@@ -1,8 +1,8 @@
 //! How `hotcc flows` is printed.
 
 use super::print::{lines, print_json, row};
-use hotcc::error::Result;
 use hotcc::sockets::list::{Connection, SeenByPep, StateValue};
+use hotcc_host::error::Result;
 
 /// Open connections; `with_state`: each followed by its algorithm's state.
 pub fn flows(all: &[Connection], with_state: bool, json: bool) -> Result<()> {

@@ -1,10 +1,10 @@
 //! How `hotcc list` is printed.
 
 use super::print::{print_json, row, table};
-use hotcc::error::Result;
 use hotcc::object::Source;
 use hotcc::object::describe::Description;
 use hotcc::tunables::values::format_value;
+use hotcc_host::error::Result;
 use serde::Serialize;
 
 #[derive(Serialize)]

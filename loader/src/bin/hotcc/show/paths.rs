@@ -1,11 +1,11 @@
 //! How `hotcc paths` is printed.
 
 use super::print::{print_json, row, table, warn};
-use hotcc::error::{Error, Result};
 use hotcc::paths::maps::{Bumped, Paths};
 use hotcc::paths::routes::{Change, Way};
 use hotcc::paths::watch::News;
 use hotcc_abi::path::PathKey;
+use hotcc_host::error::{Error, Result};
 use serde::Serialize;
 
 pub fn known(paths: &Paths, json: bool) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Tables for people, JSON for programs, warnings on stderr.
 
-use hotcc::error::{Error, Result};
+use hotcc_host::error::{Error, Result};
 use serde::Serialize;
 
 pub fn print_json(value: &impl Serialize) -> Result<()> {

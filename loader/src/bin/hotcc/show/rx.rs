@@ -1,8 +1,8 @@
 //! How what `hotcc rx` found is printed.
 
 use super::print::{print_json, row, table};
-use hotcc::error::Result;
 use hotcc::rx::{Receiver, Status};
+use hotcc_host::error::Result;
 
 fn place(receiver: &Receiver) -> String {
     receiver.cgroup.as_ref().map_or_else(|| "a cgroup that is gone".to_owned(), |path| path.display().to_string())

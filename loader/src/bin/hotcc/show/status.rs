@@ -1,8 +1,8 @@
 //! How `hotcc status` is printed.
 
 use super::print::{lines, print_json, row, table};
-use hotcc::error::Result;
 use hotcc::status::Status;
+use hotcc_host::error::Result;
 use std::time::{Duration, SystemTime};
 
 pub fn status(status: &Status, json: bool) -> Result<()> {

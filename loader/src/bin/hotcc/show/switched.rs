@@ -1,10 +1,10 @@
 //! How a load, a swap, a rollback, an unload or a migration is printed.
 
 use super::print::{print_json, warn};
-use hotcc::error::Result;
 use hotcc::ops::migrate::{Migrated, Moved, MovedIn};
 use hotcc::ops::{Outcome, Unloaded};
 use hotcc::tunables::present::Changed;
+use hotcc_host::error::Result;
 
 pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     if json {

@@ -1,10 +1,10 @@
 //! How `hotcc get` and `hotcc set` are printed.
 
 use super::print::{print_json, row, table};
-use hotcc::error::Result;
 use hotcc::ops::tune::SetOutcome;
 use hotcc::tunables::present::Value;
 use hotcc::tunables::values::unknown;
+use hotcc_host::error::Result;
 
 pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
     if let Some(name) = only {
