@@ -10,6 +10,12 @@ setup:
 build:
     cargo build --release --workspace
 
+# For every edit: formatting, clippy, and the unit tests, which need neither root nor a virtual machine.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test --workspace --lib --bins
+
 # Run all tests; those on the real kernel need root and say SKIPPED without it.
 test *args:
     #!/usr/bin/env bash

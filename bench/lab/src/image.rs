@@ -29,8 +29,7 @@ impl Image {
             let content = fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
             self.file(library, 0o755, content);
         }
-        let content = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
-        self.file(path, 0o755, content);
+        self.file(path, 0o755, stripped(source)?);
         Ok(())
     }
 
@@ -60,6 +59,15 @@ impl Image {
         cpio::newc::trailer(out)?;
         Ok(())
     }
+}
+
+/// A program without its debugging information, of which it may consist for the most part: the guest would unpack all of it at
+/// each boot. Whole if this machine has no `strip`.
+fn stripped(program: &Path) -> Result<Vec<u8>> {
+    let scratch = tempfile::NamedTempFile::new().context("cannot write a temporary file")?;
+    let strip = Command::new("strip").args(["--strip-debug", "-o"]).args([scratch.path(), program]).output();
+    let path = if strip.is_ok_and(|done| done.status.success()) { scratch.path() } else { program };
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The shared libraries of a program, its loader included.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const MAPPED: [&str; 5] = ["", "bpf/", "bench/", "crates/", "docs/"];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn read(path: &Path) -> String {
