@@ -2,6 +2,7 @@
 
 use crate::error::{Result, Tried};
 use sd_notify::NotifyState;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Reports that the daemon serves, if a service manager started it.
@@ -17,6 +18,12 @@ pub fn stopping() {
 /// Reports that the daemon is alive.
 pub fn alive() {
     notify(NotifyState::Watchdog);
+}
+
+/// How often the service manager wants to hear [`alive`], if it watches over the daemon.
+#[must_use]
+pub fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled()
 }
 
 fn notify(state: NotifyState<'_>) {

@@ -1,6 +1,8 @@
 //! What can go wrong with the radio map, and what to do about it.
 
 use hotcc_abi::radio::IndexKey;
+use hotcc_host::bpffs::HOW_TO_MOUNT;
+use hotcc_host::error::{chain, io_error};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -9,16 +11,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The pins would not be in a BPF file system.
-    #[error(
-        "cannot use {path}: no BPF file system there; mount it: mount -t bpf bpf /sys/fs/bpf (inside \
-             `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)"
-    )]
+    #[error("cannot use {path}: no BPF file system there; mount it: {HOW_TO_MOUNT}")]
     NoBpffs {
         /// The pin directory.
         path: PathBuf,
     },
     /// A permission is missing.
-    #[error("cannot {action}: {reason}; run as root, or as a member of group hotcc once the radio map exists")]
+    #[error("cannot {action}: {reason}; run as root, or as a member of group hotcc if the radio map already exists")]
     NotPermitted {
         /// What was tried.
         action: String,
@@ -26,7 +25,7 @@ pub enum MapError {
         reason: String,
     },
     /// The kernel lacks a map type or flag.
-    #[error("cannot {action}: {reason}; needs Linux 5.5 or later with CONFIG_BPF_SYSCALL")]
+    #[error("cannot {action}: {reason}; this needs Linux 5.5 or later with CONFIG_BPF_SYSCALL")]
     Kernel {
         /// What was tried.
         action: String,
@@ -34,13 +33,13 @@ pub enum MapError {
         reason: String,
     },
     /// Nothing is pinned.
-    #[error("no radio map: no feeder or algorithm has made one yet")]
+    #[error("the radio map does not exist yet; `sinr-feeder run` or a loaded algorithm that reads it creates it")]
     Absent,
     /// The maps speak another version.
-    #[error("cannot use the radio map: {0}; use the programs that made it, or remove its pins and start anew")]
+    #[error("cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins to create a new one")]
     Version(String),
     /// Another process feeds the link.
-    #[error("cannot take {link}: process {pid} feeds it; stop that one, or use --take-over")]
+    #[error("cannot take {link}: process {pid} feeds it; stop that process, or use --take-over")]
     Owned {
         /// The link.
         link: IndexKey,
@@ -56,16 +55,16 @@ pub enum MapError {
         by: String,
     },
     /// The index is full.
-    #[error("cannot add the link: the radio index is full; remove links with 'sinr-feeder remove'")]
+    #[error("cannot add the link: the radio index is full; remove links with `sinr-feeder remove`")]
     IndexFull,
     /// No slot is free, or none has rested long enough.
     #[error(
-        "cannot add the link: no slot of the radio map is free (slots given back rest for up to 30 s); wait, or \
-         remove links with 'sinr-feeder remove'"
+        "cannot add the link: the radio map has no free slot; remove links with `sinr-feeder remove`, and retry \
+         after up to 30 s (a removed link's slot is not reused earlier)"
     )]
     NoFreeSlot,
     /// The prefix is not in the index.
-    #[error("cannot remove {link}: it is not in the radio map; 'sinr-feeder show' lists what is")]
+    #[error("cannot remove {link}: it is not in the radio map; `sinr-feeder show` lists its links")]
     NoSuchLink {
         /// The link.
         link: IndexKey,
@@ -126,14 +125,4 @@ impl MapError {
             _ => Self::system("map the radio slots into memory", error),
         }
     }
-}
-
-/// The system's error below a library's.
-pub(crate) fn io_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
-    std::iter::successors(Some(error), |&e| e.source()).find_map(|e| e.downcast_ref())
-}
-
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,13 +1,14 @@
 //! The pinned maps themselves: found, made, checked, and locked against other commands.
 
-use crate::error::{MapError, io_error};
+use crate::error::MapError;
 use crate::index::Index;
 use aya::maps::{MapData, MapType};
 use aya::{EbpfLoader, VerifierLogLevel};
 use hotcc_abi::pins;
 use hotcc_abi::radio::{INDEX_ENTRIES, IndexKey, SLOTS, Slot};
+use hotcc_host::bpffs;
+use hotcc_host::error::io_error;
 use nix::errno::Errno;
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::Group;
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -53,14 +54,16 @@ fn open_pin(
             format!("{t}, key {k} bytes, value {v} bytes, {n} entries")
         };
         let path = path.display();
-        return Err(MapError::Version(format!("{path} has another layout: {}, not {}", text(has), text(wants))));
+        return Err(MapError::Version(format!("{path} has another layout: {}; expected {}", text(has), text(wants))));
     }
     Ok(Some(map))
 }
 
 /// Makes what is missing, from the object every algorithm shares its map definitions with.
 pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
-    check_bpffs(pin_root)?;
+    if !bpffs::is_at(pin_root) {
+        return Err(MapError::NoBpffs { path: pin_root.to_owned() });
+    }
     let _lock = lock()?;
     let dir = signal_dir(pin_root);
     make_dirs(pin_root, &dir)?;
@@ -87,14 +90,6 @@ pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
         grant(&dir.join(name)).map_err(|e| MapError::system("give group hotcc access to the radio map", &e))?;
     }
     Ok(maps)
-}
-
-fn check_bpffs(pin_root: &Path) -> Result<(), MapError> {
-    let existing = pin_root.ancestors().find(|p| p.exists()).unwrap_or(pin_root);
-    match statfs(existing) {
-        Ok(stat) if stat.filesystem_type() == BPF_FS_MAGIC => Ok(()),
-        _ => Err(MapError::NoBpffs { path: pin_root.to_owned() }),
-    }
 }
 
 fn make_dirs(pin_root: &Path, dir: &Path) -> Result<(), MapError> {

@@ -36,7 +36,7 @@ impl RadioSlots {
         let (magic, version) =
             (self.header().magic.load(Ordering::Acquire), self.header().version.load(Ordering::Relaxed));
         if magic != 0 && (magic, version) != (MAGIC, VERSION) {
-            let text = format!("the radio map has version {version}; this program speaks version {VERSION}");
+            let text = format!("the radio map has version {version}; this program uses version {VERSION}");
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         Ok(self)

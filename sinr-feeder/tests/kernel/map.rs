@@ -214,7 +214,7 @@ fn another_version_is_refused() {
     for refused in [RadioMap::open_or_create(&sandbox.root).map(drop), RadioView::open(&sandbox.root).map(drop)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, MapError::Version(_)), "{error:?}");
-        assert!(error.to_string().contains("version 2; this program speaks version 1"), "{error}");
+        assert!(error.to_string().contains("version 2; this program uses version 1"), "{error}");
     }
     let pin = sandbox.root.join("signal/radio_slots");
     fs::remove_file(&pin).unwrap();

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         }
     };
     let level = ["warn", "info", "debug"][usize::from(cli.verbose.min(2))];
-    // The NATS client repeats at every attempt what is told here once.
+    // The NATS client repeats at every attempt what we log once.
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},async_nats=off")));
     tracing_subscriber::fmt()
@@ -38,13 +38,23 @@ fn main() -> ExitCode {
     match execute(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            ExitCode::SUCCESS // whoever read our output has seen enough
+            ExitCode::SUCCESS // the reader of our output has closed the pipe
         }
         Err(e) => {
-            eprintln!("sinr-feeder: {e:#}");
-            ExitCode::from(e.downcast_ref::<MapError>().map_or(1, MapError::exit_code))
+            eprintln!("sinr-feeder: {}", message(&e));
+            ExitCode::from(exit_code(&e))
         }
     }
+}
+
+/// The whole chain of causes; errors of hotcc-host print their own, and advice.
+fn message(error: &anyhow::Error) -> String {
+    error.downcast_ref::<hotcc_host::error::Error>().map_or_else(|| format!("{error:#}"), |ours| format!("{ours:#}"))
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let of_map = error.downcast_ref::<MapError>().map(MapError::exit_code);
+    of_map.or_else(|| error.downcast_ref().map(hotcc_host::error::Error::exit_code)).unwrap_or(1)
 }
 
 fn execute(cli: &Cli) -> anyhow::Result<()> {

@@ -1,23 +1,15 @@
 //! What the feeder does, for Prometheus: `/metrics` and `/healthz`.
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_host::metrics_server::Pages;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use sinr_feeder::feed::Feed;
 use sinr_feeder::feed::sink::SharedFeed;
-use std::io;
+use sinr_feeder::feed::{Feed, SourceState};
 use std::sync::atomic::AtomicU64;
-use tokio::net::TcpListener;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Source {
@@ -35,33 +27,29 @@ struct To {
     to: String,
 }
 
-/// Serves until the runtime ends.
-///
-/// # Errors
-/// The socket is gone.
-pub async fn serve(listener: TcpListener, feed: SharedFeed) -> io::Result<()> {
-    let router = Router::new().route("/metrics", get(metrics)).route("/healthz", get(healthz)).with_state(feed);
-    axum::serve(listener, router).await
-}
+/// The pages of a running feed.
+pub struct FeedPages(pub SharedFeed);
 
-async fn metrics(State(feed): State<SharedFeed>) -> Response {
-    let registry = gather(&feed.lock(), monotonic_ns());
-    let mut page = String::new();
-    match prometheus_client::encoding::text::encode(&mut page, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+impl Pages for FeedPages {
+    const NAME: &'static str = "sinr-feeder";
+    const HEALTHY: &'static str = "any source has a fresh reading";
+
+    fn metrics(&self) -> Result<String, String> {
+        let registry = gather(&self.0.lock(), monotonic_ns());
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry).map_err(|e| e.to_string())?;
+        Ok(page)
     }
-}
 
-/// Well while any source is: the others are what precedence is for.
-async fn healthz(State(feed): State<SharedFeed>) -> (StatusCode, String) {
-    let (feed, now_ns) = (feed.lock(), monotonic_ns());
-    let line = |source: &sinr_feeder::feed::SourceState| {
-        format!("{}: {}\n", source.name, if source.is_up(now_ns) { "readings" } else { "silent" })
-    };
-    let any = feed.sources().iter().any(|source| source.is_up(now_ns));
-    let status = if any { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, feed.sources().iter().map(line).collect())
+    /// Healthy while any source is up: the others are what precedence is for.
+    fn health(&self) -> Result<String, String> {
+        let (feed, now_ns) = (self.0.lock(), monotonic_ns());
+        let line = |source: &SourceState| {
+            format!("{}: {}\n", source.name, if source.is_up(now_ns) { "readings" } else { "silent" })
+        };
+        let text = feed.sources().iter().map(line).collect();
+        if feed.sources().iter().any(|source| source.is_up(now_ns)) { Ok(text) } else { Err(text) }
+    }
 }
 
 fn gather(feed: &Feed, now_ns: u64) -> Registry {
@@ -90,12 +78,12 @@ fn gather(feed: &Feed, now_ns: u64) -> Registry {
     }
     let links = Gauge::<i64>::default();
     links.set(feed.link_count() as i64);
-    registry.register("readings", "Readings that were applied", applied);
-    registry.register("rejected", "Readings that were not applied, by reason", rejected);
-    registry.register("source_up", "Whether the source's latest reading is still used", up);
+    registry.register("readings", "Readings applied", applied);
+    registry.register("rejected", "Readings not applied, by reason", rejected);
+    registry.register("source_up", "1 while readers use the source's latest reading, else 0", up);
     registry.register("source_age_seconds", "Age of the source's latest reading", age);
-    registry.register("sent", "Readings that were sent to another host", sent);
-    registry.register("dropped", "Readings that could not be sent at once", dropped);
-    registry.register("links", "Links that are fed", links);
+    registry.register("sent", "Readings sent to another host", sent);
+    registry.register("dropped", "Readings dropped because they could not be sent immediately", dropped);
+    registry.register("links", "Links being fed", links);
     registry
 }

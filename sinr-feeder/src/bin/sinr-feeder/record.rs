@@ -4,12 +4,12 @@ use crate::cli::RecordArgs;
 use anyhow::{Context, bail};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::q8_to_db;
+use hotcc_host::service::Stop;
 use hotcc_radio_map::{RadioView, Snapshot};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How often the map is looked at: a look is a load.
 const LOOK: Duration = Duration::from_millis(2);
@@ -18,23 +18,22 @@ pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
     let view = RadioView::open(pin_root)?;
     let links = view.links()?;
     let Some(link) = links.iter().find(|link| link.key == args.link) else {
-        bail!("{}: it is not in the radio map", args.link);
+        bail!("cannot record {0}: it is not in the radio map; `sinr-feeder show` lists its links", args.link);
     };
-    let file = File::create_new(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
+    let file = File::create_new(&args.out).with_context(|| format!("cannot create {} (an existing file is not overwritten)", args.out.display()))?;
     let mut trace = Recording { out: BufWriter::new(file), start_ms: None, written: 0 };
     writeln!(trace.out, "# made by: sinr-feeder record --link {}", args.link)?;
     writeln!(trace.out, "time_s,sinr_db,capacity_bps,rsrp_dbm,rsrq_db,cqi,mcs")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a timer")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut stop = Stop::catch()?;
         let end = args.seconds.map(|s| Instant::now() + s);
         let mut looks = tokio::time::interval(LOOK);
         let mut seen = link.snapshot.updates;
         while end.is_none_or(|end| Instant::now() < end) {
             tokio::select! {
                 _ = looks.tick() => {}
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = stop.requested() => break,
             }
             let Some(snapshot) = view.snapshot(link.slot) else { break };
             if std::mem::replace(&mut seen, snapshot.updates) != snapshot.updates {
@@ -44,7 +43,7 @@ pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
         trace.out.flush()?;
         anyhow::Ok(())
     })?;
-    writeln!(std::io::stdout(), "{} readings in {}", trace.written, args.out.display())?;
+    writeln!(std::io::stdout(), "wrote {} readings to {}", trace.written, args.out.display())?;
     Ok(())
 }
 

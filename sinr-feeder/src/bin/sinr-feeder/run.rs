@@ -1,11 +1,12 @@
-//! `run`: opens the sources, takes the links, and publishes until the sources end or it is told to stop.
+//! `run`: opens the sources, takes the links, and publishes until the sources end or a signal stops it.
 
 use crate::cli::RunArgs;
-use crate::metrics;
+use crate::metrics::FeedPages;
 use anyhow::{Context, anyhow, bail};
 use hotcc_channel_model::trace::replay::ReplayOptions;
+use hotcc_host::metrics_server;
+use hotcc_host::service::{self, Stop};
 use hotcc_radio_map::{RadioMap, default_max_age_ms};
-use sd_notify::NotifyState;
 use sinr_feeder::condition::{Conditioning, Pace};
 use sinr_feeder::error::SourceError;
 use sinr_feeder::feed::sink::SharedFeed;
@@ -16,8 +17,6 @@ use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -32,16 +31,16 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the timer and signal handling")?;
+        .context("cannot start the event loop")?;
     runtime.block_on(async {
-        let stop = Stop::new().context("cannot handle SIGTERM and SIGINT")?;
+        let stop = Stop::catch()?;
         let exporters: Vec<Box<dyn Exporter>> =
             args.publish.iter().map(|to| to.exporter()).collect::<Result<_, _>>()?;
         let only_forwards =
             plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
         let map = if only_forwards && !exporters.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
         let listener = match args.listen {
-            Some(at) => Some(TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?),
+            Some(at) => Some(metrics_server::bind(at).await?),
             None => None,
         };
         let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
@@ -51,7 +50,7 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
             tasks.spawn(source.run(feed.sink(number)));
         }
         if let Some(listener) = listener {
-            tokio::spawn(metrics::serve(listener, feed.clone()));
+            tokio::spawn(metrics_server::serve(listener, FeedPages(feed.clone())));
         }
         let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
         let exporters = feed.lock().take_exporters();
@@ -65,18 +64,18 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     let mut seen = HashSet::new();
     let named = args.ues.iter().filter_map(|(_, link)| *link);
     if let Some(link) = args.links.iter().copied().chain(named).find(|link| !seen.insert(*link)) {
-        bail!("cannot feed {link} twice: an option repeats an earlier one; leave it out");
+        bail!("cannot feed {link} twice: --link or --ue repeats it; give each link once");
     }
     let mut names = HashSet::new();
     if let Some((name, _)) = args.ues.iter().find(|(name, _)| !names.insert(name)) {
-        bail!("--ue {name} is given twice: a UE has one link");
+        bail!("--ue {name} is given twice: give each UE once, with one link");
     }
     if args.sources.is_empty() && args.subscribe.is_empty() {
-        bail!("nothing to read: give --source or --subscribe");
+        bail!("nothing to read: give --source or --subscribe, e.g. `--source udp:127.0.0.1:9000`");
     }
     let granted = args.sources.iter().any(|source| source.name().starts_with("peer:"));
     if args.links.is_empty() && args.ues.is_empty() && args.within.is_empty() && args.own_id.is_none() && !granted {
-        bail!("nowhere to put readings: give --link, --ue or --within, or --publish and --as");
+        bail!("nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`");
     }
     Ok(Plan {
         links: args.links.clone(),
@@ -107,7 +106,10 @@ fn open_sources(args: &RunArgs) -> anyhow::Result<Vec<(String, Box<dyn Source>)>
             let max_age_ms = args.max_age_ms.unwrap_or_else(|| default_max_age_ms(Some(period)));
             if period.as_millis() > max_age_ms.into() {
                 warn!(
-                    "readings come less often than the maximum age of {max_age_ms} ms: links will be stale in between"
+                    "{}: readings are {} ms apart, more than the maximum age of {max_age_ms} ms: links will be stale \
+                     between readings; raise --max-age-ms",
+                    spec.name(),
+                    period.as_millis()
                 );
             }
         }
@@ -122,15 +124,15 @@ async fn feed_until_done(
     mut stop: Stop,
     mut progress: Progress,
 ) -> anyhow::Result<()> {
-    let watchdog = sd_notify::watchdog_enabled();
-    notify(NotifyState::Ready);
+    let watchdog = service::watchdog();
+    service::ready();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut fed_dog = Instant::now();
     let outcome = loop {
         tokio::select! {
             name = stop.requested() => {
-                info!("stopped by {name}");
+                info!("received {name}, stopping");
                 break Ok(());
             }
             () = feed.failed() => break Ok(()), // and `Feed::finish` says why
@@ -138,46 +140,21 @@ async fn feed_until_done(
                 None => break Ok(()),
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(e))) => break Err(e.into()),
-                Some(Err(e)) => break Err(anyhow!("a source failed: {e}")),
+                Some(Err(e)) => break Err(anyhow!("a source task failed: {e}")),
             },
             _ = ticks.tick() => {
                 feed.lock().tick();
                 progress.show(feed);
                 if watchdog.is_some_and(|within| fed_dog.elapsed() > within / 3) {
-                    notify(NotifyState::Watchdog);
+                    service::alive();
                     fed_dog = Instant::now();
                 }
             }
         }
     };
-    notify(NotifyState::Stopping);
+    service::stopping();
     progress.finish();
     outcome
-}
-
-/// Tells systemd, where it wants to know.
-fn notify(state: NotifyState<'_>) {
-    if let Err(e) = sd_notify::notify(&[state]) {
-        warn!("cannot notify the service manager: {e}");
-    }
-}
-
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn requested(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }
 
 /// A line on stderr, at most once a second.

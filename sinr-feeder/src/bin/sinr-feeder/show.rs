@@ -67,7 +67,7 @@ impl Row {
 
     fn cells(&self) -> [String; COLUMNS.len()] {
         let owner = match self.owner_pid {
-            None => "none".to_owned(),
+            None => "-".to_owned(),
             Some(pid) if self.owner_alive => pid.to_string(),
             Some(pid) => format!("{pid} (gone)"),
         };
@@ -136,7 +136,7 @@ pub fn show(args: &ShowArgs, pin_root: &Path) -> anyhow::Result<()> {
 /// The link to the left, the other columns to the right of their width.
 fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return "no link in the radio map".to_owned();
+        return "the radio map has no links".to_owned();
     }
     let lines: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
     let widths: Vec<usize> =
