@@ -2,12 +2,12 @@
 
 use super::charts::{curves, scatter, style_sheet, timeline};
 use super::data::Data;
-use super::html::{escape, list, note};
+use super::html::{document, items, note};
 use super::rows::{Row, case_text, conditions, placed};
 use super::tables;
 use anyhow::Result;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use timeline::Recording;
 
@@ -18,75 +18,52 @@ const MOST_FLOW_ROWS: usize = 300;
 
 /// The page as HTML; at most so many series, scatters and parameter sets are drawn.
 pub fn page(data: &Data, most: usize) -> Result<String> {
-    let manifest = &data.results.manifest;
-    let mut sections: Vec<(&str, &str, String)> = vec![("figures", "Figures", figures(data))];
+    let mut sections: Vec<(&str, &str, Markup)> = vec![("figures", "Figures", figures(data))];
     if !data.papers.is_empty() || !data.problems.is_empty() {
         sections.push(("papers", "The papers' figures", papers(data)));
     }
-    let parameters = parameters(data, most)?;
-    if !parameters.is_empty() {
-        sections.push(("parameters", "Against parameters", parameters));
-    }
+    sections.extend(parameters(data, most)?.map(|drawn| ("parameters", "Against parameters", drawn)));
     let mut recordings = Recordings::default();
     sections.push(("delay", "Throughput and delay", delay(data, most, &mut recordings)?));
     sections.push(("series", "Over time", series(data, most, &mut recordings)?));
-
-    let title = escape(&manifest.scenario);
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}: results</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{}</style>\n</head>\n<body>\n",
-        include_str!("page.css"),
-        style_sheet()
-    );
-    out.push_str(&header(data));
-    out.push_str("<nav aria-label=\"sections\"><ul>\n");
-    for (id, name, _) in &sections {
-        let _ = writeln!(out, "<li><a href=\"#{id}\">{}</a></li>", escape(name));
-    }
-    out.push_str("</ul></nav>\n<main>\n");
-    for (id, name, body) in &sections {
-        let _ = writeln!(
-            out,
-            "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>",
-            escape(name)
-        );
-    }
-    out.push_str("</main>\n</body>\n</html>\n");
-    Ok(out)
+    Ok(document(html! {
+        (DOCTYPE) "\n"
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (data.results.manifest.scenario) ": results" }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(include_str!("page.css"))) (PreEscaped(style_sheet())) }
+            }
+            body {
+                (header(data))
+                nav aria-label="sections" {
+                    ul { @for (id, name, _) in &sections { li { a href={ "#" (id) } { (name) } } } }
+                }
+                main {
+                    @for (id, name, body) in &sections {
+                        section aria-labelledby=(id) { h2 id=(id) { (name) } (body) }
+                    }
+                }
+            }
+        }
+    }))
 }
 
-fn header(data: &Data) -> String {
+fn header(data: &Data) -> Markup {
     let manifest = &data.results.manifest;
-    let entries = |facts: &[(&str, &str)]| {
-        let known = facts.iter().filter(|(_, value)| !value.is_empty());
-        let entry = |(name, value): &(&str, &str)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
-        format!("<dl>\n{}</dl>\n", known.map(entry).collect::<String>())
-    };
     let backend = match manifest.backend.as_str() {
         "vm" => "virtual machine, in virtual time",
         "native" => "this kernel, in real time",
         other => other,
     };
     let state = format!("{}.", data.state());
-    let mut out = format!("<header>\n<h1>{}</h1>\n", escape(&manifest.scenario));
-    out.push_str(&entries(&[("what for", &data.summary), ("paper", &data.paper)]));
-    out.push_str(&entries(&[("kernel", &manifest.kernel), ("ran in", backend), ("runs", &state)]));
     let invalid: Vec<String> = data
         .invalid()
         .map(|run| format!("{}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.invalid.join("; ")))
         .collect();
-    if !invalid.is_empty() {
-        out.push_str("<div class=\"bad\"><p>Invalid, and left out of every figure:</p>\n");
-        out.push_str(&list(invalid.into_iter(), MOST_LISTED));
-        out.push_str("</div>\n");
-    }
-    if !data.missing.is_empty() {
-        out.push_str("<div class=\"note\"><p>Not finished, so nothing is known of them:</p>\n");
-        let missing = data.missing.iter().map(|run| format!("{}, seed {}", case_text(&run.case), run.seed));
-        out.push_str(&list(missing, MOST_LISTED));
-        out.push_str("</div>\n");
-    }
+    let missing = data.missing.iter().map(|run| format!("{}, seed {}", case_text(&run.case), run.seed));
     let mut facts = vec![
         ("scenario, SHA-256", manifest.scenario_sha256.as_str()),
         ("kernel image, SHA-256", &manifest.kernel_sha256),
@@ -95,60 +72,87 @@ fn header(data: &Data) -> String {
     ];
     facts.extend(manifest.files.iter().map(|(name, sum)| (name.as_str(), sum.as_str())));
     facts.extend(manifest.objects.iter().map(|(name, sum)| (name.as_str(), sum.as_str())));
-    let _ = writeln!(out, "<details><summary>What ran</summary>\n{}</details>\n</header>", entries(&facts));
-    out
+    html! {
+        header {
+            h1 { (manifest.scenario) }
+            (entries(&[("what for", &data.summary), ("paper", &data.paper)]))
+            (entries(&[("kernel", &manifest.kernel), ("ran in", backend), ("runs", &state)]))
+            @if !invalid.is_empty() {
+                div.bad {
+                    p { "Invalid, and left out of every figure:" }
+                    ul { (items(invalid.into_iter(), MOST_LISTED)) }
+                }
+            }
+            @if !data.missing.is_empty() {
+                div.note {
+                    p { "Not finished, so nothing is known of them:" }
+                    ul { (items(missing, MOST_LISTED)) }
+                }
+            }
+            details { summary { "What ran" } (entries(&facts)) }
+        }
+    }
 }
 
-fn figures(data: &Data) -> String {
+/// Names and values; without those that have no value.
+fn entries(facts: &[(&str, &str)]) -> Markup {
+    html! {
+        dl { @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { dt { (name) } dd { (value) } } }
+    }
+}
+
+fn figures(data: &Data) -> Markup {
     if data.results.runs.is_empty() {
         return note("No run has finished, so there are no figures.");
     }
-    let mut out = tables::figures(data).html();
-    if !data.flows.is_empty() {
-        let shown = &data.flows[..data.flows.len().min(MOST_FLOW_ROWS)];
-        out.push_str("<details><summary>Each flow</summary>\n");
-        out.push_str(&tables::by_flow(shown).html());
-        if shown.len() < data.flows.len() {
-            out.push_str(&note(&format!("The first {} of {} rows.", shown.len(), data.flows.len())));
+    let (shown, all) = (&data.flows[..data.flows.len().min(MOST_FLOW_ROWS)], data.flows.len());
+    html! {
+        (tables::figures(data).html())
+        @if !shown.is_empty() {
+            details {
+                summary { "Each flow" }
+                (tables::by_flow(shown).html())
+                @if shown.len() < all { (note(&format!("The first {} of {all} rows.", shown.len()))) }
+            }
         }
-        out.push_str("</details>\n");
     }
-    out
 }
 
-fn papers(data: &Data) -> String {
-    let mut out: String = data.problems.iter().map(|problem| note(problem)).collect();
-    out.extend(tables::papers(data).map(|table| table.html()));
-    out
+fn papers(data: &Data) -> Markup {
+    html! {
+        @for problem in &data.problems { (note(problem)) }
+        @if let Some(table) = tables::papers(data) { (table.html()) }
+    }
 }
 
-fn parameters(data: &Data, most: usize) -> Result<String> {
+/// `None` if no swept key is a parameter.
+fn parameters(data: &Data, most: usize) -> Result<Option<Markup>> {
     let (drawn, there_are) = curves::against_parameters(&data.rows, &data.labels, most)?;
-    let mut out = String::new();
-    for against in &drawn {
-        out.push_str(&headed(&against.title, &against.charts, "No figure varies."));
-    }
-    out.push_str(&left_out(drawn.len(), there_are, "combinations of the other parameters"));
-    Ok(out)
+    Ok((there_are > 0).then(|| {
+        html! {
+            @for against in &drawn { (headed(&against.title, &against.charts, "No figure varies.")) }
+            (left_out(drawn.len(), there_are, "combinations of the other parameters"))
+        }
+    }))
 }
 
-fn delay(data: &Data, most: usize, recordings: &mut Recordings) -> Result<String> {
-    let mut out = String::new();
+fn delay(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Markup> {
     let conditions = conditions(&data.rows);
+    let mut shown = Vec::new();
     for (condition, rows) in conditions.iter().take(most) {
         let name = case_text(condition);
-        let mut charts: Vec<String> = scatter::draw(&name, rows, &data.labels)?.into_iter().collect();
+        let mut charts: Vec<Markup> = scatter::draw(&name, rows, &data.labels)?.into_iter().collect();
         charts.extend(rtt(data, &name, rows, recordings)?);
-        out.push_str(&headed(&name, &charts, "No valid run has a throughput and a delay."));
+        shown.push(headed(&name, &charts, "No valid run has a throughput and a delay."));
     }
-    if conditions.is_empty() {
-        out.push_str(&note("No run with a TCP flow has finished."));
-    }
-    out.push_str(&left_out(conditions.len().min(most), conditions.len(), "conditions"));
-    Ok(out)
+    Ok(html! {
+        @for one in &shown { (one) }
+        @if conditions.is_empty() { (note("No run with a TCP flow has finished.")) }
+        (left_out(shown.len(), conditions.len(), "conditions"))
+    })
 }
 
-fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> Result<Option<String>> {
+fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> Result<Option<Markup>> {
     let mut all = Vec::new();
     let mut seeds = Vec::new();
     for row in rows {
@@ -165,54 +169,55 @@ fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> R
     curves::rtt_distributions(name, all, &of_seeds)
 }
 
-fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<String> {
-    let shown = data.shown_runs();
-    let mut out = String::new();
-    for run in shown.iter().take(most) {
+fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Markup> {
+    let all = data.shown_runs();
+    let mut shown = Vec::new();
+    for run in all.iter().take(most) {
         let title = format!("{}, seed {}", case_text(&run.run.case), run.run.seed);
-        let _ = writeln!(out, "<div class=\"keep\">\n<h3>{}</h3>", escape(&title));
-        if !run.invalid.is_empty() {
-            out.push_str(&note(&format!("This run is invalid: {}.", run.invalid.join("; "))));
-        }
         let place = |cc: &str| {
             let label = placed(run, cc).0;
             // datagram flows have no row: the last style
             data.labels.iter().position(|other| *other == label).unwrap_or(super::charts::MAX_SERIES - 1)
         };
-        out.push_str(&timeline::draw(run, recordings.of(data, &run.run), &title, place)?);
-        out.push_str("</div>\n");
+        let chart = timeline::draw(run, recordings.of(data, &run.run), &title, place)?;
+        shown.push(html! {
+            div.keep {
+                h3 { (title) }
+                @if !run.invalid.is_empty() { (note(&format!("This run is invalid: {}.", run.invalid.join("; ")))) }
+                (chart)
+            }
+        });
     }
-    if shown.is_empty() {
-        out.push_str(&note("No run has finished."));
-    }
-    out.push_str(&left_out(shown.len().min(most), shown.len(), "cases"));
-    Ok(out)
+    Ok(html! {
+        @for one in &shown { (one) }
+        @if all.is_empty() { (note("No run has finished.")) }
+        (left_out(shown.len(), all.len(), "cases"))
+    })
 }
 
 /// Charts under a heading, two in a row, the first row on the same printed page as the heading; or why there are none.
-fn headed(title: &str, charts: &[String], none: &str) -> String {
-    let mut out = format!("<div class=\"keep\">\n<h3>{}</h3>\n", escape(title));
-    if charts.is_empty() {
-        out.push_str(&note(none));
+fn headed(title: &str, charts: &[Markup], none: &str) -> Markup {
+    let (first, rest) = charts.split_at(charts.len().min(2));
+    let row = |charts: &[Markup]| html! { div.pair { @for chart in charts { (chart) } } };
+    html! {
+        div.keep {
+            h3 { (title) }
+            @if first.is_empty() { (note(none)) } @else { (row(first)) }
+        }
+        @for pair in rest.chunks(2) { (row(pair)) }
     }
-    for (row, pair) in charts.chunks(2).enumerate() {
-        let end = if row == 0 { "</div>\n" } else { "" };
-        let _ = write!(out, "<div class=\"pair\">\n{}</div>\n{end}", pair.concat());
-    }
-    if charts.is_empty() {
-        out.push_str("</div>\n");
-    }
-    out
 }
 
 /// What is not on the page, and how to have it.
-fn left_out(drawn: usize, there_are: usize, what: &str) -> String {
-    if drawn == there_are {
-        return String::new();
+fn left_out(drawn: usize, there_are: usize, what: &str) -> Markup {
+    html! {
+        @if drawn < there_are {
+            (note(&format!(
+                "Drawn are the first {drawn} of {there_are} {what}; the tables have all of them, and \
+                 `--charts {there_are}` draws all."
+            )))
+        }
     }
-    note(&format!(
-        "Drawn are the first {drawn} of {there_are} {what}; the tables have all of them, and `--charts {there_are}` draws all."
-    ))
 }
 
 /// Series that were read: a run may be in several charts.

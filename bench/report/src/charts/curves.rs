@@ -4,6 +4,7 @@ use super::super::rows::{Case, Row, case_text, conditions};
 use super::{HALF, MAX_SERIES, colour, draw_markers, figure, legend, mesh, px, range_from_zero, range_of, svg, tick};
 use crate::data::COLUMNS;
 use anyhow::Result;
+use maud::Markup;
 use plotters::prelude::*;
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ pub struct RttSamples {
 }
 
 /// Cumulative distributions; `None` without a sample.
-pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &str) -> Result<Option<String>> {
+pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &str) -> Result<Option<Markup>> {
     all.retain(|one| !one.samples.is_empty());
     all.truncate(MAX_SERIES);
     for one in &mut all {
@@ -64,7 +65,7 @@ pub struct Against {
     /// The parameter, and what the others are.
     pub title: String,
     /// The charts, as HTML.
-    pub charts: Vec<String>,
+    pub charts: Vec<Markup>,
 }
 
 /// For each swept parameter with several numeric values, for all others fixed: figures against it. The first `most`, and
@@ -86,7 +87,7 @@ pub fn against_parameters(rows: &[Row], labels: &[String], most: usize) -> Resul
             let charts = columns.map(|(metric, heading, factor, _)| {
                 against(&axis, heading, &title, &lines(&axis, (metric, *factor), &members, labels))
             });
-            let charts: Vec<String> = charts.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+            let charts: Vec<Markup> = charts.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
             drawn.push(Against { title, charts });
         }
     }
@@ -196,7 +197,7 @@ fn lines<'a>(axis: &ParameterAxis, (metric, factor): (&str, f64), rows: &[Row], 
 }
 
 /// The chart of one figure; `None` where it does not vary.
-fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>]) -> Result<Option<String>> {
+fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>]) -> Result<Option<Markup>> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let varies = all().any(|a| all().next().is_some_and(|b| (a.1 - b.1).abs() > 1e-9 * b.1.abs()));
     let xs = range_of(axis.values.iter().filter_map(|(text, _)| axis.place(text)), 0.06);
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn no_samples_no_chart() {
-        assert_eq!(rtt_distributions("all", Vec::new(), "seed 1").unwrap(), None);
+        assert!(rtt_distributions("all", Vec::new(), "seed 1").unwrap().is_none());
         let one = RttSamples { series: 0, label: "a".into(), samples: vec![20.0; 3] };
         assert!(rtt_distributions("all", vec![one], "seed 1").unwrap().is_some());
     }

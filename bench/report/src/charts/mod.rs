@@ -8,8 +8,8 @@ pub mod curves;
 pub mod scatter;
 pub mod timeline;
 
-use super::html::escape;
 use anyhow::{Result, anyhow};
+use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -74,7 +74,7 @@ pub fn style_sheet() -> String {
 }
 
 /// Draws into an SVG of so many CSS pixels; `label` says in words what it shows.
-fn svg(size: (i32, i32), label: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
+fn svg(size: (i32, i32), label: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<Markup> {
     let mut drawn = String::new();
     let (width, height) = (px(size.0), px(size.1));
     {
@@ -84,44 +84,47 @@ fn svg(size: (i32, i32), label: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>
         root.present()?;
     }
     let body = drawn.split_once('>').ok_or_else(|| anyhow!("a chart without an element"))?.1;
-    let label = escape(label);
-    Ok(format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">{body}"))
+    let body = body.strip_suffix("</svg>\n").ok_or_else(|| anyhow!("a chart without an end"))?;
+    Ok(html! { svg viewBox={ "0 0 " (width) " " (height) } role="img" aria-label=(label) { (PreEscaped(body)) } })
 }
 
 /// A chart on the page, with its legend and what is to be known about it.
 #[must_use]
-pub fn figure(class: &str, svg: &str, legend: &str, caption: &str) -> String {
-    format!(
-        "<figure class=\"{class}\">\n<div class=\"chart\" tabindex=\"0\" role=\"region\" aria-label=\"chart\">{svg}</div>\n\
-         {legend}<figcaption>{}</figcaption>\n</figure>\n",
-        escape(caption)
-    )
+pub fn figure(class: &str, svg: &Markup, legend: &Markup, caption: &str) -> Markup {
+    html! {
+        figure class=(class) {
+            div.chart tabindex="0" role="region" aria-label="chart" { (svg) }
+            (legend)
+            figcaption { (caption) }
+        }
+    }
 }
 
 /// A legend: each series' colour, dash and name. `marked`: with its marker.
 #[must_use]
-pub fn legend(entries: &[(usize, String)], marked: bool) -> String {
-    let mut out = String::from("<ul class=\"legend\">\n");
-    for (series, name) in entries {
-        let stroke = hex(colour(*series));
-        let mark = if marked { marker_svg(*series, &stroke) } else { String::new() };
-        let _ = writeln!(
-            out,
-            "<li><svg viewBox=\"0 0 80 24\" aria-hidden=\"true\"><polyline fill=\"none\" stroke=\"{stroke}\" \
-             stroke-width=\"4\" points=\"0,12 80,12\"/>{mark}</svg>{}</li>",
-            escape(name)
-        );
+pub fn legend(entries: &[(usize, String)], marked: bool) -> Markup {
+    html! {
+        ul.legend {
+            @for (series, name) in entries {
+                @let stroke = hex(colour(*series));
+                li {
+                    svg viewBox="0 0 80 24" aria-hidden="true" {
+                        polyline fill="none" stroke=(stroke) stroke-width="4" points="0,12 80,12" {}
+                        @if marked { (marker_svg(*series, &stroke)) }
+                    }
+                    (name)
+                }
+            }
+        }
     }
-    out.push_str("</ul>\n");
-    out
 }
 
-fn marker_svg(series: usize, fill: &str) -> String {
+fn marker_svg(series: usize, fill: &str) -> Markup {
     match series % 4 {
-        0 => format!("<circle cx=\"40\" cy=\"12\" r=\"8\" fill=\"{fill}\"/>"),
-        1 => format!("<polygon points=\"40,2 50,20 30,20\" fill=\"{fill}\"/>"),
-        2 => format!("<path d=\"M32,4 48,20 M48,4 32,20\" stroke=\"{fill}\" stroke-width=\"4\"/>"),
-        _ => format!("<rect x=\"33\" y=\"5\" width=\"14\" height=\"14\" fill=\"{fill}\"/>"),
+        0 => html! { circle cx="40" cy="12" r="8" fill=(fill) {} },
+        1 => html! { polygon points="40,2 50,20 30,20" fill=(fill) {} },
+        2 => html! { path d="M32,4 48,20 M48,4 32,20" stroke=(fill) stroke-width="4" {} },
+        _ => html! { rect x="33" y="5" width="14" height="14" fill=(fill) {} },
     }
 }
 

@@ -4,6 +4,7 @@ use super::super::ellipse::{Ellipse, SCALE_95};
 use super::super::rows::Row;
 use super::{HALF, MAX_SERIES, colour, draw_markers, figure, font, legend, mesh, px, range_of, svg, tick};
 use anyhow::{Context as _, Result};
+use maud::Markup;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -20,7 +21,7 @@ struct Cloud<'a> {
 }
 
 /// The chart for the rows of one condition; `None` where no row has both figures. `labels` gives colours.
-pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<String>> {
+pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<Markup>> {
     let has = |metric: &str| rows.iter().filter(|r| !r.runs.is_empty()).all(|r| !r.values(metric).is_empty());
     let (delay, axis) = if has("queue_delay_mean_ms") {
         ("queue_delay_mean_ms", "mean queueing delay, ms (less is to the right)")
@@ -146,7 +147,7 @@ mod tests {
 
     fn drawn(rows: &[Row]) -> Option<String> {
         let labels: Vec<String> = rows.iter().map(|r| r.label.clone()).collect();
-        draw("all", &rows.iter().collect::<Vec<_>>(), &labels).unwrap()
+        draw("all", &rows.iter().collect::<Vec<_>>(), &labels).unwrap().map(Markup::into_string)
     }
 
     #[test]

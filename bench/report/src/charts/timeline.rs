@@ -6,9 +6,10 @@ use super::super::series::{
 use super::{
     CAPACITY, EVENT, MAX_SERIES, colour, figure, font, legend, mesh, px, range_from_zero, range_of, svg, tick,
 };
-use crate::html::{list, note};
+use crate::html::{items, note};
 use anyhow::Result;
 use hotcc_lab::results::RunSummary;
+use maud::{Markup, html};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
@@ -80,7 +81,7 @@ impl Panel {
 }
 
 /// The chart of a run with its legend and events, as HTML. `series` gives a congestion control its place among all.
-pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl Fn(&str) -> usize) -> Result<String> {
+pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl Fn(&str) -> usize) -> Result<Markup> {
     let styles = flow_styles(run, series);
     let shown: Vec<(&Series, usize, &str)> = styles
         .iter()
@@ -91,13 +92,10 @@ pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl F
         .collect();
     let (links, bottleneck) = shown_links(&recording.links.series);
     let panels = panels(run.duration_s, &shown, &links, bottleneck);
-    let mut out = String::new();
-    for problem in recording.flows.problem.iter().chain(&recording.links.problem) {
-        out.push_str(&note(problem));
-    }
+    let problems = recording.flows.problem.iter().chain(&recording.links.problem);
+    let problems = html! { @for problem in problems { (note(problem)) } };
     if panels.is_empty() {
-        out.push_str(&note("Nothing was recorded over time."));
-        return Ok(out);
+        return Ok(html! { (problems) (note("Nothing was recorded over time.")) });
     }
     // numbered as in the list below the chart, those without a time included
     let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
@@ -114,17 +112,14 @@ pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl F
         "{title}.{capacity} Rates are means over {} ms; of the rest each such span shows its least and greatest value.",
         tick(width * 1e3, 100.0)
     );
-    out.push_str(&figure("whole", &drawn, &legend(&entries, false), &caption));
-    let left_out = run.flows.len().saturating_sub(MOST_FLOWS);
-    if left_out > 0 {
-        out.push_str(&note(&format!("The first {MOST_FLOWS} of {} flows are drawn.", run.flows.len())));
-    }
-    if !run.events.is_empty() {
-        let numbered = run.events.iter().enumerate().map(|(k, event)| format!("{}: {event}", k + 1));
-        let events = list(numbered, MOST_EVENTS).replacen("<ul>", "<ul class=\"events\" aria-label=\"events\">", 1);
-        out.push_str(&events);
-    }
-    Ok(out)
+    let flows = run.flows.len();
+    let numbered = run.events.iter().enumerate().map(|(k, event)| format!("{}: {event}", k + 1));
+    Ok(html! {
+        (problems)
+        (figure("whole", &drawn, &legend(&entries, false), &caption))
+        @if flows > MOST_FLOWS { (note(&format!("The first {MOST_FLOWS} of {flows} flows are drawn."))) }
+        @if !run.events.is_empty() { ul.events aria-label="events" { (items(numbered, MOST_EVENTS)) } }
+    })
 }
 
 /// Each drawn flow's name, congestion control and style: that of its congestion control where every flow has another one
@@ -209,7 +204,7 @@ fn steps(points: &Points, width: f64, end: f64) -> Points {
     levels.iter().zip(ends).flat_map(|((t, v), until)| [(*t, *v), (until.max(*t), *v)]).collect()
 }
 
-fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64)], title: &str) -> Result<String> {
+fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64)], title: &str) -> Result<Markup> {
     const TOP: i32 = 22;
     const BOTTOM: i32 = 46;
     let duration = if duration > 0.0 { duration } else { 1.0 };
