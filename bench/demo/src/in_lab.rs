@@ -59,7 +59,8 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     };
     let results = lab.run(&|progress| show(say, progress))?;
     let run = results.runs.first().context("the lab left no results")?;
-    let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv")).context("cannot read the series of the flows")?;
+    let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv"))
+        .context("cannot read the series of the flows")?;
 
     say.line("\nEvents, by the virtual machine's clock");
     for event in &run.events {
@@ -164,7 +165,11 @@ fn row(flow: &FlowSummary) -> Row {
 /// What it claims, held against what the run left.
 fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, series: &str) {
     let found = if run.invalid.is_empty() { "none".to_owned() } else { run.invalid.join("; ") };
-    report.fact(say, run.invalid.is_empty(), format!("no failed flows, lost records or overloaded processor; found: {found}"));
+    report.fact(
+        say,
+        run.invalid.is_empty(),
+        format!("no failed flows, lost records or overloaded processor; found: {found}"),
+    );
 
     let ran = |flow: &&FlowSummary| {
         let wanted = scenario.flow.iter().find(|f| *f.name.get_ref() == flow.name).and_then(|f| f.cc.as_ref());
@@ -176,7 +181,11 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
 
     let base = base_rtt_ms(scenario);
     let least = run.flows.iter().map(|f| f.rtt_ms.min).fold(f64::INFINITY, f64::min);
-    report.fact(say, least >= base, format!("the path delays packets: the minimum RTT is {least:.2} ms, expected at least {base} ms"));
+    report.fact(
+        say,
+        least >= base,
+        format!("the path delays packets: the minimum RTT is {least:.2} ms, expected at least {base} ms"),
+    );
 
     let fresh = details(series, "dtcp").max().unwrap_or(0);
     let what = format!("dtcp used fresh SINR readings: its state counted up to {fresh} such epochs");
@@ -197,7 +206,8 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
     let period_s = *scenario.series_ms.get_ref() as f64 / 1e3;
     let bytes: Vec<f64> = times.windows(2).map(|w| delivered_bytes(series, SWAPPED, w[0], w[1], period_s)).collect();
     let megabytes = bytes.iter().map(|b| format!("{:.1}", b / 1e6)).collect::<Vec<_>>().join(", ");
-    let what = format!("the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}");
+    let what =
+        format!("the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}");
     report.fact(say, bytes.len() == 3 && bytes.iter().all(|b| *b > 0.0), what);
 }
 

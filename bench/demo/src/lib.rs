@@ -106,7 +106,8 @@ fn check_machine() -> Option<Unfit> {
 
 fn check_programs() -> Result<()> {
     for (program, version) in [("ip", "-V"), ("tc", "-V"), ("iperf3", "-v")] {
-        netlab::output(netlab::quiet(program).arg(version)).with_context(|| format!("cannot run {program}; install it with ./setup.sh"))?;
+        netlab::output(netlab::quiet(program).arg(version))
+            .with_context(|| format!("cannot run {program}; install it with ./setup.sh"))?;
     }
     Ok(())
 }

@@ -86,7 +86,9 @@ fn introduce(say: Say, network: &Network) {
     say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms"));
     let why = if network.has_delay { "" } else { " (this kernel has no netem)" };
     say.line(format!("  path delay: {delay}{why}"));
-    say.line("  The figures below show that hotcc works, not which algorithm is better: use the lab to compare algorithms.");
+    say.line(
+        "  The figures below show that hotcc works, not which algorithm is better: use the lab to compare algorithms.",
+    );
 }
 
 /// Also shows where the numbers come from.
@@ -144,8 +146,7 @@ impl Story<'_> {
         }
         let stats = closed_stats(dtcp)?;
         let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
-        let what =
-            format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
+        let what = format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
         self.report.fact(self.say, fresh > 0, what);
         Ok(())
     }
@@ -158,7 +159,9 @@ impl Story<'_> {
     }
 
     fn tune(&mut self, dtcp: &str) -> Result<()> {
-        self.say.line(format!("\nTune {dtcp} during a flow: estimate the queue from the bandwidth only, as in its paper, not from the RTT"));
+        self.say.line(format!(
+            "\nTune {dtcp} during a flow: estimate the queue from the bandwidth only, as in its paper, not from the RTT"
+        ));
         let flow = Flow::start(self.network, dtcp, self.seconds, self.files)?;
         let before = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
         flow.wait_until(self.seconds as f64 / 2.0)?;
@@ -170,7 +173,9 @@ impl Story<'_> {
             (measured.retransmission_rate(0.0, set_s), measured.retransmission_rate(set_s, f64::INFINITY));
         self.say.line(format!("  retransmissions per second: {first:.0} before, {second:.0} after"));
         let (before, after) = (before.trim(), after.trim());
-        let what = format!("the tunable `{TUNABLE}` of {dtcp} changed from {before} to {after}: set and read back during a flow");
+        let what = format!(
+            "the tunable `{TUNABLE}` of {dtcp} changed from {before} to {after}: set and read back during a flow"
+        );
         self.report.fact(self.say, after == TUNED && before != TUNED, what);
         self.take(format!("{dtcp}, tuned halfway"), dtcp, measured)
     }
@@ -201,7 +206,8 @@ impl Story<'_> {
             measured.bytes_between(done_s, f64::INFINITY),
         ];
         let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
-        let what = format!("the connection survived; MB before, at the swap, between, at the rollback, after: {megabytes}");
+        let what =
+            format!("the connection survived; MB before, at the swap, between, at the rollback, after: {megabytes}");
         self.say.line("");
         self.report.fact(self.say, bytes.iter().all(|&b| b > 0), what);
         self.take(format!("{name}, swapped and back"), name, measured)
@@ -210,7 +216,8 @@ impl Story<'_> {
     /// Reads back what serves under `name`, and on which version its sockets are.
     fn check_serving(&mut self, name: &str, object: &str, swaps: u64) -> Result<()> {
         self.say.line("$ hotcc status --json");
-        let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?).context("cannot parse the output of hotcc status")?;
+        let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?)
+            .context("cannot parse the output of hotcc status")?;
         let all = status["algorithms"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(found) = all.iter().find(|a| a["name"] == name) else { bail!("hotcc status does not show {name}") };
         let (serves, count) = (found["object"].as_str().unwrap_or_default(), &found["swaps"]);
