@@ -6,21 +6,21 @@ use hotcc_lab::cost::{run, table};
 use hotcc_lab::vm;
 use std::process::ExitCode;
 
-/// Count the instructions that algorithms take for each ACK, ours and the kernel's, on each kernel
+/// Count the instructions per ACK of every hotcc and kernel algorithm on each kernel
 ///
-/// All make the same transfer in virtual time, where an instruction is a nanosecond: the same build gives the same
-/// figures. Programs are counted by the kernel's run-time statistics of BPF, of which what an empty program takes is
-/// taken off. The kernel's own have clocks (fentry, fexit) around the functions of their operations; what the clocks
-/// take around a function of two to four instructions is taken off, and is up to three less where ACKs are handled. An
-/// interrupt that falls into a call counts as its own.
+/// Each algorithm makes the same transfer in virtual time, where one instruction takes one nanosecond, so the same build
+/// always gives the same figures. BPF programs are counted with the kernel's BPF run-time statistics, minus the cost of an
+/// empty program. Kernel algorithms are counted with clocks (fentry, fexit) around the functions of their operations,
+/// minus the cost of the clocks around a function of two to four instructions; that cost is up to three instructions
+/// lower where ACKs are handled. An interrupt during a call counts towards that call.
 ///
-/// `of the reference` is against `cubic_bpf`: the kernel's CUBIC, called from a BPF program. So both sides pay for BPF, and
-/// what differs is the algorithm. A small negative figure is a part that takes less than what is taken off for counting
-/// it: read it as nothing. docs/reference/benchmarks.md says more, and how long it takes.
+/// `of the reference` is the ratio to `cubic_bpf`, the kernel's CUBIC called from a BPF program: both sides include the
+/// cost of BPF, so only the algorithms differ. Read a small negative figure as zero: that part costs less than what is
+/// subtracted for counting it. docs/reference/benchmarks.md has the details and the duration.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest --json")]
+#[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest\n  hotcc-bench cost --json 6.12")]
 pub struct CostCommand {
-    /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
+    /// Kernels, downloaded if not cached: 6.1, trixie, newest, ...
     #[arg(default_values = ["6.12"], value_name = "KERNEL")]
     kernels: Vec<String>,
     /// Print JSON

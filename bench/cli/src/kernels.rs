@@ -7,8 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Debian's stock kernels: what there is, and the cache of what was fetched.
+/// List, download and delete Debian's stock kernels
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hotcc-bench kernels list\n  hotcc-bench kernels list trixie-backports --json\n  \
+    hotcc-bench kernels fetch 6.1 newest\n  hotcc-bench kernels fetch --generic 6.12\n  hotcc-bench kernels clean")]
 pub struct KernelsCommand {
     #[command(subcommand)]
     action: Action,
@@ -16,29 +18,31 @@ pub struct KernelsCommand {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Show kernels, newest first; without SELECTOR the newest of each that hotcc supports.
+    /// List the kernels that match SELECTOR, newest first [default: the newest of each supported series]
     List {
-        /// Print JSON.
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         kernels: Selection,
     },
-    /// Download the newest kernel of each SELECTOR, unless it is in the cache; print its release and directory.
+    /// Download the newest kernel that matches each SELECTOR, unless it is cached; print its release and directory
+    ///
+    /// Without SELECTOR: the newest kernel of each supported series.
     Fetch {
         #[command(flatten)]
         kernels: Selection,
     },
-    /// Remove all kernels and package indexes from the cache.
+    /// Delete all cached kernels and package indexes
     Clean,
 }
 
 #[derive(Args, Debug)]
 struct Selection {
-    /// A suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a whole release.
+    /// A suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a full release
     #[arg(value_name = "SELECTOR")]
     selectors: Vec<Selector>,
-    /// Kernels for all machines, with wireless and 9p, instead of the smaller ones for virtual machines.
+    /// Kernels for physical machines, with wireless and 9p, instead of the smaller ones for virtual machines
     #[arg(long)]
     generic: bool,
 }
@@ -141,7 +145,7 @@ impl<'a> Row<'a> {
 }
 
 fn print(text: &str) {
-    // whoever reads us may have had enough
+    // the reader may have closed the pipe
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -179,6 +183,6 @@ fn fetch(selectors: Vec<Selector>, console: &mut Console) -> Result<()> {
 fn clean(console: &mut Console) -> Result<()> {
     let store = Store::open()?;
     let freed = store.clean(&mut |progress| console.tell(progress))?;
-    print(&format!("{} freed in {}", Megabytes(freed), store.directory().display()));
+    print(&format!("freed {} in {}", Megabytes(freed), store.directory().display()));
     Ok(())
 }

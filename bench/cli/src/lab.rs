@@ -19,7 +19,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Instant;
 
-/// Run scenarios (docs/reference/scenarios.md) and write their results: summaries, series, a report.
+/// Run scenarios and write their results: summaries, series, a report
+///
+/// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
+/// completed runs. Exits with 1 if a file is invalid, or if a run fails or is invalid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
@@ -30,33 +33,32 @@ pub struct LabCommand {
     /// Scenario files
     #[arg(required = true, value_name = "FILE")]
     scenarios: Vec<PathBuf>,
-    /// Where to run: `vm:KERNEL`, a stock kernel in virtual time (6.1, trixie, newest, …), `vm` is vm:6.12; `native`, the
-    /// kernel that runs here (needs root; figures then depend on this machine)
+    /// Where to run: `vm:KERNEL` (6.1, trixie, newest, ...) is a stock kernel in virtual time, `vm` is vm:6.12; `native`
+    /// is the running kernel (needs root; figures depend on this machine)
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
     lab: Choice,
-    /// Runs at once; the results are the same for any number; natively always one
+    /// Number of parallel runs; results do not depend on it; always 1 with `--lab native`
     #[arg(long, short, default_value_t = default_jobs())]
     jobs: NonZeroUsize,
-    /// Directory for the results; those of a run are in SCENARIO/KERNEL/CASE/seed-N below it
-    #[arg(long, default_value = "lab-results")]
+    /// Directory for the results; each run writes to SCENARIO/KERNEL/CASE/seed-N in it
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
     out: PathBuf,
-    /// Only the first of each scenario's seeds: a quick look
+    /// Run only the first seed of each scenario, for a quick look
     #[arg(long)]
     one_seed: bool,
-    /// Only cases with this swept value: cc=dtcp, say; may be given again, for another key or for another value of the
-    /// same
+    /// Run only cases with this swept value, e.g. cc=dtcp; repeat for other keys, or for more values of the same key
     #[arg(long, value_name = "KEY=VALUE")]
     case: Vec<SweptValue>,
-    /// Only say whether the files are right, and how much there is to run
+    /// Validate the files and print the number of runs; do not run them
     #[arg(long)]
     check: bool,
-    /// Guests have this machine's time, not their own: nothing is reproducible then
+    /// Run guests in real time instead of virtual time; results are then not reproducible
     #[arg(long)]
     real_time: bool,
-    /// With --real-time: translated, or on this machine's own processor
+    /// With --real-time: how QEMU runs the guest
     #[arg(long, value_enum, default_value_t = Accelerator::Tcg, requires = "real_time")]
     accel: Accelerator,
-    /// Write the summaries as JSON to stdout
+    /// Print the summaries to stdout as JSON
     #[arg(long)]
     json: bool,
 }
@@ -76,7 +78,7 @@ impl FromStr for Choice {
             None if text == "native" => Ok(Self::Native),
             None if text == "vm" => Ok(Self::Vm(DEFAULT_KERNEL.parse()?)),
             Some(("vm", kernel)) => Ok(Self::Vm(kernel.parse()?)),
-            _ => bail!("`{text}` is no backend: vm, vm:KERNEL, native"),
+            _ => bail!("unknown backend `{text}`: expected `vm`, `vm:KERNEL` or `native`, e.g. `vm:6.1`"),
         }
     }
 }
@@ -84,9 +86,9 @@ impl FromStr for Choice {
 /// QEMU's ways to run a guest.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Accelerator {
-    /// Translated.
+    /// Emulate the processor
     Tcg,
-    /// On this machine's processor.
+    /// Use this machine's processor (needs KVM)
     Kvm,
 }
 
@@ -127,7 +129,7 @@ impl LabCommand {
             match self.run_one(source, backend, &place, &selection) {
                 Ok(valid) => code = code.max(u8::from(!valid)),
                 Err(why) if why.is::<netlab::Interrupted>() => {
-                    bail!("{why}; the same command goes on where it stopped")
+                    bail!("{why}; run the same command again to resume")
                 }
                 Err(why) => {
                     eprintln!("hotcc-bench: {}: {why:#}", source.path.display());
@@ -165,7 +167,7 @@ impl LabCommand {
         for (place, path) in self.scenarios.iter().enumerate() {
             if let Some(other) = self.scenarios[..place].iter().find(|other| stem(other) == stem(path)) {
                 let (path, other) = (path.display(), other.display());
-                eprintln!("hotcc-bench: {path}: its results would be where those of {other} are; rename one");
+                eprintln!("hotcc-bench: {path}: its results would replace those of {other}: rename one of the files");
                 right = false;
                 continue;
             }
@@ -189,7 +191,7 @@ impl LabCommand {
         let work = Workload::of(&source, selection)?;
         if self.check {
             check_plans(&source)?;
-            println!("{}: right, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
+            println!("{}: valid, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
         }
         Ok((source, work))
     }

@@ -19,14 +19,16 @@ use std::process::ExitCode;
 /// Interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// The lab: algorithms on unmodified distribution kernels, in virtual time. Needs QEMU; neither root nor KVM.
+/// Test congestion control on unmodified Debian kernels in QEMU, in virtual time; needs neither root nor KVM
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 3 the kernel lacks something, 4 not permitted, 130 interrupted.
+/// Exit codes: 0 success, 1 failure, 2 usage error, 3 missing kernel feature, 4 permission denied, 130 interrupted.
 #[derive(Parser)]
 #[command(
     name = "hotcc-bench",
     version,
-    after_help = "Examples:\n  hotcc-bench kernels fetch 6.1 6.12\n  hotcc-bench matrix 6.1 newest"
+    after_help = "Examples:\n  hotcc-bench kernels fetch 6.1 6.12\n  hotcc-bench matrix 6.1 newest\n  \
+    hotcc-bench lab --one-seed bench/scenarios/demo.toml\n  \
+    hotcc-bench report lab-results/demo"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -35,27 +37,29 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Debian's stock kernels: what there is, what is here
+    /// List, download and delete Debian's stock kernels
     Kernels(kernels::KernelsCommand),
     /// Run scenarios and write their results
     Lab(LabCommand),
-    /// Load, run traffic through, swap, roll back and unload every algorithm on each kernel
+    /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
-    /// Two rows are none of the project's algorithms, but what somebody else might bring. `stranger`: an object without
-    /// this project's tags, whose hook `cong_control` has other arguments on other kernels. `foreign`: one that was
-    /// written before struct_ops links, with the old section names and declarations of its own. Both must work, too.
+    /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
+    /// its `cong_control` hook depend on the kernel. `foreign` predates struct_ops links: it has the old section names
+    /// and its own declarations. Both must pass, too. Exits with 1 if any row fails.
+    #[command(after_help = "Examples:\n  hotcc-bench matrix\n  hotcc-bench matrix 6.1 newest\n  \
+        hotcc-bench matrix --bytes 1000000 trixie")]
     Matrix {
-        /// Kernels, fetched where they are not here: 6.1, trixie, newest, …
-        #[arg(default_values = ["6.1", "6.12", "6.18", "newest"])]
+        /// Kernels, downloaded if not cached: 6.1, trixie, newest, ...
+        #[arg(default_values = ["6.1", "6.12", "6.18", "newest"], value_name = "KERNEL")]
         kernels: Vec<String>,
         /// Bytes of each transfer
         #[arg(long, default_value_t = 10_000_000)]
         bytes: u64,
     },
     Cost(CostCommand),
-    /// Write the page of a result directory: tables, the papers' figures, charts
+    /// Write a results page: tables, the papers' figures, charts
     Report(report::ReportCommand),
-    /// Put tables of results into documents that mark where they belong
+    /// Update the result tables in documents, between their markers
     Figures(report::FiguresCommand),
     /// One native run: what `lab --lab native` starts for each
     #[command(name = native::COMMAND, hide = true)]
@@ -63,7 +67,7 @@ enum Command {
         job: PathBuf,
         results: PathBuf,
     },
-    /// Compare two result directories, seed by seed; exits with 1 if B is worse than A in anything
+    /// Compare two result directories seed by seed; exit with 1 if B is worse than A in any figure
     Diff(report::DiffCommand),
 }
 

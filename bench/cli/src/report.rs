@@ -12,55 +12,60 @@ use std::process::ExitCode;
 
 /// `report DIR`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hotcc-bench report lab-results/demo\n  \
+    hotcc-bench report --charts 4 --out page.html lab-results/demo\n  \
+    hotcc-bench report --json lab-results/dtcp-lte-loss/6.12.95+deb13-cloud-amd64")]
 pub struct ReportCommand {
-    /// Result directory: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
+    /// Result directory OUT/NAME/KERNEL; or OUT or OUT/NAME if it contains only one
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where the page goes [default: DIR/report.html]
+    /// File to write the page to [default: DIR/report.html]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the figures as JSON, too
+    /// Also print the figures as JSON
     #[arg(long)]
     json: bool,
-    /// Cases that are drawn, at most; the tables have all
+    /// Draw charts for at most N cases; the tables show all cases
     #[arg(long, value_name = "N", default_value_t = CHARTS)]
     charts: usize,
 }
 
 /// `diff A B`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hotcc-bench diff before/demo after/demo\n  \
+    hotcc-bench diff --margin 5 before/demo after/demo\n  hotcc-bench diff --json before/demo after/demo")]
 pub struct DiffCommand {
-    /// Result directory of before: OUT/NAME/KERNEL, or OUT or OUT/NAME with only one in it
+    /// Result directory before the change: OUT/NAME/KERNEL; or OUT or OUT/NAME if it contains only one
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// Result directory of after, likewise
+    /// Result directory after the change, likewise
     #[arg(value_name = "B")]
     after: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// What a figure may differ by and still be the same, per cent of A's
+    /// Treat figures as equal if they differ by at most this share of A's, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
     margin: f64,
 }
 
 /// `figures FILE...`.
 #[derive(Args, Debug)]
-#[command(after_help = "A document marks where figures belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
-    <!-- end of figures -->\n\nor those of some cases, by swept values:\n\n  \
+#[command(after_help = "A document marks where its tables belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
+    <!-- end of figures -->\n\nTo show only some cases, add swept values:\n\n  \
     <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->")]
 pub struct FiguresCommand {
-    /// Documents
+    /// Markdown documents to update in place
     #[arg(required = true, value_name = "FILE")]
     documents: Vec<PathBuf>,
-    /// Where `hotcc-bench lab` put the results
+    /// Directory with the results of `hotcc-bench lab`
     #[arg(long, default_value = "lab-results", value_name = "DIR")]
     results: PathBuf,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number".to_owned())?;
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a number, e.g. `2`".to_owned())?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("expected 0 or more".to_owned()) }
 }
 
 /// A directory of results was named that is none, or that cannot be read.
@@ -99,7 +104,7 @@ pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
         if new != old {
             fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        print(&format!("{}: {}", path.display(), if new == old { "as it was" } else { "refreshed" }));
+        print(&format!("{}: {}", path.display(), if new == old { "unchanged" } else { "updated" }));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,6 +124,6 @@ pub fn run_diff(command: &DiffCommand) -> ExitCode {
 }
 
 fn print(text: &str) {
-    // whoever reads us may have had enough
+    // the reader may have closed the pipe
     let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
 }

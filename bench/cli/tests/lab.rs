@@ -227,11 +227,11 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
     let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('[')).collect();
     let [begins, ends] = lines[..] else { panic!("{said}") };
     assert!(
-        begins.contains("1 of 2 runs of the scenario: only cc=dtcp; 4 s of the guest's time in all; 1 at a time"),
+        begins.contains("1 of 2 runs of the scenario: only cc=dtcp; 4 s of guest time in total; 1 at a time"),
         "{said}"
     );
     assert!(begins.ends_with(&kernel.release), "{said}");
-    assert_eq!(ends, "hotcc-bench: interrupted; the same command goes on where it stopped");
+    assert_eq!(ends, "hotcc-bench: interrupted; run the same command again to resume");
     assert_eq!(machines(scratch.path()), 0);
     let left: Vec<String> = results(&out).into_keys().collect();
     let expected = ["manifest.json", "scenario.toml"].map(|file| format!("test/{}/{file}", kernel.release));
@@ -256,15 +256,15 @@ fn a_machine_that_cannot_run_says_why() {
         patience: Duration::from_secs(120),
     };
     let panicked = vm::run(&machine, scratch.path(), |_| Ok(())).unwrap_err().to_string();
-    assert!(panicked.contains("the guest ended early"), "{panicked}");
+    assert!(panicked.contains("the guest ended before its result"), "{panicked}");
     assert!(panicked.contains("Kernel panic"), "the console's tail is told: {panicked}");
     let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
     let silent = vm::run(&hung, scratch.path(), |_| Ok(())).unwrap_err().to_string();
-    assert!(silent.contains("the guest has said nothing for"), "{silent}");
+    assert!(silent.contains("the guest sent no message for"), "{silent}");
     let no_kernel = Kernel { vmlinuz: PathBuf::from("/dev/null"), ..kernel };
     let broken = Machine { kernel: no_kernel, ..machine };
     let refused = vm::run(&broken, scratch.path(), |_| Ok(())).unwrap_err().to_string();
-    assert!(refused.contains("QEMU says"), "{refused}");
+    assert!(refused.contains("end of QEMU's messages"), "{refused}");
     assert_eq!(machines(scratch.path()), 0);
 }
 
@@ -281,12 +281,12 @@ fn bad_input_is_told_and_nothing_runs() {
     assert!(missing.contains("cannot read") && missing.contains("none.toml"), "{missing}");
     let wrong = write_scenario(scratch.path(), &SCENARIO.replace("queue = \"60kB\"", "queue = \"60 boxes\""));
     let told = said("6.12", &wrong);
-    assert!(told.contains("test.toml:13: `60 boxes` is no queue"), "{told}");
+    assert!(told.contains("test.toml:13: invalid queue `60 boxes`: expected a size"), "{told}");
     let right = write_scenario(scratch.path(), SCENARIO);
     let no_kernel = said("99.9", &right);
     assert!(no_kernel.contains("99.9"), "{no_kernel}");
     let backend = Command::new(BENCH).args(["lab", "--lab", "cloud"]).arg(&right).output().unwrap();
-    assert!(String::from_utf8_lossy(&backend.stderr).contains("`cloud` is no backend"), "{backend:?}");
+    assert!(String::from_utf8_lossy(&backend.stderr).contains("unknown backend `cloud`"), "{backend:?}");
     assert!(!out.exists());
 }
 

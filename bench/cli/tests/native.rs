@@ -142,7 +142,7 @@ fn a_machine_that_has_the_algorithm_keeps_it() {
         let output = lab(directory.path()).output().unwrap();
         let said = said(&output);
         assert_eq!(traces(), before, "{said}");
-        assert!(said.contains("the run's is `lab_dtcp`"), "{said}");
+        assert!(said.contains("the run uses `lab_dtcp`"), "{said}");
         let run = summary(directory.path());
         assert_eq!(run.flows[0].cc, "dtcp", "as the scenario calls it");
         assert!(run.events[0].starts_with("3 swap lab_dtcp -> westwoodp: 1 "), "{run:?}");
@@ -173,7 +173,7 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
         assert_eq!(traces(), before, "{signal}: {rest}");
         if signal == Signal::SIGINT {
             let told: Vec<&str> = rest.lines().filter(|line| !line.starts_with('[')).collect();
-            assert_eq!(told, ["hotcc-bench: interrupted; the same command goes on where it stopped"]);
+            assert_eq!(told, ["hotcc-bench: interrupted; run the same command again to resume"]);
             let place = names(directory.path().join("out/small").to_str().unwrap()).next().unwrap();
             assert!(!place.join(".unfinished").exists());
         }

@@ -32,7 +32,7 @@ impl Loaded {
         if name == algorithm {
             self.tools.show(&format!("hotcc load {algorithm}"))?;
         } else {
-            self.tools.say.line(format!("  this machine has a `{algorithm}` already, which stays as it is"));
+            self.tools.say.line(format!("  `{algorithm}` is already loaded on this machine and stays unchanged"));
             self.tools.show(&format!("hotcc load {algorithm} --as {name}"))?;
         }
         self.names.push(name.clone());
@@ -70,7 +70,7 @@ fn free_name(algorithm: &str) -> Result<String> {
             return Ok(name);
         }
     }
-    bail!("`{algorithm}` and all names that the demo would take instead are registered already (hotcc status)")
+    bail!("cannot load `{algorithm}`: it and its alternative names are already registered; see `hotcc status`")
 }
 
 /// What the machine had before the demo.
@@ -96,18 +96,18 @@ impl Before {
     pub fn check_all_gone(&self) -> Result<()> {
         let stem = netlab::stem(PREFIX);
         let left: Vec<String> = entries("/run/netns").into_iter().filter(|n| n.starts_with(&stem)).collect();
-        ensure!(left.is_empty(), "network namespaces are left: {}", left.join(" "));
+        ensure!(left.is_empty(), "network namespaces remain: {}", left.join(" "));
         let ours = |name: &String| ALGORITHMS.iter().any(|algorithm| candidates(algorithm).contains(name));
         let left: Vec<String> =
             sysctl::available()?.into_iter().filter(|n| ours(n) && !self.names.contains(n)).collect();
-        ensure!(left.is_empty(), "congestion controls are left: {}", left.join(" "));
+        ensure!(left.is_empty(), "congestion controls remain: {}", left.join(" "));
         let left: Vec<String> = entries(pins::ALGO).into_iter().filter(|n| ours(n) && !self.pins.contains(n)).collect();
-        ensure!(left.is_empty(), "pins are left in {}: {}", pins::ALGO, left.join(" "));
+        ensure!(left.is_empty(), "pins remain in {}: {}", pins::ALGO, left.join(" "));
         let key = super::path::link_key()?;
         let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
         ensure!(links.iter().all(|l| l.key != key), "the radio map still has {key}");
         let left = children().context("cannot list processes")?;
-        ensure!(left.is_empty(), "processes are left: {}", left.join(" "));
+        ensure!(left.is_empty(), "processes remain: {}", left.join(" "));
         Ok(())
     }
 }

@@ -33,14 +33,14 @@ const SWAPPED: &str = "swapped";
 
 /// Plays it. `instead_of` is why it is not played on this machine; without it, somebody asked for the lab.
 pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Result<bool> {
-    let why = instead_of.as_ref().map_or_else(|| "as asked for (--lab)".to_owned(), |unfit| unfit.why.clone());
-    say.line("In the lab: a stock kernel in a virtual machine, under virtual time; this machine stays as it is");
-    say.line(format!("  because: {why}"));
+    let why = instead_of.as_ref().map_or_else(|| "requested with --lab".to_owned(), |unfit| unfit.why.clone());
+    say.line("In the lab: a stock kernel in a virtual machine, in virtual time; this machine is not changed");
+    say.line(format!("  reason: {why}"));
     let kernel = match (ready(say), instead_of) {
         (Ok(kernel), _) => kernel,
         (Err(error), None) => return Err(error),
         (Err(error), Some(unfit)) => {
-            let why = format!("not on this machine: {}; nor in the lab: {error:#}", unfit.why);
+            let why = format!("cannot run on this machine: {}; cannot run in the lab: {error:#}", unfit.why);
             return Err(Unfit { why, ..unfit }.into());
         }
     };
@@ -48,7 +48,7 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     let source = Source::parse(Path::new(SCENARIO_PATH), stretched(options.seconds)?)?;
     let case = source.cases()?.into_iter().next().context("the demo's scenario has no case")?;
     introduce(say, &kernel, &case.scenario);
-    let files = tempfile::tempdir().context("cannot make a directory for temporary files")?;
+    let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
     let directory = files.path().join("results");
     let lab = Lab {
         source: &source,
@@ -59,14 +59,15 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     };
     let results = lab.run(&|progress| show(say, progress))?;
     let run = results.runs.first().context("the lab left no results")?;
-    let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv")).context("no series of flows")?;
+    let series = fs::read_to_string(directory.join(run.run.path()).join("flows.csv"))
+        .context("cannot read the series of the flows")?;
 
-    say.line("\nWhat happened, by the virtual machine's clock");
+    say.line("\nEvents, by the virtual machine's clock");
     for event in &run.events {
         let (at_s, what) = event.split_once(' ').unwrap_or(("", event));
         say.line(format!("  {at_s} s: {what}"));
     }
-    say.line("\nChecked");
+    say.line("\nChecks");
     let mut report =
         Report { kernel: results.manifest.kernel.clone(), lab: Some(why), path_has_delay: true, ..Report::default() };
     report.flows = run.flows.iter().map(row).collect();
@@ -74,10 +75,10 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
     say.line("");
     say.part(&report.text());
     say.line(format!(
-        "the same again, with series and a page: just build && target/release/hotcc-bench lab {SCENARIO_PATH}"
+        "to repeat it with series and a results page: just build && target/release/hotcc-bench lab {SCENARIO_PATH}"
     ));
     drop(files);
-    say.line("cleaned up: the virtual machine and its files are gone; nothing else was touched");
+    say.line("cleaned up: the virtual machine and its files are removed; nothing else was changed");
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }
@@ -116,7 +117,7 @@ fn stretched(seconds: u64) -> Result<String> {
             _ => {}
         }
     }
-    let table: toml::Table = SCENARIO.parse().context("the demo's scenario is no TOML")?;
+    let table: toml::Table = SCENARIO.parse().context("the demo's scenario is not valid TOML")?;
     let mut value = toml::Value::Table(table);
     stretch(&mut value, seconds as f64 / WRITTEN_SECONDS);
     toml::to_string(&value).context("cannot write the demo's scenario")
@@ -124,12 +125,12 @@ fn stretched(seconds: u64) -> Result<String> {
 
 fn introduce(say: Say, kernel: &Kernel, scenario: &Scenario) {
     let names: Vec<&str> = scenario.host.iter().map(|h| h.name.get_ref().as_str()).collect();
-    say.line(format!("\nHosts there (network namespaces): {}, on Linux {}", names.join(" -- "), kernel.release));
-    say.line(format!("  round trip without queues: {} ms", base_rtt_ms(scenario)));
-    say.line("  radio link to the last one: its rate follows a SINR that comes and goes, which dtcp is told");
-    say.line(format!("  {} s of virtual time, whatever this machine is busy with", scenario.duration_s.get_ref()));
+    say.line(format!("\nHosts (network namespaces): {}, on Linux {}", names.join(" -- "), kernel.release));
+    say.line(format!("  round-trip time without queueing: {} ms", base_rtt_ms(scenario)));
+    say.line("  radio link to the last host: its rate follows a varying SINR, which is fed to dtcp");
+    say.line(format!("  {} s of virtual time, independent of this machine's load", scenario.duration_s.get_ref()));
     say.line(
-        "  The figures below show that things work, not which algorithm is better: comparisons take many seeds.\n",
+        "  The figures below show that hotcc works, not which algorithm is better: a comparison needs many seeds.\n",
     );
 }
 
@@ -164,32 +165,40 @@ fn row(flow: &FlowSummary) -> Row {
 /// What it claims, held against what the run left.
 fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, series: &str) {
     let found = if run.invalid.is_empty() { "none".to_owned() } else { run.invalid.join("; ") };
-    report.fact(say, run.invalid.is_empty(), format!("failed flows, missing records, a processor too busy: {found}"));
+    report.fact(
+        say,
+        run.invalid.is_empty(),
+        format!("no failed flows, lost records or overloaded processor; found: {found}"),
+    );
 
     let ran = |flow: &&FlowSummary| {
         let wanted = scenario.flow.iter().find(|f| *f.name.get_ref() == flow.name).and_then(|f| f.cc.as_ref());
         wanted.is_some_and(|cc| *cc.get_ref() == flow.cc) && flow.throughput_bps > 0.0
     };
     let (moved, all) = (run.flows.iter().filter(ran).count(), run.flows.len());
-    let what = format!("{moved} of {all} flows moved data and ended on the congestion control they were to run");
+    let what = format!("{moved} of {all} flows carried data and ended on the configured congestion control");
     report.fact(say, moved == all && all == scenario.flow.len(), what);
 
     let base = base_rtt_ms(scenario);
     let least = run.flows.iter().map(|f| f.rtt_ms.min).fold(f64::INFINITY, f64::min);
-    report.fact(say, least >= base, format!("the path delays: the least RTT measured is {least:.2} ms, of {base} ms"));
+    report.fact(
+        say,
+        least >= base,
+        format!("the path delays packets: the minimum RTT is {least:.2} ms, expected at least {base} ms"),
+    );
 
     let fresh = details(series, "dtcp").max().unwrap_or(0);
-    let what = format!("dtcp decided by a fresh SINR: its state counts {fresh} such epochs, and more once counted");
+    let what = format!("dtcp used fresh SINR readings: its state counted up to {fresh} such epochs");
     report.fact(say, fresh > 0, what);
 
     let event = |text: &str| run.events.iter().find(|e| e.contains(text)).map_or("", |e| e.as_str());
     let tuned = event(" set dtcp queue=bandwidth (was ");
-    report.fact(say, !tuned.is_empty(), "queue of dtcp was set and read back while a flow ran".to_owned());
+    report.fact(say, !tuned.is_empty(), "the tunable `queue` of dtcp was set and read back during a flow".to_owned());
     for new in ["dtcp", "westwoodp"] {
         let swapped = event(&format!(" swap westwoodp -> {new}: "));
         let moved = swapped.rsplit(": ").next().and_then(|text| text.strip_suffix(" connections moved"));
         let moved = moved.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-        let what = format!("westwoodp was swapped for {new} under traffic: {moved} open connection(s) moved");
+        let what = format!("{new} replaced the program of westwoodp under traffic: {moved} open connection(s) moved");
         report.fact(say, moved > 0, what);
     }
     let at = scenario.event.iter().filter(|e| e.swap.is_some()).map(|e| *e.at_s.get_ref());
@@ -197,7 +206,8 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
     let period_s = *scenario.series_ms.get_ref() as f64 / 1e3;
     let bytes: Vec<f64> = times.windows(2).map(|w| delivered_bytes(series, SWAPPED, w[0], w[1], period_s)).collect();
     let megabytes = bytes.iter().map(|b| format!("{:.1}", b / 1e6)).collect::<Vec<_>>().join(", ");
-    let what = format!("its connection survived; MB before the swap, after it, after the swap back: {megabytes}");
+    let what =
+        format!("the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}");
     report.fact(say, bytes.len() == 3 && bytes.iter().all(|b| *b > 0.0), what);
 }
 

@@ -64,9 +64,9 @@ impl Flow {
         let mut server = Process::start(&mut server)?;
         let begun = Instant::now();
         while !listens(network)? {
-            ensure!(begun.elapsed() < Duration::from_secs(10), "iperf3 --server does not listen");
+            ensure!(begun.elapsed() < Duration::from_secs(10), "iperf3 --server does not listen after 10 s");
             let said = || fs::read_to_string(&said).unwrap_or_default();
-            ensure!(server.ended()?.is_none(), "iperf3 --server ended by itself: {}", said().trim());
+            ensure!(server.ended()?.is_none(), "iperf3 --server ended unexpectedly: {}", said().trim());
             pause(Duration::from_millis(20))?;
         }
         let report = files.join("iperf3.json");
@@ -99,7 +99,7 @@ impl Flow {
         }
         ensure!(status.success(), "iperf3 failed ({status})");
         self.server.wait(patience)?; // so that the next one finds the port free
-        read(&report).ok_or_else(|| anyhow!("iperf3's report lacks something: {text}"))
+        read(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))
     }
 }
 

@@ -29,13 +29,13 @@ const INTERRUPTED: u8 = 130;
 /// What the user wants.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Options {
-    /// How long each of the flows lasts; one runs half as long again
+    /// Duration of each flow, in seconds; the swapped flow lasts up to twice as long
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=3600))]
     pub seconds: u64,
-    /// Write the final table as JSON to stdout, the story to stderr
+    /// Print the final table to stdout as JSON, and everything else to stderr
     #[arg(long)]
     pub json: bool,
-    /// Run in the lab: a stock kernel in a virtual machine. Needs no root; chosen by itself where this machine cannot
+    /// Run in the lab, a stock kernel in a virtual machine, without root; the default if this machine cannot run the demo
     #[arg(long)]
     pub lab: bool,
 }
@@ -74,18 +74,18 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
     let before = Before::look()?;
     netlab::catch_interrupts()?;
     let mut report = Report { kernel: doctor::report().kernel, ..Report::default() };
-    let told = story::tell(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
+    let played = story::play(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
     say.line("");
-    match &told {
+    match &played {
         Ok(()) => say.part(&report.text()),
-        Err(error) => say.line(format!("ended early: {error:#}")),
+        Err(error) => say.line(format!("stopped early: {error:#}")),
     }
     let gone = before.remove_first_use().and_then(|()| before.check_all_gone());
     match &gone {
-        Ok(()) => say.line("cleaned up: no namespace, algorithm, pin, radio link or process of the demo is left"),
+        Ok(()) => say.line("cleaned up: no namespace, algorithm, pin, radio link or process of the demo remains"),
         Err(error) => say.line(format!("NOT CLEAN: {error:#}")),
     }
-    told?;
+    played?;
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }
@@ -95,7 +95,7 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
 /// Why this machine cannot show it, if so.
 fn check_machine() -> Option<Unfit> {
     if !nix::unistd::geteuid().is_root() {
-        let why = "to load BPF programs and make network namespaces here takes root (sudo)".to_owned();
+        let why = "loading BPF programs and creating network namespaces needs root; run the demo with sudo".to_owned();
         return Some(Unfit { code: NOT_PERMITTED, why });
     }
     let report = doctor::report();
@@ -106,7 +106,8 @@ fn check_machine() -> Option<Unfit> {
 
 fn check_programs() -> Result<()> {
     for (program, version) in [("ip", "-V"), ("tc", "-V"), ("iperf3", "-v")] {
-        netlab::output(netlab::quiet(program).arg(version)).with_context(|| format!("no {program}; run ./setup.sh"))?;
+        netlab::output(netlab::quiet(program).arg(version))
+            .with_context(|| format!("cannot run {program}; install it with ./setup.sh"))?;
     }
     Ok(())
 }

@@ -4,15 +4,20 @@ use clap::Parser;
 use hotcc_demo::{Options, run};
 use std::process::ExitCode;
 
-/// Shows hotcc at work on this machine: loads congestion controls, feeds them with SINR, tunes and swaps them while
-/// traffic flows, and checks what it shows. About 75 s.
+/// Demonstrate hotcc on this machine in about 75 s: load, feed, tune and swap congestion controls under traffic
 ///
-/// Makes three network namespaces and loads under free names only; removes all of it, also after Ctrl-C. Where it is not
-/// run as root, or the kernel cannot load algorithms, it runs in the lab: a stock kernel in QEMU. Exit codes:
-/// 0 all that was claimed holds, 1 something does not, 2 usage, 3 the kernel lacks something, 4 not permitted, 130
-/// interrupted.
+/// The demo feeds the SINR of a radio link to the algorithms, verifies each claim it prints, and leaves nothing behind. It
+/// creates three network namespaces and loads algorithms under unused names only; it removes all of them, also after
+/// Ctrl-C. Without root, or if the kernel cannot load algorithms, it runs in the lab: a stock kernel in QEMU.
+///
+/// Exit codes: 0 all claims hold, 1 a claim does not hold, 2 usage error, 3 missing kernel feature, 4 permission denied,
+/// 130 interrupted.
 #[derive(Parser)]
-#[command(version)]
+#[command(
+    version,
+    after_help = "Examples:\n  sudo hotcc-demo\n  sudo hotcc-demo --seconds 3\n  hotcc-demo --lab\n  \
+        hotcc-demo --lab --json > report.json"
+)]
 struct Cli {
     #[command(flatten)]
     options: Options,

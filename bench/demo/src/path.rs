@@ -129,6 +129,6 @@ pub fn rates(trace: &Trace) -> (f64, f64, Option<Duration>) {
 
 /// The radio link as the radio map has it.
 pub(crate) fn link_key() -> Result<IndexKey> {
-    let address = RECEIVER.parse().context("no address")?;
-    IndexKey::prefix(address, 32).context("no prefix")
+    let address = RECEIVER.parse().context("cannot parse the receiver's address")?;
+    IndexKey::prefix(address, 32).context("cannot form the receiver's prefix")
 }

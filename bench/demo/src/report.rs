@@ -41,7 +41,7 @@ pub struct Row {
 impl Report {
     /// Takes a fact in, and says it.
     pub fn fact(&mut self, say: Say, holds: bool, what: String) {
-        say.line(format!("  {} {what}", if holds { "verified:" } else { "DOES NOT HOLD:" }));
+        say.line(format!("  {} {what}", if holds { "verified:" } else { "FAILED:" }));
         self.facts.push(Fact { what, holds });
     }
 

@@ -47,16 +47,16 @@ struct Story<'a> {
     seconds: u64,
 }
 
-/// Tells it. Whatever happens: what it made is gone when it returns.
-pub fn tell(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
+/// Plays it. Whatever happens: what it made is gone when it returns.
+pub fn play(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let say = tools.say;
     // In the order in which they may not go: what is dropped first stands last.
-    let files = tempfile::tempdir().context("cannot make a directory for temporary files")?;
+    let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
     let network = Network::new()?;
     report.path_has_delay = network.has_delay;
     introduce(say, &network);
 
-    say.line("\nThe radio: a phone in line of sight and out of it, by turns; algorithms see its SINR");
+    say.line("\nThe radio: a phone alternates between line of sight and no line of sight; algorithms read its SINR");
     let trace = generate(tools, files.path())?;
     let mut feeder = feed(tools, files.path())?;
     let start = wait_for_radio(&trace)?;
@@ -73,7 +73,7 @@ pub fn tell(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     story.swap(&westwoodp, &dtcp)?;
 
     say.line("\nEnd");
-    ensure!(feeder.ended()?.is_none(), "sinr-feeder ended by itself");
+    ensure!(feeder.ended()?.is_none(), "sinr-feeder ended unexpectedly");
     let changes = shaper.finish()?;
     say.line(format!("  the link's rate changed {changes} times"));
     loaded.unload()
@@ -85,8 +85,10 @@ fn introduce(say: Say, network: &Network) {
     say.line(format!("  sender {SENDER}  --  router  -- radio link -->  receiver {RECEIVER}"));
     say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms"));
     let why = if network.has_delay { "" } else { " (this kernel has no netem)" };
-    say.line(format!("  delay of the path: {delay}{why}"));
-    say.line("  The figures below show that things work, not which algorithm is better: comparisons need the lab.");
+    say.line(format!("  path delay: {delay}{why}"));
+    say.line(
+        "  The figures below show that hotcc works, not which algorithm is better: use the lab to compare algorithms.",
+    );
 }
 
 /// Also shows where the numbers come from.
@@ -120,21 +122,21 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
         {
             // our clock is the feeder's: a reading carries the time when it was due
             let index = usize::try_from(s.updates.saturating_sub(1)).unwrap_or(usize::MAX);
-            let due = trace.samples().get(index).context("the replay is further than it can be")?.at;
+            let due = trace.samples().get(index).context("the replay is past the end of its trace")?.at;
             let age = Duration::from_millis(decision.age_ms(monotonic_ms32()).into());
-            return Instant::now().checked_sub(age + due).context("the clock is too young");
+            return Instant::now().checked_sub(age + due).context("the replay started before this machine's clock");
         }
-        ensure!(begun.elapsed() < Duration::from_secs(10), "sinr-feeder publishes nothing");
+        ensure!(begun.elapsed() < Duration::from_secs(10), "sinr-feeder published no reading within 10 s");
         pause(Duration::from_millis(5))?;
     }
 }
 
 impl Story<'_> {
     fn one_after_another(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
-        self.say.line(format!("\nOne flow each, {} s of iperf3", self.seconds));
+        self.say.line(format!("\nOne flow each: {} s of iperf3 per congestion control", self.seconds));
         for cc in ["cubic", "bbr", westwoodp, dtcp] {
             if !is_usable(cc)? {
-                self.say.line(format!("  {cc:<14} this kernel has none"));
+                self.say.line(format!("  {cc:<14} not available in this kernel"));
                 continue;
             }
             self.say.part(&format!("  {cc:<14} ..."));
@@ -144,21 +146,22 @@ impl Story<'_> {
         }
         let stats = closed_stats(dtcp)?;
         let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
-        let what =
-            format!("{dtcp} used the SINR in {fresh} decisions (found it too old in {stale}, absent in {absent})");
+        let what = format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
         self.report.fact(self.say, fresh > 0, what);
         Ok(())
     }
 
     /// Keeps a flow's figures; it must have run what it was to run.
     fn take(&mut self, flow: String, cc: &str, measured: Measured) -> Result<()> {
-        ensure!(measured.cc == cc, "iperf3's socket ended on {} instead of {cc}", measured.cc);
+        ensure!(measured.cc == cc, "iperf3's socket ended on {}, expected {cc}", measured.cc);
         self.report.flows.push(Row { flow, measured });
         Ok(())
     }
 
     fn tune(&mut self, dtcp: &str) -> Result<()> {
-        self.say.line("\nTune it under a flow: let it see the queue as its paper does, blind to the RTT");
+        self.say.line(format!(
+            "\nTune {dtcp} during a flow: estimate the queue from the bandwidth only, as in its paper, not from the RTT"
+        ));
         let flow = Flow::start(self.network, dtcp, self.seconds, self.files)?;
         let before = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
         flow.wait_until(self.seconds as f64 / 2.0)?;
@@ -170,14 +173,16 @@ impl Story<'_> {
             (measured.retransmission_rate(0.0, set_s), measured.retransmission_rate(set_s, f64::INFINITY));
         self.say.line(format!("  retransmissions per second: {first:.0} before, {second:.0} after"));
         let (before, after) = (before.trim(), after.trim());
-        let what = format!("{TUNABLE} of {dtcp} was {before}, is {after}: set and read back while a flow ran");
+        let what = format!(
+            "the tunable `{TUNABLE}` of {dtcp} changed from {before} to {after}: set and read back during a flow"
+        );
         self.report.fact(self.say, after == TUNED && before != TUNED, what);
         self.take(format!("{dtcp}, tuned halfway"), dtcp, measured)
     }
 
     fn swap(&mut self, name: &str, dtcp: &str) -> Result<()> {
         let seconds = self.seconds * 2;
-        self.say.line(format!("\nSwap {name} under a flow of {seconds} s, and back"));
+        self.say.line(format!("\nSwap {name} during a flow of {seconds} s, and roll back"));
         let quarter = seconds as f64 / 4.0;
         let flow = Flow::start(self.network, name, seconds, self.files)?;
         flow.wait_until(quarter)?;
@@ -201,7 +206,8 @@ impl Story<'_> {
             measured.bytes_between(done_s, f64::INFINITY),
         ];
         let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
-        let what = format!("the connection survived; MB before, at swap, between, at rollback, after: {megabytes}");
+        let what =
+            format!("the connection survived; MB before, at the swap, between, at the rollback, after: {megabytes}");
         self.say.line("");
         self.report.fact(self.say, bytes.iter().all(|&b| b > 0), what);
         self.take(format!("{name}, swapped and back"), name, measured)
@@ -210,21 +216,22 @@ impl Story<'_> {
     /// Reads back what serves under `name`, and on which version its sockets are.
     fn check_serving(&mut self, name: &str, object: &str, swaps: u64) -> Result<()> {
         self.say.line("$ hotcc status --json");
-        let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?).context("that is no JSON")?;
+        let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?)
+            .context("cannot parse the output of hotcc status")?;
         let all = status["algorithms"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(found) = all.iter().find(|a| a["name"] == name) else { bail!("hotcc status does not show {name}") };
         let (serves, count) = (found["object"].as_str().unwrap_or_default(), &found["swaps"]);
         let (current, older) = (&found["connections_current"], &found["connections_older"]);
         let holds = serves == object && *count == swaps && current.as_u64() > Some(0) && *older == 0;
         let what = format!(
-            "{name} is {serves} after {count} swap(s); sockets on it (both ends): {current}, on older: {older}"
+            "{name} runs {serves} after {count} swap(s); sockets (both ends): {current} on this version, {older} on older ones"
         );
         self.report.fact(self.say, holds, what);
         Ok(())
     }
 
     fn scrape(&mut self, name: &str, dtcp: &str) -> Result<()> {
-        self.say.line("\nWhat Prometheus sees while the flow still runs (the lines that tell most, without zeros)");
+        self.say.line("\nMetrics for Prometheus during the flow (selected lines, zeros omitted)");
         let exporter = Exporter::start(self.tools, self.files)?;
         check()?;
         self.say.line(format!("$ curl {}", exporter.url()));
@@ -240,7 +247,7 @@ impl Story<'_> {
         let wanted =
             [format!("hotcc_algorithm_swaps{{cc=\"{name}\"}} 2"), format!("hotcc_algorithm_loaded{{cc=\"{dtcp}\"}} 1")];
         let holds = wanted.iter().all(|w| page.contains(w));
-        let what = format!("the exporter's page ({} series) has both algorithms and both swaps", page.len());
+        let what = format!("the exporter's page ({} series) shows both algorithms and both swaps", page.len());
         self.report.fact(self.say, holds, what);
         Ok(())
     }

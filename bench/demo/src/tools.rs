@@ -47,7 +47,7 @@ impl Tools {
         let directory = own.parent().map(Path::to_owned).unwrap_or_default();
         for name in ["hotcc", "sinr-feeder"] {
             let path = directory.join(name);
-            ensure!(path.exists(), "{} is not there; build all: cargo build --workspace", path.display());
+            ensure!(path.exists(), "{} not found; build it with `cargo build --workspace`", path.display());
         }
         Ok(Self { directory, say })
     }
@@ -89,5 +89,5 @@ impl Tools {
 
 /// Makes a file for a process's output.
 pub fn create(path: &Path) -> Result<File> {
-    File::create(path).with_context(|| format!("cannot make {}", path.display()))
+    File::create(path).with_context(|| format!("cannot create {}", path.display()))
 }

@@ -53,7 +53,7 @@ fn whoever_is_not_root_sees_it_in_the_lab() {
     let output = demo.wait_with_output().unwrap();
     let story = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{story}");
-    assert!(story.contains("In the lab") && story.contains("takes root"), "{story}");
+    assert!(story.contains("In the lab") && story.contains("needs root"), "{story}");
     assert!(story.contains("swap westwoodp -> dtcp: 1 connections moved"), "{story}");
     assert!(!story.contains('\x1b'), "{story}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -41,7 +41,12 @@ impl Apt {
         let plain = directory.to_str().filter(|path| !path.contains(['"', '\\', '\n']));
         let Some(plain) = plain else {
             let tried = format!("cannot use apt in {directory:?}");
-            return Err(Error::Io { tried, source: std::io::Error::other("its name has characters apt cannot quote") });
+            return Err(Error::Io {
+                tried,
+                source: std::io::Error::other(
+                    "its path has a quote, a backslash or a line break, which apt cannot parse",
+                ),
+            });
         };
         for sub in ["lists/partial", "archives/partial"] {
             fs::create_dir_all(directory.join(sub)).tried("cannot create", &directory.join(sub))?;
@@ -68,7 +73,7 @@ impl Apt {
     pub(super) fn kernels(&self) -> Result<Vec<Package>> {
         let files = self.apt_get().args(["indextargets", "--format", "$(FILENAME)", "Created-By: Packages"]).run()?;
         let Some(file) = files.lines().next() else {
-            return Err(Error::Index(format!("apt has none of {}", self.suite)));
+            return Err(Error::Index(format!("apt stored no index of {}", self.suite)));
         };
         // apt keeps it compressed
         let mut reader = Program::new(HELPER, "apt").args(["cat-file", file]).start()?;

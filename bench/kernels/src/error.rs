@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// Not the name of a kernel.
     #[error(
-        "`{0}` names no kernel: give a suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest` or \
-         a whole release (6.12.1+deb13-cloud-amd64); -generic after the first three asks for the kernel of real machines"
+        "unknown kernel `{0}`: expected a suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a \
+         full release (6.12.1+deb13-cloud-amd64); append -generic to one of the first three for physical machines"
     )]
     Selector(String),
     /// Apt's configuration names no mirror of Debian.
-    #[error("apt's configuration names no Debian mirror: set {MIRROR} to the URL of one (it ends in /debian)")]
+    #[error(
+        "no Debian mirror in apt's sources or {MIRROR}: set {MIRROR} to a mirror's URL, e.g. http://deb.debian.org/debian"
+    )]
     NoMirror,
     /// The network or the mirror does not answer.
-    #[error("cannot reach the package index of {suite}: {why}")]
+    #[error("cannot reach the archive of {suite}: {why}")]
     Unreachable {
         /// Whose index.
         suite: Suite,
@@ -27,8 +29,8 @@ pub enum Error {
     },
     /// The index is not signed by a key of the installed keyring, or a file is not what the index says.
     #[error(
-        "the archive of {suite} does not bear a valid signature, or its files differ from what is signed; nothing of it \
-         is used: {why}. If its key is newer than this machine's, upgrade the package debian-archive-keyring"
+        "the archive of {suite} has an invalid signature, or a file differs from the signed index: {why}. No file of it was \
+         used. If its key is newer than this machine's keyring, upgrade the package debian-archive-keyring"
     )]
     Untrusted {
         /// Whose index.
@@ -37,7 +39,9 @@ pub enum Error {
         why: String,
     },
     /// The indexes have no such kernel.
-    #[error("no kernel `{selector}` in {suites}; `kernels list SUITE` shows those of a suite")]
+    #[error(
+        "no kernel matches `{selector}` in {suites}; `hotcc-bench kernels list SUITE` lists the kernels of a suite"
+    )]
     NotFound {
         /// What was asked for.
         selector: Selector,
@@ -45,10 +49,10 @@ pub enum Error {
         suites: String,
     },
     /// An index that this program does not understand.
-    #[error("cannot understand the package index: {0}")]
+    #[error("cannot parse the package index: {0}")]
     Index(String),
     /// A file that is not what its checksum says.
-    #[error("{what} was altered or cut short: its SHA-256 is {found}, not {expected}; it is not used")]
+    #[error("{what} is corrupt or truncated: its SHA-256 is {found}, expected {expected}; it was not used")]
     Corrupt {
         /// The file.
         what: String,
@@ -58,7 +62,7 @@ pub enum Error {
         found: String,
     },
     /// The kernel has no such module, neither as a file nor built in.
-    #[error("kernel {release} has no module `{module}`, nor is it built in")]
+    #[error("kernel {release} lacks `{module}`, both as a module and built in")]
     NoModule {
         /// The kernel.
         release: String,
@@ -85,7 +89,7 @@ pub enum Error {
     },
     /// The disk is full.
     #[error(
-        "no space left in {}: a kernel needs up to 1 GB while it is unpacked; nothing was left behind",
+        "no space left in {}: unpacking a kernel needs up to 1 GB; partial files were removed",
         directory.display()
     )]
     Full {

@@ -133,14 +133,14 @@ pub enum Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting => write!(f, "waiting for another process that fetches kernels"),
-            Self::Index { suite } => write!(f, "asking for the package index of {suite}"),
+            Self::Waiting => write!(f, "waiting for another process that uses the kernel cache"),
+            Self::Index { suite } => write!(f, "updating the package index of {suite}"),
             Self::Downloading { release, bytes, total } => {
                 write!(f, "downloading {release}: {} of {}", Megabytes(*bytes), Megabytes(*total))
             }
             Self::Unpacking { release } => write!(f, "unpacking {release}"),
             Self::Fallback { release, why } => write!(f, "using {release} from the cache: {why}"),
-            Self::Offline { why } => write!(f, "only what is cached: {why}"),
+            Self::Offline { why } => write!(f, "listing cached kernels only: {why}"),
         }
     }
 }

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn names_what_is_missing() {
         let error = modules().closure("6.1-x", &["veth", "sch_fq", "bridge"]).unwrap_err();
-        assert_eq!(error.to_string(), "kernel 6.1-x has no module `sch_fq`, nor is it built in");
+        assert_eq!(error.to_string(), "kernel 6.1-x lacks `sch_fq`, both as a module and built in");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Paragraph {
     }
 
     fn deb(&self) -> Result<Deb> {
-        let wrong = |field: &str| Error::Index(format!("the {field} of {} {}", self.package, self.version));
+        let wrong = |field: &str| Error::Index(format!("invalid {field} of {} {}", self.package, self.version));
         let hexadecimal = self.sha256.len() == 64 && self.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !hexadecimal {
             return Err(wrong("SHA256"));

@@ -44,8 +44,8 @@ impl Store {
             .or_else(|| variable("XDG_CACHE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("hotcc")))
             .or_else(|| variable("HOME").map(|path| path.join(".cache/hotcc")));
         let unset = || Error::Io {
-            tried: "cannot tell where the cache of kernels is".into(),
-            source: io::Error::other(format!("neither {CACHE}, XDG_CACHE_HOME nor HOME is set")),
+            tried: "cannot locate the kernel cache".into(),
+            source: io::Error::other(format!("none of {CACHE}, XDG_CACHE_HOME and HOME is set")),
         };
         Self::at(&cache.ok_or_else(unset)?.join("kernels"), None)
     }

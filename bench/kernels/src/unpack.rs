@@ -63,7 +63,7 @@ pub(super) fn unpack(package: &Package, debs: &Path, scratch: &Path, target: &Pa
 }
 
 fn missing(release: &str, what: &str) -> Error {
-    Error::Program { program: "dpkg-deb".into(), why: format!("the packages of {release} hold no {what}") }
+    Error::Program { program: "dpkg-deb".into(), why: format!("the packages of {release} contain no {what}") }
 }
 
 /// Where the packages put the modules; moved to where every depmod looks for them.

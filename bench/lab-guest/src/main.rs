@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        eprintln!("hotcc-guest is the first process of the lab's virtual machine; it does nothing elsewhere");
+        eprintln!("hotcc-guest is the init process of the lab's virtual machine; use `hotcc-bench lab` instead");
         return ExitCode::from(2);
     }
     // a panic of the first process is one of the kernel, whose console text would hide ours
@@ -66,7 +66,7 @@ fn guest() -> Result<()> {
 fn work(line: &mut File) -> Result<()> {
     load_modules()?;
     run("/bin/ip", &["link", "set", "lo", "up"])?;
-    let job = serde_json::from_slice(&fs::read(JOB_PATH).context("no job")?)?;
+    let job = serde_json::from_slice(&fs::read(JOB_PATH).context("cannot read the job")?)?;
     match job {
         Job::Scenario(plan) => {
             let mut out = BufWriter::with_capacity(1 << 20, results_port()?);
@@ -93,7 +93,7 @@ fn results_port() -> Result<File> {
             return File::options().write(true).open(&path).with_context(|| format!("cannot open {}", path.display()));
         }
     }
-    bail!("no virtio port is called {RESULTS_PORT}")
+    bail!("no virtio port has the name {RESULTS_PORT}")
 }
 
 fn say(line: &mut File, message: &Message) -> Result<()> {
@@ -104,7 +104,7 @@ fn say(line: &mut File, message: &Message) -> Result<()> {
 
 fn uptime_s() -> Result<f64> {
     let text = fs::read_to_string("/proc/uptime")?;
-    text.split_whitespace().next().context("empty /proc/uptime")?.parse().context("strange /proc/uptime")
+    text.split_whitespace().next().context("empty /proc/uptime")?.parse().context("cannot parse /proc/uptime")
 }
 
 fn load_modules() -> Result<()> {
@@ -145,7 +145,7 @@ fn obey(command: &job::Command, line: &mut File) -> Result<()> {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
-            (Ok(text), Some(wanted)) => bail!("{}: no `{wanted}` in {text}", words.join(" ")),
+            (Ok(text), Some(wanted)) => bail!("{}: expected `{wanted}` in its output, found {text}", words.join(" ")),
             _ => {}
         }
         return say(line, &Message::Output(output?));
@@ -167,7 +167,7 @@ fn matrix_row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
         if connection.is_none() {
             *connection = Some(Connection::new(cc)?);
         }
-        connection.as_mut().context("no connection")?.send(bytes)
+        connection.as_mut().context("the connection is not open")?.send(bytes)
     };
     let _ = step("load", &mut || hotcc(&["load", &subject.object]))
         && step("traffic", &mut || send(&mut connection))

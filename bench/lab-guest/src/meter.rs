@@ -91,7 +91,7 @@ fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Res
     let meter = Meter::new(subject)?;
     let played = scene.perform(&mut |text| tell(Message::Progress(format!("{}: {text}", subject.cc))))?;
     let parts = meter.parts()?;
-    ensure!(played.missing_records == 0, "ACKs went uncounted");
+    ensure!(played.missing_records == 0, "some ACKs were not counted");
     for flow in &played.flows {
         ensure!(flow.cc == subject.cc, "the flow ran {}", flow.cc);
         if let Some(why) = &flow.error {
@@ -115,7 +115,10 @@ impl Meter {
         if let Some(object) = &subject.object {
             return Ok(Self::Programs(Programs::load(object)?));
         }
-        let known = FUNCTIONS.iter().find(|(cc, _)| *cc == subject.cc).context("nobody knows its functions")?;
+        let known = FUNCTIONS
+            .iter()
+            .find(|(cc, _)| *cc == subject.cc)
+            .context("the functions of this congestion control are not listed")?;
         Ok(Self::Functions(Clocks::around(known.1)?))
     }
 
@@ -151,7 +154,7 @@ impl Programs {
     fn load(object: &str) -> Result<Self> {
         let embedded = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::TEST_OBJECTS).find(|o| o.name == object);
         let opened = Source::builtin(embedded.context("no such object")?).open()?;
-        std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
+        std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
         let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
         let stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
         let link = loaded.ops()?.attach_struct_ops().context("cannot register it")?;
@@ -218,7 +221,7 @@ impl Clocks {
         }
         drop(pairs);
         ensure!(found.first() == functions.first(), "this kernel has no {}", functions[0]);
-        ensure!(wanted.peek().is_none(), "there are more functions than clocks");
+        ensure!(wanted.peek().is_none(), "more functions than clocks");
         let object = open.load().context("cannot load the clocks")?;
         let loaded = object.progs_mut().filter(|program| program.autoload());
         let links = loaded.map(|p| p.attach()).collect::<Result<_, _>>().context("cannot attach the clocks")?;
@@ -229,7 +232,7 @@ impl Clocks {
         let data = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(".data")).context("no .data")?;
         let value = data.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.context("no value")?;
         let state: State = bytemuck::pod_read_unaligned(value.get(..size_of::<State>()).context("too short")?);
-        ensure!(state.nested == 0, "of the functions with clocks one calls another: {:?}", self.functions);
+        ensure!(state.nested == 0, "one function with a clock calls another: {:?}", self.functions);
         Ok(self.functions.iter().copied().zip(state.took).collect())
     }
 }

@@ -18,12 +18,15 @@ pub(super) fn prepare(directory: &Path, manifest: &Manifest, scenario: &str) -> 
     let old = match fs::read(&path) {
         Ok(text) => Some(serde_json::from_slice::<Manifest>(&text).with_context(|| {
             let path = path.display();
-            format!("{path} is of another version of the lab: remove its directory, or name another with --out")
+            format!("cannot read {path}: another version of the lab wrote it; remove it or use another --out")
         })?),
         Err(_) => None,
     };
     if old.is_none() && !path.exists() && directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        bail!("{} has files in it and no results of the lab; name another with --out", directory.display());
+        bail!(
+            "cannot write results to {}: it contains other files and no lab results; use another --out",
+            directory.display()
+        );
     }
     remove(&directory.join(UNFINISHED))?;
     // other seeds and cases of the same are kept: a quick look must not cost what took hours
@@ -33,11 +36,11 @@ pub(super) fn prepare(directory: &Path, manifest: &Manifest, scenario: &str) -> 
             let aside = move_aside(directory)?;
             let changed: Vec<String> = changes(&old, manifest).into_iter().map(|change| change.what).collect();
             let (changed, directory, aside) = (changed.join(", "), directory.display(), aside.display());
-            Some(format!("{directory} had results of something else (changed: {changed}): they are in {aside} now"))
+            Some(format!("{directory} had results of another setup (changed: {changed}); moved them to {aside}"))
         }
         _ => None,
     };
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     write(&directory.join("scenario.toml"), scenario.as_bytes())?;
     write(&path, &serde_json::to_vec_pretty(manifest)?)?;
     Ok(moved)
@@ -52,7 +55,7 @@ fn has_results(directory: &Path) -> bool {
 fn move_aside(directory: &Path) -> Result<PathBuf> {
     let place = directory.parent().and_then(|scenario| Some((scenario, scenario.file_name()?, directory.file_name()?)));
     let Some((scenario, name, kernel)) = place else {
-        bail!("{} has results of something else; name another with --out", directory.display());
+        bail!("cannot write results to {}: it has results of another setup; use another --out", directory.display());
     };
     let mut number = 1;
     loop {
@@ -61,7 +64,7 @@ fn move_aside(directory: &Path) -> Result<PathBuf> {
         let parent = scenario.with_file_name(numbered);
         let aside = parent.join(kernel);
         if !aside.exists() {
-            fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
+            fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
             fs::rename(directory, &aside)
                 .with_context(|| format!("cannot move {} to {}", directory.display(), aside.display()))?;
             return Ok(aside);
@@ -125,7 +128,7 @@ mod tests {
         let mut third = manifest("b", &[1]);
         third.objects.insert("dtcp".to_owned(), "d".to_owned());
         let said = prepare(&directory, &third, "third").unwrap().unwrap();
-        assert!(said.contains("(changed: object dtcp)") && said.contains("small.1/6.12 now"), "{said}");
+        assert!(said.contains("(changed: object dtcp)") && said.ends_with("small.1/6.12"), "{said}");
         assert!(at("small.1").join("all/seed-1/summary.json").exists());
         assert_eq!(fs::read_to_string(at("small.1").join("scenario.toml")).unwrap(), "second");
         assert!(!directory.join("all").exists());
@@ -134,7 +137,7 @@ mod tests {
         finish(&directory, &third.runs[0]);
         let said = prepare(&directory, &first, "first").unwrap().unwrap();
         assert!(said.contains("(changed: scenario's SHA-256, object dtcp)"), "{said}");
-        assert!(said.contains("small.2/6.12 now"), "{said}");
+        assert!(said.ends_with("small.2/6.12"), "{said}");
     }
 
     #[test]
@@ -154,8 +157,8 @@ mod tests {
         let directory = scratch.path().join("small/6.12");
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("diary"), "").unwrap();
-        let told = prepare(&directory, &manifest("a", &[1]), "text").unwrap_err().to_string();
-        assert!(told.contains("no results of the lab"), "{told}");
+        let error = prepare(&directory, &manifest("a", &[1]), "text").unwrap_err().to_string();
+        assert!(error.contains("no lab results"), "{error}");
         assert!(directory.join("diary").exists());
     }
 }

@@ -43,7 +43,7 @@ impl Image {
         let mut inode = 0;
         let mut entry = |path: &Path, mode: u32, content: &[u8], out: &mut dyn Write| -> Result<()> {
             inode += 1;
-            let name = path.strip_prefix("/").unwrap_or(path).to_str().context("a path is no UTF-8")?;
+            let name = path.strip_prefix("/").unwrap_or(path).to_str().context("a path is not UTF-8")?;
             let builder = Builder::new(name).ino(inode).mode(mode).nlink(1);
             let mut writer = builder.write(out, u32::try_from(content.len())?);
             writer.write_all(content)?;
@@ -81,7 +81,7 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
         bail!("ldd {}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
     }
     if text.contains("not found") {
-        bail!("{} needs a library that is not here:\n{text}", program.display());
+        bail!("{} needs a library that is not installed:\n{text}", program.display());
     }
     Ok(text.split_whitespace().filter(|w| w.starts_with('/')).map(PathBuf::from).collect())
 }

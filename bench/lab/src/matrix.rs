@@ -59,7 +59,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     vm::run(&machine, scratch.path(), |message| {
         match message {
             Message::Booted { release, uptime_s } => {
-                say(&format!("{release} booted after {uptime_s:.1} s of its time"))
+                say(&format!("{release} booted after {uptime_s:.1} s of guest time"))
             }
             Message::Progress(text) => say(text),
             Message::Row(row) => rows.push(row.clone()),

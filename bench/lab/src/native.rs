@@ -59,9 +59,10 @@ impl Native {
         let report = doctor::report();
         if let Some(missing) = report.findings.iter().find(|f| f.verdict == Verdict::Missing) {
             let why = format!("{}: {} ({})", missing.what, missing.found, missing.without);
-            return Err(
-                Error::kernel_lacks(format!("cannot run natively: {why}; try the lab's kernels: --lab vm")).into()
-            );
+            return Err(Error::kernel_lacks(format!(
+                "cannot run natively: {why}; use a kernel of the lab with --lab vm"
+            ))
+            .into());
         }
         let stage = if has_fq()? { Stage::Native } else { Stage::NativeEmulated };
         Ok(Self { stage, release: report.kernel })
@@ -71,11 +72,11 @@ impl Native {
     #[must_use]
     pub fn note(&self) -> String {
         let links = match self.stage {
-            Stage::NativeEmulated => "this kernel has no fq, so a thread here plays the links",
-            _ => "links are the kernel's",
+            Stage::NativeEmulated => "this kernel lacks fq, so a thread emulates the links",
+            _ => "the kernel delays the packets (fq)",
         };
         format!(
-            "natively on {}: {links}. Figures depend on this machine and on what else it does, and differ from run to run",
+            "natively on {}: {links}. Figures depend on this machine and its load, and differ from run to run",
             self.release
         )
     }
@@ -93,7 +94,10 @@ impl Native {
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
         for cc in scenario.flow.iter().filter_map(|f| f.cc.as_ref()).map(|cc| cc.get_ref()) {
             if !algorithms::is_ours(cc) && !algorithms::is_usable(cc)? {
-                return Err(Error::kernel_lacks(format!("this kernel has no `{cc}`, which a flow is to run")).into());
+                return Err(Error::kernel_lacks(format!(
+                    "this kernel has no `{cc}`, which a flow uses; remove the flow or use --lab vm"
+                ))
+                .into());
             }
         }
         Ok(())
@@ -104,7 +108,7 @@ impl Native {
         let mut plan = plan.clone();
         let renamed = free_names(&mut plan)?;
         for (ours, name) in &renamed {
-            say(&format!("this machine has a `{ours}` already, which stays as it is; the run's is `{name}`"));
+            say(&format!("`{ours}` is already loaded on this machine and stays unchanged; the run uses `{name}`"));
         }
         check_radio(&plan)?;
         let (job, results) = (scratch.join("job.json"), scratch.join("results"));
@@ -152,7 +156,7 @@ fn free_names(plan: &mut Plan) -> Result<Vec<(String, String)>> {
         }
         let Some(name) = free else {
             bail!(
-                "`{}` and the names that a run would take instead are registered already (hotcc status)",
+                "cannot load `{}`: it and its alternative names are already registered; see `hotcc status`",
                 algorithm.cc
             )
         };
@@ -180,7 +184,7 @@ fn feed_keys(plan: &Plan) -> impl Iterator<Item = IndexKey> {
 fn check_radio(plan: &Plan) -> Result<()> {
     let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     if let Some(key) = feed_keys(plan).find(|key| links.iter().any(|l| l.key == *key)) {
-        bail!("the radio map has {key} already, which the run would need; remove it first (sinr-feeder remove)");
+        bail!("the radio map already has link {key}, which the run needs; remove it with `sinr-feeder remove`");
     }
     Ok(())
 }
@@ -225,9 +229,9 @@ fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
         let line = match receive.recv_timeout(NOTICE) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => bail!("the run ended early"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the run's process ended before its result"),
         };
-        match serde_json::from_str(&line).with_context(|| format!("the run said `{line}`, which is no message"))? {
+        match serde_json::from_str(&line).with_context(|| format!("invalid message from the run: `{line}`"))? {
             Message::Done { .. } => break,
             Message::Failed(why) => bail!("{why}"),
             Message::Progress(text) => say(&text),
@@ -256,7 +260,7 @@ fn is_interrupted() -> bool {
 
 fn play_here(job: &Path, results: &Path) -> Result<()> {
     let text = fs::read(job).with_context(|| format!("cannot read {}", job.display()))?;
-    let NativeJob { stage, plan } = serde_json::from_slice(&text).context("that is no job")?;
+    let NativeJob { stage, plan } = serde_json::from_slice(&text).context("cannot parse the job")?;
     if stage == Stage::Native {
         stay_on_one_processor()?;
     }
@@ -293,5 +297,5 @@ fn remove_feeds(plan: &Plan) -> Result<()> {
 fn tell(message: &Message) -> Result<()> {
     let mut text = serde_json::to_string(message)?;
     text.push('\n');
-    std::io::stdout().write_all(text.as_bytes()).context("nobody listens any more")
+    std::io::stdout().write_all(text.as_bytes()).context("cannot send a message to the lab")
 }

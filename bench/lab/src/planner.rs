@@ -245,8 +245,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
                 .links_to(to)
                 .find(|link| radios.contains_key(link) && network.radio_name(*link) == Some(feeder.radio.get_ref()));
             let link = driven.with_context(|| {
-                let what =
-                    format!("radio `{}` drives no link to `{}`", feeder.radio.get_ref(), feeder.towards.get_ref());
+                let what = format!("no link to `{}` uses radio `{}`", feeder.towards.get_ref(), feeder.radio.get_ref());
                 Place::of(&feeder.towards, what)
             })?;
             let radio = radios.get(&link).context("no radio")?;
@@ -289,7 +288,10 @@ fn events(scenario: &Scenario, network: &Network) -> Result<Vec<PlannedEvent>> {
         } else if let Some(route) = &event.route {
             let host = network.members(route.host.get_ref())[0];
             let (to, via) = (network.members(route.to.get_ref())[0], network.members(route.via.get_ref())[0]);
-            Action::Route { host, arguments: network.reroute(host, to, via).context("no such neighbour")? }
+            Action::Route {
+                host,
+                arguments: network.reroute(host, to, via).context("`via` is not a neighbour of `host`")?,
+            }
         } else if let Some(change) = &event.change {
             Action::Note(format!("link {} changes", change.link.get_ref()))
         } else if let Some(handover) = &event.handover {

@@ -268,10 +268,10 @@ impl TryFrom<ExpectedKeys> for Expected {
         let wanted = match (value, at_least) {
             (Some(value), None) => Wanted::Value(value),
             (None, Some(least)) => Wanted::AtLeast(least),
-            _ => return Err("[[expected]] has either `value` or `at_least`"),
+            _ => return Err("[[expected]] needs exactly one of `value` and `at_least`"),
         };
         if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
-            return Err("[[expected]] has of a `link` the metric `utilisation`, and no `flow`");
+            return Err("[[expected]] with `link` needs the metric `utilisation` and no `flow`");
         }
         Ok(Self { case, over, flow, link, metric, wanted, source, note })
     }
@@ -330,7 +330,7 @@ pub const METRICS: [(&str, &str); 16] = [
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
     ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
-    ("retransmits", "segments sent again"),
+    ("retransmits", "retransmitted segments"),
     ("completion_s", "time until all bytes were received, s"),
     ("mean_cwnd", "mean congestion window, segments"),
     ("convergence_s", "time to a steady rate, s"),
@@ -419,11 +419,11 @@ pub fn locate(path: &Path) -> Result<PathBuf> {
     match found.as_slice() {
         [only] => Ok(only.clone()),
         [] => {
-            bail!("cannot read {}/manifest.json: not a result directory (OUT/NAME/KERNEL)", path.display())
+            bail!("cannot read {}/manifest.json: not a result directory, expected OUT/NAME/KERNEL", path.display())
         }
         several => {
             let several: Vec<String> = several.iter().map(|directory| directory.display().to_string()).collect();
-            bail!("several results are in {}; one is meant, OUT/NAME/KERNEL: {}", path.display(), several.join(", "))
+            bail!("{} contains several results: name one of {}", path.display(), several.join(", "))
         }
     }
 }
@@ -445,7 +445,8 @@ impl Results {
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is not of this version of the lab", path.display()))
+    serde_json::from_slice(&text)
+        .with_context(|| format!("cannot read {}: another version of the lab wrote it", path.display()))
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Lab<'_> {
             objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
         }
         // this program plans and reckons; the others are what a run is made with
-        let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot tell what this program is")?)];
+        let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
         let backend = match self.backend {
             Backend::Vm(..) => {
                 programs.push(("hotcc-guest", programs::sibling("hotcc-guest")?));
@@ -203,11 +203,11 @@ impl Lab<'_> {
     fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<String> {
         let target = self.directory.join(one.id.path());
         if self.is_done(&target) {
-            return Ok("is there already".to_owned());
+            return Ok("already complete".to_owned());
         }
         let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
-        fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+        fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
         let measured = match self.backend {
             Backend::Vm(kernel, clock) => boot(kernel, clock, &planned.plan, &scratch, cpu, say)?,
             Backend::Native(native) => native.run(&planned.plan, &scratch, say)?,
@@ -219,7 +219,7 @@ impl Lab<'_> {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::rename(&scratch, &target).with_context(|| format!("cannot make {}", target.display()))?;
+        fs::rename(&scratch, &target).with_context(|| format!("cannot create {}", target.display()))?;
         Ok(verdict(&analysed, &planned))
     }
 }
@@ -255,7 +255,7 @@ fn boot(
     };
     vm::run(&machine, scratch, |message| {
         match message {
-            Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of its time")),
+            Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of guest time")),
             Message::Progress(text) => say(text),
             Message::Row(_) | Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }

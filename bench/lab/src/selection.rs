@@ -1,5 +1,6 @@
 //! Which of a scenario's runs are made: all, or those that somebody wants to look at.
 
+use crate::names::expected;
 use crate::plural::counted;
 use crate::results::{RunId, equal};
 use crate::scenario::{Case, Source};
@@ -31,7 +32,7 @@ impl FromStr for SweptValue {
             Some((key, value)) if !key.is_empty() && !value.is_empty() => {
                 Ok(Self { key: key.to_owned(), value: value.trim_matches('"').to_owned() })
             }
-            _ => Err("KEY=VALUE is meant: a key of [sweep] and one of its values".to_owned()),
+            _ => Err("expected KEY=VALUE: a key of [sweep] and one of its values, e.g. cc=dtcp".to_owned()),
         }
     }
 }
@@ -49,12 +50,13 @@ impl Selection {
             let values: BTreeSet<&String> = cases.iter().filter_map(|case| case.values.get(&wanted.key)).collect();
             let (path, SweptValue { key, value }) = (source.path.display(), wanted);
             if values.is_empty() {
-                let keys: Vec<&str> = cases.iter().flat_map(|case| case.values.keys()).map(String::as_str).collect();
-                let keys: BTreeSet<&str> = keys.into_iter().collect();
-                bail!("{path}: no `{key}` is swept; there is {}", listed(keys.into_iter()));
+                let keys: BTreeSet<&str> =
+                    cases.iter().flat_map(|case| case.values.keys()).map(String::as_str).collect();
+                bail!("{path}: cannot select `{key}={value}`: `{key}` is not swept: {}", expected(key, keys));
             }
             if !values.iter().any(|there| equal(there, value)) {
-                bail!("{path}: `{key}` is never `{value}`; there is {}", listed(values.iter().map(|v| v.as_str())));
+                let values = values.iter().map(|v| v.as_str());
+                bail!("{path}: cannot select `{key}={value}`: unknown value: {}", expected(value, values));
             }
         }
         let runs: Vec<_> = cases
@@ -76,11 +78,6 @@ pub fn has(case: &BTreeMap<String, String>, wanted: &[SweptValue]) -> bool {
         let mut alternatives = wanted.iter().filter(|other| other.key == one.key);
         case.get(&one.key).is_some_and(|there| alternatives.any(|other| equal(there, &other.value)))
     })
-}
-
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// How much there is to do.
@@ -110,11 +107,11 @@ impl Workload {
         }
     }
 
-    /// `36 runs, 2160 s of the guest's time`.
+    /// `36 runs; 2160 s of guest time in total`.
     #[must_use]
     pub fn text(&self) -> String {
         let runs = self.reduced.clone().unwrap_or_else(|| counted(self.runs, "run"));
-        format!("{runs}; {:.0} s of the guest's time in all", self.seconds)
+        format!("{runs}; {:.0} s of guest time in total", self.seconds)
     }
 }
 
@@ -193,10 +190,10 @@ cc = "$cc"
     #[test]
     fn only_what_is_wanted_is_run_and_what_is_left_out_is_said() {
         let (runs, work) = chosen(false, &[]).unwrap();
-        assert_eq!((runs.len(), work.text().as_str()), (12, "12 runs; 60 s of the guest's time in all"));
+        assert_eq!((runs.len(), work.text().as_str()), (12, "12 runs; 60 s of guest time in total"));
         let (runs, work) = chosen(true, &[]).unwrap();
         assert!(runs.iter().all(|run| run.ends_with(" 3")), "{runs:?}");
-        let text = "6 of 12 runs of the scenario: first seed only; 30 s of the guest's time in all";
+        let text = "6 of 12 runs of the scenario: first seed only; 30 s of guest time in total";
         assert_eq!(work.text(), text);
         // as numbers, whatever TOML makes of them
         let (runs, work) = chosen(true, &["cc=dtcp", "loss=1e-6"]).unwrap();
@@ -213,9 +210,12 @@ cc = "$cc"
 
     #[test]
     fn what_the_scenario_does_not_have_is_told() {
-        let told = |case: &str| chosen(false, &[case]).unwrap_err().to_string();
-        assert_eq!(told("queue=1BDP"), "x.toml: no `queue` is swept; there is cc, loss");
-        assert_eq!(told("cc=bbr"), "x.toml: `cc` is never `bbr`; there is cubic, dtcp, reno");
+        let error = |case: &str| chosen(false, &[case]).unwrap_err().to_string();
+        assert_eq!(
+            error("queue=1BDP"),
+            "x.toml: cannot select `queue=1BDP`: `queue` is not swept: expected one of cc, loss"
+        );
+        assert_eq!(error("cc=bbr"), "x.toml: cannot select `cc=bbr`: unknown value: expected one of cubic, dtcp, reno");
         assert!("cc".parse::<SweptValue>().is_err() && "=dtcp".parse::<SweptValue>().is_err());
     }
 

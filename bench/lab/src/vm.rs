@@ -154,7 +154,7 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
     }
     let mut only = CpuSet::new();
     if let Some(cpu) = machine.cpu {
-        only.set(cpu).context("no such processor")?;
+        only.set(cpu).context("invalid processor number")?;
     }
     let stay = machine.cpu.is_some();
     let before_exec = move || {
@@ -185,15 +185,17 @@ pub fn run(machine: &Machine, scratch: &Path, mut each: impl FnMut(&Message) -> 
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) if heard.elapsed() < machine.patience => continue,
             Err(RecvTimeoutError::Timeout) => {
-                bail!("the guest has said nothing for {} s{}", machine.patience.as_secs(), tails(&console, &errors))
+                bail!("the guest sent no message for {} s{}", machine.patience.as_secs(), tails(&console, &errors))
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("the guest ended early{}", tails(&console, &errors)),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the guest ended before its result{}", tails(&console, &errors))
+            }
         };
         heard = Instant::now();
         let message: Message = match serde_json::from_str(line.trim()) {
             Ok(message) => message,
             Err(_) if line.trim().is_empty() => continue,
-            Err(why) => bail!("the guest said `{line}`, which is no message: {why}{}", tails(&console, &errors)),
+            Err(why) => bail!("invalid message from the guest: `{line}`: {why}{}", tails(&console, &errors)),
         };
         each(&message)?;
         match message {
@@ -215,7 +217,7 @@ fn tails(console: &Path, errors: &Path) -> String {
         let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
         lines[lines.len().saturating_sub(CONSOLE_TAIL_LINES)..].join("\n  ")
     };
-    let named = [("its console ends with", console), ("QEMU says", errors)];
+    let named = [("end of its console", console), ("end of QEMU's messages", errors)];
     let texts = named.map(|(what, path)| (what, tail(path)));
     texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
 }

@@ -20,7 +20,7 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
     assert_eq!(checked.status.code(), Some(1));
     let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
-    assert_eq!(said, "right.toml: right, 1 case, 2 runs; 20 s of the guest's time in all\n");
+    assert_eq!(said, "right.toml: valid, 1 case, 2 runs; 20 s of guest time in total\n");
     for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
         assert!(told.contains(problem), "{told}");
     }
@@ -28,13 +28,13 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let checked = lab(&["--check", "--one-seed", "right.toml", "again.toml"], directory.path());
     assert!(checked.status.success());
     let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of the guest's time"), "{said}");
-    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of the guest's time in all\n"), "{said}");
+    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of guest time in total"), "{said}");
+    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of guest time in total\n"), "{said}");
     fs::create_dir(directory.path().join("below")).unwrap();
     write("below/right.toml", RIGHT);
     let checked = lab(&["--check", "right.toml", "below/right.toml"], directory.path());
     let told = String::from_utf8(checked.stderr).unwrap();
-    assert!(told.contains("below/right.toml: its results would be where those of right.toml are"), "{told}");
+    assert!(told.contains("below/right.toml: its results would replace those of right.toml"), "{told}");
     assert_eq!(checked.status.code(), Some(1));
 }
 
@@ -43,9 +43,9 @@ fn a_choice_that_leaves_nothing_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("x.toml"), RIGHT).unwrap();
     for (arguments, code, why) in [
-        (["--case", "loss=0.5"], 1, "x.toml: `loss` is never `0.5`; there is 0.01"),
-        (["--case", "cc=dtcp"], 1, "x.toml: no `cc` is swept; there is loss"),
-        (["--case", "dtcp"], 2, "KEY=VALUE is meant"),
+        (["--case", "loss=0.5"], 1, "x.toml: cannot select `loss=0.5`: unknown value: expected 0.01"),
+        (["--case", "cc=dtcp"], 1, "x.toml: cannot select `cc=dtcp`: `cc` is not swept: expected loss"),
+        (["--case", "dtcp"], 2, "expected KEY=VALUE"),
         (["--lab", "vm:"], 2, "invalid value 'vm:' for '--lab"),
         (["--jobs", "0"], 2, "invalid value '0' for '--jobs"),
     ] {

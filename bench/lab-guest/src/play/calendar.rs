@@ -137,8 +137,9 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
 /// What two readings differ in: `queue=bandwidth (was max)`.
 fn changes(before: &[Value], after: &[Value]) -> String {
     let pairs = before.iter().zip(after).filter(|(old, new)| old.value != new.value);
-    let told: Vec<String> = pairs.map(|(old, new)| format!("{}={} (was {})", new.name, new.value, old.value)).collect();
-    if told.is_empty() { "to what it was".to_owned() } else { told.join(" ") }
+    let changed: Vec<String> =
+        pairs.map(|(old, new)| format!("{}={} (was {})", new.name, new.value, old.value)).collect();
+    if changed.is_empty() { "(unchanged)".to_owned() } else { changed.join(" ") }
 }
 
 fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
@@ -160,7 +161,7 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
             Ok(arguments.clone())
         }
         Action::Border(runs) => {
-            let agents = agents.context("there is no PEP")?;
+            let agents = agents.context("the scenario has no PEP")?;
             if *runs {
                 agents.start_border(net)?
             } else {

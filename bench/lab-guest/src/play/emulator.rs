@@ -169,7 +169,7 @@ impl Work {
             let next_ns = self.next_ns().map_or(NOTICE_NS, |at_ns| at_ns.saturating_sub(monotonic_ns()));
             for place in ready.wait(next_ns.min(NOTICE_NS)).context("cannot wait for packets")? {
                 for _ in 0..BATCH {
-                    let taken = self.ends[place].tap.receive(&mut buffer).context("cannot take a packet")?;
+                    let taken = self.ends[place].tap.receive(&mut buffer).context("cannot receive a packet")?;
                     let Some(length) = taken else { break };
                     self.take(place, &buffer[..length]);
                 }
@@ -297,7 +297,7 @@ impl Work {
     fn finish(mut self) -> Result<Emulated> {
         let mut missed = 0;
         for end in &self.ends {
-            missed += end.tap.missed().context("cannot tell how many packets were missed")?;
+            missed += end.tap.missed().context("cannot read the number of missed packets")?;
         }
         let Counts { sent, late, latest_ns, unsent } = self.counts;
         if missed > 0 || unsent > 0 {

@@ -39,7 +39,7 @@ impl Namespace {
         let made = std::thread::scope(|scope| scope.spawn(make).join().map_err(|_| anyhow::anyhow!("panicked"))?);
         if let Err(why) = made {
             let _ = fs::remove_file(&path);
-            return Err(why.context(format!("cannot make network namespace {name}")));
+            return Err(why.context(format!("cannot create network namespace {name}")));
         }
         Ok(Self { file: File::open(&path)?, name, path })
     }
@@ -58,13 +58,13 @@ impl Namespace {
 
     /// What the kernel tells it by.
     pub fn inode(&self) -> Result<u32> {
-        let inode = self.file.metadata().with_context(|| format!("cannot look at {}", self.name))?.ino();
+        let inode = self.file.metadata().with_context(|| format!("cannot stat {}", self.name))?.ino();
         Ok(u32::try_from(inode)?)
     }
 
     /// For a thread that enters later.
     pub fn file(&self) -> Result<File> {
-        self.file.try_clone().with_context(|| format!("cannot hold on to {}", self.name))
+        self.file.try_clone().with_context(|| format!("cannot keep {} open", self.name))
     }
 
     /// Hands lines to `ip` or `tc`, which must succeed with all of them.

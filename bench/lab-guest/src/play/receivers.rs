@@ -33,7 +33,7 @@ impl Receivers {
         // a thread only goes where its process could
         write(&root.join("cgroup.procs"), "0")?;
         let path = root.join(format!("hotcc-lab-{}", method.name()));
-        fs::create_dir(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot create the cgroup {}", path.display()))?;
         self.0.push((method, path.clone()));
         write(&path.join("cgroup.type"), "threaded")?;
         let profile = "default".to_owned();

@@ -28,13 +28,14 @@ impl Tap {
     pub fn open(ifindex: i32) -> Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: makes a socket and touches no memory. Without a protocol it gets nothing until it is bound.
-        let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).context("no packet sockets here")?;
+        let fd =
+            Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).context("cannot open a packet socket")?;
         // SAFETY: the descriptor was just made, and nobody else has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        set(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).context("cannot have offloading told")?;
-        set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).context("cannot leave out what we send")?;
-        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM_BYTES).context("no room for frames")?;
-        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ROOM_BYTES).context("no room for frames")?;
+        set(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).context("cannot enable PACKET_VNET_HDR")?;
+        set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).context("cannot enable PACKET_IGNORE_OUTGOING")?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM_BYTES).context("cannot enlarge the receive buffer")?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ROOM_BYTES).context("cannot enlarge the send buffer")?;
         let all = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: plain data, for which zeros are valid.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

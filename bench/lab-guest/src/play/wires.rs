@@ -156,7 +156,7 @@ fn attach(object: &Object, devices: &[[WireDevice; 2]]) -> Result<()> {
             ends.update(&device.ifindex.to_ne_bytes(), bytemuck::bytes_of(&end), MapFlags::ANY)?;
             for (program, side) in [(&pass, TC_INGRESS), (&transmit, TC_EGRESS)] {
                 let mut hook = TcHookBuilder::new(program.as_fd()).ifindex(device.ifindex).replace(true).hook(side);
-                hook.create().context("cannot make a clsact queueing discipline")?;
+                hook.create().context("cannot create a clsact qdisc")?;
                 hook.attach().context("cannot attach to a wire")?;
             }
         }

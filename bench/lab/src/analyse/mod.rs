@@ -32,7 +32,7 @@ impl Measured {
     /// Takes apart what the guest sent: a line of JSON, packet records, ACK records.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let end = bytes.iter().position(|b| *b == b'\n').context("the guest sent no results")?;
-        let played: Played = serde_json::from_slice(&bytes[..end]).context("the guest sent strange results")?;
+        let played: Played = serde_json::from_slice(&bytes[..end]).context("cannot parse the guest's results")?;
         let rest = &bytes[end + 1..];
         let packets = played.packet_records as usize * size_of::<PacketRecord>();
         let acks = played.ack_records as usize * size_of::<AckRecord>();
@@ -112,10 +112,10 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
     if too_busy > 0 {
         let (first, percent) = (busy.iter().position(|b| *b > BUSIEST).unwrap_or_default(), BUSIEST * 100.0);
         let at_s = first as f64 / 10.0;
-        why.push(format!("the processor was over {percent} % busy in {too_busy} windows of 100 ms, from {at_s} s on"));
+        why.push(format!("the processor was over {percent} % busy in {too_busy} windows of 100 ms, first at {at_s} s"));
     }
     if measured.played.missing_records > 0 {
-        why.push(format!("there was no room for {} records", measured.played.missing_records));
+        why.push(format!("{} records were lost: the record buffers were full", measured.played.missing_records));
     }
     why.extend(measured.played.faults.iter().cloned());
     for flow in measured.played.flows.iter().filter_map(|f| f.error.as_ref()) {

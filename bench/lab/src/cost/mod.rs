@@ -128,12 +128,15 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
     vm::run(&machine, scratch.path(), |message| {
         match message {
             Message::Booted { release, uptime_s } => {
-                say(&format!("{release} booted after {uptime_s:.1} s of its time"));
+                say(&format!("{release} booted after {uptime_s:.1} s of guest time"));
             }
             Message::Progress(text) if text.ends_with('%') => {}
             Message::Progress(text) => say(text),
             Message::Counted(Counted::Clocks { arguments, ns }) => {
-                ensure!(*arguments == clocks.len() as u64 + 1, "clocks around {arguments} arguments came out of turn");
+                ensure!(
+                    *arguments == clocks.len() as u64 + 1,
+                    "the guest reported the clocks of {arguments} arguments out of order"
+                );
                 clocks.push(*ns);
             }
             Message::Counted(Counted::Sample(sample)) => samples.push(sample.clone()),
@@ -153,14 +156,16 @@ fn net(kernel: &str, clocks: Vec<u64>, samples: Vec<Sample>) -> Result<Costs> {
     let statistics = (busiest.ns + busiest.calls / 2) / busiest.calls;
     let mut algorithms = Vec::new();
     for sample in &samples[1..] {
-        ensure!(sample.acks > 0, "{} got no ACK", sample.cc);
+        ensure!(sample.acks > 0, "{} received no ACK", sample.cc);
         let mut parts = Vec::new();
         for part in sample.parts.iter().filter(|part| part.calls > 0) {
             let taken_off = match sample.method {
                 Method::Statistics => statistics,
                 Method::Clocks => {
                     let place = usize::try_from(part.arguments)?.checked_sub(1);
-                    *place.and_then(|p| clocks.get(p)).with_context(|| format!("{} has other arguments", part.name))?
+                    *place
+                        .and_then(|p| clocks.get(p))
+                        .with_context(|| format!("no clock was measured for the arguments of {}", part.name))?
                 }
             };
             let instructions = i64::try_from(part.ns)? - i64::try_from(part.calls * taken_off)?;

@@ -54,7 +54,9 @@ impl LinkPlanner<'_> {
             let mtu = u64::from(*cable.link.mtu.get_ref());
             let bdp_bytes = || -> Result<f64> {
                 let forward = first_crossing(link).or_else(|| first_crossing(link ^ 1));
-                let forward = forward.with_context(|| format!("no flow crosses {name}, so it has no BDP"))?;
+                let forward = forward.with_context(|| {
+                    format!("cannot size the queue of {name} in BDPs: no flow crosses it; use bytes or packets")
+                })?;
                 let delays = forward.iter().map(|l| links[*l].phases[0].delay_ns + links[*l ^ 1].phases[0].delay_ns);
                 let rate_bps = mean_rate_bps(&links[link], self.duration);
                 Ok(rate_bps * delays.sum::<u64>() as f64 / 1e9 / 8.0)
@@ -99,7 +101,7 @@ impl LinkPlanner<'_> {
                 match (rates.is_empty(), later.is_empty()) {
                     (false, false) => rates.truncate(at_step.min(steps)),
                     (true, true) => {}
-                    _ => bail!("{name}: a link either has a rate all the time or never"),
+                    _ => bail!("{name}: an event cannot add a rate to a link without one"),
                 }
                 rates.extend(later.iter().skip(rates.len()));
             }

@@ -3,6 +3,7 @@
 use super::file::{Event, Flow, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use crate::algorithms;
+use crate::names::expected;
 use crate::results::METRICS;
 use hotcc::object::check_cc_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,8 @@ const SLOWEST_MS: f64 = 60_000.0;
 /// The programs multiply it, in ns, by 32 bits.
 const MOST_JITTER_MS: f64 = 4000.0;
 const MOST_HOSTS: u32 = 200;
+/// What an event can do.
+const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
 /// Flows are told apart by port; see `bpf/lab/records.h`.
 pub(crate) const MOST_FLOWS: usize = 4096;
 
@@ -36,7 +39,7 @@ fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> Checked {
     if number.is_finite() && (from..=to).contains(&number) {
         return Ok(());
     }
-    wrong(value, format!("`{key}` is {number}; it can be {from} to {to}"))
+    wrong(value, format!("invalid {key} `{number}`: expected {from} to {to}"))
 }
 
 pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
@@ -48,17 +51,21 @@ pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
     if (from..=to).contains(value.get_ref()) {
         return Ok(());
     }
-    wrong(value, format!("`{key}` is {}; it can be {from} to {to}", value.get_ref()))
+    wrong(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
 }
 
-/// One of a list, or what there is.
+/// One of a list; the error names the list.
 pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
+    known_at(name, name.get_ref(), what, list)
+}
+
+/// Likewise, of a name that is a part of `value`.
+fn known_at<'a, T>(value: &Spanned<T>, name: &str, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
     let list: Vec<&str> = list.collect();
-    if list.contains(&name.get_ref().as_str()) {
+    if list.contains(&name) {
         return Ok(());
     }
-    let there_is = if list.is_empty() { "there is none".to_owned() } else { format!("there is {}", list.join(", ")) };
-    wrong(name, format!("no {what} is called `{}`; {there_is}", name.get_ref()))
+    wrong(value, format!("unknown {what} `{name}`: {}", expected(name, list)))
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> Checked {
@@ -67,10 +74,13 @@ fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> C
         let text = name.get_ref();
         let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
         if !plain || text.is_empty() || text.len() > 15 {
-            return wrong(name, format!("`{text}` is no name for a {what}: 1 to 15 of a-z, 0-9, - and _"));
+            return wrong(
+                name,
+                format!("invalid {what} name `{text}`: expected 1 to 15 characters of a-z, 0-9, - and _"),
+            );
         }
         if !seen.insert(text) {
-            return wrong(name, format!("there are two {what}s called `{text}`"));
+            return wrong(name, format!("duplicate {what} name `{text}`"));
         }
     }
     Ok(())
@@ -82,9 +92,9 @@ pub(super) fn check_variants(scenario: &Scenario) -> Checked {
     for variant in &scenario.variant {
         let name = variant.name.get_ref().as_str();
         if algorithms::is_ours(name) || algorithms::OF_THE_KERNEL.contains(&name) {
-            return wrong(&variant.name, format!("`{name}` is a congestion control's own name"));
+            return wrong(&variant.name, format!("invalid variant name `{name}`: a congestion control has this name"));
         }
-        known(&variant.cc, "algorithm of ours", hotcc_bpf::ALGOS.iter().map(|o| o.name))?;
+        known(&variant.cc, "hotcc algorithm", hotcc_bpf::ALGOS.iter().map(|o| o.name))?;
         check_settings(&variant.cc, variant.profile.as_ref(), &variant.set)?;
     }
     Ok(())
@@ -108,7 +118,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     if let Some(twice) =
         scenario.seeds.iter().enumerate().find_map(|(n, s)| scenario.seeds[..n].contains(s).then_some(s))
     {
-        return wrong(&scenario.duration_s, format!("seed {twice} is there twice: the same run again"));
+        return wrong(&scenario.duration_s, format!("duplicate seed {twice}: it would repeat the same run"));
     }
     unique(scenario.host.iter().map(|h| &h.name), "host")?;
     unique(scenario.link.iter().map(|l| &l.name), "link")?;
@@ -119,21 +129,24 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
         let (base, count) = (host.name.get_ref(), *host.count.get_ref());
         let numbered = |k: u32| if count == 1 { base.clone() } else { format!("{base}-{k}") };
         if let Some(name) = (1..=count).map(numbered).find(|name| !names.insert(name.clone())) {
-            return wrong(&host.name, format!("two hosts would be called `{name}`"));
+            return wrong(
+                &host.name,
+                format!("duplicate host name `{name}`: `count` numbers hosts as NAME-1, NAME-2, ..."),
+            );
         }
     }
     let sysctls = scenario.host.iter().flat_map(|host| host.sysctl.keys()).chain(scenario.sysctl.keys());
     if let Some(key) = sysctls.into_iter().find(|key| !is_of_the_network(key)) {
         return wrong(
             &scenario.duration_s,
-            format!("`sysctl` can only set what a network namespace has (net.…), not `{key}`"),
+            format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"),
         );
     }
     let mut names = BTreeSet::new();
     for radio in &scenario.radio {
         radio.get_ref().check().or_else(|why| wrong(radio, why.to_string()))?;
         if !names.insert(radio.get_ref().name()) {
-            return wrong(radio, format!("there are two radios called `{}`", radio.get_ref().name()));
+            return wrong(radio, format!("duplicate radio name `{}`", radio.get_ref().name()));
         }
     }
     for link in &scenario.link {
@@ -144,7 +157,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
         check_flow(scenario, flow)?;
         flows += *flow.count.get_ref() as usize * host_count(scenario, flow.to.get_ref()) as usize;
         if flows > MOST_FLOWS {
-            return wrong(&flow.count, format!("that is more than {MOST_FLOWS} flows in all"));
+            return wrong(&flow.count, format!("too many flows: expected at most {MOST_FLOWS} in total"));
         }
     }
     for feeder in &scenario.feeder {
@@ -156,7 +169,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             if !(from >= 0.0 && until > from) {
                 return wrong(
                     outage,
-                    format!("an outage is [from, until], from before until: [{from}, {until}] is none"),
+                    format!("invalid outage [{from}, {until}]: expected [from, until] with 0 <= from < until"),
                 );
             }
         }
@@ -165,28 +178,23 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     for event in &scenario.event {
         check_event(scenario, event)?;
     }
-    for expected in &scenario.expected {
-        let entry = expected.get_ref();
-        if !METRICS.iter().any(|(name, _)| *name == entry.metric) {
-            let names: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
-            return wrong(expected, format!("no metric is called `{}`; there is {}", entry.metric, names.join(", ")));
-        }
+    for figure in &scenario.expected {
+        let entry = figure.get_ref();
+        known_at(figure, &entry.metric, "metric", METRICS.iter().map(|(name, _)| *name))?;
         let flows = || scenario.flow.iter().map(|f| f.name.get_ref().as_str());
         let is_of = |wanted: &str| {
             flows().any(|name| wanted.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))
         };
         if let Some(flow) = entry.flow.as_ref().filter(|flow| !is_of(flow)) {
-            let names: Vec<&str> = flows().collect();
-            return wrong(expected, format!("no flow is called `{flow}`; there is {}", names.join(", ")));
+            return known_at(figure, flow, "flow", flows());
         }
-        let links = || scenario.link.iter().map(|l| l.name.get_ref().as_str());
-        if let Some(link) = entry.link.as_ref().filter(|link| !links().any(|name| name == link.as_str())) {
-            let names: Vec<&str> = links().collect();
-            return wrong(expected, format!("no link is called `{link}`; there is {}", names.join(", ")));
+        if let Some(link) = &entry.link {
+            known_at(figure, link, "link", scenario.link.iter().map(|l| l.name.get_ref().as_str()))?;
         }
         for (name, case) in [("case", &entry.case), ("over", &entry.over)] {
             if let Some(key) = case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
-                return wrong(expected, format!("`{name}.{key}` is not swept"));
+                let swept = scenario.sweep.keys().map(String::as_str);
+                return wrong(figure, format!("`{name}.{key}` is not swept: {}", expected(key, swept)));
             }
         }
     }
@@ -216,10 +224,13 @@ fn check_link(scenario: &Scenario, link: &Link) -> Checked {
         known(&name, "host", scenario.host.iter().map(|h| h.name.get_ref().as_str()))?;
     }
     if a == b {
-        return wrong(&link.between, format!("link `{}` leads from `{a}` to itself", link.name.get_ref()));
+        return wrong(&link.between, format!("link `{}` connects `{a}` to itself", link.name.get_ref()));
     }
     if host_count(scenario, a) > 1 && host_count(scenario, b) > 1 {
-        return wrong(&link.between, format!("there are several `{a}` and several `{b}`: one of them must be single"));
+        return wrong(
+            &link.between,
+            format!("`{a}` and `{b}` both have `count` > 1: one end of a link must be a single host"),
+        );
     }
     within_whole(&link.mtu, "mtu", 256, 9000)?;
     within_whole(&link.offload_segments, "offload_segments", 1, 64)?;
@@ -235,7 +246,7 @@ fn check_bundles(link: &Link, way: &Way) -> Checked {
     if lossy && *link.offload_segments.get_ref() > 1 {
         return wrong(
             &link.offload_segments,
-            "a link that loses packets needs `offload_segments = 1`: packets, not bundles of them, are lost",
+            "a link with loss needs `offload_segments = 1`: it drops single packets, not bundles",
         );
     }
     Ok(())
@@ -245,21 +256,21 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
     if let Some(radio) = &way.radio {
         known(radio, "radio", radios(scenario))?;
         if way.rate.is_some() {
-            return wrong(radio, "`radio` says the rate; `rate` beside it has no meaning");
+            return wrong(radio, "`radio` and `rate` conflict: the radio sets the rate; remove one");
         }
     }
     if way.rate.is_none() && way.radio.is_none() {
         for (queue, key) in [(&way.queue, "queue"), (&way.mark_above, "mark_above")] {
             if let Some(queue) = queue {
-                return wrong(queue, format!("`{key}` needs `rate` or `radio`: without them nothing waits"));
+                return wrong(queue, format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue"));
             }
         }
         if let Some(cell) = &way.cell {
-            return wrong(cell, "`cell` needs `rate` or `radio`: without them there is enough for everybody");
+            return wrong(cell, "`cell` needs `rate` or `radio`: a link without a rate has no capacity to share");
         }
     }
     if let Some(cell) = way.cell.as_ref().filter(|cell| scenario.cells().get(cell.get_ref()) == Some(&1)) {
-        return wrong(cell, format!("no other link shares the cell `{}`", cell.get_ref()));
+        return wrong(cell, format!("cell `{}` has only one link: expected at least two", cell.get_ref()));
     }
     for (time, key, most) in [
         (&way.delay_ms, "delay_ms", SLOWEST_MS),
@@ -271,8 +282,8 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
         }
     }
     match (&way.reorder, &way.reorder_ms) {
-        (Some(reorder), None) => wrong(reorder, "`reorder` needs `reorder_ms`: how much later those packets come"),
-        (None, Some(time)) => wrong(time, "`reorder_ms` needs `reorder`: which share of the packets comes later"),
+        (Some(reorder), None) => wrong(reorder, "`reorder` needs `reorder_ms`: the extra delay of reordered packets"),
+        (None, Some(time)) => wrong(time, "`reorder_ms` needs `reorder`: the share of packets to delay"),
         _ => Ok(()),
     }
 }
@@ -282,22 +293,28 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     known(&flow.from, "host", hosts())?;
     known(&flow.to, "host", hosts())?;
     if flow.from.get_ref() == flow.to.get_ref() {
-        return wrong(&flow.to, "a flow needs two hosts");
+        return wrong(&flow.to, "a flow needs two different hosts, but `from` and `to` are the same");
     }
     if host_count(scenario, flow.from.get_ref()) > 1 {
-        return wrong(&flow.from, format!("there are several `{}`: a flow is sent by one host", flow.from.get_ref()));
+        return wrong(&flow.from, format!("`{}` has `count` > 1: a flow needs a single sender", flow.from.get_ref()));
     }
     within_whole(&flow.count, "count", 1, MOST_FLOWS as u32)?;
     let end = *scenario.duration_s.get_ref();
     let flows = *flow.count.get_ref() * host_count(scenario, flow.to.get_ref());
     let last = flow.start_s + flow.stagger_s * f64::from(flows - 1);
     if !(flow.start_s >= 0.0 && flow.stagger_s >= 0.0 && last < end) {
-        return wrong(&flow.name, format!("flow `{}` starts outside the run of {end} s", flow.name.get_ref()));
+        return wrong(
+            &flow.name,
+            format!("flow `{}` starts outside the run of {end} s: its last start is {last} s", flow.name.get_ref()),
+        );
     }
     if let Some(stop) = &flow.stop_s {
         within(stop, "stop_s", 0.0, end)?;
         if *stop.get_ref() <= last {
-            return wrong(stop, format!("`stop_s` is {}, not after the start at {last} s", stop.get_ref()));
+            return wrong(
+                stop,
+                format!("invalid stop_s `{}`: expected more than the flow's last start, {last} s", stop.get_ref()),
+            );
         }
     }
     if let Some(bytes) = &flow.bytes {
@@ -311,7 +328,7 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     }
     match (flow.kind, &flow.cc, &flow.rate) {
         (Kind::Tcp, None, _) => wrong(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
-        (Kind::Udp, Some(cc), _) => wrong(cc, "UDP has no congestion control"),
+        (Kind::Udp, Some(cc), _) => wrong(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),
         (Kind::Udp, None, None) => wrong(&flow.name, format!("flow `{}` needs `rate`", flow.name.get_ref())),
         (Kind::Udp, None, Some(_)) => Ok(()),
         (Kind::Tcp, Some(cc), _) => check_cc(cc, flow),
@@ -327,13 +344,13 @@ fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
         if !algorithms::OF_THE_KERNEL.contains(&name.as_str()) {
             let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
             let all: Vec<&str> = ours.chain(algorithms::OF_THE_KERNEL).collect();
-            return wrong(cc, format!("no congestion control is called `{name}`; there is {}", all.join(", ")));
+            return known(cc, "congestion control", all.into_iter());
         }
         if let Some(profile) = &flow.profile {
-            return wrong(profile, format!("`{name}` is the kernel's and has no profiles"));
+            return wrong(profile, format!("`{name}` is a kernel congestion control and has no profiles"));
         }
         if !flow.set.is_empty() {
-            return wrong(cc, format!("`{name}` is the kernel's and has nothing to set"));
+            return wrong(cc, format!("`{name}` is a kernel congestion control and has no tunables to set"));
         }
         return Ok(());
     }
@@ -363,12 +380,12 @@ pub(super) fn check_watches(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
         }
     }
     for Watched { case, field, fields } in watched.into_values() {
-        let told = if fields.is_empty() {
-            wrong(field, "no congestion control of this flow has a state to watch: that is for algorithms of ours")
+        let checked = if fields.is_empty() {
+            wrong(field, "`watch` needs a hotcc algorithm: this flow's congestion control has no state to watch")
         } else {
-            known(field, "field of the state", fields.iter().map(String::as_str))
+            known(field, "state field", fields.iter().map(String::as_str))
         };
-        told.map_err(|wrong| (case, wrong))?;
+        checked.map_err(|wrong| (case, wrong))?;
     }
     Ok(())
 }
@@ -378,7 +395,7 @@ pub(super) fn check_event_ccs(cases: &[Scenario]) -> Result<(), (usize, Wrong)> 
     let in_use: BTreeSet<&str> = cases.iter().flat_map(Scenario::own_ccs).collect();
     for (case, scenario) in cases.iter().enumerate() {
         for cc in scenario.event.iter().filter_map(Event::cc) {
-            known(cc, "congestion control of a flow", in_use.iter().copied()).map_err(|wrong| (case, wrong))?;
+            known(cc, "hotcc algorithm of a flow", in_use.iter().copied()).map_err(|wrong| (case, wrong))?;
         }
     }
     Ok(())
@@ -392,7 +409,7 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     let mut actions = 0;
     if let Some(swap) = &event.swap {
         actions += 1;
-        known(&swap.new, "algorithm of ours", ours())?;
+        known(&swap.new, "hotcc algorithm", ours())?;
     }
     if let Some(tune) = &event.tune {
         actions += 1;
@@ -411,10 +428,10 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
         for (base, over) in [(&link.forward, &change.forward), (&link.reverse, &change.reverse)] {
             let changed = change.both.with(over);
             if let Some(queue) = changed.queue.or(changed.mark_above) {
-                return wrong(&queue, "a queue cannot change while packets are in it");
+                return wrong(&queue, "`queue` and `mark_above` cannot change during a run");
             }
             if let Some(cell) = changed.cell {
-                return wrong(&cell, "a link stays in its cell");
+                return wrong(&cell, "`cell` cannot change during a run");
             }
             let way = link.both.with(base).with(&change.both).with(over);
             check_way(scenario, &way)?;
@@ -426,7 +443,7 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
         known(&handover.link, "link", links())?;
         known(&handover.radio, "radio", radios(scenario))?;
         if !(0.0..=SLOWEST_MS).contains(&handover.gap_ms) {
-            return wrong(&event.at_s, format!("`gap_ms` is {}; it can be 0 to {SLOWEST_MS}", handover.gap_ms));
+            return wrong(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {SLOWEST_MS}", handover.gap_ms));
         }
     }
     if let Some(route) = &event.route {
@@ -435,5 +452,9 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
             known(host, "host", hosts())?;
         }
     }
-    if actions == 1 { Ok(()) } else { wrong(&event.at_s, format!("an event does one thing, not {actions}")) }
+    if actions == 1 {
+        Ok(())
+    } else {
+        wrong(&event.at_s, format!("an event needs exactly one of {}, not {actions}", EVENTS.join(", ")))
+    }
 }

@@ -29,16 +29,19 @@ pub(super) fn check_peps(scenario: &Scenario) -> Checked {
         known(&pep.border, "host", hosts())?;
         let border = pep.border.get_ref();
         if host_count(scenario, border) > 1 {
-            return wrong(&pep.border, format!("there are several `{border}`: a border is one host"));
+            return wrong(&pep.border, format!("`{border}` has `count` > 1: the border of a PEP is a single host"));
         }
         if pep.servers.get_ref().is_empty() {
-            return wrong(&pep.servers, "a PEP needs a server that listens to it");
+            return wrong(&pep.servers, "a PEP needs at least one server");
         }
         for server in pep.servers.get_ref() {
             known(&Spanned::new(pep.servers.span(), server.clone()), "host", hosts())?;
             let sends = scenario.flow.iter().any(|f| f.kind == Kind::Tcp && f.from.get_ref() == server);
             if !sends || server == border {
-                return wrong(&pep.servers, format!("`{server}` sends nothing by TCP that passes the border"));
+                return wrong(
+                    &pep.servers,
+                    format!("invalid PEP server `{server}`: expected a sender of TCP that is not the border"),
+                );
             }
         }
         if let Some(segments) = &pep.segments {
@@ -48,5 +51,5 @@ pub(super) fn check_peps(scenario: &Scenario) -> Checked {
             within_whole(delay, "delay_us", 50, 1_000_000)?;
         }
     }
-    scenario.pep.get(1).map_or(Ok(()), |second| wrong(&second.border, "there can be one [[pep]]"))
+    scenario.pep.get(1).map_or(Ok(()), |second| wrong(&second.border, "more than one [[pep]]: expected at most one"))
 }

@@ -86,21 +86,25 @@ impl Queue {
 
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (found, said) = match Plain::deserialize(deserializer)? {
+        let (found, given) = match Plain::deserialize(deserializer)? {
             Plain::Number(number) => (Self::new(number), number.to_string()),
             Plain::Text(text) => (Self::parse(&text), text),
         };
-        found.ok_or_else(|| D::Error::custom(format!("`{said}` is no rate from 1bit/s to 100Gbit/s: `5Mbit/s`, say")))
+        found.ok_or_else(|| {
+            D::Error::custom(format!("invalid rate `{given}`: expected 1bit/s to 100Gbit/s, e.g. `5Mbit/s`"))
+        })
     }
 }
 
 impl<'de> Deserialize<'de> for Queue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (found, said) = match Plain::deserialize(deserializer)? {
+        let (found, given) = match Plain::deserialize(deserializer)? {
             Plain::Number(number) => (Self::bytes(number), number.to_string()),
             Plain::Text(text) => (Self::parse(&text), text),
         };
-        let wrong = || D::Error::custom(format!("`{said}` is no queue: `51200B`, `64kB`, `100packets`, `1.5BDP`, say"));
+        let wrong = || {
+            D::Error::custom(format!("invalid queue `{given}`: expected a size, e.g. `64kB`, `100packets` or `1.5BDP`"))
+        };
         found.ok_or_else(wrong)
     }
 }
@@ -111,7 +115,7 @@ impl<'de> Deserialize<'de> for Probability {
         if (0.0..=1.0).contains(&number) {
             return Ok(Self(number));
         }
-        Err(D::Error::custom(format!("{number} is no probability: 0 to 1")))
+        Err(D::Error::custom(format!("invalid probability `{number}`: expected 0 to 1")))
     }
 }
 

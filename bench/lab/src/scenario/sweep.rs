@@ -4,6 +4,7 @@
 use super::check;
 use super::file::{Scenario, ScenarioError};
 use super::place::Place;
+use crate::names::expected;
 use crate::results::RunId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,17 +87,32 @@ impl Source {
         for (key, values) in swept.sweep {
             let span = values.span();
             if !key.chars().all(is_of_a_key) {
-                return Err(line(path, &text, &span, format!("`{key}` is no key to sweep: letters, digits, - and _")));
+                return Err(line(
+                    path,
+                    &text,
+                    &span,
+                    format!("invalid sweep key `{key}`: expected letters, digits, - and _"),
+                ));
             }
             if values.get_ref().is_empty() {
-                return Err(line(path, &text, &span, format!("`sweep.{key}` has no values")));
+                return Err(line(path, &text, &span, format!("`sweep.{key}` has no values: expected at least one")));
             }
             let values: Option<Vec<Value>> = values.get_ref().iter().map(|value| Value::new(&key, value)).collect();
             let Some(values) = values else {
-                return Err(line(path, &text, &span, format!("a table in `sweep.{key}` has no `name`")));
+                return Err(line(
+                    path,
+                    &text,
+                    &span,
+                    format!("a table in `sweep.{key}` has no `name`: expected one in each table"),
+                ));
             };
             if !values.iter().flat_map(|v| &v.literals).any(|(key, _)| text.contains(&format!("\"${key}\""))) {
-                return Err(line(path, &text, &span, format!("`sweep.{key}` is swept, but no \"${key}\" is anywhere")));
+                return Err(line(
+                    path,
+                    &text,
+                    &span,
+                    format!("`sweep.{key}` is unused: write \"${key}\" where its values belong"),
+                ));
             }
             sweep.push((key, values));
         }
@@ -107,7 +123,7 @@ impl Source {
         for case in &cases {
             let name = case.run(0).case_name();
             if !names.insert(name.clone()) {
-                return Err(source.wrong(&(0..0), format!("two cases are called {name}: a value is swept twice")));
+                return Err(source.wrong(&(0..0), format!("duplicate case {name}: a value is swept twice")));
             }
         }
         let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
@@ -138,10 +154,8 @@ impl Source {
             }
             start += line.len();
         }
-        let swept: Vec<&str> = swept.into_iter().collect();
-        let there_is = if swept.is_empty() { "nothing is".to_owned() } else { format!("only {}", swept.join(", ")) };
-        Err(self
-            .wrong(&(start..start), format!("`${unknown}` stands for nothing: `{unknown}` is not swept, {there_is}")))
+        let what = format!("cannot replace `${unknown}`: `{unknown}` is not swept: {}", expected(&unknown, swept));
+        Err(self.wrong(&(start..start), what))
     }
 
     /// Every combination of what is swept, checked.
@@ -199,10 +213,10 @@ impl Source {
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
-        let told = |wrong: check::Wrong| line(&self.path, &text, &wrong.span, wrong.what);
-        check::check_variants(&scenario).map_err(told)?;
+        let at_line = |wrong: check::Wrong| line(&self.path, &text, &wrong.span, wrong.what);
+        check::check_variants(&scenario).map_err(at_line)?;
         put_variants(&mut scenario);
-        check::check(&scenario).map_err(told)?;
+        check::check(&scenario).map_err(at_line)?;
         Ok(Case { values: values.into_iter().map(|(k, v)| (k.to_owned(), v.name.clone())).collect(), scenario })
     }
 }

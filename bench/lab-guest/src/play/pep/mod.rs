@@ -38,7 +38,7 @@ struct Agent {
 impl Agent {
     /// Starts it on a host, and waits until it says that it is ready.
     fn start(host: &Namespace, program: &Path, arguments: &[String]) -> Result<Self> {
-        let said = tempfile::tempfile().context("cannot make a file for an agent's messages")?;
+        let said = tempfile::tempfile().context("cannot create a file for an agent's messages")?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone()?);
         let child = host.enter(|| command.spawn())?.with_context(|| format!("cannot run {}", program.display()))?;
@@ -55,7 +55,7 @@ impl Agent {
         let words = self.last_words();
         // the process outlives a thread by up to a second
         let what = match status {
-            Some(status) => format!("ended by itself ({status})"),
+            Some(status) => format!("ended unexpectedly ({status})"),
             None if words.contains("panicked at") => "panicked".to_owned(),
             None => return Ok(None),
         };
@@ -106,7 +106,7 @@ impl Agents {
         // The agents draw numbers. In a guest the kernel collects what it needs for the first one then, which keeps the
         // processor busy for a second: not one of the measurement.
         File::open("/dev/random")?.read_exact(&mut [0])?;
-        let directory = tempfile::tempdir().context("cannot make a directory for the PEP's key")?;
+        let directory = tempfile::tempdir().context("cannot create a directory for the PEP's key")?;
         let keys = directory.path().join("keys").to_string_lossy().into_owned();
         let hex: String = KEY.1.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
@@ -149,12 +149,18 @@ impl Agents {
     /// What was done to datagrams on their way, where something is.
     pub fn told(&self) -> Option<String> {
         let touched: u64 = self.relays.iter().map(Relay::touched).sum();
-        (!self.relays.is_empty()).then(|| format!("{touched} of the PEP's datagrams came late, again or changed"))
+        (!self.relays.is_empty())
+            .then(|| format!("{touched} of the PEP's datagrams were delayed, duplicated or changed"))
     }
 
     /// As a crash does: it cleans nothing up.
     pub fn kill_border(&self) -> Result<()> {
-        self.border.lock().unwrap_or_else(PoisonError::into_inner).take().context("it does not run")?.die()
+        self.border
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .context("the border's agent does not run")?
+            .die()
     }
 }
 

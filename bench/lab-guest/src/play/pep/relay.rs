@@ -36,8 +36,8 @@ pub(super) struct Relay {
 impl Relay {
     /// Listens on `port`; the calling thread is on the server's host.
     pub fn start(fault: Fault, port: u16, (id, secret): (u8, [u8; KEY_BYTES])) -> Result<Self> {
-        let border =
-            UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).context("cannot stand between border and server")?;
+        let border = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
+            .context("cannot bind the relay between border and server")?;
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         server.connect((Ipv4Addr::LOCALHOST, PORT))?;
         border.set_read_timeout(Some(LOOK))?;

@@ -1,0 +1,31 @@
+//! Wrong names in error messages: the nearest right name, and all that are valid.
+
+/// How similar a name must be to be suggested, 0 to 1.
+const SIMILAR: f64 = 0.8;
+
+/// What a message says after naming a wrong one: ``did you mean `dtcp`? expected one of cubic, dtcp``.
+#[must_use]
+pub fn expected<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
+    let valid: Vec<&str> = valid.into_iter().collect();
+    let nearest = valid.iter().map(|one| (strsim::jaro(name, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest = nearest.filter(|(similarity, _)| *similarity > SIMILAR);
+    let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
+    match &valid[..] {
+        [] => "there are none".to_owned(),
+        [only] => format!("{suggestion}expected {only}"),
+        all => format!("{suggestion}expected one of {}", all.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected;
+
+    #[test]
+    fn a_similar_name_is_suggested_before_the_list() {
+        assert_eq!(expected("srver", ["ue", "server"]), "did you mean `server`? expected one of ue, server");
+        assert_eq!(expected("pc", ["ue", "server"]), "expected one of ue, server");
+        assert_eq!(expected("pc", ["ue"]), "expected ue");
+        assert_eq!(expected("pc", []), "there are none");
+    }
+}
