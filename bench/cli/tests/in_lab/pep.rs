@@ -1,10 +1,7 @@
 //! What a border PEP that is broken, or lies, does to those who listen to it, in the lab with both agents at work.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
-use common::{run_lab, smaller};
+use crate::common::machine::stock_kernel;
+use crate::common::{run_lab, smaller};
 use hotcc_lab::results::RunSummary;
 
 const WITHOUT: &str = "cubic";

@@ -1,10 +1,7 @@
 //! The receivers in the lab: what hints and granted windows make of a cell with a queue for each user.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
-use common::{run_lab, smaller};
+use crate::common::machine::stock_kernel;
+use crate::common::{run_lab, smaller};
 use hotcc_lab::results::locate;
 use std::fs;
 

@@ -1,10 +1,7 @@
 //! `sinr-feeder`'s `wifi` source on a stock kernel of the lab: two simulated radios (mac80211_hwsim) that meet in an ad hoc
 //! network; what it publishes is what `iw` says of them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
+use crate::common::machine::stock_kernel;
 use hotcc_lab::guest;
 use hotcc_lab::image::Image;
 use hotcc_lab::vm::{self, Clock, Machine};

@@ -1,9 +1,6 @@
 //! What each algorithm costs per ACK, in instructions and in virtual time: exact, so a regression shows at once.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
+use crate::common::machine::stock_kernel;
 use hotcc_kernels::Kernel;
 use hotcc_lab::cost::{self, Costs, REFERENCE};
 use hotcc_lab::vm;

@@ -1,13 +1,12 @@
 //! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
+use crate::common::machine::stock_kernel;
 use hotcc_kernels::Kernel;
+use hotcc_lab::guest;
 use hotcc_lab::image::Image;
 use hotcc_lab::results::RunSummary;
 use hotcc_lab::vm::{self, Clock, Machine};
+use hotcc_lab_proto::job::{Job, Message};
 use hotcc_testbed::kernel::skipped;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -168,6 +167,48 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
             assert!(flow("main").utilisation.unwrap() < 1.0, "{summary:?}");
         }
     }
+}
+
+/// Unpacking the image is most of what a boot costs beyond the kernel's own start.
+#[test]
+fn a_guest_is_small_and_boots_soon() {
+    const NAME: &str = "a_guest_is_small_and_boots_soon";
+    const MOST_BYTES: u64 = 32 << 20;
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let boot_s = |name: &str, image: &Image| {
+        let initramfs = scratch.path().join(name);
+        image.write(&mut File::create(&initramfs).unwrap()).unwrap();
+        let bytes = fs::metadata(&initramfs).unwrap().len();
+        let machine = Machine {
+            kernel: kernel.clone(),
+            initramfs,
+            memory_mib: 1024,
+            clock: Clock::Virtual,
+            results: None,
+            cpu: None,
+            patience: Duration::from_secs(300),
+        };
+        let mut booted_s = None;
+        vm::run(&machine, scratch.path(), |message| {
+            if let Message::Booted { uptime_s, .. } = message {
+                booted_s = Some(*uptime_s);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let booted_s = booted_s.unwrap();
+        println!("{name}: image of {:.1} MB, booted after {booted_s:.2} s of the guest's time", bytes as f64 / 1e6);
+        (bytes, booted_s)
+    };
+    let mut image = Image::default();
+    guest::furnish(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
+    let (bytes, small_s) = boot_s("guest", &image);
+    assert!(bytes <= MOST_BYTES, "{bytes} bytes");
+    // as large as it was with debugging information in every program
+    image.file("/ballast", 0o644, vec![1; 64 << 20]);
+    let (_, large_s) = boot_s("guest with 67 MB more", &image);
+    assert!(small_s < large_s, "{small_s} s and {large_s} s");
 }
 
 /// QEMU processes whose command line names this directory.

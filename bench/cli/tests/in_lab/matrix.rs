@@ -1,10 +1,7 @@
 //! The oldest and the newest supported stock kernel, booted in virtual time: every algorithm loads, carries traffic, is
 //! swapped, rolled back and unloaded there, with the very command that users have.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
+use crate::common::machine::stock_kernel;
 use hotcc_lab::matrix;
 use hotcc_testbed::command::build;
 

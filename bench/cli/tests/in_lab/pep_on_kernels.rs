@@ -1,11 +1,8 @@
 //! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and TCX,
 //! socket storage, the duplicate ACKs, and a border that starts again after kill -9.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::machine::stock_kernel;
-use common::run_lab;
+use crate::common::machine::stock_kernel;
+use crate::common::run_lab;
 use hotcc_testbed::command::build;
 use std::fs;
 

@@ -1,0 +1,12 @@
+//! Tests on stock kernels in the lab. They are one program, so that one's virtual machine runs beside another's.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod cost;
+mod matrix;
+mod pep;
+mod pep_on_kernels;
+mod receivers;
+mod runs;
+mod wifi;
