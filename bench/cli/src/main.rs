@@ -37,9 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List, download and delete Debian's stock kernels
     Kernels(kernels::KernelsCommand),
-    /// Run scenarios and write their results
     Lab(LabCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///

@@ -51,9 +51,11 @@ pub struct DiffCommand {
 
 /// `figures FILE...`.
 #[derive(Args, Debug)]
-#[command(after_help = "A document marks where its tables belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
+#[command(
+    after_help = "Example:\n  hotcc-bench figures --results lab-results docs/algorithms/figures/*.md\n\nA document marks where its tables belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
     <!-- end of figures -->\n\nTo show only some cases, add swept values:\n\n  \
-    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->")]
+    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->"
+)]
 pub struct FiguresCommand {
     /// Markdown documents to update in place
     #[arg(required = true, value_name = "FILE")]

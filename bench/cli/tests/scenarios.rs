@@ -302,7 +302,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "metric = \"throughput_mbps\"",
         "metric = \"utilisation\"\nlink = \"ether\"",
-        "x.toml:62: unknown link `ether`: expected air",
+        "x.toml:62: unknown link `ether`: expected one of air, cable, beam",
     ),
     (
         "case = { loss = 0.01 }",
