@@ -111,7 +111,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let wire = Wire::new()?;
     wire.narrow(RATE, SSTHRESH)?;
     let ccs: Vec<Cc> = SUBJECTS.iter().enumerate().map(load).collect::<Result<_>>()?;
-    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
     let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); ccs.len()];
     for round in 0..rounds {
@@ -148,10 +148,11 @@ fn finding(series: &[Series<'_>], which: usize) -> Finding {
 fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
     let object = subject.object;
     let embedded = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::ALGOS).find(|o| o.name == object);
-    let mut opened = Source::builtin(embedded.with_context(|| format!("no object {object} built in"))?).open()?;
+    let mut opened =
+        Source::builtin(embedded.with_context(|| format!("this build has no embedded object `{object}`"))?).open()?;
     let name = format!("b{place}_{object}"); // beside the one that may be loaded already
     opened.rename(&name)?;
-    std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot make {}", pins::SIGNAL))?;
+    std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
     let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
     let link = loaded.ops()?.attach_struct_ops().with_context(|| format!("cannot register {name}"))?;
     let mut programs = [0; HOOKS.len()];
@@ -160,7 +161,7 @@ fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
             programs[hook] = Program::id_from_fd(program.as_fd())?;
         }
     }
-    ensure!(!programs.contains(&0), "{object} lacks one of the hooks {HOOKS:?}");
+    ensure!(!programs.contains(&0), "object `{object}` must implement {}", HOOKS.join(" and "));
     Ok(Cc { name, is_fed: subject.is_fed, programs, _link: link, _loaded: loaded })
 }
 
@@ -171,9 +172,12 @@ fn turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
         if turn.iter().all(|calls| calls.count >= FEWEST_CALLS) {
             return Ok(turn);
         }
-        eprintln!("  {}: only {} calls; once more", cc.name, turn[0].count);
+        eprintln!("  {}: only {} calls, retrying", cc.name, turn[0].count);
     }
-    bail!("{}: too few calls in {ATTEMPTS} turns; is the machine that busy?", cc.name)
+    bail!(
+        "{}: fewer than {FEWEST_CALLS} calls in each of {ATTEMPTS} turns: the machine may be too busy, run again on an idle one",
+        cc.name
+    )
 }
 
 fn try_turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
@@ -209,7 +213,7 @@ struct Feed {
 impl Feed {
     fn start() -> Result<Self> {
         let mut map = RadioMap::open_or_create(Path::new(pins::ROOT))?;
-        let key = IndexKey::prefix(RECEIVER.into(), 32).context("no prefix")?;
+        let key = IndexKey::prefix(RECEIVER.into(), 32).context("invalid address prefix")?;
         let options =
             LinkOptions { source: radio::SOURCE_TRACE, max_age_ms: MAX_AGE_MS, period_ms: 0, take_over: false };
         let reading = Reading { sinr_db: Some(15.0), average_db: Some(12.0), ..Reading::default() };

@@ -109,7 +109,7 @@ impl Router {
         let config: Config = args.resolve()?;
         let pins = Path::new(pins::PEP).join("border-bench");
         let mut kernel = self.router.enter(|| Kernel::attach(&config, &pins))??;
-        let mut ring = kernel.reports.take().context("no ring")?;
+        let mut ring = kernel.reports.take().context("the border has no ring buffer for reports")?;
         let (stop, delivered) = (Arc::<AtomicBool>::default(), Arc::<Delivered>::default());
         let (stopping, counting) = (Arc::clone(&stop), Arc::clone(&delivered));
         let keys = LiveKeys::new(Keys::read(self.keys.path())?);
@@ -135,7 +135,7 @@ struct Border {
 impl Border {
     /// Whether reports are still handed over: a border that makes none costs less.
     fn check(&self) -> Result<()> {
-        ensure!(self.pump.as_ref().is_some_and(|pump| !pump.is_finished()), "no report is handed over any more");
+        ensure!(self.pump.as_ref().is_some_and(|pump| !pump.is_finished()), "the border stopped delivering reports");
         Ok(())
     }
 }
@@ -225,9 +225,9 @@ fn segment(to: Ipv4Addr, seq: u32) -> [u8; 140] {
 
 /// Another program for every packet that the border's sees, which does nothing.
 fn attach_nothing(router: &Router) -> Result<Object> {
-    let bytes = hotcc_bpf::lab("nothing").context("this program was built without its BPF object")?.bytes;
+    let bytes = hotcc_bpf::lab("nothing").context("this build has no embedded object `nothing`")?.bytes;
     let object = ObjectBuilder::default().open_memory(bytes)?.load()?;
-    let program = object.progs().next().context("no program")?;
+    let program = object.progs().next().context("the object `nothing` has no program")?;
     let fd = program.as_fd();
     router.router.enter(|| -> Result<()> {
         let ifindex = if_nametoindex("sender")?.cast_signed();
@@ -241,7 +241,7 @@ fn attach_nothing(router: &Router) -> Result<Object> {
 
 fn cost(router: &Router, options: &Options, burst: u32, places: Option<u32>) -> Result<Finding> {
     let turns = if options.quick { 5 } else { 30 };
-    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
     let border = router.border(places)?;
     let load = Load::start(router, FLOWS, burst, PACE)?;
@@ -252,29 +252,33 @@ fn cost(router: &Router, options: &Options, burst: u32, places: Option<u32>) -> 
         let before = run_times(programs);
         pause(Duration::from_millis(200))?;
         let after = run_times(programs);
-        ensure!(after[0].0 > before[0].0 + 100.0, "too few packets passed");
+        ensure!(
+            after[0].0 > before[0].0 + 100.0,
+            "too few packets: expected over 100 in a turn, got {}",
+            after[0].0 - before[0].0
+        );
         let [with_statistics, statistics] = [0, 1].map(|i| (after[i].1 - before[i].1) / (after[i].0 - before[i].0));
         costs.push(with_statistics - statistics);
         own.push(statistics);
     }
     drop(load);
     border.check()?;
-    let view = &border.kernel.as_ref().context("not attached")?.view;
+    let view = &border.kernel.as_ref().context("the border is not attached")?.view;
     let (flows, counters) = (view.flows(), view.counters()?);
-    ensure!(flows >= u64::from(FLOWS), "only {flows} flows were tracked");
-    let [low, middle, high] = quartiles(&costs).context("no figures")?.map(significant);
+    ensure!(flows >= u64::from(FLOWS), "the border tracks only {flows} of {FLOWS} flows");
+    let [low, middle, high] = quartiles(&costs).context("no turn was measured")?.map(significant);
     let table = places.map(|places| format!(", --flows {places}")).unwrap_or_default();
     let subject = format!("cost, bursts of {burst}{table}");
-    let statistics = significant(median(&own).context("no figures")?);
+    let statistics = significant(median(&own).context("no turn was measured")?);
     Ok(Finding::new(
         NAME,
         subject,
-        "ns per packet, statistics' own taken off",
+        "ns per packet, without overhead of statistics",
         median(&costs),
         if places.is_none() { Bound::AtMost(COST_BOUND_NS) } else { Bound::None },
     )
     .figure(format!("{middle} ns per packet (quartiles {low} to {high}) at {flows} flows"))
-    .figure(format!("{statistics} ns of a program that does nothing, taken off"))
+    .figure(format!("subtracted: {statistics} ns of an empty program"))
     .figure(format!("{} segments, {} reports", counters.tracked, counters.reports.iter().sum::<u64>())))
 }
 
@@ -291,19 +295,19 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
             let before = (forwarded(router)?, datagrams());
             pause(turn)?;
             packets[usize::from(with)] += forwarded(router)? - before.0;
-            ensure!(!with || datagrams() > before.1, "no datagram left while packets were counted");
+            ensure!(!with || datagrams() > before.1, "the border sent no datagram while packets were counted");
             border.as_ref().map_or(Ok(()), Border::check)?;
         }
         eprintln!("  pair {} of {pairs}: {:.0} packets with, {:.0} without", pair + 1, packets[1], packets[0]);
         ratios.push(packets[1] / packets[0]);
     }
     drop(load);
-    let interval = mean_ratio(&ratios).context("no figures")?;
+    let interval = mean_ratio(&ratios).context("no turn was measured")?;
     let text = |v| significant(v);
     Ok(Finding::new(
         NAME,
         "forwarding",
-        "packets with / without, low end",
+        "packets with / without, 95 % low",
         Some(interval.low),
         Bound::AtLeast(FORWARDING_BOUND),
     )
@@ -318,8 +322,14 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
 /// Packets that the router passed on to the receiver, one per segment.
 fn forwarded(router: &Router) -> Result<f64> {
     let table = router.router.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
-    let line = table.lines().find_map(|l| l.trim().strip_prefix("receiver:")).context("no such interface")?;
-    line.split_whitespace().nth(9).and_then(|n| n.parse().ok()).context("no count of packets")
+    let line = table
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("receiver:"))
+        .context("the router has no interface `receiver`")?;
+    line.split_whitespace()
+        .nth(9)
+        .and_then(|n| n.parse().ok())
+        .context("cannot parse the packet count of `receiver` in /proc/net/dev")
 }
 
 fn latency(router: &Router, options: &Options) -> Result<Finding> {
@@ -331,27 +341,32 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
     let rate = load.sent.load(Relaxed) as f64 / started.elapsed().as_secs_f64();
     drop(load);
     border.check()?;
-    let view = &border.kernel.as_ref().context("not attached")?.view;
+    let view = &border.kernel.as_ref().context("the border is not attached")?.view;
     let lost = view.counters()?.reports_lost;
     let unsent = border.sent.dropped_unsent.load(Relaxed) + border.sent.dropped_no_key.load(Relaxed);
-    ensure!(rate > 0.99 * PACKETS_PER_SECOND as f64, "only {rate:.0} packets/s");
-    ensure!(border.sent.packets.load(Relaxed) > 0, "no datagram left");
+    ensure!(
+        rate > 0.99 * PACKETS_PER_SECOND as f64,
+        "the load was only {rate:.0} of {PACKETS_PER_SECOND} packets/s: the machine may be too busy"
+    );
+    ensure!(border.sent.packets.load(Relaxed) > 0, "the border sent no datagram");
     let mut registry = Registry::default();
     registry.register("delay", "seconds", border.delivered.delay.clone());
     let mut page = String::new();
     encode(&mut page, &registry)?;
     let within = |bound: &str| {
         let prefix = format!("delay_bucket{{le=\"{bound}\"}} ");
-        page.lines().find_map(|l| l.strip_prefix(&prefix)?.parse::<f64>().ok()).context("no such bucket")
+        page.lines()
+            .find_map(|l| l.strip_prefix(&prefix)?.parse::<f64>().ok())
+            .with_context(|| format!("the delay histogram has no bucket `{bound}`"))
     };
     let all = within("+Inf")? + lost as f64; // one that is lost is not in time
-    ensure!(all > 100.0, "only {all} reports");
+    ensure!(all > 100.0, "too few reports: expected over 100, got {all}");
     // nor is one that could not be sent, whose delay is in there all the same
     let in_time = |bound: &str| Ok::<_, anyhow::Error>((within(bound)? - unsent as f64) / all);
     let share = in_time("0.001")?;
     Ok(Finding::new(NAME, "latency", "share within 1 ms", Some(share), Bound::AtLeast(LATENCY_BOUND))
         .figure(format!(
-            "{all:.0} reports at {rate:.0} packets/s, delay up to 250 us wanted; {lost} lost, {unsent} unsent"
+            "{all:.0} reports at {rate:.0} packets/s, intended delay up to 250 us; {lost} lost, {unsent} unsent"
         ))
         .figure(format!("within 0.5 ms {:.4}, 1 ms {share:.4}, 2 ms {:.4}", in_time("0.0005")?, in_time("0.002")?)))
 }

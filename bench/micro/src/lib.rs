@@ -40,30 +40,38 @@ pub struct Measure {
 pub const MEASURES: [Measure; 8] = [
     Measure {
         name: ack_cost::NAME,
-        about: "CPU time per ACK against the kernel's CUBIC behind the same glue",
+        about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
         run: ack_cost::run,
     },
     Measure {
         name: throughput::NAME,
-        about: "what one flow gets through against the kernel's CUBIC",
+        about: "throughput of one flow, relative to the kernel's CUBIC",
         run: throughput::run,
     },
     Measure {
         name: rx::NAME,
-        about: "CPU time per packet of ARWA's receiver, and on others' connections",
+        about: "CPU time per packet of the ARWA and DRWA receivers, and on other connections",
         run: rx::run,
     },
-    Measure { name: radio::NAME, about: "whether a radio reading is ever seen torn", run: radio::run },
-    Measure { name: swap::NAME, about: "time until new flows run the new version", run: swap::run },
+    Measure { name: radio::NAME, about: "torn reads of the radio map under concurrent writes", run: radio::run },
+    Measure {
+        name: swap::NAME,
+        about: "time from the start of a swap until new flows run the new version",
+        run: swap::run,
+    },
     Measure {
         name: border::NAME,
-        about: "what the PEP's border adds to a router's forwarding, and how soon it tells",
+        about: "cost of the PEP's border on a router's forwarding, and latency of its reports",
         run: border::run,
     },
-    Measure { name: scrape::NAME, about: "time of a scrape against `ss -tin`, over 10,000 sockets", run: scrape::run },
+    Measure {
+        name: scrape::NAME,
+        about: "duration of a scrape, relative to `ss -tin`, with 10,000 sockets",
+        run: scrape::run,
+    },
     Measure {
         name: pep_ingest::NAME,
-        about: "reports of a border PEP that a core takes to their sockets",
+        about: "reports per second that the PEP's server writes to sockets on one core",
         run: pep_ingest::run,
     },
 ];

@@ -1,6 +1,6 @@
 //! `hotcc-microbench`: what the programs cost on this kernel, against yardsticks measured in the same run.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
 use hotcc_micro::MEASURES;
 use hotcc_micro::options::Options;
@@ -8,25 +8,36 @@ use hotcc_testbed::netlab;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// Measure what the programs cost on this kernel, against yardsticks measured in the same run.
+/// Measure what hotcc's programs cost on this kernel, relative to baselines measured in the same run.
 ///
-/// Needs root. Touches nothing that is loaded or pinned, and leaves nothing behind. Exit codes: 0 every bound holds,
-/// 1 one does not or could not be shown to, 4 not permitted, 130 interrupted.
+/// Requires root. Does not touch loaded or pinned programs, and removes everything it creates.
 #[derive(Parser)]
-#[command(name = "hotcc-microbench", version)]
+#[command(name = "hotcc-microbench", version, after_help = EXAMPLES)]
 struct Cli {
-    /// Only this measure; may be given again
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(MEASURES.map(|m| m.name)))]
+    /// Run only this measure; repeatable [default: all]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(MEASURES.map(|m| PossibleValue::new(m.name).help(m.about))))]
     only: Vec<String>,
-    /// Fewer repetitions: shows that it works; not for quoting
+    /// Repeat less often, to check that the measures work; do not quote the figures
     #[arg(long)]
     quick: bool,
-    /// Machine-readable
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
     role: Option<Role>,
 }
+
+const EXAMPLES: &str = "Examples:
+  hotcc-microbench                          Run all measures
+  hotcc-microbench --quick                  Check that all measures work
+  hotcc-microbench --only ack --only swap   Run two measures
+  hotcc-microbench --json > figures.json    Save the figures
+
+Exit status:
+  0    every bound holds
+  1    a bound does not hold, or a measure failed or was too noisy
+  4    permission denied
+  130  interrupted";
 
 /// What the scrape measure starts this program as.
 #[derive(Subcommand)]

@@ -36,12 +36,12 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let wanted: u64 = if options.quick { 10_000_000 } else { 100_000_000 };
     let root = Path::new(pins::ROOT);
     let mut map = RadioMap::open_or_create(root)?;
-    let key = IndexKey::prefix([192, 0, 2, 1].into(), 32).context("no such prefix")?;
+    let key = IndexKey::prefix([192, 0, 2, 1].into(), 32).context("invalid address prefix")?;
     let link = LinkOptions { source: SOURCE_TRACE, max_age_ms: 500, period_ms: 0, take_over: false };
     // the same process may take its own link twice
     let writers = (0..WRITERS).map(|_| map.take_link(key, &link)).collect::<Result<Vec<_>, _>>()?;
     let slots = RadioSlots::read_only(MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS))?)?;
-    let slot = slots.slot(writers[0].slot()).context("no such slot")?;
+    let slot = slots.slot(writers[0].slot()).context("the link's slot is not in the map")?;
     let stop = AtomicBool::new(false);
     publish(&writers[0], 0)?;
     let started = Instant::now();
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let millions = |n: u64| significant(n as f64 / seconds / 1e6);
     Ok(vec![
         Finding::new(NAME, format!("{WRITERS} writers, {READERS} readers"), "torn reads", value, Bound::AtMost(0.0))
-            .figure(format!("{reads} reads, of which {changes} saw a new reading"))
+            .figure(format!("{reads} reads, {changes} of which saw a new reading"))
             .figure(format!("{} M reads/s, {} M updates/s", millions(reads), millions(updates))),
     ])
 }

@@ -118,7 +118,7 @@ impl Machine {
         Self {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpus: std::thread::available_parallelism().map_or(0, usize::from),
-            cpu_model: model.unwrap_or("model not known").to_owned(),
+            cpu_model: model.unwrap_or("unknown model").to_owned(),
             load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
         }
     }
@@ -149,7 +149,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let m = &self.machine;
         let quick = if self.quick { ", --quick" } else { "" };
-        writeln!(f, "Linux {}, {} CPUs ({}), load {} before{quick}\n", m.kernel, m.cpus, m.cpu_model, m.load)?;
+        writeln!(f, "Linux {}, {} CPUs ({}), load {} before the run{quick}\n", m.kernel, m.cpus, m.cpu_model, m.load)?;
         let mut rows = vec![["measure", "figures", "value", "bound", "verdict"].map(str::to_owned)];
         for finding in &self.findings {
             let value = finding.value.map_or("-".to_owned(), significant);
@@ -168,7 +168,7 @@ impl fmt::Display for Report {
             writeln!(f, "{}", cells.join("  ").trim_end())?;
         }
         for failure in &self.failures {
-            writeln!(f, "\nnot measured: {failure}")?;
+            writeln!(f, "\nfailed: {failure}")?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Cost {
         // an ACK for each data packet, or for several of them; what is beyond that would be others'. The counts are not of one moment.
         ensure!(
             (0.9..2.2).contains(&(received / data_packets)),
-            "{received} packets were received where {data_packets} had data; is there other traffic?"
+            "{received} packets received, but {data_packets} data packets sent: there may be other traffic on this machine"
         );
         Ok(Self { per_received: ns / received, per_data: ns / data_packets })
     }
@@ -87,7 +87,7 @@ enum Whose<'a> {
 /// Measures it.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let nothing = nothing()?;
-    let _stats = hotcc::sys::enable_stats().context("cannot turn on BPF run-time statistics")?;
+    let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
     let mut findings = Vec::new();
     for method in [Method::Arwa, Method::Drwa] {
@@ -120,7 +120,12 @@ fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Ve
     if receiver.method == Method::Arwa {
         let [other, with_storage] = &others;
         findings.push(finding("other connections", "ns per call", other, OTHERS_NS));
-        findings.push(finding("others with storage of others", "ns per call", with_storage, OTHERS_NS));
+        findings.push(finding(
+            "other connections, with another program's storage",
+            "ns per call",
+            with_storage,
+            OTHERS_NS,
+        ));
     }
     Ok(findings)
 }
@@ -151,7 +156,10 @@ fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
         Whose::Other => start()?,
         Whose::OtherWithStorage(object) => {
             let started = start()?;
-            let storage = object.maps().find(|map| map.name() == "others").context("no such map")?;
+            let storage = object
+                .maps()
+                .find(|map| map.name() == "others")
+                .context("object `probe_nothing` has no map `others`")?;
             for socket in started.0.sockets() {
                 storage.update(&socket.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)?;
             }
@@ -163,7 +171,10 @@ fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
     pause(TURN)?;
     let (after, delivered) = (run_times(PROGRAMS), flow.delivered() - delivered);
     let packets = delivered / SEGMENT_BYTES;
-    ensure!(packets > 1000, "only {packets} packets in a turn; is the machine that busy?");
+    ensure!(
+        packets > 1000,
+        "too few packets in a turn: expected over 1000, got {packets}; the machine may be too busy"
+    );
     let [measure, _] = net(&before, &after)?;
     Ok((Cost::of(&before, &after, packets as f64)?, measure.1 / measure.0))
 }
@@ -213,7 +224,7 @@ impl Crowd {
                 Err(error) if disturbed == DISTURBED_ROUNDS => return Err(error),
                 Err(error) => {
                     disturbed += 1;
-                    eprintln!("  once more: {error:#}");
+                    eprintln!("  retrying: {error:#}");
                 }
             }
         }
@@ -225,16 +236,18 @@ impl Crowd {
 /// Calls, and nanoseconds without those of being called and measured, of what measures and what handles options.
 fn net(before: &Counts, after: &Counts) -> Result<[(f64, f64); 2]> {
     let [measure, options, nothing] = [0, 1, 2].map(|p| (after[p].0 - before[p].0, after[p].1 - before[p].1));
-    ensure!(nothing.0 > 0.0, "no packets");
+    ensure!(nothing.0 > 0.0, "no packet was received");
     let call_ns = nothing.1 / nothing.0;
     Ok([measure, options].map(|(calls, ns)| (calls, ns - calls * call_ns)))
 }
 
 fn nothing() -> Result<(Link, Object)> {
-    let embedded =
-        hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "probe_nothing").context("a test object is missing")?;
+    let embedded = hotcc_bpf::TEST_OBJECTS
+        .iter()
+        .find(|o| o.name == "probe_nothing")
+        .context("this build has no embedded object `probe_nothing`")?;
     let object = ObjectBuilder::default().open_memory(embedded.bytes)?.load()?;
-    let link = object.progs_mut().next().context("no program")?.attach()?;
+    let link = object.progs_mut().next().context("object `probe_nothing` has no program")?.attach()?;
     Ok((link, object))
 }
 
@@ -249,7 +262,7 @@ impl Receiver {
     fn load(method: Method) -> Result<Self> {
         let root = cgroup2_root()?;
         let cgroup = root.join(format!("hotcc-microbench-{}", std::process::id()));
-        fs::create_dir(&cgroup).with_context(|| format!("cannot make {}", cgroup.display()))?;
+        fs::create_dir(&cgroup).with_context(|| format!("cannot create {}", cgroup.display()))?;
         let receiver = Self { method, root, cgroup: cgroup.clone() };
         let profile = "default".to_owned();
         rx::load(&Request { method, cgroup: Some(cgroup), profile, set: Vec::new() })?;
@@ -258,7 +271,9 @@ impl Receiver {
 
     /// Runs `work` with this process in the cgroup: sockets that it makes belong there for good.
     fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let to = |cgroup: &PathBuf| fs::write(cgroup.join("cgroup.procs"), "0").context("cannot change the cgroup");
+        let to = |cgroup: &PathBuf| {
+            fs::write(cgroup.join("cgroup.procs"), "0").context("cannot move this process to another cgroup")
+        };
         to(&self.cgroup)?;
         let result = work();
         to(&self.root)?;

@@ -14,11 +14,11 @@ const NAMED_NAMESPACES: &str = "/run/netns";
 
 /// Moves this process there. Call before the first thread starts: threads and children inherit it.
 pub fn enter() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot create a mount namespace")?;
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("cannot make mounts private")?;
     for (kind, path) in [("tmpfs", NAMED_NAMESPACES), ("tmpfs", pins::RUN), ("bpf", pins::BPFFS)] {
-        fs::create_dir_all(path).with_context(|| format!("cannot make {path}"))?;
+        fs::create_dir_all(path).with_context(|| format!("cannot create {path}"))?;
         mount(Some(kind), path, Some(kind), MsFlags::empty(), none).with_context(|| format!("cannot mount {path}"))?;
     }
     Ok(())

@@ -39,8 +39,12 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     eprintln!("  opening {CONNECTIONS} connections");
     let (_holder, _ready) = ourselves(HOLDER, CC)?;
     let (_exporter, address) = ourselves(EXPORTER, "127.0.0.1:0")?;
-    let address: SocketAddr =
-        address.rsplit('/').next().unwrap_or_default().parse().context("the exporter's address")?;
+    let address: SocketAddr = address
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .with_context(|| format!("invalid exporter address `{address}`"))?;
     check_both(address)?;
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..pairs {
@@ -62,7 +66,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let subject = format!("{} sockets", 2 * CONNECTIONS);
     Ok(vec![
         Finding::new(NAME, subject, "time / ss -tin's", median(&ratios), Bound::AtMost(BOUND))
-            .figure(format!("network namespaces walked by the scrape: {}", hotcc_host::netns::all()?.len()))
+            .figure(format!("network namespaces visited by the scrape: {}", hotcc_host::netns::all()?.len()))
             .figure(format!("median: scrape {} ms, ss {} ms, of {pairs} pairs", text(&ours), text(&theirs))),
     ])
 }
@@ -76,11 +80,11 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
 /// Both must have seen all the sockets, or a comparison would be of different things.
 fn check_both(address: SocketAddr) -> Result<()> {
     let lines = output(quiet("ss").arg("-tin"))?.lines().filter(|l| l.starts_with("ESTAB")).count();
-    ensure!(lines >= 2 * CONNECTIONS, "ss shows only {lines} sockets");
+    ensure!(lines >= 2 * CONNECTIONS, "ss shows only {lines} of {} sockets", 2 * CONNECTIONS);
     let page = scrape_page(address)?;
     let counts = page.lines().filter(|l| l.starts_with("hotcc_sockets{")).filter_map(|l| l.rsplit(' ').next());
     let sum: usize = counts.filter_map(|n| n.parse::<usize>().ok()).sum();
-    ensure!(sum >= 2 * CONNECTIONS, "the exporter shows only {sum} sockets");
+    ensure!(sum >= 2 * CONNECTIONS, "the exporter shows only {sum} of {} sockets", 2 * CONNECTIONS);
     Ok(())
 }
 
@@ -93,24 +97,24 @@ fn run_ss() -> Result<()> {
 
 fn scrape_page(address: SocketAddr) -> Result<String> {
     let mut page = String::new();
-    let mut stream = TcpStream::connect(address).context("cannot reach the exporter")?;
+    let mut stream = TcpStream::connect(address).context("cannot connect to the exporter")?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     stream.read_to_string(&mut page).context("cannot read the exporter's page")?;
-    ensure!(page.starts_with("HTTP/1.1 200") && page.ends_with("# EOF\n"), "the exporter's page is not whole");
+    ensure!(page.starts_with("HTTP/1.1 200") && page.ends_with("# EOF\n"), "the exporter's page is incomplete");
     Ok(page)
 }
 
 /// This program again, as something else; with the first line it prints, which says that it is ready.
 fn ourselves(role: &str, argument: &str) -> Result<(Process, String)> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let program = program.to_str().context("this program's path is no UTF-8")?;
+    let program = program.to_str().context("this program's path is not valid UTF-8")?;
     let (reader, writer) = std::io::pipe()?;
     let mut command = quiet(program);
     let process = Process::start(command.args([role, argument]).stdout(writer))?;
     drop(command); // it holds our copy of the pipe's other end, and the end of the process would not show
     let mut line = String::new();
     BufReader::new(reader).read_line(&mut line)?;
-    ensure!(!line.is_empty(), "{program} {role} ended early");
+    ensure!(!line.is_empty(), "`{program} {role}` exited before it was ready");
     Ok((process, line.trim_end().to_owned()))
 }
 

@@ -34,8 +34,12 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         let outcome = ops::swap(CC, &request(object), false)?;
         whole.push(ms(started));
         switch.push(outcome.switched_in_us as f64 / 1e3);
-        ensure!(outcome.object == format!("builtin:{object}"), "after the swap {} serves", outcome.object);
-        ensure!(outcome.defaults_rewritten == 1, "the default was not written again");
+        ensure!(
+            outcome.object == format!("builtin:{object}"),
+            "after the swap, `{}` is serving instead of `builtin:{object}`",
+            outcome.object
+        );
+        ensure!(outcome.defaults_rewritten == 1, "{} defaults rewritten, expected 1", outcome.defaults_rewritten);
         verifying.push(verify(object)?);
         switching.extend(switch_there_and_back()?);
     }
@@ -43,16 +47,16 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let text = |values: &[f64]| {
         let worst = values.iter().copied().fold(f64::NAN, f64::max);
         let middle = median(values).map_or("-".to_owned(), significant);
-        format!("median {middle} ms, worst {} ms, of {}", significant(worst), values.len())
+        format!("median {middle} ms, maximum {} ms, {} samples", significant(worst), values.len())
     };
     let bound = Bound::AtMost(BOUND_MS);
-    let finding = Finding::new(NAME, "new flows and defaults have the new", "median ms", median(&switch), bound);
+    let finding = Finding::new(NAME, "new flows and defaults use the new version", "median ms", median(&switch), bound);
     Ok(vec![
         finding
-            .figure(format!("from the first touch until defaults are written: {}", text(&switch)))
-            .figure(format!("of it the kernel's switch: {}", text(&switching)))
-            .figure(format!("opening and verifying, before: {}", text(&verifying)))
-            .figure(format!("the whole call, sockets counted: {}", text(&whole))),
+            .figure(format!("from the first change until the defaults are written: {}", text(&switch)))
+            .figure(format!("the kernel's switch, included above: {}", text(&switching)))
+            .figure(format!("opening and verifying, before the first change: {}", text(&verifying)))
+            .figure(format!("the whole call, including counting the sockets: {}", text(&whole))),
     ])
 }
 
@@ -79,7 +83,7 @@ fn verify(object: &str) -> Result<f64> {
 fn switch_there_and_back() -> Result<Vec<f64>> {
     let (algo, serving) = Algo::serving(CC)?;
     let Some(link) = registry::open_link(&algo)? else { return Ok(Vec::new()) };
-    let previous = algo.previous()?.context("there is no previous version")?;
+    let previous = algo.previous()?.with_context(|| format!("`{CC}` has no previous version"))?;
     let (serving, previous) = (serving.need_map("map")?, previous.need_map("map")?);
     let mut elapsed = Vec::new();
     for (old, new) in [(&serving, &previous), (&previous, &serving)] {

@@ -49,7 +49,12 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
             rates.push(rate);
         }
         ratios.push(rate[0] / rate[1]);
-        eprintln!("  {subject}, pair {} of {pairs}: {:.2} and {:.2} Gbit/s", pair + 1, rate[0], rate[1]);
+        eprintln!(
+            "  {subject}, pair {} of {pairs}: {:.2} Gbit/s, {YARDSTICK} {:.2} Gbit/s",
+            pair + 1,
+            rate[0],
+            rate[1]
+        );
     }
     if !is_control {
         ops::unload(&name, None)?;
@@ -57,7 +62,7 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
     let interval = mean_ratio(&ratios);
     let low = interval.map(|i| i.low);
     let bound = if is_control { Bound::None } else { Bound::AtLeast(BOUND) };
-    let mut finding = Finding::new(NAME, subject, "95 % low, ratio to cubic", low, bound);
+    let mut finding = Finding::new(NAME, subject, "ratio to cubic, 95 % low", low, bound);
     if let Some(i) = interval {
         finding = finding.figure(format!(
             "{} of cubic's (95 %: {} to {}), {pairs} pairs",
@@ -67,7 +72,7 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
         ));
     }
     let medians = rates.map(|r| median(&r).map_or("-".to_owned(), significant));
-    Ok(finding.figure(format!("median Gbit/s: {} and cubic {}", medians[0], medians[1])))
+    Ok(finding.figure(format!("median Gbit/s: {}, cubic {}", medians[0], medians[1])))
 }
 
 fn gbit_per_s(flow: &Flow, cc: &str, turn: Duration) -> Result<f64> {

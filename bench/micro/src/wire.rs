@@ -61,7 +61,7 @@ impl Wire {
     }
 
     fn connect(&self, cc: &str) -> Result<(TcpStream, TcpStream)> {
-        let SocketAddr::V4(address) = self.listener.local_addr()? else { bail!("no IPv4 address") };
+        let SocketAddr::V4(address) = self.listener.local_addr()? else { bail!("the listener has no IPv4 address") };
         let sender = self.sender.enter(|| open(cc, address))??;
         let (receiver, _) = self.listener.accept().context("cannot accept")?;
         Ok((sender, receiver))
@@ -71,7 +71,10 @@ impl Wire {
 /// Has so many files allowed.
 pub fn allow_files(needed: u64) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    ensure!(hard >= needed, "{needed} open files are needed, and {hard} allowed (ulimit -Hn)");
+    ensure!(
+        hard >= needed,
+        "{needed} open files are needed, but only {hard} are allowed: raise the hard limit (`ulimit -Hn {needed}`)"
+    );
     Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(needed), hard)?)
 }
 
@@ -79,7 +82,7 @@ pub fn allow_files(needed: u64) -> Result<()> {
 pub fn open(cc: &str, to: SocketAddrV4) -> Result<TcpStream> {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, TcpCongestion, &OsString::from(cc))
-        .with_context(|| format!("cannot use the congestion control {cc}; has this kernel got it?"))?;
+        .with_context(|| format!("cannot use congestion control `{cc}`: the kernel may lack it, see net.ipv4.tcp_available_congestion_control"))?;
     connect(fd.as_raw_fd(), &SockaddrIn::from(to)).with_context(|| format!("cannot connect to {to}"))?;
     Ok(TcpStream::from(fd))
 }
@@ -120,7 +123,8 @@ impl Flow {
 
     /// Gives it another congestion control; the window stays.
     pub fn choose(&self, cc: &str) -> Result<()> {
-        setsockopt(&self.sender, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot change to {cc}"))
+        setsockopt(&self.sender, TcpCongestion, &OsString::from(cc))
+            .with_context(|| format!("cannot change to congestion control `{cc}`"))
     }
 
     /// Both ends' sockets: the sender's, the receiver's.

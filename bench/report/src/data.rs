@@ -131,16 +131,17 @@ impl Data {
     fn finished(&self) -> String {
         let (there_are, finished) = (self.results.manifest.runs.len(), self.results.runs.len());
         let runs = match (finished, there_are) {
-            (_, 0) => return "The manifest names no runs".to_owned(),
-            (0, all) => return format!("Of {} none has finished", counted(all, "run")),
+            (_, 0) => return "The manifest lists no runs".to_owned(),
+            (0, 1) => return "The only run has not finished".to_owned(),
+            (0, all) => return format!("None of the {} has finished", counted(all, "run")),
             (1, 1) => "The only run has finished".to_owned(),
             (done, all) if done == all => format!("All {all} runs have finished"),
             (done, all) => format!("{done} of {all} runs have finished"),
         };
         match self.invalid().count() {
             0 => format!("{runs}, none is invalid"),
-            1 => format!("{runs}, 1 is invalid and left out of every figure"),
-            several => format!("{runs}, {several} are invalid and left out of every figure"),
+            1 => format!("{runs}, 1 is invalid and excluded from every figure"),
+            several => format!("{runs}, {several} are invalid and excluded from every figure"),
         }
     }
 

@@ -42,22 +42,27 @@ pub struct Comparison {
 pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     let text = match fs::read_to_string(scenario) {
         Ok(text) => text,
-        Err(error) => return (Vec::new(), vec![format!("scenario.toml cannot be read: {error}")]),
+        Err(error) => return (Vec::new(), vec![format!("cannot read scenario.toml: {error}")]),
     };
     let mut table: toml::Table = match text.parse() {
         Ok(table) => table,
-        Err(error) => return (Vec::new(), vec![format!("scenario.toml is no TOML: {}", error.message())]),
+        Err(error) => return (Vec::new(), vec![format!("scenario.toml is not valid TOML: {}", error.message())]),
     };
     let blocks = match table.remove("expected") {
         None => return (Vec::new(), Vec::new()),
         Some(toml::Value::Array(blocks)) => blocks,
-        Some(_) => return (Vec::new(), vec!["expected in scenario.toml is no list: write [[expected]]".to_owned()]),
+        Some(_) => {
+            return (
+                Vec::new(),
+                vec!["`expected` in scenario.toml is not a list of tables: write [[expected]]".to_owned()],
+            );
+        }
     };
     let (mut read, mut problems) = (Vec::new(), Vec::new());
     for (index, block) in blocks.into_iter().enumerate() {
         match block.try_into::<Expected>() {
             Ok(expected) => read.push(expected),
-            Err(error) => problems.push(format!("[[expected]] number {} is left out: {}", index + 1, error.message())),
+            Err(error) => problems.push(format!("[[expected]] number {} is ignored: {}", index + 1, error.message())),
         }
     }
     (read, problems)
@@ -109,9 +114,9 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     };
     let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
     let remark = match (cases.len(), expected.wanted) {
-        (0, _) if !known => Some("there is no such metric".to_owned()),
+        (0, _) if !known => Some(format!("unknown metric `{}`", expected.metric)),
         (0, _) if !results.manifest.runs.iter().any(|run| expected.matches(run)) => {
-            Some("there is no such case".to_owned())
+            Some("no run matches this case".to_owned())
         }
         (0, _) => Some("no valid run has it".to_owned()),
         (1, _) => None,
@@ -157,13 +162,13 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].case["loss"], toml::Value::Float(0.01));
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].starts_with("[[expected]] number 2 is left out: missing field"), "{problems:?}");
+        assert!(problems[0].starts_with("[[expected]] number 2 is ignored: missing field"), "{problems:?}");
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        assert!(read(Path::new("/nowhere")).1[0].starts_with("scenario.toml cannot be read"));
-        assert!(read_text("a = ").1[0].starts_with("scenario.toml is no TOML"));
+        assert!(read(Path::new("/nowhere")).1[0].starts_with("cannot read scenario.toml"));
+        assert!(read_text("a = ").1[0].starts_with("scenario.toml is not valid TOML"));
         assert!(read_text("expected = 1").1[0].contains("write [[expected]]"));
         assert_eq!(read_text("name = 'x'"), (vec![], vec![]));
     }

@@ -58,7 +58,11 @@ fn with_papers(figures: &Table, data: &Data) -> String {
     let mut out = figures.markdown();
     for run in data.invalid() {
         for why in &run.invalid {
-            out.push_str(&format!("INVALID, and in no figure: {} seed {}: {why}\n", run.run.case_name(), run.run.seed));
+            out.push_str(&format!(
+                "INVALID, excluded from all figures: {}, seed {}: {why}\n",
+                run.run.case_name(),
+                run.run.seed
+            ));
         }
     }
     if let Some(table) = tables::papers(data) {
@@ -78,10 +82,13 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     let mut out = String::new();
     let mut rest = document;
     while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- figures: SCENARIO -->` is not closed")?;
+        let (mark, after) = after
+            .split_once(BEGIN_END)
+            .context("a `<!-- figures: SCENARIO` is not closed: ` -->` and the end of the line must follow")?;
         let (scenario, by_flow, cases) = marked(mark)?;
-        let (old, after) =
-            after.split_once(END).with_context(|| format!("the figures of {mark} have no `{}`", END.trim_end()))?;
+        let (old, after) = after.split_once(END).with_context(|| {
+            format!("`{BEGIN}{mark} -->` has no end: expected a line `{}` below it", END.trim_end())
+        })?;
         let new = figures(&results.join(scenario), by_flow, &cases)?;
         let part = if new.is_empty() { old } else { &merged(old, &new) };
         out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
@@ -93,7 +100,10 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
 /// `SCENARIO [flows] KEY=VALUE...`.
 fn marked(mark: &str) -> Result<(&str, bool, Vec<SweptValue>)> {
     let (scenario, words) = mark.split_once(' ').unwrap_or((mark, ""));
-    ensure!(scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "`{scenario}` is no scenario's name");
+    ensure!(
+        scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+        "invalid scenario name `{scenario}`: expected only letters, digits and `-`"
+    );
     let (flows, cases): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == FLOWS);
     let cases = cases.into_iter().map(str::parse).collect::<Result<_, String>>();
     Ok((scenario, !flows.is_empty(), cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
@@ -173,9 +183,18 @@ mod tests {
         let document = "a\n<!-- figures: x -->\nold\n<!-- end of figures -->\nb\n";
         assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
         let told = |text: &str| refreshed(text, Path::new("/nowhere")).unwrap_err().to_string();
-        assert_eq!(told("<!-- figures: x -->\nold"), "the figures of x have no `<!-- end of figures -->`");
-        assert_eq!(told("<!-- figures: x"), "a `<!-- figures: SCENARIO -->` is not closed");
-        assert_eq!(told("<!-- figures: ../x -->\n<!-- end of figures -->\n"), "`../x` is no scenario's name");
+        assert_eq!(
+            told("<!-- figures: x -->\nold"),
+            "`<!-- figures: x -->` has no end: expected a line `<!-- end of figures -->` below it"
+        );
+        assert_eq!(
+            told("<!-- figures: x"),
+            "a `<!-- figures: SCENARIO` is not closed: ` -->` and the end of the line must follow"
+        );
+        assert_eq!(
+            told("<!-- figures: ../x -->\n<!-- end of figures -->\n"),
+            "invalid scenario name `../x`: expected only letters, digits and `-`"
+        );
         let case = told("<!-- figures: x cc -->\n<!-- end of figures -->\n");
         assert!(case.starts_with("`<!-- figures: x cc -->`: KEY=VALUE is meant"), "{case}");
     }

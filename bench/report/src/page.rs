@@ -75,21 +75,21 @@ fn header(data: &Data) -> Markup {
     html! {
         header {
             h1 { (manifest.scenario) }
-            (entries(&[("what for", &data.summary), ("paper", &data.paper)]))
-            (entries(&[("kernel", &manifest.kernel), ("ran in", backend), ("runs", &state)]))
+            (entries(&[("purpose", &data.summary), ("paper", &data.paper)]))
+            (entries(&[("kernel", &manifest.kernel), ("environment", backend), ("runs", &state)]))
             @if !invalid.is_empty() {
                 div.bad {
-                    p { "Invalid, and left out of every figure:" }
+                    p { "Invalid runs, excluded from every figure:" }
                     ul { (items(invalid.into_iter(), MOST_LISTED)) }
                 }
             }
             @if !data.missing.is_empty() {
                 div.note {
-                    p { "Not finished, so nothing is known of them:" }
+                    p { "Unfinished runs:" }
                     ul { (items(missing, MOST_LISTED)) }
                 }
             }
-            details { summary { "What ran" } (entries(&facts)) }
+            details { summary { "Versions and checksums" } (entries(&facts)) }
         }
     }
 }
@@ -213,7 +213,7 @@ fn left_out(drawn: usize, there_are: usize, what: &str) -> Markup {
     html! {
         @if drawn < there_are {
             (note(&format!(
-                "Drawn are the first {drawn} of {there_are} {what}; the tables have all of them, and \
+                "Only the first {drawn} of {there_are} {what} are drawn. The tables contain all of them; \
                  `--charts {there_are}` draws all."
             )))
         }

@@ -46,18 +46,18 @@ fn read_rows(
     found: &mut Vec<Series>,
 ) -> Result<(), String> {
     let headers = reader.headers().map_err(|e| e.to_string())?.clone();
-    let place = |column: &str| headers.iter().position(|h| h == column).ok_or(format!("it has no column {column}"));
+    let place = |column: &str| headers.iter().position(|h| h == column).ok_or(format!("missing column `{column}`"));
     let (time, name) = (place("t_s")?, place(name)?);
     let columns = columns.iter().map(|column| place(column)).collect::<Result<Vec<_>, _>>()?;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (index, record) in reader.records().enumerate() {
         // the first line is the header
-        let broken = |why: &str| format!("line {} {why}; what follows is left out", index + 2);
-        let record = record.map_err(|_| broken("is broken off"))?;
+        let broken = |why: &str| format!("line {} {why}; the rest of the file is ignored", index + 2);
+        let record = record.map_err(|_| broken("is cut off"))?;
         let cell = |at: usize| -> Result<Option<f64>, String> {
             match record.get(at).unwrap_or_default() {
                 "" => Ok(None),
-                text => text.parse().map(Some).map_err(|_| broken("has a cell that is no number")),
+                text => text.parse().map(Some).map_err(|_| broken(&format!("has an invalid number `{text}`"))),
             }
         };
         let t = cell(time)?.filter(|t: &f64| t.is_finite()).ok_or_else(|| broken("has no time"))?;
@@ -162,9 +162,17 @@ mod tests {
     fn half_a_file_gives_its_half() {
         let half = read_text("t_s,flow,cwnd,srtt_us\n0.1,a,10,5\n0.2,a,1");
         assert_eq!(half.series[0].columns[0], [(0.1, 10.0)]);
-        assert_eq!(half.problem.unwrap(), "flows.csv is incomplete: line 3 is broken off; what follows is left out");
-        assert!(read_text("t_s,flow,cwnd,srtt_us\n0.1,a,x,5\n").problem.unwrap().contains("line 2 has a cell"));
-        assert!(read_text("t_s,flow,cwnd\n").problem.unwrap().contains("no column srtt_us"));
+        assert_eq!(
+            half.problem.unwrap(),
+            "flows.csv is incomplete: line 3 is cut off; the rest of the file is ignored"
+        );
+        assert!(
+            read_text("t_s,flow,cwnd,srtt_us\n0.1,a,x,5\n")
+                .problem
+                .unwrap()
+                .contains("line 2 has an invalid number `x`")
+        );
+        assert!(read_text("t_s,flow,cwnd\n").problem.unwrap().contains("missing column `srtt_us`"));
         let missing = read(Path::new("/nowhere/links.csv"), "link", &[]);
         assert!(missing.problem.unwrap().starts_with("links.csv is incomplete"));
     }

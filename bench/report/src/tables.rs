@@ -34,16 +34,16 @@ fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
 
 /// Figures by case and congestion control.
 pub fn figures(data: &Data) -> Table {
-    let remark = "Over the valid runs, by Student's t (no interval for one seed). A run's figure is the mean over its TCP \
-                  flows of that congestion control; Jain's index is the run's. Loss counts links and queues; queue delay \
-                  is one way.";
+    let remark = "Valid runs only. The interval follows Student's t distribution; one seed has no interval. A run's figure \
+                  is the mean over its TCP flows with that congestion control; Jain's index is that of the whole run. Loss \
+                  includes losses on links and drops in queues. Queue delay is one-way.";
     let caption = "Mean over seeds ± half the 95 % confidence interval";
     Table { remark: remark.to_owned(), ..of_rows(&data.rows, "congestion control", caption) }
 }
 
 /// Figures by case and flow.
 pub fn by_flow(flows: &[Row]) -> Table {
-    of_rows(flows, "flow", "The same for each flow")
+    of_rows(flows, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
 }
 
 /// The papers' figures beside ours; `None` where there are none.
@@ -78,10 +78,10 @@ pub fn papers(data: &Data) -> Option<Table> {
     });
     let columns = ["case", "flow", "figure", "ours", "paper", "ours / paper", "seeds", "source", "note"];
     Some(Table {
-        caption: "What the papers found, and what ran here".to_owned(),
+        caption: "The papers' figures and ours".to_owned(),
         remark:
-            "Ours: mean over seeds ± half the 95 % confidence interval. Units are in the figure's name; ratios and \
-                 utilisation are shares of 1."
+            "Ours: mean over seeds ± half the 95 % confidence interval. The unit is part of the figure's name; ratios \
+                 and utilisation are fractions of 1."
                 .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.collect(),

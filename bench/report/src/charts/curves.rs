@@ -42,7 +42,7 @@ pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &s
             .x_label_area_size(px(44))
             .y_label_area_size(px(62))
             .build_cartesian_2d(xs.clone(), 0.0..1.0)?;
-        let names = ("RTT, ms", "share of samples");
+        let names = ("RTT, ms", "fraction of samples");
         mesh(&mut chart, names, (7, 6), &|x| tick(*x, span), &|y| tick(*y, 1.0))?;
         for one in &all {
             // steps of half a per cent are finer than the eye
@@ -54,8 +54,8 @@ pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &s
     })?;
     let entries: Vec<_> = all.iter().map(|one| (one.series, one.label.clone())).collect();
     let caption = format!(
-        "{title}: share of the sampling periods of {of_seeds} whose RTT was at most that. The axis ends at the 99.5th \
-         percentile of the slowest."
+        "{title}: fraction of the sampling periods of {of_seeds} with at most this RTT. The axis ends at the 99.5th \
+         percentile of the slowest congestion control."
     );
     Ok(Some(figure("half", &drawn, &legend(&entries, false), &caption)))
 }
@@ -232,7 +232,7 @@ fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>])
     })?;
     let entries: Vec<_> = lines.iter().map(|line| (line.series, line.label.to_owned())).collect();
     let spaced = if axis.linear { "" } else { " The values are spaced evenly, not to scale." };
-    let caption = format!("{name}. Mean over seeds, bars: 95 % interval.{spaced}");
+    let caption = format!("{name}. Lines: mean over seeds. Bars: 95 % confidence interval.{spaced}");
     Ok(Some(figure("half", &drawn, &legend(&entries, true), &caption)))
 }
 

@@ -24,9 +24,9 @@ struct Cloud<'a> {
 pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<Markup>> {
     let has = |metric: &str| rows.iter().filter(|r| !r.runs.is_empty()).all(|r| !r.values(metric).is_empty());
     let (delay, axis) = if has("queue_delay_mean_ms") {
-        ("queue_delay_mean_ms", "mean queueing delay, ms (less is to the right)")
+        ("queue_delay_mean_ms", "mean queueing delay, ms (lower to the right)")
     } else {
-        ("rtt_mean_ms", "mean RTT, ms (less is to the right)")
+        ("rtt_mean_ms", "mean RTT, ms (lower to the right)")
     };
     let clouds: Vec<Cloud<'_>> = rows.iter().filter_map(|row| cloud(row, delay, labels)).take(MAX_SERIES).collect();
     let outlines: Vec<Vec<(f64, f64)>> = clouds.iter().map(|c| c.ellipse.outline(SCALE_95, CORNERS)).collect();
@@ -84,11 +84,11 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
     let ellipses = match seeds {
         1 => "One seed: no ellipse.".to_owned(),
         2 => "Two seeds: the ellipse is a line.".to_owned(),
-        _ => "Filled: 1-sigma ellipse of the seeds; outline around it: where 95 % of them would lie if they were normally \
-              distributed."
+        _ => "Filled: the 1-sigma ellipse of the seeds. Outer outline: the ellipse that would contain 95 % of them if they \
+              were normally distributed."
             .to_owned(),
     };
-    let caption = format!("{title}. A point is a seed. {ellipses}");
+    let caption = format!("{title}. Each point is one seed. {ellipses}");
     Ok(Some(figure("half", &drawn, &legend(&entries, true), &caption)))
 }
 

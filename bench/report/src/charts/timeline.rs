@@ -95,7 +95,7 @@ pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl F
     let problems = recording.flows.problem.iter().chain(&recording.links.problem);
     let problems = html! { @for problem in problems { (note(problem)) } };
     if panels.is_empty() {
-        return Ok(html! { (problems) (note("Nothing was recorded over time.")) });
+        return Ok(html! { (problems) (note("No data was recorded over time.")) });
     }
     // numbered as in the list below the chart, those without a time included
     let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
@@ -109,7 +109,7 @@ pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl F
         format!(" Filled: capacity of {}, the narrowest link that carried the traffic.", link.name)
     });
     let caption = format!(
-        "{title}.{capacity} Rates are means over {} ms; of the rest each such span shows its least and greatest value.",
+        "{title}.{capacity} Rates are means over {} ms; for everything else, each such span shows its minimum and maximum.",
         tick(width * 1e3, 100.0)
     );
     let flows = run.flows.len();

@@ -127,7 +127,7 @@ pub fn compare(a: &Path, b: &Path, margin: f64) -> Result<Diff> {
         "{} and {} have no valid run of the same case and seed: {}",
         a.display(),
         b.display(),
-        left_out.first().map_or("neither is to have any".to_owned(), |first| first.why.clone())
+        left_out.first().map_or("neither manifest lists a run".to_owned(), |first| first.why.clone())
     );
     let identical: Vec<bool> = pairs.iter().map(|(run, _)| are_identical(a, b, &run.run)).collect();
     let mut cases: Vec<(&Case, Vec<usize>)> = Vec::new();
@@ -162,8 +162,8 @@ fn all_runs<'a>(a: &'a Manifest, b: &'a Manifest) -> Vec<&'a RunId> {
 fn find<'a>(results: &'a Results, id: &RunId) -> Result<&'a RunSummary, String> {
     match results.runs.iter().find(|run| run.run == *id) {
         None if results.manifest.runs.contains(id) => Err("not finished".to_owned()),
-        None => Err("there is no such run".to_owned()),
-        Some(run) if !run.invalid.is_empty() => Err(format!("invalid, {}", run.invalid.join(", "))),
+        None => Err("no such run".to_owned()),
+        Some(run) if !run.invalid.is_empty() => Err(format!("invalid ({})", run.invalid.join("; "))),
         Some(run) => Ok(run),
     }
 }

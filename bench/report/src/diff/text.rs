@@ -53,7 +53,7 @@ impl Diff {
             let tested = self.figures().filter(|figure| is_tested(figure)).count();
             let _ = writeln!(
                 out,
-                "of {tested} intervals, chance alone would make about {} worse, if nothing had changed",
+                "if nothing had changed, chance alone would make about {} of {tested} intervals worse",
                 number((tested as f64 * 0.025).ceil())
             );
         }
@@ -78,8 +78,8 @@ fn case_lines(out: &mut String, case: &CaseDiff) {
     if !told.is_empty() {
         let _ = writeln!(
             out,
-            "  {:width$}  {:7}  {:>10}  {:>10}  {:>28}  {:>8}  verdict",
-            "figure", "better", "A", "B", "B - A, 95 % interval", "of A"
+            "  {:width$}  {:9}  {:>10}  {:>10}  {:>28}  {:>8}  verdict",
+            "figure", "better if", "A", "B", "B - A, 95 % interval", "% of A"
         );
     }
     for figure in told {
@@ -96,7 +96,7 @@ fn case_lines(out: &mut String, case: &CaseDiff) {
         let note = judged.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
         let _ = writeln!(
             out,
-            "  {:width$}  {:7}  {:>10}  {:>10}  {difference:>28}  {share:>8}  {}{note}",
+            "  {:width$}  {:9}  {:>10}  {:>10}  {difference:>28}  {share:>8}  {}{note}",
             name(figure),
             figure.better,
             value(judged.a),

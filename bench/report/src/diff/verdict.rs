@@ -118,11 +118,11 @@ pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Opti
     if let Some((verdict, note)) = judge_absent(metric, pairs.len(), lost, gained) {
         return judged(verdict, Some(note));
     }
-    let absent =
-        (lost + gained > 0).then(|| format!("only one of A and B has it in {} of {}", lost + gained, pairs.len()));
+    let absent = (lost + gained > 0)
+        .then(|| format!("only one side has this figure in {} of {} pairs", lost + gained, pairs.len()));
     let (Some(difference), Some(a)) = (difference, a) else { return judged(Verdict::CannotTell, absent) };
     let Some((low, high)) = difference.interval() else {
-        return judged(Verdict::CannotTell, absent.or_else(|| Some("one seed cannot tell".to_owned())));
+        return judged(Verdict::CannotTell, absent.or_else(|| Some("one seed is not enough".to_owned())));
     };
     // the last bits of a sum are no change
     let noise = 1e-12 * a.abs();
@@ -153,11 +153,11 @@ fn judge_absent(metric: &str, pairs: usize, lost: usize, gained: usize) -> Optio
     if lost + gained == 0 || !["completion_s", "convergence_s", "recovery_s"].contains(&metric) {
         return None;
     }
-    let side = |name, count| format!("never reached in {name} alone: {count} of {pairs}");
+    let only = |name, count| format!("only {name} reached it: {count} of {pairs} pairs");
     let note = match (lost, gained) {
-        (_, 0) => side("B", lost),
-        (0, _) => side("A", gained),
-        _ => format!("{}; {}", side("B", lost), side("A", gained)),
+        (_, 0) => only("A", lost),
+        (0, _) => only("B", gained),
+        _ => format!("{}; {}", only("A", lost), only("B", gained)),
     };
     // that a transfer does not end is no matter of chance
     let needed = if metric == "completion_s" { 1 } else { SIGNS };
@@ -217,7 +217,7 @@ mod tests {
     fn one_seed_cannot_tell() {
         let pair = [(Some(10.0), Some(50.0))];
         let judged = judge("throughput_mbps", &pair, 0.02, false).unwrap();
-        assert_eq!((judged.verdict, judged.note.as_deref()), (Verdict::CannotTell, Some("one seed cannot tell")));
+        assert_eq!((judged.verdict, judged.note.as_deref()), (Verdict::CannotTell, Some("one seed is not enough")));
         let same = [(Some(10.0), Some(10.0))];
         assert_eq!(judge("jain", &same, 0.02, false).unwrap().verdict, Verdict::CannotTell);
         assert_eq!(judge("jain", &same, 0.02, true).unwrap().verdict, Verdict::Same);

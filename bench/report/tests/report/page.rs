@@ -84,9 +84,9 @@ fn the_papers_stand_beside_ours() {
         row(&html, "throughput_mbps"),
         ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "Doe 2017, Table 4", "indoors"]
     );
-    assert_eq!(row(&html, "jain")[8], "there is no such case");
-    assert_eq!(row(&html, "speed")[8], "there is no such metric");
-    assert!(html.contains("[[expected]] number 4 is left out: missing field"));
+    assert_eq!(row(&html, "jain")[8], "no run matches this case");
+    assert_eq!(row(&html, "speed")[8], "unknown metric `speed`");
+    assert!(html.contains("[[expected]] number 4 is ignored: missing field"));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn invalid_and_unfinished_runs_are_named_and_not_counted() {
     fixture::write(dir.path(), &[runs[0].clone(), runs[1].clone(), bad]);
     fs::remove_file(dir.path().join("all/seed-2/summary.json")).unwrap();
     let html = page(dir.path());
-    assert!(html.contains("2 of 3 runs have finished, 1 is invalid and left out of every figure."));
+    assert!(html.contains("2 of 3 runs have finished, 1 is invalid and excluded from every figure."));
     assert!(html.contains("<li>all, seed 3: the CPU was busy all the time; clock ran &lt; backwards</li>"));
     assert!(html.contains("<li>all, seed 2</li>"));
     assert_eq!(row(&html, "dtcp")[2..4], ["10", "20"]);
@@ -168,12 +168,12 @@ fn nothing_finished_is_a_page_that_says_so() {
     let dir = tempfile::tempdir().unwrap();
     fixture::write_manifest(dir.path(), &manifest(vec![RunId { case: case(&[]), seed: 1 }]));
     let html = page(dir.path());
-    assert!(html.contains("Of 1 run none has finished."));
+    assert!(html.contains("The only run has not finished."));
     assert!(html.contains("No run has finished, so there are no figures."));
-    assert!(html.contains("scenario.toml cannot be read"));
+    assert!(html.contains("cannot read scenario.toml"));
     let empty = tempfile::tempdir().unwrap();
     fixture::write_manifest(empty.path(), &manifest(Vec::new()));
-    assert!(page(empty.path()).contains("The manifest names no runs."));
+    assert!(page(empty.path()).contains("The manifest lists no runs."));
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn a_hundred_cases_make_a_page_that_can_be_used() {
     }
     let html = page(dir.path());
     assert_eq!(html.matches("<th scope=\"row\">dtcp</th>").count(), 100);
-    assert!(html.contains("Drawn are the first 12 of 100 cases"));
-    assert!(html.contains("Drawn are the first 12 of 100 conditions"));
+    assert!(html.contains("Only the first 12 of 100 cases are drawn"));
+    assert!(html.contains("Only the first 12 of 100 conditions are drawn"));
     assert!(html.len() < 4_000_000, "{} bytes", html.len());
 }
 
@@ -259,12 +259,12 @@ fn a_look_at_a_part_of_a_scenario_says_so() {
 fn the_top_says_what_was_measured() {
     let dir = tempfile::tempdir().unwrap();
     fixture::write(dir.path(), &[run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
-    assert!(!page(dir.path()).contains("what for"));
+    assert!(!page(dir.path()).contains("purpose"));
     let scenario = "duration_s = 1\nsummary = \"A corner & a wall\"\npaper = \"Doe 2020\"\n\
         [[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nname = \"l\"\nbetween = [\"a\", \"b\"]\n\
         [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ncc = \"reno\"\n";
     fs::write(dir.path().join("scenario.toml"), scenario).unwrap();
     let html = page(dir.path());
-    assert!(html.contains("<dt>what for</dt><dd>A corner &amp; a wall</dd>"), "{html}");
+    assert!(html.contains("<dt>purpose</dt><dd>A corner &amp; a wall</dd>"), "{html}");
     assert!(html.contains("<dt>paper</dt><dd>Doe 2020</dd>") && html.contains("<dt>walk.csv</dt>"), "{html}");
 }
