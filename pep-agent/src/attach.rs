@@ -25,10 +25,10 @@ const LINKS_END: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// TCX where the kernel has it, else clsact.
+    /// TCX if the kernel has it (Linux 6.6), else clsact.
     #[default]
     Auto,
-    /// A TCX link (Linux 6.6).
+    /// A TCX link; needs Linux 6.6 or later.
     Tcx,
     /// A filter of the clsact queueing discipline.
     Clsact,
@@ -54,7 +54,7 @@ impl Hook {
     /// There is none of that name.
     pub fn ifindex(&self) -> Result<u32> {
         nix::net::if_::if_nametoindex(self.interface.as_str())
-            .tried(|| format!("cannot attach to {}: no such interface", self.interface))
+            .tried(|| format!("cannot attach to `{}`: no such interface", self.interface))
     }
 
     fn handle(&self) -> TcHandle {
@@ -149,7 +149,8 @@ fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
     let began = Instant::now();
     while linked(hook)?.iter().any(|program| Some(program.id()) == program_id) {
         if began.elapsed() > LINKS_END {
-            return Err(Error::failed(format!("program {program_id:?} is still at the {} (TCX)", hook.describe())));
+            let still = format!("program {} is still attached", program_id.unwrap_or_default());
+            return Err(Error::failed(still).during(&format!("cannot detach from the {} (TCX)", hook.describe())));
         }
         std::thread::sleep(LINKS_END / 100);
     }
@@ -159,11 +160,11 @@ fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
 /// Programs there by TCX.
 fn linked(hook: &Hook) -> Result<Vec<ProgramInfo>> {
     let found = SchedClassifier::query_tcx(&hook.interface, hook.direction);
-    Ok(found.tried(|| format!("cannot read what is attached to {}", hook.describe()))?.1)
+    Ok(found.tried(|| format!("cannot list the programs attached to the {}", hook.describe()))?.1)
 }
 
 fn take_off_filter(hook: &Hook) -> Result<()> {
-    drop(filter_link(hook).tried(|| format!("cannot detach from {} (clsact)", hook.describe()))?); // takes it off
+    drop(filter_link(hook).tried(|| format!("cannot detach from the {} (clsact)", hook.describe()))?); // takes it off
     Ok(())
 }
 
@@ -178,7 +179,7 @@ fn is_ours(filter: &Filter, tag: u64, pin: Option<&Path>) -> bool {
 }
 
 fn program_info(program: &SchedClassifier) -> Result<ProgramInfo> {
-    program.info().tried(|| "cannot read a program back".to_owned())
+    program.info().tried(|| "cannot read the information of a loaded program".to_owned())
 }
 
 fn attach_link(
@@ -188,7 +189,7 @@ fn attach_link(
     pins: Option<&Path>,
 ) -> Result<Option<Attachment>> {
     let pin = pins.map(|pins| pins.join(pin_name(LINK, hook, ifindex)));
-    let tried = || format!("cannot attach to {} (TCX)", hook.describe());
+    let tried = || format!("cannot attach to the {} (TCX)", hook.describe());
     if let Some(path) = &pin
         && let Some(link) = adopt_link(program, hook, path)?
     {
@@ -199,7 +200,9 @@ fn attach_link(
     let options = TcAttachOptions::TcxOrder(LinkOrder::default());
     let attached = program.attach_with_options(&hook.interface, hook.direction, options).tried(tried);
     let id = attached.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
-        Some(nix::libc::EINVAL) => error.as_kind(Kind::KernelLacks).and("TCX needs Linux 6.6"),
+        Some(nix::libc::EINVAL) => {
+            error.as_kind(Kind::KernelLacks).and("TCX needs Linux 6.6 or later: use --attach clsact")
+        }
         _ => error,
     })?;
     let link: FdLink = program.take_link(id).tried(tried)?.try_into().tried(tried)?;
@@ -217,7 +220,7 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
     if !pin.exists() {
         return Ok(None);
     }
-    let tried = || format!("cannot use {} any more", pin.display());
+    let tried = || format!("cannot reuse the link {}", pin.display());
     let mut replaced = || -> Result<FdLink> {
         let link = SchedClassifierLink::try_from(FdLink::from(PinnedLink::from_pin(pin).tried(tried)?)).tried(tried)?;
         let id = program.attach_to_link(link).tried(tried)?;
@@ -226,7 +229,7 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
         if linked(hook).tried(tried)?.iter().any(|found| found.id() == program_id) {
             return Ok(link);
         }
-        let elsewhere = format!("it is of an interface {} in another network namespace", hook.interface);
+        let elsewhere = format!("it belongs to an interface {} in another network namespace", hook.interface);
         Err(Error::failed(elsewhere).during(&tried()))
     };
     match replaced() {
@@ -240,7 +243,7 @@ fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<
 }
 
 fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins: Option<&Path>) -> Result<Attachment> {
-    let tried = || format!("cannot attach to {} (clsact)", hook.describe());
+    let tried = || format!("cannot attach to the {} (clsact)", hook.describe());
     let pin = pins.map(|pins| pins.join(pin_name(FILTER, hook, ifindex)));
     match tc::qdisc_add_clsact(&hook.interface) {
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(Errno::EEXIST as i32) => {}
@@ -251,11 +254,11 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     if let Some(present) = &present {
         if !is_ours(present, info.tag(), pin.as_deref()) {
             let foreign = format!(
-                "somebody else's filter `{}` has priority {FILTER_PRIORITY} and handle {}",
+                "the filter `{}` of another program has priority {FILTER_PRIORITY} and handle {}",
                 present.name, hook.number
             );
             let advice = format!(
-                "move it, or take it off if a pep-agent left it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
+                "move it to another priority, or if a pep-agent left it, remove it: tc filter del dev {} {} pref {FILTER_PRIORITY}",
                 hook.interface,
                 hook.side()
             );
@@ -319,7 +322,7 @@ impl Attachment {
             return Ok(());
         }
         Err(Error::failed(format!(
-            "attached program {} to {}, but the kernel has {found:?} of its kind there",
+            "attached program {} to the {}, but the kernel lists programs {found:?} with the same tag there",
             self.program_id,
             self.hook.describe()
         )))
@@ -334,13 +337,16 @@ impl Attachment {
         let place = self.hook.describe();
         let id = match &self.place {
             Place::Link(link) => {
-                link.info().map(|info| Some(info.program_id())).tried(|| format!("cannot look at the {place}"))
+                link.info().map(|info| Some(info.program_id())).tried(|| format!("cannot query the {place}"))
             }
             Place::Filter => our_filter(&self.hook, self.ifindex).map(|f| f.and_then(|f| f.program_id)),
         };
         match id {
             Ok(id) if id == Some(self.program_id) => None,
-            Ok(id) => Some(Error::failed(format!("at the {place} is program {id:?}, not {}", self.program_id))),
+            Ok(Some(id)) => {
+                Some(Error::failed(format!("program {id} replaced program {} at the {place}", self.program_id)))
+            }
+            Ok(None) => Some(Error::failed(format!("program {} is detached from the {place}", self.program_id))),
             Err(error) => Some(error),
         }
     }
@@ -350,7 +356,7 @@ impl Attachment {
     /// # Errors
     /// The kernel refuses.
     pub fn detach(self) -> Result<()> {
-        let tried = || format!("cannot detach from {}", self.hook.describe());
+        let tried = || format!("cannot detach from the {}", self.hook.describe());
         let is_there = self.hook.ifindex().ok() == Some(self.ifindex);
         if matches!(self.place, Place::Filter)
             && is_there
@@ -396,7 +402,7 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
             }
         }
         if is_gone {
-            tracing::info!("{name}: left by a process that ended, not wanted now; taken off");
+            tracing::info!("removed {name}, which an earlier process left: the options no longer ask for it");
         } else {
             elsewhere(&entry.path());
         }
@@ -408,8 +414,8 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
 /// Says that a filter which is pinned cannot be found.
 fn elsewhere(pin: &Path) {
     tracing::warn!(
-        "the filter of {} is not on that interface here: if a pep-agent in another network namespace left it, it is there \
-         still (tc filter del dev INTERFACE ingress pref {FILTER_PRIORITY})",
+        "cannot find the filter of {} on its interface: if a pep-agent in another network namespace left it, remove it \
+         there: tc filter del dev INTERFACE ingress pref {FILTER_PRIORITY}",
         pin.display()
     );
 }
@@ -426,7 +432,10 @@ pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted:
         let hook = Hook { role: "", number, interface, direction };
         if !wanted.contains(&hook.interface) && our_filter(&hook, found.index())?.is_some_and(|f| f.name == name) {
             take_off_filter(&hook)?;
-            tracing::info!("{}: left by a process that ended, not wanted now; taken off", hook.describe());
+            tracing::info!(
+                "removed the filter at the {}, which an earlier process left: the options no longer ask for it",
+                hook.describe()
+            );
         }
     }
     Ok(())

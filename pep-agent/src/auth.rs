@@ -11,7 +11,7 @@ struct Servers(IpAddr, u8);
 
 impl Scope for Servers {
     fn parse(word: &str) -> Result<Self, String> {
-        prefix(word).ok_or_else(|| format!("'{word}' is no prefix of the servers that the key is for"))
+        prefix(word).ok_or_else(|| format!("invalid prefix `{word}`: expected the addresses of the servers that the key is for, e.g. `192.0.2.0/24`"))
     }
 }
 
@@ -86,9 +86,9 @@ impl LiveKeys {
         match Keys::read(path) {
             Ok(keys) => {
                 self.replace(keys);
-                tracing::info!("the keys of {} are used from now on", path.display());
+                tracing::info!("now using the keys of {}", path.display());
             }
-            Err(error) => tracing::error!("the old keys stay: {error}"),
+            Err(error) => tracing::error!("keeping the old keys: {error}"),
         }
     }
 
@@ -142,6 +142,6 @@ mod tests {
         assert!(is_for(8, "203.0.113.9") && is_for(8, "::ffff:203.0.113.9") && is_for(9, "2001:db8::1"));
         assert!(!is_for(8, "203.0.114.9") && !is_for(8, "2001:db8::1") && !is_for(9, "203.0.113.9"));
         let wrong = parse(&format!("1 {a} 10.0.0.0/33")).unwrap_err().to_string();
-        assert!(wrong.contains(":1: '10.0.0.0/33' is no prefix"), "{wrong}");
+        assert!(wrong.contains(":1: invalid prefix `10.0.0.0/33`"), "{wrong}");
     }
 }

@@ -1,51 +1,64 @@
-//! Arguments of the command, and the file that may have them.
+//! Arguments of the command.
 
 use clap::{Args, Parser, Subcommand};
 use hotcc_abi::pins;
-use hotcc_host::error::{Kind, Result, Tried};
 use pep_agent::border::config::BorderArgs;
 use pep_agent::server::config::ServerArgs;
-use serde::de::DeserializeOwned;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The ACKing border PEP: tell a TCP sender which of its segments reached the border of the access network.
+/// The ACKing border PEP: report to TCP senders which of their segments reached the border of the access network
+///
+/// The border's agent observes flows and reports them; the server's agent gives the reports to congestion control.
 #[derive(Debug, Parser)]
-#[command(name = "pep-agent", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "pep-agent", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 the kernel lacks something, 4 not permitted.";
+const AFTER_HELP: &str = "\
+Examples:
+  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --dry-run
+  pep-agent server --key-file /etc/hotcc/pep.keys
+  pep-agent help border
+
+Exit codes: 0 success, 1 failure, 2 usage error, 3 missing kernel feature, 4 permission denied.
+RUST_LOG sets the log level: error, warn, info (the default), debug, trace.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch the segments that pass this router, and report them to their senders. Runs until SIGTERM or SIGINT.
+    /// Observe the flows that pass this router and report them to their senders, until SIGTERM or SIGINT
     Border(Border),
-    /// Take what borders report of this host's flows, and hand it to their congestion control. Runs until SIGTERM or SIGINT.
+    /// Receive borders' reports of this host's flows and give them to congestion control, until SIGTERM or SIGINT
     Server(Server),
 }
 
 const BORDER_EXAMPLES: &str = "\
 Examples:
+  # Write reports to stdout instead of sending them
   pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --server 2001:db8::/32 --dry-run
-  pep-agent border --config /etc/hotcc/border.toml
+  # Send reports to the servers as UDP datagrams
+  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --key-file /etc/hotcc/pep.keys
+  # Send reports within the flows, on a router that translates addresses
+  pep-agent border --internet eth0 --access lan0 --server 192.0.2.0/24 --key-file /etc/hotcc/pep.keys \\
+      --nat --transport in-flow
+  # Read options from a file, and override one
+  pep-agent border --config /etc/hotcc/border.toml --segments 4
 
-Packets pass unchanged and at once, whatever happens to this program.";
+Packets pass immediately and unchanged, whatever happens to this program.";
 
 /// Arguments of `border`.
 #[derive(Debug, Args)]
 #[command(after_help = BORDER_EXAMPLES)]
 pub struct Border {
-    /// TOML file with any of the options below; those given here go before it.
+    /// TOML file with any of the options below, with `_` for `-`; command-line options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub options: BorderArgs,
-    /// Send nothing: write the reports to stdout.
+    /// Send nothing; write the reports to stdout
     #[arg(long)]
     pub dry_run: bool,
     /// Where programs and maps are pinned.
@@ -55,28 +68,26 @@ pub struct Border {
 
 const SERVER_EXAMPLES: &str = "\
 Examples:
+  # Receive reports as UDP datagrams on port 4713
   pep-agent server --key-file /etc/hotcc/pep.keys
+  # Also take in-flow reports from eth0
+  pep-agent server --key-file /etc/hotcc/pep.keys --inband eth0
+  # Read options from a file, and run 5% of the flows without the PEP, for comparison
   pep-agent server --config /etc/hotcc/pep-server.toml --control-share 5%
-  hotcc flows --cc mdcubic        # what it hands over, and what the flows make of it
+  # Show what the border saw of each flow, and how mdcubic uses it
+  hotcc flows --cc mdcubic
 
-Without reports, or where they make no sense, flows run as if there were no PEP.";
+Without valid reports, flows run as if there were no PEP.";
 
 /// Arguments of `server`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVER_EXAMPLES)]
 pub struct Server {
-    /// TOML file with any of the options below; those given here go before it.
+    /// TOML file with any of the options below, with `_` for `-`; command-line options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub options: ServerArgs,
-}
-
-/// Reads options from a TOML file.
-pub fn read_options<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read_to_string(path).tried(|| format!("cannot read {}", path.display()))?;
-    let options = toml::from_str(&text).tried(|| path.display().to_string());
-    options.map_err(|error| error.as_kind(Kind::Usage))
 }
 
 #[cfg(test)]

@@ -52,12 +52,12 @@ struct Shown {
 
 impl Pages for Shown {
     const NAME: &'static str = "pep-agent";
-    const HEALTHY: &'static str = "everything is in its place";
+    const HEALTHY: &'static str = "every thread runs and every program is attached";
 
     fn metrics(&self) -> std::result::Result<String, String> {
         let mut text = String::new();
         let encoded = encode(&mut text, &self.registry).map(|()| text);
-        encoded.map_err(|_| "cannot gather the metrics; the log says why".to_owned())
+        encoded.map_err(|_| "cannot read the metrics: see the log for the reason".to_owned())
     }
 
     fn health(&self) -> std::result::Result<String, String> {
@@ -74,7 +74,8 @@ impl Daemon {
     /// # Errors
     /// It is taken, say.
     pub fn start(listen: SocketAddr) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().tried(|| "cannot start the async runtime".to_owned())?;
         let (listener, stop, hangup) = runtime.block_on(async {
             let listener = metrics_server::bind(listen).await?;
             Ok::<_, Error>((listener, Stop::catch()?, service::catch(SignalKind::hangup())?))
@@ -123,9 +124,9 @@ impl Daemon {
             };
             let problem = |text: &str| Stopped::Problem(Error::failed(text));
             tokio::select! {
-                served = metrics_server::serve(listener, pages) => served.map(|()| problem("the HTTP server ended")),
+                served = metrics_server::serve(listener, pages) => served.map(|()| problem("the HTTP server stopped")),
                 found = looking => Ok(Stopped::Problem(found)),
-                () = reloading => Ok(problem("signals are not delivered any more")),
+                () = reloading => Ok(problem("SIGHUP can no longer be received")),
                 name = stop.requested() => Ok(Stopped::Signal(name)),
             }
         });

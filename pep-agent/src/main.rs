@@ -1,9 +1,11 @@
 //! The `pep-agent` command.
 
 mod cli;
+mod file;
 
 use clap::Parser;
-use cli::{Border, Cli, Command, Server, read_options};
+use cli::{Border, Cli, Command, Server};
+use file::read_options;
 use hotcc_host::error::{Error, Result, Tried};
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::config::Way;
@@ -44,13 +46,19 @@ fn run_border(args: Border) -> Result<()> {
     if args.dry_run {
         return border::run(&config, &args.pins, || Ok(Box::new(Print)), || ());
     }
-    let missing = || Error::usage("--key-file is missing, on the command line and in the file");
+    let missing = || {
+        Error::usage(
+            "--key-file is missing: pass it, e.g. `--key-file /etc/hotcc/pep.keys`, set `key_file` in the --config file, or use --dry-run",
+        )
+    };
     let file = config.key_file.as_deref().ok_or_else(missing)?;
-    let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the keys".to_owned())?);
+    let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the key file".to_owned())?);
     let start = || -> Result<Box<dyn Transport + Send>> {
         match config.transport {
-            Way::Udp => Ok(Box::new(udp(keys.clone(), config.port).tried(|| "cannot send datagrams".to_owned())?)),
-            Way::InFlow => Ok(Box::new(in_flow(keys.clone()).tried(|| "cannot send segments".to_owned())?)),
+            Way::Udp => Ok(Box::new(
+                udp(keys.clone(), config.port).tried(|| "cannot send reports as UDP datagrams".to_owned())?,
+            )),
+            Way::InFlow => Ok(Box::new(in_flow(keys.clone()).tried(|| "cannot send reports within flows".to_owned())?)),
         }
     };
     border::run(&config, &args.pins, start, || keys.reload(file))

@@ -53,17 +53,17 @@ pub fn is_ethernet(ifindex: u32) -> Result<bool> {
         return Ok(header.link_layer_type == LinkLayerType::Ether);
     }
     complete(dump).tried(tried)?; // it may be among those left out
-    Err(Error::failed(format!("the kernel has no interface {ifindex} any more")))
+    Err(Error::failed(format!("interface {ifindex} no longer exists")))
 }
 
 /// All that was asked for. Where something may be missing that is an error: it could be the one that matters.
 fn complete(dump: Dump) -> Result<Vec<RouteNetlinkMessage>> {
     if dump.is_interrupted {
-        return Err(Error::failed("they changed during each attempt to read them").and("try again"));
+        return Err(Error::failed("the list changed during every attempt to read it").and("try again"));
     }
     match dump.unreadable {
         0 => Ok(dump.messages),
-        count => Err(Error::failed(format!("this program cannot parse {count} of them"))),
+        count => Err(Error::failed(format!("cannot parse {count} entries of the list"))),
     }
 }
 

@@ -11,7 +11,7 @@ use hotcc_host::error::{Error, Result, Tried};
 /// The build left it out.
 pub fn bytes(name: &str) -> Result<&'static [u8]> {
     let object = hotcc_bpf::prog(name).map(|object| object.bytes);
-    object.ok_or_else(|| Error::failed("this program was built without its BPF object"))
+    object.ok_or_else(|| Error::failed(format!("this pep-agent was built without the BPF object `{name}`")))
 }
 
 /// A program of a loaded object.
@@ -23,7 +23,7 @@ where
     &'a P: TryFrom<&'a Program, Error = ProgramError>,
 {
     let found = ebpf.program(name).ok_or_else(|| missing("program", name))?;
-    found.try_into().tried(|| format!("cannot use the program {name}"))
+    found.try_into().tried(|| format!("cannot use the program `{name}`"))
 }
 
 /// A program of a loaded object, to load and attach it.
@@ -35,7 +35,7 @@ where
     &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
 {
     let found = ebpf.program_mut(name).ok_or_else(|| missing("program", name))?;
-    found.try_into().tried(|| format!("cannot use the program {name}"))
+    found.try_into().tried(|| format!("cannot use the program `{name}`"))
 }
 
 /// Takes a map out of a loaded object.
@@ -44,9 +44,9 @@ where
 /// The object has no map of that name and type, or it was taken before.
 pub fn take_map<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> Result<M> {
     let found = ebpf.take_map(name).ok_or_else(|| missing("map", name))?;
-    found.try_into().tried(|| format!("cannot use the map {name}"))
+    found.try_into().tried(|| format!("cannot use the map `{name}`"))
 }
 
 fn missing(kind: &str, name: &str) -> Error {
-    Error::failed(format!("the object has no {kind} {name}"))
+    Error::failed(format!("the BPF object has no {kind} `{name}`"))
 }

@@ -15,10 +15,10 @@ pub const SERVER_PORT: u16 = 4713;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// UDP datagrams to each server's agent, many flows in one.
+    /// UDP datagrams to each server's agent, many flows in one datagram.
     #[default]
     Udp,
-    /// Segments of the flows themselves, which servers without an agent drop for their checksum.
+    /// Segments of the flows themselves; servers without an agent drop them for their invalid checksum.
     InFlow,
 }
 
@@ -26,45 +26,45 @@ pub enum Way {
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BorderArgs {
-    /// Interface towards the Internet: data segments are observed as they come in there. May be given again.
+    /// Interface on which data segments arrive from the Internet; required, may be repeated
     #[arg(long, value_name = "IF")]
     pub internet: Vec<String>,
-    /// Interface towards the access network: clients' acknowledgements are observed as they come in there. May be given
-    /// again.
+    /// Interface on which clients' ACKs arrive from the access network; required, may be repeated
     #[arg(long, value_name = "IF")]
     pub access: Vec<String>,
-    /// Addresses of servers that cooperate: ADDR[/LEN]. May be given again. Flows of no others are tracked.
+    /// Address or prefix of cooperating servers, e.g. 192.0.2.0/24; only their flows are tracked; required, may be repeated
     #[arg(long, value_name = "PREFIX")]
     pub server: Vec<String>,
-    /// How reports travel; a server takes those in the flow with `--inband` [default: udp]
+    /// Transport of reports; `in-flow` needs `--inband` at the server [default: udp]
     #[arg(long, value_enum, value_name = "WAY")]
     pub transport: Option<Way>,
     /// UDP port of the servers' agents [default: 4713]
     #[arg(long)]
     pub port: Option<u16>,
-    /// File with the keys shared with the servers.
+    /// Keys shared with the servers, one per line: NUMBER KEY [PREFIX]; read again at SIGHUP; required without --dry-run
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Where to answer /metrics and /healthz [default: 127.0.0.1:9718]
+    /// Address of /metrics and /healthz [default: 127.0.0.1:9718]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Report a flow after so many data segments [default: 16]
+    /// Report a flow after this many data segments, 1 to 65536 [default: 16]
     #[arg(long, value_name = "N")]
     pub segments: Option<u32>,
-    /// Report a flow so long after the first segment not reported; it may leave up to 400 us later [default: 250]
+    /// Report a flow this long after its first unreported segment, 50 to 1000000; the report can leave up to 400 us later
+    /// [default: 250]
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<u32>,
-    /// Flows tracked at most; then the one not seen for longest goes [default: 32768]
+    /// Maximum number of tracked flows, 128 to 16777216; then the least recently seen is evicted [default: 32768]
     #[arg(long, value_name = "NUMBER")]
     pub flows: Option<u32>,
-    /// Room for reports on their way from the kernel, a power of two [default: 4096]
+    /// Size of the ring that carries reports out of the kernel, a power of two from 64 to 1048576 [default: 4096]
     #[arg(long, value_name = "KIBIBYTES")]
     pub ring_kib: Option<u32>,
-    /// This router translates addresses (NAT): observe acknowledgements as they leave towards the Internet, where they
-    /// have the addresses that servers know.
+    /// This router translates addresses (NAT): observe ACKs as they leave towards the Internet, where they have the
+    /// addresses that servers know
     #[arg(long)]
     pub nat: bool,
-    /// How to attach [default: auto]
+    /// How to attach to the interfaces [default: auto]
     #[arg(long, value_enum)]
     pub attach: Option<Method>,
 }
@@ -98,26 +98,42 @@ impl BorderArgs {
     /// # Errors
     /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
     pub fn resolve(self) -> Result<Config> {
-        for (option, list) in [("--internet", &self.internet), ("--access", &self.access), ("--server", &self.server)] {
+        for (option, list, example) in [
+            ("internet", &self.internet, "eth0"),
+            ("access", &self.access, "ogstun"),
+            ("server", &self.server, "192.0.2.0/24"),
+        ] {
             if list.is_empty() {
-                return Err(Error::usage(format!("{option} is missing, on the command line and in the file")));
+                return Err(Error::usage(format!(
+                    "--{option} is missing: pass it, e.g. `--{option} {example}`, or set `{option} = [\"{example}\"]` in the \
+                     --config file"
+                )));
             }
         }
         let same = self.internet.iter().find(|i| self.access.contains(i));
         if let Some(same) = same {
-            return Err(Error::usage(format!("{same} cannot be both --internet and --access")));
+            return Err(Error::usage(format!(
+                "invalid --access `{same}`: an interface cannot be both --internet and --access"
+            )));
         }
-        let parse = |text: &String| text.parse().map_err(|why| Error::usage(format!("--server {text}: {why}")));
+        let parse = |text: &String| {
+            let invalid = |why| {
+                Error::usage(format!(
+                    "invalid --server `{text}`: {why}; expected an address or prefix, e.g. `192.0.2.0/24`"
+                ))
+            };
+            text.parse().map_err(invalid)
+        };
         let within = |option: &str, value: u32, range: std::ops::RangeInclusive<u32>| {
             if range.contains(&value) {
                 return Ok(value);
             }
             let (low, high) = range.into_inner();
-            Err(Error::usage(format!("{option} {value}: must be from {low} to {high}")))
+            Err(Error::usage(format!("invalid {option} `{value}`: expected a number from {low} to {high}")))
         };
         let ring_kib = within("--ring-kib", self.ring_kib.unwrap_or(4096), 64..=1 << 20)?;
         if !ring_kib.is_power_of_two() {
-            return Err(Error::usage(format!("--ring-kib {ring_kib}: must be a power of two")));
+            return Err(Error::usage(format!("invalid --ring-kib `{ring_kib}`: expected a power of two, e.g. `4096`")));
         }
         Ok(Config {
             internet: unique(self.internet),
@@ -228,7 +244,7 @@ mod tests {
         assert!(says(BorderArgs { access: vec!["wan".to_owned()], ..args() }).contains("cannot be both"));
         assert!(says(BorderArgs { server: vec!["10.0.0.0/33".to_owned()], ..args() }).contains("at most 32 bits"));
         assert!(says(BorderArgs { delay_us: Some(1), ..args() }).contains("from 50 to 1000000"));
-        assert!(says(BorderArgs { segments: Some(0), ..args() }).contains("--segments 0"));
+        assert!(says(BorderArgs { segments: Some(0), ..args() }).contains("invalid --segments `0`"));
         assert!(says(BorderArgs { ring_kib: Some(100), ..args() }).contains("power of two"));
         assert!(toml::from_str::<BorderArgs>("segmets = 4").is_err());
     }

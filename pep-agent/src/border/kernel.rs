@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Oldest kernel that has all that the programs use.
-const NEEDS: &str = "needs Linux 5.17 or later with CONFIG_BPF_SYSCALL and BTF";
+const NEEDS: &str = "this needs Linux 5.17 or later with CONFIG_BPF_SYSCALL and BTF";
 /// Lines of the verifier's log that are shown.
 const VERIFIER_LINES: usize = 20;
 
@@ -173,7 +173,7 @@ fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
 
 fn make_directory(pins: &Path) -> Result<()> {
     bpffs::need(pins)?;
-    fs::create_dir_all(pins).tried(|| format!("cannot make {}", pins.display()))
+    fs::create_dir_all(pins).tried(|| format!("cannot create {}", pins.display()))
 }
 
 /// Goes with the process, however that ends.
@@ -211,14 +211,14 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
             || entries.is_some_and(|n| n != info.max_entries());
     }
     if !is_other && pins.join(SERVERS).exists() {
-        let map = MapData::from_pin(pins.join(SERVERS)).tried(|| format!("cannot open {SERVERS}"))?;
+        let map = MapData::from_pin(pins.join(SERVERS)).tried(|| format!("cannot open the map `{SERVERS}`"))?;
         let wanted = keys(&config.servers);
-        is_other = present(&Map::LpmTrie(map).try_into().tried(|| format!("cannot read {SERVERS}"))?)?
+        is_other = present(&Map::LpmTrie(map).try_into().tried(|| format!("cannot read the map `{SERVERS}`"))?)?
             .iter()
             .any(|key| !wanted.contains(key));
     }
     if is_other {
-        tracing::info!("the maps that were there are for another version, size or servers; flows are tracked anew");
+        tracing::info!("discarding the pinned maps and their flows: they have another version, size or set of servers");
         for (name, ..) in expected {
             let path = pins.join(name);
             if path.exists() {
@@ -278,7 +278,7 @@ impl<E: StdError + 'static> StdError for Refused<E> {
 fn shortened(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     match lines.len().checked_sub(VERIFIER_LINES) {
-        Some(left_out @ 1..) => format!("{}\n[{left_out} lines]\n{}", lines[0], lines[left_out..].join("\n")),
+        Some(left_out @ 1..) => format!("{}\n[{left_out} lines left out]\n{}", lines[0], lines[left_out..].join("\n")),
         _ => text.to_owned(),
     }
 }

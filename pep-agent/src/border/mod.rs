@@ -58,12 +58,12 @@ pub fn run(
     let mut kernel = Kernel::attach(config, pins)?;
     for attachment in &kernel.attachments {
         let (hook, method) = (attachment.hook(), attachment.method());
-        let adopted = if attachment.is_adopted { ", in place of one left there" } else { "" };
-        tracing::info!("{} program at {} ({method}{adopted})", hook.role, hook.interface);
+        let adopted = if attachment.is_adopted { ", replaces the one that an earlier process left" } else { "" };
+        tracing::info!("attached the {} program to {} ({method}{adopted})", hook.role, hook.interface);
     }
     let servers: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
-    tracing::info!("flows of servers in {} are tracked", servers.join(", "));
-    let mut ring = kernel.reports.take().ok_or_else(|| Error::failed("the ring is in use"))?;
+    tracing::info!("tracking flows of servers in {}", servers.join(", "));
+    let mut ring = kernel.reports.take().ok_or_else(|| Error::failed("the ring of reports is already in use"))?;
     let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
@@ -81,11 +81,11 @@ pub fn run(
                 let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
                 handed_over.unwrap_or_else(|error| tracing::error!("{error:#}"));
             })
-            .tried(|| "cannot start a thread".to_owned())?;
+            .tried(|| "cannot start the thread that sends reports".to_owned())?;
         drop(urgent);
         let transport = start()?;
         let sent = transport.sent();
-        let pump_ended = || Error::failed("the thread that hands over reports ended");
+        let pump_ended = || Error::failed("the thread that sends reports ended unexpectedly");
         give.send(transport).map_err(|_| pump_ended())?;
         let mut registry = Registry::default();
         let metrics = Metrics::new(Arc::clone(view), Arc::clone(delivered), Arc::clone(&sent));
@@ -132,21 +132,24 @@ impl Warnings {
         if counters.gtp_u > self.gtp_u_before && !self.gtp_u {
             self.gtp_u = true;
             tracing::warn!(
-                "GTP-U packets (UDP port 2152) pass here: flows inside them are not tracked. The border belongs where \
-                 packets are plain IP, on the other side of the UPF or P-GW (N6, SGi)"
+                "GTP-U packets (UDP port 2152) pass here, and flows inside them are not tracked: run the border where packets \
+                 are plain IP, on the other side of the UPF or P-GW (N6, SGi)"
             );
         }
         if counters.packets >= UNTRACKED_PACKETS && counters.tracked == 0 && !self.none_tracked {
             self.none_tracked = true;
             tracing::warn!(
-                "of {} packets that came in from the Internet none was data of a cooperating server: are --internet, \
-                 --access and --server right?",
+                "none of the first {} packets from the Internet was data of a cooperating server: check --internet, --access \
+                 and --server",
                 counters.packets
             );
         }
         if counters.reports_lost >= self.reports_lost.saturating_mul(2).max(1) {
             self.reports_lost = counters.reports_lost;
-            tracing::warn!("{} reports found no room in the ring so far (--ring-kib)", counters.reports_lost);
+            tracing::warn!(
+                "{} reports dropped so far because the ring was full: increase --ring-kib",
+                counters.reports_lost
+            );
         }
     }
 
@@ -154,7 +157,7 @@ impl Warnings {
         let no_key = sent.dropped_no_key.load(Relaxed);
         if no_key >= self.no_key.saturating_mul(2).max(1) {
             self.no_key = no_key;
-            tracing::warn!("{no_key} reports were for servers that the key file has no key for, and not sent");
+            tracing::warn!("{no_key} reports dropped so far because the key file has no key for their servers");
         }
         // a server asks, within a tenth of a second, each border whose reports are authentic
         let is_unanswered = sent.packets.load(Relaxed) > 0 && sent.probes_answered.load(Relaxed) == 0;
@@ -163,8 +166,8 @@ impl Warnings {
             self.unanswered_for += LOOK_EVERY;
             if before < UNANSWERED && self.unanswered_for >= UNANSWERED {
                 tracing::warn!(
-                    "no server has taken a report so far: does `pep-agent server` run there, can UDP reach it, and do both \
-                     have the same key?"
+                    "no server has accepted a report so far: check that `pep-agent server` runs there, that UDP reaches it, \
+                     and that both have the same key"
                 );
             }
         }

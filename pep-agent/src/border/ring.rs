@@ -71,6 +71,6 @@ impl Ring {
     fn run(&self, name: &str) -> Result<()> {
         let program: &SchedClassifier = object::program(&self.programs, name)?;
         let options = TestRunOptions { data_in: Some(&NO_PACKET), ..TestRunOptions::new() };
-        program.test_run(options).tried(|| format!("cannot run {name}")).map(|_| ())
+        program.test_run(options).tried(|| format!("cannot run the BPF program `{name}`")).map(|_| ())
     }
 }

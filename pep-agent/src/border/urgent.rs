@@ -25,7 +25,9 @@ impl Urgent {
             Ok(before)
         });
         if let Err(error) = &began {
-            tracing::info!("no higher priority: reports may be late while this machine is busy: {error}");
+            tracing::info!(
+                "cannot raise the priority of the thread that sends reports: {error}; reports may be late while this machine is busy"
+            );
         }
         Self { before: began.ok() }
     }
@@ -35,7 +37,7 @@ impl Drop for Urgent {
     fn drop(&mut self) {
         // needs no privilege: what was before is less
         if let Some(Err(error)) = self.before.as_ref().map(set) {
-            tracing::warn!("cannot give up a higher priority: {error}");
+            tracing::warn!("cannot restore the normal thread priority: {error}");
         }
     }
 }

@@ -17,32 +17,34 @@ const GREATEST_AGE_MS: u64 = 30_000;
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerArgs {
-    /// Where borders send to [default: port 4713 of any address]
+    /// Address and UDP port to which borders send reports [default: port 4713 of any address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub receive: Option<SocketAddr>,
-    /// Keys shared with borders, a line each: number, 64 hexadecimal digits, perhaps the prefix of the servers it is for. Read again on SIGHUP
+    /// Keys shared with borders, one per line: NUMBER KEY [PREFIX], with KEY as 64 hexadecimal digits and PREFIX the servers
+    /// it is for; read again at SIGHUP; required
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Where to answer /metrics and /healthz [default: 127.0.0.1:9719]
+    /// Address of /metrics and /healthz [default: 127.0.0.1:9719]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Do not clock senders by what arrives at the border: what it saw counts at the client's next ACK
+    /// Do not clock senders by arrivals at the border; what it saw takes effect at the client's next ACK
     #[arg(long)]
     pub no_clock: bool,
-    /// Share of flows to keep without the PEP, for comparison [default: 0%]
+    /// Share of flows that run without the PEP, for comparison in the metrics, 0% to 100% [default: 0%]
     #[arg(long, value_name = "PERCENT")]
     #[serde(deserialize_with = "percentage")]
     pub control_share: Option<String>,
-    /// Also take reports that come within their flows off this interface. May be given again
+    /// Also take in-flow reports from this interface, which must have an Ethernet header; may be repeated
     #[arg(long, value_name = "IF")]
     pub inband: Vec<String>,
-    /// How to attach there [default: auto]
+    /// How to attach to the --inband interfaces [default: auto]
     #[arg(long, value_enum)]
     pub attach: Option<Method>,
-    /// Older reports are not used, 1 to 30000 [default: 1000]
+    /// Ignore older reports, 1 to 30000 [default: 1000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub max_age_ms: Option<u64>,
-    /// Datagrams per second that are looked at, of each source, and reports in flows, of all together [default: 20000]
+    /// Datagrams per second to process, per source; for in-flow reports, of all sources together; 1 to 10000000
+    /// [default: 20000]
     #[arg(long, value_name = "NUMBER")]
     pub rate: Option<u64>,
 }
@@ -81,14 +83,16 @@ impl ServerArgs {
     /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
     pub fn resolve(self) -> Result<Config> {
         let key_file = self.key_file.ok_or_else(|| {
-            Error::usage("--key-file is missing, on the command line and in the file: reports need a key")
+            Error::usage(
+                "--key-file is missing: pass it, e.g. `--key-file /etc/hotcc/pep.keys`, or set `key_file` in the --config file",
+            )
         })?;
         let within = |option: &str, value: u64, range: RangeInclusive<u64>| {
             if range.contains(&value) {
                 return Ok(value);
             }
             let (low, high) = range.into_inner();
-            Err(Error::usage(format!("{option} {value}: must be from {low} to {high}")))
+            Err(Error::usage(format!("invalid {option} `{value}`: expected a number from {low} to {high}")))
         };
         let mut inband = self.inband;
         inband.sort_unstable();
@@ -116,7 +120,7 @@ impl ServerArgs {
 /// In a file, `5` is as good as `"5%"`.
 fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a percentage, as 5 or \"5%\"")]
+    #[serde(untagged, expecting = "expected a percentage, e.g. 5 or \"5%\"")]
     enum Percentage {
         Number(f64),
         Text(String),
@@ -130,7 +134,8 @@ fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option
 /// `5%` or `5`: a share of 0.05.
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let wrong = || Error::usage(format!("--control-share {text}: must be a percentage, 0% to 100%"));
+    let wrong =
+        || Error::usage(format!("invalid --control-share `{text}`: expected a percentage from 0% to 100%, e.g. `5%`"));
     percent.map(|percent: f64| percent / 100.0).ok_or_else(wrong)
 }
 
@@ -157,7 +162,7 @@ mod tests {
             assert_eq!(file.resolve().unwrap().options.control_share, share, "{given}");
         }
         let wrong = toml::from_str::<ServerArgs>("control_share = true").unwrap_err().to_string();
-        assert!(wrong.contains("a percentage, as 5 or"), "{wrong}");
+        assert!(wrong.contains("a percentage, e.g. 5 or"), "{wrong}");
     }
 
     #[test]

@@ -176,9 +176,9 @@ impl Collector for Metrics {
             })
         };
         let datagrams: Vec<_> = DatagramFate::ALL.iter().map(|f| (f.label(), counters.datagrams(*f) as f64)).collect();
-        family("hotcc_pep_server_datagrams", "Datagrams from borders, by what became of them", "result", &datagrams)?;
+        family("hotcc_pep_server_datagrams", "Datagrams from borders, by result", "result", &datagrams)?;
         let records: Vec<_> = RecordFate::ALL.iter().map(|f| (f.label(), counters.records(*f) as f64)).collect();
-        family("hotcc_pep_server_records", "Reports of flows, by what became of them", "result", &records)?;
+        family("hotcc_pep_server_records", "Reports of flows, by result", "result", &records)?;
         let mut arms = |name: &str, help: &str, value: fn(&ArmCounters) -> f64| {
             let values: Vec<_> = ARMS.iter().zip(&counters.arms).map(|(arm, c)| (*arm, value(c))).collect();
             family(name, help, "arm", &values)
@@ -186,20 +186,20 @@ impl Collector for Metrics {
         arms("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| {
             a.flows.load(Relaxed) as f64
         })?;
-        arms("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows from their first report on", |a| {
+        arms("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows since their first report", |a| {
             a.acked_bytes.load(Relaxed) as f64
         })?;
         arms(
             "hotcc_pep_server_active_seconds",
-            "Time between these flows' reports, of each pause a second at most",
+            "Time between these flows' reports; each pause counts as one second at most",
             |a| a.active_ns.load(Relaxed) as f64 / 1e9,
         )?;
-        arms("hotcc_pep_server_retransmits", "Segments sent again in these flows from their first report on", |a| {
+        arms("hotcc_pep_server_retransmits", "Segments retransmitted in these flows since their first report", |a| {
             a.retransmits.load(Relaxed) as f64
         })?;
         let dropped = encoder.encode_descriptor(
             "hotcc_pep_server_inband_dropped",
-            "Reports in flows that found no room on their way to the agent",
+            "In-flow reports dropped because the queue to the agent was full",
             None,
             MetricType::Counter,
         )?;
@@ -210,7 +210,7 @@ impl Collector for Metrics {
         gauge("hotcc_pep_server_borders", "Borders that have answered", counters.borders.load(Relaxed) as f64)?;
         gauge(
             "hotcc_pep_server_rtt_seconds",
-            "Least round trip to any border in the last seconds",
+            "Minimum round-trip time to any border in the last 10 to 20 seconds",
             counters.rtt_us.load(Relaxed) as f64 / 1e6,
         )
     }

@@ -67,7 +67,9 @@ pub struct Server {
 impl Server {
     /// Listens, and loads what the kernel needs. Call within a tokio runtime, in the network namespace of the flows.
     pub fn start(options: Options, keys: Keys) -> Result<Self> {
-        let tried = || format!("cannot listen on {} (--receive ADDRESS:PORT takes another)", options.listen);
+        let tried = || {
+            format!("cannot receive reports at {} (choose another address with --receive ADDRESS:PORT)", options.listen)
+        };
         let socket = std::net::UdpSocket::bind(options.listen).tried(tried)?;
         socket.set_nonblocking(true).tried(tried)?;
         let socket = UdpSocket::from_std(socket).tried(tried)?;
@@ -91,7 +93,7 @@ impl Server {
 
     /// Where it listens.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.socket.local_addr().tried(|| "cannot read which port it listens on".to_owned())
+        self.socket.local_addr().tried(|| "cannot read the address at which reports are received".to_owned())
     }
 
     /// Its programs on interfaces, for who outlives it to take off; with it they would go as it does.
@@ -123,7 +125,7 @@ impl Server {
                     self.drain()?;
                 }
                 ready = readable(self.inflow.as_ref()) => {
-                    ready.tried(|| "cannot wait for in-band reports".to_owned())?;
+                    ready.tried(|| "cannot wait for in-flow reports".to_owned())?;
                     self.drain_inband();
                 }
                 _ = tick.tick() => {
@@ -148,7 +150,7 @@ impl Server {
                     self.counters.datagram(fate);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e).tried(|| "cannot receive".to_owned()),
+                Err(e) => return Err(e).tried(|| "cannot receive datagrams".to_owned()),
             }
         }
         Ok(())

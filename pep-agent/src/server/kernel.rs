@@ -32,14 +32,14 @@ impl Kernel {
     pub fn load() -> Result<Self> {
         let directory = Path::new(pins::PEP);
         bpffs::need(directory)?;
-        fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
+        fs::create_dir_all(directory).tried(|| format!("cannot create {}", directory.display()))?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object::bytes("pep_server")?);
-        let mut ebpf = loaded.tried(|| "cannot load the PEP's programs".to_owned())?;
+        let mut ebpf = loaded.tried(|| "cannot load the BPF object of the PEP".to_owned())?;
         let program: &mut SchedClassifier = object::program_mut(&mut ebpf, HAND_OVER)?;
-        program.load().tried(|| "the kernel refuses the program that writes records".to_owned())?;
+        program.load().tried(|| "cannot load the program that writes records".to_owned())?;
         let program: &mut BtfTracePoint = object::program_mut(&mut ebpf, "closed")?;
-        let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's types (BTF)".to_owned())?;
-        let tried = || "the kernel refuses to tell of ended flows".to_owned();
+        let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's BTF".to_owned())?;
+        let tried = || "cannot trace the end of flows".to_owned();
         program.load("inet_sock_set_state", &btf).tried(tried)?;
         program.attach().tried(tried)?;
         let interfaces = object::take_map(&mut ebpf, "interfaces")?;
@@ -69,7 +69,8 @@ impl Kernel {
     /// What flows with (first) and without the PEP did.
     pub fn arms(&self) -> Result<[Arm; 2]> {
         let arm = |index| self.arms.get(&index, 0).map(|counted| counted.0);
-        let [with, without] = [0, 1].map(|index| arm(index).tried(|| "cannot read what flows did".to_owned()));
+        let [with, without] =
+            [0, 1].map(|index| arm(index).tried(|| "cannot read the statistics of ended flows".to_owned()));
         Ok([with?, without?])
     }
 }

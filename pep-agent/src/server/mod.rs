@@ -31,9 +31,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// It cannot begin, or cannot go on.
 pub fn run(config: &Config) -> Result<()> {
-    let keys = Keys::read(&config.key_file).tried(|| "cannot use the keys".to_owned())?;
+    let keys = Keys::read(&config.key_file).tried(|| "cannot use the key file".to_owned())?;
     let daemon = Daemon::start(config.listen)?;
-    let runtime = Builder::new_current_thread().enable_all().build().tried(|| "cannot start".to_owned())?;
+    let runtime =
+        Builder::new_current_thread().enable_all().build().tried(|| "cannot start the async runtime".to_owned())?;
     let within = runtime.enter();
     let mut server = Server::start(config.options.clone(), keys)?;
     drop(within);
@@ -42,7 +43,7 @@ pub fn run(config: &Config) -> Result<()> {
     let keep: &[Capability] =
         if attached.as_ref().is_some_and(Attached::has_filters) { &[Capability::CAP_NET_ADMIN] } else { &[] };
     drop_all_but(keep)?;
-    tracing::info!("reports are taken at {}", server.address()?);
+    tracing::info!("receiving reports at {}", server.address()?);
     let mut registry = Registry::default();
     let counters = server.counters();
     registry.register_collector(Box::new(Metrics(server.counters())));
@@ -52,7 +53,7 @@ pub fn run(config: &Config) -> Result<()> {
     let look = || {
         warn_of_keys(&counters, &mut warned);
         let ended = serving.take_if(|thread| thread.is_finished()).map(|thread| {
-            let ended = "the thread that takes reports ended";
+            let ended = "the thread that receives reports ended unexpectedly";
             thread.join().ok().and_then(Result::err).map_or_else(|| Error::failed(ended), |why| why.during(ended))
         });
         ended.or_else(|| attached.as_ref().and_then(Attached::problem))
@@ -66,8 +67,8 @@ fn warn_of_keys(counters: &Counters, warned: &mut u64) {
     if unknown + wrong >= warned.saturating_mul(2).max(1) {
         *warned = unknown + wrong;
         tracing::warn!(
-            "of the datagrams so far {unknown} had the number of a key that is not in the key file, or is for other servers, and {wrong} were not made \
-             with the key of theirs: is it the border's file?"
+            "rejected datagrams so far: {unknown} with the number of a key that the key file lacks or that is for other \
+             servers, {wrong} not signed with the key of their number: check that the border has the same key file"
         );
     }
 }

@@ -340,7 +340,7 @@ fn interfaces_the_wrong_way_round_are_told() {
     let border = Border::start(&network, &["--internet", "lan", "--access", "wan", "--server", "10.201.1.0/24"]);
     let mut flow = network.connect(0);
     let started = Instant::now();
-    while !border.said().contains("none was data of a cooperating server") {
+    while !border.said().contains("was data of a cooperating server: check --internet, --access and --server") {
         network.transfer(&mut flow, 1_000_000);
         assert!(started.elapsed() < PATIENCE, "{}", border.said());
     }

@@ -132,7 +132,7 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         for agent in [&border, &server] {
             kill(Pid::from_raw(agent.process.id() as i32), Signal::SIGHUP).unwrap();
         }
-        let is_read = || [&border, &server].iter().all(|agent| agent.said().contains("are used from now on"));
+        let is_read = || [&border, &server].iter().all(|agent| agent.said().contains("now using the keys of"));
         wait("the new key", || border.said() + &server.said(), is_read);
         let accepted = || server.metric(r#"hotcc_pep_server_datagrams_total{result="accepted"}"#);
         let before = accepted();
@@ -156,20 +156,20 @@ fn keys_that_do_not_fit_are_told_at_both_ends() {
     let _reader = flow.read_at_client();
     {
         let border = border(&hosts, &test.key_file(&[(1, "b6")]), "udp", &log("border-other"));
-        let is_told = || border.said().contains("no server has taken a report so far");
+        let is_told = || border.said().contains("no server has accepted a report so far");
         send_until(&flow, "a warning of the border's", || border.said() + &border.page(), is_told);
         send_until(
             &flow,
             "one of the server's",
             || server.said(),
-            || server.said().contains("is it the border's file?"),
+            || server.said().contains("check that the border has the same key file"),
         );
     }
     let keys = test.key_file(&[(1, "a5")]);
     let for_others = std::fs::read_to_string(&keys).unwrap().trim_end().to_owned() + " 192.0.2.0/24\n";
     std::fs::write(&keys, for_others).unwrap();
     let border = border(&hosts, &keys, "udp", &log("border-none"));
-    let is_told = || border.said().contains("for servers that the key file has no key for");
+    let is_told = || border.said().contains("because the key file has no key for their servers");
     send_until(&flow, "a warning", || border.said() + &border.page(), is_told);
     assert!(border.metric(r#"hotcc_border_reports_dropped_total{reason="no_key"}"#) > 0.0);
     assert_eq!(border.metric("hotcc_border_datagrams_total"), 0.0);

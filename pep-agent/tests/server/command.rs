@@ -153,7 +153,7 @@ fn an_interface_without_an_ethernet_header_is_refused_by_its_name() {
     let status = Process::start(&mut command).unwrap().wait(PATIENCE);
     let said = std::fs::read_to_string(log).unwrap();
     assert_eq!(status.expect("an end").code(), Some(1), "{said}");
-    assert!(said.contains("off tun0") && said.contains("no Ethernet header"), "{said}");
+    assert!(said.contains("from `tun0`") && said.contains("no Ethernet header"), "{said}");
     assert_eq!(attached(&hosts), [0; 2]);
 }
 

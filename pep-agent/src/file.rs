@@ -1,0 +1,85 @@
+//! Options from a TOML file: the command line's options by the same names, with `_` for `-`.
+
+use clap::{Args, Command};
+use hotcc_host::error::{Error, Result, Tried};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::Path;
+use toml::{Spanned, Value};
+
+/// How similar to a wrong key a right one must be to be suggested, 0 to 1.
+const SIMILAR: f64 = 0.8;
+
+/// Reads options from a TOML file.
+///
+/// # Errors
+/// The file cannot be read, is not valid TOML, or has an unknown key or an invalid value.
+pub fn read_options<T: Args + DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path).tried(|| format!("cannot read {}", path.display()))?;
+    parse(&text).map_err(|error| error.during(&format!("invalid configuration file {}", path.display())))
+}
+
+fn parse<T: Args + DeserializeOwned>(text: &str) -> Result<T> {
+    let invalid = |error: toml::de::Error| Error::usage(error.to_string().trim_end());
+    let keys: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(invalid)?;
+    let command = T::augment_args(Command::new(""));
+    let valid: Vec<&str> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
+    if let Some(key) = keys.keys().find(|key| !valid.contains(&key.get_ref().as_str())) {
+        let line = text[..key.span().start].matches('\n').count() + 1;
+        return Err(Error::usage(format!("line {line}: {}", unknown(key.get_ref(), &valid))));
+    }
+    toml::from_str(text).map_err(invalid)
+}
+
+/// Names a wrong key, the nearest right one, and all that are valid.
+fn unknown(key: &str, valid: &[&str]) -> String {
+    let nearest = valid.iter().map(|one| (strsim::jaro(key, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest = nearest.filter(|(similarity, _)| *similarity > SIMILAR);
+    let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
+    format!("unknown key `{key}`: {suggestion}expected one of {}", valid.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_host::error::Kind;
+    use pep_agent::border::config::BorderArgs;
+    use pep_agent::server::config::ServerArgs;
+
+    fn says<T: Args + DeserializeOwned>(text: &str) -> String {
+        match parse::<T>(text) {
+            Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),
+            Err(error) => panic!("{error:#} is not a usage error"),
+            Ok(_) => panic!("{text} is accepted"),
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_right_one() {
+        let error = says::<BorderArgs>("nat = true\n\nsegmets = 4\n");
+        assert!(
+            error.starts_with("line 3: unknown key `segmets`: did you mean `segments`? expected one of internet,"),
+            "{error}"
+        );
+        let error = says::<ServerArgs>("max-age-ms = 4");
+        assert!(error.starts_with("line 1: unknown key `max-age-ms`: did you mean `max_age_ms`?"), "{error}");
+        let error = says::<ServerArgs>("zzz = 4");
+        assert!(error.starts_with("line 1: unknown key `zzz`: expected one of receive, key_file,"), "{error}");
+    }
+
+    #[test]
+    fn an_invalid_value_names_its_line() {
+        for (text, part) in [("nat = 1", "nat = 1"), ("transport = 'tcp'", "`udp` or `in-flow`"), ("port 1", "port 1")]
+        {
+            let error = says::<BorderArgs>(text);
+            assert!(error.contains("line 1") && error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_option_can_be_in_a_file() {
+        let text = "internet = ['a']\naccess = ['b']\nserver = ['::/0']\ntransport = 'udp'\nport = 1\nkey_file = 'k'\n\
+                    listen = '127.0.0.1:1'\nsegments = 4\ndelay_us = 250\nflows = 128\nring_kib = 64\nnat = true\nattach = 'tcx'";
+        assert!(parse::<BorderArgs>(text).is_ok_and(|args| args.resolve().is_ok()));
+    }
+}
