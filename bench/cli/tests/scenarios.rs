@@ -173,7 +173,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("towards = \"tv\"", "towards = \"radio\"", "x.toml:41: no host is called `radio`; there is server, ue, tv"),
     ("cc = \"dtcp\"", "cc = \"tahoe\"", "x.toml:48: no congestion control is called `tahoe`"),
     ("set = { eta = 2 }", "set = { zeta = 2 }", "x.toml:48: no tunable `zeta`"),
-    ("set = { eta = 2 }", "set = { eta = 1000 }", "x.toml:48: eta: 1000 is out of range 1..16"),
+    ("set = { eta = 2 }", "set = { eta = 1000 }", "x.toml:48: invalid value `1000` for eta: out of range 1..16"),
     ("set = { eta = 2 }", "profile = \"fast\"", "x.toml:49: no profile is called `fast`; there is default, paper"),
     ("set = { eta = 2 }", "watch = \"mood\"", "x.toml:49: no field of the state is called `mood`"),
     // what does not go together

@@ -6,6 +6,7 @@ pub mod cstr;
 pub mod error;
 pub mod lock;
 pub mod metrics_server;
+pub mod nearest;
 pub mod netlink;
 pub mod netns;
 pub mod service;
