@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
-/// How to get cgroup v2; and where not to, which looks just the same.
-pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (inside `ip netns exec`, which hides it, do not: use nsenter --net=/run/netns/NAME)";
+/// How to get cgroup v2, and where it only seems to be missing.
+pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (`ip netns exec` hides cgroup v2: use `nsenter --net=/run/netns/NAME` instead)";
 
 /// Where cgroup v2 is mounted: the only place, or beside v1.
 pub fn cgroup2_root() -> Result<PathBuf> {
@@ -18,19 +18,19 @@ pub fn cgroup2_root() -> Result<PathBuf> {
         let (path, kind) = (fields.next()?, fields.next()?);
         (kind == "cgroup2").then(|| PathBuf::from(path))
     });
-    found.ok_or_else(|| Error::kernel_lacks(format!("no cgroup v2 is mounted; mount it: {MOUNT_CGROUP2}")))
+    found.ok_or_else(|| Error::kernel_lacks(format!("cgroup v2 is not mounted; mount it: {MOUNT_CGROUP2}")))
 }
 
 /// Opens a cgroup's directory.
 pub(crate) fn open(path: &Path) -> Result<File> {
-    let advice = format!("make one: mkdir {}/NAME", cgroup2_root()?.display());
+    let advice = format!("create one: mkdir {}/NAME", cgroup2_root()?.display());
     if !path.exists() {
-        return Err(Error::failed(format!("there is no cgroup {}; {advice}", path.display())));
+        return Err(Error::failed(format!("cgroup {} does not exist; {advice}", path.display())));
     }
     let tried = || format!("cannot open the cgroup {}", path.display());
     let directory = File::open(path).tried(tried)?;
     if nix::sys::statfs::fstatfs(&directory).tried(tried)?.filesystem_type().0 != CGROUP2_MAGIC {
-        return Err(Error::failed(format!("{} is no cgroup (v2); {advice}", path.display())));
+        return Err(Error::failed(format!("{} is not a cgroup (v2); {advice}", path.display())));
     }
     Ok(directory)
 }

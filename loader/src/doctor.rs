@@ -1,4 +1,4 @@
-//! What this machine has of what hotcc needs, found out by trying: one line each.
+//! Checks this machine's kernel and privileges by trying each feature: one finding each, and a verdict.
 
 use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::object::kernel;
@@ -40,6 +40,16 @@ pub struct Finding {
     pub cure: &'static str,
 }
 
+impl Finding {
+    /// What to do about it.
+    fn remedy(&self) -> String {
+        match self.what {
+            PRIVILEGES => self.cure.to_owned(),
+            what => format!("{what} ({}): {}", self.found, self.cure),
+        }
+    }
+}
+
 /// All findings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -52,6 +62,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// The sum of all findings, in one line.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let with = |verdict: Verdict| self.findings.iter().filter(move |f| f.verdict == verdict);
+        let missing: Vec<String> = with(Verdict::Missing).map(Finding::remedy).collect();
+        let limited: Vec<&str> = with(Verdict::Degraded).map(|f| f.what).collect();
+        match (&missing[..], &limited[..]) {
+            ([], []) => "everything works here".to_owned(),
+            ([], [one]) => format!("algorithms load; 1 feature is limited: {one}"),
+            ([], several) => {
+                format!("algorithms load; {} features are limited: {}", several.len(), several.join(", "))
+            }
+            (missing, _) => format!("algorithms cannot be loaded: {}", missing.join("; ")),
+        }
+    }
+
     /// 0: algorithms can be loaded here; 3: the kernel lacks something they need; 4: only privileges are missing.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -64,7 +90,7 @@ impl Report {
     }
 }
 
-const NOT_TRIED: &str = "cannot be tried without root";
+const NOT_TRIED: &str = "only root can check this";
 const PRIVILEGES: &str = "privileges";
 
 struct Check {
@@ -93,7 +119,7 @@ const fn wanted(what: &'static str, without: &'static str, cure: &'static str) -
     Check { what, needed: false, without, cure }
 }
 
-/// Looks at everything. Some probes need root; without it they say so.
+/// Looks at everything. Some probes need root; without it they report that.
 #[must_use]
 pub fn report() -> Report {
     let system = nix::sys::utsname::uname();
@@ -113,7 +139,7 @@ fn kernel_findings() -> Vec<Finding> {
     let btf = Btf::from_vmlinux();
     let has_struct = |name: &str| btf.as_ref().is_ok_and(|b| b.type_by_name::<Struct<'_>>(name).is_some());
     let has_function = |name: &str| btf.as_ref().is_ok_and(|b| b.type_by_name::<Func<'_>>(name).is_some());
-    let yes_no = |there: bool, what: &str| if there { Ok(what.to_owned()) } else { Err(format!("no {what}")) };
+    let yes_no = |there: bool, what: &str| if there { Ok(what.to_owned()) } else { Err(format!("{what} not found")) };
     let root = nix::unistd::geteuid().is_root();
     let as_root = |probe: libbpf_rs::Result<bool>, what: &str| match probe {
         _ if !root => Err(NOT_TRIED.to_owned()),
@@ -121,15 +147,21 @@ fn kernel_findings() -> Vec<Finding> {
         Err(e) => Err(e.to_string()),
     };
     vec![
-        needed(PRIVILEGES, "loading BPF programs needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and bpffs", "run as root")
-            .found(yes_no(root, "root")),
-        needed("BTF", "since 5.2 with CONFIG_DEBUG_INFO_BTF; nothing loads without it", "boot a distribution kernel")
+        needed(
+            PRIVILEGES,
+            "loading BPF programs requires CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and bpffs",
+            "run as root",
+        )
+        .found(if root { Ok("root".to_owned()) } else { Err("not root".to_owned()) }),
+        needed("BTF", "since 5.2, with CONFIG_DEBUG_INFO_BTF; without it nothing loads", "boot a distribution kernel")
             .found(
-                btf.as_ref().map(|b| format!("{} types", b.len())).map_err(|_| "no /sys/kernel/btf/vmlinux".to_owned()),
+                btf.as_ref()
+                    .map(|b| format!("{} types", b.len()))
+                    .map_err(|_| "/sys/kernel/btf/vmlinux not found".to_owned()),
             ),
         needed(
             "struct_ops for TCP",
-            "since 5.6; nothing loads without it",
+            "since 5.6; without it nothing loads",
             "boot a kernel with CONFIG_BPF_JIT and struct_ops",
         )
         .found(yes_no(has_struct("bpf_struct_ops_tcp_congestion_ops"), "bpf_struct_ops_tcp_congestion_ops")),
@@ -137,7 +169,7 @@ fn kernel_findings() -> Vec<Finding> {
             .found(as_root(ProgramType::StructOps.is_supported(), "struct_ops program type")),
         needed(
             "functions for BPF",
-            "since 5.13: tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai",
+            "since 5.13, for tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai; without them nothing loads",
             "boot a newer kernel",
         )
         .found(yes_no(
@@ -146,24 +178,29 @@ fn kernel_findings() -> Vec<Finding> {
                 .all(|f| has_function(f)),
             "TCP's congestion control functions",
         )),
-        wanted("struct_ops links", "since 6.4; without them a swap has a moment with no algorithm under the name", "")
-            .found(yes_no(kernel::has_links(), "in-place update")),
+        wanted(
+            "struct_ops links",
+            "since 6.4; without them, no algorithm is registered under the name for a moment during a swap",
+            "",
+        )
+        .found(yes_no(kernel::has_links(), "in-place update")),
         wanted(
             "socket iterator",
-            "since 5.9, with a socket lock since 5.16: status, metrics, moving open connections",
+            "since 5.9, with a socket lock since 5.16; status, metrics and moving open connections need it",
             "",
         )
         .found(yes_no(has_struct("bpf_iter__tcp"), "iter/tcp")),
-        wanted("socket storage", "since 5.2: signals that belong to one flow", "")
+        wanted("socket storage", "since 5.2; signals of single flows (PEP, hints) need it", "")
             .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
-        wanted("TCP options by BPF", "since 5.10: `hotcc rx` has no hints to send and no window to grant", "")
+        wanted("TCP options by BPF", "since 5.10; without it `hotcc rx` can neither send hints nor limit windows", "")
             .found(yes_no(has_function("bpf_sock_ops_reserve_hdr_opt"), "sock_ops header options")),
-        wanted("tcp_probe", "since 4.16, for BPF since 5.5: `hotcc rx load arwa` has nothing to measure with", "")
-            .found(yes_no(
+        wanted("tcp_probe", "since 4.16, for BPF since 5.5; without it `hotcc rx load arwa` cannot measure", "").found(
+            yes_no(
                 btf.as_ref().is_ok_and(|b| b.type_by_name::<Typedef<'_>>("btf_trace_tcp_probe").is_some()),
                 "tracepoint tcp_probe",
-            )),
-        wanted("LPM trie", "since 4.11: the radio index", "")
+            ),
+        ),
+        wanted("LPM trie", "since 4.11; radio readings and path changes need it", "")
             .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
     ]
 }
@@ -172,22 +209,32 @@ fn system_findings() -> Vec<Finding> {
     let jit = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
     let available = sysctl::available();
     vec![
-        needed("BPF file system", "pins live there; without it nothing outlives a command", HOW_TO_MOUNT).found(
-            registry::need_bpffs().map(|()| "mounted at /sys/fs/bpf".to_owned()).map_err(|_| "not mounted".to_owned()),
-        ),
+        needed("BPF file system", "all state is pinned there; without it nothing outlives a command", HOW_TO_MOUNT)
+            .found(
+                registry::need_bpffs()
+                    .map(|()| "mounted at /sys/fs/bpf".to_owned())
+                    .map_err(|_| "not mounted".to_owned()),
+            ),
         wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
-        wanted("JIT", "the kernel interprets, and struct_ops cannot work", "sysctl net.core.bpf_jit_enable=1").found(
-            match jit.as_deref().map(str::trim) {
-                Ok("0") => Err("off".to_owned()),
-                Ok(on) => Ok(format!("on ({on})")),
-                Err(_) => Ok("always on".to_owned()),
-            },
-        ),
-        wanted("fq", "pacing then is TCP's own, which costs a timer per flow", "modprobe sch_fq")
+        wanted(
+            "JIT",
+            "without it the kernel interprets BPF, and struct_ops does not work",
+            "sysctl net.core.bpf_jit_enable=1",
+        )
+        .found(match jit.as_deref().map(str::trim) {
+            Ok("0") => Err("off".to_owned()),
+            Ok(on) => Ok(format!("on ({on})")),
+            Err(_) => Ok("always on".to_owned()),
+        }),
+        wanted("fq", "without it TCP paces by itself, which costs a timer per flow", "modprobe sch_fq")
             .found(module("sch_fq")),
-        wanted("netem", "the native demo's path then has no delay; the algorithms do not mind", "modprobe sch_netem")
-            .found(module("sch_netem")),
+        wanted(
+            "netem",
+            "without it the native demo's path has no delay; algorithms do not need it",
+            "modprobe sch_netem",
+        )
+        .found(module("sch_netem")),
         wanted("congestion controls", "", "").found(match available {
             Ok(names) => Ok(format!("{}; default {}", names.join(" "), sysctl::default().unwrap_or_default())),
             Err(e) => Err(format!("{e:#}")),
@@ -207,5 +254,44 @@ fn module(name: &str) -> Result<String, String> {
             return Ok(format!("{name} {how}"));
         }
     }
-    Err(format!("no {name}"))
+    Err(format!("{name} not found"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(findings: &[(&'static str, Verdict, &'static str)]) -> Report {
+        let finding = |&(what, verdict, cure): &(&'static str, Verdict, &'static str)| Finding {
+            what,
+            verdict,
+            found: "not found".to_owned(),
+            without: "",
+            cure,
+        };
+        let findings = findings.iter().map(finding).collect();
+        Report { kernel: String::new(), machine: String::new(), findings }
+    }
+
+    #[test]
+    fn the_verdict_sums_up_the_findings() {
+        let (ok, limited) = (("BTF", Verdict::Ok, ""), ("fq", Verdict::Degraded, "modprobe sch_fq"));
+        let no_root = (PRIVILEGES, Verdict::Missing, "run as root");
+        let no_btf = ("BTF", Verdict::Missing, "boot a distribution kernel");
+        for (findings, verdict, code) in [
+            (&[ok][..], "everything works here", 0),
+            (&[ok, limited], "algorithms load; 1 feature is limited: fq", 0),
+            (&[limited, limited], "algorithms load; 2 features are limited: fq, fq", 0),
+            (&[no_root, limited], "algorithms cannot be loaded: run as root", 4),
+            (&[no_btf], "algorithms cannot be loaded: BTF (not found): boot a distribution kernel", 3),
+            (
+                &[no_root, no_btf],
+                "algorithms cannot be loaded: run as root; BTF (not found): boot a distribution kernel",
+                3,
+            ),
+        ] {
+            let report = report(findings);
+            assert_eq!((&*report.verdict(), report.exit_code()), (verdict, code));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The kernel's list of congestion controls, and each network namespace's default.
 
 use hotcc_host::error::{Result, Tried};
-use hotcc_host::netns;
+use hotcc_host::{nearest, netns};
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -17,10 +17,11 @@ pub fn is_registered(name: &str) -> Result<bool> {
     Ok(available()?.iter().any(|n| n == name))
 }
 
-/// That of the names the kernel knows this is none.
+/// The message for a name that the kernel does not know, with the names that it knows.
 #[must_use]
 pub fn unregistered(name: &str, available: &[String]) -> String {
-    format!("no congestion control `{name}` is registered; there are: {}", available.join(" "))
+    let available: Vec<&str> = available.iter().map(String::as_str).collect();
+    format!("no congestion control `{name}` is registered{}", nearest::hint(name, &available))
 }
 
 /// The caller's network namespace's default.
@@ -53,7 +54,9 @@ pub fn replace_defaults(old: &str, candidates: &[&str]) -> Result<Replaced> {
         }
         let taken = candidates.iter().find(|name| {
             std::fs::write(DEFAULT, name)
-                .inspect_err(|e| tracing::warn!("default {name} of network namespace {}: {e}", ns.path.display()))
+                .inspect_err(|e| {
+                    tracing::warn!("cannot set the default of network namespace {} to {name}: {e}", ns.path.display())
+                })
                 .is_ok()
         });
         Ok(Some(taken.map(|&name| name.to_owned())))

@@ -69,7 +69,7 @@ fn other_namespaces_and_ipv6_are_seen() {
     assert_eq!(json(&["flows", "--cc", "cc_six", "--netns", "hotcc-flows", "--json"]), Value::Array(found));
     assert!(fails(2, &["flows", "--netns", "nowhere"]).contains("no network namespace `nowhere`"));
     assert!(
-        fails(1, &["flows", "--cc", "cc_none"]).contains("no congestion control `cc_none` is registered; there are: ")
+        fails(1, &["flows", "--cc", "cc_none"]).contains("no congestion control `cc_none` is registered; available: ")
     );
     assert!(fails(2, &["flows", "--cc", "a-name-that-is-too-long"]).contains("a-name-that-is-too-long"));
 }

@@ -165,7 +165,7 @@ fn of_two_loads_at_once_one_wins() {
         let outputs: Vec<_> = children.into_iter().map(|c| c.wait_with_output().unwrap()).collect();
         let (won, lost): (Vec<_>, Vec<_>) = outputs.iter().partition(|o| o.status.success());
         assert_eq!((won.len(), lost.len()), (1, 1));
-        assert!(failed(1, lost[0]).contains("registered already"));
+        assert!(failed(1, lost[0]).contains("already registered"));
         usable("two_loads");
         ok(&["unload", "two_loads"]);
     }

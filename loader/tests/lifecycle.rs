@@ -193,7 +193,7 @@ fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
     let before = status_of("cc_same").unwrap();
     let same = ["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"];
     let text = ok(&same);
-    assert!(text.contains("served already, with the same tunables"), "{text}");
+    assert!(text.contains("already serves with the same tunables"), "{text}");
     let again = json(&[&same[..], &["--live", "--json"]].concat());
     assert_eq!((&again["served_already"], &again["moved"]["moved"]), (&true.into(), &1.into()), "--live moves as ever");
     assert_eq!(again["connections_older"], 0);
@@ -248,7 +248,7 @@ fn a_stranger_loads_is_renamed_tuned_swapped_and_unloaded() {
     connection.send(MIB);
     assert_eq!(cwnd(&connection), 35, "its programs see what was set");
     let message = fails(2, &["set", "str.anger2", "fixed_window=3"]);
-    assert!(message.contains("fixed once it is loaded"), "{message}");
+    assert!(message.contains("fixed while the algorithm is loaded"), "{message}");
     fails(2, &["load", &path, "--as", "stranger3", "--profile", "paper"]);
     ok(&["swap", "str.anger2", "westwoodp", "--live"]);
     connection.send(MIB);
@@ -287,7 +287,7 @@ fn unloading_in_use_says_how_many_and_they_run_on() {
     ok(&["load", "westwoodp", "--as", "cc_used"]);
     let mut connections = [Connection::new("cc_used"), Connection::new("cc_used")];
     let text = ok(&["unload", "cc_used"]);
-    assert!(text.contains("connections that run it until they close: 2"), "{text}");
+    assert!(text.contains("connections that keep it until they close: 2"), "{text}");
     assert!(!registered("cc_used"));
     for connection in &mut connections {
         connection.send(4 * MIB);
@@ -423,7 +423,7 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
     serving.wait().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert!(text.contains("\"sender_tcp_congestion\":\t\"dtcp\""), "{text}");
-    assert!(String::from_utf8_lossy(&ran.stderr).contains("2 sockets ran dtcp, loaded for this run"));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("2 sockets used dtcp, loaded for this run"));
     assert!(!String::from_utf8_lossy(&beside.stdout).contains("dtcp"));
     assert_eq!(code.code(), Some(7), "ends as the command ends");
     assert!(!registered("dtcp"), "gone with the command");

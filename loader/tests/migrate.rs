@@ -110,13 +110,13 @@ fn what_the_kernel_refuses_is_told_by_namespace() {
 fn migrations_that_make_no_sense() {
     let Some(_test) = kernel_test("migrations_that_make_no_sense", &[]) else { return };
     let message = fails(1, &["migrate", "reno", "no_such_cc"]);
-    assert!(message.contains("no congestion control `no_such_cc` is registered; there are: "), "{message}");
+    assert!(message.contains("no congestion control `no_such_cc` is registered; available: "), "{message}");
     let message = fails(1, &["migrate", "no_such_cc", "reno"]);
-    assert!(message.contains("no open socket runs `no_such_cc`"), "{message}");
+    assert!(message.contains("no open socket uses `no_such_cc`"), "{message}");
     fails(2, &["migrate", "reno", "reno"]);
     fails(2, &["migrate", "a-b", "reno"]);
     let message = fails(2, &["migrate", "cubic", "reno", "--netns", "no_such_netns"]);
     assert!(message.contains("no network namespace `no_such_netns`"), "{message}");
     fails(2, &["migrate", "cubic", "reno", "--netns", "/etc/passwd"]);
-    assert!(ok(&["migrate", "--help"]).contains("The way back is the reverse command"));
+    assert!(ok(&["migrate", "--help"]).contains("To undo, migrate in the opposite direction"));
 }

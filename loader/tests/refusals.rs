@@ -26,22 +26,23 @@ fn all_pins() -> Vec<std::path::PathBuf> {
 #[test]
 fn objects_that_cannot_be_loaded() {
     let Some(test) = kernel_test("objects_that_cannot_be_loaded", &["unverifiable"]) else { return };
-    refused(&test, 1, &["load", &test.file("text.bpf.o", b"no ELF at all")], "is no ELF file");
-    refused(&test, 1, &["load", &test.file("empty.bpf.o", b"")], "is no ELF file");
+    refused(&test, 1, &["load", &test.file("text.bpf.o", b"no ELF at all")], "is not an ELF file");
+    refused(&test, 1, &["load", &test.file("empty.bpf.o", b"")], "is not an ELF file");
     let stub = test.file("stub.bpf.o", b"\x7fELF and then nothing");
-    refused(&test, 1, &["load", &stub], "is no usable BPF object");
+    refused(&test, 1, &["load", &stub], "cannot parse the BPF object");
     let message = fails(1, &["load", "/bin/ls"]);
-    assert!(message.starts_with("hotcc: /bin/ls is no usable BPF object: an ELF file of another kind;"), "{message}");
-    refused(&test, 1, &["load", &test.object("cgroup_cc")], "has no congestion control in it");
+    assert!(message.starts_with("hotcc: /bin/ls is an ELF file, but not a BPF object;"), "{message}");
+    refused(&test, 1, &["load", &test.object("cgroup_cc")], "contains no congestion control");
     refused(&test, 1, &["load", "/nowhere/at/all.bpf.o"], "cannot read /nowhere/at/all.bpf.o");
-    let there_are: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
-    let there_are = format!("no built-in algorithm `no_such_algorithm`; there are: {}.", there_are.join(", "));
-    refused(&test, 1, &["load", "no_such_algorithm"], &there_are);
+    let available: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).collect();
+    let available = format!("no built-in algorithm `no_such_algorithm`; available: {}.", available.join(", "));
+    refused(&test, 1, &["load", "no_such_algorithm"], &available);
+    refused(&test, 1, &["load", "dctp"], "no built-in algorithm `dctp`; did you mean `dtcp`? Available: ");
     let file = test.file("up.py", b"no object");
     let here = Command::new(hotcc_path()).args(["load", "up.py"]).current_dir(test.dir.path()).output().unwrap();
     let message = failed(1, &here);
-    assert!(message.contains("The file of that name here is ./up.py"), "{message}");
-    refused(&test, 1, &["load", &file], "up.py is no ELF file");
+    assert!(message.contains("To load the file of that name, write ./up.py"), "{message}");
+    refused(&test, 1, &["load", &file], "up.py is not an ELF file");
     let mut cut = hotcc_bpf::algo("dtcp").unwrap().bytes.to_vec();
     cut.truncate(cut.len() / 2);
     let cut = test.file("cut.bpf.o", &cut);
@@ -53,7 +54,7 @@ fn kernel_functions_that_are_not_as_declared() {
     let Some(test) = kernel_test("kernel_functions_that_are_not_as_declared", &["foreign"]) else { return };
     let object = std::fs::read(test.object("foreign")).unwrap();
     for (function, expected) in [
-        ("tcp_cong_avoid_ai", "declares the kernel function tcp_cong_avoid_ai with other arguments, or another result"),
+        ("tcp_cong_avoid_ai", "declares the kernel function tcp_cong_avoid_ai with arguments or a result that differ"),
         ("tcp_no_such_thing", "this kernel has no function tcp_no_such_thing that BPF may call"),
     ] {
         let mut other = object.clone();
@@ -85,23 +86,24 @@ fn names() {
     let Some(test) = kernel_test("names", &["taken_cc"]) else { return };
     let long = "sixteen_bytes_xx";
     assert_eq!(long.len(), 16);
-    refused(&test, 2, &["load", "dtcp", "--as", long], "has 16 bytes; the kernel takes 1 to 15");
-    refused(&test, 2, &["load", "dtcp", "--as", "a-b"], "has a `-`");
+    refused(&test, 2, &["load", "dtcp", "--as", long], "it has 16 bytes, the kernel accepts 1 to 15");
+    refused(&test, 2, &["load", "dtcp", "--as", "a-b"], "it contains `-`");
     refused(&test, 2, &["load", "dtcp", "--as", ""], "has 0 bytes");
-    refused(&test, 1, &["load", "dtcp", "--as", "cubic"], "named `cubic` is registered already");
+    refused(
+        &test,
+        1,
+        &["load", "dtcp", "--as", "cubic"],
+        "cannot load `cubic`: a congestion control of that name is already registered",
+    );
     ok(&["load", "dtcp", "--as", "taken_cc"]);
     refused(&test, 1, &["load", "westwoodp", "--as", "taken_cc"], "to replace it: hotcc swap taken_cc NEW");
     refused(&test, 1, &["unload", "cubic"], "`cubic` is not loaded by hotcc");
     refused(&test, 1, &["get", "no_such"], "`no_such` is not loaded by hotcc");
     refused(&test, 1, &["get", "dtcp"], "Load it: hotcc load dtcp");
-    refused(&test, 1, &["unload", "dtcp"], "; there is nothing to unload\n");
+    refused(&test, 1, &["unload", "dtcp"], "`dtcp` is not loaded by hotcc");
+    assert!(!fails(1, &["unload", "dtcp"]).contains("Load it"));
     refused(&test, 1, &["migrate", "taken_cc", "dtcp"], ". Load it: hotcc load dtcp\n");
-    refused(
-        &test,
-        1,
-        &["migrate", "taken_cc", "no_such"],
-        "and for one of the kernel's modules `modprobe tcp_no_such`",
-    );
+    refused(&test, 1, &["migrate", "taken_cc", "no_such"], "or `modprobe tcp_no_such` if it is a kernel module");
     // `fifteen_bytes_x` is the longest that works, and it does
     let longest = "fifteen_bytes_x";
     ok(&["load", "dtcp", "--as", longest]);
@@ -113,21 +115,26 @@ fn names() {
 fn tunables() {
     let Some(test) = kernel_test("tunables", &["dtcp"]) else { return };
     let set = |assignment| ["load", "dtcp", "--set", assignment];
-    refused(&test, 2, &set("no_such=1"), "no tunable `no_such`; it has epoch_us, filter");
-    refused(&test, 2, &set("eta=17"), "eta: 17 is out of range 1..16");
-    refused(&test, 2, &set("eta=-1"), "eta: -1 is out of range 1..16");
-    refused(&test, 2, &set("eta=two"), "eta: `two` is no whole number in 1..16");
-    refused(&test, 2, &set("epoch_us=50ms"), "epoch_us: `50ms` is no whole number in 0..10000000 us");
-    refused(&test, 2, &set("queue=fifo"), "queue: `fifo` is none of bandwidth, rtt, max");
-    refused(&test, 2, &set("queue=1"), "queue: `1` is none of bandwidth, rtt, max");
-    refused(&test, 2, &set("eta"), "`eta` is not of the form tunable=value");
-    refused(&test, 2, &["load", "dtcp", "--profile", "racing"], "no profile `racing`");
+    refused(&test, 2, &set("no_such=1"), "no tunable `no_such`; available: epoch_us, filter");
+    refused(&test, 2, &set("eta=17"), "invalid value `17` for eta: out of range 1..16");
+    refused(&test, 2, &set("eta=-1"), "invalid value `-1` for eta: out of range 1..16");
+    refused(&test, 2, &set("eta=two"), "invalid value `two` for eta: expected a whole number in 1..16");
+    refused(
+        &test,
+        2,
+        &set("epoch_us=50ms"),
+        "invalid value `50ms` for epoch_us: expected a whole number in 0..10000000 us",
+    );
+    refused(&test, 2, &set("queue=fifo"), "invalid value `fifo` for queue; available: bandwidth, rtt, max");
+    refused(&test, 2, &set("queue=1"), "invalid value `1` for queue; available: bandwidth, rtt, max");
+    refused(&test, 2, &set("eta"), "invalid assignment `eta`: expected TUNABLE=VALUE");
+    refused(&test, 2, &["load", "dtcp", "--profile", "racing"], "no profile `racing`; available: default, paper");
     ok(&["load", "dtcp"]);
     refused(&test, 2, &["set", "dtcp", "eta=0"], "out of range 1..16");
-    refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`; it has epoch_us, filter");
+    refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`; available: epoch_us, filter");
     ok(&["set", "dtcp", " eta = 3", "g_permille= 400"]);
     assert_eq!((&*ok(&["get", "dtcp", "eta"]), &*ok(&["get", "dtcp", "g_permille"])), ("3\n", "400\n"));
-    refused(&test, 2, &["unload", "dtcp", "--fallback", "no_such_cc"], "cannot be the default instead");
+    refused(&test, 2, &["unload", "dtcp", "--fallback", "no_such_cc"], "invalid fallback `no_such_cc`; available: ");
     assert!(registered("dtcp"));
 }
 
@@ -155,9 +162,14 @@ fn without_privileges() {
         assert!(message.contains("needs root"), "{message}");
     }
     let message = failed(4, &nobody(&["get", "dtcp"]));
-    assert!(message.contains("run it with sudo; `hotcc list dtcp` shows what is built in"), "{message}");
+    assert!(
+        message.contains("run it with sudo; `hotcc list dtcp` shows the built-in algorithm's tunables"),
+        "{message}"
+    );
     let doctor = nobody(&["doctor"]);
-    assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  privileges"));
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert!(text.contains("MISSING  privileges"));
+    assert!(text.ends_with("\nverdict: algorithms cannot be loaded: run as root\n"), "{text}");
     assert_eq!(doctor.status.code(), Some(4), "{}", String::from_utf8_lossy(&doctor.stdout));
     assert!(nobody(&["list"]).status.success(), "looking at what is built in needs no privilege");
     std::fs::remove_file(copy).unwrap();
@@ -193,14 +205,15 @@ fn where_ip_netns_exec_hides_what_is_mounted() {
     };
     for arguments in [&["status"][..], &["run", "--cc", "dtcp", "--", "true"], &["run", "--cc", "reno", "--", "true"]] {
         let message = failed(3, &inside(arguments));
-        assert!(message.contains("inside `ip netns exec`, which hides it, do not: use nsenter --net="), "{message}");
+        assert!(message.contains("`ip netns exec` hides "), "{message}");
+        assert!(message.contains("use `nsenter --net=/run/netns/NAME` instead"), "{message}");
     }
     let doctor = inside(&["doctor"]);
     assert_eq!(doctor.status.code(), Some(3));
     let text = String::from_utf8_lossy(&doctor.stdout);
-    for line in ["MISSING  BPF file system", "without  cgroup v2"] {
+    for line in ["MISSING  BPF file system", "limited  cgroup v2"] {
         let line = text.lines().find(|l| l.starts_with(line)).unwrap_or_else(|| panic!("no {line}: {text}"));
-        assert!(line.contains("use nsenter --net=/run/netns/NAME"), "{line}");
+        assert!(line.contains("use `nsenter --net=/run/netns/NAME`"), "{line}");
     }
     let entered = ["--net=/run/netns/hotcc-test-hidden", hotcc_path(), "run", "--cc", "dtcp", "--", "true"];
     assert!(Command::new("nsenter").args(entered).status().unwrap().success(), "the advice is good");

@@ -161,7 +161,7 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
     output.read_to_string(&mut rest).unwrap();
     assert!(terminal.wait().unwrap().success(), "{rest}");
     assert_eq!(rest.matches("interrupted").count(), 1, "{rest}");
-    assert!(rest.contains("0 sockets ran dtcp"), "hotcc outlives it, and says: {rest}");
+    assert!(rest.contains("0 sockets used dtcp"), "hotcc outlives it, and says: {rest}");
     nothing_left("dtcp");
 }
 
@@ -195,7 +195,7 @@ fn the_last_of_several_runs_unloads() {
             drop(server);
             assert_eq!(code, Some(0), "{said}");
             assert!(output.contains("dtcp"), "a new socket gets it: {output}");
-            assert!(said.contains("1 socket ran dtcp, loaded for this run"), "{said}");
+            assert!(said.contains("1 socket used dtcp, loaded for this run"), "{said}");
             // the killed one's cgroup is left to the next run
             assert!(Command::new(hotcc_path()).args(["run", "--cc", "reno", "--", "true"]).status().unwrap().success());
             nothing_left("dtcp");
@@ -235,7 +235,7 @@ fn what_a_killed_run_leaves_is_usable() {
     let orphan = Run::start("dtcp", "exec sleep 20").kill();
     let status = status_of("dtcp").unwrap();
     assert_eq!((&status["registered"], &status["loaded_for"]), (&true.into(), &"killed run".into()));
-    assert!(ok(&["status"]).contains("left by a `hotcc run` that was killed"));
+    assert!(ok(&["status"]).contains("left by a killed `hotcc run`"));
     // beside the orphan, which lives on
     ok(&["set", "dtcp", "eta=9"]);
     let mut again = Run::start("dtcp", "read");
@@ -267,13 +267,13 @@ fn what_is_loaded_to_stay_stays() {
     let Some(_test) = kernel_test("what_is_loaded_to_stay_stays", &["dtcp"]) else { return };
     ok(&["load", "dtcp"]);
     let ran = hotcc(&["run", "--cc", "dtcp", "--", "true"]);
-    assert!(String::from_utf8_lossy(&ran.stderr).contains("0 sockets ran dtcp\n"));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("0 sockets used dtcp\n"));
     assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "load");
     ok(&["unload", "dtcp"]);
     // advice that does not lead in a circle
     let mut running = Run::start("dtcp", "read");
     let message = fails(1, &["load", "dtcp"]);
-    assert!(message.contains("registered already for a `hotcc run`, and goes when that ends"), "{message}");
+    assert!(message.contains("already registered for a `hotcc run`, until that ends"), "{message}");
     // somebody takes it away and loads it to stay: it is no longer the run's
     ok(&["unload", "dtcp"]);
     ok(&["load", "dtcp"]);
@@ -295,13 +295,13 @@ fn a_path_is_loaded_for_the_run() {
     first.go_on();
     let (code, output, said) = first.end();
     assert_eq!(code, Some(0));
-    assert!(output.contains("stranger") && said.contains("1 socket ran stranger, loaded for this run"), "{said}");
+    assert!(output.contains("stranger") && said.contains("1 socket used stranger, loaded for this run"), "{said}");
     let other = test.dir.path().join("other.bpf.o");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend([0; 8]);
     std::fs::write(&other, bytes).unwrap();
     let message = fails(1, &["run", "--cc", other.to_str().unwrap(), "--", "true"]);
-    assert!(message.contains("`stranger` is loaded already, from another object than"), "{message}");
+    assert!(message.contains("`stranger` is already loaded from another object than"), "{message}");
     second.go_on();
     assert_eq!(second.end().0, Some(0));
     nothing_left("stranger");
@@ -321,14 +321,14 @@ fn a_run_tunes_what_it_loads_and_nothing_of_others() {
     nothing_left("dtcp");
     let mut first = Run::start("dtcp", "read");
     let message = fails(1, &with(&["--set", "eta=3"]));
-    assert!(message.contains("loaded already by another `hotcc run`, with other values: eta is 2, not 3"), "{message}");
+    assert!(message.contains("already loaded by another `hotcc run` with other values: eta is 2, not 3"), "{message}");
     assert_eq!(ok(&with(&["--set", "eta=2"])), "2\n");
     first.go_on();
     assert_eq!(first.end().0, Some(0));
     nothing_left("dtcp");
     ok(&["load", "dtcp", "--profile", "paper"]);
     let message = fails(1, &with(&["--profile", "default"]));
-    assert!(message.contains("`dtcp` is loaded already, with other values: epoch_us is 500000, not 0;"), "{message}");
+    assert!(message.contains("`dtcp` is already loaded with other values: epoch_us is 500000, not 0;"), "{message}");
     assert_eq!(ok(&with(&["--profile", "paper"])), "2\n");
     ok(&["set", "dtcp", "eta=4"]);
     assert_eq!(ok(&with(&[])), "4\n", "nothing was asked for");
@@ -356,8 +356,8 @@ fn sockets_that_took_another_are_counted() {
     let ran = hotcc(&["run", "--cc", "dtcp", "--", "perl", &script]);
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}");
-    assert!(said.contains("3 sockets ran dtcp, loaded for this run\n"), "{said}");
-    assert!(said.contains("1 of 3 sockets took another congestion control later\n"), "{said}");
+    assert!(said.contains("3 sockets used dtcp, loaded for this run\n"), "{said}");
+    assert!(said.contains("1 of 3 sockets changed to another congestion control later\n"), "{said}");
     nothing_left("dtcp");
 }
 

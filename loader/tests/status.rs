@@ -32,7 +32,7 @@ fn another_partys_bpf_is_called_that_without_a_socket_too() {
         let unload = fails(1, &["unload", name]);
         assert!(unload.contains("It is registered, but not by hotcc") && !unload.contains("Load it"), "{unload}");
         let load = fails(1, &["load", &object]);
-        assert!(load.contains("registered already, not by hotcc"), "{load}");
+        assert!(load.contains("already registered, but not by hotcc"), "{load}");
         drop(link);
     }
     assert_eq!(other("reno").unwrap()["kind"], "kernel");
@@ -77,5 +77,5 @@ fn what_was_unloaded_in_use_is_called_that() {
         (&found["kind"], &found["registered"], &found["connections"]),
         (&"bpf".into(), &false.into(), &1.into())
     );
-    assert!(ok(&["status"]).contains("bpf, unloaded: its sockets run on"));
+    assert!(ok(&["status"]).contains("bpf, unloaded; open sockets keep it"));
 }

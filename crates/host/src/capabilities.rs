@@ -8,7 +8,7 @@ use caps::{CapSet, Capability, CapsHashSet};
 /// # Errors
 /// The kernel refuses.
 pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
-    let tried = || "cannot give up capabilities".to_owned();
+    let tried = || "cannot drop capabilities".to_owned();
     let held = caps::read(None, CapSet::Permitted).tried(tried)?;
     let kept: CapsHashSet = keep.iter().copied().filter(|c| held.contains(c)).collect();
     caps::clear(None, CapSet::Ambient).tried(tried)?;

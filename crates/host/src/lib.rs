@@ -10,6 +10,7 @@ pub mod error;
 pub mod lock;
 #[cfg(feature = "daemon")]
 pub mod metrics_server;
+pub mod nearest;
 pub mod netlink;
 pub mod netns;
 #[cfg(feature = "daemon")]

@@ -30,8 +30,9 @@ pub fn acquire(path: &Path, patience: Duration) -> Result<Lock> {
             Err((back, _)) => back,
         };
         if started.elapsed() > patience {
-            let busy = format!("another hotcc command has been at work for {} s", patience.as_secs());
-            return Err(Error::failed(busy).and(&format!("wait for it, or see who holds {} (fuser)", path.display())));
+            let busy = format!("another hotcc command has been running for {} s", patience.as_secs());
+            return Err(Error::failed(busy)
+                .and(&format!("wait for it to finish, or find its process: fuser {}", path.display())));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -77,7 +77,7 @@ async fn make<P: Pages>(
         let _turn = turn;
         page(&server.pages)
     });
-    made.await.unwrap_or_else(|_| Err("gathering panicked; the log says why".to_owned()))
+    made.await.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()))
 }
 
 async fn metrics<P: Pages>(State(server): State<Arc<Server<P>>>) -> Response {

@@ -50,7 +50,7 @@ pub fn dump(request: &RouteNetlinkMessage) -> Result<Dump> {
 }
 
 fn dump_once(request: &RouteNetlinkMessage) -> Result<Dump> {
-    let tried = || "rtnetlink".to_owned();
+    let tried = || "cannot read from rtnetlink".to_owned();
     let socket = open().tried(tried)?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -67,7 +67,9 @@ fn dump_once(request: &RouteNetlinkMessage) -> Result<Dump> {
             received => received.tried(tried)?,
         };
         if length > buffer.len() {
-            return Err(Error::failed(format!("a netlink message of {length} bytes, more than {BUFFER_BYTES}")));
+            return Err(Error::failed(format!(
+                "cannot read from rtnetlink: a message of {length} bytes exceeds the buffer of {BUFFER_BYTES}"
+            )));
         }
         if from.port_number() != 0 {
             continue; // sent by another process, not by the kernel
@@ -85,7 +87,7 @@ impl Dump {
             let length = length as usize;
             let Some(message) = rest.get(..length).filter(|m| m.len() >= HEADER_BYTES) else {
                 return Err(Error::failed(format!(
-                    "a netlink message cut short: {length} bytes, {} received",
+                    "cannot read from rtnetlink: truncated message of {length} bytes, {} received",
                     rest.len()
                 )));
             };
@@ -93,7 +95,7 @@ impl Dump {
             let (header, payload) = match NetlinkMessage::deserialize(message) {
                 Ok(message) => message.into_parts(),
                 Err(why) => {
-                    tracing::debug!("a netlink message that cannot be parsed: {why}");
+                    tracing::debug!("ignoring an invalid netlink message: {why}");
                     self.unreadable += 1;
                     continue;
                 }
@@ -101,7 +103,9 @@ impl Dump {
             self.is_interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
             match payload {
                 NetlinkPayload::Done(_) => return Ok(true),
-                NetlinkPayload::Error(error) => return Err(error.to_io()).tried(|| "rtnetlink".to_owned()),
+                NetlinkPayload::Error(error) => {
+                    return Err(error.to_io()).tried(|| "cannot read from rtnetlink".to_owned());
+                }
                 NetlinkPayload::InnerMessage(message) => self.messages.push(message),
                 _ => {}
             }

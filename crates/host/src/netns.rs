@@ -63,7 +63,9 @@ pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
 pub fn named(name_or_path: &str) -> Result<NetNs> {
     let path = Path::new(NAMED).join(name_or_path);
     let path = if name_or_path.contains('/') { Path::new(name_or_path) } else { &path };
-    open(path).map_err(|why| Error::usage(format!("no network namespace `{name_or_path}`: {}: {why}", path.display())))
+    open(path).map_err(|why| {
+        Error::usage(format!("no network namespace `{name_or_path}`: cannot open {}: {why}", path.display()))
+    })
 }
 
 impl NetNs {
@@ -95,7 +97,7 @@ pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Res
     let (mut results, others) = std::thread::scope(|scope| {
         let search = scope.spawn(|| others(own.inode));
         let results = vec![work(&own)?];
-        let others = search.join().map_err(|_| Error::failed("the search for network namespaces panicked"))?;
+        let others = search.join().map_err(|_| Error::failed("finding the network namespaces panicked"))?;
         Ok((results, others))
     })?;
     results.extend(in_these(&others, work)?);
@@ -110,13 +112,13 @@ pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T
             for ns in namespaces {
                 if let Err(error) = setns(&ns.file, CloneFlags::CLONE_NEWNET) {
                     // one that cannot be entered must not keep us from the others
-                    tracing::warn!("network namespace {}: {error}", ns.path.display());
+                    tracing::warn!("cannot enter network namespace {}: {error}", ns.path.display());
                     continue;
                 }
                 results.push(work(ns)?);
             }
             Ok(results)
         });
-        worker.join().unwrap_or_else(|_| Err(Error::failed("the thread that walks network namespaces panicked")))
+        worker.join().unwrap_or_else(|_| Err(Error::failed("walking the network namespaces panicked")))
     })
 }

@@ -60,7 +60,7 @@ fn kept<T>(errors: &mut [u64; PARTS.len()], part: usize, result: Result<T>) -> O
     result
         .inspect_err(|error| {
             errors[part] += 1;
-            tracing::error!(part = PARTS[part], "left out of this scrape: {error:#}");
+            tracing::error!(part = PARTS[part], "omitted from this scrape: {error:#}");
         })
         .ok()
 }

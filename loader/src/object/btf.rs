@@ -10,7 +10,7 @@ pub(crate) fn btf_of<'a>(object: &'a OpenObject, origin: &str) -> Result<Btf<'a>
     // SAFETY: the pointer is libbpf's own object, which lives as long as `object`, from which the BTF borrows.
     let raw = unsafe { object.as_libbpf_object().as_ref() };
     let btf = Btf::from_bpf_object(raw).ok().flatten();
-    btf.ok_or_else(|| Error::failed(format!("{origin} carries no BTF; compile it with -g")))
+    btf.ok_or_else(|| Error::failed(format!("{origin} contains no BTF; compile it with -g")))
 }
 
 /// Names of a struct's members.

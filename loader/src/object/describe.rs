@@ -1,5 +1,6 @@
 //! What an algorithm says of itself: read from the BTF of its object, or of the programs the kernel made of it.
 
+use super::signals::{Signal, signals};
 use crate::tunables::{Place, Section, Tunable};
 use libbpf_rs::btf::types::{Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Var};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, HasSize, TypeId};
@@ -13,6 +14,8 @@ pub struct Description {
     pub summary: Option<String>,
     /// The publication it implements.
     pub paper: Option<String>,
+    /// The signals it uses.
+    pub signals: Vec<Signal>,
     /// What can be set, in the order of the source.
     pub tunables: Vec<Tunable>,
     /// Fields of the per-flow state.
@@ -45,7 +48,7 @@ pub struct StateField {
 #[must_use]
 pub fn describe(btf: &Btf<'_>) -> Description {
     let tags = Tags::collect(btf);
-    let mut description = Description::default();
+    let mut description = Description { signals: signals(btf), ..Description::default() };
     for section in btf.type_by_kind::<DataSec<'_>>() {
         let place = match section.name().and_then(|n| n.to_str()) {
             Some(".data") => Section::Data,

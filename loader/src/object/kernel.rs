@@ -39,10 +39,10 @@ pub fn kernel() -> Result<&'static Kernel> {
     match found {
         Some(kernel) if !kernel.operations.is_empty() => Ok(kernel),
         Some(_) => Err(Error::kernel_lacks(
-            "this kernel's BTF has no tcp_congestion_ops: no TCP, or no struct_ops (needs 5.6)",
+            "this kernel's BTF has no tcp_congestion_ops: it lacks TCP or struct_ops; boot a kernel from 5.6 on",
         )),
         None => Err(Error::kernel_lacks(
-            "this kernel has no BTF (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF (most distributions since 5.10)",
+            "this kernel has no BTF (/sys/kernel/btf/vmlinux); boot a kernel with CONFIG_DEBUG_INFO_BTF (most distributions' kernels since 5.10)",
         )),
     }
 }

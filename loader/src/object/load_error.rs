@@ -18,26 +18,26 @@ pub(crate) fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, 
     let lines: Vec<&str> = verifier.lines().collect();
     let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
     let whole = match libbpf_log::keep(cc_name, verifier) {
-        Ok(path) => format!("the whole log ({} lines) is in {}", lines.len(), path.display()),
-        Err(why) => format!("the whole log could not be kept: {why}"),
+        Ok(path) => format!("full log ({} lines): {}", lines.len(), path.display()),
+        Err(why) => format!("cannot write the full log: {why}"),
     };
     Error::failed(format!(
         "cannot load {cc_name} ({origin}): the kernel's verifier rejects it ({error}).\n  {tail}\n{whole}"
     ))
 }
 
-/// In plain words what libbpf says of a kernel function that the object declares.
+/// Explains libbpf's complaint about a kernel function that the object declares.
 fn kfunc_hint(log: &str) -> Option<String> {
     let (name, complaint) = log.split_once("extern (func ksym) '")?.1.split_once("': ")?;
     let hint = if complaint.starts_with("func_proto ") {
         format!(
-            "the object declares the kernel function {name} with other arguments, or another result, than it has in \
-                 this kernel's BTF; correct its `extern ... {name}(...) __ksym` and compile again"
+            "the object declares the kernel function {name} with arguments or a result that differ from this kernel's BTF; \
+                 correct its `extern ... {name}(...) __ksym` and compile again"
         )
     } else if complaint.starts_with("not found") {
         format!(
-            "this kernel has no function {name} that BPF may call; declare it `__weak` and do without where it is \
-                 missing, or boot a kernel that has it"
+            "this kernel has no function {name} that BPF may call; declare it `__weak` and handle its absence, or boot a \
+                 kernel that has it"
         )
     } else {
         return None;

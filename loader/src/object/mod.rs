@@ -9,6 +9,7 @@ mod name;
 mod opened;
 mod ops_table;
 pub mod prepare;
+pub mod signals;
 mod source;
 
 pub use name::{CC_NAME_MAX, check_cc_name};

@@ -9,13 +9,13 @@ pub const CC_NAME_MAX: usize = 15;
 pub fn check_cc_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > CC_NAME_MAX {
         return Err(Error::usage(format!(
-            "congestion control name `{name}` has {} bytes; the kernel takes 1 to {CC_NAME_MAX}",
+            "invalid congestion control name `{name}`: it has {} bytes, the kernel accepts 1 to {CC_NAME_MAX}",
             name.len()
         )));
     }
     if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))) {
         return Err(Error::usage(format!(
-            "congestion control name `{name}` has a `{c}`; the kernel takes letters, digits, `_` and `.`"
+            "invalid congestion control name `{name}`: it contains `{c}`; use letters, digits, `_` and `.`"
         )));
     }
     Ok(())

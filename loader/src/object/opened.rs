@@ -30,19 +30,21 @@ impl Opened {
         let btf = btf_of(&object, origin)?;
         let description = describe(&btf);
         if let Some(contradiction) = description.contradiction() {
-            return Err(Error::failed(format!("{} contradicts itself: {contradiction}", origin)));
+            return Err(Error::failed(format!(
+                "cannot use {origin}: its description is inconsistent: {contradiction}"
+            )));
         }
         let mut found = ops_tables(&btf);
         drop(btf);
         let table = match found.len() {
             1 => found.swap_remove(0),
             0 => {
-                let text = "has no congestion control in it (no struct_ops table of type tcp_congestion_ops)";
+                let text = "contains no congestion control (no struct_ops table of type tcp_congestion_ops)";
                 return Err(Error::failed(format!("{} {text}", origin)));
             }
             _ => {
                 let names: Vec<String> = found.into_iter().map(|t| t.map).collect();
-                let text = "has several congestion controls; split it into one object each";
+                let text = "contains several congestion controls; compile each into its own object";
                 return Err(Error::failed(format!("{} {text}: {}", origin, names.join(", "))));
             }
         };
@@ -59,7 +61,8 @@ impl Opened {
         let map = self.object.maps_mut().find(|m| m.name().to_str() == Some(&name));
         // The map hands out a slice that borrows from the object, not from the temporary handle.
         let value = map.and_then(|mut m| m.initial_value_mut().map(|v| (v.as_mut_ptr(), v.len())));
-        let (at, len) = value.ok_or_else(|| Error::failed(format!("{}: struct_ops map has no value", self.origin)))?;
+        let (at, len) =
+            value.ok_or_else(|| Error::failed(format!("the struct_ops map of {} has no value", self.origin)))?;
         // SAFETY: libbpf owns this buffer for the life of the object, which `self` borrows mutably for as long as
         // the slice lives.
         Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
@@ -103,7 +106,7 @@ impl Opened {
                 map.set_map_flags(flags).tried(|| "cannot prepare the struct_ops map".to_owned())?;
             }
             use_shared(&mut map)?;
-            // Somebody else's map of that name is somebody else's business.
+            // An object that does not describe itself may use the name for a map of its own.
             if name == pins::STATS
                 && self.description.summary.is_some()
                 && map.value_size() as usize == size_of::<AlgoStats>()
@@ -140,7 +143,7 @@ impl Opened {
         }
         let lacking = lacking.join(", ");
         Err(Error::failed(format!(
-            "cannot load {} ({}): its table of operations lacks {lacking}, which the kernel asks of every congestion \
+            "cannot load {} ({}): its table of operations lacks {lacking}, which the kernel requires of every congestion \
              control",
             self.cc_name, self.origin
         )))
@@ -181,6 +184,6 @@ impl Loaded {
         self.object
             .maps_mut()
             .find(|m| m.map_type() == MapType::StructOps && m.name().to_str() == Some(name))
-            .ok_or_else(|| Error::failed("the loaded object lost its struct_ops map"))
+            .ok_or_else(|| Error::failed("the loaded object has no struct_ops map"))
     }
 }

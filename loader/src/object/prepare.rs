@@ -13,7 +13,9 @@ pub(crate) fn apply(object: &mut OpenObject, origin: &str, settings: &[Setting])
         let suffix = tunable.section.name();
         let map = object.maps_mut().find(|m| m.name().to_string_lossy().ends_with(suffix));
         let written = map.and_then(|mut m| m.initial_value_mut().and_then(|bytes| tunable.place.write(bytes, *value)));
-        written.ok_or_else(|| Error::failed(format!("{origin}: tunable {} has no place in {suffix}", tunable.name)))?;
+        written.ok_or_else(|| {
+            Error::failed(format!("cannot set tunable {} of {origin}: it is outside {suffix}", tunable.name))
+        })?;
     }
     Ok(())
 }
@@ -23,7 +25,7 @@ pub(crate) fn use_shared(map: &mut OpenMapMut<'_>) -> Result<()> {
     let name = map.name().to_string_lossy().into_owned();
     let Some(path) = pins::shared(&name) else { return Ok(()) };
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).tried(|| format!("cannot make {}", directory.display()))?;
+        fs::create_dir_all(directory).tried(|| format!("cannot create {}", directory.display()))?;
     }
     map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))
 }
@@ -35,5 +37,5 @@ pub fn set_job<T: Pod>(open: &mut OpenObject, job: &T) -> Result<()> {
         let value = map.initial_value_mut()?;
         (value.len() == size_of::<T>()).then(|| value.copy_from_slice(bytemuck::bytes_of(job)))
     });
-    written.ok_or_else(|| Error::failed("the agent's job has another layout"))
+    written.ok_or_else(|| Error::failed("cannot set the agent's parameters: the agent has another layout"))
 }

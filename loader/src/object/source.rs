@@ -3,6 +3,7 @@
 use super::libbpf_log;
 use super::opened::Opened;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::nearest;
 use libbpf_rs::ObjectBuilder;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -34,13 +35,15 @@ impl Source {
         }
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
             let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
-            let known = known.join(", ");
             let path = if Path::new(name_or_path).exists() {
-                format!("The file of that name here is ./{name_or_path}")
+                format!("To load the file of that name, write ./{name_or_path}")
             } else {
-                format!("For a file give its path, as in ./{name_or_path}.bpf.o")
+                format!("To load a file, write its path, e.g. ./{name_or_path}.bpf.o")
             };
-            Error::failed(format!("no built-in algorithm `{name_or_path}`; there are: {known}. {path}"))
+            Error::failed(format!(
+                "no built-in algorithm `{name_or_path}`{}. {path}",
+                nearest::hint(name_or_path, &known)
+            ))
         })?;
         Ok(Self::builtin(found))
     }
@@ -54,14 +57,12 @@ impl Source {
     fn file(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).tried(|| format!("cannot read {}", path.display()))?;
         let what = match bytes.get(18..20) {
-            _ if !bytes.starts_with(b"\x7fELF") => Some("no ELF file"),
-            Some(machine) if machine != EM_BPF.to_le_bytes() => {
-                Some("no usable BPF object: an ELF file of another kind")
-            }
+            _ if !bytes.starts_with(b"\x7fELF") => Some("not an ELF file"),
+            Some(machine) if machine != EM_BPF.to_le_bytes() => Some("an ELF file, but not a BPF object"),
             _ => None,
         };
         if let Some(what) = what {
-            let text = "a BPF object is what `clang -target bpf -g -O2 -c` makes";
+            let text = "compile one with `clang -target bpf -g -O2 -c`";
             return Err(Error::failed(format!("{} is {what}; {text}", path.display())));
         }
         let origin = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
@@ -77,12 +78,12 @@ impl Source {
     /// Parses the object. Needs no privilege.
     pub fn open(&self) -> Result<Opened> {
         let (result, log) = libbpf_log::capture(|| {
-            // libbpf would make up a name, which nobody would know in its messages
+            // without it, libbpf's messages contain a generated name
             ObjectBuilder::default().name(&self.origin).and_then(|builder| builder.open_memory(&self.bytes))
         });
         let object = result.map_err(|e| {
             let hint = log.lines().last().unwrap_or_default();
-            Error::failed(format!("{} is no usable BPF object: {e} {hint}", self.origin))
+            Error::failed(format!("cannot parse the BPF object {}: {e} {hint}", self.origin))
         })?;
         Opened::new(object, &self.origin)
     }

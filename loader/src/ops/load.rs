@@ -62,7 +62,7 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     if for_runs {
-        std::fs::create_dir(algo.runs_path()).tried(|| format!("cannot make {}", algo.runs_path().display()))?;
+        std::fs::create_dir(algo.runs_path()).tried(|| format!("cannot create {}", algo.runs_path().display()))?;
     }
     killpoint("pinned");
     let started = Instant::now();
@@ -78,13 +78,13 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
 fn taken(algo: &Algo) -> Error {
     let name = &algo.name;
     let hint = if runs::is_for_runs(algo) {
-        " for a `hotcc run`, and goes when that ends".to_owned()
+        " for a `hotcc run`, until that ends".to_owned()
     } else if algo.dir().exists() {
         format!("; to tune it: hotcc set {name} TUNABLE=VALUE; to replace it: hotcc swap {name} NEW")
     } else {
-        ", not by hotcc (hotcc status shows by whom)".to_owned()
+        ", but not by hotcc (see: hotcc status)".to_owned()
     };
     Error::failed(format!(
-        "a congestion control named `{name}` is registered already{hint}; to load beside it: hotcc load --as OTHER_NAME"
+        "cannot load `{name}`: a congestion control of that name is already registered{hint}; to load under another name: hotcc load OBJECT --as OTHER_NAME"
     ))
 }

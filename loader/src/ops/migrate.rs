@@ -87,13 +87,15 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
         let advice = if hotcc_bpf::algo(to).is_some() {
             format!("Load it: hotcc load {to}")
         } else {
-            format!("`hotcc load` adds one, and for one of the kernel's modules `modprobe tcp_{to}`")
+            format!("Load it with `hotcc load`, or `modprobe tcp_{to}` if it is a kernel module")
         };
         return Err(Error::failed(format!("{text}. {advice}")));
     }
     let version = registrations()?.iter().find(|r| r.name == to).map_or(0, |r| r.map_id);
     if from == to && version == 0 {
-        return Err(Error::usage(format!("from {from} to {to} there is nothing to move")));
+        return Err(Error::usage(format!(
+            "cannot migrate {from} to {to}: both are the same kernel congestion control, so no socket would move"
+        )));
     }
     let namespaces = netns::chosen(netns)?;
     let job = Job {
@@ -107,7 +109,8 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
     let sockets = sum(&walked);
     walked.retain(|ns| ns.sockets != Moved::default() || ns.error.is_some());
     if walked.is_empty() && !is_available(from) {
-        return Err(Error::failed(format!("no open socket runs `{from}`, and none of that name is registered")));
+        let unregistered = sysctl::unregistered(from, &available);
+        return Err(Error::failed(format!("no open socket uses `{from}`, and {unregistered}")));
     }
     Ok(Migrated { from: from.to_owned(), to: to.to_owned(), dry_run, sockets, namespaces: walked })
 }
@@ -129,7 +132,7 @@ fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
         before = after;
         let error = match result {
             Some((_, done, _)) => done.as_ref().err().map(Error::to_string),
-            None => Some("cannot be entered".to_owned()),
+            None => Some("the network namespace cannot be entered".to_owned()),
         };
         MovedIn { netns: ns.label(), inode: ns.inode, sockets, error }
     });
@@ -138,8 +141,10 @@ fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
 
 /// What the agent has moved so far.
 fn moved(walk: &SocketWalk) -> Result<Moved> {
-    let value =
-        walk.map(".data")?.lookup(&[0; 4], MapFlags::empty()).tried(|| "cannot read what was moved".to_owned())?;
+    let value = walk
+        .map(".data")?
+        .lookup(&[0; 4], MapFlags::empty())
+        .tried(|| "cannot read the number of moved sockets".to_owned())?;
     let job: Job = value
         .and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok())
         .ok_or_else(|| Error::failed("the migration agent has another layout"))?;

@@ -64,7 +64,7 @@ fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, co
     let started = Instant::now();
     if let Err(error) = install::replace(&algo, &old, &mut loaded) {
         let _ = registry::remove_tree(&new.dir);
-        return Err(error.during(&format!("cannot swap {name}; the old version serves on")));
+        return Err(error.during(&format!("cannot swap {name}; the old version continues to serve")));
     }
     let tunables_changed = present::changed(&before, &after);
     Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
@@ -82,22 +82,21 @@ pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
 fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> {
     let (algo, serving) = Algo::serving(name)?;
     algo.tidy()?;
-    let previous = algo
-        .previous()?
-        .ok_or_else(|| Error::failed(format!("`{name}` was never swapped; there is nothing to go back to")))?;
+    let previous =
+        algo.previous()?.ok_or_else(|| Error::failed(format!("cannot roll back `{name}`: it has not been swapped")))?;
     let swaps = serving.meta()?.swaps + 1;
     let tunables_changed = present::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
     previous.unsettle()?;
     killpoint("pinned");
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous)
-        .map_err(|e| e.during(&format!("cannot roll {name} back; the current version serves on")))?;
+        .map_err(|e| e.during(&format!("cannot roll back {name}; the current version continues to serve")))?;
     Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
 }
 
 /// A version's tunables. Not being able to tell what changes is no reason not to change it.
 fn values_for_comparison(version: &Version) -> Vec<Setting> {
-    version.settings().inspect_err(|error| tracing::warn!("not compared: {error:#}")).unwrap_or_default()
+    version.settings().inspect_err(|error| tracing::warn!("cannot compare the tunables: {error:#}")).unwrap_or_default()
 }
 
 /// Whether a version is what `opened`, ready to be loaded from `source`, would become.

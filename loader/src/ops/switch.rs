@@ -77,7 +77,10 @@ pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool,
         .and_then(|()| new.meta())
         .map_err(&mut warn);
     if !matches!(algo.current(), Ok(Some(current)) if current.map_id == new.map_id) {
-        warn(Error::failed(format!("another version of {} serves: somebody else swapped it meanwhile", algo.name)));
+        warn(Error::failed(format!(
+            "another version of {} serves: another process swapped it in the meantime",
+            algo.name
+        )));
     }
     killpoint("noted");
     let counted = pending.counter.join().unwrap_or_else(|_| Err(Error::failed("loading the socket iterator panicked")));

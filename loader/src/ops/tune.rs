@@ -9,8 +9,9 @@ use serde::Serialize;
 
 /// Values of the serving version's tunables, read back from the kernel.
 pub fn get(name: &str) -> Result<Vec<Value>> {
-    need_root("hotcc get")
-        .map_err(|e| e.and(&format!("`hotcc list {name}` shows what is built in, with its profiles, without")))?;
+    need_root("hotcc get").map_err(|e| {
+        e.and(&format!("`hotcc list {name}` shows the built-in algorithm's tunables and profiles without root"))
+    })?;
     let (_, version) = Algo::serving(name)?;
     Ok(version.settings()?.into_iter().map(Value::from).collect())
 }
@@ -38,7 +39,7 @@ pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     if let Some(fixed) = settings.iter().find(|s| s.tunable.section == Section::Rodata) {
         let tunable = &fixed.tunable.name;
         return Err(Error::usage(format!(
-            "{tunable} is fixed once it is loaded; set it with: hotcc swap {name} OBJECT --set {tunable}=…"
+            "{tunable} is fixed while the algorithm is loaded; set it with: hotcc swap {name} OBJECT --set {tunable}=…"
         )));
     }
     serving.store(&settings)?;

@@ -6,6 +6,7 @@ use crate::registry::{self, Algo, begin, install};
 use crate::sockets::count::{connections, count_sockets};
 use crate::sysctl;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::nearest;
 use serde::Serialize;
 
 /// What unloading came to.
@@ -46,7 +47,7 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
     let defaults = sysctl::replace_defaults(name, &[&fallback, "reno"])?;
     if defaults.refused > 0 {
         return Err(Error::failed(format!(
-            "cannot unload {name}: it is the default of {} network namespace(s) that take neither {fallback} nor reno; set another default there",
+            "cannot unload {name}: it is the default of {} network namespace(s) that accept neither {fallback} nor reno; set another default there",
             defaults.refused
         )));
     }
@@ -76,10 +77,8 @@ fn choose_fallback(name: &str, wanted: Option<&str>) -> Result<String> {
     let available = sysctl::available()?;
     if let Some(wanted) = wanted {
         if wanted == name || !available.iter().any(|a| a == wanted) {
-            return Err(Error::usage(format!(
-                "`{wanted}` cannot be the default instead; available: {}",
-                available.join(" ")
-            )));
+            let others: Vec<&str> = available.iter().map(String::as_str).filter(|a| *a != name).collect();
+            return Err(Error::usage(format!("invalid fallback `{wanted}`{}", nearest::hint(wanted, &others))));
         }
         return Ok(wanted.to_owned());
     }
@@ -95,7 +94,5 @@ fn wait_until_gone(name: &str) -> Result<()> {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    Err(Error::failed(format!(
-        "`{name}` is still registered: another process holds it (hotcc status shows what is known)"
-    )))
+    Err(Error::failed(format!("`{name}` is still registered after 5 s: another process holds it (see: hotcc status)")))
 }

@@ -82,18 +82,19 @@ impl PathMaps {
         if let Some(maps) = Self::open()? {
             return Ok(maps);
         }
-        fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot make {}", pins::SIGNAL))?;
-        let tried = || "cannot make the path maps".to_owned();
-        let embedded = hotcc_bpf::prog("path_maps").ok_or_else(|| Error::failed("no object path_maps built in"))?;
+        fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot create {}", pins::SIGNAL))?;
+        let tried = || "cannot create the path maps".to_owned();
+        let embedded =
+            hotcc_bpf::prog("path_maps").ok_or_else(|| Error::failed("the object path_maps is not built in"))?;
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
         for mut map in open.maps_mut() {
             let pin = pins::signal(&map.name().to_string_lossy());
             map.set_pin_path(pin).tried(tried)?;
         }
         open.load().tried(tried)?;
-        fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
+        fs::create_dir_all(pins::RUN).tried(|| format!("cannot create {}", pins::RUN))?;
         share_with_feeders()?;
-        Self::open()?.ok_or_else(|| Error::failed("the path maps went away as soon as they were made"))
+        Self::open()?.ok_or_else(|| Error::failed("another process removed the path maps as soon as they were created"))
     }
 
     /// Changes so far, modulo 2^32.
@@ -181,20 +182,20 @@ fn cannot(what: &str, map: &str) -> String {
 /// Opens a pinned map, which must be of this shape: bytes of a key, bytes of a value, entries.
 fn open_pin(name: &str, map_type: MapType, shape: [u32; 3]) -> Result<Option<MapHandle>> {
     let path: PathBuf = pins::signal(name);
-    if !path.try_exists().tried(|| format!("cannot look at {}", path.display()))? {
+    if !path.try_exists().tried(|| format!("cannot read {}", path.display()))? {
         return Ok(None);
     }
     let map = MapHandle::from_pinned_path(&path).tried(|| format!("cannot open {}", path.display()))?;
     if (map.map_type(), [map.key_size(), map.value_size(), map.max_entries()]) != (map_type, shape) {
-        let text = format!("{} was made by another version of hotcc", path.display());
-        return Err(Error::failed(format!("{text}; remove it when nothing that uses it is loaded")));
+        let text = format!("{} was created by another version of hotcc", path.display());
+        return Err(Error::failed(format!("{text}; unload the algorithms that use it, then remove it")));
     }
     Ok(Some(map))
 }
 
 /// Held by whoever changes the maps.
 fn lock() -> Result<Flock<File>> {
-    fs::create_dir_all(pins::RUN).tried(|| format!("cannot make {}", pins::RUN))?;
+    fs::create_dir_all(pins::RUN).tried(|| format!("cannot create {}", pins::RUN))?;
     let path = Path::new(pins::RUN).join(PATH_LOCK);
     let tried = || format!("cannot lock {}", path.display());
     let file = File::options().append(true).create(true).open(&path).tried(tried)?;

@@ -24,7 +24,7 @@ impl Notices {
             GROUPS.into_iter().try_for_each(|group| socket.add_membership(group))?;
             Ok(Self(socket))
         };
-        subscribe().tried(|| "cannot listen to changes of the routes (rtnetlink)".to_owned())
+        subscribe().tried(|| "cannot subscribe to route changes (rtnetlink)".to_owned())
     }
 
     /// Waits for one.
@@ -51,7 +51,7 @@ impl Notices {
                 Ok(_) | Err((Errno::ENOBUFS, _)) => return Ok(true),
                 Err((Errno::EAGAIN, _)) => return Ok(false),
                 Err((Errno::EINTR, _)) => {}
-                Err((_, why)) => return Err(why).tried(|| "cannot listen to changes of the routes".to_owned()),
+                Err((_, why)) => return Err(why).tried(|| "cannot receive route changes (rtnetlink)".to_owned()),
             }
         }
     }

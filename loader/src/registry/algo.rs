@@ -8,6 +8,7 @@ use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::nearest;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use std::path::{Path, PathBuf};
@@ -53,20 +54,24 @@ impl Algo {
 
     /// Why there is nothing to take away.
     pub(crate) fn nothing_to_unload(name: &str) -> Result<Error> {
-        Self::not_serving(name, "; there is nothing to unload")
+        Self::not_serving(name, "")
     }
 
-    /// What to say where hotcc has none of that name; `advice` where nobody has.
+    /// The error for a name that hotcc has not loaded; `advice` is added if the name is not registered at all.
     fn not_serving(name: &str, advice: &str) -> Result<Error> {
         let loaded: Vec<String> =
             Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
-        let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { format!("loaded: {}", loaded.join(", ")) };
-        let hint = if sysctl::is_registered(name)? {
-            ". It is registered, but not by hotcc: hotcc status shows what it is".to_owned()
-        } else {
-            advice.to_owned()
+        let loaded: Vec<&str> = loaded.iter().map(String::as_str).collect();
+        let others = match &loaded[..] {
+            [] => "; no algorithm is".to_owned(),
+            loaded => nearest::hint(name, loaded),
         };
-        Ok(Error::failed(format!("`{name}` is not loaded by hotcc; {loaded}{hint}")))
+        let hint = if sysctl::is_registered(name)? {
+            ". It is registered, but not by hotcc (see: hotcc status)"
+        } else {
+            advice
+        };
+        Ok(Error::failed(format!("`{name}` is not loaded by hotcc{others}{hint}")))
     }
 
     /// Pin directory.

@@ -12,7 +12,7 @@ pub fn create_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
         ..Default::default()
     };
-    let tried = || format!("cannot make {}", path.display());
+    let tried = || format!("cannot create {}", path.display());
     let mut map = MapHandle::create(MapType::Array, Some(name), 4, value.len() as u32, 1, &options).tried(tried)?;
     map.update(&KEY, value, MapFlags::ANY).tried(tried)?;
     map.pin(path).tried(tried)

@@ -13,15 +13,15 @@ pub fn counters() -> Result<Counters> {
     Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or_default())
 }
 
-/// Counts what was done. Call with the lock held. Not being able to count is no failure of what was done.
+/// Counts what was done. Call with the lock held. Failing to update the counters does not fail the command.
 pub(crate) fn count(what: impl FnOnce(&mut Counters)) {
-    let _ = try_count(what).inspect_err(|error| tracing::warn!("not counted: {error:#}"));
+    let _ = try_count(what).inspect_err(|error| tracing::warn!("cannot update the command counters: {error:#}"));
 }
 
 fn try_count(what: impl FnOnce(&mut Counters)) -> Result<()> {
     let mut value = counters()?;
     value.version = u64::from(META_VERSION);
     what(&mut value);
-    fs::create_dir_all(pins::ROOT).tried(|| format!("cannot make {}", pins::ROOT))?;
+    fs::create_dir_all(pins::ROOT).tried(|| format!("cannot create {}", pins::ROOT))?;
     write_cell(&Path::new(pins::ROOT).join("counters"), "hotcc_counters", bytemuck::bytes_of(&value))
 }

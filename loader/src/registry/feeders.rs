@@ -11,9 +11,9 @@ use std::path::Path;
 pub(crate) fn share_with_feeders() -> Result<()> {
     let run = Path::new(pins::RUN);
     fs::set_permissions(run, fs::Permissions::from_mode(0o755))
-        .tried(|| format!("cannot open up {}", run.display()))?;
+        .tried(|| format!("cannot set the permissions of {}", run.display()))?;
     let lock = run.join(pins::RADIO_LOCK);
-    File::options().append(true).create(true).open(&lock).tried(|| format!("cannot make {}", lock.display()))?;
+    File::options().append(true).create(true).open(&lock).tried(|| format!("cannot create {}", lock.display()))?;
     // a system without /etc/group has no such group either
     let group = nix::unistd::Group::from_name("hotcc").ok().flatten();
     for path in pins::SIGNAL_MAPS.map(pins::signal).into_iter().chain([lock]) {

@@ -30,7 +30,7 @@ pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, pro
     let ops = loaded.ops()?;
     let map_id = ops.info().tried(|| "cannot read the struct_ops map".to_owned())?.info.id;
     let dir = algo.dir().join(format!("v{map_id}"));
-    fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(&dir).tried(|| format!("cannot create {}", dir.display()))?;
     let version = Version { map_id, dir };
     pin_parts(algo, &version, loaded, source, profile).inspect_err(|_| {
         let _ = remove_tree(&version.dir);
@@ -78,7 +78,9 @@ pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
     let name = loaded.cc_name.clone();
     let attached = loaded.ops()?.attach_struct_ops();
     if attached.as_ref().is_err_and(|e| e.kind() == ErrorKind::AlreadyExists) {
-        return Err(Error::failed(format!("a congestion control named `{name}` was registered meanwhile")));
+        return Err(Error::failed(format!(
+            "cannot register `{name}`: another process registered that name in the meantime"
+        )));
     }
     let mut link = attached.tried(|| format!("cannot register {name}"))?;
     killpoint("registered");
@@ -126,7 +128,7 @@ fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
     let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
     match restored {
         Ok(()) => error,
-        Err(why) => error.and(&format!("and the old version could not be brought back: {why:#}")),
+        Err(why) => error.and(&format!("the old version could not be registered again: {why:#}")),
     }
 }
 
@@ -136,7 +138,7 @@ fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
     match ops.attach_struct_ops() {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(e) => Err(e).tried(|| format!("cannot prepare the new version of {name}")),
-        Ok(_registered) => Err(Error::failed(format!("`{name}` vanished from the kernel meanwhile"))),
+        Ok(_registered) => Err(Error::failed(format!("`{name}` was unregistered by another process in the meantime"))),
     }
 }
 
@@ -146,7 +148,7 @@ fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
     let origin = text(&meta.object);
     let source = Source::find(origin.strip_prefix("builtin:").unwrap_or(&origin))?;
     if source.sha256() != meta.sha256 {
-        return Err(Error::failed(format!("{origin} is not the file it was; swap to the one you want")));
+        return Err(Error::failed(format!("{origin} has changed since it was loaded; swap to the version you want")));
     }
     let mut opened = source.open()?;
     opened.rename(&algo.name)?;

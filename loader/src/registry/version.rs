@@ -43,9 +43,10 @@ impl Version {
             .tried(|| format!("cannot read {}/meta", self.dir.display()))?
             .unwrap_or_default();
         let meta: Meta = bytemuck::try_pod_read_unaligned(&value)
-            .map_err(|_| Error::failed(format!("{}/meta has another size", self.dir.display())))?;
+            .map_err(|_| Error::failed(format!("{}/meta has an unexpected size", self.dir.display())))?;
         if meta.version != META_VERSION {
-            let text = format!("{} was made by another version of hotcc ({})", self.dir.display(), meta.version);
+            let text =
+                format!("{} was created by another version of hotcc (layout {})", self.dir.display(), meta.version);
             return Err(Error::failed(format!("{text}; unload it with that version")));
         }
         Ok(meta)

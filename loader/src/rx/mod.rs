@@ -40,9 +40,9 @@ const UNLOAD_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Hints in a TCP option, for senders that run `arwa`
+    /// Send hints in a TCP option, to senders that use `arwa`
     Arwa,
-    /// The receive window; any sender
+    /// Limit the receive window; works with every sender
     Drwa,
 }
 
@@ -141,33 +141,37 @@ pub fn load(request: &Request) -> Result<Receiver> {
         if let Some(at) = at.filter(|at| at.starts_with(&path) || path.starts_with(at)) {
             let (name, at) = (other.name(), at.display());
             return Err(Error::failed(format!(
-                "{name} is loaded for the cgroup {at}: a connection takes one of the two; first: hotcc rx unload {name}"
+                "cannot load {}: {name} is loaded for the cgroup {at}, and a connection can use \
+                 only one of them; first run: hotcc rx unload {name}",
+                method.name()
             )));
         }
     }
     let dir = method.dir();
     finish(method)?; // what a command that was killed began
     let object = load_object(request)?;
-    fs::create_dir_all(&dir).tried(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(&dir).tried(|| format!("cannot create {}", dir.display()))?;
     attach(&object, &cgroup, &dir).inspect_err(|_| {
         let _ = registry::remove_tree(&dir);
     })?;
     drop(object); // what is read back is what is pinned
-    receiver(method)?.ok_or_else(|| Error::failed(format!("{} went away as soon as it was loaded", method.name())))
+    receiver(method)?
+        .ok_or_else(|| Error::failed(format!("another process unloaded {} as soon as it was loaded", method.name())))
 }
 
 fn loaded_already(method: Method, link: &Link) -> Error {
     let name = method.name();
     let at = match cgroup_of(link) {
         Ok(Some(path)) => format!("for the cgroup {}", path.display()),
-        _ => "for a cgroup that is gone".to_owned(),
+        _ => "for a removed cgroup".to_owned(),
     };
-    Error::failed(format!("{name} is loaded already, {at}; to load it anew: hotcc rx unload {name}, then this"))
+    Error::failed(format!("{name} is already loaded {at}; to load it again, first run: hotcc rx unload {name}"))
 }
 
 fn load_object(request: &Request) -> Result<Object> {
     let name = format!("rx_{}", request.method.name());
-    let embedded = hotcc_bpf::prog(&name).ok_or_else(|| Error::failed(format!("no program {name} built in")))?;
+    let embedded =
+        hotcc_bpf::prog(&name).ok_or_else(|| Error::failed(format!("the program {name} is not built in")))?;
     let tried = || format!("cannot open the program {name}");
     let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
     let description = describe(&btf::btf_of(&open, &name)?);
@@ -221,9 +225,7 @@ fn finish(method: Method) -> Result<()> {
     if lift.exists() {
         let lift = Link::open(&lift).tried(|| format!("cannot open {}", lift.display()))?;
         let lifted = netns::in_each(|ns| walk(&lift, ns, &mut Vec::new()));
-        lifted.map_err(|e| {
-            e.and("drwa is not loaded any more, but connections may keep their last clamp: unload it again")
-        })?;
+        lifted.map_err(|e| e.and("drwa is unloaded, but connections may keep their last clamp; unload it again"))?;
     }
     registry::remove_tree(&dir)
 }
@@ -231,7 +233,7 @@ fn finish(method: Method) -> Result<()> {
 /// Lets go of what does something by itself, and waits until the kernel has.
 fn detach(dir: &Path) -> Result<()> {
     let mut programs = Vec::new();
-    let tried = || format!("cannot look into {}", dir.display());
+    let tried = || format!("cannot list {}", dir.display());
     for entry in fs::read_dir(dir).tried(tried)? {
         let path = entry.tried(tried)?.path();
         if ![TUNABLES, LIFT].iter().any(|other| path.ends_with(other)) {
@@ -243,7 +245,9 @@ fn detach(dir: &Path) -> Result<()> {
     // a link's number goes before it lets go of what it is attached to, its program's after that
     while ProgInfoIter::default().any(|program| programs.contains(&program.id)) {
         if started.elapsed() > UNLOAD_PATIENCE {
-            return Err(Error::failed("the kernel still has the programs attached: somebody else holds their links"));
+            return Err(Error::failed(
+                "the kernel still has the programs attached after 5 s: another process holds their links",
+            ));
         }
         std::thread::sleep(Duration::from_millis(5)); // the kernel drops them in its own time
     }
@@ -272,7 +276,9 @@ pub fn counters() -> Result<Option<RxCounters>> {
     let mut sum = RxCounters::default();
     for value in map.lookup_percpu(&KEY, MapFlags::empty()).tried(tried)?.unwrap_or_default() {
         let one = bytemuck::try_pod_read_unaligned(&value);
-        sum.add(&one.map_err(|_| Error::failed(format!("{} was made by another version of hotcc", path.display())))?);
+        sum.add(
+            &one.map_err(|_| Error::failed(format!("{} was created by another version of hotcc", path.display())))?,
+        );
     }
     Ok(Some(sum))
 }

@@ -93,7 +93,7 @@ impl FlowCounter {
 /// Who runs what now. What was done stays done where that cannot be told.
 pub(crate) fn count_sockets() -> Option<Vec<Group>> {
     let counted = FlowCounter::new().and_then(|mut counter| counter.count());
-    counted.inspect_err(|error| tracing::warn!("connections not counted: {error:#}")).ok()
+    counted.inspect_err(|error| tracing::warn!("cannot count connections: {error:#}")).ok()
 }
 
 /// Connections of the groups that match.

@@ -167,7 +167,7 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
 fn use_pinned_records(open: &mut OpenObject) -> Result<()> {
     let Some(path) = pins::shared(pins::PEP_FLOW).filter(|path| path.exists()) else { return Ok(()) };
     let map = open.maps_mut().find(|m| m.name() == pins::PEP_FLOW);
-    let mut map = map.ok_or_else(|| Error::failed("the agent that lists connections has another layout"))?;
+    let mut map = map.ok_or_else(|| Error::failed("cannot list the connections: the agent has another layout"))?;
     map.reuse_pinned_map(&path).tried(|| format!("cannot use {}", path.display()))
 }
 
@@ -176,7 +176,7 @@ fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
     walk.read(ns, &mut bytes)?;
     let (whole, rest) = bytes.as_chunks::<{ size_of::<Record>() }>();
     if !rest.is_empty() {
-        return Err(Error::failed("the agent that lists connections has another layout"));
+        return Err(Error::failed("cannot list the connections: the agent has another layout"));
     }
     Ok(whole.iter().map(|record| bytemuck::pod_read_unaligned(record)).collect())
 }

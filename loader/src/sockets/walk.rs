@@ -15,14 +15,15 @@ pub(crate) struct SocketWalk {
 
 impl SocketWalk {
     pub(crate) fn load(name: &str, prepare: impl FnOnce(&mut libbpf_rs::OpenObject) -> Result<()>) -> Result<Self> {
-        let embedded = hotcc_bpf::prog(name).ok_or_else(|| Error::failed(format!("no program {name} built in")))?;
-        let tried = || format!("cannot load the socket iterator ({name}); it needs iter/tcp (kernel 5.9)");
+        let embedded =
+            hotcc_bpf::prog(name).ok_or_else(|| Error::failed(format!("the program {name} is not built in")))?;
+        let tried = || format!("cannot load the socket iterator ({name}); it needs iter/tcp (kernel 5.9 or later)");
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
         prepare(&mut open)?;
         let object = open.load().tried(tried)?;
         let program = object.progs_mut().next();
         let link =
-            program.ok_or_else(|| Error::failed(format!("object {name} has no program")))?.attach().tried(tried)?;
+            program.ok_or_else(|| Error::failed(format!("the object {name} has no program")))?.attach().tried(tried)?;
         Ok(Self { object, link })
     }
 

@@ -64,12 +64,14 @@ impl Tunable {
         let Self { name, min, max, .. } = self;
         let (lowest, highest) = self.place.range();
         if min > max || *min < lowest || *max > highest {
-            return Some(format!("tunable {name} has the range {min}..{max}; its variable holds {lowest}..{highest}"));
+            return Some(format!(
+                "tunable {name} has the range {min}..{max}, but its variable holds {lowest}..{highest}"
+            ));
         }
         let profiles = [("default", self.default), ("paper", self.paper)];
         let (profile, value) =
             profiles.into_iter().find_map(|(p, v)| Some((p, v.filter(|v| !(min..=max).contains(&v))?)))?;
-        Some(format!("tunable {name} has the {profile} value {value}, which is out of its own range {min}..{max}"))
+        Some(format!("tunable {name} has the {profile} value {value}, outside its range {min}..{max}"))
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn store(settings: &[Setting], map: &MapHandle, dir: &Path) -> Result
     for Setting { tunable, value } in settings {
         let Place { offset, size, .. } = tunable.place;
         if offset + size > length || offset % size != 0 {
-            return Err(Error::failed(format!("{}: {} has no place there", tried(), tunable.name)));
+            return Err(Error::failed(format!("{}: {} is outside the section", tried(), tunable.name)));
         }
         // SAFETY: `offset` is within the mapping and aligned, as just checked, and the mapping lives over the store.
         // Others read and write the same memory, which is what atomics are for.

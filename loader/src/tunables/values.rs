@@ -2,6 +2,7 @@
 
 use super::{Setting, Tunable};
 use hotcc_host::error::{Error, Result};
+use hotcc_host::nearest;
 
 /// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
 /// object has it; `paper` exists where the object describes itself.
@@ -9,16 +10,17 @@ pub fn profile(tunables: &[Tunable], name: &str) -> Result<Vec<Setting>> {
     let value_in: fn(&Tunable) -> Option<i128> = match name {
         "default" => |t| t.default,
         "paper" if tunables.iter().any(|t| t.paper.is_some()) => |t| t.paper,
-        "paper" => return Err(Error::usage("this object names no `paper` profile; it has only `default`")),
-        _ => return Err(Error::usage(format!("no profile `{name}`; there are `default` and `paper`"))),
+        "paper" => return Err(Error::usage("no profile `paper` in this object; available: default")),
+        _ => return Err(Error::usage(format!("no profile `{name}`{}", nearest::hint(name, &["default", "paper"])))),
     };
     Ok(tunables.iter().filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
 }
 
 /// Parses one `name=value`.
 pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
-    let (name, value) =
-        text.split_once('=').ok_or_else(|| Error::usage(format!("`{text}` is not of the form tunable=value")))?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| Error::usage(format!("invalid assignment `{text}`: expected TUNABLE=VALUE")))?;
     let (name, value) = (name.trim(), value.trim());
     let tunable = tunables.iter().find(|t| t.name == name);
     let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| t.name.as_str())))?;
@@ -43,7 +45,7 @@ pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
     carried.collect()
 }
 
-/// What is asked for, the later going before: the profile, what is `kept` of another version, single `name=value`.
+/// The values to set; later ones take precedence: the profile, what is `kept` of another version, single `name=value`.
 pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: &[String]) -> Result<Vec<Setting>> {
     let mut settings = profile(tunables, name)?;
     settings.extend(carried_over(kept, tunables));
@@ -53,19 +55,21 @@ pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: 
     Ok(settings)
 }
 
-/// Nothing of that name can be tuned; says what can.
+/// The error for an unknown tunable, with the nearest known one and all of them.
 pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
-    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-    Error::usage(format!("no tunable `{name}`; {known}"))
+    Error::usage(format!("no tunable `{name}`{}", nearest::hint(name, &known)))
 }
 
 fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
     let Tunable { name, min, max, unit, choices, .. } = tunable;
     if !choices.is_empty() {
         let index = choices.iter().position(|c| c == text);
-        let none_of = || Error::usage(format!("{name}: `{text}` is none of {}", choices.join(", ")));
-        return index.map(|index| index as i128).ok_or_else(none_of);
+        let invalid = || {
+            let known: Vec<&str> = choices.iter().map(String::as_str).collect();
+            Error::usage(format!("invalid value `{text}` for {name}{}", nearest::hint(text, &known)))
+        };
+        return index.map(|index| index as i128).ok_or_else(invalid);
     }
     let number = match text.strip_prefix("0x") {
         Some(hex) => i128::from_str_radix(hex, 16).ok(),
@@ -74,9 +78,9 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
     match number {
         Some(n) if (*min..=*max).contains(&n) => Ok(n),
         _ => {
-            let what =
-                number.map_or_else(|| format!("`{text}` is no whole number in"), |n| format!("{n} is out of range"));
-            Err(Error::usage(format!("{name}: {what} {min}..{max} {unit}").trim_end().to_owned()))
+            let what = number.map_or("expected a whole number in", |_| "out of range");
+            let message = format!("invalid value `{text}` for {name}: {what} {min}..{max} {unit}");
+            Err(Error::usage(message.trim_end()))
         }
     }
 }
@@ -106,6 +110,25 @@ mod tests {
             section: Section::Data,
             place: Place { offset: 0, size: 4, signed: false },
         }
+    }
+
+    #[test]
+    fn a_wrong_name_or_value_names_the_nearest_right_one() {
+        let tunables = [tunable("alpha_permille", "", 0, 1000, &[]), tunable("queue", "", 0, 1, &["bandwidth", "rtt"])];
+        for (text, message) in [
+            ("alpha=3", "no tunable `alpha`; did you mean `alpha_permille`? Available: alpha_permille, queue"),
+            ("zzz=3", "no tunable `zzz`; available: alpha_permille, queue"),
+            ("queue=rt", "invalid value `rt` for queue; did you mean `rtt`? Available: bandwidth, rtt"),
+            ("queue=1", "invalid value `1` for queue; available: bandwidth, rtt"),
+            ("alpha_permille=1001", "invalid value `1001` for alpha_permille: out of range 0..1000"),
+            ("alpha_permille=x", "invalid value `x` for alpha_permille: expected a whole number in 0..1000"),
+            ("queue", "invalid assignment `queue`: expected TUNABLE=VALUE"),
+        ] {
+            assert_eq!(parse(&tunables, text).unwrap_err().to_string(), message);
+        }
+        let message = profile(&tunables, "papper").unwrap_err().to_string();
+        assert_eq!(message, "no profile `papper`; did you mean `paper`? Available: default, paper");
+        assert!(profile(&tunables, "paper").is_err(), "no tunable has a value for it");
     }
 
     #[test]

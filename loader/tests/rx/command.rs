@@ -28,7 +28,7 @@ fn what_is_loaded_is_told_and_taken_away_again() {
             assert_eq!(shown("least_window_ms").unwrap(), "0", "the paper's");
         }
         let again = fails(1, &["rx", "load", method]);
-        assert!(again.contains("loaded already") && again.contains(cgroup.path()), "{again}");
+        assert!(again.contains("already loaded") && again.contains(cgroup.path()), "{again}");
         let other = if method == "arwa" { "drwa" } else { "arwa" };
         let refused = fails(1, &["rx", "load", other]);
         assert!(refused.contains(&format!("rx unload {method}")), "both would be on the same sockets: {refused}");
@@ -59,7 +59,7 @@ fn both_methods_serve_side_by_side() {
     let (one, two) = (Cgroup::new("hotcc-test-rx1"), Cgroup::new("hotcc-test-rx2"));
     for no_cgroup in ["/nowhere", "/tmp"] {
         let told = fails(1, &["rx", "load", "arwa", "--cgroup", no_cgroup]);
-        assert!(told.contains(no_cgroup) && told.contains("make one: mkdir "), "{told}");
+        assert!(told.contains(no_cgroup) && told.contains("create one: mkdir "), "{told}");
     }
     let _arwa = Loaded::new("arwa", &["--cgroup", one.path()]);
     let _drwa = Loaded::new("drwa", &["--cgroup", two.path()]);
@@ -77,7 +77,7 @@ fn mistakes_change_nothing() {
     let cgroup = Cgroup::new("hotcc-test-rx");
     let plain = test.dir.path().to_str().unwrap();
     let refused = fails(1, &["rx", "load", "arwa", "--cgroup", plain]);
-    assert!(refused.contains("is no cgroup (v2)"), "{refused}");
+    assert!(refused.contains("is not a cgroup (v2)"), "{refused}");
     fails(1, &["rx", "load", "arwa", "--cgroup", "/nowhere"]);
     let refused = fails(2, &["rx", "load", "arwa", "--cgroup", cgroup.path(), "--set", "period_us=1"]);
     assert!(refused.contains("period_us"), "{refused}");

@@ -1,70 +1,101 @@
-//! What the commands say below their options: how they behave, and examples.
+//! The text below each command's options: behaviour, and examples.
 
 pub const EXAMPLES: &str = "\
 Examples:
-  hotcc list                                   what is built in
-  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1   one command's sockets only: the first trial
-  hotcc load dtcp --profile paper              register it
-  sysctl -w net.ipv4.tcp_congestion_control=dtcp          … as the default of new sockets
-  ip route change 198.51.100.0/24 via … congctl dtcp      … for one route
+  hotcc list                                   list the built-in algorithms
+  hotcc run --cc dtcp -- iperf3 -c 192.0.2.1   try one: only this command's sockets use it
+  hotcc load dtcp --profile paper              register one
+  sysctl -w net.ipv4.tcp_congestion_control=dtcp          use it for all new sockets
+  ip route change 198.51.100.0/24 via … congctl dtcp      use it for one route
   hotcc set dtcp alpha_permille=300            tune it while it runs
-  hotcc swap dtcp ./mine.bpf.o --live          replace it, open connections too
-  hotcc rollback dtcp --live                   and back
-  hotcc migrate cubic dtcp                     open connections only; back: hotcc migrate dtcp cubic
-  hotcc unload dtcp";
+  hotcc swap dtcp ./mine.bpf.o --live          replace it, for open connections too
+  hotcc rollback dtcp --live                   undo the swap
+  hotcc migrate cubic dtcp                     move open connections; undo: hotcc migrate dtcp cubic
+  hotcc unload dtcp                            unregister it";
+
+pub const LIST_HELP: &str = "\
+Examples:
+  hotcc list                                   one entry per built-in algorithm
+  hotcc list dtcp                              its tunables and per-flow state
+  hotcc list ./mine.bpf.o                      the same for an object file
+  hotcc list --all                             all tunables of all built-in algorithms
+  hotcc list --json | jq -r '.[].name'";
 
 pub const LOAD_HELP: &str = "\
 Examples:
   hotcc load dtcp
   hotcc load dtcp --profile paper --set alpha_permille=300
   hotcc load ./mine.bpf.o --as mine
-  hotcc load dtcp --as dtcp_paper --profile paper    a second one beside it";
+  hotcc load dtcp --as dtcp_paper --profile paper    a second instance under another name";
+
+pub const UNLOAD_HELP: &str = "\
+Connections that use the algorithm keep it until they close. Network namespaces whose default it was get the fallback.
+
+Examples:
+  hotcc unload dtcp
+  hotcc unload dtcp --fallback bbr
+  hotcc unload dtcp --json";
 
 pub const SWAP_HELP: &str = "\
 Examples:
-  hotcc swap dtcp ./mine.bpf.o                 connections that are open keep the old one
-  hotcc swap dtcp dtcp --profile paper --live  the same object, other tunables, for all
+  hotcc swap dtcp ./mine.bpf.o                 open connections keep the old version
+  hotcc swap dtcp dtcp --profile paper --live  same object, other tunables, for all connections
   hotcc swap dtcp ./mine.bpf.o --keep-tunables
-  hotcc rollback dtcp --live                   back, with the values it had";
+  hotcc rollback dtcp --live                   undo, with the previous values";
 
 pub const ROLLBACK_HELP: &str = "\
+A second rollback redoes the swap.
+
 Examples:
-  hotcc rollback dtcp
-  hotcc rollback dtcp --live                   and once more: forward again";
+  hotcc rollback dtcp                          open connections keep their version
+  hotcc rollback dtcp --live                   open connections change too
+  hotcc rollback dtcp --json";
 
 pub const GET_HELP: &str = "\
 Examples:
   hotcc get dtcp
-  hotcc get dtcp alpha_permille                the bare value, for a script";
+  hotcc get dtcp alpha_permille                print the value only, for scripts
+  hotcc get dtcp --json";
 
 pub const SET_HELP: &str = "\
-It counts from the next ACK on, for open connections too. `hotcc list NAME` says what there is, in which range.
+New values take effect at the next ACK, for open connections too. `hotcc list NAME` lists the tunables with their ranges.
 
 Examples:
   hotcc set dtcp alpha_permille=300
-  hotcc set dtcp alpha_permille=300 n_rule=alg1  both or none";
+  hotcc set dtcp alpha_permille=300 n_rule=alg1  set both or, if one is invalid, none
+  hotcc set dtcp queue=rtt --json";
 
 pub const RUN_HELP: &str = "\
-Signals that would end hotcc are passed on to the command. It ends as the command ends; 126: the command cannot be \
-executed, 127: there is none of that name. Runs of the same algorithm at once share it; the last one takes it away.
+hotcc forwards signals that would end it to the command. It exits with the command's status, or with 126 if the command \
+cannot be executed, or 127 if it is not found. Concurrent runs of the same algorithm share it; the last one unloads it.
 
 Examples:
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
+  hotcc run --cc dtcp --profile paper --set alpha_permille=300 -- curl -T file https://example.org
   hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
 
 pub const PATHS_HELP: &str = "\
-Algorithms that know paths (dcm) measure anew when theirs changes; without a watch they run on. `watch` sees the routes
-of one network namespace, and every flow on this machine to the same destinations is told. Any number may run.
+Algorithms that use path changes (dcm) restart their measurements when the route to their peer changes; without a watch \
+they continue unchanged. `watch` follows the routes of one network namespace and notifies all flows of this machine to \
+the same destinations. Several watches may run at once.
 
 Examples:
-  hotcc paths watch                            until it is ended; nothing breaks when it is
+  hotcc paths watch                            until interrupted; flows continue without it
   hotcc paths watch --netns edge
-  hotcc paths bump 198.51.100.0/24             by hand: a path changed where the kernel's routes do not show it";
+  hotcc paths bump 198.51.100.0/24             report a path change that the kernel's routes do not show
+  hotcc paths show";
+
+pub const PATHS_WATCH_HELP: &str = "\
+Examples:
+  hotcc paths watch
+  hotcc paths watch --netns edge
+  hotcc paths watch --json                     one line per change";
 
 pub const MIGRATE_HELP: &str = "\
-The way back is the reverse command (which also moves what ran TO before). Window, ssthresh and RTT estimate stay; what \
-the algorithm itself had learned starts anew. Listeners that chose FROM are moved, those on the default are left to the \
-default. With FROM and TO the same, what runs an older version of it is moved to the one that serves.
+Connections keep their window, ssthresh and RTT estimate; the algorithm's own per-flow state is reset. Listeners that \
+chose FROM move too; listeners on the namespace's default stay on it. If FROM and TO are the same, connections on an \
+older version move to the serving one. To undo, migrate in the opposite direction (this also moves connections that ran \
+TO before).
 
 Examples:
   hotcc migrate cubic dtcp --dry-run
@@ -72,23 +103,36 @@ Examples:
   hotcc migrate dtcp cubic --netns edge";
 
 pub const RX_HELP: &str = "\
-`arwa` measures the delay of what arrives and sends hints in a TCP option to peers that say they know it: load it at both \
-ends, and `hotcc load arwa` at the sender's. `drwa` grants smaller windows, which any sender obeys.
+`arwa` measures the delay of received packets and sends hints in a TCP option to peers that support it: run `hotcc rx \
+load arwa` at both ends, and `hotcc load arwa` at the sender. `drwa` advertises smaller windows, which every sender obeys.
 
 Examples:
-  hotcc rx load arwa                           on every machine that is to take part
+  hotcc rx load arwa                           on both ends
   hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads
   hotcc rx status
   hotcc rx unload drwa";
 
+pub const RX_LOAD_HELP: &str = "\
+Examples:
+  hotcc rx load arwa
+  hotcc rx load arwa --profile paper --set hint_copies=1
+  hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads";
+
 pub const FLOWS_HELP: &str = "\
-With --cc each connection is followed by the fields of the algorithm's state (`hotcc list NAME` says what they mean), decoded by \
-the version that the connection runs.
+With --cc, the algorithm's own state follows each connection, decoded by the version that the connection runs. `hotcc \
+list NAME` describes the fields.
 
 Examples:
   hotcc flows
   hotcc flows --cc dtcp
+  hotcc flows --cc dtcp --netns edge
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
+
+pub const EXPORTER_HELP: &str = "\
+Examples:
+  hotcc exporter                               http://127.0.0.1:9717/metrics
+  hotcc exporter --listen 0.0.0.0:9717         all addresses of this host
+  hotcc exporter --listen 9800 --max-links 32";
 
 #[cfg(test)]
 mod tests {
@@ -98,14 +142,21 @@ mod tests {
     fn help_has_no_line_broken_twice() {
         let all = [
             ("", EXAMPLES),
+            ("list", LIST_HELP),
             ("load", LOAD_HELP),
+            ("unload", UNLOAD_HELP),
             ("swap", SWAP_HELP),
             ("rollback", ROLLBACK_HELP),
             ("get", GET_HELP),
             ("set", SET_HELP),
             ("run", RUN_HELP),
             ("migrate", MIGRATE_HELP),
+            ("paths", PATHS_HELP),
+            ("paths watch", PATHS_WATCH_HELP),
+            ("rx", RX_HELP),
+            ("rx load", RX_LOAD_HELP),
             ("flows", FLOWS_HELP),
+            ("exporter", EXPORTER_HELP),
         ];
         for (name, help) in all {
             let (prose, examples) = help.split_once("Examples:\n").unwrap();

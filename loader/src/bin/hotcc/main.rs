@@ -12,10 +12,10 @@ use std::process::ExitCode;
 mod help;
 mod show;
 
-/// TCP congestion control as BPF programs: load, feed, tune, swap, watch. No kernel rebuild, no module.
+/// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
 /// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
-/// and nothing changed, 2 usage, 3 the kernel lacks something (hotcc doctor), 4 not permitted.
+/// (nothing changed), 2 usage error, 3 the kernel lacks a feature (see `hotcc doctor`), 4 not permitted.
 #[derive(Parser)]
 #[command(name = "hotcc", version, after_help = help::EXAMPLES)]
 struct Cli {
@@ -25,46 +25,53 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show the built-in algorithms: summary, paper, tunables
+    /// List the built-in algorithms, or describe one: summary, signals, paper, tunables
+    #[command(after_help = help::LIST_HELP)]
     List {
-        /// Only this one, with its tunables and per-flow state; a name or a path
+        /// Show only this one, with its tunables and per-flow state
+        #[arg(value_name = "NAME|PATH")]
         object: Option<String>,
-        /// Machine-readable
+        /// Show the tunables and per-flow state of all built-in algorithms
+        #[arg(long, conflicts_with = "object")]
+        all: bool,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Load an algorithm and register it as a congestion control
     #[command(after_help = help::LOAD_HELP)]
     Load(LoadArgs),
-    /// Take a congestion control away; connections that use it run on
+    /// Unregister a congestion control; open connections keep it until they close
+    #[command(after_help = help::UNLOAD_HELP)]
     Unload {
         /// Congestion control
         name: String,
-        /// What network namespaces get whose default it was [default: cubic, else reno]
+        /// New default of network namespaces whose default it was [default: cubic if available, else reno]
         #[arg(long, value_name = "CC")]
         fallback: Option<String>,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Replace what stands behind a name, atomically; the old stays if the new fails
+    /// Replace the program behind a name; if the new one fails to load, the old one continues to serve
     #[command(after_help = help::SWAP_HELP)]
     Swap {
         /// Congestion control to replace
         name: String,
         #[command(flatten)]
         new: ObjectArgs,
-        /// Move open connections too; without, they keep the old version until they close
+        /// Move open connections too; otherwise they keep the old version until they close
         #[arg(long)]
         live: bool,
-        /// Carry over the values of tunables that the new one has as well, within its range; --set goes before
+        /// Keep the current values of tunables that the new version has too, if they are within its range; --set takes
+        /// precedence
         #[arg(long)]
         keep_tunables: bool,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Undo the last swap
+    /// Undo the last swap; a second rollback redoes it
     #[command(after_help = help::ROLLBACK_HELP)]
     Rollback {
         /// Congestion control
@@ -72,142 +79,144 @@ enum Command {
         /// Move open connections too
         #[arg(long)]
         live: bool,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Move open connections from one congestion control to another; nothing is loaded, swapped or unloaded
+    /// Move open connections from one congestion control to another; loads, swaps and unloads nothing
     #[command(after_help = help::MIGRATE_HELP)]
     Migrate {
-        /// Congestion control that the sockets run now, the kernel's own too
+        /// Congestion control that the sockets use now; may be one of the kernel's own
         from: String,
-        /// Registered congestion control that they are to run, the kernel's own too
+        /// Registered congestion control to move them to; may be one of the kernel's own
         to: String,
-        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        /// Only in this network namespace: a name from `ip netns`, or a path; may be repeated [default: all]
         #[arg(long, value_name = "NAME|PATH")]
         netns: Vec<String>,
-        /// Only count what would be moved
+        /// Only count the sockets that would move
         #[arg(long)]
         dry_run: bool,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show the open connections, with what their algorithm knows of each
+    /// Show open connections, with their algorithm's own state
     #[command(after_help = help::FLOWS_HELP)]
     Flows {
-        /// Only those that run this congestion control, and its own state of each
+        /// Only connections that use this congestion control, with its own state of each
         #[arg(long, value_name = "NAME")]
         cc: Option<String>,
-        /// Only in this network namespace, a name of `ip netns` or a path; may be given again
+        /// Only in this network namespace: a name from `ip netns`, or a path; may be repeated [default: all]
         #[arg(long, value_name = "NAME|PATH")]
         netns: Vec<String>,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show tunables and their present values
+    /// Show a loaded algorithm's tunables and their current values
     #[command(after_help = help::GET_HELP)]
     Get {
         /// Congestion control
         name: String,
-        /// Only this tunable: prints the bare value
+        /// Print only the value of this tunable
         tunable: Option<String>,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Set tunables of a running algorithm; if one of several is wrong, none is set
+    /// Set tunables of a running algorithm: all, or none if one is invalid
     #[command(after_help = help::SET_HELP)]
     Set {
         /// Congestion control
         name: String,
-        /// tunable=value
+        /// Tunables and their new values
         #[arg(required = true, value_name = "TUNABLE=VALUE")]
         assignments: Vec<String>,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What is registered, which object serves, since when, how many sockets use it
+    /// Show what is registered, which object serves since when, and how many sockets use it
     Status {
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What this machine has of what hotcc needs
+    /// Check this machine's kernel and privileges
     Doctor {
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Run one command with its sockets under a congestion control, which is loaded for the time where it is not there
+    /// Run a command under a congestion control, loading it for the duration if necessary
     #[command(after_help = help::RUN_HELP)]
     Run {
-        /// Congestion control, registered or built in, or path of a .bpf.o
-        #[arg(long)]
+        /// Congestion control: a registered or built-in name, or the path of a .bpf.o
+        #[arg(long, value_name = "NAME|PATH")]
         cc: String,
-        /// Set of tunable values to start from: default or paper [default: those it has, if it is loaded already]
+        /// Set of tunable values to start from: default or paper [default: the current values if it is loaded, else default]
         #[arg(long)]
         profile: Option<String>,
-        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        /// Tunable to set before loading, in addition to the profile; may be repeated
         #[arg(long = "set", value_name = "TUNABLE=VALUE")]
         set: Vec<String>,
-        /// The command
+        /// The command and its arguments
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
-    /// Tell flows when the route to their destination becomes another one
+    /// Notify flows when the route to their destination changes
     #[command(after_help = help::PATHS_HELP)]
     Paths {
         #[command(subcommand)]
         command: PathsCommand,
     },
-    /// Hold senders back from the receiver's side, before they fill the path's queue
+    /// Slow senders down from the receiver's side, before they fill the path's queue
     #[command(after_help = help::RX_HELP)]
     Rx {
         #[command(subcommand)]
         command: RxCommand,
     },
     /// Serve Prometheus metrics
+    #[command(after_help = help::EXPORTER_HELP)]
     Exporter {
-        /// Where to listen; without a host on 127.0.0.1 only
+        /// Address to listen on; without a host, 127.0.0.1
         #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
-        /// Most radio links to show as series of their own
+        /// Maximum number of radio links to export
         #[arg(long, default_value_t = 256)]
         max_links: usize,
     },
     /// Print a completion script
     #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
     Completions {
-        /// bash, zsh, fish, elvish or powershell
+        /// Shell to print it for
         shell: clap_complete::Shell,
     },
 }
 
 #[derive(Subcommand)]
 enum PathsCommand {
-    /// Watch the kernel's routes, and tell flows of each destination that is reached another way
+    /// Watch the kernel's routes and notify flows whose route changes, until interrupted
+    #[command(after_help = help::PATHS_WATCH_HELP)]
     Watch {
-        /// In this network namespace, a name of `ip netns` or a path [default: the command's own]
+        /// Watch this network namespace: a name from `ip netns`, or a path [default: the command's own]
         #[arg(long, value_name = "NAME|PATH")]
         netns: Option<String>,
-        /// Machine-readable, a line for each change
+        /// Print JSON, one line per change
         #[arg(long)]
         json: bool,
     },
-    /// Show the destinations whose path changed so far
+    /// Show the destinations whose path has changed
     Show {
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say that the paths to a destination changed
+    /// Notify flows to a destination that their path changed
     Bump {
-        /// Address, or prefix: all that is within it
+        /// Address, or prefix: all destinations in it
         prefix: PathKey,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -215,34 +224,35 @@ enum PathsCommand {
 
 #[derive(Subcommand)]
 enum RxCommand {
-    /// Load a receiver, for connections that are opened from then on
+    /// Load a receiver; it applies to connections that are opened afterwards
+    #[command(after_help = help::RX_LOAD_HELP)]
     Load {
-        /// Which
+        /// Method
         method: rx::Method,
-        /// Only for the sockets of the processes in this cgroup (v2), and below it [default: all]
+        /// Only for sockets of processes in this cgroup (v2) and below it [default: all processes]
         #[arg(long, value_name = "PATH")]
         cgroup: Option<PathBuf>,
         /// Set of tunable values to start from: default (recommended) or paper (as published)
         #[arg(long, default_value = "default")]
         profile: String,
-        /// Tunable to set before it is loaded, on top of the profile; may be given again
+        /// Tunable to set before loading, in addition to the profile; may be repeated
         #[arg(long = "set", value_name = "TUNABLE=VALUE")]
         set: Vec<String>,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take a receiver away; connections run on without
+    /// Unload a receiver; open connections continue without it
     Unload {
-        /// Which
+        /// Method
         method: rx::Method,
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what is loaded, and what it did
+    /// Show the loaded receivers and their counters
     Status {
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -253,7 +263,7 @@ fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    let forms = "write IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
+    let forms = "expected IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
     let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|why| format!("{why}; {forms}"))?.collect();
     let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     first.copied().ok_or_else(|| format!("the host has no address; {forms}"))
@@ -261,13 +271,13 @@ fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
 
 #[derive(clap::Args)]
 struct ObjectArgs {
-    /// Built-in name, or path of a .bpf.o
+    /// Built-in name, or the path of a .bpf.o
     #[arg(value_name = "NAME|PATH")]
     object: String,
     /// Set of tunable values to start from: default (recommended) or paper (as published)
     #[arg(long, default_value = "default")]
     profile: String,
-    /// Tunable to set before it is loaded, on top of the profile; may be given again
+    /// Tunable to set before loading, in addition to the profile; may be repeated
     #[arg(long = "set", value_name = "TUNABLE=VALUE")]
     set: Vec<String>,
 }
@@ -276,10 +286,10 @@ struct ObjectArgs {
 struct LoadArgs {
     #[command(flatten)]
     object: ObjectArgs,
-    /// Register under this name (at most 15 letters, digits, `_`, `.`)
+    /// Register under this name: at most 15 letters, digits, `_` and `.` [default: the object's own name]
     #[arg(long = "as", value_name = "CCNAME")]
     cc_name: Option<String>,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -296,7 +306,7 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let command = Cli::parse().command;
-    libbpf_rs::set_print(None); // failures are told in our own words, with libbpf's where they help
+    libbpf_rs::set_print(None); // our errors quote libbpf's messages where they help
     if !matches!(command, Command::Exporter { .. } | Command::Run { .. }) {
         end_quietly_on_closed_pipe();
     }
@@ -318,7 +328,7 @@ fn end_quietly_on_closed_pipe() {
 
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
-        Command::List { object, json } => show::list::list(object.as_deref(), json)?,
+        Command::List { object, all, json } => show::list::list(object.as_deref(), all, json)?,
         Command::Load(args) => {
             let outcome = ops::load(&args.object.request(args.cc_name))?;
             show::switched::outcome("loaded", &outcome, args.json)?;
@@ -375,18 +385,18 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends as the command ended.
+/// Exits with the command's status.
 fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
     let ran = run::run(choice, command)?;
     let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
     let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
-    eprintln!("hotcc: {} ran {}{loaded}", sockets(ran.sockets), ran.cc);
+    eprintln!("hotcc: {} used {}{loaded}", sockets(ran.sockets), ran.cc);
     if ran.changed > 0 {
-        eprintln!("hotcc: {} of {} took another congestion control later", ran.changed, sockets(ran.sockets));
+        eprintln!("hotcc: {} of {} changed to another congestion control later", ran.changed, sockets(ran.sockets));
     }
     if ran.refused > 0 {
-        eprintln!("hotcc: the kernel refused {} to {}", ran.cc, sockets(ran.refused));
+        eprintln!("hotcc: the kernel refused {} for {}", ran.cc, sockets(ran.refused));
     }
     let code = ran.status.code().unwrap_or_else(|| 128 + ran.status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
@@ -415,7 +425,7 @@ mod tests {
         }
         for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
             let said = listen_address(text).unwrap_err();
-            assert!(said.contains("write IP:PORT"), "{text}: {said}");
+            assert!(said.contains("expected IP:PORT"), "{text}: {said}");
         }
     }
 }

@@ -21,7 +21,7 @@ impl Group {
         let root = cgroup2_root()?;
         remove_left_over(&root);
         let path = root.join(format!("{CGROUP_PREFIX}{}", std::process::id()));
-        let tried = || format!("cannot make the cgroup {}", path.display());
+        let tried = || format!("cannot create the cgroup {}", path.display());
         fs::create_dir(&path).tried(tried)?;
         let directory = File::open(&path).tried(tried)?;
         let directory = Flock::lock(directory, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| why).tried(tried)?;

@@ -13,6 +13,7 @@ use crate::sysctl;
 use crate::tunables::present::{self, Changed};
 use crate::tunables::values;
 use hotcc_host::error::{Error, Result};
+use hotcc_host::nearest;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
@@ -68,14 +69,12 @@ impl Lease {
                 if values_matter {
                     registry::need_bpffs()?; // where it is hidden, so is whose it is
                     return Err(Error::failed(format!(
-                        "`{name}` is registered, but not by hotcc: --profile and --set cannot tune it"
+                        "`{name}` is registered, but not by hotcc, so --profile and --set cannot tune it; omit them"
                     )));
                 }
             }
             None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
-                return Err(Error::failed(format!(
-                    "`{name}` is neither registered nor built in; `hotcc list` and `hotcc status` show what there is"
-                )));
+                return Err(unknown(&name)?);
             }
             None => load_for_runs(&request)?,
         }
@@ -106,15 +105,26 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::error!("{}: {error:#}", self.name);
+            tracing::error!("cannot unload {} after the run: {error:#}", self.name);
         }
     }
+}
+
+/// The error for a name that is neither registered nor built in.
+fn unknown(name: &str) -> Result<Error> {
+    let registered = sysctl::available()?;
+    let mut known: Vec<&str> = registered.iter().map(String::as_str).collect();
+    known.extend(hotcc_bpf::ALGOS.iter().map(|o| o.name).filter(|name| !registered.iter().any(|r| r == name)));
+    Ok(Error::failed(format!(
+        "no congestion control `{name}` is registered or built in{}",
+        nearest::hint(name, &known)
+    )))
 }
 
 fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()> {
     match file {
         Some(file) if file.sha256() != serving.meta()?.sha256 => Err(Error::failed(format!(
-            "`{name}` is loaded already, from another object than {}; to run with what is loaded: --cc {name}",
+            "`{name}` is already loaded from another object than {}; to use the loaded one: --cc {name}",
             file.origin
         ))),
         _ => Ok(()),
@@ -138,7 +148,7 @@ fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> 
     let differing = differing.iter().map(text).collect::<Vec<_>>().join("; ");
     let by = if is_for_runs(algo) { " by another `hotcc run`" } else { "" };
     Err(Error::failed(format!(
-        "`{name}` is loaded already{by}, with other values: {differing}. Leave --profile and --set out to run with \
-         what is loaded, or tune that: hotcc set {name} …"
+        "`{name}` is already loaded{by} with other values: {differing}. Omit --profile and --set to use the loaded \
+         values, or change those: hotcc set {name} …"
     )))
 }

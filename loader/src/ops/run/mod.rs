@@ -81,12 +81,13 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
 }
 
 fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
-    let embedded = hotcc_bpf::prog("cgroup_cc").ok_or_else(|| Error::failed("no program `cgroup_cc` built in"))?;
+    let embedded =
+        hotcc_bpf::prog("cgroup_cc").ok_or_else(|| Error::failed("the program `cgroup_cc` is not built in"))?;
     let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
     let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
     set_job(&mut open, &ChooseJob { cc_name: padded(cc), ..ChooseJob::zeroed() })?;
     let object = open.load().tried(tried)?;
-    let program = object.progs_mut().next().ok_or_else(|| Error::failed("object `cgroup_cc` has no program"))?;
+    let program = object.progs_mut().next().ok_or_else(|| Error::failed("the object `cgroup_cc` has no program"))?;
     let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;
     Ok((object, link))
 }

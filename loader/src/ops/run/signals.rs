@@ -17,7 +17,7 @@ impl Signals {
     pub(super) fn hold() -> Result<Self> {
         let held = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
         let held: SigSet = held.into_iter().collect();
-        let tried = || "cannot hold signals back".to_owned();
+        let tried = || "cannot block signals".to_owned();
         let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK).tried(tried)?;
         Ok(Self { arrivals: SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC).tried(tried)?, before })
     }

@@ -13,9 +13,9 @@ pub fn doctor(report: &Report, json: bool) -> Result<()> {
     for f in &report.findings {
         let verdict = match f.verdict {
             Verdict::Ok => "ok",
-            Verdict::Degraded => "without",
+            Verdict::Degraded => "limited",
             Verdict::Missing => "MISSING",
-            Verdict::Unknown => "?",
+            Verdict::Unknown => "unknown",
         };
         let mut text = f.found.clone();
         if matches!(f.verdict, Verdict::Degraded | Verdict::Missing) {
@@ -27,5 +27,6 @@ pub fn doctor(report: &Report, json: bool) -> Result<()> {
         rows.push(row([verdict, f.what, &text]));
     }
     table(&rows);
+    println!("verdict: {}", report.verdict());
     Ok(())
 }

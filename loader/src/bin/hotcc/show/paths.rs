@@ -13,13 +13,13 @@ pub fn known(paths: &Paths, json: bool) -> Result<()> {
         return print_json(paths);
     }
     let Some(clock) = paths.clock else {
-        println!("no path was ever watched here; see: hotcc paths watch");
+        println!("no path change has been recorded on this machine; see: hotcc paths watch --help");
         return Ok(());
     };
     let mut rows = vec![row(["destination", "generation"])];
     rows.extend(paths.paths.iter().map(|(key, generation)| vec![key.to_string(), generation.to_string()]));
     table(&rows);
-    println!("clock {clock}; every other destination has generation 0");
+    println!("clock {clock}; all other destinations have generation 0");
     Ok(())
 }
 
@@ -31,8 +31,8 @@ pub fn bumped(prefix: PathKey, bumped: &Bumped, json: bool) -> Result<()> {
     match bumped.destinations.saturating_sub(1) {
         0 => {}
         _ if bumped.everything => {}
-        1 => println!("  and one destination within it"),
-        within => println!("  and {within} destinations within it"),
+        1 => println!("  and 1 destination in it"),
+        within => println!("  and {within} destinations in it"),
     }
     warn_of_everything(bumped);
     Ok(())
@@ -40,7 +40,7 @@ pub fn bumped(prefix: PathKey, bumped: &Bumped, json: bool) -> Result<()> {
 
 fn warn_of_everything(bumped: &Bumped) {
     if bumped.everything {
-        warn(&["the map of paths was full: all paths count as changed, and it is empty again".to_owned()]);
+        warn(&["the path map was full: it was emptied, and all paths count as changed".to_owned()]);
     }
 }
 

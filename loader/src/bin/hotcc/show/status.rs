@@ -10,7 +10,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         return print_json(status);
     }
     if status.algorithms.is_empty() {
-        println!("nothing is loaded by hotcc; see: hotcc list");
+        println!("hotcc has loaded no algorithm; to see what is available: hotcc list");
     } else {
         let mut rows = vec![row([
             "name",
@@ -25,8 +25,8 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         ])];
         for a in &status.algorithms {
             let loaded_for = match a.loaded_for {
-                "run" => Some("for `hotcc run`, goes with it"),
-                "killed run" => Some("left by a `hotcc run` that was killed"),
+                "run" => Some("for `hotcc run`, until it ends"),
+                "killed run" => Some("left by a killed `hotcc run`"),
                 _ => None,
             };
             let marks = [
@@ -66,8 +66,8 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     for o in &status.others {
         let default = if o.name == status.default { " [default here]" } else { "" };
         let kind = match (o.kind, o.map_id) {
-            ("bpf", Some(map_id)) => format!("bpf, not ours (map {map_id})"),
-            ("bpf", None) if !o.registered => "bpf, unloaded: its sockets run on".to_owned(),
+            ("bpf", Some(map_id)) => format!("bpf, not loaded by hotcc (map {map_id})"),
+            ("bpf", None) if !o.registered => "bpf, unloaded; open sockets keep it".to_owned(),
             (kind, _) => kind.to_owned(),
         };
         let kind = format!("{kind}{default}");

@@ -14,31 +14,33 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
     if outcome.served_already {
         println!(
-            "{name} not {verb}: {object} served already, with the same tunables; `hotcc rollback` undoes what it did"
+            "{name} not {verb}: {object} already serves with the same tunables; `hotcc rollback` still undoes the previous swap"
         );
     } else {
-        println!("{name} {verb}: {object} serves now (profile {profile}), switched in {switched_ms:.1} ms");
+        println!("{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
     }
     for Changed { name, old, new } in &outcome.tunables_changed {
         println!("  {name}: {old} -> {new}");
     }
     if outcome.defaults_rewritten > 0 {
-        println!("  default of {} network namespace(s), written again", outcome.defaults_rewritten);
+        println!("  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
     }
     if outcome.defaults_refused > 0 {
         let n = outcome.defaults_refused;
-        println!("  default of {n} network namespace(s) NOT written again: there it must be TCP_CONG_NON_RESTRICTED;");
-        println!("  new sockets there get the version before");
+        println!(
+            "  default of {n} network namespace(s): NOT updated, because the algorithm is not TCP_CONG_NON_RESTRICTED;"
+        );
+        println!("  new sockets there get the previous version");
     }
     if let Some(moved) = outcome.moved {
-        println!("  open sockets moved to it: {}", moved.moved);
+        println!("  open sockets moved to the new version: {}", moved.moved);
         if moved.failed > 0 {
-            println!("  open sockets the kernel refused to move: {}", moved.failed);
+            println!("  open sockets that the kernel refused to move: {}", moved.failed);
         }
     }
     warn(&outcome.warnings);
     if let Some(n) = outcome.connections_older.filter(|&n| n > 0) {
-        println!("  connections that keep the version they have until they close: {n} (--live moves them)");
+        println!("  connections that keep their version until they close: {n} (--live moves them)");
     }
     Ok(())
 }
@@ -50,23 +52,23 @@ pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
     println!("{} unloaded", unloaded.name);
     if unloaded.defaults_moved > 0 {
         println!(
-            "  default of {} network namespace(s) is {} now",
+            "  default of {} network namespace(s): now {}",
             unloaded.defaults_moved,
             unloaded.fallback.join(" or ")
         );
         if unloaded.fallback_refused > 0 {
             let Unloaded { fallback_wanted, fallback_refused, .. } = unloaded;
             println!(
-                "  {fallback_wanted} was refused in {fallback_refused} of them: outside the initial one the default must be in"
+                "  {fallback_wanted} was refused in {fallback_refused} of them: outside the initial network namespace, a default must"
             );
-            println!("  net.ipv4.tcp_allowed_congestion_control");
+            println!("  be listed in net.ipv4.tcp_allowed_congestion_control");
         }
     }
     if let Some(n) = unloaded.connections_left.filter(|&n| n > 0) {
-        println!("  connections that run it until they close: {n}");
+        println!("  connections that keep it until they close: {n}");
     }
     if let Some(n) = unloaded.listeners_left.filter(|&n| n > 0) {
-        println!("  listeners that chose it, and hand it on until they choose another: {n}");
+        println!("  listeners that chose it, and pass it to accepted connections until they choose another: {n}");
     }
     warn(&unloaded.warnings);
     Ok(())
@@ -80,7 +82,10 @@ pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
     let would = if *dry_run { "would be " } else { "" };
     println!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
     if sockets.failed > 0 {
-        println!("  open sockets the kernel refuses to move (their route locks it): {}", sockets.failed);
+        println!(
+            "  open sockets that the kernel refuses to move (their route locks the congestion control): {}",
+            sockets.failed
+        );
     }
     for ns in namespaces {
         let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;

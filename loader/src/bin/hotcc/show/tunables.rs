@@ -21,7 +21,7 @@ pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
     }
     let mut rows = vec![row(["tunable", "value", "unit", "meaning"])];
     rows.extend(values.iter().map(|v| {
-        let help = if v.settable { v.help.clone() } else { format!("{} (fixed once loaded)", v.help) };
+        let help = if v.settable { v.help.clone() } else { format!("{} (fixed while loaded)", v.help) };
         vec![v.name.clone(), v.value.clone(), v.unit.clone(), help.trim().to_owned()]
     }));
     table(&rows);
@@ -35,7 +35,7 @@ pub fn set(name: &str, assignments: &[String], outcome: &SetOutcome, json: bool)
     let versions = if outcome.versions > 1 { format!(" in {} versions", outcome.versions) } else { String::new() };
     println!("{name}: {} set{versions}", assignments.join(" "));
     if let Some(n) = outcome.connections_missed.filter(|&n| n > 0) {
-        println!("  connections that run a version beyond reach: {n}");
+        println!("  connections on older versions that cannot be tuned: {n}");
     }
     Ok(())
 }

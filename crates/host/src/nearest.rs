@@ -1,0 +1,53 @@
+//! What to say about an unknown name: the nearest known one, and the list of all.
+
+/// Least similarity (0 to 1) of a name that is worth suggesting.
+const SIMILAR: f64 = 0.8;
+
+/// The known name that `unknown` most likely stands for; `None` if none is similar.
+#[must_use]
+pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let unknown = unknown.to_lowercase();
+    let scored = known.iter().map(|&name| (strsim::jaro_winkler(&unknown, &name.to_lowercase()), name));
+    scored.filter(|(score, _)| *score >= SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
+/// Completes a message about an unknown name: "; did you mean `NEAREST`? Available: A, B".
+#[must_use]
+pub fn hint(unknown: &str, known: &[&str]) -> String {
+    if known.is_empty() {
+        return "; none are available".to_owned();
+    }
+    let all = known.join(", ");
+    match nearest(unknown, known) {
+        Some(name) => format!("; did you mean `{name}`? Available: {all}"),
+        None => format!("; available: {all}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_and_an_abbreviation_find_the_name() {
+        let known = ["alpha_permille", "n_max", "epoch_us"];
+        for (unknown, name) in [
+            ("alpha", "alpha_permille"),
+            ("alpah_permille", "alpha_permille"),
+            ("N_MAX", "n_max"),
+            ("epoch", "epoch_us"),
+        ] {
+            assert_eq!(nearest(unknown, &known), Some(name), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn an_unrelated_name_suggests_nothing() {
+        for unknown in ["", "no_such", "fifo"] {
+            assert_eq!(nearest(unknown, &["bandwidth", "rtt", "max"]), None, "{unknown}");
+        }
+        assert_eq!(hint("fifo", &["bandwidth", "rtt"]), "; available: bandwidth, rtt");
+        assert_eq!(hint("rt", &["bandwidth", "rtt"]), "; did you mean `rtt`? Available: bandwidth, rtt");
+        assert_eq!(hint("x", &[]), "; none are available");
+    }
+}
