@@ -2,13 +2,11 @@
 
 use clap::{Args, Command};
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::nearest::nearest;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toml::{Spanned, Value};
-
-/// How similar to a wrong key a right one must be to be suggested, 0 to 1.
-const SIMILAR: f64 = 0.8;
 
 /// Reads options from a TOML file.
 ///
@@ -33,9 +31,7 @@ fn parse<T: Args + DeserializeOwned>(text: &str) -> Result<T> {
 
 /// Names a wrong key, the nearest right one, and all that are valid.
 fn unknown(key: &str, valid: &[&str]) -> String {
-    let nearest = valid.iter().map(|one| (strsim::jaro(key, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let nearest = nearest.filter(|(similarity, _)| *similarity > SIMILAR);
-    let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
+    let suggestion = nearest(key, valid).map_or_else(String::new, |one| format!("did you mean `{one}`? "));
     format!("unknown key `{key}`: {suggestion}expected one of {}", valid.join(", "))
 }
 

@@ -1,15 +1,12 @@
 //! Wrong names in error messages: the nearest right name, and all that are valid.
 
-/// How similar a name must be to be suggested, 0 to 1.
-const SIMILAR: f64 = 0.8;
+use hotcc_host::nearest::nearest;
 
 /// What a message says after naming a wrong one: ``did you mean `dtcp`? expected one of cubic, dtcp``.
 #[must_use]
 pub fn expected<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
     let valid: Vec<&str> = valid.into_iter().collect();
-    let nearest = valid.iter().map(|one| (strsim::jaro(name, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let nearest = nearest.filter(|(similarity, _)| *similarity > SIMILAR);
-    let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
+    let suggestion = nearest(name, &valid).map_or_else(String::new, |one| format!("did you mean `{one}`? "));
     match &valid[..] {
         [] => "there are none".to_owned(),
         [only] => format!("{suggestion}expected {only}"),
