@@ -1,5 +1,6 @@
 //! What users write behind the kind of a source, or of a place to send readings to.
 
+use crate::names::expected;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -8,6 +9,8 @@ use std::ops::RangeInclusive;
 pub(crate) struct Args<'a> {
     main: &'a str,
     options: BTreeMap<&'a str, &'a str>,
+    /// Options that were asked for.
+    known: Vec<&'static str>,
 }
 
 impl<'a> Args<'a> {
@@ -17,10 +20,10 @@ impl<'a> Args<'a> {
         for option in rest.split(',').filter(|o| !o.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             if options.insert(key, value).is_some() {
-                return Err(format!("{key} is given twice"));
+                return Err(format!("option `{key}` is given twice"));
             }
         }
-        Ok(Self { main, options })
+        Ok(Self { main, options, known: Vec::new() })
     }
 
     /// What comes first, and must be there.
@@ -28,28 +31,36 @@ impl<'a> Args<'a> {
         if self.main.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.main) }
     }
 
-    pub(crate) fn text(&mut self, key: &str) -> Option<&'a str> {
+    pub(crate) fn text(&mut self, key: &'static str) -> Option<&'a str> {
+        self.known.push(key);
         self.options.remove(key)
     }
 
-    pub(crate) fn flag(&mut self, key: &str) -> Result<bool, String> {
-        match self.options.remove(key) {
+    pub(crate) fn flag(&mut self, key: &'static str) -> Result<bool, String> {
+        match self.text(key) {
             None => Ok(false),
             Some("") => Ok(true),
-            Some(_) => Err(format!("{key} takes no value")),
+            Some(value) => Err(format!("invalid option `{key}={value}`: `{key}` takes no value")),
         }
     }
 
-    pub(crate) fn number(&mut self, key: &str, range: RangeInclusive<i64>, default: i64) -> Result<i64, String> {
-        let Some(text) = self.options.remove(key) else { return Ok(default) };
+    pub(crate) fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<i64>,
+        default: i64,
+    ) -> Result<i64, String> {
+        let Some(text) = self.text(key) else { return Ok(default) };
         let value = text.parse().ok().filter(|n| range.contains(n));
-        value.ok_or_else(|| format!("{key} is a whole number from {} to {}", range.start(), range.end()))
+        let (from, to) = (range.start(), range.end());
+        value.ok_or_else(|| format!("invalid option `{key}={text}`: expected a whole number from {from} to {to}"))
     }
 
     /// Nothing may be left.
     pub(crate) fn done(self) -> Result<(), String> {
         match self.options.keys().next() {
-            Some(key) => Err(format!("there is no option {key}")),
+            Some(key) if self.known.is_empty() => Err(format!("unknown option `{key}`: this kind takes no options")),
+            Some(key) => Err(format!("unknown option `{key}`: {}", expected(key, self.known))),
             None => Ok(()),
         }
     }

@@ -11,6 +11,7 @@ pub mod error;
 pub mod feed;
 pub mod line;
 pub mod link;
+pub mod names;
 pub mod nats;
 pub mod publish;
 pub mod reading;

@@ -50,10 +50,10 @@ impl<'a> Line<'a> {
     /// Too long, not JSON, not one object, with keys that are not known or values of another type.
     pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         if text.len() > LONGEST {
-            return Err(format!("{} bytes, {LONGEST} are the most", text.len()));
+            return Err(format!("the line has {} bytes, more than the limit of {LONGEST}", text.len()));
         }
         if !text.trim_ascii_start().starts_with(b"{") {
-            return Err("not a JSON object".to_owned()); // a list would be taken for the values, without their keys
+            return Err("the line is not a JSON object".to_owned()); // a list would be taken for the values, without their keys
         }
         serde_json::from_slice(text).map_err(|e| e.to_string())
     }
@@ -107,7 +107,9 @@ impl<'a> Line<'a> {
     /// It names two, or something that is no link.
     pub fn ue(&self) -> Result<Ue<'_>, (Reject, String)> {
         match (&self.ue, &self.link) {
-            (Some(_), Some(_)) => Err((Reject::Malformed, "names a ue and a link".to_owned())),
+            (Some(_), Some(_)) => {
+                Err((Reject::Malformed, "the line has both `ue` and `link`: give one of them".to_owned()))
+            }
             (Some(ue), None) => Ok(Ue::Id(ue)),
             (None, Some(link)) => link::parse(link).map(Ue::Link).map_err(|e| (Reject::Malformed, e.to_string())),
             (None, None) => Ok(Ue::Unnamed),

@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// Neither an IPv4 nor an IPv6 address.
-    #[error("'{0}' is no IP address (a port block of an IPv6 address is written [ADDR]:PORT/LEN)")]
+    #[error("`{0}` is not an IP address: expected ADDR[/LEN], ADDR:PORT[/LEN] or [ADDR]:PORT[/LEN], e.g. 10.45.0.0/16")]
     Address(String),
     /// Not a decimal number in the range.
-    #[error("{what} '{text}' is no whole number from 0 to {limit}")]
+    #[error("invalid {what} `{text}`: expected a whole number from 0 to {limit}")]
     Number {
         /// Which number.
         what: &'static str,
@@ -21,7 +21,7 @@ pub enum LinkError {
         limit: u16,
     },
     /// Bits are set that the prefix length leaves out.
-    #[error("'{text}' has bits set beyond its prefix length; did you mean {meant}?")]
+    #[error("`{text}` has bits set beyond its prefix length: did you mean {meant}?")]
     HostBits {
         /// What was written.
         text: String,
@@ -139,19 +139,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, says) in [
-            ("", "'' is no IP address"),
-            ("ue1", "'ue1' is no IP address"),
-            ("192.0.2.300", "no IP address"),
-            ("192.0.2.1/33", "prefix length '33' is no whole number from 0 to 32"),
-            ("192.0.2.1/", "prefix length ''"),
-            ("192.0.2.1/+8", "prefix length '+8'"),
-            ("192.0.2.1/24/6", "prefix length '24/6'"),
+            ("", "`` is not an IP address"),
+            ("ue1", "`ue1` is not an IP address"),
+            ("192.0.2.300", "not an IP address"),
+            ("192.0.2.1/33", "invalid prefix length `33`: expected a whole number from 0 to 32"),
+            ("192.0.2.1/", "prefix length ``"),
+            ("192.0.2.1/+8", "prefix length `+8`"),
+            ("192.0.2.1/24/6", "prefix length `24/6`"),
             ("2001:db8::/129", "from 0 to 128"),
-            ("[2001:db8::1]", "no IP address"),
-            ("[192.0.2.1]:80", "no IP address"),
-            ("fe80::1%eth0", "no IP address"),
-            ("192.0.2.1:65536/16", "port '65536'"),
-            ("192.0.2.1:80/17", "port prefix length '17'"),
+            ("[2001:db8::1]", "not an IP address"),
+            ("[192.0.2.1]:80", "not an IP address"),
+            ("fe80::1%eth0", "not an IP address"),
+            ("192.0.2.1:65536/16", "port `65536`"),
+            ("192.0.2.1:80/17", "port prefix length `17`"),
             ("192.0.2.1/24", "did you mean 192.0.2.0/24?"),
             ("192.0.2.1:5000/6", "did you mean 192.0.2.1:4096/6?"),
             ("2001:db8::1/64", "did you mean 2001:db8::/64?"),

@@ -45,12 +45,13 @@ impl std::fmt::Debug for Server {
 impl Server {
     /// Of `//HOST[:PORT][,credentials=FILE][,tls][,ca=FILE]`, which follows `nats:`.
     pub(crate) fn parse(mut args: Args<'_>) -> Result<Self, String> {
-        let host = args.main("the server")?;
+        let host = args.main("the NATS server")?;
         if !host.starts_with("//") {
-            return Err("a NATS server is nats://HOST[:PORT]".to_owned());
+            return Err(format!("invalid NATS server `nats:{host}`: expected nats://HOST[:PORT]"));
         }
         let url = format!("nats:{host}");
-        let address: ServerAddr = url.parse().map_err(|e| format!("{host}: {e}"))?;
+        let address: ServerAddr =
+            url.parse().map_err(|e| format!("invalid NATS server `nats:{host}`: {e}; expected nats://HOST[:PORT]"))?;
         let login = address.username().map(|user| (user.to_owned(), address.password().unwrap_or_default().to_owned()));
         let credentials = args.text("credentials").map(PathBuf::from);
         let ca = args.text("ca").map(PathBuf::from);
@@ -67,7 +68,7 @@ impl Server {
     /// What can be found out before anything starts.
     pub(crate) fn check_files(&self) -> Result<(), SourceError> {
         for file in self.credentials.iter().chain(&self.ca) {
-            File::open(file).map_err(|e| SourceError(format!("{}: {e}", file.display())))?;
+            File::open(file).map_err(|e| SourceError(format!("cannot read {}: {e}", file.display())))?;
         }
         Ok(())
     }
@@ -80,7 +81,7 @@ impl Server {
             .ping_interval(PING)
             .reconnect_delay_callback(|_| RETRY)
             .event_callback(move |event| {
-                tell(&name, &refused, &event);
+                log(&name, &refused, &event);
                 std::future::ready(())
             })
             .require_tls(self.tls);
@@ -92,7 +93,7 @@ impl Server {
         }
         if let Some(file) = &self.credentials {
             let read = options.credentials_file(file).await;
-            options = read.map_err(|e| format!("{}: {e}", file.display()))?;
+            options = read.map_err(|e| format!("cannot read the credentials in {}: {e}", file.display()))?;
         }
         Ok(options)
     }
@@ -109,16 +110,16 @@ impl Server {
     }
 }
 
-/// The same refusal again, of the next reading, say, is not told again.
-fn tell(name: &str, refused: &Mutex<Option<String>>, event: &Event) {
+/// Logs what happens to the connection. The same error again (for the next reading, for example) is not logged again.
+fn log(name: &str, refused: &Mutex<Option<String>>, event: &Event) {
     match event {
-        Event::Disconnected => warn!("{name}: the connection was lost; trying again"),
+        Event::Disconnected => warn!("{name}: connection lost; reconnecting"),
         Event::Connected => info!("{name}: connected"),
         Event::ServerError(error) => {
             let why = error.to_string(); // a subject that is not this user's, say
             let mut last = refused.lock().unwrap_or_else(PoisonError::into_inner);
             if last.as_ref() != Some(&why) {
-                warn!("{name}: the server refuses: {why}");
+                warn!("{name}: the server reports an error: {why}");
                 *last = Some(why);
             }
         }

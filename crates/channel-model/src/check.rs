@@ -62,7 +62,7 @@ fn trace(spec: &TraceSpec) -> Checked {
         return Err(refuse(
             "scale_to_bps",
             scale_to_bps,
-            "scales the trace's capacity, and rate replaces that; see rate.scale_to_bps",
+            "cannot be used with `rate`, which replaces the trace's capacity; use rate.scale_to_bps",
         ));
     }
     range("scale_to_bps", scale_to_bps, SCALE_BPS)
@@ -73,12 +73,12 @@ fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Chec
     spec.map_or(Ok(()), rate)?;
     match (sinr, capacity, spec.is_some()) {
         (_, Some(value), true) => {
-            Err(refuse("capacity_bps", value, "rate turns sinr_db into capacity already; drop one of them"))
+            Err(refuse("capacity_bps", value, "`rate` already computes capacity from sinr_db; remove one of them"))
         }
-        (false, None, true) => Err(RadioError::Missing { key: "sinr_db", what: "rate turns it into capacity" }),
+        (false, None, true) => Err(RadioError::Missing { key: "sinr_db", what: "`rate` computes capacity from it" }),
         (_, None, false) => Err(RadioError::Missing {
             key: "capacity_bps",
-            what: "give it, or sinr_db and a rate that turns it into capacity",
+            what: "give it, or both sinr_db and `rate`, which computes capacity",
         }),
         (_, Some(_), false) | (true, None, true) => Ok(()),
     }
@@ -102,7 +102,9 @@ fn steps(spec: &StepsSpec) -> Checked {
 }
 
 fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: Option<f64>) -> Checked {
-    let Some([first_s, _]) = points.first() else { return Err(refuse(key, "[]", "must have a first pair, at 0 s")) };
+    let Some([first_s, _]) = points.first() else {
+        return Err(refuse(key, "[]", "must have at least one pair, at 0 s"));
+    };
     if *first_s != 0.0 {
         return Err(refuse(format!("{key}[0][0]"), first_s, "the first time must be 0"));
     }
@@ -112,7 +114,7 @@ fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: 
         range(&time, *at_s, TIME_S)?;
         range(&format!("{key}[{i}][1]"), *value, values.clone())?;
         if before_s.is_some_and(|before_s| *at_s <= before_s) {
-            return Err(refuse(time, at_s, "must be later than the one before"));
+            return Err(refuse(time, at_s, "must be later than the previous time"));
         }
         if repeat_s.is_some_and(|repeat_s| *at_s >= repeat_s) {
             return Err(refuse(time, at_s, "must be earlier than repeat_s"));
@@ -127,7 +129,7 @@ fn rate(spec: &RateSpec) -> Checked {
     if let Some(overhead) = spec.overhead {
         range("rate.overhead", overhead, 0.0..=0.99)?;
         if spec.scale_to_bps.is_some() {
-            return Err(refuse("rate.overhead", overhead, "has no effect beside scale_to_bps; drop one of them"));
+            return Err(refuse("rate.overhead", overhead, "has no effect with scale_to_bps; remove one of them"));
         }
     }
     spec.scale_to_bps.map_or(Ok(()), |bps| range("rate.scale_to_bps", bps, SCALE_BPS))
@@ -170,7 +172,7 @@ fn user(spec: &User, station: [f64; 2]) -> Checked {
         point(&key, waypoint.at)?;
         range(&format!("ue.path[{i}].wait_s"), waypoint.wait_s, TIME_S)?;
         if distance(waypoint.at, station) > FARTHEST_M {
-            let what = format!("must be at most {FARTHEST_M} m from the station, where the path loss formulas end");
+            let what = format!("must be at most {FARTHEST_M} m from the station, the range of the path loss formulas");
             return Err(refuse(key, format!("{:?}", waypoint.at), what));
         }
     }
@@ -181,11 +183,15 @@ fn user(spec: &User, station: [f64; 2]) -> Checked {
 
 fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> Checked {
     if all.len() > MOST {
-        return Err(refuse("obstacles", format!("[{} of them]", all.len()), format!("must be at most {MOST}")));
+        return Err(refuse(
+            "obstacles",
+            format!("[{} obstacles]", all.len()),
+            format!("must be at most {MOST} obstacles"),
+        ));
     }
     if !all.is_empty() && line_of_sight != LineOfSight::Obstacles {
-        let what = "count only with line_of_sight = \"obstacles\"; drop them or the other";
-        return Err(refuse("obstacles", format!("[{} of them]", all.len()), what));
+        let what = "need line_of_sight = \"obstacles\"; set it, or remove the obstacles";
+        return Err(refuse("obstacles", format!("[{} obstacles]", all.len()), what));
     }
     for (i, obstacle) in all.iter().enumerate() {
         point(&format!("obstacles[{i}].from"), obstacle.from)?;
@@ -196,7 +202,7 @@ fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> Checked {
             return Err(refuse(
                 to,
                 format!("{:?}", obstacle.to),
-                "must differ from `from` in x and y; or make it a wall",
+                "must differ from `from` in x and y; for a line, use shape = \"wall\"",
             ));
         }
         if same == [true, true] {

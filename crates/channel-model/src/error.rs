@@ -17,7 +17,7 @@ pub enum RadioError {
         what: String,
     },
     /// A key is missing that the others need.
-    #[error("{key}: missing: {what}")]
+    #[error("{key} is missing: {what}")]
     Missing {
         /// The key.
         key: &'static str,
@@ -28,7 +28,7 @@ pub enum RadioError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The trace has no value of a kind that is needed.
-    #[error("cannot use the trace: {} holds no {column}, {what}", path.display())]
+    #[error("cannot use the trace: {} holds no {column}; {what}", path.display())]
     Column {
         /// The file.
         path: PathBuf,

@@ -67,11 +67,11 @@ pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize)
     let sinr = column(|s| s.sinr_db);
     let lacks = |column, what| RadioError::Column { path: path.clone(), column, what };
     let capacity = match &spec.rate {
-        Some(_) if sinr.is_none() => return Err(lacks("sinr_db", "which rate turns into capacity")),
+        Some(_) if sinr.is_none() => return Err(lacks("sinr_db", "`rate` computes capacity from it")),
         Some(_) => None,
         None => {
-            let mut points = column(|s| s.capacity_bps)
-                .ok_or_else(|| lacks("capacity_bps", "which is needed where there is no rate"))?;
+            let mut points =
+                column(|s| s.capacity_bps).ok_or_else(|| lacks("capacity_bps", "it is needed without `rate`"))?;
             scale(&mut points, spec.scale_to_bps);
             Some(points)
         }

@@ -158,7 +158,7 @@ fn traces_give_sinr_or_capacity() {
     let held = at(&format!("model = 'trace'\nfile = 'sinr.csv'\nat_end = 'hold'\n{rate}"), 60).unwrap();
     assert_eq!(held.capacity_bps[2..], [0, 0, 0, 0]);
     for (text, error) in [
-        ("model = 'trace'\nfile = 'sinr.csv'", "holds no capacity_bps, which is needed where there is no rate"),
+        ("model = 'trace'\nfile = 'sinr.csv'", "holds no capacity_bps; it is needed without `rate`"),
         ("model = 'trace'\nfile = 'none.csv'", "cannot read"),
     ] {
         let found = at(text, 10).unwrap_err().to_string();

@@ -76,7 +76,7 @@ pub enum KeyError {
         error: io::Error,
     },
     /// Others than its owner may read it.
-    #[error("{0} can be read by others: chmod 600 it")]
+    #[error("cannot use {path}: users other than its owner can access it; run `chmod 600 {path}`", path = .0.display())]
     Exposed(PathBuf),
     /// A line that is not understood.
     #[error("{path}:{line}: {reason}")]
@@ -89,7 +89,7 @@ pub enum KeyError {
         reason: String,
     },
     /// No key in it.
-    #[error("{0} has no key")]
+    #[error("cannot use {0}: it has no key; add a line `NUMBER KEY [SCOPE]`")]
     Empty(PathBuf),
 }
 
@@ -102,7 +102,7 @@ pub trait Scope: Sized + PartialEq {
     fn parse(word: &str) -> Result<Self, String>;
 }
 
-/// The keys of a file, each with what it is for, where its line says so. Lines are `ID KEY [SCOPE]`, the key as 64
+/// The keys of a file, each with what it is for, where its line says so. Lines are `NUMBER KEY [SCOPE]`, the key as 64
 /// hexadecimal digits.
 #[derive(Clone, Debug)]
 pub struct Keys<S>(Vec<(Key, Option<S>)>);
@@ -130,7 +130,7 @@ impl<S: Scope> Keys<S> {
             let wrong = |reason| KeyError::Line { path: path.to_owned(), line: number, reason };
             let (key, scope) = parse_line(line).map_err(wrong)?;
             if keys.iter().any(|(other, s)| other.id == key.id && *s == scope) {
-                return Err(wrong("this number is taken by another key".to_owned()));
+                return Err(wrong(format!("key number {} is already taken by another key", key.id)));
             }
             keys.push((key, scope));
         }
@@ -150,11 +150,17 @@ impl<S: Scope> Keys<S> {
 
 fn parse_line<S: Scope>(line: &str) -> Result<(Key, Option<S>), String> {
     let mut words = line.split_whitespace();
-    let id = words.next().and_then(|w| w.parse().ok()).ok_or("a line begins with the key's number, 0 to 255")?;
-    let secret = words.next().and_then(hex).ok_or("a key is 64 hexadecimal digits")?;
+    let id = words
+        .next()
+        .and_then(|w| w.parse().ok())
+        .ok_or("invalid key number: expected NUMBER KEY [SCOPE], with a number from 0 to 255")?;
+    let secret = words
+        .next()
+        .and_then(hex)
+        .ok_or("invalid key: expected 64 hexadecimal digits (`openssl rand -hex 32` generates some)")?;
     let scope = words.next().map(S::parse).transpose()?;
     if let Some(word) = words.next() {
-        return Err(format!("a line has a number, a key, and perhaps what the key is for; '{word}' is too much"));
+        return Err(format!("unexpected `{word}`: expected NUMBER KEY [SCOPE]"));
     }
     Ok((Key::new(id, &secret), scope))
 }
@@ -260,8 +266,8 @@ mod tests {
             ("1 aa", "64 hexadecimal"),
             (&format!("1 {}", "é".repeat(32)), "64 hexadecimal"),
             (&format!("1 {a} wrong"), "keys:1: no such word"),
-            (&format!("1 {a} x more"), "'more' is too much"),
-            (&format!("1 {a}\n1 {b}"), "keys:2: this number is taken"),
+            (&format!("1 {a} x more"), "unexpected `more`"),
+            (&format!("1 {a}\n1 {b}"), "keys:2: key number 1 is already taken"),
         ] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains(says), "{wrong}: {error}");

@@ -36,7 +36,9 @@ pub enum MapError {
     #[error("the radio map does not exist yet; `sinr-feeder run` or a loaded algorithm that reads it creates it")]
     Absent,
     /// The maps speak another version.
-    #[error("cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins to create a new one")]
+    #[error(
+        "cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins to create a new one"
+    )]
     Version(String),
     /// Another process feeds the link.
     #[error("cannot take {link}: process {pid} feeds it; stop that process, or use --take-over")]

@@ -155,8 +155,8 @@ impl Feed {
         let Some(map) = &mut self.map else { return Ok(index) };
         for link in links {
             let writer = map.take_link(*link, &options).inspect_err(|_| self.vacant.push(index))?;
-            let found = if writer.is_new() { "new" } else { "found again" };
-            info!(%link, slot = writer.slot(), "{found}");
+            let found = if writer.is_new() { "added" } else { "already in the radio map" };
+            info!("link {link}: {found}, slot {}", writer.slot());
             self.entries[index].writers.push(writer);
             self.links.insert(*link, index);
         }
@@ -289,8 +289,10 @@ impl Feed {
                 continue; // one that comes and goes all the time was told of
             }
             match source.latest {
-                Some((_, max_age_ms)) if silent => warn!("{}: no reading for more than {max_age_ms} ms", source.name),
-                _ => info!("{}: readings again", source.name),
+                Some((_, max_age_ms)) if silent => {
+                    warn!("{}: no reading for more than {max_age_ms} ms: readers ignore its last one", source.name)
+                }
+                _ => info!("{}: readings resumed", source.name),
             }
         }
     }

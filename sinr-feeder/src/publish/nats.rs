@@ -67,7 +67,7 @@ impl Exporter for NatsExporter {
         drop(queue);
         Box::pin(async move {
             if tokio::time::timeout(LAST_WAIT, task).await.is_err() {
-                warn!("{name}: ended without a connection");
+                warn!("{name}: gave up after 2 s without a connection");
             }
             match counts.dropped.load(Relaxed) {
                 0 => {}
@@ -79,20 +79,20 @@ impl Exporter for NatsExporter {
 
 async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Conditioned)>, counts: Arc<Counts>) {
     let mut session = Session::begin();
-    let mut told = None;
+    let mut logged = None;
     loop {
         let why = match server.publisher().await {
             Ok(client) => {
                 if !send_while_connected(&client, &mut readings, &mut session, &counts).await {
                     return;
                 }
-                "the connection was lost".to_owned()
+                "connection lost".to_owned()
             }
             Err(e) => e,
         };
-        if told.as_ref() != Some(&why) {
-            warn!("{}: {why}; trying again, readings are dropped meanwhile", server.name());
-            told = Some(why);
+        if logged.as_ref() != Some(&why) {
+            warn!("{}: {why}; reconnecting, and dropping readings until then", server.name());
+            logged = Some(why);
         }
         tokio::time::sleep(RETRY).await;
         loop {
@@ -121,7 +121,7 @@ async fn send_while_connected(
         let Ok(next) = next else { continue };
         let Some((id, reading)) = next else {
             if client.flush().await.is_err() {
-                warn!("the last readings may not have been sent");
+                warn!("the connection was lost on exit: the last readings may not have been sent");
             }
             return false;
         };

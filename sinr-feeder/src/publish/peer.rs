@@ -38,18 +38,21 @@ pub(super) struct PeerExporter {
 impl PeerExporter {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let text = args.main("the other host's address")?;
-        let address = text.parse().map_err(|_| format!("'{text}' is not ADDRESS:PORT"))?;
-        let file = args.text("keys").ok_or("keys=FILE is missing")?.into();
+        let address = text
+            .parse()
+            .map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, e.g. 192.0.2.1:9001"))?;
+        let file = args.text("keys").ok_or("the key file is missing: expected peer:ADDRESS:PORT,keys=FILE")?.into();
         args.done()?;
         Ok(Self { address, file, open: None, session: Session::begin(), sent: 0, dropped: 0 })
     }
 
     pub(super) fn open(mut self) -> Result<Self, SourceError> {
         let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
-        let (key, _) = keys.iter().next().ok_or_else(|| SourceError("no key".to_owned()))?;
+        let (key, _) = keys.iter().next().ok_or_else(|| SourceError(format!("{} has no key", self.file.display())))?;
         let any: SocketAddr = if self.address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
         let socket = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));
-        let socket = socket.map_err(|e| SourceError(format!("cannot send datagrams: {e}")))?;
+        let socket =
+            socket.map_err(|e| SourceError(format!("cannot open a socket to send to {}: {e}", self.address)))?;
         self.open = Some((socket, key.clone()));
         Ok(self)
     }

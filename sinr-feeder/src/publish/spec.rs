@@ -19,7 +19,10 @@ impl FromStr for Spec {
         match text.split_once(':') {
             Some(("nats", args)) => Server::parse(Args::parse(args)?).map(|_| ())?,
             Some(("peer", args)) => PeerExporter::parse(Args::parse(args)?).map(|_| ())?,
-            _ => return Err("readings go to nats://HOST[:PORT] or to peer:ADDRESS:PORT,keys=FILE".to_owned()),
+            _ => {
+                let what = "expected nats://HOST[:PORT] or peer:ADDRESS:PORT,keys=FILE";
+                return Err(format!("invalid destination `{text}`: {what}"));
+            }
         }
         Ok(Self(text.to_owned()))
     }

@@ -31,7 +31,7 @@ pub(super) struct AtSource {
 impl AtSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let source = Self {
-            device: args.main("the modem's device")?.to_owned(),
+            device: args.main("the modem's device, e.g. at:/dev/ttyUSB2,")?.to_owned(),
             baud: args.number("baud", 300..=4_000_000, 115_200)? as u32,
             period: Duration::from_millis(args.number("period_ms", 20..=60_000, 1000)? as u64),
             qeng: args.flag("qeng")?,
@@ -43,7 +43,7 @@ impl AtSource {
     fn session(&self, sink: &Sink) -> io::Result<()> {
         let builder = serialport::new(&self.device, self.baud).timeout(Duration::from_millis(100));
         let mut port = builder.open()?;
-        info!("{}: open", self.device);
+        info!("{}: opened", self.device);
         ask(&mut *port, "ATE0")?; // the answer says nothing that is needed, an echo does no harm
         let mut due = Instant::now();
         loop {
@@ -54,8 +54,10 @@ impl AtSource {
             let mut readings = answer.lines().filter_map(|line| parse(line.trim()));
             match readings.rfind(|r| complete && *r != Reading::default()) {
                 Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
-                None if complete => sink.reject(Reject::Nothing, &format_args!("{:?}", shortened(&answer))),
-                None => sink.reject(Reject::Malformed, &format_args!("{:?}", shortened(&answer))),
+                None if complete => {
+                    sink.reject(Reject::Nothing, &format_args!("{command} returned {:?}", shortened(&answer)))
+                }
+                None => sink.reject(Reject::Malformed, &format_args!("{command} returned {:?}", shortened(&answer))),
             }
             due = (due + self.period).max(Instant::now());
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -104,13 +106,13 @@ impl Source for AtSource {
         let (alive, gone) = oneshot::channel::<()>();
         // A thread of its own, as a serial port has no other way; it ends with the process.
         thread::spawn(move || {
-            let mut told = None;
+            let mut logged = None;
             while !alive.is_closed() {
                 if let Err(e) = self.session(&sink) {
                     let why = e.to_string();
-                    if told.as_ref() != Some(&why) {
-                        warn!("{}: {why}; trying again until it is there", self.device);
-                        told = Some(why);
+                    if logged.as_ref() != Some(&why) {
+                        warn!("{}: {why}; retrying every 0.5 s", self.device);
+                        logged = Some(why);
                     }
                 }
                 thread::sleep(RETRY);

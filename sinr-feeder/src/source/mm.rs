@@ -36,8 +36,9 @@ pub(super) struct ModemManagerSource {
 impl ModemManagerSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let path = args.main("").ok().map(str::to_owned);
-        if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Err("a modem is named by its D-Bus path: mm:/org/freedesktop/ModemManager1/Modem/0".to_owned());
+        if let Some(other) = path.as_ref().filter(|path| !path.starts_with('/')) {
+            let what = "expected a D-Bus path, e.g. mm:/org/freedesktop/ModemManager1/Modem/0";
+            return Err(format!("invalid modem `{other}`: {what}"));
         }
         let rate_s = args.number("rate", 1..=60, 1)? as u32;
         args.done()?;
@@ -51,7 +52,7 @@ impl ModemManagerSource {
         let path = self.modem(&bus).await?;
         let signal = Proxy::new(&bus, SERVICE, &path, SIGNAL).await.map_err(said)?;
         let () = signal.call("Setup", &self.rate_s).await.map_err(said)?;
-        info!("{path}: asked for a reading every {} s", self.rate_s);
+        info!("{path}: requested a reading every {} s", self.rate_s);
         let properties = PropertiesProxy::new(&bus, SERVICE, &path).await.map_err(said)?;
         let mut ticks = interval(Duration::from_secs(self.rate_s.into()));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -60,7 +61,7 @@ impl ModemManagerSource {
             let all = properties.get_all(SIGNAL).await.map_err(|e| e.to_string())?;
             match RADIOS.iter().filter_map(|radio| all.get(*radio)).find_map(reading) {
                 Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
-                None => sink.reject(Reject::Nothing, &"the modem knows no value"),
+                None => sink.reject(Reject::Nothing, &"the modem reports no signal values"),
             }
         }
     }
@@ -72,7 +73,10 @@ impl ModemManagerSource {
             objects.into_iter().filter(|(_, has)| has.keys().any(|i| *i == SIGNAL)).map(|(path, _)| path).collect();
         modems.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         let wanted = |path: &OwnedObjectPath| self.path.as_ref().is_none_or(|wanted| path.as_str() == wanted);
-        modems.into_iter().find(wanted).ok_or_else(|| "no modem with extended signal quality".to_owned())
+        modems
+            .into_iter()
+            .find(wanted)
+            .ok_or_else(|| "no modem has the interface Modem.Signal (extended signal quality)".to_owned())
     }
 }
 
@@ -102,12 +106,12 @@ impl Source for ModemManagerSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
-            let mut told = None;
+            let mut logged = None;
             loop {
                 let why = self.session(&sink).await.err();
-                if told != why {
-                    warn!("ModemManager: {}; trying again until it is there", why.as_deref().unwrap_or("ended"));
-                    told = why;
+                if logged != why {
+                    warn!("ModemManager: {}; retrying every 0.5 s", why.as_deref().unwrap_or("session ended"));
+                    logged = why;
                 }
                 tokio::time::sleep(RETRY).await;
             }

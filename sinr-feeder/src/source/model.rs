@@ -37,7 +37,7 @@ pub(super) struct ModelSource {
 impl ModelSource {
     pub(super) fn parse(file: &str) -> Result<Self, String> {
         if file.is_empty() {
-            return Err("the model's file is missing: model:FILE".to_owned());
+            return Err("the model file is missing: expected model:FILE, e.g. model:street.toml".to_owned());
         }
         Ok(Self { file: file.into(), period: Duration::ZERO, radio: None })
     }

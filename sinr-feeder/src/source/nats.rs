@@ -35,7 +35,10 @@ fn take(batch: &mut Batch<'_>, subject: &str, payload: &[u8]) {
     let Some(id) = subject.strip_prefix(SUBJECT).and_then(|rest| rest.strip_prefix('.')) else { return };
     match Line::parse(payload) {
         Ok(line) if line.link.is_some() || line.ue.as_ref().is_some_and(|ue| ue != id) => {
-            batch.reject(Reject::Forbidden, &format_args!("{} names another UE", subject.escape_debug()));
+            batch.reject(
+                Reject::Forbidden,
+                &format_args!("the message on {} names another UE or a link", subject.escape_debug()),
+            );
         }
         Ok(line) => batch.offer(Ue::Id(id), &line.reading()),
         Err(what) => batch.reject(Reject::Malformed, &what),
@@ -53,12 +56,12 @@ impl Source for NatsSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
-            let mut told = None;
+            let mut logged = None;
             loop {
                 let why = self.session(&sink).await.err();
-                if told != why {
-                    warn!("{}: {}; trying again", self.0.name(), why.as_deref().unwrap_or("the connection ended"));
-                    told = why;
+                if logged != why {
+                    warn!("{}: {}; reconnecting", self.0.name(), why.as_deref().unwrap_or("connection closed"));
+                    logged = why;
                 }
                 tokio::time::sleep(RETRY).await;
             }

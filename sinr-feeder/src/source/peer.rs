@@ -34,7 +34,7 @@ pub(super) struct PeerSource {
 impl PeerSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let address = address(args.main("the address to listen on")?)?;
-        let file = args.text("keys").ok_or("keys=FILE is missing")?.into();
+        let file = args.text("keys").ok_or("the key file is missing: expected peer:ADDRESS:PORT,keys=FILE")?.into();
         args.done()?;
         Ok(Self { address, file, open: None })
     }
@@ -49,7 +49,10 @@ impl Source for PeerSource {
         let keys = Keys::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
         if let Some((key, _)) = keys.iter().find(|(_, link)| link.is_none()) {
             let file = self.file.display();
-            return Err(SourceError(format!("{file}: key {} names no link that its holder may write", key.id)));
+            return Err(SourceError(format!(
+                "{file}: key {} names no link: add the link that its sender may write to the end of the line",
+                key.id
+            )));
         }
         self.open = Some((bind(self.address)?, keys));
         Ok(())
@@ -81,20 +84,24 @@ impl Receiver {
     }
 
     fn verify<'a>(&mut self, datagram: &'a [u8], now_unix_us: u64) -> Result<(IndexKey, Line<'a>), (Reject, String)> {
-        let short = || (Reject::Malformed, format!("{} bytes are no datagram of a feeder", datagram.len()));
+        let short = || (Reject::Malformed, format!("the datagram of {} bytes is too short", datagram.len()));
         let (signed, mac) = datagram.split_last_chunk::<MAC_BYTES>().ok_or_else(short)?;
         let ([version, id], text) = signed.split_first_chunk().ok_or_else(short)?;
         if *version != VERSION {
-            return Err((Reject::Malformed, format!("version {version}; this feeder speaks {VERSION}")));
+            return Err((
+                Reject::Malformed,
+                format!("the datagram has version {version}; this feeder uses version {VERSION}"),
+            ));
         }
         let granted =
             self.keys.numbered(*id).find(|(key, _)| key.verify(signed, mac)).map(|(_, link)| link.map(|l| l.0));
-        let granted = granted.ok_or((Reject::Unauthenticated, format!("no key of number {id} made its code")))?;
+        let granted = granted
+            .ok_or((Reject::Unauthenticated, format!("the authentication code matches no key with number {id}")))?;
         let line = Line::parse(text).map_err(|what| (Reject::Malformed, what))?;
         let (Some(session), Some(counter), Some(sent_us)) = (line.session, line.counter, line.sent_us) else {
-            return Err((Reject::Malformed, "no session, counter or sent_us".to_owned()));
+            return Err((Reject::Malformed, "session, counter or sent_us is missing".to_owned()));
         };
-        let granted = granted.ok_or((Reject::Forbidden, format!("key {id} may write no link")))?;
+        let granted = granted.ok_or((Reject::Forbidden, format!("key {id} has no link")))?;
         let apart_us = session.saturating_add(sent_us).abs_diff(now_unix_us);
         self.check_replay((*id, granted), session, counter, Duration::from_micros(apart_us))?;
         let link = match &line.link {
@@ -117,16 +124,18 @@ impl Receiver {
     ) -> Result<(), (Reject, String)> {
         let replayed = |what: &str| Err((Reject::Replayed, format!("key {}, session {session}: {what}", sender.0)));
         match self.sessions.get_mut(&sender) {
-            Some((newest, _)) if session < *newest => return replayed("of an earlier session"),
+            Some((newest, _)) if session < *newest => return replayed("a later session has started"),
             Some((newest, window)) if session == *newest => {
-                return if window.take(counter) { Ok(()) } else { replayed("came before") };
+                return if window.take(counter) { Ok(()) } else { replayed("received before, or too late") };
             }
-            None if apart > CLOCKS_APART => return replayed("sent long ago, or the hosts' clocks differ by minutes"),
+            None if apart > CLOCKS_APART => {
+                return replayed("sent more than 300 s ago, or the hosts' clocks differ by more than that");
+            }
             _ => {}
         }
         let mut window = Window::after(0);
         if !window.take(counter) {
-            return replayed("counters begin at 1");
+            return replayed("the counter is 0; counters start at 1");
         }
         self.sessions.insert(sender, (session, window));
         Ok(())

@@ -13,6 +13,7 @@ use super::udp::UdpSource;
 use super::wifi::WifiSource;
 use crate::args::Args;
 use crate::error::SourceError;
+use crate::names::expected;
 use hotcc_channel_model::trace::replay::ReplayOptions;
 use std::str::FromStr;
 
@@ -48,6 +49,8 @@ impl Spec {
     }
 }
 
+const KINDS: [&str; 10] = ["trace", "stdin", "udp", "mm", "wifi", "at", "srsran", "model", "nats", "peer"];
+
 fn parse(text: &str, replay: ReplayOptions) -> Result<Box<dyn Source>, String> {
     let (kind, args) = text.split_at(text.find([':', ',']).unwrap_or(text.len()));
     let args = args.strip_prefix(':').unwrap_or(args); // of `mm,rate=2` nothing but options
@@ -64,9 +67,10 @@ fn parse(text: &str, replay: ReplayOptions) -> Result<Box<dyn Source>, String> {
         "nats" => Box::new(NatsSource::parse(Args::parse(args)?)?),
         "peer" => Box::new(PeerSource::parse(Args::parse(args)?)?),
         _ => {
-            return Err("a source is written KIND:ARGS, and KIND is one of trace, stdin, udp, mm, wifi, at, srsran, \
-                        model, nats, peer"
-                .to_owned());
+            let kinds = expected(kind, KINDS);
+            return Err(format!(
+                "unknown source kind `{kind}`: {kinds}; a source is KIND:ARGS, e.g. udp:127.0.0.1:9000"
+            ));
         }
     })
 }
@@ -99,7 +103,7 @@ mod tests {
             ("trace:", "missing"),
             ("udp:", "missing"),
             ("udp:nowhere", "ADDRESS:PORT"),
-            ("stdin:x", "nothing"),
+            ("stdin:x", "takes no arguments"),
             ("mm,rate=0.5", "whole number"),
             ("mm:rate=2", "D-Bus path"),
             ("wifi:", "missing"),
@@ -108,7 +112,9 @@ mod tests {
             ("srsran:http://x", "ws://"),
             ("model:", "missing"),
             ("peer:0.0.0.0:1", "keys"),
-            ("udp:127.0.0.1:1,loud", "no option loud"),
+            ("udp:127.0.0.1:1,loud", "unknown option `loud`"),
+            ("at:/dev/x,buad=9600", "did you mean `baud`?"),
+            ("trce:a.csv", "did you mean `trace`?"),
             ("nats:", "missing"),
             ("nats:h", "nats://"),
         ] {

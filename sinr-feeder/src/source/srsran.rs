@@ -55,9 +55,9 @@ struct UeMetrics {
 
 impl SrsranSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
-        let url = args.main("the station's address")?.to_owned();
+        let url = args.main("the base station's address, e.g. srsran:ws://gnb:8001,")?.to_owned();
         if !url.starts_with("ws://") {
-            return Err("a station's address is ws://HOST:PORT".to_owned());
+            return Err(format!("invalid base station address `{url}`: expected ws://HOST:PORT"));
         }
         let uplink = args.flag("uplink")?;
         let table = if args.flag("256qam")? { Table::CqiNr256Qam } else { Table::CqiNr64Qam };
@@ -81,7 +81,7 @@ impl SrsranSource {
     fn take(&self, batch: &mut Batch<'_>, text: &str) -> Result<(), String> {
         let metrics: Metrics = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if let Some(error) = metrics.error {
-            return Err(format!("the station refuses: {error}"));
+            return Err(format!("the base station reports an error: {error}"));
         }
         let ues: Vec<&UeMetrics> = metrics.cells.iter().flat_map(|cell| &cell.ue_list).collect();
         // The only one of a station whose UEs nobody named is the one that is meant.
@@ -117,15 +117,16 @@ impl Source for SrsranSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
-            let mut told = false;
+            let mut logged = false;
             loop {
                 let ended = self.session(&sink).await;
                 let reached = !matches!(ended, Err(Error::Io(_)));
-                if reached || !told {
-                    let why = ended.err().map_or("it fell silent or closed".to_owned(), |e| e.to_string());
-                    warn!("{}: {why}; trying again", self.url);
+                if reached || !logged {
+                    let why =
+                        ended.err().map_or("connection closed, or no message for 30 s".to_owned(), |e| e.to_string());
+                    warn!("{}: {why}; reconnecting", self.url);
                 }
-                told = !reached;
+                logged = !reached;
                 tokio::time::sleep(RETRY).await;
             }
         })

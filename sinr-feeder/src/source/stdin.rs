@@ -16,7 +16,7 @@ pub(super) struct StdinSource;
 impl StdinSource {
     pub(super) fn parse(args: Args<'_>) -> Result<Self, String> {
         if args.main("").is_ok() {
-            return Err("nothing follows stdin".to_owned());
+            return Err("`stdin` takes no arguments".to_owned());
         }
         args.done().map(|()| Self)
     }
@@ -49,7 +49,7 @@ fn read(sink: &Sink) -> io::Result<()> {
         }
         if line.len() > LONGEST && line.last() != Some(&b'\n') {
             input.skip_until(b'\n')?;
-            sink.reject(Reject::Malformed, &format_args!("a line of more than {LONGEST} bytes"));
+            sink.reject(Reject::Malformed, &format_args!("the line is longer than {LONGEST} bytes"));
             continue;
         }
         sink.batch(|batch| super::udp::take_line(batch, &line));

@@ -22,7 +22,7 @@ pub(super) struct TraceSource {
 impl TraceSource {
     pub(super) fn parse(file: &str, options: ReplayOptions) -> Result<Self, String> {
         if file.is_empty() {
-            return Err("the trace's file is missing: trace:FILE".to_owned());
+            return Err("the trace file is missing: expected trace:FILE, e.g. trace:drive.csv".to_owned());
         }
         Ok(Self { file: file.into(), options, trace: None })
     }
@@ -36,7 +36,7 @@ impl Source for TraceSource {
     fn open(&mut self) -> Result<(), SourceError> {
         let trace = Trace::load(&self.file).map_err(|e| SourceError(e.to_string()))?;
         if trace.samples().iter().all(|sample| sample.sinr_db.is_none()) {
-            warn!("{} holds no SINR: algorithms will find no reading, and do without", self.file.display());
+            warn!("{} holds no SINR: algorithms will find no reading and run without one", self.file.display());
         }
         self.trace = Some(trace);
         Ok(())

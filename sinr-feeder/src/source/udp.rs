@@ -64,7 +64,7 @@ impl Source for UdpSource {
 
 /// What can be listened on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("'{text}' is not ADDRESS:PORT"))
+    text.parse().map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, e.g. 127.0.0.1:9000"))
 }
 
 pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
@@ -80,12 +80,12 @@ pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
 /// Hands every datagram to `take`, for ever: on a thread of its own, which waits in the system call that takes them.
 pub(super) async fn receive(socket: UdpSocket, take: impl FnMut(&[u8]) + Send + 'static) -> Result<(), SourceError> {
     let failed = |why: String| SourceError(format!("cannot receive datagrams: {why}"));
-    let (tell, ended) = oneshot::channel();
+    let (report, ended) = oneshot::channel();
     let work = move || {
-        let _ = tell.send(receive_all(&socket, take)); // nobody listens when the program ends
+        let _ = report.send(receive_all(&socket, take)); // the receiver is gone when the program ends
     };
     thread::Builder::new().name("datagrams".to_owned()).spawn(work).map_err(|e| failed(e.to_string()))?;
-    Err(failed(ended.await.map_or("its thread panicked".to_owned(), |e| e.to_string())))
+    Err(failed(ended.await.map_or("the receiving thread panicked".to_owned(), |e| e.to_string())))
 }
 
 /// Returns why it cannot go on.

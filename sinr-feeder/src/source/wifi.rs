@@ -33,7 +33,7 @@ type Station = (String, f64);
 
 impl WifiSource {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
-        let interface = args.main("the interface")?.to_owned();
+        let interface = args.main("the interface, e.g. wifi:wlan0,")?.to_owned();
         let period = Duration::from_millis(args.number("period_ms", 10..=60_000, 100)? as u64);
         let noise = args.number("noise_dbm", -200..=0, 1)?;
         args.done()?;
@@ -41,7 +41,7 @@ impl WifiSource {
     }
 
     async fn session(&self, sink: &Sink) -> Result<(), String> {
-        let index = nix::net::if_::if_nametoindex(&*self.interface).map_err(|_| "there is no such interface")?;
+        let index = nix::net::if_::if_nametoindex(&*self.interface).map_err(|_| "no such interface")?;
         let (connection, handle, _) = wl_nl80211::new_connection().map_err(|e| e.to_string())?;
         let connection = tokio::spawn(connection);
         let outcome = self.poll(sink, index, &handle).await;
@@ -52,11 +52,11 @@ impl WifiSource {
     async fn poll(&self, sink: &Sink, index: u32, handle: &Nl80211Handle) -> Result<(), String> {
         let mut ticks = interval(self.period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = false;
+        let mut logged = false;
         loop {
             ticks.tick().await;
             let stations = stations(handle, index).await?;
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut logged, true) {
                 info!("{}: {} stations", self.interface, stations.len());
             }
             let noise_dbm = match self.noise_dbm {
@@ -64,7 +64,7 @@ impl WifiSource {
                 None => noise_dbm(handle, index).await?,
             };
             let Some(noise_dbm) = noise_dbm else {
-                sink.reject(Reject::Nothing, &"the driver reports no noise; say it: noise_dbm=-95");
+                sink.reject(Reject::Nothing, &"the driver does not report the noise level: set it, e.g. noise_dbm=-95");
                 continue;
             };
             sink.batch(|batch| {
@@ -159,13 +159,14 @@ impl Source for WifiSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
-            let mut told = None;
+            let mut logged = None;
             loop {
                 let ended: Result<(), SourceError> = self.session(&sink).await.map_err(SourceError);
                 let why = ended.err().map(|e| e.to_string());
-                if told != why {
-                    warn!("{}: {}; trying again until it is there", self.interface, why.as_deref().unwrap_or("ended"));
-                    told = why;
+                if logged != why {
+                    let what = why.as_deref().unwrap_or("session ended");
+                    warn!("{}: {what}; retrying every 0.5 s", self.interface);
+                    logged = why;
                 }
                 tokio::time::sleep(RETRY).await;
             }

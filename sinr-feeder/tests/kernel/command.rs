@@ -144,7 +144,10 @@ fn malformed_input_leaves_nothing_behind() {
     assert!(stderr(&run).contains("did you mean 10.0.0.0/8?"), "{}", stderr(&run));
     let show = sandbox.output(&["show"]);
     assert_eq!(show.status.code(), Some(1));
-    assert_eq!(stderr(&show), "sinr-feeder: no radio map: no feeder or algorithm has made one yet\n");
+    assert_eq!(
+        stderr(&show),
+        "sinr-feeder: the radio map does not exist yet; `sinr-feeder run` or a loaded algorithm that reads it creates it\n"
+    );
     assert!(!sandbox.root.exists());
 }
 

@@ -89,7 +89,7 @@ fn a_serial_modem_with_all_its_faults() {
     let source = format!("at:{},period_ms=50", path.display());
     let feeder =
         Process::feeder(&sandbox, &["--source", &source, "--link", "10.0.0.1", "--listen", &local(http).to_string()]);
-    feeder.wait_to_say("trying again until it is there");
+    feeder.wait_to_say("retrying every 0.5 s");
     let modem = Modem::plug_in(&path, &cesq(70));
     let seen = sandbox.wait_for(|l| l["state"] == "fresh");
     let values = ["sinr_db", "rsrp_dbm", "rsrq_db", "source"].map(|key| seen[key].clone());
@@ -241,7 +241,7 @@ fn a_modem_of_modem_manager_comes_and_goes() {
     let mut command =
         sandbox.command(&["run", "--source", "mm", "--link", "10.0.0.1", "--listen", &local(http).to_string()]);
     let feeder = Process::start(command.env("DBUS_SYSTEM_BUS_ADDRESS", &manager.address));
-    feeder.wait_to_say("ModemManager: no modem with extended signal quality");
+    feeder.wait_to_say("ModemManager: no modem has the interface Modem.Signal (extended signal quality)");
     manager.tell("modem");
     manager.tell("Lte snr=8.4 rsrp=-95 rsrq=-11");
     let seen = sandbox.wait_for(|l| l["state"] == "fresh");

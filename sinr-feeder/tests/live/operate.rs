@@ -126,7 +126,7 @@ fn what_is_recorded_can_be_replayed() {
     let again = record();
     assert!(stderr(&again).contains("cannot create"), "a recording is not overwritten: {}", stderr(&again));
     let absent = sandbox.output(&["record", "--link", "10.9.0.0/16", "--out", "/nonexistent/x"]);
-    assert!(stderr(&absent).contains("10.9.0.0/16: it is not in the radio map"), "{}", stderr(&absent));
+    assert!(stderr(&absent).contains("cannot record 10.9.0.0/16: it is not in the radio map"), "{}", stderr(&absent));
     assert!(key("10.0.0.0/8").prefix_len > 0);
 }
 

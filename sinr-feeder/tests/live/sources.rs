@@ -223,13 +223,13 @@ fn what_a_base_station_receives_is_marked_as_uplink() {
 #[test]
 fn no_wireless_interface_is_waited_for() {
     let Some(sandbox) = sandbox("no_wireless_interface_is_waited_for") else { return };
-    for (interface, why) in [("wlan-none", "there is no such interface"), ("lo", "")] {
+    for (interface, why) in [("wlan-none", "no such interface"), ("lo", "")] {
         let mut feeder = Process::feeder(&sandbox, &["--source", &format!("wifi:{interface}"), "--link", "10.0.0.1"]);
         feeder.wait_to_say(&format!("{interface}: {why}"));
-        feeder.wait_to_say("trying again until it is there");
+        feeder.wait_to_say("retrying every 0.5 s");
         sleep(Duration::from_millis(1200));
         assert!(feeder.child.try_wait().unwrap().is_none(), "{}", feeder.all_said());
-        assert_eq!(feeder.said("trying again"), 1, "told once: {}", feeder.all_said());
+        assert_eq!(feeder.said("retrying"), 1, "logged once: {}", feeder.all_said());
     }
 }
 

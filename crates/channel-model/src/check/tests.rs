@@ -46,7 +46,7 @@ fn every_impossible_value_of_a_user_is_named() {
         ("to = [25, 2]", "to = [20, 2]", "obstacles[0].to = [20.0, 2.0]: must differ from `from` in x and y"),
         ("from = [20, -2]", "from = [1e9, -2]", "obstacles[0].from = [1000000000.0, -2.0]: must be two numbers"),
         ("extra_loss_db = 10", "extra_loss_db = -1", "obstacles[0].extra_loss_db = -1: must be from 0 to 200"),
-        ("\"obstacles\"", "\"always\"", "obstacles = [1 of them]: count only with line_of_sight = \"obstacles\""),
+        ("\"obstacles\"", "\"always\"", "obstacles = [1 obstacles]: need line_of_sight = \"obstacles\""),
         ("los_sigma_db = 4", "los_sigma_db = 31", "shadowing.los_sigma_db = 31: must be from 0 to 30"),
         ("nlos_sigma_db = 8", "nlos_sigma_db = -1", "shadowing.nlos_sigma_db = -1: must be from 0 to 30"),
         ("los_correlation_m = 10", "los_correlation_m = 0", "shadowing.los_correlation_m = 0: must be from 0.1"),
@@ -60,7 +60,7 @@ fn every_impossible_value_of_a_user_is_named() {
         (
             "overhead = 0.2",
             "overhead = 0.2, scale_to_bps = 1e9",
-            "rate.overhead = 0.2: has no effect beside scale_to_bps",
+            "rate.overhead = 0.2: has no effect with scale_to_bps",
         ),
     ] {
         let text = UMI.replacen(from, to, 1);
@@ -77,23 +77,23 @@ fn every_impossible_value_of_a_user_is_named() {
 #[test]
 fn every_impossible_value_of_given_series_is_named() {
     for (text, expected) in [
-        ("model = 'constant'", "capacity_bps: missing: give it, or sinr_db and a rate that turns it into capacity"),
-        ("model = 'constant'\nsinr_db = 1", "capacity_bps: missing: give it, or sinr_db and a rate"),
+        ("model = 'constant'", "capacity_bps is missing: give it, or both sinr_db and `rate`, which computes capacity"),
+        ("model = 'constant'\nsinr_db = 1", "capacity_bps is missing: give it, or both sinr_db and `rate`"),
         (
             "model = 'constant'\nrate = { table = 'shannon', bandwidth_mhz = 1 }",
-            "sinr_db: missing: rate turns it into capacity",
+            "sinr_db is missing: `rate` computes capacity from it",
         ),
         (
             "model = 'constant'\nsinr_db = 1\ncapacity_bps = 5\nrate = { table = 'shannon', bandwidth_mhz = 1 }",
-            "capacity_bps = 5: rate turns sinr_db into capacity already; drop one of them",
+            "capacity_bps = 5: `rate` already computes capacity from sinr_db; remove one of them",
         ),
         ("model = 'constant'\ncapacity_bps = -1", "capacity_bps = -1: must be from 0 to 1000000000000000"),
         ("model = 'constant'\ncapacity_bps = 1\nsinr_db = 61", "sinr_db = 61: must be from -40 to 60"),
         ("model = 'constant'\ncapacity_bps = 1\nname = ''", "name = \"\": must not be empty"),
-        ("model = 'steps'", "capacity_bps: missing"),
-        ("model = 'steps'\ncapacity_bps = []", "capacity_bps = []: must have a first pair, at 0 s"),
+        ("model = 'steps'", "capacity_bps is missing"),
+        ("model = 'steps'\ncapacity_bps = []", "capacity_bps = []: must have at least one pair, at 0 s"),
         ("model = 'steps'\ncapacity_bps = [[1, 5]]", "capacity_bps[0][0] = 1: the first time must be 0"),
-        ("model = 'steps'\ncapacity_bps = [[0, 5], [0, 6]]", "capacity_bps[1][0] = 0: must be later than the one"),
+        ("model = 'steps'\ncapacity_bps = [[0, 5], [0, 6]]", "capacity_bps[1][0] = 0: must be later than the previous"),
         ("model = 'steps'\ncapacity_bps = [[0, 5], [1, -6]]", "capacity_bps[1][1] = -6: must be from 0 to"),
         ("model = 'steps'\ncapacity_bps = [[0, 5], [nan, 6]]", "capacity_bps[1][0] = NaN: must be from 0 to 86400"),
         (
@@ -105,7 +105,7 @@ fn every_impossible_value_of_given_series_is_named() {
         ("model = 'trace'\nfile = 'a'\nscale_to_bps = 0", "scale_to_bps = 0: must be from 1 to"),
         (
             "model = 'trace'\nfile = 'a'\nscale_to_bps = 5\nrate = { table = 'cqi-lte', bandwidth_mhz = 20 }",
-            "scale_to_bps = 5: scales the trace's capacity, and rate replaces that",
+            "scale_to_bps = 5: cannot be used with `rate`, which replaces the trace's capacity",
         ),
     ] {
         let error = error(text);

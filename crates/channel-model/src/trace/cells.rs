@@ -34,7 +34,7 @@ pub(super) fn number(name: &str, text: &str, range: &RangeInclusive<f64>) -> Res
     if range.contains(&value) {
         return Ok(value);
     }
-    Err(format!("{name} {text} is outside {} to {}", range.start(), range.end()))
+    Err(format!("{name} {text} is out of range: expected {} to {}", range.start(), range.end()))
 }
 
 /// A whole number up to `limit`.
@@ -49,5 +49,5 @@ pub(super) fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
 /// `seconds` as an offset, as long as traces may be.
 pub(super) fn offset(seconds: f64) -> Result<Duration, String> {
     let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
-    at.ok_or_else(|| format!("the trace lasts longer than {} days here", LONGEST.as_secs() / 86_400))
+    at.ok_or_else(|| format!("the trace is longer than {} days at this line", LONGEST.as_secs() / 86_400))
 }

@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     for (line, row) in rows {
         let cells: Vec<&str> = row.split_whitespace().collect();
         if cells.len() != header.len() {
-            let what = format!("{} fields where the header has {}", cells.len(), header.len());
+            let what = format!("{} fields; the header has {}", cells.len(), header.len());
             return Err(Malformed::new(line, what));
         }
         let read = || -> Result<(u64, Sample), String> {

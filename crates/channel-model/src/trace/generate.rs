@@ -7,11 +7,11 @@ use std::time::Duration;
 /// Shape of a generated trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// A random walk around 15 dB, pulled back with a time constant of 10 s; standard deviation about 5 dB.
+    /// Random walk around 15 dB, reverting with a time constant of 10 s; standard deviation about 5 dB.
     Walk,
-    /// Line of sight (25 dB) and none (5 dB) by turns, 2 s each, with sharp edges and no noise.
+    /// 2 s of line of sight (25 dB) and 2 s without (5 dB) in turn, with sharp edges and no noise.
     Square,
-    /// Line of sight with 1 dB of noise, blocked (20 dB less) for 0.5 s on average, every 5 s on average.
+    /// Line of sight with 1 dB of noise, blocked (20 dB lower) on average every 5 s for 0.5 s.
     Blockage,
 }
 

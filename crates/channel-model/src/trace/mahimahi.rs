@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
             return Err(wrong(format!("time goes backwards: {ms} after {last_ms}")));
         }
         if ms > LONGEST_MS {
-            return Err(wrong(format!("{ms} ms is beyond seven days")));
+            return Err(wrong(format!("{ms} ms is more than seven days")));
         }
         last_ms = ms;
         let bin = (ms / bin_ms) as usize;

@@ -41,7 +41,7 @@ pub enum TraceError {
         what: String,
     },
     /// No sample at all.
-    #[error("cannot use the trace: {} holds no sample", path.display())]
+    #[error("cannot use the trace: {} holds no samples", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
@@ -128,8 +128,8 @@ fn parse(bytes: &[u8]) -> Result<Vec<Sample>, Malformed> {
         Err(Malformed::new(
             line,
             format!(
-                "no known trace format starts like this; wanted a header with column {}, {} or {}, or one number of \
-                 milliseconds per line",
+                "unknown trace format: expected a header with the column {}, {} or {}, or a whole number of \
+                 milliseconds on each line",
                 plain::TIME,
                 ucc5g::TIME,
                 cicv5g::TIME

@@ -41,13 +41,20 @@ fn check_header(table: &mut Table) -> Result<(), Malformed> {
     let line = table.line();
     for (i, name) in table.header().iter().enumerate() {
         if !COLUMNS.contains(&name) {
-            return Err(Malformed::new(line, format!("unknown column '{name}'; known: {}", COLUMNS.join(", "))));
+            return Err(Malformed::new(line, unknown(name)));
         }
         if table.column(name) != Some(i) {
-            return Err(Malformed::new(line, format!("column {name} stands twice in the header")));
+            return Err(Malformed::new(line, format!("the header has column {name} twice")));
         }
     }
     Ok(())
+}
+
+fn unknown(name: &str) -> String {
+    let nearest = COLUMNS.iter().map(|one| (strsim::jaro(name, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest = nearest.filter(|(similarity, _)| *similarity > 0.8);
+    let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
+    format!("unknown column `{name}`: {suggestion}expected one of {}", COLUMNS.join(", "))
 }
 
 fn sample([time, sinr, capacity, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 7]) -> Result<(f64, Sample), String> {

@@ -66,7 +66,7 @@ impl<'a> Table<'a> {
 fn malformed(line: u64, error: &csv::Error) -> Malformed {
     match error.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Malformed::new(line, format!("{len} fields where the header has {expected_len}"))
+            Malformed::new(line, format!("{len} fields; the header has {expected_len}"))
         }
         _ => Malformed::new(line, error.to_string()),
     }

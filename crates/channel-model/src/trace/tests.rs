@@ -31,18 +31,18 @@ fn plain_columns_in_any_order() {
 fn plain_faults_name_their_line() {
     let head = "# one\n# two\ntime_s,sinr_db,cqi\n0,1,2\n\n# five and six\n";
     for (row, says) in [
-        ("0.1,1", "t:7: 2 fields where the header has 3"),
+        ("0.1,1", "t:7: 2 fields; the header has 3"),
         ("0.1,1,2,3", "t:7: 4 fields"),
         ("x,1,2", "t:7: time_s 'x' is not a finite number"),
         (",1,2", "t:7: time_s is missing"),
         ("nan,1,2", "t:7: time_s 'nan'"),
         ("0.1,inf,2", "t:7: sinr_db 'inf'"),
-        ("0.1,60.5,2", "t:7: sinr_db 60.5 is outside -40 to 60"),
-        ("0.1,-40.5,2", "t:7: sinr_db -40.5 is outside"),
+        ("0.1,60.5,2", "t:7: sinr_db 60.5 is out of range: expected -40 to 60"),
+        ("0.1,-40.5,2", "t:7: sinr_db -40.5 is out of range"),
         ("0.1,1,16", "t:7: cqi '16' is not a whole number from 0 to 15"),
         ("-0.1,1,2", "t:7: time goes backwards: -0.1 after 0"),
-        ("9e9,1,2", "t:7: the trace lasts longer than 366 days here"),
-        ("1e300,1,2", "t:7: time_s 1e300 is outside"),
+        ("9e9,1,2", "t:7: the trace is longer than 366 days at this line"),
+        ("1e300,1,2", "t:7: time_s 1e300 is out of range"),
     ] {
         for text in
             [format!("{head}{row}"), format!("{head}{row}\n0.2,1,2\n"), format!("{head}{row}\n").replace('\n', "\r\n")]
@@ -51,17 +51,18 @@ fn plain_faults_name_their_line() {
             assert!(error.contains(says), "{text}\n{error}");
         }
     }
-    assert!(refused("time_s,sinr_db,speed\n").contains("t:1: unknown column 'speed'"));
-    assert!(refused("time_s,sinr_db,time_s\n").contains("t:1: column time_s stands twice"));
+    assert!(refused("time_s,sinr_db,speed\n").contains("t:1: unknown column `speed`: expected one of time_s, sinr_db"));
+    assert!(refused("time_s,sinr,cqi\n").contains("did you mean `sinr_db`?"));
+    assert!(refused("time_s,sinr_db,time_s\n").contains("t:1: the header has column time_s twice"));
     assert!(refused("\ntime_s,cqi\n0,1").contains("t:2: the header has no column sinr_db"));
 }
 
 #[test]
 fn nothing_is_no_trace() {
     for text in ["", "\n\n", "# only a comment\n", "time_s,sinr_db\n"] {
-        assert!(refused(text).contains("t holds no sample"), "{text}");
+        assert!(refused(text).contains("t holds no samples"), "{text}");
     }
-    assert!(refused("hello\n").contains("t:1: no known trace format"));
+    assert!(refused("hello\n").contains("t:1: unknown trace format"));
     let error = Trace::parse(Path::new("t"), b"time_s,sinr_db\n0,1\n\xff,2\n").unwrap_err().to_string();
     assert!(error.contains("t:3: not UTF-8 text"), "{error}");
     let error = Trace::load(Path::new("/nonexistent")).unwrap_err().to_string();
@@ -108,7 +109,7 @@ fn ucc_faults_name_their_line() {
     for (row, says) in [
         ("2020.01.01_00.00.04,1,-93,-18,3.0,5,3000,D", "t:3: time goes backwards"),
         ("2020.01.01,1,-93,-18,3.0,5,3000,D", "t:3: Timestamp '2020.01.01' is not"),
-        ("2020.01.01_00.00.06,1,-93,-18,300,5,3000,D", "t:3: SNR 300 is outside"),
+        ("2020.01.01_00.00.06,1,-93,-18,300,5,3000,D", "t:3: SNR 300 is out of range"),
         ("2020.01.01_00.00.06,1,-93,-18,3,5,x,D", "t:3: DL_bitrate 'x'"),
         ("2020.01.01_00.00.06,1,-93", "t:3: 3 fields"),
     ] {
@@ -126,7 +127,7 @@ fn cicv5g_counts_by_arrival() {
     assert_eq!(seen, [(0, Some(15.0)), (100, Some(13.0)), (274, Some(14.0))]);
     assert_eq!(trace.samples()[1].rsrp_dbm, Some(-94.0));
     for (row, says) in [
-        ("1 2 3", "t:2: 3 fields where the header has 6"),
+        ("1 2 3", "t:2: 3 fields; the header has 6"),
         ("1 x 3 A 15 -92", "t:2: sub_time(ms) 'x'"),
         ("1 2 3 A fine -92", "t:2: sinr(db) 'fine'"),
     ] {
@@ -146,7 +147,7 @@ fn mahimahi_sums_packets_per_bin() {
     assert_eq!(parsed("7\n").samples().len(), 1);
     assert!(refused("5\n4\n").contains("t:2: time goes backwards"));
     assert!(refused("5\n\nx\n").contains("t:3: 'x' is not"));
-    assert!(refused("5\n99999999999\n").contains("t:2: 99999999999 ms is beyond seven days"));
+    assert!(refused("5\n99999999999\n").contains("t:2: 99999999999 ms is more than seven days"));
 }
 
 #[test]

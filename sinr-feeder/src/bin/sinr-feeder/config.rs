@@ -30,7 +30,7 @@ fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
         format!("{}:{line}: {what}", file.display())
     };
     let table = DeTable::parse(text)
-        .map_err(|e| wrong(e.span().map_or(0, |span| span.start), &format!("not TOML: {}", e.message())))?;
+        .map_err(|e| wrong(e.span().map_or(0, |span| span.start), &format!("invalid TOML: {}", e.message())))?;
     let mut options = Vec::new();
     for (key, value) in table.get_ref() {
         for option in of_key(key.get_ref(), value).map_err(|what| wrong(value.span().start, &what))? {
@@ -46,17 +46,22 @@ fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
 /// A key as options: a list is one for each of its values, a table (of UEs) one for each of its keys.
 fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
     if key == "config" {
-        return Err("a configuration file names no other".to_owned());
+        return Err("`config` is not allowed here: a configuration file cannot name another one".to_owned());
     }
     if key.contains('-') {
-        return Err(format!("unknown key {key}; keys are written with _"));
+        return Err(format!(
+            "unknown key `{key}`: did you mean `{}`? (keys use `_` instead of `-`)",
+            key.replace('-', "_")
+        ));
     }
     let name = key.replace('_', "-");
     let simple = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.as_str().to_owned()),
         DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => Err(format!("{key} takes a text, a number, true, or a list of them")),
+        _ => Err(format!(
+            "invalid value for `{key}`: expected a string, a number, true or false, or a list of strings or numbers"
+        )),
     };
     let option = |value: &DeValue<'_>| simple(value).map(|text| format!("--{name}={text}"));
     match value.get_ref() {
@@ -75,10 +80,19 @@ fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String
 
 /// What is wrong with an option by itself; whether all of them fit together is said later.
 fn refused(option: &str) -> Option<String> {
-    use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument};
+    use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument, UnknownArgument};
+    use clap::error::{ContextKind, ContextValue};
     let error = Cli::command().try_get_matches_from(["sinr-feeder", "run", option]).err()?;
     if matches!(error.kind(), MissingRequiredArgument | ArgumentConflict) {
         return None;
+    }
+    if error.kind() == UnknownArgument {
+        let key = |option: &str| option.trim_start_matches('-').replace('-', "_");
+        let unknown = key(option.split('=').next().unwrap_or_default());
+        return Some(match error.get(ContextKind::SuggestedArg) {
+            Some(ContextValue::String(meant)) => format!("unknown key `{unknown}`: did you mean `{}`?", key(meant)),
+            _ => format!("unknown key `{unknown}`: the options of `sinr-feeder run` are the keys"),
+        });
     }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -114,13 +128,14 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, says) in [
             ("loop = true\nspeed = 'fast'\n", "f.toml:2: invalid value 'fast' for '--speed <SPEED>'"),
-            ("\n\nsped = 1\n", "f.toml:3: unexpected argument '--sped' found"),
-            ("loop = yes\n", "f.toml:1: not TOML"),
+            ("\n\nsped = 1\n", "f.toml:3: unknown key `sped`: did you mean `speed`?"),
+            ("loop = yes\n", "f.toml:1: invalid TOML"),
             ("link = '10.0.0.1/8'\n", "did you mean 10.0.0.0/8?"),
             ("[ue]\na = '10.0.0.300'\n", "f.toml:"),
-            ("hold-over = 2\n", "f.toml:1: unknown key hold-over; keys are written with _"),
-            ("config = 'x'\n", "names no other"),
-            ("link = [[1]]\n", "takes a text"),
+            ("hold-over = 2\n", "f.toml:1: unknown key `hold-over`: did you mean `hold_over`? (keys use `_`"),
+            ("config = 'x'\n", "cannot name another"),
+            ("link = [[1]]\n", "invalid value for `link`: expected a string"),
+            ("zzz = 1\n", "f.toml:1: unknown key `zzz`: the options"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(says), "{text}: {error}");

@@ -20,11 +20,13 @@ pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
     let Some(link) = links.iter().find(|link| link.key == args.link) else {
         bail!("cannot record {0}: it is not in the radio map; `sinr-feeder show` lists its links", args.link);
     };
-    let file = File::create_new(&args.out).with_context(|| format!("cannot create {} (an existing file is not overwritten)", args.out.display()))?;
+    let file = File::create_new(&args.out)
+        .with_context(|| format!("cannot create {} (an existing file is not overwritten)", args.out.display()))?;
     let mut trace = Recording { out: BufWriter::new(file), start_ms: None, written: 0 };
     writeln!(trace.out, "# made by: sinr-feeder record --link {}", args.link)?;
     writeln!(trace.out, "time_s,sinr_db,capacity_bps,rsrp_dbm,rsrq_db,cqi,mcs")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     runtime.block_on(async {
         let mut stop = Stop::catch()?;
         let end = args.seconds.map(|s| Instant::now() + s);

@@ -28,10 +28,8 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
     let plan = plan(args)?;
     // The sources first: a malformed one must leave nothing behind in the map.
     let sources = open_sources(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the event loop")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     runtime.block_on(async {
         let stop = Stop::catch()?;
         let exporters: Vec<Box<dyn Exporter>> =
@@ -75,7 +73,9 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     }
     let granted = args.sources.iter().any(|source| source.name().starts_with("peer:"));
     if args.links.is_empty() && args.ues.is_empty() && args.within.is_empty() && args.own_id.is_none() && !granted {
-        bail!("nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`");
+        bail!(
+            "nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`"
+        );
     }
     Ok(Plan {
         links: args.links.clone(),

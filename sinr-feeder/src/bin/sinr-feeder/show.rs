@@ -67,7 +67,7 @@ impl Row {
 
     fn cells(&self) -> [String; COLUMNS.len()] {
         let owner = match self.owner_pid {
-            None => "-".to_owned(),
+            None => "none".to_owned(),
             Some(pid) if self.owner_alive => pid.to_string(),
             Some(pid) => format!("{pid} (gone)"),
         };
