@@ -2,7 +2,7 @@
 
 use clap::{Args, Command};
 use hotcc_host::error::{Error, Result, Tried};
-use hotcc_host::nearest::nearest;
+use hotcc_host::nearest::expected;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,15 +24,12 @@ fn parse<T: Args + DeserializeOwned>(text: &str) -> Result<T> {
     let valid: Vec<&str> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
     if let Some(key) = keys.keys().find(|key| !valid.contains(&key.get_ref().as_str())) {
         let line = text[..key.span().start].matches('\n').count() + 1;
-        return Err(Error::usage(format!("line {line}: {}", unknown(key.get_ref(), &valid))));
+        return Err(Error::usage(format!(
+            "line {line}: {}",
+            format_args!("unknown key `{0}`: {1}", key.get_ref(), expected(key.get_ref(), valid.iter().copied()))
+        )));
     }
     toml::from_str(text).map_err(invalid)
-}
-
-/// Names a wrong key, the nearest right one, and all that are valid.
-fn unknown(key: &str, valid: &[&str]) -> String {
-    let suggestion = nearest(key, valid).map_or_else(String::new, |one| format!("did you mean `{one}`? "));
-    format!("unknown key `{key}`: {suggestion}expected one of {}", valid.join(", "))
 }
 
 #[cfg(test)]

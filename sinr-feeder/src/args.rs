@@ -1,6 +1,6 @@
 //! What users write behind the kind of a source, or of a place to send readings to.
 
-use crate::names::expected;
+use hotcc_host::nearest::expected;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 

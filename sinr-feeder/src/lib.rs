@@ -11,7 +11,6 @@ pub mod error;
 pub mod feed;
 pub mod line;
 pub mod link;
-pub mod names;
 pub mod nats;
 pub mod publish;
 pub mod reading;

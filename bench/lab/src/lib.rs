@@ -12,7 +12,6 @@ pub mod first_use;
 pub mod guest;
 pub mod image;
 pub mod matrix;
-mod names;
 pub mod native;
 pub mod planner;
 pub mod plural;

@@ -1,10 +1,10 @@
 //! Which of a scenario's runs are made: all, or those that somebody wants to look at.
 
-use crate::names::expected;
 use crate::plural::counted;
 use crate::results::{RunId, equal};
 use crate::scenario::{Case, Source};
 use anyhow::{Result, bail};
+use hotcc_host::nearest::expected;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 

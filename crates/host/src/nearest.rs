@@ -24,6 +24,18 @@ pub fn hint(unknown: &str, known: &[&str]) -> String {
     }
 }
 
+/// What a message says after naming a wrong one: ``did you mean `dtcp`? expected one of cubic, dtcp``.
+#[must_use]
+pub fn expected<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
+    let valid: Vec<&str> = valid.into_iter().collect();
+    let suggestion = nearest(name, &valid).map_or_else(String::new, |one| format!("did you mean `{one}`? "));
+    match &valid[..] {
+        [] => "there are none".to_owned(),
+        [only] => format!("{suggestion}expected {only}"),
+        all => format!("{suggestion}expected one of {}", all.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +61,13 @@ mod tests {
         assert_eq!(hint("fifo", &["bandwidth", "rtt"]), "; available: bandwidth, rtt");
         assert_eq!(hint("rt", &["bandwidth", "rtt"]), "; did you mean `rtt`? Available: bandwidth, rtt");
         assert_eq!(hint("x", &[]), "; none are available");
+    }
+
+    #[test]
+    fn a_similar_name_is_suggested_before_the_list() {
+        assert_eq!(expected("srver", ["ue", "server"]), "did you mean `server`? expected one of ue, server");
+        assert_eq!(expected("pc", ["ue", "server"]), "expected one of ue, server");
+        assert_eq!(expected("pc", ["ue"]), "expected ue");
+        assert_eq!(expected("pc", []), "there are none");
     }
 }

@@ -13,8 +13,8 @@ use super::udp::UdpSource;
 use super::wifi::WifiSource;
 use crate::args::Args;
 use crate::error::SourceError;
-use crate::names::expected;
 use hotcc_channel_model::trace::replay::ReplayOptions;
+use hotcc_host::nearest::expected;
 use std::str::FromStr;
 
 /// A source as a user names it.

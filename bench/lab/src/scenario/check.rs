@@ -3,9 +3,9 @@
 use super::file::{Event, Flow, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use crate::algorithms;
-use crate::names::expected;
 use crate::results::METRICS;
 use hotcc::object::check_cc_name;
+use hotcc_host::nearest::expected;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use toml::Spanned;

@@ -4,8 +4,8 @@
 use super::check;
 use super::file::{Scenario, ScenarioError};
 use super::place::Place;
-use crate::names::expected;
 use crate::results::RunId;
+use hotcc_host::nearest::expected;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -6,7 +6,7 @@ use hotcc_abi::pins;
 use hotcc_abi::radio::{IndexKey, MAX_AGE_LIMIT_MS};
 use hotcc_channel_model::trace::generate::Kind;
 use hotcc_channel_model::{RateSpec, Table};
-use sinr_feeder::names::expected;
+use hotcc_host::nearest::expected;
 use sinr_feeder::{link, nats, publish, source};
 use std::net::SocketAddr;
 use std::path::PathBuf;
