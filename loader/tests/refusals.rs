@@ -100,6 +100,7 @@ fn names() {
     refused(&test, 1, &["unload", "cubic"], "`cubic` is not loaded by hotcc");
     refused(&test, 1, &["get", "no_such"], "`no_such` is not loaded by hotcc");
     refused(&test, 1, &["get", "dtcp"], "Load it: hotcc load dtcp");
+    refused(&test, 1, &["get", "dctp"], "Did you mean `dtcp`? Load it: hotcc load dtcp");
     refused(&test, 1, &["unload", "dtcp"], "`dtcp` is not loaded by hotcc");
     assert!(!fails(1, &["unload", "dtcp"]).contains("Load it"));
     refused(&test, 1, &["migrate", "taken_cc", "dtcp"], ". Load it: hotcc load dtcp\n");

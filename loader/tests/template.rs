@@ -109,10 +109,10 @@ fn values_out_of_their_own_range_are_refused() {
     // one that writes its tags itself, and as C may declare them
     let object = std::fs::read(compile(&test, "tags", source).unwrap()).unwrap();
     for (values, contradiction) in [
-        ("|min=100|max=900|default=700|paper=099|", "the paper value 99, which is out of its own range 100..900"),
-        ("|min=100|max=900|default=901|paper=500|", "the default value 901, which is out of its own range 100..900"),
-        ("|min=990|max=900|default=700|paper=500|", "the range 990..900; its variable holds 0..4294967295"),
-        ("|min=-10|max=900|default=700|paper=500|", "the range -10..900; its variable holds 0..4294967295"),
+        ("|min=100|max=900|default=700|paper=099|", "the paper value 99, outside its range 100..900"),
+        ("|min=100|max=900|default=901|paper=500|", "the default value 901, outside its range 100..900"),
+        ("|min=990|max=900|default=700|paper=500|", "the range 990..900, but its variable holds 0..4294967295"),
+        ("|min=-10|max=900|default=700|paper=500|", "the range -10..900, but its variable holds 0..4294967295"),
     ] {
         let declared = b"|min=100|max=900|default=700|paper=500|";
         assert_eq!(declared.len(), values.len());
@@ -124,7 +124,8 @@ fn values_out_of_their_own_range_are_refused() {
         let path = test.file("other.bpf.o", &other);
         for command in ["list", "load"] {
             let message = fails(1, &[command, &path]);
-            let expected = format!("other.bpf.o contradicts itself: tunable keep_permille has {contradiction}");
+            let expected =
+                format!("other.bpf.o: its description is inconsistent: tunable keep_permille has {contradiction}");
             assert!(message.contains(&expected), "{message}");
         }
     }

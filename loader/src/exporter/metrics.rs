@@ -179,7 +179,7 @@ pub fn page(snapshot: Snapshot) -> Result<String> {
 impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let page = &mut Page(encoder);
-        page.info("hotcc_build", "What runs here", [labels([("version", env!("CARGO_PKG_VERSION"))])])?;
+        page.info("hotcc_build", "Version of the exporter", [labels([("version", env!("CARGO_PKG_VERSION"))])])?;
         self.algorithms.as_deref().map_or(Ok(()), |a| page.algorithms(a))?;
         self.sockets.as_ref().map_or(Ok(()), |s| page.sockets(s))?;
         self.stats.as_deref().map_or(Ok(()), |s| page.stats(s))?;
@@ -187,9 +187,9 @@ impl Collector for Snapshot {
         self.commands.as_ref().map_or(Ok(()), |c| page.commands(c))?;
         self.rx.as_ref().map_or(Ok(()), |c| page.rx(c))?;
         let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
-        page.counters("hotcc_scrape_errors", "Scrapes from which a part was left out", errors)?;
+        page.counters("hotcc_scrape_errors", "Scrapes without this part, which could not be read", errors)?;
         let seconds = self.duration.as_secs_f64();
-        page.gauges("hotcc_scrape_duration_seconds", "Time it took to gather this page", [(Vec::new(), seconds)])
+        page.gauges("hotcc_scrape_duration_seconds", "Time to gather this page", [(Vec::new(), seconds)])
     }
 }
 
@@ -256,10 +256,10 @@ impl Page<'_> {
             by_cc().map(|(l, _)| (l, 1u64)),
         )?;
         let details = all.iter().map(|a| labels([("cc", &a.name), ("object", &a.object), ("profile", &a.profile)]));
-        self.info("hotcc_algorithm", "Which object serves under a name", details)?;
+        self.info("hotcc_algorithm", "Object that serves under a name, and its profile", details)?;
         self.gauges(
             "hotcc_algorithm_serving_since_seconds",
-            "Unix time at which the serving version began to serve",
+            "Start time of the serving version, Unix time",
             by_cc().map(|(l, a)| (l, a.since_unix_ns as f64 / 1e9)),
         )?;
         self.gauges(
@@ -298,9 +298,9 @@ impl Page<'_> {
         ];
         for (name, sum_name, what, scale, pick) in &distributions {
             let samples = all.iter().flat_map(|(cc, s)| at_most(cc, scale.buckets(pick(s))));
-            self.gauges(name, &format!("Connections open now whose {what} is at most `le`"), samples)?;
+            self.gauges(name, &format!("Open connections whose {what} is at most `le`"), samples)?;
             let sums = all.iter().map(|(cc, s)| (labels([("cc", cc)]), scale.sum(pick(s))));
-            self.gauges(sum_name, &format!("Sum of the {what} over the connections open now"), sums)?;
+            self.gauges(sum_name, &format!("Sum of the {what} over open connections"), sums)?;
         }
         Ok(())
     }
@@ -308,10 +308,12 @@ impl Page<'_> {
     fn stats(&mut self, all: &[(String, AlgoStats)]) -> fmt::Result {
         type Count = fn(&AlgoStats) -> u64;
         let counters: [(&str, &str, Count); 6] = [
-            ("hotcc_flows_opened", "Flows that came under the algorithm", |s| s.flows_opened),
-            ("hotcc_flows_closed", "Flows that left it", |s| s.flows_closed),
-            ("hotcc_acked_bytes", "Bytes acknowledged to it", |s| s.acked_bytes),
-            ("hotcc_retransmitted_segments", "Segments retransmitted under it", |s| s.retransmitted_segments),
+            ("hotcc_flows_opened", "Flows that started to use the algorithm", |s| s.flows_opened),
+            ("hotcc_flows_closed", "Flows that stopped using the algorithm", |s| s.flows_closed),
+            ("hotcc_acked_bytes", "Bytes acknowledged to flows of the algorithm", |s| s.acked_bytes),
+            ("hotcc_retransmitted_segments", "Segments retransmitted by flows of the algorithm", |s| {
+                s.retransmitted_segments
+            }),
             ("hotcc_loss_events", "Fast recoveries entered", |s| s.loss_events),
             ("hotcc_timeouts", "Retransmission timeouts", |s| s.timeouts),
         ];
@@ -322,12 +324,12 @@ impl Page<'_> {
             let counts = [("fresh", s.signal_fresh), ("stale", s.signal_stale), ("absent", s.signal_absent)];
             counts.map(|(signal, n)| (labels([("cc", cc), ("signal", signal)]), n))
         });
-        self.counters("hotcc_signal_decisions", "Decisions by the state of the radio signal", signals)?;
+        self.counters("hotcc_signal_decisions", "Decisions, by state of the radio signal", signals)?;
         type Pick = fn(&AlgoStats) -> &Log2Histogram;
         let histograms: [(&str, &str, Scale, Pick); 3] = [
-            ("hotcc_flow_min_rtt_seconds", "Least RTT of each flow that left", RTT, |s| &s.min_rtt_us),
-            ("hotcc_flow_final_srtt_seconds", "Last smoothed RTT of each flow that left", RTT, |s| &s.final_srtt_us),
-            ("hotcc_flow_duration_seconds", "Time each flow that left was under it", DURATION, |s| &s.duration_ms),
+            ("hotcc_flow_min_rtt_seconds", "Minimum RTT of each flow, at its end", RTT, |s| &s.min_rtt_us),
+            ("hotcc_flow_final_srtt_seconds", "Smoothed RTT of each flow, at its end", RTT, |s| &s.final_srtt_us),
+            ("hotcc_flow_duration_seconds", "Time that each flow used the algorithm", DURATION, |s| &s.duration_ms),
         ];
         for (name, help, scale, pick) in &histograms {
             let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), pick(s)));
@@ -343,7 +345,7 @@ impl Page<'_> {
         let one = |n: usize| [(Vec::new(), n as u64)];
         self.gauges("hotcc_radio_links", "Radio links in the index", one(links.total))?;
         let omitted = links.total.saturating_sub(links.shown.len());
-        self.gauges("hotcc_radio_links_omitted", "Radio links left out of this page", one(omitted))?;
+        self.gauges("hotcc_radio_links_omitted", "Radio links omitted from this page", one(omitted))?;
         let keys: Vec<String> = links.shown.iter().map(|l| l.key.to_string()).collect();
         let by_link = || keys.iter().zip(&links.shown).map(|(key, link)| (labels([("link", key)]), link));
         type Reading = fn(&Link) -> Option<f64>;
@@ -351,10 +353,12 @@ impl Page<'_> {
             ("hotcc_radio_sinr_db", "Latest SINR", |l| l.sinr_db),
             ("hotcc_radio_sinr_average_db", "Running average of the SINR", |l| l.average_db),
             ("hotcc_radio_age_seconds", "Age of the latest reading", |l| l.age_ms.map(|ms| f64::from(ms) / 1e3)),
-            ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 while it is too old or missing", |l| {
+            ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 if it is stale or missing", |l| {
                 Some(f64::from(u8::from(l.fresh)))
             }),
-            ("hotcc_radio_capacity_bits_per_second", "Capacity, where known", |l| l.capacity_bps.map(|bps| bps as f64)),
+            ("hotcc_radio_capacity_bits_per_second", "Capacity, if the source knows it", |l| {
+                l.capacity_bps.map(|bps| bps as f64)
+            }),
         ];
         for (name, help, reading) in readings {
             self.gauges(name, help, by_link().filter_map(|(label, link)| Some((label, reading(link)?))))?;
@@ -371,25 +375,25 @@ impl Page<'_> {
     fn commands(&mut self, c: &Counters) -> fmt::Result {
         self.totals(&[
             ("hotcc_loads", "Algorithms loaded", c.loads),
-            ("hotcc_load_failures", "Loads that failed", c.load_failures),
+            ("hotcc_load_failures", "Failed loads", c.load_failures),
             ("hotcc_swaps", "Algorithms swapped", c.swaps),
-            ("hotcc_swap_failures", "Swaps that failed; the old version served on", c.swap_failures),
+            ("hotcc_swap_failures", "Failed swaps; the old version continued to serve", c.swap_failures),
             ("hotcc_rollbacks", "Swaps undone", c.rollbacks),
-            ("hotcc_rollback_failures", "Undoings that failed", c.rollback_failures),
+            ("hotcc_rollback_failures", "Failed rollbacks", c.rollback_failures),
             ("hotcc_unloads", "Algorithms unloaded", c.unloads),
         ])
     }
 
     fn rx(&mut self, c: &RxCounters) -> fmt::Result {
         self.totals(&[
-            ("hotcc_rx_flows_agreed", "Connections whose both ends know hints", c.flows_agreed),
-            ("hotcc_rx_hints_made", "Hints that came of an estimate", c.hints_made),
+            ("hotcc_rx_flows_agreed", "Connections whose ends both support hints", c.flows_agreed),
+            ("hotcc_rx_hints_made", "Hints made from an estimate", c.hints_made),
             ("hotcc_rx_hints_sent", "ACKs that carried a hint", c.hints_sent),
             ("hotcc_rx_hints_without_room", "ACKs that had no room for a hint", c.hints_without_room),
-            ("hotcc_rx_hints_received", "Hints taken from ACKs", c.hints_received),
-            ("hotcc_rx_hints_refused", "ACKs whose hint was without meaning, or too soon", c.hints_refused),
-            ("hotcc_rx_hints_applied", "Hints that a sender acted on", c.hints_applied),
-            ("hotcc_rx_flows_clamped", "Connections whose window DRWA grants", c.flows_clamped),
+            ("hotcc_rx_hints_received", "Hints accepted from ACKs", c.hints_received),
+            ("hotcc_rx_hints_refused", "ACKs whose hint was invalid or too early", c.hints_refused),
+            ("hotcc_rx_hints_applied", "Hints that a sender applied", c.hints_applied),
+            ("hotcc_rx_flows_clamped", "Connections whose receive window DRWA controls", c.flows_clamped),
             ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
             ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),
         ])

@@ -23,7 +23,7 @@ pub struct Options {
     pub max_links: usize,
 }
 
-/// Serves until SIGTERM or SIGINT. Prints on stdout where it listens.
+/// Serves until SIGTERM or SIGINT. Prints the address that it listens on.
 pub fn serve(options: Options) -> Result<()> {
     need_root("hotcc exporter")?;
     // one thread for connections; gathering has its own

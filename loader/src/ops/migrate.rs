@@ -2,8 +2,8 @@
 
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
-use crate::registry::begin;
 use crate::registry::registrations::registrations;
+use crate::registry::{begin, load_advice};
 use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
@@ -84,11 +84,9 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
     let is_available = |name: &str| available.iter().any(|a| a == name);
     if !is_available(to) {
         let text = sysctl::unregistered(to, &available);
-        let advice = if hotcc_bpf::algo(to).is_some() {
-            format!("Load it: hotcc load {to}")
-        } else {
-            format!("Load it with `hotcc load`, or `modprobe tcp_{to}` if it is a kernel module")
-        };
+        let known: Vec<&str> = available.iter().map(String::as_str).collect();
+        let advice = load_advice(to, &known)
+            .unwrap_or_else(|| format!("Load it with `hotcc load`, or `modprobe tcp_{to}` if it is a kernel module"));
         return Err(Error::failed(format!("{text}. {advice}")));
     }
     let version = registrations()?.iter().find(|r| r.name == to).map_or(0, |r| r.map_id);

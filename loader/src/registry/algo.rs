@@ -48,17 +48,16 @@ impl Algo {
         if let Some(version) = algo.current()? {
             return Ok((algo, version));
         }
-        let advice = hotcc_bpf::algo(name).map(|_| format!(". Load it: hotcc load {name}"));
-        Err(Self::not_serving(name, &advice.unwrap_or_default())?)
+        Err(Self::not_serving(name, true)?)
     }
 
     /// Why there is nothing to take away.
     pub(crate) fn nothing_to_unload(name: &str) -> Result<Error> {
-        Self::not_serving(name, "")
+        Self::not_serving(name, false)
     }
 
-    /// The error for a name that hotcc has not loaded; `advice` is added if the name is not registered at all.
-    fn not_serving(name: &str, advice: &str) -> Result<Error> {
+    /// The error for a name that hotcc has not loaded; with `advice`, it says how to load one.
+    fn not_serving(name: &str, advice: bool) -> Result<Error> {
         let loaded: Vec<String> =
             Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
         let loaded: Vec<&str> = loaded.iter().map(String::as_str).collect();
@@ -67,9 +66,11 @@ impl Algo {
             loaded => nearest::hint(name, loaded),
         };
         let hint = if sysctl::is_registered(name)? {
-            ". It is registered, but not by hotcc (see: hotcc status)"
+            ". It is registered, but not by hotcc (see: hotcc status)".to_owned()
+        } else if advice {
+            load_advice(name, &loaded).map_or_else(String::new, |advice| format!(". {advice}"))
         } else {
-            advice
+            String::new()
         };
         Ok(Error::failed(format!("`{name}` is not loaded by hotcc{others}{hint}")))
     }
@@ -176,8 +177,31 @@ impl Algo {
     }
 }
 
+/// How to load the built-in algorithm of this name, or the one nearest to it if no name of `known` is as likely meant.
+pub(crate) fn load_advice(name: &str, known: &[&str]) -> Option<String> {
+    if hotcc_bpf::algo(name).is_some() {
+        return Some(format!("Load it: hotcc load {name}"));
+    }
+    let builtin: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
+    let nearest = nearest::nearest(name, &builtin).filter(|_| nearest::nearest(name, known).is_none())?;
+    Some(format!("Did you mean `{nearest}`? Load it: hotcc load {nearest}"))
+}
+
 /// Without links the map itself is the registration.
 fn is_registered_map(version: &Version) -> bool {
     let value = version.map("map").ok().flatten().and_then(|m| m.lookup(&KEY, MapFlags::empty()).ok().flatten());
     value.is_some_and(|v| is_in_use(&v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_to_load_names_the_nearest_built_in_algorithm() {
+        assert_eq!(load_advice("dtcp", &[]).as_deref(), Some("Load it: hotcc load dtcp"));
+        assert_eq!(load_advice("dctp", &[]).as_deref(), Some("Did you mean `dtcp`? Load it: hotcc load dtcp"));
+        assert_eq!(load_advice("dctp", &["dctcp"]), None, "a loaded one is as near");
+        assert_eq!(load_advice("no_such", &["cubic"]), None);
+    }
 }

@@ -24,6 +24,7 @@ pub(crate) mod runs;
 mod version;
 
 pub use algo::Algo;
+pub(crate) use algo::load_advice;
 pub use bpffs::{need_bpffs, remove_tree};
 pub use install::open_link;
 pub(crate) use lock::begin;

@@ -82,7 +82,7 @@ the same destinations. Several watches may run at once.
 Examples:
   hotcc paths watch                            until interrupted; flows continue without it
   hotcc paths watch --netns edge
-  hotcc paths bump 198.51.100.0/24             report a path change that the kernel's routes do not show
+  hotcc paths bump 198.51.100.0/24             report a change that the kernel's routes hide
   hotcc paths show";
 
 pub const PATHS_WATCH_HELP: &str = "\

@@ -227,7 +227,7 @@ enum RxCommand {
     /// Load a receiver; it applies to connections that are opened afterwards
     #[command(after_help = help::RX_LOAD_HELP)]
     Load {
-        /// Method
+        /// Receiver method
         method: rx::Method,
         /// Only for sockets of processes in this cgroup (v2) and below it [default: all processes]
         #[arg(long, value_name = "PATH")]
@@ -244,7 +244,7 @@ enum RxCommand {
     },
     /// Unload a receiver; open connections continue without it
     Unload {
-        /// Method
+        /// Receiver method
         method: rx::Method,
         /// Print JSON
         #[arg(long)]

@@ -32,14 +32,14 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     let Some(counters) = status.counters.map(|counters| counters.0) else { return Ok(()) };
     println!("since the first load on this machine, over all loads and sockets:");
     table(&[
-        row(["   connections with hint support at both ends", &counters.flows_agreed.to_string()]),
-        row(["   hints generated from estimates", &counters.hints_made.to_string()]),
+        row(["   connections whose ends both support hints", &counters.flows_agreed.to_string()]),
+        row(["   hints made from estimates", &counters.hints_made.to_string()]),
         row(["   ACKs sent with a hint", &counters.hints_sent.to_string()]),
         row(["   ACKs without room for a hint", &counters.hints_without_room.to_string()]),
         row(["   hints received in ACKs", &counters.hints_received.to_string()]),
         row(["   ACKs with a refused hint", &counters.hints_refused.to_string()]),
         row(["   hints applied by senders", &counters.hints_applied.to_string()]),
-        row(["   connections whose window drwa limits", &counters.flows_clamped.to_string()]),
+        row(["   connections whose receive window drwa controls", &counters.flows_clamped.to_string()]),
         row(["   window clamps set", &counters.clamps_set.to_string()]),
         row(["   window clamps refused by the kernel", &counters.clamps_refused.to_string()]),
     ]);
