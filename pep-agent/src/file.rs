@@ -24,10 +24,9 @@ fn parse<T: Args + DeserializeOwned>(text: &str) -> Result<T> {
     let valid: Vec<&str> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
     if let Some(key) = keys.keys().find(|key| !valid.contains(&key.get_ref().as_str())) {
         let line = text[..key.span().start].matches('\n').count() + 1;
-        return Err(Error::usage(format!(
-            "line {line}: {}",
-            format_args!("unknown key `{0}`: {1}", key.get_ref(), expected(key.get_ref(), valid.iter().copied()))
-        )));
+        let key = key.get_ref();
+        let hint = expected(key, valid.iter().copied());
+        return Err(Error::usage(format!("line {line}: unknown key `{key}`: {hint}")));
     }
     toml::from_str(text).map_err(invalid)
 }
