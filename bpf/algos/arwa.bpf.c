@@ -163,9 +163,8 @@ SEC("struct_ops") u32 BPF_PROG(arwa_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc arwa ALGORITHM(
-	"ARWA sender: NewReno that shrinks and grows its window as the receiver, which watches the delay, asks",
-	"Adesh & Renuka 2019, section 3.4, Algorithm 2") = {
+struct tcp_congestion_ops___hotcc arwa ALGORITHM("NewReno that follows its receiver's hints, to keep delay low",
+						 "Adesh & Renuka 2019: section 3.4, Algorithm 2") = {
 	.init = (void *)arwa_init,
 	.release = (void *)arwa_release,
 	.pkts_acked = (void *)arwa_pkts_acked,

@@ -246,9 +246,8 @@ SEC("struct_ops") u32 BPF_PROG(dcmplus_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc dcmplus ALGORITHM(
-	"DCM+: Westwood+ whose window tracks the measured bandwidth times the least RTT once the path is full",
-	"Hamamreh 2020 (DCM+), section III, eqs 4-7") = {
+struct tcp_congestion_ops___hotcc dcmplus ALGORITHM("Westwood+ whose window tracks bandwidth times least RTT",
+						    "Hamamreh 2020: DCM+, section III, eqs 4-7") = {
 	.init = (void *)dcmplus_init,
 	.release = (void *)dcmplus_release,
 	.pkts_acked = (void *)dcmplus_pkts_acked,

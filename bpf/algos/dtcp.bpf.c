@@ -371,8 +371,8 @@ SEC("struct_ops") u32 BPF_PROG(dtcp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc dtcp ALGORITHM(
-	"D-TCP: grows by N segments per RTT, N following a bandwidth estimate corrected by the radio's SINR",
-	"Kanagarathinam et al., NexGen D-TCP, IEEE Access 2020, Algorithm 1, eqs 1-14") = {
+	"grows by N segments per RTT; N follows bandwidth and SINR",
+	"Kanagarathinam et al. 2020: NexGen D-TCP, IEEE Access, Algorithm 1, eqs 1-14") = {
 	.init = (void *)dtcp_init,
 	.release = (void *)dtcp_release,
 	.pkts_acked = (void *)dtcp_pkts_acked,

@@ -556,8 +556,8 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc fbtcp ALGORITHM(
-	"FB-TCP: moves the window once per RTT by fuzzy rules over queueing and delivered bandwidth; losses do not move it",
-	"Poorzare & Calveras, FB-TCP, IEEE Access 2021, section IV, eqs 1-10, Tables 1-6") = {
+	"fuzzy rules over queue and rate move the window; losses do not",
+	"Poorzare & Calveras 2021: FB-TCP, IEEE Access, section IV, eqs 1-10, Tables 1-6") = {
 	.init = (void *)fbtcp_init,
 	.release = (void *)fbtcp_release,
 	.pkts_acked = (void *)fbtcp_pkts_acked,

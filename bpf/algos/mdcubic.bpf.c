@@ -521,8 +521,8 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc mdcubic ALGORITHM(
-	"multi-domain CUBIC: CUBIC up to a border proxy that says what it saw; losses behind it do not shrink the window",
-	"Mihaly et al., Supporting Multi-Domain Congestion Control by a Lightweight PEP, sections II and III") = {
+	"CUBIC up to a border PEP; losses behind it cost no window",
+	"Mihaly et al. 2017: Supporting Multi-Domain Congestion Control by a Lightweight PEP, sections II and III") = {
 	.init = (void *)mdcubic_init,
 	.release = (void *)mdcubic_release,
 	.pkts_acked = (void *)mdcubic_pkts_acked,

@@ -113,8 +113,8 @@ SEC("struct_ops") u32 BPF_PROG(westwood_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc westwood_bpf ALGORITHM(
-	"Westwood: after a loss the window becomes the bandwidth, as each ACK shows it, times the least RTT",
-	"Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4; Casetti et al., TCP Westwood, Wireless Networks 2002") = {
+	"a loss sets the window to bandwidth (per ACK) x least RTT",
+	"Casetti et al. 2002: TCP Westwood, Wireless Networks; Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4") = {
 	.init = (void *)westwood_init,
 	.release = (void *)westwood_release,
 	.pkts_acked = (void *)westwood_pkts_acked,

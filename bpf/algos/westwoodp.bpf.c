@@ -120,8 +120,8 @@ SEC("struct_ops") u32 BPF_PROG(westwoodp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc westwoodp ALGORITHM(
-	"Westwood+: after a loss the window becomes the measured bandwidth times the least RTT",
-	"Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4; Grieco & Mascolo 2004") = {
+	"a loss sets the window to bandwidth (per RTT) x least RTT",
+	"Grieco & Mascolo 2004: Westwood+; Hamamreh 2020 (DCM+), Algorithm 1, eqs 3-4") = {
 	.init = (void *)westwoodp_init,
 	.release = (void *)westwoodp_release,
 	.pkts_acked = (void *)westwoodp_pkts_acked,

@@ -29,6 +29,7 @@ fn entry<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
 fn the_overview_has_one_entry_per_algorithm_and_no_tunables() {
     let text = ok(&["list"]);
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    assert_eq!(text.lines().take_while(|line| !line.is_empty()).count(), 1 + hotcc_bpf::ALGOS.len(), "{text}");
     let header: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(header, ["name", "summary", "signals", "paper"]);
     for (name, signal, paper) in [

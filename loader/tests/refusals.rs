@@ -29,7 +29,7 @@ fn objects_that_cannot_be_loaded() {
     refused(&test, 1, &["load", &test.file("text.bpf.o", b"no ELF at all")], "is not an ELF file");
     refused(&test, 1, &["load", &test.file("empty.bpf.o", b"")], "is not an ELF file");
     let stub = test.file("stub.bpf.o", b"\x7fELF and then nothing");
-    refused(&test, 1, &["load", &stub], "cannot parse the BPF object");
+    refused(&test, 1, &["load", &stub], "is an ELF file, but not a BPF object");
     let message = fails(1, &["load", "/bin/ls"]);
     assert!(message.starts_with("hotcc: /bin/ls is an ELF file, but not a BPF object;"), "{message}");
     refused(&test, 1, &["load", &test.object("cgroup_cc")], "contains no congestion control");

@@ -27,7 +27,7 @@ fn another_partys_bpf_is_called_that_without_a_socket_too() {
         let found = other(name).unwrap();
         assert_eq!((&found["kind"], &found["map_id"]), (&"bpf".into(), &map_id.into()), "links: {links}");
         assert_eq!((&found["registered"], &found["connections"]), (&true.into(), &0.into()));
-        assert!(ok(&["status"]).contains(&format!("bpf, not ours (map {map_id})")));
+        assert!(ok(&["status"]).contains(&format!("bpf, not loaded by hotcc (map {map_id})")));
         // no advice that leads in a circle
         let unload = fails(1, &["unload", name]);
         assert!(unload.contains("It is registered, but not by hotcc") && !unload.contains("Load it"), "{unload}");
@@ -61,7 +61,7 @@ fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
     let refused = cubic && !allowed.split_whitespace().any(|name| name == "cubic");
     let text = ok(&["unload", "cc_shown"]);
     let got = if cubic && !refused { "cubic" } else { "reno" };
-    assert!(text.contains(&format!("  default of 1 network namespace(s) is {got} now\n")), "{text}");
+    assert!(text.contains(&format!("  default of 1 network namespace(s): now {got}\n")), "{text}");
     assert_eq!(text.contains("  cubic was refused in 1 of them"), refused, "{text}");
     assert_eq!(ns.sh("cat /proc/sys/net/ipv4/tcp_congestion_control"), got);
 }

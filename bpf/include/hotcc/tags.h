@@ -17,7 +17,7 @@
 #define HOST_TUNABLE(name, initial, lowest, highest, choices)
 #endif
 
-/* On the ops table: what this is, and which paper it implements. */
+/* On the ops table: what this is, and which paper it implements: "AUTHORS YEAR: TITLE, SECTIONS". */
 #define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
 
 /* As s64, which holds whatever is sensible: literals of mixed signs compare as they read, and 0 <= 0 is no type limit. */

@@ -56,7 +56,9 @@ pub fn list(object: Option<&str>, all: bool, json: bool) -> Result<()> {
 fn overview(all: &[Listed]) {
     let mut rows = vec![row(["name", "summary", "signals", "paper"])];
     rows.extend(all.iter().map(|one| {
-        row([&one.cc_name, one.summary(), &one.signals(), one.description.paper.as_deref().unwrap_or("-")])
+        // "AUTHORS YEAR: TITLE, SECTIONS": one line has room for who and when
+        let paper = one.description.paper.as_deref().unwrap_or("-").split(": ").next().unwrap_or_default();
+        row([&one.cc_name, one.summary(), &one.signals(), paper])
     }));
     page(&rows);
     println!("\nTunables and per-flow state: hotcc list NAME, or hotcc list --all");
