@@ -9,7 +9,7 @@ pub use events::{Counts, Event};
 
 use crate::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
 use crate::models::{Model, show};
-use crate::signals::{Stretch, aged_ns};
+use crate::reports::{Stretch, aged_ns};
 use crate::{
     EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
 };

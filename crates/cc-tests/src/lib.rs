@@ -11,6 +11,7 @@ pub mod examples;
 pub mod kernel;
 pub mod models;
 pub mod random;
+pub mod reports;
 pub mod rx;
 pub mod signals;
 pub mod steady;

@@ -8,8 +8,9 @@ use hotcc_cc_tests::kernel::{Event, Kernel};
 use hotcc_cc_tests::models::mdcubic::{Mdcubic, Tunables};
 use hotcc_cc_tests::models::watched::Watched;
 use hotcc_cc_tests::random::{self, Conditions, Random, Timeouts, Totals};
-use hotcc_cc_tests::signals::At::{Nxt, Una};
-use hotcc_cc_tests::signals::{At, Report, Signals, Stretch};
+use hotcc_cc_tests::reports::At::{Nxt, Una};
+use hotcc_cc_tests::reports::{At, Report, Stretch};
+use hotcc_cc_tests::signals::Signals;
 use hotcc_cc_tests::{Cubic, HostAlgo, INFINITE_SSTHRESH, View};
 use invariants::{Bounds, Plain};
 

@@ -73,6 +73,9 @@ impl Visit<'_> for Paths {
         }
     }
 
+    /// `pub(super)` imports nothing.
+    fn visit_visibility(&mut self, _: &syn::Visibility) {}
+
     fn visit_item_use(&mut self, item: &syn::ItemUse) {
         self.tree(&[], &item.tree);
     }

@@ -1,6 +1,6 @@
 //! What happens to a connection, and how often it did.
 
-use crate::signals::{Report, Stretch};
+use crate::reports::{Report, Stretch};
 
 /// Something that happens to a connection. What makes no sense in its present state is passed over.
 #[derive(Clone, Copy, Debug, PartialEq)]
