@@ -38,12 +38,14 @@ pub enum Command {
 const BORDER_EXAMPLES: &str = "\
 Examples:
   # Write reports to stdout instead of sending them
-  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --server 2001:db8::/32 --dry-run
+  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --server 2001:db8::/32 \\
+      --dry-run
   # Send reports to the servers as UDP datagrams
-  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 --key-file /etc/hotcc/pep.keys
+  pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 \\
+      --key-file /etc/hotcc/pep.keys
   # Send reports within the flows, on a router that translates addresses
-  pep-agent border --internet eth0 --access lan0 --server 192.0.2.0/24 --key-file /etc/hotcc/pep.keys \\
-      --nat --transport in-flow
+  pep-agent border --internet eth0 --access lan0 --server 192.0.2.0/24 \\
+      --key-file /etc/hotcc/pep.keys --nat --transport in-flow
   # Read options from a file, and override one
   pep-agent border --config /etc/hotcc/border.toml --segments 4
 

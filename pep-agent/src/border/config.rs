@@ -18,7 +18,7 @@ pub enum Way {
     /// UDP datagrams to each server's agent, many flows in one datagram.
     #[default]
     Udp,
-    /// Segments of the flows themselves; servers without an agent drop them for their invalid checksum.
+    /// Segments of the flows themselves; servers without an agent drop them because their checksum is invalid.
     InFlow,
 }
 
@@ -54,7 +54,8 @@ pub struct BorderArgs {
     /// [default: 250]
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<u32>,
-    /// Maximum number of tracked flows, 128 to 16777216; then the least recently seen is evicted [default: 32768]
+    /// Maximum number of tracked flows, 128 to 16777216; if the table is full, the least recently seen flow is evicted
+    /// [default: 32768]
     #[arg(long, value_name = "NUMBER")]
     pub flows: Option<u32>,
     /// Size of the ring that carries reports out of the kernel, a power of two from 64 to 1048576 [default: 4096]

@@ -29,7 +29,7 @@ Examples:
   hotcc load dtcp --as dtcp_paper --profile paper    a second instance under another name";
 
 pub const UNLOAD_HELP: &str = "\
-Connections that use the algorithm keep it until they close. Network namespaces whose default it was get the fallback.
+Connections that use the algorithm keep it until they close. Network namespaces whose default was NAME get the fallback.
 
 Examples:
   hotcc unload dtcp
@@ -66,8 +66,9 @@ Examples:
   hotcc set dtcp queue=rtt --json";
 
 pub const RUN_HELP: &str = "\
-hotcc forwards signals that would end it to the command. It exits with the command's status, or with 126 if the command \
-cannot be executed, or 127 if it is not found. Concurrent runs of the same algorithm share it; the last one unloads it.
+If hotcc receives a signal that would end it, it forwards the signal to the command. It exits with the command's \
+status, or with 126 if the command cannot be executed, or 127 if it is not found. Concurrent runs of the same \
+algorithm share it; the last one unloads it.
 
 Examples:
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
@@ -93,9 +94,9 @@ Examples:
 
 pub const MIGRATE_HELP: &str = "\
 Connections keep their window, ssthresh and RTT estimate; the algorithm's own per-flow state is reset. Listeners that \
-chose FROM move too; listeners on the namespace's default stay on it. If FROM and TO are the same, connections on an \
-older version move to the serving one. To undo, migrate in the opposite direction (this also moves connections that ran \
-TO before).
+selected FROM themselves move too; listeners that follow the namespace's default stay on it. If FROM and TO are the \
+same, connections on an older version move to the serving one. To undo, migrate in the opposite direction (this also \
+moves connections that ran TO before).
 
 Examples:
   hotcc migrate cubic dtcp --dry-run

@@ -46,7 +46,7 @@ enum Command {
     Unload {
         /// Congestion control
         name: String,
-        /// New default of network namespaces whose default it was [default: cubic if available, else reno]
+        /// New default of network namespaces whose default was NAME [default: cubic if available, else reno]
         #[arg(long, value_name = "CC")]
         fallback: Option<String>,
         /// Print JSON
@@ -103,7 +103,7 @@ enum Command {
     /// Show open connections, with their algorithm's own state
     #[command(after_help = help::FLOWS_HELP)]
     Flows {
-        /// Only connections that use this congestion control, with its own state of each
+        /// Only connections that use this congestion control, each with the algorithm's own state
         #[arg(long, value_name = "NAME")]
         cc: Option<String>,
         /// Only in this network namespace: a name from `ip netns`, or a path; may be repeated [default: all]
@@ -124,7 +124,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Set tunables of a running algorithm: all, or none if one is invalid
+    /// Set tunables of a running algorithm; if one value is invalid, set none
     #[command(after_help = help::SET_HELP)]
     Set {
         /// Congestion control
@@ -136,7 +136,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show what is registered, which object serves since when, and how many sockets use it
+    /// Show the registered algorithms: the object that serves each, since when, and how many sockets use it
     Status {
         /// Print JSON
         #[arg(long)]
@@ -154,7 +154,8 @@ enum Command {
         /// Congestion control: a registered or built-in name, or the path of a .bpf.o
         #[arg(long, value_name = "NAME|PATH")]
         cc: String,
-        /// Set of tunable values to start from: default or paper [default: the current values if it is loaded, else default]
+        /// Set of tunable values to start from: default or paper [default: the current values if the algorithm
+        /// is loaded, else default]
         #[arg(long)]
         profile: Option<String>,
         /// Tunable to set before loading, in addition to the profile; may be repeated
@@ -170,7 +171,7 @@ enum Command {
         #[command(subcommand)]
         command: PathsCommand,
     },
-    /// Slow senders down from the receiver's side, before they fill the path's queue
+    /// Slow down senders from the receiver's side, before they fill the path's queue
     #[command(after_help = help::RX_HELP)]
     Rx {
         #[command(subcommand)]

@@ -59,13 +59,14 @@ Link: ADDR[/LEN], or ADDR:PORT[/LEN] for a block of ports behind one address ([A
 const RUN_EXAMPLES: &str = "\
 Examples:
   sinr-feeder run --source trace:drive.csv --link 10.45.0.0/16 --loop
-  sinr-feeder run --source mm --source at:/dev/ttyUSB2 --link 192.0.2.1:4096/6     (ports 4096 to 5119)
-  sinr-feeder run --source udp:127.0.0.1:9000 --within 10.45.0.0/16                (readings name their links)
-  sinr-feeder run --source mm --publish nats://nats.example --as car-7             (on the modem's host)
-  sinr-feeder run --subscribe nats://nats.example --ue car-7=10.45.0.7             (on the sender's host)
+  sinr-feeder run --source mm --source at:/dev/ttyUSB2 --link 192.0.2.1:4096/6  (ports 4096-5119)
+  sinr-feeder run --source udp:127.0.0.1:9000 --within 10.45.0.0/16  (readings name their links)
+  sinr-feeder run --source mm --publish nats://nats.example --as car-7  (on the modem's host)
+  sinr-feeder run --subscribe nats://nats.example --ue car-7=10.45.0.7  (on the sender's host)
 
-docs/reference/sources.md describes sources and readings, docs/guide/fleets.md feeding from other hosts. After the feeder
-stops, its links and last readings stay in the map; readers ignore a reading that is older than its maximum age.";
+See docs/reference/sources.md for sources and readings, and docs/guide/fleets.md for feeding from other hosts. \
+After the feeder stops, its links and last readings stay in the map; readers ignore a reading that is older than \
+its maximum age.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -98,13 +99,14 @@ pub struct RunArgs {
     pub subscribe: Vec<source::spec::Spec>,
     #[arg(long = "link", value_name = "PREFIX", value_parser = link::parse, help = LINK_HELP)]
     pub links: Vec<IndexKey>,
-    /// UE and its link: where readings that name this UE go. Without a link, they are only sent with --publish.
+    /// UE and its link: where readings that name this UE go. Without =PREFIX, they go only to the
+    /// hosts of --publish.
     #[arg(long = "ue", value_name = "NAME[=PREFIX]", value_parser = ue)]
     pub ues: Vec<(String, Option<IndexKey>)>,
     /// Accept readings that name their own link, if the link is within this prefix.
     #[arg(long, value_name = "PREFIX", value_parser = link::parse)]
     pub within: Vec<IndexKey>,
-    /// Remove a link that readings named themselves after this long without a reading.
+    /// Remove a link that was created through --within if it gets no reading for this long.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub forget_after: Duration,
     /// Send readings to another host: nats://HOST[:PORT] or peer:ADDRESS:PORT,keys=FILE.
@@ -119,8 +121,8 @@ pub struct RunArgs {
     /// Replay the trace from its start when it ends.
     #[arg(long = "loop")]
     pub repeat: bool,
-    /// Let readers use the last SINR for this much longer than the maximum age. Its age keeps growing, and the sum is
-    /// limited to 30 s.
+    /// Let readers use the last SINR for this much longer than the maximum age. Its age keeps growing. The maximum
+    /// age plus this is limited to 30 s.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub hold_over: Duration,
     /// Time constant of the running average that is published with each reading.
@@ -130,7 +132,7 @@ pub struct RunArgs {
     /// periods of a trace or model, 500 to 30000]
     #[arg(long, value_name = "MS", value_parser = value_parser!(u32).range(1..=i64::from(MAX_AGE_LIMIT_MS)))]
     pub max_age_ms: Option<u32>,
-    /// Hold back a SINR that differs from the previous one by more than this until the next reading confirms it; 0
+    /// If a SINR differs from the previous one by more than this, hold it back until the next reading confirms it; 0
     /// accepts every SINR.
     #[arg(long, value_name = "DB", default_value_t = 25.0, value_parser = decibels)]
     pub outlier_db: f64,
