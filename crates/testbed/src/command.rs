@@ -37,18 +37,18 @@ pub fn failed(code: i32, output: &Output) -> String {
 }
 
 /// Builds programs of other packages, as this test is built and beside its own: cargo builds only a package's own for its
-/// tests.
+/// tests. With the whole workspace selected, libraries have the features that they have there, and are not built again.
 ///
 /// # Panics
 /// They cannot be built.
-pub fn build(packages: &[&str]) {
+pub fn build(programs: &[&str]) {
     let here = std::env::current_exe().unwrap(); // DIRECTORY/debug/deps/NAME
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--target-dir"]).arg(here.ancestors().nth(3).unwrap());
+    cargo.args(["build", "--quiet", "--workspace", "--target-dir"]).arg(here.ancestors().nth(3).unwrap());
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    succeed(cargo.args(packages.iter().flat_map(|package| ["--package", package])));
+    succeed(cargo.args(programs.iter().flat_map(|program| ["--bin", program])));
 }
 
 /// What a command wrote to stderr.
