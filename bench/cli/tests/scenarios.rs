@@ -298,7 +298,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("cc = \"dtcp\"", "cc = \"$ccc\"", "x.toml:48: cannot replace `$ccc`: `ccc` is not swept: expected loss"),
     ("loss = [0.01]", "loss = 0.01", "x.toml:5: invalid type: floating point `0.01`, expected a sequence"),
     ("metric = \"throughput_mbps\"", "metric = \"speed\"", "x.toml:62: unknown metric `speed`"),
-    ("case = { loss = 0.01 }", "flow = \"uplink\"", "x.toml:62: unknown flow `uplink`: did you mean `up`? expected one of up, down"),
+    (
+        "case = { loss = 0.01 }",
+        "flow = \"uplink\"",
+        "x.toml:62: unknown flow `uplink`: did you mean `up`? expected one of up, down",
+    ),
     (
         "metric = \"throughput_mbps\"",
         "metric = \"utilisation\"\nlink = \"ether\"",

@@ -242,13 +242,16 @@ impl Border {
         (status, self.said.lock().unwrap().clone())
     }
 
-    /// The last report of a flow, as its server knows it, once it is as wanted.
+    /// What the server of a flow knows, once it is as wanted: the report that has most in order, and of several the last one.
+    /// A segment that came alone is reported when it is due, which may be after what followed it was.
     #[track_caller]
     pub fn wait_for(&self, flow: &(TcpStream, TcpStream), wanted: impl Fn(&Report) -> bool) -> Report {
         let of_flow = |r: &Report| r.client == flow.0.peer_addr().unwrap() && r.server == flow.0.local_addr().unwrap();
         let started = Instant::now();
         loop {
-            let last = self.reports().into_iter().rfind(of_flow);
+            let mut of_flow = self.reports().into_iter().filter(of_flow).peekable();
+            let first = of_flow.peek().map_or(0, |report| report.in_order);
+            let last = of_flow.max_by_key(|report| report.in_order.wrapping_sub(first).cast_signed());
             if let Some(report) = last.clone().filter(&wanted) {
                 return report;
             }
