@@ -41,7 +41,7 @@ pub struct BorderArgs {
     /// UDP port of the servers' agents [default: 4713]
     #[arg(long)]
     pub port: Option<u16>,
-    /// Keys shared with the servers, one per line: NUMBER KEY [PREFIX]; read again at SIGHUP; required without --dry-run
+    /// Keys shared with the servers, one per line: NUMBER KEY, optionally PREFIX; read again at SIGHUP; required without --dry-run
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Address of /metrics and /healthz [default: 127.0.0.1:9718]

@@ -20,7 +20,7 @@ pub struct ServerArgs {
     /// Address and UDP port to which borders send reports [default: port 4713 of any address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub receive: Option<SocketAddr>,
-    /// Keys shared with borders, one per line: NUMBER KEY [PREFIX], with KEY as 64 hexadecimal digits and PREFIX the servers
+    /// Keys shared with borders, one per line: NUMBER KEY, optionally PREFIX, with KEY as 64 hexadecimal digits and PREFIX the servers
     /// it is for; read again at SIGHUP; required
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
