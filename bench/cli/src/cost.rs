@@ -10,9 +10,9 @@ use std::process::ExitCode;
 ///
 /// Each algorithm makes the same transfer in virtual time, where one instruction takes one nanosecond, so the same build
 /// always gives the same figures. BPF programs are counted with the kernel's BPF run-time statistics, minus the cost of an
-/// empty program. Kernel algorithms are counted with clocks (fentry, fexit) around the functions of their operations,
-/// minus the cost of the clocks around a function of two to four instructions; that cost is up to three instructions
-/// lower where ACKs are handled. An interrupt during a call counts towards that call.
+/// empty program. Kernel algorithms are counted with clocks (fentry, fexit) around the functions of their operations. The
+/// cost of the clocks is measured around a function of two to four instructions, and subtracted; where ACKs are handled,
+/// the clocks cost up to three instructions less than that. An interrupt during a call counts towards that call.
 ///
 /// `of the reference` is the ratio to `cubic_bpf`, the kernel's CUBIC called from a BPF program: both sides include the
 /// cost of BPF, so only the algorithms differ. Read a small negative figure as zero: that part costs less than what is

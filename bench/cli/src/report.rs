@@ -44,7 +44,8 @@ pub struct DiffCommand {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Treat figures as equal if they differ by at most this share of A's, in per cent
+    /// Report `same` if the interval of the difference includes 0 and lies within plus or minus this share of A's mean, in
+    /// per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
     margin: f64,
 }

@@ -18,7 +18,7 @@ pub enum Way {
     /// UDP datagrams to each server's agent, many flows in one datagram.
     #[default]
     Udp,
-    /// Segments of the flows themselves; servers without an agent drop them because their checksum is invalid.
+    /// Extra segments with an invalid checksum, inserted into the flows; servers without an agent drop them.
     InFlow,
 }
 

@@ -27,7 +27,7 @@ pub struct ServerArgs {
     /// Address of /metrics and /healthz [default: 127.0.0.1:9719]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Do not clock senders by arrivals at the border; what it saw takes effect at the client's next ACK
+    /// Do not clock senders by arrivals at the border; what the border saw takes effect at the client's next ACK
     #[arg(long)]
     pub no_clock: bool,
     /// Share of flows that run without the PEP, for comparison in the metrics, 0% to 100% [default: 0%]

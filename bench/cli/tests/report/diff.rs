@@ -41,7 +41,7 @@ fn paired_by_seed() {
     assert_eq!((throughput["a"].as_f64(), throughput["b"].as_f64()), (Some(20.0), Some(22.5)));
     // deviation 0.5, t(2) = 4.302653
     let half = throughput["difference"]["half_width"].as_f64().unwrap();
-    assert!((half - 4.302_652_73 * 0.5 / 3f64.sqrt()).abs() < 1e-8);
+    assert!((half - 4.302_652_729_911_275 * 0.5 / 3f64.sqrt()).abs() < 1e-9);
     assert_eq!(throughput["better"], "higher");
     assert_eq!(figure(&json, "rtt_mean_ms")["verdict"], "same");
     let (code, out, _) = diff(b.path(), a.path(), &[]);

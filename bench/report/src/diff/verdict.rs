@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((judged.a, judged.b), (Some(20.0), Some(22.5)));
         let difference = judged.difference.unwrap();
         assert!((difference.mean - 2.5).abs() < 1e-12);
-        assert!((difference.half_width.unwrap() - 4.302_652_73 * 0.5 / 3f64.sqrt()).abs() < 1e-8);
+        assert!((difference.half_width.unwrap() - 4.302_652_729_911_275 * 0.5 / 3f64.sqrt()).abs() < 1e-9);
     }
 
     #[test]
