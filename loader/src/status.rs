@@ -4,6 +4,7 @@ use crate::registry::registrations::registrations;
 use crate::registry::{self, Algo, need_bpffs, runs};
 use crate::sockets::count::FlowCounter;
 use crate::sysctl;
+use data_encoding::HEXLOWER;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
@@ -98,7 +99,7 @@ pub fn status() -> Result<Status> {
         algorithms.push(AlgorithmStatus {
             registered: available.contains(&algo.name),
             object: text(&meta.object),
-            sha256: meta.sha256.iter().map(|b| format!("{b:02x}")).collect(),
+            sha256: HEXLOWER.encode(&meta.sha256),
             profile: text(&meta.profile),
             loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),

@@ -4,6 +4,7 @@ use super::error::{Error, Result, Tried};
 use super::modules::{Modules, files_ending};
 use super::package::{Deb, Package};
 use super::program::Program;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +18,7 @@ pub(super) fn sha256(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let mut file = File::open(path).tried("cannot read", path)?;
     io::copy(&mut file, &mut hash).tried("cannot read", path)?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&hash.finalize()))
 }
 
 /// Compares a file with what it should be.

@@ -12,6 +12,7 @@ use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::{Job, Message};
 use hotcc_lab_proto::plan::Plan;
@@ -144,11 +145,11 @@ impl Lab<'_> {
         for file in cases.iter().flat_map(|case| case.scenario.files()) {
             let path = self.scenario_directory().join(file);
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            files.insert(file.display().to_string(), hex(&Sha256::digest(content)));
+            files.insert(file.display().to_string(), HEXLOWER.encode(&Sha256::digest(content)));
         }
         let mut objects = BTreeMap::new();
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
-            objects.insert(object.name.to_owned(), hex(&Sha256::digest(object.bytes)));
+            objects.insert(object.name.to_owned(), HEXLOWER.encode(&Sha256::digest(object.bytes)));
         }
         // this program plans and reckons; the others are what a run is made with
         let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
@@ -164,11 +165,11 @@ impl Lab<'_> {
         }
         for (name, path) in programs {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            objects.insert(name.to_owned(), hex(&Sha256::digest(content)));
+            objects.insert(name.to_owned(), HEXLOWER.encode(&Sha256::digest(content)));
         }
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
             Backend::Vm(kernel, clock) => {
-                let image = hex(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
+                let image = HEXLOWER.encode(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
                 (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
@@ -176,7 +177,7 @@ impl Lab<'_> {
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
             scenario: name,
-            scenario_sha256: hex(&Sha256::digest(&self.source.text)),
+            scenario_sha256: HEXLOWER.encode(&Sha256::digest(&self.source.text)),
             files,
             backend: backend.to_owned(),
             kernel,
@@ -283,8 +284,4 @@ fn verdict(analysed: &Analysed, planned: &Planned) -> String {
     let why = analysed.summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
     format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -14,8 +14,7 @@ use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
 use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,7 +60,6 @@ pub struct Server {
     sessions: Sessions,
     limiter: Limiter,
     counters: Arc<Counters>,
-    random: File,
 }
 
 impl Server {
@@ -87,7 +85,6 @@ impl Server {
             kernel: Kernel::load()?,
             sessions: Sessions::default(),
             counters: Arc::default(),
-            random: File::open("/dev/urandom").tried(|| "cannot open /dev/urandom".to_owned())?,
         })
     }
 
@@ -180,12 +177,11 @@ impl Server {
     fn ask(&mut self) -> Result<()> {
         let mut numbers = [0; 8];
         let mut failed = Ok(());
-        let mut random = &self.random;
         let asked = self.sessions.due(monotonic_ns() / 1000, || {
-            failed = random.read_exact(&mut numbers);
+            failed = getrandom::fill(&mut numbers);
             u64::from_ne_bytes(numbers)
         });
-        failed.tried(|| "cannot read /dev/urandom".to_owned())?;
+        failed.tried(|| "cannot draw a random number".to_owned())?;
         let keys = self.keys.get();
         for Question { to, epoch, key, nonce } in asked {
             let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more

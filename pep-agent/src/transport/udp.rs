@@ -5,8 +5,7 @@ use crate::report::{FlowReport, Sent, Transport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, ReportWriter};
 use hotcc_abi::clock::monotonic_ns;
 use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ pub struct Udp {
 /// Fails where neither IPv4 nor IPv6 can be used.
 pub fn udp(keys: LiveKeys, port: u16) -> io::Result<Udp> {
     let mut epoch = [0; 8];
-    File::open("/dev/urandom")?.read_exact(&mut epoch)?;
+    getrandom::fill(&mut epoch)?;
     let shared = Arc::new(Shared {
         keys,
         epoch: u64::from_ne_bytes(epoch),

@@ -5,6 +5,7 @@ mod relay;
 use super::net::{Namespace, Net};
 use crate::stage::Stage;
 use anyhow::{Context, Result, bail, ensure};
+use data_encoding::HEXLOWER;
 use hotcc_lab_proto::job::AGENT_PATH;
 use hotcc_lab_proto::plan::PlannedPep;
 use hotcc_testbed::programs::sibling;
@@ -108,7 +109,7 @@ impl Agents {
         File::open("/dev/random")?.read_exact(&mut [0])?;
         let directory = tempfile::tempdir().context("cannot create a directory for the PEP's key")?;
         let keys = directory.path().join("keys").to_string_lossy().into_owned();
-        let hex: String = KEY.1.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = HEXLOWER.encode(&KEY.1);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
         writeln!(file, "{} {hex}", KEY.0)?;
         let mut servers = Vec::new();
