@@ -213,7 +213,7 @@ enum PathsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Notify flows to a destination that their path changed
+    /// Report a path change to all flows to a destination
     Bump {
         /// Address, or prefix: all destinations in it
         prefix: PathKey,
