@@ -116,6 +116,8 @@ missing_packages() {
 	have xz || echo xz-utils
 	have zstd || echo zstd
 	have depmod || echo kmod
+	# what `just lint` checks shell scripts with
+	have shellcheck || echo shellcheck
 	[[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || echo debian-archive-keyring
 	find_just || ! offered just || echo just
 }
