@@ -196,6 +196,6 @@ mod tests {
             "invalid scenario name `../x`: expected only letters, digits and `-`"
         );
         let case = told("<!-- figures: x cc -->\n<!-- end of figures -->\n");
-        assert!(case.starts_with("`<!-- figures: x cc -->`: KEY=VALUE is meant"), "{case}");
+        assert!(case.starts_with("`<!-- figures: x cc -->`: expected KEY=VALUE"), "{case}");
     }
 }

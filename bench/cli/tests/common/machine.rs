@@ -2,11 +2,55 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use hotcc_kernels::Kernel;
+use hotcc_lab::vm;
 use hotcc_testbed::kernel::skipped;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Condvar, Mutex};
+
+/// A processor of this machine that the calling thread has for itself, with all that it starts, as long as the value lives.
+///
+/// A virtual machine is two threads that wait for each other: with more machines than processors they mostly wait.
+pub struct Processor {
+    number: usize,
+    all: CpuSet,
+}
+
+static TAKEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+static GIVEN_BACK: Condvar = Condvar::new();
+
+impl Processor {
+    /// Waits for one.
+    pub fn take() -> Self {
+        let processors = vm::processors();
+        let mut taken = TAKEN.lock().unwrap();
+        let number = loop {
+            if let Some(free) = processors.iter().find(|number| !taken.contains(*number)) {
+                break *free;
+            }
+            taken = GIVEN_BACK.wait(taken).unwrap();
+        };
+        taken.insert(number);
+        drop(taken);
+        let (mut all, mut one) = (CpuSet::new(), CpuSet::new());
+        processors.iter().for_each(|processor| all.set(*processor).unwrap());
+        one.set(number).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+        Self { number, all }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.all);
+        TAKEN.lock().unwrap().remove(&self.number);
+        GIVEN_BACK.notify_one();
+    }
+}
 
 /// A stock kernel for the lab. `None`, after saying so, where it cannot be booted or had.
 pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {

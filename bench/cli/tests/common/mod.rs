@@ -5,6 +5,7 @@ pub mod machine;
 
 use hotcc_lab::results::{Results, locate};
 use hotcc_testbed::command::succeed;
+use machine::Processor;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,8 +25,9 @@ pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
 
 /// What becomes of a scenario's runs, of all or of those cases (`axis=value`), on that kernel in the lab.
 pub fn run_lab<'a>(lab: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
+    let _processor = Processor::take();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.args(["lab", "--lab", lab, "--jobs", "2"]);
+    command.args(["lab", "--lab", lab, "--jobs", "1"]);
     command.args(cases.into_iter().flat_map(|case| ["--case", case]));
     // of a guest that panics there is no result, and a run that is not valid is a failure, too
     succeed(command.arg("--out").arg(out).arg(scenario));

@@ -1,9 +1,7 @@
 //! What each algorithm costs per ACK, in instructions and in virtual time: exact, so a regression shows at once.
 
-use crate::common::machine::stock_kernel;
-use hotcc_kernels::Kernel;
-use hotcc_lab::cost::{self, Costs, REFERENCE};
-use hotcc_lab::vm;
+use crate::common::machine::{Processor, stock_kernel};
+use hotcc_lab::cost::{self, REFERENCE};
 
 const KERNEL: &str = "6.12";
 
@@ -23,7 +21,9 @@ const BOUNDS: [(&str, f64); 8] = [
 fn no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same() {
     const NAME: &str = "no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same";
     let Some(kernel) = stock_kernel(NAME, KERNEL) else { return };
-    let [costs, again] = twice(&kernel);
+    let _processor = Processor::take();
+    let [costs, again] =
+        ["once", "again"].map(|time| cost::run(&kernel, None, &mut |line| eprintln!("{time}: {line}")).unwrap());
     println!("{}", cost::table(&costs));
     assert_eq!(costs, again, "two runs, two results");
     let per_ack = |name: &str| costs.of(name).unwrap_or_else(|| panic!("{name} was not counted")).instructions_per_ack;
@@ -39,16 +39,4 @@ fn no_algorithm_costs_more_per_ack_than_it_may_and_every_run_says_the_same() {
         assert!(ratio > most / 2.0, "{}: {ratio:.2} of the reference: its bound of {most} is too wide", object.name);
         assert!(ratio <= *most, "{}: {ratio:.2} of the reference per ACK, may be {most}", object.name);
     }
-}
-
-/// Two machines at once, on different processors if there are several.
-fn twice(kernel: &Kernel) -> [Costs; 2] {
-    let processors = vm::processors();
-    std::thread::scope(|scope| {
-        let runs = [0, 1].map(|k| {
-            let cpu = processors.get(k % processors.len().max(1)).copied();
-            scope.spawn(move || cost::run(kernel, cpu, &mut |line| eprintln!("{k}: {line}")).unwrap())
-        });
-        runs.map(|run| run.join().unwrap())
-    })
 }

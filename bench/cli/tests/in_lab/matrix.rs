@@ -1,7 +1,7 @@
 //! The oldest and the newest supported stock kernel, booted in virtual time: every algorithm loads, carries traffic, is
 //! swapped, rolled back and unloaded there, with the very command that users have.
 
-use crate::common::machine::stock_kernel;
+use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::matrix;
 use hotcc_testbed::command::build;
 
@@ -18,6 +18,7 @@ fn every_algorithm_on_the_newest_kernel() {
 fn every_algorithm_on(name: &str, test: &str) {
     build(&["hotcc"]);
     let Some(kernel) = stock_kernel(test, name) else { return };
+    let _processor = Processor::take();
     let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));
     println!("{}", matrix::table(std::slice::from_ref(&column)));
     let rows = column.rows.unwrap();

@@ -1,6 +1,6 @@
 //! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
 
-use crate::common::machine::stock_kernel;
+use crate::common::machine::{Processor, stock_kernel};
 use hotcc_kernels::Kernel;
 use hotcc_lab::guest;
 use hotcc_lab::image::Image;
@@ -133,6 +133,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
     const NAME: &str = "results_are_the_same_bytes_on_a_busy_machine_and_side_by_side";
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
+    let _processor = Processor::take();
     for series in ["6.1", "6.12", "newest"] {
         let Some(kernel) = stock_kernel(NAME, series) else { return };
         let run = |out: &str, more: &[&str]| {
@@ -175,6 +176,7 @@ fn a_guest_is_small_and_boots_soon() {
     const NAME: &str = "a_guest_is_small_and_boots_soon";
     const MOST_BYTES: u64 = 32 << 20;
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let boot_s = |name: &str, image: &Image| {
         let initramfs = scratch.path().join(name);
@@ -230,6 +232,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
     const NAME: &str = "a_killed_run_leaves_no_machine_and_is_taken_up_again";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), &SCENARIO.replace("duration_s = 4", "duration_s = 2.5"));
     let out = scratch.path().join("out");
@@ -254,6 +257,7 @@ fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
 fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
     const NAME: &str = "an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     let out = scratch.path().join("out");
@@ -284,6 +288,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
 fn a_machine_that_cannot_run_says_why() {
     const NAME: &str = "a_machine_that_cannot_run_says_why";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let initramfs = scratch.path().join("empty.cpio");
     Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
@@ -339,6 +344,7 @@ fn a_full_disk_is_told() {
         return;
     }
     let Some(_) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     let disk = SmallDisk::new(scratch.path().join("disk"));
@@ -406,6 +412,7 @@ stop_s = 2
 fn a_cell_gives_each_its_share_and_what_others_leave() {
     const NAME: &str = "a_cell_gives_each_its_share_and_what_others_leave";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), CELL);
     let run = |out: &str| {
@@ -428,9 +435,10 @@ fn a_cell_gives_each_its_share_and_what_others_leave() {
 fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
     const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/westwood-side-by-side.toml");
-    let output = lab(scratch.path(), "6.12", &scenario, &["--jobs", "2"]).output().unwrap();
+    let output = lab(scratch.path(), "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let runs = summaries(&results(&scratch.path().join("westwood-side-by-side").join(&kernel.release)));
     for loss in ["0", "0.001"] {

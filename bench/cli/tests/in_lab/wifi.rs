@@ -1,7 +1,7 @@
 //! `sinr-feeder`'s `wifi` source on a stock kernel of the lab: two simulated radios (mac80211_hwsim) that meet in an ad hoc
 //! network; what it publishes is what `iw` says of them.
 
-use crate::common::machine::stock_kernel;
+use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::guest;
 use hotcc_lab::image::Image;
 use hotcc_lab::vm::{self, Clock, Machine};
@@ -73,6 +73,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
         cpu: None,
         patience: Duration::from_secs(300),
     };
+    let _processor = Processor::take();
     let mut outputs = Vec::new();
     let done = vm::run(&machine, scratch.path(), |message| {
         if let Message::Output(text) = message {
