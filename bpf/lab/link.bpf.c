@@ -161,6 +161,22 @@ static __always_inline void record(const struct packet_record *made)
 		*r = *made;
 }
 
+/* Whether a packet finds too few tokens in the policer's bucket; it takes none then. */
+static __always_inline bool exceeds(struct link *l, u32 bytes, u64 now_ns)
+{
+	u64 passed_ns = now_ns - l->tokens_ns, needed = bytes * TOKENS_PER_BYTE;
+
+	if (passed_ns > (l->police_tokens - l->tokens) / l->police_bps)
+		l->tokens = l->police_tokens;
+	else
+		l->tokens += passed_ns * l->police_bps;
+	l->tokens_ns = now_ns;
+	if (needed > l->tokens)
+		return true;
+	l->tokens -= needed;
+	return false;
+}
+
 /* Takes its place in the queue: false if there is none. Sets when it leaves the queue. */
 static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64 now_ns, u64 *leaves_ns)
 {
@@ -230,6 +246,11 @@ SEC("tc") int transmit(struct __sk_buff *skb)
 	p = phase_at(l, now_ns);
 	if (!p)
 		return TC_ACT_SHOT;
+	if (l->police_bps && exceeds(l, r.bytes, now_ns)) {
+		l->police_drops += segments;
+		r.fate = FATE_POLICED;
+		goto drop;
+	}
 	if (l->steps && !enqueue(l, &r, now_ns, &leaves_ns)) {
 		l->queue_drops += segments;
 		r.fate = FATE_QUEUE_DROP;

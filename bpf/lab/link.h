@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One direction of a link: a first-in-first-out queue that is served at a rate which changes over time, and after it
- * delay, jitter, reordering and loss. The rate's future is known, so a packet's whole way is known when it arrives.
+ * One direction of a link: a policer, a first-in-first-out queue that is served at a rate which changes over time, and
+ * after it delay, jitter, reordering and loss. The rate's future is known, so a packet's whole way is known when it arrives.
  *
  * Service is counted in millibits from time 0. It only grows, so "when is this packet done" is a search in a table. For
  * link.bpf.c.
@@ -11,6 +11,7 @@
 
 #define NS_PER_MS 1000000ULL
 #define MILLIBITS_PER_BYTE 8000
+#define TOKENS_PER_BYTE 8000000000ULL
 #define SURVIVAL_POWERS 16
 
 /* A stretch of time with one rate; all stretches of a link are of one length. */
@@ -44,7 +45,12 @@ struct link {
 	u32 phases;
 	u32 keeps_records;
 	u32 pad;
+	/* A token is a billionth of a bit, so that a nanosecond at 1 bit/s earns one: nothing is rounded. */
+	u64 police_bps; /* 0: no policer */
+	u64 police_tokens; /* that its bucket holds at most */
 	/* where it stands */
+	u64 tokens;
+	u64 tokens_ns; /* when there were so many */
 	u64 position; /* millibits of service used up by what was accepted */
 	u64 free_ns;  /* when the last accepted packet has left the queue */
 	u64 release_ns;
@@ -54,6 +60,7 @@ struct link {
 	u64 arrived; /* packets */
 	u64 packets; /* that left it */
 	u64 bytes;
+	u64 police_drops;
 	u64 queue_drops;
 	u64 losses;
 	u64 ce_marks;

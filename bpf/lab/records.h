@@ -11,7 +11,7 @@
 #define MAX_FLOWS 4096
 #define NO_FLOW 0xffff
 
-enum { FATE_SENT, FATE_QUEUE_DROP, FATE_LOST };
+enum { FATE_SENT, FATE_QUEUE_DROP, FATE_LOST, FATE_POLICED };
 
 /* A packet that came to a link. */
 struct packet_record {

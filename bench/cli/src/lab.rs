@@ -3,6 +3,7 @@
 use crate::exit_code;
 use anyhow::{Result, bail};
 use hotcc_kernels::Selector;
+use hotcc_lab::estimate;
 use hotcc_lab::native::Native;
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
@@ -49,7 +50,7 @@ pub struct LabCommand {
     /// Run only cases with this swept value, e.g. cc=dtcp; repeat for other keys, or for more values of the same key
     #[arg(long, value_name = "KEY=VALUE")]
     case: Vec<SweptValue>,
-    /// Validate the files and print the number of runs; do not run them
+    /// Validate the files; print the number of runs and about how long they take; do not run them
     #[arg(long)]
     check: bool,
     /// Run guests in real time instead of virtual time; results are then not reproducible
@@ -103,7 +104,9 @@ impl LabCommand {
         let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
-            in_all.iter().for_each(|line| println!("{line}"));
+            let estimates = sources.iter().map(|source| self.estimate_s(source, &selection));
+            let estimate_s = estimates.sum::<Result<f64>>()?;
+            in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(estimate_s)));
             return Ok(ExitCode::SUCCESS);
         }
         in_all.iter().for_each(|line| eprintln!("{line}"));
@@ -191,9 +194,23 @@ impl LabCommand {
         let work = Workload::of(&source, selection)?;
         if self.check {
             check_plans(&source)?;
-            println!("{}: valid, {}, {}", path.display(), counted(source.cases()?.len(), "case"), work.text());
+            let (cases, estimate_s) = (counted(source.cases()?.len(), "case"), self.estimate_s(&source, selection)?);
+            println!("{}: valid, {cases}, {}, {}", path.display(), work.text(), self.estimate(estimate_s));
         }
         Ok((source, work))
+    }
+
+    /// Seconds of real time that a scenario takes. Guests in real time, and this machine, take as long as they run.
+    fn estimate_s(&self, source: &Source, selection: &Selection) -> Result<f64> {
+        if self.real_time || matches!(self.lab, Choice::Native) {
+            return Ok(Workload::of(source, selection)?.seconds);
+        }
+        estimate::wall_s(source, selection, self.jobs.get())
+    }
+
+    fn estimate(&self, seconds: f64) -> String {
+        let jobs = if matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() };
+        format!("{} of real time with {jobs} at a time", estimate::words(seconds))
     }
 
     fn clock(&self) -> Clock {

@@ -264,6 +264,17 @@ const WRONG: &[(&str, &str, &str)] = &[
         "x.toml:60: `queue` and `mark_above` cannot change during a run",
     ),
     (
+        "change = { link = \"air\", forward = { rate",
+        "change = { link = \"air\", forward = { police = { rate = \"1Mbit/s\", burst = \"9kB\" }, rate",
+        "x.toml:60: `police` cannot change during a run",
+    ),
+    (
+        "queue = \"1BDP\",",
+        "police = { rate = \"1Mbit/s\", burst = \"1BDP\" },",
+        "x.toml:20: a policer's `burst` is a size, e.g. `64kB` or `100packets`",
+    ),
+    ("queue = \"1BDP\",", "police = { rate = \"1Mbit/s\" },", "x.toml:20: missing field `burst`"),
+    (
         "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
         "swap = { cc = \"cubic\", new = \"dtcp\" }",
         "x.toml:60: unknown hotcc algorithm of a flow `cubic`: expected dtcp",

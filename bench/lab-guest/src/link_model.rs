@@ -1,8 +1,8 @@
 //! One direction of a link in Rust: what `bpf/lab/link.bpf.c` reckons, number for number, for kernels that cannot hold
 //! packets until they are due.
 //!
-//! A first-in-first-out queue is served at a rate that changes over time; after it come loss, delay, jitter and
-//! reordering. The rate's future is known, so a packet's whole way is known when it arrives. All sums wrap as they do
+//! After a policer, a first-in-first-out queue is served at a rate that changes over time; after it come loss, delay, jitter
+//! and reordering. The rate's future is known, so a packet's whole way is known when it arrives. All sums wrap as they do
 //! there.
 
 use hotcc_lab_proto::plan::PlannedLink;
@@ -10,6 +10,8 @@ use hotcc_lab_proto::records::{LinkState, Phase, ServiceStep, of_2_32, survival}
 
 pub(crate) const NS_PER_MS: u64 = 1_000_000;
 pub(crate) const MILLIBITS_PER_BYTE: u64 = 8000;
+/// Billionths of a bit.
+const TOKENS_PER_BYTE: u64 = 8_000_000_000;
 /// Phases that may pass between two packets.
 const PHASES_AT_ONCE: usize = 8;
 
@@ -36,6 +38,8 @@ pub enum Fate {
     QueueDrop,
     /// It is lost after the queue.
     Lost,
+    /// The policer drops it.
+    Policed,
 }
 
 /// What a packet finds, and what becomes of it.
@@ -96,18 +100,28 @@ pub fn phases(link: &PlannedLink) -> Vec<Phase> {
     link.phases.iter().map(phase).collect()
 }
 
+/// At time 0: nothing in the queue, and the policer's bucket full.
+#[must_use]
+pub fn at_start(link: &PlannedLink) -> LinkState {
+    let police_tokens = link.police.map_or(0, |police| police.burst_bytes * TOKENS_PER_BYTE);
+    LinkState {
+        seed: link.seed,
+        step_ns: link.step_ns,
+        queue_bytes: link.queue_bytes,
+        mark_bytes: link.mark_bytes,
+        keeps_records: u32::from(link.keeps_records()),
+        police_bps: link.police.map_or(0, |police| police.rate_bps),
+        police_tokens,
+        tokens: police_tokens,
+        ..LinkState::default()
+    }
+}
+
 impl LinkModel {
-    /// At time 0, empty.
+    /// At time 0.
     #[must_use]
     pub fn new(link: &PlannedLink) -> Self {
-        let state = LinkState {
-            seed: link.seed,
-            step_ns: link.step_ns,
-            queue_bytes: link.queue_bytes,
-            mark_bytes: link.mark_bytes,
-            ..LinkState::default()
-        };
-        Self { state, steps: service_steps(link), phases: phases(link) }
+        Self { state: at_start(link), steps: service_steps(link), phases: phases(link) }
     }
 
     /// A packet of `bytes` of IP comes, or a bundle of several; times never go back.
@@ -115,6 +129,9 @@ impl LinkModel {
         let packet = self.arrive(now_ns, bytes, segments);
         let mut offer = Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::QueueDrop };
         let mut leaves_ns = now_ns;
+        if self.polices(&packet, now_ns) {
+            return Offer { fate: Fate::Policed, ..offer };
+        }
         if !self.steps.is_empty() {
             let Some(at_ns) = self.enqueue(&mut offer, now_ns, bytes) else {
                 self.refuse(&packet);
@@ -131,6 +148,24 @@ impl LinkModel {
         let number = self.state.arrived;
         self.state.arrived += 1;
         Packet { number, phase: self.phase_at(now_ns), bytes, segments }
+    }
+
+    /// Whether the policer drops it.
+    pub(crate) fn polices(&mut self, packet: &Packet, now_ns: u64) -> bool {
+        let link = &mut self.state;
+        if link.police_bps == 0 {
+            return false;
+        }
+        let passed_ns = now_ns - link.tokens_ns;
+        let is_full = passed_ns > (link.police_tokens - link.tokens) / link.police_bps;
+        link.tokens = if is_full { link.police_tokens } else { link.tokens + passed_ns * link.police_bps };
+        link.tokens_ns = now_ns;
+        let Some(left) = link.tokens.checked_sub(u64::from(packet.bytes) * TOKENS_PER_BYTE) else {
+            link.police_drops += u64::from(packet.segments);
+            return true;
+        };
+        link.tokens = left;
+        false
     }
 
     /// It finds no room.
@@ -261,7 +296,7 @@ fn survives(powers: &[u32; 16], bytes: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::PlannedPhase;
+    use hotcc_lab_proto::plan::{PlannedPhase, PlannedPolice};
 
     fn link(phase: PlannedPhase) -> PlannedLink {
         PlannedLink {
@@ -292,6 +327,33 @@ mod tests {
         let fourth = model.offer(500_000, 1, 1);
         assert_eq!((fourth.queue_bytes, fourth.fate), (3000, Fate::QueueDrop));
         assert_eq!((model.state().packets, model.state().bytes, model.state().queue_drops), (3, 3500, 1));
+    }
+
+    #[test]
+    fn a_policer_lets_pass_what_its_bucket_has_and_queues_nothing() {
+        let police = Some(PlannedPolice { rate_bps: 8_000_000, burst_bytes: 3000 }); // 1 byte/us
+        let link = PlannedLink { rates: Vec::new(), police, ..link(PlannedPhase::default()) };
+        let mut model = LinkModel::new(&link);
+        let mut passes = |now_us: u64, bytes: u32| match model.offer(now_us * 1000, bytes, 1).fate {
+            Fate::Leaves { at_ns, .. } => {
+                assert_eq!(at_ns, now_us * 1000, "it waits for nothing");
+                true
+            }
+            fate => {
+                assert_eq!(fate, Fate::Policed);
+                false
+            }
+        };
+        // the whole bucket at once, then what it earns; what is dropped takes nothing
+        assert_eq!([passes(0, 1500), passes(0, 1500), passes(0, 1)], [true, true, false]);
+        assert_eq!([passes(1499, 1500), passes(1500, 1500), passes(1500, 1)], [false, true, false]);
+        // never more than it holds
+        assert_eq!([passes(900_000, 3001), passes(900_000, 3000), passes(900_000, 1)], [false, true, false]);
+        // in the long run, its rate
+        let passed = (0..10_000).filter(|n| passes(1_000_000 + n * 100, 1000)).count();
+        assert!((1000..1004).contains(&passed), "{passed} of a thousand bytes in a second");
+        assert_eq!(model.state().police_drops, 5 + 10_000 - passed as u64);
+        assert_eq!(model.state().queue_drops, 0);
     }
 
     #[test]

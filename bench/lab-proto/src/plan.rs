@@ -113,6 +113,9 @@ pub struct PlannedLink {
     pub queue_bytes: u64,
     /// Queue from which packets are marked; 0: never.
     pub mark_bytes: u64,
+    /// What is dropped before the queue.
+    #[serde(default)]
+    pub police: Option<PlannedPolice>,
     /// What follows the queue, in order of time; the first is from 0.
     pub phases: Vec<PlannedPhase>,
     /// Cell whose air it shares, from 0; the rates are those of the whole cell then.
@@ -124,13 +127,22 @@ impl PlannedLink {
     /// Whether what comes to it is written down.
     #[must_use]
     pub fn keeps_records(&self) -> bool {
-        !self.rates.is_empty() || self.phases.iter().any(|p| p.loss > 0.0 || p.bit_error > 0.0)
+        !self.rates.is_empty() || self.police.is_some() || self.phases.iter().any(|p| p.loss > 0.0 || p.bit_error > 0.0)
     }
 
     /// Rate in a step, bit/s; that of the last one after the end.
     pub fn rates_by_step(&self) -> impl Iterator<Item = u64> + '_ {
         self.rates.iter().flat_map(|(count, rate)| std::iter::repeat_n(*rate, *count as usize))
     }
+}
+
+/// A token bucket without a queue.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PlannedPolice {
+    /// At which it fills.
+    pub rate_bps: u64,
+    /// What it holds.
+    pub burst_bytes: u64,
 }
 
 /// Delay and loss from a moment on.

@@ -51,6 +51,9 @@ pub struct LinkEnd {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Packets that the policer dropped.
+    #[serde(default)]
+    pub police_drops: u64,
     /// Packets that found the queue full.
     pub queue_drops: u64,
     /// Packets lost.
@@ -61,7 +64,7 @@ pub struct LinkEnd {
 
 impl From<&LinkState> for LinkEnd {
     fn from(s: &LinkState) -> Self {
-        let LinkState { packets, bytes, queue_drops, losses, ce_marks, .. } = *s;
-        Self { packets, bytes, queue_drops, losses, ce_marks }
+        let LinkState { packets, bytes, police_drops, queue_drops, losses, ce_marks, .. } = *s;
+        Self { packets, bytes, police_drops, queue_drops, losses, ce_marks }
     }
 }

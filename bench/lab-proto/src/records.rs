@@ -10,6 +10,8 @@ pub const SENT: u8 = 0;
 pub const QUEUE_DROP: u8 = 1;
 /// `fate` of one that was lost after the queue.
 pub const LOST: u8 = 2;
+/// `fate` of one that found too few tokens in the policer's bucket.
+pub const POLICED: u8 = 3;
 /// Length of the bins in which idle time is counted.
 pub const IDLE_BIN_NS: u64 = 100_000_000;
 
@@ -44,7 +46,7 @@ impl PacketRecord {
         Self { bits, ..Self::zeroed() }
     }
 
-    /// [`SENT`], [`QUEUE_DROP`] or [`LOST`].
+    /// [`SENT`], [`QUEUE_DROP`], [`LOST`] or [`POLICED`].
     #[must_use]
     pub fn fate(&self) -> u8 {
         self.bits & 15
@@ -156,6 +158,14 @@ pub struct LinkState {
     pub keeps_records: u32,
     /// Unused.
     pub pad: u32,
+    /// Rate of its policer; 0: none.
+    pub police_bps: u64,
+    /// Tokens, billionths of a bit, that the policer's bucket holds.
+    pub police_tokens: u64,
+    /// Tokens that are in it.
+    pub tokens: u64,
+    /// When there were so many.
+    pub tokens_ns: u64,
     /// Millibits of service used up.
     pub position: u64,
     /// When the last accepted packet has left the queue.
@@ -172,6 +182,8 @@ pub struct LinkState {
     pub packets: u64,
     /// Bytes that left.
     pub bytes: u64,
+    /// Packets that the policer dropped.
+    pub police_drops: u64,
     /// Packets that found the queue full.
     pub queue_drops: u64,
     /// Packets lost.

@@ -8,6 +8,7 @@ pub mod analyse;
 pub mod changes;
 pub mod cost;
 mod directory;
+pub mod estimate;
 pub mod first_use;
 pub mod guest;
 pub mod image;

@@ -37,8 +37,18 @@ pub const FLOW_COLUMNS: [&str; 12] = [
     "detail",
 ];
 /// Columns of `links.csv`. `queue_bytes` is the longest queue in the period, the rest are sums over it.
-pub const LINK_COLUMNS: [&str; 9] =
-    ["t_s", "link", "capacity_bps", "sinr_db", "queue_bytes", "sent_bytes", "queue_drops", "losses", "ce_marks"];
+pub const LINK_COLUMNS: [&str; 10] = [
+    "t_s",
+    "link",
+    "capacity_bps",
+    "sinr_db",
+    "queue_bytes",
+    "sent_bytes",
+    "queue_drops",
+    "losses",
+    "ce_marks",
+    "police_drops",
+];
 
 /// What ran. In virtual time, two runs with the same manifest have the same results, byte for byte.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -171,8 +181,11 @@ pub struct FlowSummary {
     pub queue_delay_ms: Distribution,
     /// Congestion window per ACK, segments, weighted by time.
     pub mean_cwnd: f64,
-    /// Data packets sent over the network, and those lost in queues and on links.
+    /// Data packets sent over the network, and those lost at policers, in queues and on links.
     pub packets: u64,
+    /// Data packets that policers dropped.
+    #[serde(default)]
+    pub police_drops: u64,
     /// Data packets that queues dropped.
     pub queue_drops: u64,
     /// Data packets that links lost.
@@ -197,6 +210,9 @@ pub struct LinkSummary {
     pub packets: u64,
     /// Bytes that left it.
     pub bytes: u64,
+    /// Packets that the policer dropped.
+    #[serde(default)]
+    pub police_drops: u64,
     /// Packets dropped at a full queue.
     pub queue_drops: u64,
     /// Packets lost.
@@ -353,7 +369,7 @@ impl FlowSummary {
             "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
             "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
             "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
-            "loss_ratio" => ratio(self.losses + self.queue_drops, self.packets),
+            "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
             "retransmits" => Some(self.retransmits as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
             "mean_cwnd" => Some(self.mean_cwnd),

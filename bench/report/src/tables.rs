@@ -36,7 +36,7 @@ fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
 pub fn figures(data: &Data) -> Table {
     let remark = "Valid runs only. The interval follows Student's t distribution; one seed has no interval. A run's figure \
                   is the mean over its TCP flows with that congestion control; Jain's index is that of the whole run. Loss \
-                  includes losses on links and drops in queues. Queue delay is one-way.";
+                  includes losses on links and drops by policers and in queues. Queue delay is one-way.";
     let caption = "Mean over seeds ± half the 95 % confidence interval";
     Table { remark: remark.to_owned(), ..of_rows(&data.rows, "congestion control", caption) }
 }

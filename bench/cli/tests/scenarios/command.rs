@@ -17,10 +17,16 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     write("right.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
     write("wrong.toml", &RIGHT.replace("mtu", "mru"));
     write("empty.toml", "");
-    let checked = lab(&["--check", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
+    let checked =
+        lab(&["--check", "--jobs", "2", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
     assert_eq!(checked.status.code(), Some(1));
     let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
-    assert_eq!(said, "right.toml: valid, 1 case, 2 runs; 20 s of guest time in total\n");
+    let estimate_s = |said: &str, before: &str, jobs: &str| -> f64 {
+        let rest = said.strip_prefix(before).unwrap_or_else(|| panic!("{said}"));
+        rest.strip_suffix(jobs).unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    };
+    let before = "right.toml: valid, 1 case, 2 runs; 20 s of guest time in total, about ";
+    let two_at_once_s = estimate_s(&said, before, " s of real time with 2 at a time\n");
     for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
         assert!(told.contains(problem), "{told}");
     }
@@ -29,7 +35,14 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     assert!(checked.status.success());
     let said = String::from_utf8(checked.stdout).unwrap();
     assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of guest time in total"), "{said}");
-    assert!(said.ends_with("2 scenarios, 2 runs; 20 s of guest time in total\n"), "{said}");
+    assert!(said.contains("2 scenarios, 2 runs; 20 s of guest time in total, about "), "{said}");
+    let checked = lab(&["--check", "--jobs", "1", "right.toml"], directory.path());
+    let said = String::from_utf8(checked.stdout).unwrap();
+    let one_at_once_s = estimate_s(&said, before, " s of real time with 1 at a time\n");
+    assert!(
+        (2.0 * two_at_once_s - one_at_once_s).abs() <= 1.0,
+        "{one_at_once_s} s alone, {two_at_once_s} s two at once"
+    );
     fs::create_dir(directory.path().join("below")).unwrap();
     write("below/right.toml", RIGHT);
     let checked = lab(&["--check", "right.toml", "below/right.toml"], directory.path());

@@ -11,7 +11,7 @@ use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_lab_proto::plan::Plan;
 use hotcc_lab_proto::played::LinkEnd;
-use hotcc_lab_proto::records::{LOST, PacketRecord, QUEUE_DROP, SENT};
+use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
 use nix::libc;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -239,6 +239,10 @@ impl Work {
         let Frame { shape, link, since_ns, .. } = frame;
         self.serve(cell, since_ns);
         let packet = self.links[link].arrive(since_ns, shape.bytes, shape.segments);
+        if self.links[link].polices(&packet, since_ns) {
+            self.pass(frame, &Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::Policed });
+            return;
+        }
         let queue_bytes = self.cells[cell].queue_bytes(link);
         if u64::from(queue_bytes) + u64::from(shape.bytes) <= self.links[link].room_bytes() {
             self.cells[cell].join(link, since_ns, shape.bytes, InCell { frame, packet, queue_bytes });
@@ -255,6 +259,7 @@ impl Work {
         let (fate, marked) = match offer.fate {
             Fate::QueueDrop => (QUEUE_DROP, false),
             Fate::Lost => (LOST, false),
+            Fate::Policed => (POLICED, false),
             Fate::Leaves { mark, .. } => (SENT, mark && mark_ce(&mut frame.data)),
         };
         if marked {

@@ -66,8 +66,11 @@ impl<T: Pod> Mapped<T> {
 pub(super) const ZERO: usize = 0;
 /// Second.
 pub(super) const MADE: usize = 1;
-/// Of `watch` alone: interrupts under way, and whether the processor rests.
+/// Of `watch` alone: interrupts under way, whether the processor rests, and `has_background`.
 const DOES: usize = 3;
+const HAS_BACKGROUND: u64 = 1 << 48;
+const OF_CONNECTIONS: [&str; 2] = ["watch_ack", "watch_retransmission"];
+const OF_BACKGROUND: [&str; 4] = ["watch_switch", "watch_softirq_entry", "watch_softirq_exit", "watch_timer_exit"];
 
 /// Programs at work.
 #[derive(Debug)]
@@ -79,6 +82,8 @@ pub(super) struct Instruments {
     idle: Mapped<u64>,
     flow_count: usize,
     bins: usize,
+    /// Events run in the background.
+    has_background: bool,
     watching: Vec<Link>,
     /// Keeps programs and maps alive.
     _watch: Object,
@@ -108,8 +113,12 @@ impl Instruments {
             flows.set(place, FlowWatch { detail_offset, detail_size, netns, ..FlowWatch::default() });
         }
         // a machine with several processors, which others use too, has no idle time of ours
-        let of_connections = ["watch_ack", "watch_retransmission"];
-        let wanted = |name: &OsStr| stage == Stage::Guest || of_connections.iter().any(|of| name == *of);
+        let has_background = !plan.events.is_empty();
+        let among = |name: &OsStr, these: &[&str]| these.iter().any(|this| name == *this);
+        let wanted = |name: &OsStr| match stage {
+            Stage::Guest => has_background || !among(name, &OF_BACKGROUND),
+            _ => among(name, &OF_CONNECTIONS),
+        };
         let attached = watch.progs_mut().filter(|p| wanted(p.name()));
         let watching = attached.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
@@ -120,6 +129,7 @@ impl Instruments {
             idle: Mapped::new(&watch, "idle_ns")?,
             flow_count: plan.flows.len(),
             bins: if stage == Stage::Guest { (plan.duration_ns / IDLE_BIN_NS) as usize } else { 0 },
+            has_background,
             watching,
             _watch: watch,
         })
@@ -130,7 +140,7 @@ impl Instruments {
         self.wires.set_zero(zero_ns);
         // An interrupt whose begin was seen and whose end was not, as programs were attached one by one, would seem to go
         // on for ever. The guest has one processor, and it is here: nothing is under way.
-        self.watch_data.set(DOES, 0);
+        self.watch_data.set(DOES, if self.has_background { HAS_BACKGROUND } else { 0 });
         self.watch_data.set(ZERO, zero_ns);
     }
 

@@ -4,7 +4,7 @@
 use super::emulator::Emulator;
 use super::instruments::{MADE, Mapped, ZERO, open};
 use super::net::WireDevice;
-use crate::link_model::{phases, service_steps};
+use crate::link_model::{at_start, phases, service_steps};
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
@@ -130,16 +130,11 @@ fn fill(object: &Object, planned: &[PlannedLink]) -> Result<()> {
         links.set(
             place,
             LinkState {
-                seed: link.seed,
-                step_ns: link.step_ns,
-                queue_bytes: link.queue_bytes,
-                mark_bytes: link.mark_bytes,
                 first_step: u32::try_from(first_step)?,
                 steps: u32::try_from(step - first_step)?,
                 first_phase: u32::try_from(first_phase)?,
                 phases: u32::try_from(phase - first_phase)?,
-                keeps_records: u32::from(link.keeps_records()),
-                ..LinkState::default()
+                ..at_start(link)
             },
         );
     }
@@ -168,8 +163,8 @@ fn attach(object: &Object, devices: &[[WireDevice; 2]]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::link_model::{Fate, LinkModel};
-    use hotcc_lab_proto::plan::PlannedPhase;
-    use hotcc_lab_proto::records::{LOST, QUEUE_DROP, SENT};
+    use hotcc_lab_proto::plan::{PlannedPhase, PlannedPolice};
+    use hotcc_lab_proto::records::{LOST, POLICED, QUEUE_DROP, SENT};
     use hotcc_testbed::kernel::is_root;
     use libbpf_rs::ProgramInput;
 
@@ -209,8 +204,9 @@ mod tests {
         if !is_root(NAME) {
             return;
         }
-        for seed in [1, 0xdead_beef_0000_0001] {
-            let link = busy_link(seed);
+        let police = Some(PlannedPolice { rate_bps: 15_000_001, burst_bytes: 4567 });
+        for (seed, police) in [(1, None), (0xdead_beef_0000_0001, None), (7, police)] {
+            let link = PlannedLink { police, ..busy_link(seed) };
             let plan = Plan { links: vec![link.clone()], packet_records: PACKETS as u32, ..Plan::default() };
             let programs = Programs::load(&plan).unwrap();
             let ends = programs.object.maps().find(|m| m.name() == "ends").unwrap();
@@ -219,7 +215,7 @@ mod tests {
             let transmit = programs.object.progs_mut().find(|p| p.name() == "transmit").unwrap();
             let mut zero_ns = hotcc_abi::clock::monotonic_ns();
             let mut model = LinkModel::new(&link);
-            let (mut lost, mut dropped, mut sent) = (0, 0, 0);
+            let (mut lost, mut dropped, mut policed, mut sent) = (0, 0, 0, 0);
             for packet in 0..PACKETS {
                 // time jumps on, by a third of a millisecond in the mean
                 zero_ns -= packet * 7919 % 660_000;
@@ -248,9 +244,15 @@ mod tests {
                         assert_eq!((record.fate(), verdict), (QUEUE_DROP, 2), "packet {packet}");
                         dropped += 1;
                     }
+                    Fate::Policed => {
+                        assert_eq!((record.fate(), verdict), (POLICED, 2), "packet {packet}");
+                        policed += 1;
+                    }
                 }
             }
-            assert!(lost > 100 && dropped > 100 && sent > 1000, "{lost} lost, {dropped} dropped, {sent} sent");
+            let counts = format!("{lost} lost, {dropped} dropped, {policed} policed, {sent} sent");
+            assert!(lost > 100 && dropped > 100 && sent > 1000, "{counts}");
+            assert_eq!(policed > 100, police.is_some(), "{counts}");
             let (theirs, ours) = (programs.links.get(0), model.state());
             assert_eq!(
                 (theirs.position, theirs.free_ns, theirs.release_ns),

@@ -5,7 +5,7 @@ use crate::planner::Planned;
 use crate::results::{Distribution, FlowSummary};
 use hotcc_lab_proto::plan::{Action, PlannedEvent};
 use hotcc_lab_proto::played::Played;
-use hotcc_lab_proto::records::{AckRecord, LOST, PacketRecord, QUEUE_DROP, SENT};
+use hotcc_lab_proto::records::{AckRecord, LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -56,6 +56,7 @@ pub(super) fn summary(
         queue_delay_ms: longest_wait(&flow.way, packets),
         mean_cwnd: mean_cwnd(acks),
         packets: count(&|r| Some(usize::from(r.link)) == first.copied()),
+        police_drops: count(&|r| r.fate() == POLICED),
         queue_drops: count(&|r| r.fate() == QUEUE_DROP),
         losses: count(&|r| r.fate() == LOST),
         retransmits: end.retransmits,

@@ -9,7 +9,7 @@ use crate::results::{Distribution, LinkSummary, RunId, RunSummary};
 use anyhow::{Context, Result, ensure};
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use hotcc_lab_proto::played::Played;
-use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, PacketRecord, QUEUE_DROP};
+use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, POLICED, PacketRecord, QUEUE_DROP};
 use rates::Capacity;
 
 /// A window busier than this makes a run invalid: the guest's processor, not the path, may have held flows back.
@@ -126,7 +126,8 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
 
 fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkSummary> {
     let mut queues = vec![(Vec::new(), Vec::new(), 0); plan.links.len()];
-    for record in &measured.packets {
+    // what a policer drops has seen no queue
+    for record in measured.packets.iter().filter(|record| record.fate() != POLICED) {
         if let Some((bytes, waits_ms, passed)) = queues.get_mut(usize::from(record.link)) {
             bytes.push(f64::from(record.queue_bytes));
             waits_ms.push(record.wait_ns as f64 / 1e6);
@@ -143,6 +144,7 @@ fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkS
         name: link.name.clone(),
         packets: end.packets,
         bytes: end.bytes,
+        police_drops: end.police_drops,
         queue_drops: end.queue_drops,
         losses: end.losses,
         ce_marks: end.ce_marks,

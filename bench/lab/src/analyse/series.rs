@@ -4,7 +4,7 @@ use super::Measured;
 use super::rates::{Capacity, Progress};
 use crate::planner::Planned;
 use crate::results::{FLOW_COLUMNS, LINK_COLUMNS};
-use hotcc_lab_proto::records::{AckRecord, LOST, QUEUE_DROP, SENT};
+use hotcc_lab_proto::records::{AckRecord, LOST, POLICED, QUEUE_DROP, SENT};
 use std::fmt::Write as _;
 
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -60,6 +60,7 @@ struct Row {
     queue_drops: u64,
     losses: u64,
     ce_marks: u64,
+    police_drops: u64,
 }
 
 pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capacity], period_ns: u64) -> String {
@@ -78,6 +79,7 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
             row.queue_bytes = row.queue_bytes.max(r.queue_bytes);
             row.queue_drops += if r.fate() == QUEUE_DROP { segments } else { 0 };
             row.losses += if r.fate() == LOST { segments } else { 0 };
+            row.police_drops += if r.fate() == POLICED { segments } else { 0 };
             row.ce_marks += if r.marked() { segments } else { 0 };
         }
         // sent when its turn came, not when it joined the queue
@@ -92,7 +94,7 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
         for (link, row) in rows.iter().enumerate().filter(|(link, _)| plan.links[*link].keeps_records()) {
             let _ = writeln!(
                 csv,
-                "{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{}",
                 until as f64 / 1e9,
                 plan.links[link].name,
                 cell(capacities[link].mean_bps(from, until).map(|bps| format!("{bps:.0}"))),
@@ -102,6 +104,7 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
                 row.queue_drops,
                 row.losses,
                 row.ce_marks,
+                row.police_drops,
             );
         }
     }

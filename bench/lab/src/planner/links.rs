@@ -2,10 +2,10 @@
 
 use super::network::Network;
 use crate::scenario::Place;
-use crate::scenario::{Queue, Scenario, Way};
+use crate::scenario::{Police, Queue, Scenario, Way};
 use anyhow::{Context, Result, bail};
 use hotcc_channel_model::Radio;
-use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase};
+use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase, PlannedPolice};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +18,8 @@ const FINE_NS: u64 = 10_000_000;
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 /// Without a base RTT to reckon with.
 const LEAST_QUEUE_BYTES: u64 = 3000;
+/// Whose tokens still fit into 64 bits.
+const MOST_BURST_BYTES: u64 = 1 << 30;
 
 pub(super) struct LinkPlanner<'a> {
     pub scenario: &'a Scenario,
@@ -48,10 +50,11 @@ impl LinkPlanner<'_> {
         }
         for link in 0..links.len() {
             let (cable, way, name) = self.network.direction(link);
+            let mtu = u64::from(*cable.link.mtu.get_ref());
+            links[link].police = way.police.as_ref().map(|police| planned_police(police.get_ref(), mtu));
             if links[link].rates.is_empty() {
                 continue;
             }
-            let mtu = u64::from(*cable.link.mtu.get_ref());
             let bdp_bytes = || -> Result<f64> {
                 let forward = first_crossing(link).or_else(|| first_crossing(link ^ 1));
                 let forward = forward.with_context(|| {
@@ -119,7 +122,17 @@ impl LinkPlanner<'_> {
         self.radios.extend(radio.map(|radio| (link, radio)));
         let seed = stream_seed(self.seed, &format!("link {name}"));
         let cell = way.cell.as_ref().and_then(|cell| self.scenario.cells().keys().position(|c| *c == cell.get_ref()));
-        Ok(PlannedLink { name, seed, step_ns, rates: runs(&rates), queue_bytes: 0, mark_bytes: 0, phases, cell })
+        Ok(PlannedLink {
+            name,
+            seed,
+            step_ns,
+            rates: runs(&rates),
+            queue_bytes: 0,
+            mark_bytes: 0,
+            police: None,
+            phases,
+            cell,
+        })
     }
 
     /// Rate of each step, empty where there is no limit; and the radio that says so.
@@ -190,6 +203,16 @@ fn phase(way: &Way, from_ns: u64) -> PlannedPhase {
         loss: share(&way.loss),
         bit_error: share(&way.bit_error),
     }
+}
+
+fn planned_police(police: &Police, mtu: u64) -> PlannedPolice {
+    let burst_bytes = match *police.burst.get_ref() {
+        Queue::Bytes(bytes) => bytes,
+        Queue::Packets(packets) => packets * mtu,
+        Queue::Bdp(_) => 0, // refused when the scenario was checked
+    };
+    // a bucket that holds no packet would let none pass
+    PlannedPolice { rate_bps: police.rate.get_ref().0, burst_bytes: burst_bytes.clamp(mtu, MOST_BURST_BYTES) }
 }
 
 /// Equal neighbours as one, with how many they are.

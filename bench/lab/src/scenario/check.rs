@@ -2,6 +2,7 @@
 
 use super::file::{Event, Flow, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
+use super::quantity::Queue;
 use crate::algorithms;
 use crate::results::METRICS;
 use hotcc::object::check_cc_name;
@@ -269,6 +270,11 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
             return wrong(cell, "`cell` needs `rate` or `radio`: a link without a rate has no capacity to share");
         }
     }
+    if let Some(police) = &way.police
+        && matches!(police.get_ref().burst.get_ref(), Queue::Bdp(_))
+    {
+        return wrong(&police.get_ref().burst, "a policer's `burst` is a size, e.g. `64kB` or `100packets`");
+    }
     if let Some(cell) = way.cell.as_ref().filter(|cell| scenario.cells().get(cell.get_ref()) == Some(&1)) {
         return wrong(cell, format!("cell `{}` has only one link: expected at least two", cell.get_ref()));
     }
@@ -429,6 +435,9 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
             let changed = change.both.with(over);
             if let Some(queue) = changed.queue.or(changed.mark_above) {
                 return wrong(&queue, "`queue` and `mark_above` cannot change during a run");
+            }
+            if let Some(police) = changed.police {
+                return wrong(&police, "`police` cannot change during a run");
             }
             if let Some(cell) = changed.cell {
                 return wrong(&cell, "`cell` cannot change during a run");

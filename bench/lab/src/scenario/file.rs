@@ -233,6 +233,8 @@ pub struct Way {
     pub radio: Option<Spanned<String>>,
     /// Cell that has this rate, and that all links share which name it.
     pub cell: Option<Spanned<String>>,
+    /// Token bucket that drops what exceeds it, before the queue.
+    pub police: Option<Spanned<Police>>,
     /// Room in the queue; one BDP where a rate is given and this is not.
     pub queue: Option<Spanned<Queue>>,
     /// Propagation delay.
@@ -251,6 +253,16 @@ pub struct Way {
     pub mark_above: Option<Spanned<Queue>>,
 }
 
+/// A policer, as operators have for a tariff: it queues nothing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Police {
+    /// Rate at which the bucket fills.
+    pub rate: Spanned<Rate>,
+    /// What it holds.
+    pub burst: Spanned<Queue>,
+}
+
 impl Way {
     /// This, with `over` on top.
     #[must_use]
@@ -258,8 +270,9 @@ impl Way {
         macro_rules! merged {
             ($($field:ident),*) => { Self { $($field: over.$field.clone().or_else(|| self.$field.clone())),* } };
         }
-        let mut merged =
-            merged!(rate, radio, cell, queue, delay_ms, jitter_ms, loss, bit_error, reorder, reorder_ms, mark_above);
+        let mut merged = merged!(
+            rate, radio, cell, police, queue, delay_ms, jitter_ms, loss, bit_error, reorder, reorder_ms, mark_above
+        );
         if over.rate.is_some() {
             merged.radio = over.radio.clone();
         } else if over.radio.is_some() {

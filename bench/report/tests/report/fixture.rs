@@ -129,8 +129,8 @@ pub fn write_series(directory: &Path, run: &RunSummary, period: f64) {
             }
         }
         let sent = capacity * period / 8.0;
-        let _ = writeln!(links, "{t:.3},radio:gnb>ue,{capacity:.0},{sinr:.1},{queue:.0},{sent:.0},0,0,0");
-        let _ = writeln!(links, "{t:.3},radio:ue>gnb,10000000,,100,{:.0},0,0,0", sent / 50.0);
+        let _ = writeln!(links, "{t:.3},radio:gnb>ue,{capacity:.0},{sinr:.1},{queue:.0},{sent:.0},0,0,0,0");
+        let _ = writeln!(links, "{t:.3},radio:ue>gnb,10000000,,100,{:.0},0,0,0,0", sent / 50.0);
     }
     let directory = directory.join(run.run.path());
     fs::create_dir_all(&directory).unwrap();

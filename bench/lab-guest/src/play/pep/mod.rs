@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use relay::Relay;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -104,9 +104,6 @@ pub(super) struct Agents {
 impl Agents {
     pub fn start(pep: &PlannedPep, net: &Net, stage: Stage) -> Result<Self> {
         let program = if stage == Stage::Guest { AGENT_PATH.into() } else { sibling("pep-agent")? };
-        // The agents draw numbers. In a guest the kernel collects what it needs for the first one then, which keeps the
-        // processor busy for a second: not one of the measurement.
-        File::open("/dev/random")?.read_exact(&mut [0])?;
         let directory = tempfile::tempdir().context("cannot create a directory for the PEP's key")?;
         let keys = directory.path().join("keys").to_string_lossy().into_owned();
         let hex = HEXLOWER.encode(&KEY.1);

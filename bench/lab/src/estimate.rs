@@ -1,0 +1,107 @@
+//! About how long a scenario's runs take in real time, from what their links could carry.
+
+use crate::planner::plan;
+use crate::scenario::Source;
+use crate::selection::Selection;
+use anyhow::Result;
+use hotcc_lab_proto::plan::{Plan, PlannedFlow};
+use std::collections::BTreeSet;
+
+/// Seconds until a guest has booted and loaded what it needs, and seconds for each data packet on a link with its ACK: measured
+/// on one core of a server processor of 2023, where a flow of 40 Mbit/s over one link took 16 s for 20 s.
+const BOOT_S: f64 = 8.0;
+const PACKET_S: f64 = 0.0002;
+/// Payload of a packet; headers count for nothing in an estimate.
+const PACKET_BYTES: f64 = 1448.0;
+
+/// Seconds of real time for the chosen runs, so many at a time.
+pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64> {
+    let cases = source.cases()?;
+    let directory = source.path.parent().unwrap_or_else(|| std::path::Path::new("."));
+    let mut all_s = 0.0;
+    for one in selection.runs(source, &cases)? {
+        let planned = plan(&one.case.scenario, one.id.seed, directory)?;
+        all_s += BOOT_S + packets(&planned.plan) * PACKET_S;
+    }
+    Ok(all_s / jobs as f64)
+}
+
+/// Data packets over all links: as many as the links and the applications allow.
+fn packets(plan: &Plan) -> f64 {
+    let duration_s = plan.duration_ns as f64 / 1e9;
+    let crossed: BTreeSet<usize> = plan.flows.iter().flat_map(|flow| flow.way.iter().copied()).collect();
+    let over = |link: &usize| {
+        let carried = &plan.links[*link];
+        let steps = (plan.duration_ns.div_ceil(carried.step_ns.max(1)) as usize).max(1);
+        let could = carried.rates_by_step().take(steps).map(|bps| bps as f64 / 8.0).sum::<f64>() / steps as f64;
+        let wanted: f64 =
+            plan.flows.iter().filter(|flow| flow.way.contains(link)).map(|flow| wanted_bytes(plan, flow)).sum();
+        let bytes = if carried.rates.is_empty() { wanted } else { wanted.min(could * duration_s) };
+        if bytes.is_finite() { bytes / PACKET_BYTES } else { 0.0 }
+    };
+    crossed.iter().map(over).sum()
+}
+
+/// What an application has to send.
+fn wanted_bytes(plan: &Plan, flow: &PlannedFlow) -> f64 {
+    let for_ns = flow.stop_ns.min(plan.duration_ns).saturating_sub(flow.start_ns) as f64;
+    let paced = flow.pace.map_or(f64::INFINITY, |p| f64::from(p.write_bytes) * for_ns / p.interval_ns.max(1) as f64);
+    flow.bytes.map_or(f64::INFINITY, |bytes| bytes as f64).min(paced)
+}
+
+/// `about 40 s`, `about 12 min`, `about 3 h`.
+#[must_use]
+pub fn words(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("about {s:.0} s"),
+        s if s < 5400.0 => format!("about {:.0} min", s / 60.0),
+        s => format!("about {:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_lab_proto::plan::{Pace, PlannedLink};
+
+    #[test]
+    fn links_and_applications_bound_what_is_to_be_carried() {
+        let flow = |bytes, pace| PlannedFlow { way: vec![0], bytes, pace, stop_ns: 10_000_000_000, ..unlimited() };
+        let plan = |rates: Vec<(u32, u64)>, flows| Plan {
+            duration_ns: 10_000_000_000,
+            links: vec![PlannedLink { step_ns: 1_000_000_000, rates, ..PlannedLink::default() }],
+            flows,
+            ..Plan::default()
+        };
+        let megabits = |mbps: f64| mbps * 10.0 * 1e6 / 8.0 / PACKET_BYTES;
+        // five seconds of each rate; what comes after the end does not count
+        let rates = vec![(5, 8_000_000), (5, 4_000_000), (50, 90_000_000)];
+        assert_eq!(packets(&plan(rates.clone(), vec![flow(None, None)])), megabits(6.0));
+        assert_eq!(packets(&plan(rates.clone(), vec![flow(Some(144_800), None)])), 100.0);
+        let pace = Some(Pace { interval_ns: 1_000_000, write_bytes: 125 });
+        assert_eq!(packets(&plan(rates, vec![flow(None, pace), flow(None, pace)])), megabits(2.0));
+        assert_eq!(packets(&plan(Vec::new(), vec![flow(None, pace)])), megabits(1.0));
+        assert_eq!(packets(&plan(Vec::new(), vec![flow(None, None)])), 0.0, "nothing says how much");
+    }
+
+    fn unlimited() -> PlannedFlow {
+        PlannedFlow {
+            name: String::new(),
+            from: 0,
+            to: 1,
+            address: std::net::Ipv4Addr::LOCALHOST,
+            cc: None,
+            watch: None,
+            start_ns: 0,
+            stop_ns: 0,
+            bytes: None,
+            pace: None,
+            way: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn times_as_people_say_them() {
+        assert_eq!([words(42.4), words(600.0), words(9000.0)], ["about 42 s", "about 10 min", "about 2.5 h"]);
+    }
+}
