@@ -271,9 +271,9 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "queue = \"1BDP\",",
         "police = { rate = \"1Mbit/s\", burst = \"1BDP\" },",
-        "x.toml:20: a policer's `burst` is a size, e.g. `64kB` or `100packets`",
+        "x.toml:21: a policer's `burst` is a size, e.g. `64kB` or `100packets`",
     ),
-    ("queue = \"1BDP\",", "police = { rate = \"1Mbit/s\" },", "x.toml:20: missing field `burst`"),
+    ("queue = \"1BDP\",", "police = { rate = \"1Mbit/s\" },", "x.toml:21: missing field `burst`"),
     (
         "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
         "swap = { cc = \"cubic\", new = \"dtcp\" }",
@@ -422,6 +422,27 @@ fn every_papers_figure_says_whose_it_is() {
             assert!(year.is_some_and(|year| (1980..2100).contains(&year)), "{}: {source}", file.display());
         }
     }
+}
+
+#[test]
+fn bounds_need_a_capacity_to_know() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.toml");
+    let checked = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Source::read(&path).map(drop).map_err(|why| why.to_string())
+    };
+    let with = RIGHT.replace("seeds = [1]", "seeds = [1]\nbounds = true");
+    assert_eq!(checked(&with), Ok(()));
+    let without = with
+        .replace(
+            "forward = { rate = \"5Mbit/s\", queue = \"1BDP\", loss = \"$loss\" }",
+            "forward = { loss = \"$loss\" }",
+        )
+        .replace("forward = { radio = \"nr\" }", "")
+        .replace("[[event]]\nat_s = 5\nchange = { link = \"air\", forward = { rate = \"1Mbit/s\" } }", "");
+    let why = checked(&without).unwrap_err();
+    assert!(why.contains("x.toml:3: `bounds` needs a link with a `rate` or a `radio` of its own"), "{why}");
 }
 
 #[test]

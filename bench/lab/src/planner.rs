@@ -29,6 +29,8 @@ pub struct Planned {
     pub plan: Plan,
     /// By the link's place in the plan.
     pub radios: BTreeMap<usize, Radio>,
+    /// Whether the results have the bounds beside the flows.
+    pub bounds: bool,
 }
 
 /// Works a case out. Files that it names are looked for in `directory`.
@@ -63,7 +65,7 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
         algorithms,
         flows,
     };
-    Ok(Planned { plan, radios })
+    Ok(Planned { plan, radios, bounds: *scenario.bounds.get_ref() })
 }
 
 /// Whether every case of a scenario can be planned: names that lead nowhere show only then.

@@ -148,6 +148,9 @@ pub struct RunSummary {
     pub busy_mean: f64,
     /// Each flow.
     pub flows: Vec<FlowSummary>,
+    /// `oracle` and `late-oracle`, where the scenario asks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<FlowSummary>,
     /// Each direction of each link that has a rate or loses packets.
     pub links: Vec<LinkSummary>,
     /// Jain's fairness index over the throughputs of the TCP flows that start together or overlap; 1 for one flow.
@@ -484,6 +487,7 @@ mod tests {
             busy_max: 0.0,
             busy_mean: 0.0,
             flows: vec![flow("dl", 1.0), flow("dl-2", 5.0), flow("ul-1", 2.0), flow("ul-2", 4.0), flow("ul-bg", 100.0)],
+            bounds: Vec::new(),
             links: Vec::new(),
             jain: 1.0,
             events: Vec::new(),

@@ -86,7 +86,11 @@ pub fn placed(run: &RunSummary, cc: &str) -> (String, Case) {
 /// Invalid runs make rows, too, but have no values in them; datagram flows do not.
 #[must_use]
 pub fn by_cc(results: &Results) -> Vec<Row> {
-    gather(results, |run| {
+    of_ccs(&results.runs)
+}
+
+fn of_ccs(runs: &[RunSummary]) -> Vec<Row> {
+    gather(runs, |run| {
         let mut ccs: Vec<&str> = Vec::new();
         for flow in run.flows.iter().filter(|flow| flow.cc != "udp") {
             if !ccs.contains(&flow.cc.as_str()) {
@@ -97,14 +101,20 @@ pub fn by_cc(results: &Results) -> Vec<Row> {
             let (label, condition) = placed(run, cc);
             (condition, label, run.flows.iter().filter(|flow| flow.cc == cc).collect())
         });
-        rows.collect()
+        // they depend on the path alone: the same beside each congestion control
+        let mut path = run.run.case.clone();
+        if let Some(key) = cc_key(&run.run.case) {
+            path.remove(key);
+        }
+        let bounds = run.bounds.iter().map(|bound| (path.clone(), bound.name.clone(), vec![bound]));
+        rows.chain(bounds).collect()
     })
 }
 
 /// One row for each case and flow, datagram flows included.
 #[must_use]
 pub fn by_flow(results: &Results) -> Vec<Row> {
-    gather(results, |run| {
+    gather(&results.runs, |run| {
         let row = |flow| (run.run.case.clone(), flow_label(flow), vec![flow]);
         run.flows.iter().map(row).collect()
     })
@@ -136,14 +146,17 @@ pub fn labels(rows: &[Row]) -> Vec<String> {
     rows.iter().map(|row| row.label.clone()).filter(|label| seen.insert(label.clone())).collect()
 }
 
+/// What the bounds have a value of: figures whose names begin so.
+const OF_BOUNDS: [&str; 5] = ["throughput", "utilisation", "rtt", "queue_delay", "loss"];
+
 /// A row's place and flows in a run.
 type Part<'a> = (Case, String, Vec<&'a FlowSummary>);
 
-fn gather(results: &Results, parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>) -> Vec<Row> {
+fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: BTreeMap<(Case, String), usize> = BTreeMap::new();
     let mut order: Vec<Case> = Vec::new();
-    for run in &results.runs {
+    for run in runs {
         for (condition, label, flows) in parts(run) {
             if !order.contains(&condition) {
                 order.push(condition.clone());
@@ -152,7 +165,9 @@ fn gather(results: &Results, parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<
                 rows.push(Row { condition, label, runs: Vec::new() });
                 rows.len() - 1
             });
-            if run.invalid.is_empty() {
+            let is_known = flows.iter().all(|flow| run.bounds.contains(flow))
+                && rows[place].runs.iter().any(|known| known.seed == run.run.seed);
+            if run.invalid.is_empty() && !is_known {
                 rows[place].runs.push(RowRun { seed: run.run.seed, values: figures(run, &flows) });
             }
         }
@@ -163,6 +178,12 @@ fn gather(results: &Results, parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<
 }
 
 fn figures(run: &RunSummary, flows: &[&FlowSummary]) -> BTreeMap<&'static str, f64> {
+    if let [bound] = flows
+        && run.bounds.contains(bound)
+    {
+        let of_a_path = METRICS.iter().filter(|(name, _)| OF_BOUNDS.iter().any(|of| name.starts_with(of)));
+        return of_a_path.filter_map(|(name, _)| bound.metric(name).map(|value| (*name, value))).collect();
+    }
     let part = RunSummary { flows: flows.iter().map(|flow| (*flow).clone()).collect(), ..run.clone() };
     let udp = part.flows.iter().all(|flow| flow.cc == "udp");
     let value = |metric| match (udp, metric) {
@@ -189,6 +210,7 @@ mod tests {
             busy_max: 0.0,
             busy_mean: 0.0,
             flows: ccs.iter().map(flow).collect(),
+            bounds: Vec::new(),
             links: Vec::new(),
             jain: 1.0,
             events: Vec::new(),
@@ -208,5 +230,28 @@ mod tests {
         assert_eq!(label(&[("cc", "dtcp_v2")], &["dtcp"], "dtcp"), "dtcp (cc=dtcp_v2) | all");
         assert_eq!(label(&[("a.cc", "dtcp"), ("b.cc", "reno")], &["dtcp"], "dtcp"), "dtcp | a.cc=dtcp, b.cc=reno");
         assert_eq!(label(&[], &["dtcp"], "dtcp"), "dtcp | all");
+    }
+
+    #[test]
+    fn bounds_stand_once_beside_every_congestion_control() {
+        let bound = |name: &str| FlowSummary {
+            name: name.to_owned(),
+            cc: name.to_owned(),
+            throughput_bps: 5e6,
+            utilisation: Some(0.9),
+            ..FlowSummary::default()
+        };
+        let runs = ["dtcp", "cubic"].map(|cc| RunSummary {
+            bounds: vec![bound("oracle"), bound("late-oracle")],
+            ..run(&[("cc", cc), ("loss", "0")], &[cc])
+        });
+        let rows = of_ccs(&runs);
+        let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["dtcp", "oracle", "late-oracle", "cubic"]);
+        assert!(rows.iter().all(|row| case_text(&row.condition) == "loss=0"));
+        let oracle = &rows[1];
+        assert_eq!(oracle.runs.len(), 1, "one figure for each seed");
+        assert_eq!(oracle.runs[0].values["throughput_mbps"], 5.0);
+        assert!(!oracle.runs[0].values.contains_key("jain") && !oracle.runs[0].values.contains_key("retransmits"));
     }
 }

@@ -1,5 +1,6 @@
 //! From records to figures: a run's summary and its series.
 
+mod bounds;
 mod flow;
 mod rates;
 mod series;
@@ -85,6 +86,7 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
         busy_mean: if busy.is_empty() { 0.0 } else { busy.iter().sum::<f64>() / busy.len() as f64 },
         jain: jain(flows.iter().filter(|f| f.cc != "udp").map(|f| f.throughput_bps)),
         flows,
+        bounds: if planned.bounds { bounds::bounds(plan) } else { Vec::new() },
         links: links(plan, measured, &capacities),
         events: measured.played.events.clone(),
     };

@@ -25,7 +25,20 @@ impl Capacity {
         Self { step_ns: link.step_ns, rates_bps, bits_before }
     }
 
-    fn bits_until(&self, at_ns: u64) -> f64 {
+    /// Rate at the start.
+    pub fn first_bps(&self) -> f64 {
+        self.rates_bps[0] as f64
+    }
+
+    /// When so many bits have been served; for ever later, if the last rate is none.
+    pub fn ns_at(&self, bits: f64) -> f64 {
+        let step = self.bits_before[1..].partition_point(|served| *served < bits).min(self.rates_bps.len() - 1);
+        let left = (bits - self.bits_before[step]).max(0.0);
+        let within_ns = if left > 0.0 { left / self.rates_bps[step] as f64 * 1e9 } else { 0.0 };
+        step as f64 * self.step_ns as f64 + within_ns
+    }
+
+    pub fn bits_until(&self, at_ns: u64) -> f64 {
         let step = ((at_ns / self.step_ns) as usize).min(self.rates_bps.len() - 1);
         let into_s = (at_ns - step as u64 * self.step_ns) as f64 / 1e9;
         self.bits_before[step] + self.rates_bps[step] as f64 * into_s

@@ -153,6 +153,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     for link in &scenario.link {
         check_link(scenario, link)?;
     }
+    check_bounds(scenario)?;
     let mut flows = 0;
     for flow in &scenario.flow {
         check_flow(scenario, flow)?;
@@ -248,6 +249,18 @@ fn check_bundles(link: &Link, way: &Way) -> Checked {
         return wrong(
             &link.offload_segments,
             "a link with loss needs `offload_segments = 1`: it drops single packets, not bundles",
+        );
+    }
+    Ok(())
+}
+
+fn check_bounds(scenario: &Scenario) -> Checked {
+    let has_rate = |way: &Way| way.rate.is_some() || way.radio.is_some();
+    let mut ways = scenario.link.iter().flat_map(|link| [link.both.with(&link.forward), link.both.with(&link.reverse)]);
+    if *scenario.bounds.get_ref() && !ways.any(|way| has_rate(&way) && way.cell.is_none()) {
+        return wrong(
+            &scenario.bounds,
+            "`bounds` needs a link with a `rate` or a `radio` of its own: it knows the capacity",
         );
     }
     Ok(())

@@ -65,6 +65,9 @@ pub struct Scenario {
     /// Period of the series.
     #[serde(default = "series_ms")]
     pub series_ms: Spanned<u64>,
+    /// Whether tables show what nobody can exceed: two senders that know the capacity.
+    #[serde(default = "no")]
+    pub bounds: Spanned<bool>,
     /// Values that `"$key"` stands for, one case for each combination.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
@@ -143,6 +146,10 @@ fn one_seed() -> Vec<u64> {
 
 fn series_ms() -> Spanned<u64> {
     Spanned::new(0..0, 100)
+}
+
+fn no() -> Spanned<bool> {
+    Spanned::new(0..0, false)
 }
 
 fn no_receiver() -> Spanned<Rx> {

@@ -59,6 +59,7 @@ pub fn run(case: BTreeMap<String, String>, seed: u64, flows: Vec<FlowSummary>) -
         busy_max: 0.5,
         busy_mean: 0.2,
         flows,
+        bounds: Vec::new(),
         links: vec![LinkSummary { name: "radio:gnb>ue".to_owned(), utilisation: Some(0.9), ..LinkSummary::default() }],
         jain: 0.98,
         events: Vec::new(),
