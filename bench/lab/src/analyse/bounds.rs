@@ -56,7 +56,8 @@ fn sender(
     let mut model = LinkModel::new(&plan.links[link]);
     let elsewhere_ns = base_rtt_ns - delay_ns(plan, link);
     let (mut waits_ms, mut rtts_ms, mut delivered) = (Vec::new(), Vec::new(), 0u64);
-    for now_ns in (0..).map(|packet| comes_at_ns(packet).ceil()).take_while(|at| *at < plan.duration_ns as f64) {
+    // just after the packet before it has left, whichever way its time was rounded
+    for now_ns in (0..).map(|packet| comes_at_ns(packet).ceil() + 1.0).take_while(|at| *at < plan.duration_ns as f64) {
         let now_ns = now_ns as u64;
         let offer = model.offer(now_ns, bytes, 1);
         if let Fate::Leaves { at_ns, .. } = offer.fate {
