@@ -1,0 +1,78 @@
+//! Object files as congestion controls of scenarios, on a stock kernel.
+
+use crate::common::machine::{Processor, stock_kernel};
+use hotcc_lab::results::Results;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A flow runs an object file, which an event replaces.
+const SCENARIO: &str = r#"
+duration_s = 1.5
+[[host]]
+name = "server"
+[[host]]
+name = "user"
+[[link]]
+name = "user"
+between = ["server", "user"]
+both = { delay_ms = 20 }
+forward = { rate = "10Mbit/s", queue = "100packets" }
+[[flow]]
+name = "user"
+from = "server"
+to = "user"
+cc = "objects/mine.bpf.o"
+set = { extra_window = 8 }
+[[event]]
+at_s = 0.8
+swap = { cc = "objects/mine.bpf.o", new = "objects/other.o" }
+"#;
+
+fn write_object(path: &Path, name: &str) {
+    let object = hotcc_bpf::TEST_OBJECTS.iter().find(|object| object.name == name).unwrap();
+    fs::write(path, object.bytes).unwrap();
+}
+
+#[test]
+fn an_object_file_carries_a_flow() {
+    const NAME: &str = "an_object_file_carries_a_flow";
+    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |path: &str| scratch.path().join(path);
+    fs::create_dir(at("objects")).unwrap();
+    for (file, name) in [("mine.bpf.o", "stranger"), ("other.o", "foreign"), ("bad.o", "unverifiable")] {
+        write_object(&at("objects").join(file), name);
+    }
+    fs::write(at("good.toml"), SCENARIO).unwrap();
+    let (flow, _) = SCENARIO.split_once("[[event]]").unwrap();
+    let bad = flow.replace("mine.bpf.o", "bad.o").replace("set = { extra_window = 8 }\n", "");
+    fs::write(at("bad.toml"), bad).unwrap();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    lab.args(["lab", "--lab", "vm:6.12", "--jobs", "1", "--out"]).arg(at("out"));
+    let output = lab.args([at("bad.toml"), at("good.toml")]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+
+    // what does not load ends its own run, with the loader's words
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let why = "in the guest: cannot load bad (/objects/0/bad.bpf.o): the kernel's verifier rejects it";
+    assert!(said.contains("bad.toml: 1 of 1 runs failed") && said.contains(why), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(!at("out/bad").join(&kernel.release).join("all/seed-1").exists());
+
+    let results = Results::read(&at("out/good").join(&kernel.release)).unwrap();
+    let files: Vec<&str> = results.manifest.files.keys().map(String::as_str).collect();
+    assert_eq!(files, ["objects/mine.bpf.o", "objects/other.o"]);
+    let run = &results.runs[0];
+    assert_eq!(run.invalid, Vec::<String>::new());
+    let flow = |name: &str| run.flows.iter().find(|flow| flow.name == name).unwrap();
+    assert_eq!(flow("user").cc, "mine");
+    assert!(run.events[0].contains("swap mine -> objects/other.o: 1 connections moved"), "{:?}", run.events);
+    let series = fs::read_to_string(results.directory.join("all/seed-1/flows.csv")).unwrap();
+    let windows: Vec<&str> =
+        series.lines().filter(|line| line.contains(",user,")).map(|line| line.split(',').nth(2).unwrap()).collect();
+    // its first ACKs find the kernel's window; the object has 40 segments, and 8 that the scenario sets
+    assert!(windows[1..7].iter().all(|window| *window == "48"), "{windows:?}");
+    assert!(windows[10..].iter().any(|window| *window != "48"), "the other one moves the window: {windows:?}");
+}
