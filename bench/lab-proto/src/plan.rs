@@ -188,6 +188,8 @@ pub struct PlannedFlow {
     pub bytes: Option<u64>,
     /// What the application writes per second, and in which pieces.
     pub pace: Option<Pace>,
+    /// Whether TCP itself spaces its packets, whatever the congestion control.
+    pub paced: bool,
     /// Links that its data passes, by their place, in order.
     pub way: Vec<usize>,
 }

@@ -147,6 +147,7 @@ fn plan_flow(
         stop_ns: ns(stop_s),
         bytes: flow.bytes.as_ref().map(|b| *b.get_ref()),
         pace,
+        paced: flow.paced.as_ref().is_some_and(|paced| *paced.get_ref()),
         way,
     })
 }

@@ -1,4 +1,4 @@
-//! Object files as congestion controls of scenarios, on a stock kernel.
+//! Object files as congestion controls of scenarios, and flows that TCP paces, on a stock kernel.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::results::Results;
@@ -6,18 +6,48 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A flow runs an object file, which an event replaces.
+/// An application that writes 30 kB at once, ten times a second, paced and not; and an object file that an event replaces.
+/// Each flow has a link of its own.
 const SCENARIO: &str = r#"
 duration_s = 1.5
 [[host]]
 name = "server"
 [[host]]
+name = "even"
+[[host]]
+name = "burst"
+[[host]]
 name = "user"
+[[link]]
+name = "even"
+between = ["server", "even"]
+both = { delay_ms = 20 }
+forward = { rate = "40Mbit/s", queue = "25packets" }
+[[link]]
+name = "burst"
+between = ["server", "burst"]
+both = { delay_ms = 20 }
+forward = { rate = "40Mbit/s", queue = "25packets" }
 [[link]]
 name = "user"
 between = ["server", "user"]
 both = { delay_ms = 20 }
 forward = { rate = "10Mbit/s", queue = "100packets" }
+[[flow]]
+name = "even"
+from = "server"
+to = "even"
+cc = "cubic"
+paced = true
+rate = "2.4Mbit/s"
+write_bytes = 30000
+[[flow]]
+name = "burst"
+from = "server"
+to = "burst"
+cc = "cubic"
+rate = "2.4Mbit/s"
+write_bytes = 30000
 [[flow]]
 name = "user"
 from = "server"
@@ -35,8 +65,8 @@ fn write_object(path: &Path, name: &str) {
 }
 
 #[test]
-fn an_object_file_carries_a_flow() {
-    const NAME: &str = "an_object_file_carries_a_flow";
+fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
+    const NAME: &str = "an_object_file_carries_a_flow_and_pacing_spreads_bursts";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -75,4 +105,14 @@ fn an_object_file_carries_a_flow() {
     // its first ACKs find the kernel's window; the object has 40 segments, and 8 that the scenario sets
     assert!(windows[1..7].iter().all(|window| *window == "48"), "{windows:?}");
     assert!(windows[10..].iter().any(|window| *window != "48"), "the other one moves the window: {windows:?}");
+
+    // without the first ten packets, which the kernel never paces
+    let queue_bytes = |link: &str| {
+        let link = run.links.iter().find(|l| l.name == format!("{link}:server>{link}")).unwrap();
+        link.queue_bytes.p95
+    };
+    let (even, burst) = (queue_bytes("even"), queue_bytes("burst"));
+    println!("95 % of packets find at most {even} and {burst} bytes");
+    assert!((flow("even").throughput_bps / flow("burst").throughput_bps - 1.0).abs() < 0.05, "{run:?}");
+    assert!(even < burst / 2.0, "{run:?}");
 }

@@ -114,6 +114,10 @@ fn names_that_clash_are_told_by_line() {
             with("$cc").replace("loss = [0.01]", "loss = [0.01]\ncc = [\"a/mine.o\", \"b/mine.bpf.o\"]"),
             "x.toml:6: \"a/mine.o\" and \"b/mine.bpf.o\" in `sweep.cc` have the same name, `mine`",
         ),
+        (
+            RIGHT.replace("kind = \"udp\"", "kind = \"udp\"\npaced = true"),
+            "x.toml:54: `paced` does not apply to a UDP flow",
+        ),
     ] {
         let told = told(text);
         assert!(told.starts_with(what), "told `{told}`, not `{what}`");
@@ -163,4 +167,18 @@ fn what_is_wrong_with_a_file_is_told_by_line() {
         assert!(told.contains(what), "told `{told}`, not `{what}`");
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+}
+
+#[test]
+fn pacing_can_be_swept() {
+    let swept = RIGHT
+        .replace("loss = [0.01]", "loss = [0.01]\npaced = [false, true]")
+        .replace("cc = \"dtcp\"\n", "cc = \"dtcp\"\npaced = \"$paced\"\n");
+    let cases = Source::parse(Path::new("x.toml"), swept).unwrap().cases().unwrap();
+    let paced = |case: &hotcc_lab::scenario::Case| {
+        let flows = plan(&case.scenario, 1, Path::new(".")).unwrap().plan.flows;
+        (case.values["paced"].clone(), flows.iter().map(|flow| flow.paced).collect::<Vec<_>>())
+    };
+    let paced: Vec<_> = cases.iter().map(paced).collect();
+    assert_eq!(paced, [("false".to_owned(), vec![false, false]), ("true".to_owned(), vec![true, false])]);
 }

@@ -233,6 +233,9 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
             return wrong(size, "`write_bytes` needs `rate`");
         }
     }
+    if let Some(paced) = flow.paced.as_ref().filter(|_| flow.kind == Kind::Udp) {
+        return wrong(paced, "`paced` does not apply to a UDP flow: its `rate` sets the time between its packets");
+    }
     match (flow.kind, &flow.cc, &flow.rate) {
         (Kind::Tcp, None, _) => wrong(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
         (Kind::Udp, Some(cc), _) => wrong(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),

@@ -359,6 +359,8 @@ pub struct Flow {
     pub stop_s: Option<Spanned<f64>>,
     /// How much it sends; as much as it can where this is absent.
     pub bytes: Option<Spanned<u64>>,
+    /// Whether TCP spaces its packets itself, whatever the congestion control.
+    pub paced: Option<Spanned<bool>>,
     /// Rate of the application: of UDP's packets, or of what is written to TCP.
     pub rate: Option<Spanned<Rate>>,
     /// Size of UDP's packets or of TCP's writes at `rate`, bytes.
