@@ -172,6 +172,8 @@ pub struct FlowSummary {
     pub rtt_ms: Distribution,
     /// Time its data packets waited in queues, one way, ms.
     pub queue_delay_ms: Distribution,
+    /// The same queue's delay averaged over the flow's time, packets or not; absent where no packet of the flow left a queue.
+    pub queue_delay_time_mean_ms: Option<f64>,
     /// Congestion window per ACK, segments, weighted by time.
     pub mean_cwnd: f64,
     /// Data packets sent over the network, and those lost in queues and on links.
@@ -215,7 +217,7 @@ pub struct LinkSummary {
 }
 
 /// The figures that a run has, with units.
-pub const METRICS: [(&str, &str); 16] = [
+pub const METRICS: [(&str, &str); 18] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
     ("utilisation", "share of the capacity that existed, 0..1"),
@@ -225,8 +227,10 @@ pub const METRICS: [(&str, &str); 16] = [
     ("rtt_p99_ms", "99th percentile of the RTT, ms"),
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
+    ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
     ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
     ("retransmits", "retransmitted segments"),
+    ("timeouts", "retransmission timeouts"),
     ("completion_s", "time until all bytes were received, s"),
     ("mean_cwnd", "mean congestion window, segments"),
     ("convergence_s", "time to a steady rate, s"),
@@ -249,8 +253,10 @@ impl FlowSummary {
             "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
             "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
             "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
+            "queue_delay_time_mean_ms" => self.queue_delay_time_mean_ms,
             "loss_ratio" => ratio(self.losses + self.queue_drops, self.packets),
             "retransmits" => Some(self.retransmits as f64),
+            "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
             "mean_cwnd" => Some(self.mean_cwnd),
             "convergence_s" => self.convergence_s,

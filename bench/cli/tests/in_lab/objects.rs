@@ -112,7 +112,12 @@ fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
         link.queue_bytes.p95
     };
     let (even, burst) = (queue_bytes("even"), queue_bytes("burst"));
-    println!("95 % of packets find at most {even} and {burst} bytes");
+    let delay_ms = |name: &str| flow(name).metric("queue_delay_time_mean_ms").unwrap();
+    println!(
+        "95 % of packets find at most {even} and {burst} bytes, {:.2} and {:.2} ms",
+        delay_ms("even"),
+        delay_ms("burst")
+    );
     assert!((flow("even").throughput_bps / flow("burst").throughput_bps - 1.0).abs() < 0.05, "{run:?}");
-    assert!(even < burst / 2.0, "{run:?}");
+    assert!(even < burst / 2.0 && delay_ms("even") < delay_ms("burst") / 2.0, "{run:?}");
 }
