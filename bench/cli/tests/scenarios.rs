@@ -3,6 +3,8 @@
 
 #[path = "scenarios/command.rs"]
 mod command;
+#[path = "scenarios/objects.rs"]
+mod objects;
 
 use hotcc_lab::planner::{check_plans, plan};
 use hotcc_lab::scenario::Source;

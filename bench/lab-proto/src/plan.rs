@@ -14,7 +14,7 @@ pub struct Plan {
     pub wires: Vec<Wire>,
     /// Directions of links; wires name them by their place here.
     pub links: Vec<PlannedLink>,
-    /// Congestion controls of ours to load.
+    /// Congestion controls to load.
     pub algorithms: Vec<Algorithm>,
     /// The flows; the receiver's port is [`FIRST_FLOW_PORT`] plus the place here.
     pub flows: Vec<PlannedFlow>,
@@ -164,10 +164,10 @@ pub struct PlannedPhase {
     pub bit_error: f64,
 }
 
-/// One of ours, as it is to be loaded.
+/// One of ours or an object file, as it is to be loaded.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Algorithm {
-    /// Built-in name.
+    /// As `hotcc load` takes it: a built-in name, or a path in the guest.
     pub object: String,
     /// Name to register it under.
     pub cc: String,
@@ -200,6 +200,8 @@ pub struct PlannedFlow {
     pub bytes: Option<u64>,
     /// What the application writes per second, and in which pieces.
     pub pace: Option<Pace>,
+    /// Whether TCP itself spaces its packets, whatever the congestion control.
+    pub paced: bool,
     /// Links that its data passes, by their place, in order.
     pub way: Vec<usize>,
 }
@@ -304,8 +306,10 @@ pub enum Action {
     Swap {
         /// The name.
         cc: String,
-        /// Built-in name of the new one.
+        /// What the scenario calls the new one.
         new: String,
+        /// The new one as `hotcc swap` takes it: a built-in name, or a path in the guest.
+        object: String,
     },
     /// Tunables.
     Tune {

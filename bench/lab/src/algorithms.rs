@@ -1,4 +1,4 @@
-//! Congestion controls that a scenario can name: ours, and those that stock kernels have.
+//! Congestion controls that a scenario can name: ours, those that stock kernels have, and object files of others.
 
 use hotcc::object::Source;
 use hotcc::object::describe::Description;
@@ -6,6 +6,7 @@ use hotcc::tunables::values;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// Those of Debian's kernels; all but cubic and reno are modules there.
 pub const OF_THE_KERNEL: [&str; 8] = ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois"];
@@ -16,23 +17,66 @@ pub fn is_ours(name: &str) -> bool {
     hotcc_bpf::algo(name).is_some()
 }
 
+/// Whether it is the path of an object file.
+#[must_use]
+pub fn is_object_file(cc: &str) -> bool {
+    cc.ends_with(".o")
+}
+
+/// The name under which the lab registers an object file: that of the file without `.bpf.o` or `.o`. The name in the object
+/// would not do: two versions of an algorithm have the same one. Any other name is returned unchanged.
+#[must_use]
+pub fn object_name(cc: &str) -> &str {
+    let file = cc.rsplit('/').next().unwrap_or(cc);
+    match file.strip_suffix(".bpf.o").or_else(|| file.strip_suffix(".o")) {
+        Some(name) => name,
+        None => cc,
+    }
+}
+
+/// Whether the lab loads it, as opposed to those of the kernel.
+#[must_use]
+pub fn is_loaded(cc: &str) -> bool {
+    is_ours(cc) || is_object_file(cc)
+}
+
 /// What one of ours says of itself.
 pub fn description(name: &str) -> hotcc_host::error::Result<Description> {
     Ok(Source::find(name)?.open()?.description)
 }
 
-/// Fields of its state for each connection; the kernel's have none that could be named.
-#[must_use]
-pub fn state(name: &str) -> Vec<String> {
-    if !is_ours(name) {
-        return Vec::new();
-    }
-    description(name).map_or_else(|_| Vec::new(), |d| d.state.into_iter().map(|field| field.name).collect())
+/// What an object file says of itself. Fails if it is missing, or if hotcc could not load it on any kernel.
+pub fn description_of_file(path: &Path) -> hotcc_host::error::Result<Description> {
+    description(&path.to_string_lossy())
 }
 
-/// What is wrong with values for its tunables, if something is.
+/// Fields of its state for each connection; the kernel's have none that could be named. Object files are looked for in
+/// `directory`; without one, and for a file that cannot be read, `None`: unknown.
+#[must_use]
+pub fn state(cc: &str, directory: Option<&Path>) -> Option<Vec<String>> {
+    let description = if is_ours(cc) {
+        description(cc).unwrap_or_default()
+    } else if is_object_file(cc) {
+        description_of_file(&directory?.join(cc)).ok()?
+    } else {
+        Description::default()
+    };
+    Some(description.state.into_iter().map(|field| field.name).collect())
+}
+
+/// What is wrong with values for the tunables of one of ours, if something is.
 pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
     let description = description(name).map_err(|e| format!("{e:#}"))?;
+    check_values(&description, "default", set)
+}
+
+/// What is wrong with a profile and values for the tunables that an object has, if something is.
+pub fn check_values(
+    description: &Description,
+    profile: &str,
+    set: &BTreeMap<String, toml::Value>,
+) -> Result<(), String> {
+    values::profile(&description.tunables, profile).map_err(|e| format!("{e:#}"))?;
     for assignment in assignments(set) {
         values::parse(&description.tunables, &assignment).map_err(|e| format!("{e:#}"))?;
     }
@@ -69,4 +113,23 @@ pub fn module(cc: &str) -> Option<&'static str> {
         "illinois" => "tcp_illinois",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_file_has_the_name_of_its_file() {
+        for (cc, name) in [
+            ("mine.bpf.o", "mine"),
+            ("../out.d/mine_v2.o", "mine_v2"),
+            ("/a/b.bpf.o/c.o", "c"),
+            ("cubic", "cubic"),
+            ("a/b", "a/b"),
+        ] {
+            assert_eq!(object_name(cc), name);
+            assert_eq!(is_object_file(cc), cc.ends_with(".o"));
+        }
+    }
 }

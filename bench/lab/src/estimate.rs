@@ -96,6 +96,7 @@ mod tests {
             stop_ns: 0,
             bytes: None,
             pace: None,
+            paced: false,
             way: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::analyse::Measured;
 use crate::first_use::FirstUse;
+use crate::planner::{ObjectFile, Planned};
 use crate::scenario::Scenario;
 use crate::{algorithms, vm};
 use anyhow::{Context, Result, bail};
@@ -93,7 +94,7 @@ impl Native {
     /// Whether this kernel has the congestion controls that a scenario wants of it.
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
         for cc in scenario.flow.iter().filter_map(|f| f.cc.as_ref()).map(|cc| cc.get_ref()) {
-            if !algorithms::is_ours(cc) && !algorithms::is_usable(cc)? {
+            if !algorithms::is_loaded(cc) && !algorithms::is_usable(cc)? {
                 return Err(Error::kernel_lacks(format!(
                     "this kernel has no `{cc}`, which a flow uses; remove the flow or use --lab vm"
                 ))
@@ -104,8 +105,9 @@ impl Native {
     }
 
     /// Does one run. Whatever happens in it, what it made is gone afterwards.
-    pub fn run(&self, plan: &Plan, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
-        let mut plan = plan.clone();
+    pub fn run(&self, planned: &Planned, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
+        let mut plan = planned.plan.clone();
+        take_files_from_here(&mut plan, &planned.objects);
         let renamed = free_names(&mut plan)?;
         for (ours, name) in &renamed {
             say(&format!("`{ours}` is already loaded on this machine and stays unchanged; the run uses `{name}`"));
@@ -136,6 +138,19 @@ fn has_fq() -> Result<bool> {
     let probe = lab.namespace("probe")?;
     probe.ip("link add probe0 type veth peer name probe1")?;
     Ok(probe.tc(&format!("qdisc add dev probe0 root {RELEASE_AT_STAMP}")).is_ok())
+}
+
+/// Object files are where the scenario has them, and not where a guest would.
+fn take_files_from_here(plan: &mut Plan, files: &[ObjectFile]) {
+    let of_events = plan.events.iter_mut().filter_map(|event| match &mut event.action {
+        Action::Swap { object, .. } => Some(object),
+        _ => None,
+    });
+    for object in plan.algorithms.iter_mut().map(|algorithm| &mut algorithm.object).chain(of_events) {
+        if let Some(file) = files.iter().find(|file| file.in_guest == *object) {
+            *object = file.path.to_string_lossy().into_owned();
+        }
+    }
 }
 
 /// Gives algorithms other names where the machine has theirs. Returns the pairs: name in the scenario, name here.
@@ -298,4 +313,32 @@ fn tell(message: &Message) -> Result<()> {
     let mut text = serde_json::to_string(message)?;
     text.push('\n');
     std::io::stdout().write_all(text.as_bytes()).context("cannot send a message to the lab")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_lab_proto::plan::{Algorithm, PlannedEvent};
+    use std::path::PathBuf;
+
+    #[test]
+    fn object_files_are_loaded_from_where_they_are() {
+        let algorithm = |object: &str| Algorithm {
+            object: object.to_owned(),
+            cc: "x".to_owned(),
+            profile: "default".to_owned(),
+            set: Vec::new(),
+        };
+        let swap = |object: &str| Action::Swap { cc: "x".to_owned(), new: "y".to_owned(), object: object.to_owned() };
+        let mut plan = Plan {
+            algorithms: vec![algorithm("dtcp"), algorithm("/objects/0/mine.bpf.o")],
+            events: vec![PlannedEvent { at_ns: 0, action: swap("/objects/1/other.bpf.o") }],
+            ..Plan::default()
+        };
+        let file = |path: &str, in_guest: &str| ObjectFile { path: PathBuf::from(path), in_guest: in_guest.to_owned() };
+        let files = [file("out/mine.bpf.o", "/objects/0/mine.bpf.o"), file("../other.o", "/objects/1/other.bpf.o")];
+        take_files_from_here(&mut plan, &files);
+        assert_eq!(plan.algorithms, [algorithm("dtcp"), algorithm("out/mine.bpf.o")]);
+        assert_eq!(plan.events[0].action, swap("../other.o"));
+    }
 }

@@ -3,8 +3,10 @@
 use crate::algorithms;
 use crate::planner::links::LinkPlanner;
 use crate::planner::network::Network;
+use crate::planner::objects::Objects;
 use crate::scenario::{Flow, Kind, Pep, Place, Scenario, ScenarioError, Source};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
+use hotcc::object::check_cc_name;
 use hotcc_channel_model::Radio;
 use hotcc_lab_proto::plan::{
     Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPep,
@@ -16,6 +18,9 @@ use std::time::Duration;
 
 mod links;
 mod network;
+mod objects;
+
+pub use objects::ObjectFile;
 
 /// Size of a datagram, or of a paced application's write, where the scenario names none.
 const WRITE_BYTES: u32 = 1400;
@@ -31,6 +36,8 @@ pub struct Planned {
     pub radios: BTreeMap<usize, Radio>,
     /// Whether the results have the bounds beside the flows.
     pub bounds: bool,
+    /// Files that the plan loads.
+    pub objects: Vec<ObjectFile>,
 }
 
 /// Works a case out. Files that it names are looked for in `directory`.
@@ -45,11 +52,12 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
     let mut planner = LinkPlanner { scenario, network: &network, seed, directory, duration, radios: BTreeMap::new() };
     let links = planner.plan(&first_crossing)?;
     let radios = planner.radios;
+    let objects = Objects::open(scenario, directory)?;
     let mut algorithms = Vec::new();
     let mut flows = Vec::new();
     for (flow, way) in ways {
         let place = Place::of(&flow.flow.from, format!("flow `{}`", flow.name));
-        flows.push(plan_flow(scenario, flow, way, &network, &mut algorithms).context(place)?);
+        flows.push(plan_flow(scenario, flow, way, &network, &objects, &mut algorithms).context(place)?);
     }
     let packets = records(&links, &flows, duration);
     let plan = Plan {
@@ -58,19 +66,20 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
         wires: wires(&network),
         feeds: feeds(scenario, &network, &radios, seed)?,
         pep: scenario.pep.first().map(|pep| plan_pep(pep, &network)),
-        events: events(scenario, &network)?,
+        events: events(scenario, &network, &objects)?,
         packet_records: packets,
         ack_records: packets,
         links,
         algorithms,
         flows,
     };
-    Ok(Planned { plan, radios, bounds: *scenario.bounds.get_ref() })
+    Ok(Planned { plan, radios, bounds: *scenario.bounds.get_ref(), objects: objects.files() })
 }
 
-/// Whether every case of a scenario can be planned: names that lead nowhere show only then.
+/// Whether every case of a scenario can be planned: names that lead nowhere show only then, and what is wrong with files.
 pub fn check_plans(source: &Source) -> Result<(), ScenarioError> {
-    source.check_cases(|scenario, seed, directory| plan(scenario, seed, directory).map(drop))
+    source.check_cases(|scenario, seed, directory| plan(scenario, seed, directory).map(drop))?;
+    source.check_watched_fields()
 }
 
 /// A flow of the scenario as one or several: name, start, receiver.
@@ -105,16 +114,16 @@ fn plan_flow(
     one: OneFlow<'_>,
     way: Vec<usize>,
     network: &Network,
+    objects: &Objects,
     algorithms: &mut Vec<Algorithm>,
 ) -> Result<PlannedFlow> {
     let flow = one.flow;
-    let cc = flow.cc.as_ref().map(|cc| registered(flow, cc.get_ref(), algorithms));
+    let cc = flow.cc.as_ref().map(|cc| registered(flow, cc.get_ref(), objects, algorithms)).transpose()?;
     let watch = match (&flow.watch, &flow.cc) {
-        // of a congestion control that has no such field, nothing is watched: another case's has it
-        (Some(field), Some(cc)) if algorithms::is_ours(cc.get_ref()) => {
-            let description = algorithms::description(cc.get_ref())?;
-            let found = description.state.iter().find(|f| f.name == *field.get_ref());
-            match found {
+        (Some(field), Some(cc)) => {
+            let state = objects.description(cc.get_ref())?.map_or_else(Vec::new, |description| description.state);
+            // of a congestion control that has no such field, nothing is watched: another case's has it
+            match state.iter().find(|f| f.name == *field.get_ref()) {
                 Some(found) => Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?)),
                 None => None,
             }
@@ -140,25 +149,33 @@ fn plan_flow(
         stop_ns: ns(stop_s),
         bytes: flow.bytes.as_ref().map(|b| *b.get_ref()),
         pace,
+        paced: flow.paced.as_ref().is_some_and(|paced| *paced.get_ref()),
         way,
     })
 }
 
-/// The name its congestion control has in the kernel: ours is loaded once for each set of values.
-fn registered(flow: &Flow, cc: &str, algorithms: &mut Vec<Algorithm>) -> String {
-    if !algorithms::is_ours(cc) {
-        return cc.to_owned();
+/// The name its congestion control has in the kernel: one that the lab loads is loaded once for each set of values.
+fn registered(flow: &Flow, cc: &str, objects: &Objects, algorithms: &mut Vec<Algorithm>) -> Result<String> {
+    if !algorithms::is_loaded(cc) {
+        return Ok(cc.to_owned());
     }
+    let object = objects.to_load(cc);
     let profile = flow.profile.as_ref().map_or("default", |p| p.get_ref()).to_owned();
     let set = algorithms::assignments(&flow.set);
-    let same = |a: &&Algorithm| a.object == cc && a.profile == profile && a.set == set;
+    let same = |a: &&Algorithm| a.object == object && a.profile == profile && a.set == set;
     if let Some(found) = algorithms.iter().find(same) {
-        return found.cc.clone();
+        return Ok(found.cc.clone());
     }
-    let others = algorithms.iter().filter(|a| a.object == cc).count();
-    let name = if others == 0 { cc.to_owned() } else { format!("{cc}_{}", others + 1) };
-    algorithms.push(Algorithm { object: cc.to_owned(), cc: name.clone(), profile, set });
-    name
+    let others = algorithms.iter().filter(|a| a.object == object).count();
+    let base = algorithms::object_name(cc);
+    let name = if others == 0 { base.to_owned() } else { format!("{base}_{}", others + 1) };
+    check_cc_name(&name).map_err(|why| anyhow!("{why}"))?;
+    ensure!(
+        algorithms.iter().all(|a| a.cc != name),
+        "`{cc}` needs the name `{name}`, which another flow's congestion control has already: rename the object file"
+    );
+    algorithms.push(Algorithm { object, cc: name.clone(), profile, set });
+    Ok(name)
 }
 
 /// Room for what the links can carry in that time, in both directions, and some more.
@@ -276,17 +293,19 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
     Ok(feeds)
 }
 
-fn events(scenario: &Scenario, network: &Network) -> Result<Vec<PlannedEvent>> {
+fn events(scenario: &Scenario, network: &Network, objects: &Objects) -> Result<Vec<PlannedEvent>> {
     let mut events = Vec::new();
     for event in &scenario.event {
         // where the congestion control is swept, it is another case's
-        if event.cc().is_some_and(|cc| !scenario.own_ccs().any(|own| own == cc.get_ref())) {
+        if event.cc().is_some_and(|cc| !scenario.loaded_ccs().any(|loaded| loaded == cc.get_ref())) {
             continue;
         }
         let action = if let Some(swap) = &event.swap {
-            Action::Swap { cc: swap.cc.get_ref().clone(), new: swap.new.get_ref().clone() }
+            let (cc, new) = (algorithms::object_name(swap.cc.get_ref()).to_owned(), swap.new.get_ref().clone());
+            Action::Swap { cc, object: objects.to_load(&new), new }
         } else if let Some(tune) = &event.tune {
-            Action::Tune { cc: tune.cc.get_ref().clone(), set: algorithms::assignments(&tune.set) }
+            let cc = algorithms::object_name(tune.cc.get_ref()).to_owned();
+            Action::Tune { cc, set: algorithms::assignments(&tune.set) }
         } else if let Some(route) = &event.route {
             let host = network.members(route.host.get_ref())[0];
             let (to, via) = (network.members(route.to.get_ref())[0], network.members(route.via.get_ref())[0]);

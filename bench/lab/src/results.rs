@@ -10,7 +10,10 @@
 //! ```
 //! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
 
-use crate::algorithms::text;
+mod expected;
+
+pub use expected::{Expected, Wanted, equal};
+
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -182,6 +185,8 @@ pub struct FlowSummary {
     pub rtt_ms: Distribution,
     /// Time its data packets waited in queues, one way, ms.
     pub queue_delay_ms: Distribution,
+    /// The same queue's delay averaged over the flow's time, packets or not; absent where no packet of the flow left a queue.
+    pub queue_delay_time_mean_ms: Option<f64>,
     /// Congestion window per ACK, segments, weighted by time.
     pub mean_cwnd: f64,
     /// Data packets sent over the network, and those lost at policers, in queues and on links.
@@ -230,115 +235,8 @@ pub struct LinkSummary {
     pub queue_delay_ms: Distribution,
 }
 
-/// A figure of a paper, to stand beside ours.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(try_from = "ExpectedKeys")]
-pub struct Expected {
-    /// Cases it is about: all whose swept values are these, or among these where it is a list.
-    pub case: BTreeMap<String, toml::Value>,
-    /// Not the figure itself is meant, but its ratio to that of the case with these swept values instead. Empty: itself.
-    pub over: BTreeMap<String, toml::Value>,
-    /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
-    pub flow: Option<String>,
-    /// Not a flow is meant, but the links with this name, and what left them with headers and all: `utilisation` alone.
-    pub link: Option<String>,
-    /// Which figure: see [`METRICS`].
-    pub metric: String,
-    /// What the paper says of it.
-    pub wanted: Wanted,
-    /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
-    pub source: String,
-    /// What to know when comparing.
-    pub note: Option<String>,
-}
-
-/// What a paper says of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wanted {
-    /// Its value.
-    Value(f64),
-    /// What it does not fall below, in any of the cases.
-    AtLeast(f64),
-}
-
-/// `[[expected]]` as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExpectedKeys {
-    #[serde(default)]
-    case: BTreeMap<String, toml::Value>,
-    #[serde(default)]
-    over: BTreeMap<String, toml::Value>,
-    flow: Option<String>,
-    link: Option<String>,
-    metric: String,
-    value: Option<f64>,
-    at_least: Option<f64>,
-    source: String,
-    note: Option<String>,
-}
-
-impl TryFrom<ExpectedKeys> for Expected {
-    type Error = &'static str;
-
-    fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
-        let ExpectedKeys { case, over, flow, link, metric, value, at_least, source, note } = keys;
-        let wanted = match (value, at_least) {
-            (Some(value), None) => Wanted::Value(value),
-            (None, Some(least)) => Wanted::AtLeast(least),
-            _ => return Err("[[expected]] needs exactly one of `value` and `at_least`"),
-        };
-        if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
-            return Err("[[expected]] with `link` needs the metric `utilisation` and no `flow`");
-        }
-        Ok(Self { case, over, flow, link, metric, wanted, source, note })
-    }
-}
-
-impl Expected {
-    /// What a run has of it.
-    #[must_use]
-    pub fn figure(&self, run: &RunSummary) -> Option<f64> {
-        match &self.link {
-            Some(link) => run.link_utilisation(link),
-            None => run.metric(&self.metric, self.flow.as_deref()),
-        }
-    }
-
-    /// Whether it is about this run.
-    #[must_use]
-    pub fn matches(&self, run: &RunId) -> bool {
-        let is_wanted = |value: &String, wanted: &toml::Value| match wanted.as_array() {
-            Some(list) => list.iter().any(|wanted| equal(value, &text(wanted))),
-            None => equal(value, &text(wanted)),
-        };
-        self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| is_wanted(value, wanted)))
-    }
-
-    /// Whether `other` is the run that `run` is put in relation to: the same but for what `over` says.
-    #[must_use]
-    pub fn relates(&self, run: &RunId, other: &RunId) -> bool {
-        let is_wanted = |(key, value): (&String, &String)| match self.over.get(key) {
-            Some(wanted) => equal(value, &text(wanted)),
-            None => run.case.get(key) == Some(value),
-        };
-        run.seed == other.seed && other.case.iter().all(is_wanted)
-    }
-}
-
-/// Whether a swept value is the wanted one: `0.010` in the sweep is the `0.01` of the paper.
-#[must_use]
-pub fn equal(value: &str, wanted: &str) -> bool {
-    let number = |text: &str| text.parse::<f64>().ok();
-    value == wanted || number(value).is_some_and(|v| number(wanted) == Some(v))
-}
-
-/// The figure that links have as well.
-const LINK_METRIC: &str = "utilisation";
-
 /// The figures that a run has, with units.
-pub const METRICS: [(&str, &str); 16] = [
+pub const METRICS: [(&str, &str); 18] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
     ("utilisation", "share of the capacity that existed, 0..1"),
@@ -348,8 +246,10 @@ pub const METRICS: [(&str, &str); 16] = [
     ("rtt_p99_ms", "99th percentile of the RTT, ms"),
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
+    ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
     ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
     ("retransmits", "retransmitted segments"),
+    ("timeouts", "retransmission timeouts"),
     ("completion_s", "time until all bytes were received, s"),
     ("mean_cwnd", "mean congestion window, segments"),
     ("convergence_s", "time to a steady rate, s"),
@@ -372,8 +272,10 @@ impl FlowSummary {
             "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
             "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
             "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
+            "queue_delay_time_mean_ms" => self.queue_delay_time_mean_ms,
             "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
             "retransmits" => Some(self.retransmits as f64),
+            "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
             "mean_cwnd" => Some(self.mean_cwnd),
             "convergence_s" => self.convergence_s,
@@ -506,14 +408,5 @@ mod tests {
         assert_eq!((of.count, of.min, of.p50, of.p95, of.p99, of.max), (200, 1.0, 100.0, 190.0, 198.0, 200.0));
         assert_eq!(of.mean, 100.5);
         assert_eq!(Distribution::of(Vec::new()), Distribution::default());
-    }
-
-    #[test]
-    fn numbers_are_compared_as_numbers() {
-        assert!(equal("0.010", &text(&toml::Value::Float(0.01))));
-        assert!(equal("1", &text(&toml::Value::Float(1.0))));
-        assert!(equal("dtcp", &text(&toml::Value::String("dtcp".into()))));
-        assert!(equal("20", &text(&toml::Value::String("20".into()))));
-        assert!(!equal("dtcp", &text(&toml::Value::Integer(1))));
     }
 }

@@ -15,7 +15,6 @@ use anyhow::{Context, Result, bail};
 use data_encoding::HEXLOWER;
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::{Job, Message};
-use hotcc_lab_proto::plan::Plan;
 use hotcc_testbed::netlab;
 use hotcc_testbed::programs;
 use sha2::{Digest, Sha256};
@@ -143,7 +142,7 @@ impl Lab<'_> {
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
         let mut files = BTreeMap::new();
         for file in cases.iter().flat_map(|case| case.scenario.files()) {
-            let path = self.scenario_directory().join(file);
+            let path = self.source.directory().join(file);
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             files.insert(file.display().to_string(), HEXLOWER.encode(&Sha256::digest(content)));
         }
@@ -189,10 +188,6 @@ impl Lab<'_> {
         })
     }
 
-    fn scenario_directory(&self) -> &Path {
-        self.source.path.parent().unwrap_or(Path::new("."))
-    }
-
     /// A run that was not valid is not done where another one may be.
     fn is_done(&self, target: &Path) -> bool {
         let Ok(text) = fs::read(target.join("summary.json")) else { return false };
@@ -206,12 +201,12 @@ impl Lab<'_> {
         if self.is_done(&target) {
             return Ok("already complete".to_owned());
         }
-        let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
+        let planned = plan(&one.case.scenario, one.id.seed, self.source.directory())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
         let measured = match self.backend {
-            Backend::Vm(kernel, clock) => boot(kernel, clock, &planned.plan, &scratch, cpu, say)?,
-            Backend::Native(native) => native.run(&planned.plan, &scratch, say)?,
+            Backend::Vm(kernel, clock) => boot(kernel, clock, &planned, &scratch, cpu, say)?,
+            Backend::Native(native) => native.run(&planned, &scratch, say)?,
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
@@ -228,16 +223,21 @@ impl Lab<'_> {
 fn boot(
     kernel: &Kernel,
     clock: Clock,
-    plan: &Plan,
+    planned: &Planned,
     scratch: &Path,
     cpu: Option<usize>,
     say: &dyn Fn(&str),
 ) -> Result<Measured> {
+    let plan = &planned.plan;
     let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
     let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
     let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
     let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
     let mut image = Image::default();
+    for object in &planned.objects {
+        let content = fs::read(&object.path).with_context(|| format!("cannot read {}", object.path.display()))?;
+        image.file(&object.in_guest, 0o644, content);
+    }
     guest::furnish(&mut image, kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
     let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
     let mut out = std::io::BufWriter::new(file);

@@ -11,19 +11,50 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Columns of the tables of figures: metric, heading, factor; and whether the column is there though nobody has it.
-pub const COLUMNS: [(&str, &str, f64, bool); 11] = [
-    ("throughput_mbps", "throughput, Mbit/s", 1.0, true),
-    ("utilisation", "utilisation, %", 100.0, true),
-    ("rtt_mean_ms", "mean RTT, ms", 1.0, true),
-    ("rtt_p95_ms", "p95 RTT, ms", 1.0, true),
-    ("queue_delay_mean_ms", "queue delay, ms", 1.0, true),
-    ("loss_ratio", "loss, %", 100.0, true),
-    ("retransmits", "retransmits", 1.0, true),
-    ("completion_s", "completion, s", 1.0, false),
-    ("convergence_s", "convergence, s", 1.0, false),
-    ("recovery_s", "recovery, s", 1.0, false),
-    ("jain", "Jain's index", 1.0, true),
+/// A column of the tables of figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// The figure, one of the lab's metrics.
+    pub metric: &'static str,
+    /// What stands above it.
+    pub heading: &'static str,
+    /// What the figure is multiplied by.
+    pub factor: f64,
+    /// Which tables have it.
+    pub shown: Shown,
+}
+
+/// Which tables have a column.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shown {
+    /// Every table.
+    Always,
+    /// Those in which a row has the figure.
+    IfPresent,
+    /// Reports alone: tables in documents would get too wide, and those that are there were made without it.
+    InReports,
+}
+
+const fn column(metric: &'static str, heading: &'static str, factor: f64, shown: Shown) -> Column {
+    Column { metric, heading, factor, shown }
+}
+
+/// Columns of the tables of figures, in their order.
+pub const COLUMNS: [Column; 14] = [
+    column("throughput_mbps", "throughput, Mbit/s", 1.0, Shown::Always),
+    column("utilisation", "utilisation, %", 100.0, Shown::Always),
+    column("rtt_mean_ms", "mean RTT, ms", 1.0, Shown::Always),
+    column("rtt_p95_ms", "p95 RTT, ms", 1.0, Shown::Always),
+    column("queue_delay_mean_ms", "queue delay, ms", 1.0, Shown::Always),
+    column("queue_delay_time_mean_ms", "queue delay over time, ms", 1.0, Shown::InReports),
+    column("queue_delay_p95_ms", "p95 queue delay, ms", 1.0, Shown::InReports),
+    column("loss_ratio", "loss, %", 100.0, Shown::Always),
+    column("retransmits", "retransmits", 1.0, Shown::Always),
+    column("timeouts", "timeouts", 1.0, Shown::InReports),
+    column("completion_s", "completion, s", 1.0, Shown::IfPresent),
+    column("convergence_s", "convergence, s", 1.0, Shown::IfPresent),
+    column("recovery_s", "recovery, s", 1.0, Shown::IfPresent),
+    column("jain", "Jain's index", 1.0, Shown::Always),
 ];
 
 /// A result directory, gathered.

@@ -2,7 +2,7 @@
 
 use super::data::Data;
 use super::html::{Cell, Table};
-use super::tables;
+use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
 use hotcc_lab::selection::SweptValue;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Table {
 /// A result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    with_papers(&tables::figures(data), data)
+    with_papers(&tables::figures(data, Place::Report), data)
 }
 
 fn with_papers(figures: &Table, data: &Data) -> String {
@@ -143,7 +143,11 @@ fn figures(scenario: &Path, by_flow: bool, cases: &[SweptValue]) -> Result<Strin
             continue;
         }
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        let table = if by_flow { tables::by_flow(&data.flows) } else { tables::figures(&data) };
+        let table = if by_flow {
+            tables::by_flow(&data.flows, Place::Document)
+        } else {
+            tables::figures(&data, Place::Document)
+        };
         out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), with_papers(&table, &data)));
     }
     Ok(out)

@@ -4,7 +4,7 @@ use super::charts::{curves, scatter, style_sheet, timeline};
 use super::data::Data;
 use super::html::{document, items, note};
 use super::rows::{Row, case_text, conditions, placed};
-use super::tables;
+use super::tables::{self, Place};
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
@@ -107,11 +107,11 @@ fn figures(data: &Data) -> Markup {
     }
     let (shown, all) = (&data.flows[..data.flows.len().min(MOST_FLOW_ROWS)], data.flows.len());
     html! {
-        (tables::figures(data).html())
+        (tables::figures(data, Place::Report).html())
         @if !shown.is_empty() {
             details {
                 summary { "Each flow" }
-                (tables::by_flow(shown).html())
+                (tables::by_flow(shown, Place::Report).html())
                 @if shown.len() < all { (note(&format!("The first {} of {all} rows.", shown.len()))) }
             }
         }

@@ -1,6 +1,6 @@
 //! The tables of a report: figures, and the papers' beside them.
 
-use super::data::{COLUMNS, Data};
+use super::data::{COLUMNS, Column, Data, Shown};
 use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
 use super::rows::{Row, case_text};
@@ -14,18 +14,31 @@ fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
     format!("{}{some}", scaled.text())
 }
 
+/// Where a table stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// In a report: the page, and what commands print.
+    Report,
+    /// In a document, between its markers.
+    Document,
+}
+
 /// A row for each of these, with the columns that anybody has.
-fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
-    let there = |metric: &str| rows.iter().any(|row| !row.values(metric).is_empty());
-    let columns: Vec<_> = COLUMNS.iter().filter(|(metric, _, _, always)| *always || there(metric)).collect();
+fn of_rows(rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
+    let is_shown = |column: &&Column| match column.shown {
+        Shown::Always => true,
+        Shown::IfPresent => rows.iter().any(|row| !row.values(column.metric).is_empty()),
+        Shown::InReports => place == Place::Report,
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(is_shown).collect();
     let mut headings = vec!["case".to_owned(), what.to_owned()];
-    headings.extend(columns.iter().map(|(_, heading, _, _)| (*heading).to_owned()));
+    headings.extend(columns.iter().map(|column| column.heading.to_owned()));
     headings.push("seeds".to_owned());
     let rows = rows.iter().map(|row| {
         let n = row.runs.len();
         let mut cells = vec![Cell::Text(case_text(&row.condition)), Cell::Head(row.label.clone())];
-        let figure = |metric: &str, factor: f64| Cell::Figure(figure_text(row.estimate(metric), factor, n));
-        cells.extend(columns.iter().map(|(metric, _, factor, _)| figure(metric, *factor)));
+        let figure = |c: &&Column| Cell::Figure(figure_text(row.estimate(c.metric), c.factor, n));
+        cells.extend(columns.iter().map(figure));
         cells.push(Cell::Figure(n.to_string()));
         cells
     });
@@ -33,17 +46,18 @@ fn of_rows(rows: &[Row], what: &str, caption: &str) -> Table {
 }
 
 /// Figures by case and congestion control.
-pub fn figures(data: &Data) -> Table {
+pub fn figures(data: &Data, place: Place) -> Table {
     let remark = "Valid runs only. The interval follows Student's t distribution; one seed has no interval. A run's figure \
                   is the mean over its TCP flows with that congestion control; Jain's index is that of the whole run. Loss \
-                  includes losses on links and drops by policers and in queues. Queue delay is one-way.";
+                  includes losses on links and drops by policers and in queues. Queue delay is one-way: the mean and the 95th percentile \
+                  are over packets, \"over time\" is the mean over time. Timeouts are retransmission timeouts.";
     let caption = "Mean over seeds ± half the 95 % confidence interval";
-    Table { remark: remark.to_owned(), ..of_rows(&data.rows, "congestion control", caption) }
+    Table { remark: remark.to_owned(), ..of_rows(&data.rows, place, "congestion control", caption) }
 }
 
 /// Figures by case and flow.
-pub fn by_flow(flows: &[Row]) -> Table {
-    of_rows(flows, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
+pub fn by_flow(flows: &[Row], place: Place) -> Table {
+    of_rows(flows, place, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
 }
 
 /// The papers' figures beside ours; `None` where there are none.

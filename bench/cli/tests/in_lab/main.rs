@@ -5,6 +5,7 @@
 mod common;
 mod cost;
 mod matrix;
+mod objects;
 mod pep;
 mod pep_on_kernels;
 mod receivers;

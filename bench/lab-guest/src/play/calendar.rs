@@ -144,9 +144,9 @@ fn changes(before: &[Value], after: &[Value]) -> String {
 
 fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
     match action {
-        Action::Swap { cc, new } => {
+        Action::Swap { cc, new, object } => {
             let profile = "default".to_owned();
-            let request = Request { object: new.clone(), cc_name: None, profile, set: Vec::new() };
+            let request = Request { object: object.clone(), cc_name: None, profile, set: Vec::new() };
             let outcome = ops::swap(cc, &request, true)?;
             let moved = outcome.moved.map_or(0, |m| m.moved);
             Ok(format!("swap {cc} -> {new}: {moved} connections moved"))

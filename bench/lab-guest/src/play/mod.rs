@@ -100,7 +100,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Algorithms of ours that were loaded for the run; unloaded with the value.
+/// Algorithms that were loaded for the run; unloaded with the value.
 struct Algorithms(Vec<String>);
 
 impl Algorithms {

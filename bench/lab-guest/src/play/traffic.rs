@@ -209,6 +209,9 @@ fn start_tcp(
         // after the handshake, as `hotcc run` does: before it, the segment size is not known
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(&cc))
             .with_context(|| format!("cannot choose {cc}"))?;
+        if flow.paced {
+            turn_pacing_on(&socket).context("cannot turn pacing on")?;
+        }
         {
             let end = locked(&shared.end); // whoever stops the flow holds it: either it sees the socket, or we the end
             if end.is_some() {
@@ -223,6 +226,24 @@ fn start_tcp(
         }
         Ok(())
     })
+}
+
+/// Has TCP space its packets by its own estimate of the rate. The kernel starts to do so without fq once a socket has a limit
+/// for that rate, so the limit is the greatest that there is; all ones would mean "no limit", and change nothing.
+fn turn_pacing_on(socket: &TcpStream) -> Result<()> {
+    let limit_bytes_per_s = u64::MAX - 1;
+    // SAFETY: the kernel reads as many bytes as the value has, and keeps no reference to it.
+    let code = unsafe {
+        nix::libc::setsockopt(
+            socket.as_raw_fd(),
+            nix::libc::SOL_SOCKET,
+            nix::libc::SO_MAX_PACING_RATE,
+            (&raw const limit_bytes_per_s).cast(),
+            size_of_val(&limit_bytes_per_s) as nix::libc::socklen_t,
+        )
+    };
+    nix::errno::Errno::result(code)?;
+    Ok(())
 }
 
 /// Sends that many bytes, or until the socket is shut down.

@@ -111,6 +111,7 @@ mod tests {
             stop_ns: 10_000_000_000,
             bytes: None,
             pace: None,
+            paced: false,
             way: vec![0],
         };
         Plan { duration_ns: 10_000_000_000, links: vec![forward, reverse], flows: vec![flow], ..Plan::default() }

@@ -1,5 +1,6 @@
 //! The figures of one flow.
 
+use super::LinkHistories;
 use super::rates::{Capacity, Progress};
 use crate::planner::Planned;
 use crate::results::{Distribution, FlowSummary};
@@ -22,8 +23,9 @@ pub(super) fn summary(
     played: &Played,
     packets: &[PacketRecord],
     acks: &[AckRecord],
-    capacities: &[Capacity],
+    links: &LinkHistories<'_>,
 ) -> FlowSummary {
+    let capacities = links.capacities;
     let flow = &planned.plan.flows[place];
     let end = played.flows.get(place).cloned().unwrap_or_default();
     let end_ns = end.end_ns.max(flow.start_ns + 1);
@@ -38,6 +40,7 @@ pub(super) fn summary(
         packets.iter().filter(|r| wanted(r)).map(|r| u64::from(r.segments)).sum()
     };
     let progress = Progress(acks);
+    let (slowest, queue_delay_ms) = longest_wait(&flow.way, packets).unzip();
     FlowSummary {
         name: flow.name.clone(),
         cc: end.cc.clone(),
@@ -53,7 +56,8 @@ pub(super) fn summary(
                 .map(|a| f64::from(a.rtt_us) / 1e3)
                 .collect(),
         ),
-        queue_delay_ms: longest_wait(&flow.way, packets),
+        queue_delay_ms: queue_delay_ms.unwrap_or_default(),
+        queue_delay_time_mean_ms: slowest.map(|link| links.delays[link].mean_ms(flow.start_ns, end_ns)),
         mean_cwnd: mean_cwnd(acks),
         packets: count(&|r| Some(usize::from(r.link)) == first.copied()),
         police_drops: count(&|r| r.fate() == POLICED),
@@ -68,13 +72,14 @@ pub(super) fn summary(
     }
 }
 
-/// Waits at the link of its way where they were longest in the mean.
-fn longest_wait(way: &[usize], packets: &[PacketRecord]) -> Distribution {
+/// The link of its way where its packets waited longest in the mean, and how long; `None` where none left a link.
+fn longest_wait(way: &[usize], packets: &[PacketRecord]) -> Option<(usize, Distribution)> {
     let at = |link: &usize| {
         let waits = packets.iter().filter(|r| usize::from(r.link) == *link && r.fate() == SENT);
-        Distribution::of(waits.map(|r| r.wait_ns as f64 / 1e6).collect())
+        (*link, Distribution::of(waits.map(|r| r.wait_ns as f64 / 1e6).collect()))
     };
-    way.iter().map(at).max_by(|a, b| a.mean.total_cmp(&b.mean)).unwrap_or_default()
+    let longest = way.iter().map(at).max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+    longest.filter(|(_, waits)| waits.count > 0)
 }
 
 fn mean_cwnd(acks: &[AckRecord]) -> f64 {

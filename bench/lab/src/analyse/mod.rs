@@ -1,6 +1,7 @@
 //! From records to figures: a run's summary and its series.
 
 mod bounds;
+mod delay;
 mod flow;
 mod rates;
 mod series;
@@ -8,6 +9,7 @@ mod series;
 use crate::planner::Planned;
 use crate::results::{Distribution, LinkSummary, RunId, RunSummary};
 use anyhow::{Context, Result, ensure};
+use delay::DelayOverTime;
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, POLICED, PacketRecord, QUEUE_DROP};
@@ -57,6 +59,12 @@ pub struct Analysed {
     pub links_csv: String,
 }
 
+/// Each link over time, by its place.
+struct LinkHistories<'a> {
+    capacities: &'a [Capacity],
+    delays: &'a [DelayOverTime],
+}
+
 /// Reckons it all. `series_ms` is the series' period.
 #[must_use]
 pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u64) -> Analysed {
@@ -74,8 +82,16 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
             of_flow.push(*record);
         }
     }
+    let mut delays = vec![DelayOverTime::default(); plan.links.len()];
+    for record in &measured.packets {
+        let link = usize::from(record.link);
+        if let (Some(delay), Some(capacity)) = (delays.get_mut(link), capacities.get(link)) {
+            delay.add(record, capacity);
+        }
+    }
+    let histories = LinkHistories { capacities: &capacities, delays: &delays };
     let flows: Vec<_> = (0..plan.flows.len())
-        .map(|place| flow::summary(place, planned, &measured.played, &packets[place], &acks[place], &capacities))
+        .map(|place| flow::summary(place, planned, &measured.played, &packets[place], &acks[place], &histories))
         .collect();
     let busy = busy(&measured.played);
     let summary = RunSummary {

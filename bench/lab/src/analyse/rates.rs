@@ -44,6 +44,13 @@ impl Capacity {
         self.bits_before[step] + self.rates_bps[step] as f64 * into_s
     }
 
+    /// How long so many bytes take at the rate of a moment; 0 without a limit, or while nothing is served.
+    pub fn service_ns(&self, at_ns: u64, bytes: u32) -> u64 {
+        let step = ((at_ns / self.step_ns.max(1)) as usize).min(self.rates_bps.len().saturating_sub(1));
+        let rate_bps = self.rates_bps.get(step).copied().unwrap_or_default();
+        (u64::from(bytes) * 8_000_000_000).checked_div(rate_bps).unwrap_or_default()
+    }
+
     /// Mean over a time; `None`: no limit.
     pub fn mean_bps(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
         if self.rates_bps.is_empty() || until_ns <= from_ns {
@@ -81,6 +88,7 @@ mod tests {
         let capacity = Capacity::of(&link);
         assert_eq!(capacity.mean_bps(0, 300_000_000), Some(2000.0));
         assert_eq!(capacity.mean_bps(150_000_000, 250_000_000), Some(2500.0));
+        assert_eq!((capacity.service_ns(0, 1), capacity.service_ns(250_000_000, 1)), (8_000_000, 2_000_000));
         // the last rate goes on
         assert_eq!(capacity.mean_bps(300_000_000, 500_000_000), Some(4000.0));
         assert_eq!(Capacity::of(&PlannedLink { step_ns: 1, ..PlannedLink::default() }).mean_bps(0, 1), None);

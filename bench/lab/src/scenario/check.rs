@@ -1,14 +1,13 @@
 //! What TOML cannot check: names that must exist, values that must go together.
 
+use super::congestion::{check_cc, check_objects, check_swap, check_tune};
 use super::file::{Event, Flow, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use super::quantity::Queue;
-use crate::algorithms;
+use super::wrong::{Checked, known, known_at, unique, within, within_whole, wrong};
 use crate::results::METRICS;
-use hotcc::object::check_cc_name;
 use hotcc_host::nearest::expected;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use toml::Spanned;
 
 /// The longest run.
@@ -21,94 +20,6 @@ const MOST_HOSTS: u32 = 200;
 const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
 /// Flows are told apart by port; see `bpf/lab/records.h`.
 pub(crate) const MOST_FLOWS: usize = 4096;
-
-/// What is wrong, and at which bytes.
-#[derive(Debug)]
-pub(super) struct Wrong {
-    pub span: Range<usize>,
-    pub what: String,
-}
-
-pub(super) type Checked = Result<(), Wrong>;
-
-pub(super) fn wrong<T>(value: &Spanned<T>, what: impl Into<String>) -> Checked {
-    Err(Wrong { span: value.span(), what: what.into() })
-}
-
-fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> Checked {
-    let number = *value.get_ref();
-    if number.is_finite() && (from..=to).contains(&number) {
-        return Ok(());
-    }
-    wrong(value, format!("invalid {key} `{number}`: expected {from} to {to}"))
-}
-
-pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
-    value: &Spanned<T>,
-    key: &str,
-    from: T,
-    to: T,
-) -> Checked {
-    if (from..=to).contains(value.get_ref()) {
-        return Ok(());
-    }
-    wrong(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
-}
-
-/// One of a list; the error names the list.
-pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
-    known_at(name, name.get_ref(), what, list)
-}
-
-/// Likewise, of a name that is a part of `value`.
-fn known_at<'a, T>(value: &Spanned<T>, name: &str, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
-    let list: Vec<&str> = list.collect();
-    if list.contains(&name) {
-        return Ok(());
-    }
-    wrong(value, format!("unknown {what} `{name}`: {}", expected(name, list)))
-}
-
-fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> Checked {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        let text = name.get_ref();
-        let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
-        if !plain || text.is_empty() || text.len() > 15 {
-            return wrong(
-                name,
-                format!("invalid {what} name `{text}`: expected 1 to 15 characters of a-z, 0-9, - and _"),
-            );
-        }
-        if !seen.insert(text) {
-            return wrong(name, format!("duplicate {what} name `{text}`"));
-        }
-    }
-    Ok(())
-}
-
-/// Variants, before flows have what they stand for.
-pub(super) fn check_variants(scenario: &Scenario) -> Checked {
-    unique(scenario.variant.iter().map(|v| &v.name), "variant")?;
-    for variant in &scenario.variant {
-        let name = variant.name.get_ref().as_str();
-        if algorithms::is_ours(name) || algorithms::OF_THE_KERNEL.contains(&name) {
-            return wrong(&variant.name, format!("invalid variant name `{name}`: a congestion control has this name"));
-        }
-        known(&variant.cc, "hotcc algorithm", hotcc_bpf::ALGOS.iter().map(|o| o.name))?;
-        check_settings(&variant.cc, variant.profile.as_ref(), &variant.set)?;
-    }
-    Ok(())
-}
-
-fn check_settings(
-    cc: &Spanned<String>,
-    profile: Option<&Spanned<String>>,
-    set: &BTreeMap<String, toml::Value>,
-) -> Checked {
-    profile.map_or(Ok(()), |profile| known(profile, "profile", ["default", "paper"].into_iter()))?;
-    algorithms::check_tunables(cc.get_ref(), set).or_else(|why| wrong(cc, why))
-}
 
 pub(super) fn check(scenario: &Scenario) -> Checked {
     within(&scenario.duration_s, "duration_s", 0.1, LONGEST_S)?;
@@ -157,11 +68,12 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     let mut flows = 0;
     for flow in &scenario.flow {
         check_flow(scenario, flow)?;
-        flows += *flow.count.get_ref() as usize * host_count(scenario, flow.to.get_ref()) as usize;
+        flows += *flow.count.get_ref() as usize * scenario.host_count(flow.to.get_ref()) as usize;
         if flows > MOST_FLOWS {
             return wrong(&flow.count, format!("too many flows: expected at most {MOST_FLOWS} in total"));
         }
     }
+    check_objects(scenario)?;
     for feeder in &scenario.feeder {
         known(&feeder.radio, "radio", radios(scenario))?;
         feeder.readings.get_ref().check().or_else(|why| wrong(&feeder.readings, why.to_string()))?;
@@ -214,11 +126,6 @@ fn is_of_the_network(key: &str) -> bool {
     key.starts_with("net.") && key.split('.').all(plain)
 }
 
-/// How many hosts have that name.
-pub(crate) fn host_count(scenario: &Scenario, name: &str) -> u32 {
-    scenario.host.iter().find(|h| h.name.get_ref() == name).map_or(1, |h| *h.count.get_ref())
-}
-
 fn check_link(scenario: &Scenario, link: &Link) -> Checked {
     let [a, b] = link.between.get_ref();
     for name in [a, b] {
@@ -228,7 +135,7 @@ fn check_link(scenario: &Scenario, link: &Link) -> Checked {
     if a == b {
         return wrong(&link.between, format!("link `{}` connects `{a}` to itself", link.name.get_ref()));
     }
-    if host_count(scenario, a) > 1 && host_count(scenario, b) > 1 {
+    if scenario.host_count(a) > 1 && scenario.host_count(b) > 1 {
         return wrong(
             &link.between,
             format!("`{a}` and `{b}` both have `count` > 1: one end of a link must be a single host"),
@@ -314,12 +221,12 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     if flow.from.get_ref() == flow.to.get_ref() {
         return wrong(&flow.to, "a flow needs two different hosts, but `from` and `to` are the same");
     }
-    if host_count(scenario, flow.from.get_ref()) > 1 {
+    if scenario.host_count(flow.from.get_ref()) > 1 {
         return wrong(&flow.from, format!("`{}` has `count` > 1: a flow needs a single sender", flow.from.get_ref()));
     }
     within_whole(&flow.count, "count", 1, MOST_FLOWS as u32)?;
     let end = *scenario.duration_s.get_ref();
-    let flows = *flow.count.get_ref() * host_count(scenario, flow.to.get_ref());
+    let flows = *flow.count.get_ref() * scenario.host_count(flow.to.get_ref());
     let last = flow.start_s + flow.stagger_s * f64::from(flows - 1);
     if !(flow.start_s >= 0.0 && flow.stagger_s >= 0.0 && last < end) {
         return wrong(
@@ -345,6 +252,9 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
             return wrong(size, "`write_bytes` needs `rate`");
         }
     }
+    if let Some(paced) = flow.paced.as_ref().filter(|_| flow.kind == Kind::Udp) {
+        return wrong(paced, "`paced` does not apply to a UDP flow: its `rate` sets the time between its packets");
+    }
     match (flow.kind, &flow.cc, &flow.rate) {
         (Kind::Tcp, None, _) => wrong(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
         (Kind::Udp, Some(cc), _) => wrong(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),
@@ -354,89 +264,18 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     }
 }
 
-fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
-    let name = cc.get_ref();
-    if let Err(why) = check_cc_name(name) {
-        return wrong(cc, why.to_string());
-    }
-    if !algorithms::is_ours(name) {
-        if !algorithms::OF_THE_KERNEL.contains(&name.as_str()) {
-            let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
-            let all: Vec<&str> = ours.chain(algorithms::OF_THE_KERNEL).collect();
-            return known(cc, "congestion control", all.into_iter());
-        }
-        if let Some(profile) = &flow.profile {
-            return wrong(profile, format!("`{name}` is a kernel congestion control and has no profiles"));
-        }
-        if !flow.set.is_empty() {
-            return wrong(cc, format!("`{name}` is a kernel congestion control and has no tunables to set"));
-        }
-        return Ok(());
-    }
-    check_settings(cc, flow.profile.as_ref(), &flow.set)
-}
-
-/// What a flow watches has to be there in a case at least: its congestion control may be swept, and the others have no such
-/// field. Returns the case, by its place.
-pub(super) fn check_watches(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
-    struct Watched<'a> {
-        case: usize,
-        field: &'a Spanned<String>,
-        /// What could be watched instead.
-        fields: BTreeSet<String>,
-    }
-    let mut states: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut watched: BTreeMap<(usize, &str), Watched<'_>> = BTreeMap::new();
-    for (case, scenario) in cases.iter().enumerate() {
-        for (place, flow) in scenario.flow.iter().enumerate() {
-            let Some(field) = &flow.watch else { continue };
-            let key = (place, field.get_ref().as_str());
-            let one = watched.entry(key).or_insert(Watched { case, field, fields: BTreeSet::new() });
-            if let Some(cc) = &flow.cc {
-                let cc = cc.get_ref().as_str();
-                one.fields.extend(states.entry(cc).or_insert_with(|| algorithms::state(cc)).iter().cloned());
-            }
-        }
-    }
-    for Watched { case, field, fields } in watched.into_values() {
-        let checked = if fields.is_empty() {
-            wrong(field, "`watch` needs a hotcc algorithm: this flow's congestion control has no state to watch")
-        } else {
-            known(field, "state field", fields.iter().map(String::as_str))
-        };
-        checked.map_err(|wrong| (case, wrong))?;
-    }
-    Ok(())
-}
-
-/// What an event swaps or tunes has to be there in a case at least, likewise.
-pub(super) fn check_event_ccs(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
-    let in_use: BTreeSet<&str> = cases.iter().flat_map(Scenario::own_ccs).collect();
-    for (case, scenario) in cases.iter().enumerate() {
-        for cc in scenario.event.iter().filter_map(Event::cc) {
-            known(cc, "hotcc algorithm of a flow", in_use.iter().copied()).map_err(|wrong| (case, wrong))?;
-        }
-    }
-    Ok(())
-}
-
 fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     within(&event.at_s, "at_s", 0.0, *scenario.duration_s.get_ref())?;
     let links = || scenario.link.iter().map(|l| l.name.get_ref().as_str());
     let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
-    let ours = || hotcc_bpf::ALGOS.iter().map(|o| o.name);
     let mut actions = 0;
     if let Some(swap) = &event.swap {
         actions += 1;
-        known(&swap.new, "hotcc algorithm", ours())?;
+        check_swap(swap)?;
     }
     if let Some(tune) = &event.tune {
         actions += 1;
-        if algorithms::is_ours(tune.cc.get_ref())
-            && let Err(why) = algorithms::check_tunables(tune.cc.get_ref(), &tune.set)
-        {
-            return wrong(&tune.cc, why);
-        }
+        check_tune(tune)?;
     }
     if let Some(change) = &event.change {
         actions += 1;

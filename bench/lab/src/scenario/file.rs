@@ -1,6 +1,5 @@
 //! A scenario file as types: hosts, links, radio, flows and events.
 
-use super::check;
 use super::pep::Pep;
 use super::quantity::{Probability, Queue, Rate};
 use crate::algorithms;
@@ -71,7 +70,7 @@ pub struct Scenario {
     /// Values that `"$key"` stands for, one case for each combination.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
-    /// Congestion controls of ours under names of their own, so that profiles and tunables can be compared.
+    /// Congestion controls that the lab loads under names of their own, so that profiles and tunables can be compared.
     #[serde(default)]
     pub variant: Vec<Variant>,
     /// sysctls of every host.
@@ -110,10 +109,22 @@ impl Scenario {
         self.radio.iter().find(|radio| radio.get_ref().name() == name)
     }
 
-    /// Those of its flows' congestion controls that are ours.
-    pub(crate) fn own_ccs(&self) -> impl Iterator<Item = &str> {
+    /// Those of its flows' congestion controls that the lab loads.
+    pub(crate) fn loaded_ccs(&self) -> impl Iterator<Item = &str> {
         let ccs = self.flow.iter().filter_map(|flow| flow.cc.as_ref()).map(|cc| cc.get_ref().as_str());
-        ccs.filter(|cc| algorithms::is_ours(cc))
+        ccs.filter(|cc| algorithms::is_loaded(cc))
+    }
+
+    /// The object files that flows run, and those that events put in the place of others.
+    pub(crate) fn object_files(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let of_flows = self.flow.iter().filter_map(|flow| flow.cc.as_ref());
+        let of_swaps = self.event.iter().filter_map(|event| event.swap.as_ref()).map(|swap| &swap.new);
+        of_flows.chain(of_swaps).filter(|cc| algorithms::is_object_file(cc.get_ref()))
+    }
+
+    /// How many hosts have that name.
+    pub(crate) fn host_count(&self, name: &str) -> u32 {
+        self.host.iter().find(|h| h.name.get_ref() == name).map_or(1, |h| *h.count.get_ref())
     }
 
     /// Its cells, and how many links share each.
@@ -121,7 +132,7 @@ impl Scenario {
     pub fn cells(&self) -> BTreeMap<&String, u32> {
         let mut cells = BTreeMap::new();
         for link in &self.link {
-            let links: u32 = link.between.get_ref().iter().map(|host| check::host_count(self, host)).product();
+            let links: u32 = link.between.get_ref().iter().map(|host| self.host_count(host)).product();
             for over in [&link.forward, &link.reverse] {
                 if let Some(cell) = over.cell.as_ref().or(link.both.cell.as_ref()) {
                     *cells.entry(cell.get_ref()).or_default() += links;
@@ -133,10 +144,11 @@ impl Scenario {
 
     /// Files that it names, relative to its own directory.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.radio.iter().filter_map(|radio| match radio.get_ref() {
+        let traces = self.radio.iter().filter_map(|radio| match radio.get_ref() {
             RadioSpec::Trace(trace) => Some(trace.file.as_path()),
             _ => None,
-        })
+        });
+        traces.chain(self.object_files().map(|file| Path::new(file.get_ref())))
     }
 }
 
@@ -317,13 +329,13 @@ pub enum Kind {
     Udp,
 }
 
-/// One of ours with a profile and tunables, under a name that flows can use as `cc`.
+/// One of ours, or an object file, with a profile and tunables, under a name that flows can use as `cc`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// Its name.
     pub name: Spanned<String>,
-    /// Which of ours.
+    /// Which of ours, or an object file.
     pub cc: Spanned<String>,
     /// Profile.
     pub profile: Option<Spanned<String>>,
@@ -348,11 +360,11 @@ pub struct Flow {
     /// How many, to each receiver.
     #[serde(default = "one")]
     pub count: Spanned<u32>,
-    /// Congestion control: one of ours, of the kernel, or a variant.
+    /// Congestion control: one of ours, of the kernel, a variant, or an object file.
     pub cc: Option<Spanned<String>>,
-    /// Profile of ours.
+    /// Profile of one that the lab loads.
     pub profile: Option<Spanned<String>>,
-    /// Tunables of ours.
+    /// Tunables of one that the lab loads.
     #[serde(default)]
     pub set: BTreeMap<String, toml::Value>,
     /// Field of the algorithm's per-flow state to write into the series.
@@ -367,6 +379,8 @@ pub struct Flow {
     pub stop_s: Option<Spanned<f64>>,
     /// How much it sends; as much as it can where this is absent.
     pub bytes: Option<Spanned<u64>>,
+    /// Whether TCP spaces its packets itself, whatever the congestion control.
+    pub paced: Option<Spanned<bool>>,
     /// Rate of the application: of UDP's packets, or of what is written to TCP.
     pub rate: Option<Spanned<Rate>>,
     /// Size of UDP's packets or of TCP's writes at `rate`, bytes.
@@ -404,7 +418,7 @@ impl Event {
 pub struct Swap {
     /// What is replaced.
     pub cc: Spanned<String>,
-    /// By which of ours.
+    /// By which of ours, or an object file.
     pub new: Spanned<String>,
 }
 

@@ -3,11 +3,13 @@
 //! What is swept is put into the text before it is read, so every message has the line of the file.
 
 mod check;
+mod congestion;
 mod file;
 mod pep;
 mod place;
 mod quantity;
 mod sweep;
+mod wrong;
 
 pub use file::{
     Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Police, Route, Rx, Scenario, ScenarioError, Swap, Tune,

@@ -1,7 +1,7 @@
 //! An ACKing border PEP: where its agents are, and what may be wrong with it.
 
-use super::check::{Checked, host_count, known, within_whole, wrong};
 use super::file::{Kind, Scenario};
+use super::wrong::{Checked, known, within_whole, wrong};
 use hotcc_lab_proto::plan::Fault;
 use serde::Deserialize;
 use toml::Spanned;
@@ -28,7 +28,7 @@ pub(super) fn check_peps(scenario: &Scenario) -> Checked {
     for pep in &scenario.pep {
         known(&pep.border, "host", hosts())?;
         let border = pep.border.get_ref();
-        if host_count(scenario, border) > 1 {
+        if scenario.host_count(border) > 1 {
             return wrong(&pep.border, format!("`{border}` has `count` > 1: the border of a PEP is a single host"));
         }
         if pep.servers.get_ref().is_empty() {

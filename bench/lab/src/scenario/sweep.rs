@@ -1,9 +1,12 @@
 //! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn, `"$key.field"` for a field
 //! of each where they are tables.
 
-use super::check;
+use super::check::check;
+use super::congestion::{check_event_ccs, check_variants, check_watches};
 use super::file::{Scenario, ScenarioError};
 use super::place::Place;
+use super::wrong::Wrong;
+use crate::algorithms::{self, object_name};
 use crate::results::RunId;
 use hotcc_host::nearest::expected;
 use serde::Deserialize;
@@ -36,7 +39,9 @@ impl Value {
     fn new(key: &str, value: &toml::Value) -> Option<Self> {
         let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
         let Some(table) = value.as_table() else {
-            return Some(Self { name: plain(value), literals: vec![(key.to_owned(), value.to_string())] });
+            // an object file is called what tables call its congestion control
+            let name = object_name(&plain(value)).to_owned();
+            return Some(Self { name, literals: vec![(key.to_owned(), value.to_string())] });
         };
         let literals = table.iter().map(|(field, value)| (format!("{key}.{field}"), value.to_string())).collect();
         Some(Self { name: plain(table.get("name")?), literals })
@@ -106,6 +111,18 @@ impl Source {
                     format!("a table in `sweep.{key}` has no `name`: expected one in each table"),
                 ));
             };
+            if let Some((name, [one, other])) = two_files(&values) {
+                return Err(line(
+                    path,
+                    &text,
+                    &span,
+                    format!(
+                        "{one} and {other} in `sweep.{key}` have the same name, `{name}`: rename one of the files, or \
+                         sweep tables with different names, e.g. {{ name = \"old\", file = {one} }}, and write \
+                         \"${key}.file\""
+                    ),
+                ));
+            }
             if !values.iter().flat_map(|v| &v.literals).any(|(key, _)| text.contains(&format!("\"${key}\""))) {
                 return Err(line(
                     path,
@@ -127,13 +144,27 @@ impl Source {
             }
         }
         let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
-        check::check_watches(&scenarios).and_then(|()| check::check_event_ccs(&scenarios)).map_err(
-            |(case, wrong)| {
-                let values = source.combinations().into_iter().nth(case).unwrap_or_default();
-                line(path, &source.with(&values), &wrong.span, wrong.what)
-            },
-        )?;
+        check_watches(&scenarios, &|cc| algorithms::state(cc, None))
+            .and_then(|()| check_event_ccs(&scenarios))
+            .map_err(|wrong| source.wrong_in_case(wrong))?;
         Ok(source)
+    }
+
+    /// Whether every field that a flow watches exists in a case at least, object files included.
+    pub(crate) fn check_watched_fields(&self) -> Result<(), ScenarioError> {
+        let scenarios: Vec<Scenario> = self.cases()?.into_iter().map(|case| case.scenario).collect();
+        check_watches(&scenarios, &|cc| algorithms::state(cc, Some(self.directory())))
+            .map_err(|wrong| self.wrong_in_case(wrong))
+    }
+
+    /// Where the files that it names are looked for.
+    pub(crate) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    fn wrong_in_case(&self, (case, wrong): (usize, Wrong)) -> ScenarioError {
+        let values = self.combinations().into_iter().nth(case).unwrap_or_default();
+        line(&self.path, &self.with(&values), &wrong.span, wrong.what)
     }
 
     /// Whether every `"$key"` stands for something.
@@ -191,12 +222,11 @@ impl Source {
         &self,
         check: impl Fn(&Scenario, u64, &Path) -> anyhow::Result<()>,
     ) -> Result<(), ScenarioError> {
-        let directory = self.path.parent().unwrap_or(Path::new("."));
         for values in self.combinations() {
             let text = self.with(&values);
             let case = self.case(values)?;
             let seed = case.scenario.seeds.first().copied().unwrap_or_default();
-            check(&case.scenario, seed, directory).map_err(|error| {
+            check(&case.scenario, seed, self.directory()).map_err(|error| {
                 let why = format!("{error:#}");
                 match error.downcast_ref::<Place>() {
                     Some(place) => line(&self.path, &text, &place.span, why),
@@ -213,12 +243,26 @@ impl Source {
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
-        let at_line = |wrong: check::Wrong| line(&self.path, &text, &wrong.span, wrong.what);
-        check::check_variants(&scenario).map_err(at_line)?;
+        let at_line = |wrong: Wrong| line(&self.path, &text, &wrong.span, wrong.what);
+        check_variants(&scenario).map_err(at_line)?;
         put_variants(&mut scenario);
-        check::check(&scenario).map_err(at_line)?;
+        check(&scenario).map_err(at_line)?;
         Ok(Case { values: values.into_iter().map(|(k, v)| (k.to_owned(), v.name.clone())).collect(), scenario })
     }
+}
+
+/// Two object files among these values that have the same name: it, and both as TOML writes them.
+fn two_files(values: &[Value]) -> Option<(&str, [&str; 2])> {
+    let mut files: BTreeMap<&str, &str> = BTreeMap::new();
+    for value in values {
+        if let [(_, literal)] = value.literals.as_slice()
+            && literal.trim_matches('"') != value.name
+            && let Some(other) = files.insert(&value.name, literal).filter(|other| other != literal)
+        {
+            return Some((&value.name, [other, literal]));
+        }
+    }
+    None
 }
 
 /// Flows have what their variants stand for; what a flow sets itself goes before.

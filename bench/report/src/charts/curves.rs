@@ -83,9 +83,10 @@ pub fn against_parameters(rows: &[Row], labels: &[String], most: usize) -> Resul
             }
             let rest = if others.is_empty() { String::new() } else { format!(" at {}", case_text(&others)) };
             let title = format!("Against {key}{rest}");
-            let columns = COLUMNS.iter().filter(|(metric, ..)| AGAINST.contains(metric));
-            let charts = columns.map(|(metric, heading, factor, _)| {
-                against(&axis, heading, &title, &lines(&axis, (metric, *factor), &members, labels))
+            let columns = COLUMNS.iter().filter(|column| AGAINST.contains(&column.metric));
+            let charts = columns.map(|column| {
+                let lines = lines(&axis, (column.metric, column.factor), &members, labels);
+                against(&axis, column.heading, &title, &lines)
             });
             let charts: Vec<Markup> = charts.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
             drawn.push(Against { title, charts });

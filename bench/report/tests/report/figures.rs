@@ -4,6 +4,36 @@ use crate::fixture::{case, flow, run, write};
 use hotcc_report::markdown::refreshed;
 use std::fs;
 
+/// Documents keep their columns: the results that their tables were made from may no longer be there.
+#[test]
+fn a_document_has_fewer_columns_than_a_report() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("small/6.12");
+    let flows = vec![flow("up", "dtcp", 12.5, 30.0), flow("down", "dtcp", 12.5, 30.0)];
+    write(&directory, &[run(case(&[]), 1, flows)]);
+    let headings = |text: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.starts_with("| case")).unwrap();
+        line.trim_matches('|').split(" |").map(|heading| heading.trim().to_owned()).collect()
+    };
+    let before = ["throughput, Mbit/s", "utilisation, %", "mean RTT, ms", "p95 RTT, ms", "queue delay, ms", "loss, %"];
+    let document = [&["case", "congestion control"], &before[..], &["retransmits", "Jain's index", "seeds"]].concat();
+    for (mark, what) in [("small", "congestion control"), ("small flows", "flow")] {
+        let text = format!("<!-- figures: {mark} -->\n<!-- end of figures -->\n");
+        let shown = headings(&refreshed(&text, scratch.path()).unwrap());
+        let expected: Vec<&str> =
+            document.iter().map(|heading| if *heading == "congestion control" { what } else { heading }).collect();
+        assert_eq!(shown, expected);
+    }
+    let report = hotcc_report::markdown::text(&hotcc_report::data::Data::read(&directory).unwrap());
+    let added: Vec<String> =
+        headings(&report).into_iter().filter(|heading| !document.contains(&heading.as_str())).collect();
+    assert_eq!(added, ["queue delay over time, ms", "p95 queue delay, ms", "timeouts"]);
+    let row = report.lines().nth(2).unwrap();
+    let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+    assert_eq!(cells[6..10], ["10", "8", "15", "0.25"], "mean, over time, p95, loss: {row}");
+    assert_eq!(cells[10..12], ["25", "2"], "retransmits, timeouts: {row}");
+}
+
 #[test]
 fn a_part_about_some_cases_has_their_figures_alone() {
     let scratch = tempfile::tempdir().unwrap();

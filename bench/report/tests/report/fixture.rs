@@ -42,11 +42,13 @@ pub fn flow(name: &str, cc: &str, mbps: f64, rtt_ms: f64) -> FlowSummary {
         utilisation: Some(mbps / 50.0),
         rtt_ms: distribution(rtt_ms),
         queue_delay_ms: distribution(rtt_ms - 20.0),
+        queue_delay_time_mean_ms: Some(rtt_ms - 22.0),
         mean_cwnd: 80.0,
         packets: 10_000,
         losses: 10,
         queue_drops: 15,
         retransmits: 25,
+        timeouts: 2,
         ..FlowSummary::default()
     }
 }

@@ -42,9 +42,10 @@ fn figures_are_those_computed_by_hand() {
         .to_vec();
     fixture::write(dir.path(), &runs);
     let html = page(dir.path());
-    let figures = ["all", "dtcp", "10.0 ± 2.5", "20.0 ± 5.0", "40 ± 0", "60 ± 0", "20 ± 0", "0.25 ± 0", "25 ± 0"];
-    assert_eq!(row(&html, "dtcp")[..9], figures);
-    assert_eq!(row(&html, "dtcp")[9..], ["0.98 ± 0", "3"]);
+    let figures = ["all", "dtcp", "10.0 ± 2.5", "20.0 ± 5.0", "40 ± 0", "60 ± 0", "20 ± 0"];
+    assert_eq!(row(&html, "dtcp")[..7], figures);
+    // queue delay over time and its percentile, loss, retransmits, timeouts, Jain's index, seeds
+    assert_eq!(row(&html, "dtcp")[7..], ["18 ± 0", "30 ± 0", "0.25 ± 0", "25 ± 0", "2 ± 0", "0.98 ± 0", "3"]);
     assert!(html.contains("All 3 runs have finished, none is invalid."));
 }
 

@@ -1,0 +1,99 @@
+//! A link's queueing delay as a function of time.
+
+use super::rates::Capacity;
+use hotcc_lab_proto::records::{POLICED, PacketRecord, QUEUE_DROP};
+
+/// The delay that a packet would have found at any moment. A packet that joins the queue makes it longer; until the next one
+/// joins, the delay falls by a second each second, to 0.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DelayOverTime {
+    joins: Vec<Join>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Join {
+    at_ns: u64,
+    /// When the queue is empty if nothing else joins it.
+    empty_ns: u64,
+    /// Of the delay before `at_ns`, ns times ns.
+    area_before: f64,
+}
+
+impl Join {
+    fn area_until(&self, until_ns: u64) -> f64 {
+        let triangle = |from_ns: u64| (self.empty_ns.saturating_sub(from_ns) as f64).powi(2) / 2.0;
+        triangle(self.at_ns) - triangle(until_ns)
+    }
+}
+
+impl DelayOverTime {
+    /// Adds a packet of this link; packets come in order of time.
+    pub fn add(&mut self, record: &PacketRecord, capacity: &Capacity) {
+        if matches!(record.fate(), QUEUE_DROP | POLICED) {
+            return; // others do not wait for it
+        }
+        let served_ns = record.time_ns + record.wait_ns;
+        let empty_ns = served_ns + capacity.service_ns(served_ns, record.bytes);
+        let area_before = self.joins.last().map_or(0.0, |last| last.area_before + last.area_until(record.time_ns));
+        self.joins.push(Join { at_ns: record.time_ns, empty_ns, area_before });
+    }
+
+    fn area_until(&self, until_ns: u64) -> f64 {
+        let joined = self.joins.partition_point(|join| join.at_ns <= until_ns);
+        self.joins[..joined].last().map_or(0.0, |last| last.area_before + last.area_until(until_ns))
+    }
+
+    /// Each instant has the same weight, unlike in a mean over packets.
+    pub fn mean_ms(&self, from_ns: u64, until_ns: u64) -> f64 {
+        let length_ns = until_ns.saturating_sub(from_ns).max(1) as f64;
+        (self.area_until(until_ns) - self.area_until(from_ns)) / length_ns / 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_lab_proto::plan::PlannedLink;
+    use hotcc_lab_proto::records::{LOST, SENT};
+
+    const MS_NS: u64 = 1_000_000;
+
+    /// 1 Mbit/s: 1250 bytes take 10 ms.
+    fn delay(packets: &[(u8, u64, u64)]) -> DelayOverTime {
+        let link = PlannedLink { step_ns: 1000 * MS_NS, rates: vec![(10, 1_000_000)], ..PlannedLink::default() };
+        let capacity = Capacity::of(&link);
+        let mut delay = DelayOverTime::default();
+        for (fate, at_ms, wait_ms) in packets {
+            let mut record = PacketRecord::with(*fate, false, true);
+            (record.time_ns, record.wait_ns, record.bytes) = (at_ms * MS_NS, wait_ms * MS_NS, 1250);
+            delay.add(&record, &capacity);
+        }
+        delay
+    }
+
+    #[test]
+    fn a_burst_drains_and_then_nothing_waits() {
+        // ten packets at once: 100 ms until the queue is empty, on average 50 ms of delay in that time
+        let burst: Vec<_> = (0..10).map(|packet| (SENT, 200, 10 * packet)).collect();
+        let delay = delay(&burst);
+        assert_eq!(delay.mean_ms(200 * MS_NS, 300 * MS_NS), 50.0);
+        assert_eq!(delay.mean_ms(250 * MS_NS, 300 * MS_NS), 25.0);
+        assert_eq!(delay.mean_ms(0, 1000 * MS_NS), 5.0);
+        assert_eq!(delay.mean_ms(300 * MS_NS, 1000 * MS_NS), 0.0);
+    }
+
+    #[test]
+    fn a_steady_queue_has_the_delay_of_its_packets() {
+        // a packet every 10 ms, each of which waits 100 ms; the delay goes from 110 ms to 100 ms between them
+        let steady: Vec<_> = (0..100).map(|packet| (SENT, 10 * packet, 100)).collect();
+        assert_eq!(delay(&steady).mean_ms(100 * MS_NS, 900 * MS_NS), 105.0);
+    }
+
+    #[test]
+    fn what_finds_no_room_delays_nothing_and_what_is_lost_later_does() {
+        let with = |fate| delay(&[(SENT, 0, 0), (fate, 0, 10)]).mean_ms(0, 20 * MS_NS);
+        assert_eq!(with(QUEUE_DROP), 2.5);
+        assert_eq!(with(LOST), 10.0);
+        assert_eq!(delay(&[]).mean_ms(0, MS_NS), 0.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! What is wrong with a scenario, and where; checks of single values.
+
+use hotcc_host::nearest::expected;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What is wrong, and at which bytes.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub span: Range<usize>,
+    pub what: String,
+}
+
+pub(super) type Checked = Result<(), Wrong>;
+
+pub(super) fn wrong<T>(value: &Spanned<T>, what: impl Into<String>) -> Checked {
+    Err(Wrong { span: value.span(), what: what.into() })
+}
+
+pub(super) fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> Checked {
+    let number = *value.get_ref();
+    if number.is_finite() && (from..=to).contains(&number) {
+        return Ok(());
+    }
+    wrong(value, format!("invalid {key} `{number}`: expected {from} to {to}"))
+}
+
+pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
+    value: &Spanned<T>,
+    key: &str,
+    from: T,
+    to: T,
+) -> Checked {
+    if (from..=to).contains(value.get_ref()) {
+        return Ok(());
+    }
+    wrong(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
+}
+
+/// One of a list; the error names the list.
+pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
+    known_at(name, name.get_ref(), what, list)
+}
+
+/// Likewise, of a name that is a part of `value`.
+pub(super) fn known_at<'a, T>(
+    value: &Spanned<T>,
+    name: &str,
+    what: &str,
+    list: impl Iterator<Item = &'a str>,
+) -> Checked {
+    let list: Vec<&str> = list.collect();
+    if list.contains(&name) {
+        return Ok(());
+    }
+    wrong(value, format!("unknown {what} `{name}`: {}", expected(name, list)))
+}
+
+pub(super) fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> Checked {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let text = name.get_ref();
+        let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
+        if !plain || text.is_empty() || text.len() > 15 {
+            return wrong(
+                name,
+                format!("invalid {what} name `{text}`: expected 1 to 15 characters of a-z, 0-9, - and _"),
+            );
+        }
+        if !seen.insert(text) {
+            return wrong(name, format!("duplicate {what} name `{text}`"));
+        }
+    }
+    Ok(())
+}
