@@ -77,7 +77,11 @@ fn seed_random_numbers() -> Result<()> {
         buffer: [u8; 64],
     }
     let random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-    let seed = Seed { entropy_bits: 512, bytes: 64, buffer: *b"hotcc: every run of the lab draws the same random numbers, once." };
+    let seed = Seed {
+        entropy_bits: 512,
+        bytes: 64,
+        buffer: *b"hotcc: every run of the lab draws the same random numbers, once.",
+    };
     // SAFETY: the kernel reads the structure, whose buffer is as long as it says, and keeps no reference to it.
     let done = unsafe { nix::libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const seed) };
     nix::errno::Errno::result(done).context("cannot seed the random numbers")?;

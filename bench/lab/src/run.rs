@@ -142,8 +142,9 @@ impl Lab<'_> {
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
         let mut files = BTreeMap::new();
+        let traces = self.source.traces();
         for file in cases.iter().flat_map(|case| case.scenario.files()) {
-            let path = self.scenario_directory().join(file);
+            let path = traces.find(file)?;
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             files.insert(file.display().to_string(), HEXLOWER.encode(&Sha256::digest(content)));
         }
@@ -189,10 +190,6 @@ impl Lab<'_> {
         })
     }
 
-    fn scenario_directory(&self) -> &Path {
-        self.source.path.parent().unwrap_or(Path::new("."))
-    }
-
     /// A run that was not valid is not done where another one may be.
     fn is_done(&self, target: &Path) -> bool {
         let Ok(text) = fs::read(target.join("summary.json")) else { return false };
@@ -206,7 +203,7 @@ impl Lab<'_> {
         if self.is_done(&target) {
             return Ok("already complete".to_owned());
         }
-        let planned = plan(&one.case.scenario, one.id.seed, self.scenario_directory())?;
+        let planned = plan(&one.case.scenario, one.id.seed, &self.source.traces())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
         let measured = match self.backend {

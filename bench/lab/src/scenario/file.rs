@@ -128,12 +128,13 @@ impl Scenario {
         cells
     }
 
-    /// Files that it names, relative to its own directory.
+    /// Trace files that it names, as it names them.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.radio.iter().filter_map(|radio| match radio.get_ref() {
-            RadioSpec::Trace(trace) => Some(trace.file.as_path()),
+        let traces = self.radio.iter().filter_map(|radio| match radio.get_ref() {
+            RadioSpec::Trace(trace) => Some(trace),
             _ => None,
-        })
+        });
+        traces.flat_map(|trace| [Some(&trace.file), trace.rtt_file.as_ref()]).flatten().map(PathBuf::as_path)
     }
 }
 
@@ -279,11 +280,43 @@ pub struct Feeder {
     pub towards: Spanned<String>,
     /// How it reads.
     pub readings: Spanned<FeederSpec>,
+    /// Which of the read values it publishes.
+    #[serde(default)]
+    pub publish: Publish,
     /// Age at which readers stop to believe a reading; from the period where it is absent.
     pub max_age_ms: Option<u32>,
     /// Times without readings: from, until.
     #[serde(default)]
     pub outages_s: Vec<Spanned<[f64; 2]>>,
+}
+
+/// Values that a feeder publishes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Publish {
+    /// SINR and its average.
+    #[default]
+    Sinr,
+    /// Capacity.
+    Capacity,
+    /// SINR, its average and capacity.
+    Both,
+    /// Nothing, as if the feeder had no source.
+    None,
+}
+
+impl Publish {
+    /// Whether SINR is published.
+    #[must_use]
+    pub fn has_sinr(self) -> bool {
+        matches!(self, Self::Sinr | Self::Both)
+    }
+
+    /// Whether capacity is published.
+    #[must_use]
+    pub fn has_capacity(self) -> bool {
+        matches!(self, Self::Capacity | Self::Both)
+    }
 }
 
 /// What a flow is made of.

@@ -10,8 +10,8 @@ mod quantity;
 mod sweep;
 
 pub use file::{
-    Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Route, Rx, Scenario, ScenarioError, Swap, Tune, Variant,
-    Way,
+    Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Publish, Route, Rx, Scenario, ScenarioError, Swap, Tune,
+    Variant, Way,
 };
 pub use pep::Pep;
 pub use place::Place;
