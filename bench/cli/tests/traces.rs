@@ -197,7 +197,7 @@ fn files_are_checked_and_drawn() {
     fs::write(bench.path("empty.csv"), "").unwrap();
     let checked = bench.run(&["check", "drive.csv", "back.csv", "empty.csv"]);
     assert_eq!(checked.status.code(), Some(1));
-    assert!(out(&checked).starts_with("drive.csv: valid, 120 s, 120 samples; capacity 0.0 to 16.0 Mbit/s, mean 8."));
+    assert!(out(&checked).starts_with("drive.csv: valid, 120 s, 120 samples; capacity 0.0 to 16.0 Mbit/s, mean 7.9;"));
     let told = "hotcc-bench: cannot use the trace: back.csv:3: time goes backwards: -1 after 0\n\
                 hotcc-bench: cannot use the trace: empty.csv holds no samples\n";
     assert_eq!(err(&checked), told);

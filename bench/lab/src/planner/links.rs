@@ -106,7 +106,12 @@ impl LinkPlanner<'_> {
                 let (later, later_radio) = self.rates(&way, cable.member, steps, length)?;
                 radio = match (radio, later_radio) {
                     (Some(first), Some(then)) => Some(spliced(first, &then, at_step)),
-                    (first, then) => first.or(then),
+                    // Before the event there is no radio, so no round-trip time of one.
+                    (None, Some(mut then)) => {
+                        then.base_rtt_ms.iter_mut().flatten().take(at_step).for_each(|ms| *ms = 0.0);
+                        Some(then)
+                    }
+                    (first, None) => first,
                 };
                 match (rates.is_empty(), later.is_empty()) {
                     (false, false) => rates.truncate(at_step.min(steps)),
