@@ -116,6 +116,8 @@ missing_packages() {
 	have xz || echo xz-utils
 	have zstd || echo zstd
 	have depmod || echo kmod
+	# what fetches recorded traces
+	have curl || echo curl
 	# what `just lint` checks shell scripts with
 	have shellcheck || echo shellcheck
 	[[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || echo debian-archive-keyring

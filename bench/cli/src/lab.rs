@@ -1,6 +1,7 @@
 //! `hotcc-bench lab`: scenarios from the command line.
 
 use crate::exit_code;
+use crate::traces::TracesDirectory;
 use anyhow::{Result, bail};
 use hotcc_kernels::Selector;
 use hotcc_lab::estimate;
@@ -53,6 +54,8 @@ pub struct LabCommand {
     /// Validate the files; print the number of runs and about how long they take; do not run them
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    traces: TracesDirectory,
     /// Run guests in real time instead of virtual time; results are then not reproducible
     #[arg(long)]
     real_time: bool,
@@ -190,7 +193,8 @@ impl LabCommand {
     }
 
     fn source(&self, path: &Path, selection: &Selection) -> Result<(Source, Workload)> {
-        let source = Source::read(path)?;
+        let mut source = Source::read(path)?;
+        source.trace_directories = self.traces.directories();
         let work = Workload::of(&source, selection)?;
         if self.check {
             check_plans(&source)?;

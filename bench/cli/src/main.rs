@@ -4,6 +4,7 @@ mod cost;
 mod kernels;
 mod lab;
 mod report;
+mod traces;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -15,6 +16,7 @@ use hotcc_testbed::netlab;
 use lab::LabCommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use traces::TracesCommand;
 
 /// Interrupted.
 const INTERRUPTED: u8 = 130;
@@ -65,6 +67,7 @@ enum Command {
         job: PathBuf,
         results: PathBuf,
     },
+    Traces(TracesCommand),
     /// Compare two result directories seed by seed; exit with 1 if B is worse than A in any figure
     Diff(report::DiffCommand),
 }
@@ -94,6 +97,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
+        Command::Traces(command) => command.run(),
         Command::Diff(command) => Ok(report::run_diff(&command)),
     }
 }

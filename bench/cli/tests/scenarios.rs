@@ -5,9 +5,12 @@
 mod command;
 #[path = "scenarios/objects.rs"]
 mod objects;
+#[path = "scenarios/traces.rs"]
+mod traces;
 
 use hotcc_lab::planner::{check_plans, plan};
 use hotcc_lab::scenario::Source;
+use hotcc_lab::traces::TraceFiles;
 use hotcc_lab_proto::plan::Action;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -367,7 +370,7 @@ fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
         );
     let source = Source::parse(Path::new("x.toml"), swept.clone()).unwrap_or_else(|why| panic!("{why}"));
     let tuned = source.cases().unwrap().into_iter().map(|case| {
-        let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+        let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
         planned.plan.events.iter().filter(|event| matches!(event.action, Action::Tune { .. })).count()
     });
     assert_eq!(tuned.collect::<Vec<_>>(), [0, 1, 0]);
@@ -385,7 +388,7 @@ fn what_is_watched_is_in_the_series_of_those_that_have_it() {
         .replace("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"$algorithm\"\nwatch = \"n_q16\"");
     let source = Source::parse(Path::new("x.toml"), swept.clone()).unwrap_or_else(|why| panic!("{why}"));
     let watched = source.cases().unwrap().into_iter().map(|case| {
-        let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+        let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
         (case.values["algorithm"].clone(), planned.plan.flows[0].watch.is_some())
     });
     let expected = [("cubic", false), ("dtcp", true), ("westwoodp", false)];
@@ -403,10 +406,10 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn plans(source: &Source) {
-    let directory = source.path.parent().unwrap();
+    let traces = source.traces();
     for case in source.cases().unwrap() {
         let seed = case.scenario.seeds[0];
-        let planned = plan(&case.scenario, seed, directory);
+        let planned = plan(&case.scenario, seed, &traces);
         planned.unwrap_or_else(|why| panic!("{} {:?}: {why:#}", source.path.display(), case.values));
     }
 }
@@ -473,7 +476,7 @@ fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
                   \n[[event]]\nat_s = 5.1\nchange = { link = \"beam\", forward = { rate = \"1Mbit/s\" } }\n";
     let source = Source::parse(Path::new("x.toml"), format!("{RIGHT}{events}")).unwrap();
     let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
     let beam =
         planned.plan.links.iter().find(|l| l.name.contains("beam") && l.rates_by_step().any(|r| r == 0)).unwrap();
     let served = beam.rates_by_step().map(|rate| rate > 0);
@@ -492,7 +495,7 @@ fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
         .replace("[[pep]]\nborder = \"ue\"\nservers = [\"server\"]\nsegments = 16\n", "");
     let source = Source::parse(Path::new("x.toml"), text).unwrap();
     let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap().plan;
+    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap().plan;
     assert_eq!(planned.cells(), [[0, 2, 4]], "what the server sends to each");
     let starts: Vec<u64> = planned.flows.iter().map(|f| f.start_ns / 1_000_000_000).collect();
     assert_eq!(starts, [0, 2, 4, 0]);
@@ -504,7 +507,7 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
     let right = with("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"paper\"\nset = { eta = 3, n_max = 7 }\n");
     let source = Source::parse(Path::new("x.toml"), right).unwrap();
     let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, Path::new(".")).unwrap();
+    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
     let [loaded] = &planned.plan.algorithms[..] else { panic!("{:?}", planned.plan.algorithms) };
     assert_eq!((&*loaded.object, &*loaded.cc, &*loaded.profile), ("dtcp", "dtcp", "paper"));
     assert_eq!(loaded.set, ["eta=2", "n_max=7"], "the flow's own goes before");

@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use mirror::Mirror;
 pub use package::{Deb, Package};
 pub use selector::{Flavour, Selector, Suite, Wanted, series};
-pub use store::Store;
+pub use store::{Store, cache_directory};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -39,15 +39,7 @@ impl Store {
     /// This user's: `$HOTCC_CACHE/kernels`, else `$XDG_CACHE_HOME/hotcc/kernels`, else `~/.cache/hotcc/kernels`; filled
     /// from this machine's mirror.
     pub fn open() -> Result<Self> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = variable(CACHE)
-            .or_else(|| variable("XDG_CACHE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("hotcc")))
-            .or_else(|| variable("HOME").map(|path| path.join(".cache/hotcc")));
-        let unset = || Error::Io {
-            tried: "cannot locate the kernel cache".into(),
-            source: io::Error::other(format!("none of {CACHE}, XDG_CACHE_HOME and HOME is set")),
-        };
-        Self::at(&cache.ok_or_else(unset)?.join("kernels"), None)
+        Self::at(&cache_directory()?.join("kernels"), None)
     }
 
     /// One in `directory`, filled from `mirror`, or from this machine's.
@@ -253,6 +245,22 @@ impl Store {
         });
         made.map_err(|error| error.in_directory(&self.directory))
     }
+}
+
+/// The directory of everything that hotcc downloads for this user: `$HOTCC_CACHE`, else `$XDG_CACHE_HOME/hotcc`, else
+/// `~/.cache/hotcc`.
+///
+/// # Errors
+/// None of these variables is set.
+pub fn cache_directory() -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable(CACHE)
+        .or_else(|| variable("XDG_CACHE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("hotcc")))
+        .or_else(|| variable("HOME").map(|path| path.join(".cache/hotcc")));
+    cache.ok_or_else(|| Error::Io {
+        tried: "cannot locate the cache".into(),
+        source: io::Error::other(format!("none of {CACHE}, XDG_CACHE_HOME and HOME is set")),
+    })
 }
 
 /// The kernel that a directory holds, if it is one.

@@ -284,9 +284,11 @@ pub struct PlannedReading {
     /// When it was made.
     pub made_ns: u64,
     /// SINR, dB.
-    pub sinr_db: f32,
+    pub sinr_db: Option<f32>,
     /// Running average, dB.
-    pub average_db: f32,
+    pub average_db: Option<f32>,
+    /// Capacity, bit/s.
+    pub capacity_bps: Option<u64>,
 }
 
 /// Something that happens.

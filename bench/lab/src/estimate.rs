@@ -17,10 +17,10 @@ const PACKET_BYTES: f64 = 1448.0;
 /// Seconds of real time for the chosen runs, so many at a time.
 pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64> {
     let cases = source.cases()?;
-    let directory = source.path.parent().unwrap_or_else(|| std::path::Path::new("."));
+    let traces = source.traces();
     let mut all_s = 0.0;
     for one in selection.runs(source, &cases)? {
-        let planned = plan(&one.case.scenario, one.id.seed, directory)?;
+        let planned = plan(&one.case.scenario, one.id.seed, &traces)?;
         all_s += BOOT_S + packets(&planned.plan) * PACKET_S;
     }
     Ok(all_s / jobs as f64)

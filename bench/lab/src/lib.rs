@@ -20,4 +20,5 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod selection;
+pub mod traces;
 pub mod vm;

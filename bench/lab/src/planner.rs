@@ -4,7 +4,8 @@ use crate::algorithms;
 use crate::planner::links::LinkPlanner;
 use crate::planner::network::Network;
 use crate::planner::objects::Objects;
-use crate::scenario::{Flow, Kind, Pep, Place, Scenario, ScenarioError, Source};
+use crate::scenario::{Flow, Kind, Pep, Place, Publish, Scenario, ScenarioError, Source};
+use crate::traces::TraceFiles;
 use anyhow::{Context, Result, anyhow, ensure};
 use hotcc::object::check_cc_name;
 use hotcc_channel_model::Radio;
@@ -13,7 +14,6 @@ use hotcc_lab_proto::plan::{
     PlannedReading, Wire,
 };
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 mod links;
@@ -40,8 +40,8 @@ pub struct Planned {
     pub objects: Vec<ObjectFile>,
 }
 
-/// Works a case out. Files that it names are looked for in `directory`.
-pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned> {
+/// Works a case out. Trace files that it names are looked for in `traces`.
+pub fn plan(scenario: &Scenario, seed: u64, traces: &TraceFiles) -> Result<Planned> {
     let duration = Duration::from_secs_f64(*scenario.duration_s.get_ref());
     let network = Network::of(scenario);
     let mut ways = Vec::new();
@@ -49,10 +49,10 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
         ways.extend(expand(flow, &network));
     }
     let first_crossing = |link: usize| ways.iter().find(|(_, way)| way.contains(&link)).map(|(_, way)| way.clone());
-    let mut planner = LinkPlanner { scenario, network: &network, seed, directory, duration, radios: BTreeMap::new() };
+    let mut planner = LinkPlanner { scenario, network: &network, seed, traces, duration, radios: BTreeMap::new() };
     let links = planner.plan(&first_crossing)?;
     let radios = planner.radios;
-    let objects = Objects::open(scenario, directory)?;
+    let objects = Objects::open(scenario, traces.scenario_directory())?;
     let mut algorithms = Vec::new();
     let mut flows = Vec::new();
     for (flow, way) in ways {
@@ -78,7 +78,7 @@ pub fn plan(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Planned>
 
 /// Whether every case of a scenario can be planned: names that lead nowhere show only then, and what is wrong with files.
 pub fn check_plans(source: &Source) -> Result<(), ScenarioError> {
-    source.check_cases(|scenario, seed, directory| plan(scenario, seed, directory).map(drop))?;
+    source.check_cases(|scenario, seed, traces| plan(scenario, seed, traces).map(drop))?;
     source.check_watched_fields()
 }
 
@@ -272,12 +272,19 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
                 let at_s = at.as_secs_f64();
                 feeder.outages_s.iter().any(|o| (o.get_ref()[0]..o.get_ref()[1]).contains(&at_s))
             };
+            let publish = feeder.publish;
+            if publish.has_sinr() && radio.sinr_db.is_none() {
+                let why = "the radio has no SINR to publish; use one that has SINR, or set `publish` to \"capacity\" or \"none\"";
+                let place = Place::of(&feeder.radio, format!("feeder of radio `{}`", feeder.radio.get_ref()));
+                return Err(anyhow::Error::msg(why).context(place));
+            }
             let readings = radio.readings(feeder.readings.get_ref(), links::stream_seed(seed, &format!("feeder {to}")));
-            let planned = readings.iter().filter(|r| !out(r.at)).map(|r| PlannedReading {
+            let planned = readings.iter().filter(|r| publish != Publish::None && !out(r.at)).map(|r| PlannedReading {
                 at_ns: r.at.as_nanos() as u64,
                 made_ns: r.made.as_nanos() as u64,
-                sinr_db: r.sinr_db,
-                average_db: r.average_db,
+                sinr_db: r.sinr_db.filter(|_| publish.has_sinr()),
+                average_db: r.average_db.filter(|_| publish.has_sinr()),
+                capacity_bps: publish.has_capacity().then_some(r.capacity_bps),
             });
             let period_ms = feeder.readings.get_ref().period_ms;
             let period = Duration::from_millis(period_ms.into());

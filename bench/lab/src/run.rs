@@ -20,7 +20,7 @@ use hotcc_testbed::programs;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -141,8 +141,14 @@ impl Lab<'_> {
 
     fn manifest(&self, cases: &[Case], runs: &[OneRun<'_>]) -> Result<Manifest> {
         let mut files = BTreeMap::new();
-        for file in cases.iter().flat_map(|case| case.scenario.files()) {
-            let path = self.source.directory().join(file);
+        let traces = self.source.traces();
+        let found = |file: &Path| Ok((file.to_owned(), traces.find(file)?));
+        let traces_named = cases.iter().flat_map(|case| case.scenario.trace_files()).map(found);
+        let beside =
+            |file: &toml::Spanned<String>| Ok((file.get_ref().into(), self.source.directory().join(file.get_ref())));
+        let objects_named = cases.iter().flat_map(|case| case.scenario.object_files()).map(beside);
+        let named: Vec<(PathBuf, PathBuf)> = traces_named.chain(objects_named).collect::<Result<_>>()?;
+        for (file, path) in named {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             files.insert(file.display().to_string(), HEXLOWER.encode(&Sha256::digest(content)));
         }
@@ -201,7 +207,7 @@ impl Lab<'_> {
         if self.is_done(&target) {
             return Ok("already complete".to_owned());
         }
-        let planned = plan(&one.case.scenario, one.id.seed, self.source.directory())?;
+        let planned = plan(&one.case.scenario, one.id.seed, &self.source.traces())?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
         let measured = match self.backend {

@@ -11,6 +11,10 @@ use std::ops::RangeInclusive;
 
 /// Rates to scale to, in bit/s.
 const SCALE_BPS: RangeInclusive<f64> = 1.0..=1e15;
+/// Factors on a trace's capacity.
+const SCALE: RangeInclusive<f64> = 1e-6..=1e6;
+/// Times within a trace, in s: the longest trace is a leap year.
+const TRACE_S: RangeInclusive<f64> = 0.0..=366.0 * 86_400.0;
 /// Times within a run, in s.
 const TIME_S: RangeInclusive<f64> = 0.0..=86_400.0;
 /// Powers, in dBm.
@@ -56,7 +60,16 @@ fn trace(spec: &TraceSpec) -> Checked {
     if spec.file.as_os_str().is_empty() {
         return Err(refuse("file", "\"\"", "must name a trace"));
     }
+    if spec.rtt_file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
+        return Err(refuse("rtt_file", "\"\"", "must name a trace with rtt_ms"));
+    }
+    range("from_s", spec.from_s, TRACE_S)?;
+    spec.length_s.map_or(Ok(()), |s| range("length_s", s, 0.01..=*TRACE_S.end()))?;
+    spec.scale.map_or(Ok(()), |factor| range("scale", factor, SCALE))?;
     spec.rate.as_ref().map_or(Ok(()), rate)?;
+    if let (Some(scale), Some(_)) = (spec.scale, spec.scale_to_bps) {
+        return Err(refuse("scale", scale, "cannot be used with scale_to_bps; remove one of them"));
+    }
     let Some(scale_to_bps) = spec.scale_to_bps else { return Ok(()) };
     if spec.rate.is_some() {
         return Err(refuse(

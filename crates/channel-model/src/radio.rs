@@ -20,6 +20,8 @@ pub struct Radio {
     pub sinr_db: Option<Vec<f32>>,
     /// What the link can carry, in bit/s; 0 is an outage.
     pub capacity_bps: Vec<u64>,
+    /// Round-trip time in ms of the path without queues; `None` if no RTT was recorded.
+    pub base_rtt_ms: Option<Vec<f32>>,
     /// Whether the user sees the station. Always true for models without geometry.
     pub line_of_sight: Vec<bool>,
     /// Distance of the antennas (3D) in m; 0 for models without geometry.
@@ -44,6 +46,7 @@ impl Radio {
             step: STEP,
             sinr_db,
             capacity_bps,
+            base_rtt_ms: None,
             line_of_sight: vec![true; steps],
             distance_m: vec![0.0; steps],
         }

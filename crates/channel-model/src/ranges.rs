@@ -10,6 +10,8 @@ pub const RSRP_DBM: RangeInclusive<f64> = -200.0..=50.0;
 pub const RSRQ_DB: RangeInclusive<f64> = -60.0..=40.0;
 /// Capacity, in bit/s.
 pub const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
+/// Round-trip time without queues, in ms.
+pub const RTT_MS: RangeInclusive<f64> = 0.0..=60_000.0;
 /// The largest channel quality indicator.
 pub const CQI: u8 = 15;
 /// The largest modulation and coding scheme.

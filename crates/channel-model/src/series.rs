@@ -2,6 +2,7 @@
 
 use crate::error::RadioError;
 use crate::radio::{Radio, STEP, kept_sinr};
+use crate::ranges::CAPACITY_BPS;
 use crate::rate::RateSpec;
 use crate::spec::{AtEnd, ConstantSpec, StepsSpec, TraceSpec};
 use crate::trace::{Sample, Trace};
@@ -60,10 +61,8 @@ pub(crate) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
 pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize) -> Result<Radio, RadioError> {
     let path = base_dir.join(&spec.file);
     let trace = Trace::load(&path)?;
-    let column = |value: fn(&Sample) -> Option<f64>| -> Option<Points> {
-        let points: Points = trace.samples().iter().filter_map(|s| value(s).map(|v| (s.at, v))).collect();
-        (!points.is_empty()).then_some(points)
-    };
+    let window = Window::of(spec, &path, &trace)?;
+    let column = |value| window.column(&trace, value);
     let sinr = column(|s| s.sinr_db);
     let lacks = |column, what| RadioError::Column { path: path.clone(), column, what };
     let capacity = match &spec.rate {
@@ -76,8 +75,70 @@ pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize)
             Some(points)
         }
     };
-    let length = (spec.at_end == AtEnd::Repeat).then(|| trace.duration());
-    Ok(radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), length, steps))
+    let length = (spec.at_end == AtEnd::Repeat).then_some(window.length);
+    let mut radio = radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), length, steps);
+    if let Some(factor) = spec.scale {
+        let scaled = |bps: u64| (bps as f64 * factor).min(*CAPACITY_BPS.end()).round() as u64;
+        radio.capacity_bps.iter_mut().for_each(|bps| *bps = scaled(*bps));
+    }
+    if let Some(file) = &spec.rtt_file {
+        radio.base_rtt_ms = Some(rtt(&base_dir.join(file), &window, length, steps)?);
+    }
+    Ok(radio)
+}
+
+/// The round-trip times of a window of a trace. They repeat when the trace itself does, so that both stay in step.
+fn rtt(path: &Path, window: &Window, length: Option<Duration>, steps: usize) -> Result<Vec<f32>, RadioError> {
+    let trace = Trace::load(path)?;
+    if window.from >= trace.duration() {
+        return Err(window.outside(path, &trace));
+    }
+    let points = window.column(&trace, |s| s.rtt_ms).ok_or_else(|| RadioError::Column {
+        path: path.to_owned(),
+        column: "rtt_ms",
+        what: "`rtt_file` needs it",
+    })?;
+    Ok(sampled(&points, length, steps).map(|ms| ms as f32).collect())
+}
+
+/// The part of a trace that a radio uses.
+struct Window {
+    from: Duration,
+    length: Duration,
+}
+
+impl Window {
+    fn of(spec: &TraceSpec, path: &Path, trace: &Trace) -> Result<Self, RadioError> {
+        let (from, lasts) = (Duration::from_secs_f64(spec.from_s), trace.duration());
+        let length = spec.length_s.map_or_else(|| lasts.saturating_sub(from), Duration::from_secs_f64);
+        let window = Self { from, length };
+        if from >= lasts {
+            return Err(window.outside(path, trace));
+        }
+        if let Some(length_s) = spec.length_s.filter(|_| from + length > lasts) {
+            let (until_s, lasts_s) = (spec.from_s + length_s, lasts.as_secs_f64());
+            let what = format!("the window ends at {until_s} s, but {} lasts {lasts_s} s", path.display());
+            return Err(RadioError::Value { key: "length_s".into(), value: length_s.to_string(), what });
+        }
+        Ok(window)
+    }
+
+    fn outside(&self, path: &Path, trace: &Trace) -> RadioError {
+        RadioError::Value {
+            key: "from_s".into(),
+            value: self.from.as_secs_f64().to_string(),
+            what: format!("must be before the end of {}, at {} s", path.display(), trace.duration().as_secs_f64()),
+        }
+    }
+
+    /// One column's values, counted from the start of the window, at which the value before it still holds.
+    fn column(&self, trace: &Trace, value: fn(&Sample) -> Option<f64>) -> Option<Points> {
+        let points: Points = trace.samples().iter().filter_map(|s| value(s).map(|v| (s.at, v))).collect();
+        let started = points.partition_point(|(at, _)| *at <= self.from);
+        let used = points[started.saturating_sub(1)..].iter().take_while(|(at, _)| *at < self.from + self.length);
+        let shifted: Points = used.map(|(at, value)| (at.saturating_sub(self.from), *value)).collect();
+        (!shifted.is_empty()).then_some(shifted)
+    }
 }
 
 /// Makes the largest value `to`. Nothing but zeroes stays as it is.

@@ -40,6 +40,13 @@ pub struct TraceSpec {
     pub name: String,
     /// The file; relative to the scenario's.
     pub file: PathBuf,
+    /// A file with the round-trip time of the path without queues, which the link's delay follows.
+    pub rtt_file: Option<PathBuf>,
+    /// Where in the trace the radio starts, in s.
+    #[serde(default)]
+    pub from_s: f64,
+    /// How much of the trace is used, in s; without it, the trace up to its end.
+    pub length_s: Option<f64>,
     /// What follows the last sample.
     #[serde(default)]
     pub at_end: AtEnd,
@@ -47,6 +54,8 @@ pub struct TraceSpec {
     pub rate: Option<RateSpec>,
     /// The trace's highest capacity becomes this many bit/s, the others in proportion.
     pub scale_to_bps: Option<f64>,
+    /// Factor on the capacity.
+    pub scale: Option<f64>,
 }
 
 /// What follows the last sample of a trace.

@@ -109,7 +109,7 @@ fn noise_of_readings_is_its_own() {
     let noise = |radio: &Radio| -> Vec<f64> {
         let truth = sinr(radio);
         let readings = radio.readings(&feeder, 7);
-        readings.iter().map(|r| f64::from(r.sinr_db) - truth[(r.made.as_millis() / 10) as usize]).collect()
+        readings.iter().map(|r| f64::from(r.sinr_db.unwrap()) - truth[(r.made.as_millis() / 10) as usize]).collect()
     };
     let (quiet, faded) = (noise(&realise(flat, 7, 10)), noise(&realise(&with("fading = {}"), 7, 10)));
     assert_eq!(quiet.len(), 100);
@@ -163,6 +163,53 @@ fn traces_give_sinr_or_capacity() {
     ] {
         let found = at(text, 10).unwrap_err().to_string();
         assert!(found.contains(error), "{found}");
+    }
+}
+
+#[test]
+fn a_window_of_a_trace_is_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |text: &str, ms| {
+        let text = format!("model = 'trace'\nfile = 'a.csv'\n{text}");
+        spec(&text).realise(dir.path(), 1, Duration::from_millis(ms))
+    };
+    let rows = "time_s,sinr_db,capacity_bps\n0,1,1000\n0.02,2,\n0.04,3,3000\n0.06,4,4000\n";
+    std::fs::write(dir.path().join("a.csv"), rows).unwrap();
+    std::fs::write(dir.path().join("rtt.csv"), "time_s,rtt_ms\n7,40\n7.03,50\n").unwrap();
+    // From 10 to 50 ms, again and again; before 20 ms the values of 0 hold.
+    let window = at("from_s = 0.01\nlength_s = 0.04\nscale = 1.5", 60).unwrap();
+    assert_eq!(window.sinr_db.unwrap(), [1.0, 2.0, 2.0, 3.0, 1.0, 2.0]);
+    assert_eq!(window.capacity_bps, [1500, 1500, 1500, 4500, 1500, 1500]);
+    assert_eq!(window.base_rtt_ms, None);
+    let held = at("from_s = 0.04\nat_end = 'hold'", 40).unwrap();
+    assert_eq!(held.capacity_bps, [3000, 3000, 4000, 4000]);
+    // Both files count from their first line, and start over together.
+    let rtt = at("from_s = 0.01\nlength_s = 0.04\nrtt_file = 'rtt.csv'", 60).unwrap();
+    assert_eq!(rtt.base_rtt_ms.unwrap(), [40.0, 40.0, 50.0, 50.0, 40.0, 40.0]);
+    let scaled = at("scale = 2\nrate = { table = 'shannon', bandwidth_mhz = 1 }", 10).unwrap();
+    let unscaled = at("rate = { table = 'shannon', bandwidth_mhz = 1 }", 10).unwrap();
+    assert_eq!(scaled.capacity_bps[0], 2 * unscaled.capacity_bps[0]);
+    // A trace that is longer than the run: the rest is unused.
+    assert_eq!(at("", 20).unwrap().capacity_bps, [1000, 1000]);
+    let (a, rtt) = (dir.path().join("a.csv"), dir.path().join("rtt.csv"));
+    for (text, error) in [
+        ("from_s = 0.08", format!("from_s = 0.08: must be before the end of {}, at 0.08 s", a.display())),
+        (
+            "from_s = 0.05\nlength_s = 0.04",
+            format!("length_s = 0.04: the window ends at 0.09 s, but {} lasts 0.08 s", a.display()),
+        ),
+        (
+            "from_s = 0.07\nrtt_file = 'rtt.csv'",
+            format!("from_s = 0.07: must be before the end of {}, at 0.06 s", rtt.display()),
+        ),
+        ("rtt_file = 'a.csv'", format!("cannot use the trace: {} holds no rtt_ms; `rtt_file` needs it", a.display())),
+        ("scale = 2\nscale_to_bps = 1e6", "scale = 2: cannot be used with scale_to_bps; remove one of them".to_owned()),
+        ("scale = 0", "scale = 0: must be from 0.000001 to 1000000".to_owned()),
+        ("from_s = -1", "from_s = -1: must be from 0 to 31622400".to_owned()),
+        ("length_s = 0", "length_s = 0: must be from 0.01 to 31622400".to_owned()),
+        ("rtt_file = ''", "rtt_file = \"\": must name a trace with rtt_ms".to_owned()),
+    ] {
+        assert_eq!(at(text, 10).unwrap_err().to_string(), error);
     }
 }
 
@@ -357,7 +404,7 @@ proptest! {
         average_time_constant_ms in 0u32..5000,
         seed: u64,
     ) {
-        let feeder = FeederSpec { period_ms, delay_ms, noise_db, average_time_constant_ms };
+        let feeder = FeederSpec { delay_ms, noise_db, average_time_constant_ms, ..FeederSpec::every(period_ms) };
         prop_assume!(feeder.check().is_ok());
         let steps = "model = 'steps'\nsinr_db = [[0, 50], [0.5, -30]]\nrate = { table = 'shannon', bandwidth_mhz = 1 }";
         let radio = realise(steps, 1, 1);
@@ -366,6 +413,6 @@ proptest! {
         let delay = Duration::from_millis(delay_ms.into());
         prop_assert!(readings.iter().all(|r| r.at == r.made + delay));
         let held = -20.0..=50.0;
-        prop_assert!(readings.iter().all(|r| held.contains(&r.sinr_db) && held.contains(&r.average_db)));
+        prop_assert!(readings.iter().all(|r| held.contains(&r.sinr_db.unwrap()) && held.contains(&r.average_db.unwrap())));
     }
 }

@@ -77,9 +77,9 @@ impl Source for ModelSource {
             while !readings.is_empty() {
                 for reading in &readings {
                     sleep_until(start + reading.at).await;
-                    let step = (reading.made.as_nanos() / radio.step.as_nanos()) as usize;
-                    let capacity_bps = radio.capacity_bps.get(step).map(|bps| *bps as f64);
-                    let values = Reading { sinr_db: Some(reading.sinr_db.into()), capacity_bps, ..Reading::default() };
+                    let capacity_bps = Some(reading.capacity_bps as f64);
+                    let values =
+                        Reading { sinr_db: reading.sinr_db.map(f64::from), capacity_bps, ..Reading::default() };
                     let age_ms = (reading.at - reading.made).as_secs_f64() * 1e3;
                     sink.offer(Ue::Unnamed, &RawReading { reading: values, age_ms, ..RawReading::default() });
                 }

@@ -5,9 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn lab(arguments: &[&str], directory: &Path) -> Output {
+pub fn lab(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.arg("lab").args(arguments).current_dir(directory).output().unwrap()
+    command
+        .env_remove("HOTCC_TRACES")
+        .env("HOTCC_CACHE", directory.join("cache"))
+        .arg("lab")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn an_object_file_is_loaded_under_the_name_of_its_file() {
     let source = source(directory.path(), text);
     check_plans(&source).unwrap();
     let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, directory.path()).unwrap();
+    let planned = plan(&case.scenario, 1, &source.traces()).unwrap();
     let loaded: Vec<_> =
         planned.plan.algorithms.iter().map(|a| (&*a.object, &*a.cc, &*a.profile, a.set.join(" "))).collect();
     let of = |object, cc, profile, set: &str| (object, cc, profile, set.to_owned());
@@ -72,8 +72,8 @@ fn an_object_file_is_loaded_under_the_name_of_its_file() {
         (at("own.o"), "/objects/2/own.bpf.o"),
     ];
     assert_eq!(files, expected);
-    let named: Vec<&Path> = case.scenario.files().collect();
-    assert!(named.contains(&Path::new("new/mine.bpf.o")) && named.contains(&Path::new("own.o")), "{named:?}");
+    let named: Vec<&str> = case.scenario.object_files().map(|file| file.get_ref().as_str()).collect();
+    assert!(named.contains(&"new/mine.bpf.o") && named.contains(&"own.o"), "{named:?}");
 }
 
 /// A report reads the scenario's copy in the result directory, where the files are missing.
@@ -174,9 +174,10 @@ fn pacing_can_be_swept() {
     let swept = RIGHT
         .replace("loss = [0.01]", "loss = [0.01]\npaced = [false, true]")
         .replace("cc = \"dtcp\"\n", "cc = \"dtcp\"\npaced = \"$paced\"\n");
-    let cases = Source::parse(Path::new("x.toml"), swept).unwrap().cases().unwrap();
+    let source = Source::parse(Path::new("x.toml"), swept).unwrap();
+    let cases = source.cases().unwrap();
     let paced = |case: &hotcc_lab::scenario::Case| {
-        let flows = plan(&case.scenario, 1, Path::new(".")).unwrap().plan.flows;
+        let flows = plan(&case.scenario, 1, &source.traces()).unwrap().plan.flows;
         (case.values["paced"].clone(), flows.iter().map(|flow| flow.paced).collect::<Vec<_>>())
     };
     let paced: Vec<_> = cases.iter().map(paced).collect();

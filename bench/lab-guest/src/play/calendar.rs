@@ -127,8 +127,9 @@ fn rest_whenever_others_work() {
 fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Result<()> {
     let made_ms = clock::ms32(zero_ns + reading.made_ns);
     let value = Reading {
-        sinr_db: Some(f64::from(reading.sinr_db)),
-        average_db: Some(f64::from(reading.average_db)),
+        sinr_db: reading.sinr_db.map(f64::from),
+        average_db: reading.average_db.map(f64::from),
+        capacity_bps: reading.capacity_bps.map(|bps| bps as f64),
         ..Reading::default()
     };
     Ok(writer.publish(&value, made_ms)?)

@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::planner::plan;
 use crate::run::MODULES;
 use crate::scenario::Source;
+use crate::traces::TraceFiles;
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, ensure};
 use hotcc_kernels::Kernel;
@@ -100,7 +101,7 @@ impl Costs {
 pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Costs> {
     let source = Source::parse(Path::new("transfer.toml"), TRANSFER.to_owned())?;
     let case = source.cases()?.into_iter().next().context("a scenario without a case")?;
-    let plan = plan(&case.scenario, SEED, Path::new("."))?.plan;
+    let plan = plan(&case.scenario, SEED, &TraceFiles::beside(Path::new(".")))?.plan;
     let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
     let mut subjects = vec![Subject { cc: NOTHING.1.to_owned(), object: Some(NOTHING.0.to_owned()) }];
     for object in [REFERENCE].into_iter().chain(ours) {

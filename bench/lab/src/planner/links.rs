@@ -1,10 +1,10 @@
 //! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses by phase.
 
 use super::network::Network;
-use crate::scenario::Place;
-use crate::scenario::{Police, Queue, Scenario, Way};
+use crate::scenario::{Place, Police, Queue, Scenario, Way};
+use crate::traces::TraceFiles;
 use anyhow::{Context, Result, bail};
-use hotcc_channel_model::Radio;
+use hotcc_channel_model::{Radio, STEP};
 use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase, PlannedPolice};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -16,6 +16,9 @@ const COARSE_NS: u64 = 100_000_000;
 const FINE_NS: u64 = 10_000_000;
 /// Rates go on for that long after the end, so that what is in a queue then still has a time to leave.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
+/// How often a delay follows a radio's round-trip time. A link's program skips only a few phases with each packet, so
+/// shorter phases would leave a link that was idle with a stale delay.
+const RTT_STEP: Duration = Duration::from_millis(100);
 /// Without a base RTT to reckon with.
 const LEAST_QUEUE_BYTES: u64 = 3000;
 /// Whose tokens still fit into 64 bits.
@@ -25,7 +28,7 @@ pub(super) struct LinkPlanner<'a> {
     pub scenario: &'a Scenario,
     pub network: &'a Network<'a>,
     pub seed: u64,
-    pub directory: &'a Path,
+    pub traces: &'a TraceFiles,
     pub duration: Duration,
     /// The radios that drive links, by the link's place.
     pub radios: BTreeMap<usize, Radio>,
@@ -47,6 +50,13 @@ impl LinkPlanner<'_> {
         let mut links = Vec::new();
         for link in 0..2 * self.network.cables.len() {
             links.push(self.plan_one(link)?);
+        }
+        for (place, link) in links.iter_mut().enumerate() {
+            // A radio drives one direction, but its round-trip time is that of both.
+            let rtt = |place| self.radios.get(&place).and_then(|radio| radio.base_rtt_ms.as_deref());
+            if let Some(rtt_ms) = rtt(place).or_else(|| rtt(place ^ 1)) {
+                link.phases = with_rtt(&link.phases, rtt_ms);
+            }
         }
         for link in 0..links.len() {
             let (cable, way, name) = self.network.direction(link);
@@ -99,7 +109,12 @@ impl LinkPlanner<'_> {
                 let (later, later_radio) = self.rates(&way, cable.member, steps, length)?;
                 radio = match (radio, later_radio) {
                     (Some(first), Some(then)) => Some(spliced(first, &then, at_step)),
-                    (first, then) => first.or(then),
+                    // Before the event there is no radio, so no round-trip time of one.
+                    (None, Some(mut then)) => {
+                        then.base_rtt_ms.iter_mut().flatten().take(at_step).for_each(|ms| *ms = 0.0);
+                        Some(then)
+                    }
+                    (first, None) => first,
                 };
                 match (rates.is_empty(), later.is_empty()) {
                     (false, false) => rates.truncate(at_step.min(steps)),
@@ -140,10 +155,10 @@ impl LinkPlanner<'_> {
         if let Some(name) = &way.radio {
             let spec = self.scenario.radio(name.get_ref()).context("no such radio")?;
             let seed = stream_seed(self.seed, &format!("radio {} {member}", name.get_ref()));
-            let radio = spec
-                .get_ref()
-                .realise(self.directory, seed, length)
-                .with_context(|| Place::of(spec, format!("radio `{}`", name.get_ref())))?;
+            let here = || Place::of(spec, format!("radio `{}`", name.get_ref()));
+            let found = self.traces.found(spec.get_ref()).with_context(here)?;
+            // The files are found: what they are relative to has no effect.
+            let radio = found.realise(Path::new(""), seed, length).with_context(here)?;
             return Ok((radio.capacity_bps.clone(), Some(radio)));
         }
         Ok((way.rate.as_ref().map_or_else(Vec::new, |rate| vec![rate.get_ref().0; steps]), None))
@@ -179,6 +194,12 @@ fn spliced(mut first: Radio, then: &Radio, at_step: usize) -> Radio {
         (Some(first), Some(then)) => splice(first, then, at_step),
         (first, _) => *first = None,
     }
+    let rtt = |radio: &Radio| radio.base_rtt_ms.clone().unwrap_or_else(|| vec![0.0; radio.capacity_bps.len()]);
+    if first.base_rtt_ms.is_some() || then.base_rtt_ms.is_some() {
+        let mut base_rtt_ms = rtt(&first);
+        splice(&mut base_rtt_ms, &rtt(then), at_step);
+        first.base_rtt_ms = Some(base_rtt_ms);
+    }
     splice(&mut first.capacity_bps, &then.capacity_bps, at_step);
     splice(&mut first.line_of_sight, &then.line_of_sight, at_step);
     splice(&mut first.distance_m, &then.distance_m, at_step);
@@ -213,6 +234,26 @@ fn planned_police(police: &Police, mtu: u64) -> PlannedPolice {
     };
     // a bucket that holds no packet would let none pass
     PlannedPolice { rate_bps: police.rate.get_ref().0, burst_bytes: burst_bytes.clamp(mtu, MOST_BURST_BYTES) }
+}
+
+/// Phases whose delay is longer by half of a round-trip time that changes.
+fn with_rtt(phases: &[PlannedPhase], rtt_ms: &[f32]) -> Vec<PlannedPhase> {
+    let steps = (RTT_STEP.as_nanos() / STEP.as_nanos()) as usize;
+    let mut starts: Vec<u64> = (0..rtt_ms.len()).step_by(steps).map(|step| step as u64 * FINE_NS).collect();
+    starts.extend(phases.iter().map(|phase| phase.from_ns));
+    starts.sort_unstable();
+    starts.dedup();
+    let mut with: Vec<PlannedPhase> = Vec::new();
+    for from_ns in starts {
+        let base = phases.iter().rfind(|phase| phase.from_ns <= from_ns).copied().unwrap_or_default();
+        let step = (from_ns / FINE_NS) as usize / steps * steps;
+        let rtt_ms = rtt_ms.get(step).or(rtt_ms.last()).copied().unwrap_or_default();
+        let phase = PlannedPhase { from_ns, delay_ns: base.delay_ns + ns(f64::from(rtt_ms) / 2.0), ..base };
+        if with.last().is_none_or(|last| PlannedPhase { from_ns, ..*last } != phase) {
+            with.push(phase);
+        }
+    }
+    with
 }
 
 /// Equal neighbours as one, with how many they are.

@@ -116,7 +116,7 @@ impl Scenario {
     }
 
     /// The object files that flows run, and those that events put in the place of others.
-    pub(crate) fn object_files(&self) -> impl Iterator<Item = &Spanned<String>> {
+    pub fn object_files(&self) -> impl Iterator<Item = &Spanned<String>> {
         let of_flows = self.flow.iter().filter_map(|flow| flow.cc.as_ref());
         let of_swaps = self.event.iter().filter_map(|event| event.swap.as_ref()).map(|swap| &swap.new);
         of_flows.chain(of_swaps).filter(|cc| algorithms::is_object_file(cc.get_ref()))
@@ -142,13 +142,13 @@ impl Scenario {
         cells
     }
 
-    /// Files that it names, relative to its own directory.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
+    /// Trace files that it names, as it names them.
+    pub fn trace_files(&self) -> impl Iterator<Item = &Path> {
         let traces = self.radio.iter().filter_map(|radio| match radio.get_ref() {
-            RadioSpec::Trace(trace) => Some(trace.file.as_path()),
+            RadioSpec::Trace(trace) => Some(trace),
             _ => None,
         });
-        traces.chain(self.object_files().map(|file| Path::new(file.get_ref())))
+        traces.flat_map(|trace| [Some(&trace.file), trace.rtt_file.as_ref()]).flatten().map(PathBuf::as_path)
     }
 }
 
@@ -311,11 +311,43 @@ pub struct Feeder {
     pub towards: Spanned<String>,
     /// How it reads.
     pub readings: Spanned<FeederSpec>,
+    /// Which of the read values it publishes.
+    #[serde(default)]
+    pub publish: Publish,
     /// Age at which readers stop to believe a reading; from the period where it is absent.
     pub max_age_ms: Option<u32>,
     /// Times without readings: from, until.
     #[serde(default)]
     pub outages_s: Vec<Spanned<[f64; 2]>>,
+}
+
+/// Values that a feeder publishes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Publish {
+    /// SINR and its average.
+    #[default]
+    Sinr,
+    /// Capacity.
+    Capacity,
+    /// SINR, its average and capacity.
+    Both,
+    /// Nothing, as if the feeder had no source.
+    None,
+}
+
+impl Publish {
+    /// Whether SINR is published.
+    #[must_use]
+    pub fn has_sinr(self) -> bool {
+        matches!(self, Self::Sinr | Self::Both)
+    }
+
+    /// Whether capacity is published.
+    #[must_use]
+    pub fn has_capacity(self) -> bool {
+        matches!(self, Self::Capacity | Self::Both)
+    }
 }
 
 /// What a flow is made of.

@@ -12,8 +12,8 @@ mod sweep;
 mod wrong;
 
 pub use file::{
-    Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Police, Route, Rx, Scenario, ScenarioError, Swap, Tune,
-    Variant, Way,
+    Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Police, Publish, Route, Rx, Scenario, ScenarioError, Swap,
+    Tune, Variant, Way,
 };
 pub use pep::Pep;
 pub use place::Place;

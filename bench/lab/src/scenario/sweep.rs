@@ -8,6 +8,7 @@ use super::place::Place;
 use super::wrong::Wrong;
 use crate::algorithms::{self, object_name};
 use crate::results::RunId;
+use crate::traces::TraceFiles;
 use hotcc_host::nearest::expected;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ pub struct Source {
     pub path: PathBuf,
     /// What it says.
     pub text: String,
+    /// Where trace files are looked for if they are not beside it.
+    pub trace_directories: Vec<PathBuf>,
     /// What it sweeps: key, and its values.
     sweep: Vec<(String, Vec<Value>)>,
 }
@@ -133,7 +136,7 @@ impl Source {
             }
             sweep.push((key, values));
         }
-        let source = Self { path: path.to_owned(), text, sweep };
+        let source = Self { path: path.to_owned(), text, trace_directories: Vec::new(), sweep };
         source.check_keys()?;
         let cases = source.cases()?;
         let mut names = BTreeSet::new();
@@ -189,6 +192,12 @@ impl Source {
         Err(self.wrong(&(start..start), what))
     }
 
+    /// Where the trace files that it names are looked for: beside it first.
+    #[must_use]
+    pub fn traces(&self) -> TraceFiles {
+        TraceFiles::beside(self.path.parent().unwrap_or(Path::new("."))).then(&self.trace_directories)
+    }
+
     /// Every combination of what is swept, checked.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         self.combinations().into_iter().map(|values| self.case(values)).collect()
@@ -217,16 +226,17 @@ impl Source {
         line(&self.path, &self.text, span, what)
     }
 
-    /// Whether every case passes a check, which gets its first seed and the directory of files that it names.
+    /// Whether every case passes a check, which gets its first seed and where its trace files are.
     pub fn check_cases(
         &self,
-        check: impl Fn(&Scenario, u64, &Path) -> anyhow::Result<()>,
+        check: impl Fn(&Scenario, u64, &TraceFiles) -> anyhow::Result<()>,
     ) -> Result<(), ScenarioError> {
+        let traces = self.traces();
         for values in self.combinations() {
             let text = self.with(&values);
             let case = self.case(values)?;
             let seed = case.scenario.seeds.first().copied().unwrap_or_default();
-            check(&case.scenario, seed, self.directory()).map_err(|error| {
+            check(&case.scenario, seed, &traces).map_err(|error| {
                 let why = format!("{error:#}");
                 match error.downcast_ref::<Place>() {
                     Some(place) => line(&self.path, &text, &place.span, why),

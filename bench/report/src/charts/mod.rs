@@ -7,6 +7,7 @@
 pub mod curves;
 pub mod scatter;
 pub mod timeline;
+pub mod trace;
 
 use anyhow::{Result, anyhow};
 use maud::{Markup, PreEscaped, html};

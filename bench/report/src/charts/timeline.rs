@@ -62,10 +62,10 @@ impl Recording {
 }
 
 /// One panel.
-struct Panel {
+pub(super) struct Panel {
     name: &'static str,
     height: i32,
-    range: Range<f64>,
+    pub(super) range: Range<f64>,
     /// Filled below, as steps.
     area: Option<Points>,
     /// Style, parts of the line.
@@ -73,7 +73,12 @@ struct Panel {
 }
 
 impl Panel {
-    fn new(name: &'static str, height: i32, lines: Vec<(usize, Vec<Points>)>, area: Option<Points>) -> Option<Self> {
+    pub(super) fn new(
+        name: &'static str,
+        height: i32,
+        lines: Vec<(usize, Vec<Points>)>,
+        area: Option<Points>,
+    ) -> Option<Self> {
         let values = lines.iter().flat_map(|line| &line.1).flatten().chain(area.iter().flatten());
         let range = range_from_zero(values.map(|p| p.1))?;
         Some(Self { name, height, range, area, lines })
@@ -204,7 +209,7 @@ fn steps(points: &Points, width: f64, end: f64) -> Points {
     levels.iter().zip(ends).flat_map(|((t, v), until)| [(*t, *v), (until.max(*t), *v)]).collect()
 }
 
-fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64)], title: &str) -> Result<Markup> {
+pub(super) fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64)], title: &str) -> Result<Markup> {
     const TOP: i32 = 22;
     const BOTTOM: i32 = 46;
     let duration = if duration > 0.0 { duration } else { 1.0 };

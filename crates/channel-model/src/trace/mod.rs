@@ -1,6 +1,7 @@
 //! Traces: what a radio link measured, sample by sample. Formats are told apart by their content;
 //! `docs/reference/traces.md` describes each. Whatever is malformed is an error that names file and line.
 
+mod cellreplay;
 mod cells;
 mod cicv5g;
 pub mod generate;
@@ -8,10 +9,12 @@ mod mahimahi;
 mod plain;
 pub mod replay;
 mod sample;
+mod summary;
 mod table;
 mod ucc5g;
 
 pub use sample::Sample;
+pub use summary::{Column, Correlation, Extent};
 
 use cells::{Malformed, lines};
 use std::fs;
@@ -124,6 +127,8 @@ fn parse(bytes: &[u8]) -> Result<Vec<Sample>, Malformed> {
         cicv5g::parse(text)
     } else if first.bytes().all(|b| b.is_ascii_digit()) {
         mahimahi::parse(text)
+    } else if cellreplay::is(first) {
+        cellreplay::parse(text)
     } else {
         Err(Malformed::new(
             line,

@@ -1,4 +1,4 @@
-//! This project's own CSV: `time_s,sinr_db[,capacity_bps][,rsrp_dbm][,rsrq_db][,cqi][,mcs]`, columns in any order.
+//! This project's own CSV: `time_s`, one of `sinr_db`, `capacity_bps` and `rtt_ms`, and optional columns, in any order.
 
 use super::cells::{Malformed, index, number, offset};
 use super::sample::Sample;
@@ -10,14 +10,19 @@ use std::ops::RangeInclusive;
 
 /// The column that tells this format from others.
 pub(super) const TIME: &str = "time_s";
-const COLUMNS: [&str; 7] = [TIME, "sinr_db", "capacity_bps", "rsrp_dbm", "rsrq_db", "cqi", "mcs"];
+const COLUMNS: [&str; 8] = [TIME, "sinr_db", "capacity_bps", "rtt_ms", "rsrp_dbm", "rsrq_db", "cqi", "mcs"];
+/// A trace without any of these describes no link.
+const NEEDED: [&str; 3] = ["sinr_db", "capacity_bps", "rtt_ms"];
 /// Seconds since any epoch; beyond this an f64 no longer counts milliseconds well.
 const TIME_S: RangeInclusive<f64> = -1e10..=1e10;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut table = Table::new(text)?;
     check_header(&mut table)?;
-    table.need("sinr_db")?;
+    if NEEDED.iter().all(|name| table.column(name).is_none()) {
+        let line = table.line();
+        return Err(Malformed::new(line, "the header has no column sinr_db, capacity_bps or rtt_ms"));
+    }
     let columns = COLUMNS.map(|name| table.column(name));
     let mut row = StringRecord::new();
     let mut samples = Vec::new();
@@ -57,11 +62,12 @@ fn unknown(name: &str) -> String {
     format!("unknown column `{name}`: {suggestion}expected one of {}", COLUMNS.join(", "))
 }
 
-fn sample([time, sinr, capacity, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 7]) -> Result<(f64, Sample), String> {
+fn sample([time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 8]) -> Result<(f64, Sample), String> {
     let time_s = number(TIME, time.ok_or_else(|| format!("{TIME} is missing"))?, &TIME_S)?;
     let sample = Sample {
         sinr_db: sinr.map(|t| number("sinr_db", t, &ranges::SINR_DB)).transpose()?,
         capacity_bps: capacity.map(|t| number("capacity_bps", t, &ranges::CAPACITY_BPS)).transpose()?,
+        rtt_ms: rtt.map(|t| number("rtt_ms", t, &ranges::RTT_MS)).transpose()?,
         rsrp_dbm: rsrp.map(|t| number("rsrp_dbm", t, &ranges::RSRP_DBM)).transpose()?,
         rsrq_db: rsrq.map(|t| number("rsrq_db", t, &ranges::RSRQ_DB)).transpose()?,
         cqi: cqi.map(|t| index("cqi", t, ranges::CQI)).transpose()?,
@@ -74,8 +80,9 @@ fn sample([time, sinr, capacity, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 7]) -> R
 /// Columns that no sample fills are left out.
 pub(super) fn write(samples: &[Sample]) -> String {
     type Cell = fn(&Sample) -> Option<String>;
-    let optional: [(&str, Cell); 5] = [
+    let optional: [(&str, Cell); 6] = [
         ("capacity_bps", |s| s.capacity_bps.map(|v| format!("{v:.0}"))),
+        ("rtt_ms", |s| s.rtt_ms.map(|v| format!("{v:.3}"))),
         ("rsrp_dbm", |s| s.rsrp_dbm.map(|v| format!("{v:.2}"))),
         ("rsrq_db", |s| s.rsrq_db.map(|v| format!("{v:.2}"))),
         ("cqi", |s| s.cqi.map(|v| v.to_string())),

@@ -11,6 +11,8 @@ pub struct Sample {
     pub sinr_db: Option<f64>,
     /// Capacity of the link in bit/s.
     pub capacity_bps: Option<f64>,
+    /// Round-trip time in ms of the path without queues.
+    pub rtt_ms: Option<f64>,
     /// Reference signal received power in dBm.
     pub rsrp_dbm: Option<f64>,
     /// Reference signal received quality in dB.

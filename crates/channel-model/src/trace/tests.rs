@@ -78,6 +78,17 @@ fn plain_survives_writing() {
     );
 }
 
+#[test]
+fn plain_needs_something_of_the_link() {
+    let capacity = parsed("time_s,capacity_bps\n0,1e6\n1,2e6\n");
+    assert!(capacity.samples().iter().all(|s| s.sinr_db.is_none() && s.capacity_bps.is_some()));
+    let rtt = parsed("time_s,rtt_ms\n0,40\n0.5,60.5\n");
+    assert_eq!(rtt.samples()[1], Sample { at: ms(500), rtt_ms: Some(60.5), ..Sample::default() });
+    assert_eq!(parsed(&rtt.to_csv()), rtt);
+    let error = refused("time_s,rtt_ms\n0,40\n1,-1\n");
+    assert!(error.contains("t:3: rtt_ms -1 is out of range: expected 0 to 60000"), "{error}");
+}
+
 const UCC: &str = "Timestamp,Speed,RSRP,RSRQ,SNR,CQI,DL_bitrate,State\n";
 
 #[test]
@@ -189,8 +200,8 @@ proptest! {
     }
 
     #[test]
-    fn no_rows_make_it_panic(format in 0..4usize, rows in "([0-9.,:+e_ \"#D-]{0,40}[\r\n]{1,2}){0,8}") {
-        let head = ["time_s,sinr_db,cqi\n", UCC, CICV, "0\n"][format];
+    fn no_rows_make_it_panic(format in 0..5usize, rows in "([0-9.,:+e_ \"#D-]{0,40}[\r\n]{1,2}){0,8}") {
+        let head = ["time_s,sinr_db,cqi\n", UCC, CICV, "0\n", "0 9 0 1\n"][format];
         if let Ok(trace) = Trace::parse(Path::new("t"), format!("{head}{rows}").as_bytes()) {
             prop_assert!(trace.samples().is_sorted_by_key(|s| s.at));
             prop_assert!(trace.period().is_none_or(|p| !p.is_zero()));

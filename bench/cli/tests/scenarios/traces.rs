@@ -1,0 +1,177 @@
+//! Scenarios whose links are recorded: where the files are found, what the link becomes, what is refused.
+
+use crate::{RIGHT, command::lab};
+use hotcc_lab::planner::plan;
+use hotcc_lab::scenario::Source;
+use hotcc_lab_proto::plan::{Plan, PlannedLink};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Two seconds at 12 kbit/s for each packet in 100 ms: 120 kbit/s, then 240 kbit/s, in Mahimahi's format.
+fn delivery_trace() -> String {
+    let times = (0..10).map(|k| k * 100).chain((20..41).map(|k| k * 50));
+    times.map(|ms| format!("{ms}\n")).collect()
+}
+
+/// The example with a recorded radio, and what is added to its `[[radio]]` and to its `[[feeder]]`.
+fn scenario(radio: &str, feeder: &str) -> String {
+    let recorded = format!("model = \"trace\"\n{radio}\n");
+    let constant = "model = \"constant\"\nsinr_db = 20\nrate = { table = \"cqi-nr-64qam\", bandwidth_mhz = 40 }\n";
+    let text = RIGHT.replace(constant, &recorded);
+    text.replace("readings = { period_ms = 100 }", &format!("readings = {{ period_ms = 100 }}\n{feeder}"))
+        .replace("forward = { radio = \"nr\" }", "forward = { radio = \"nr\", queue = \"100kB\" }")
+}
+
+fn planned(directory: &Path, text: String) -> Plan {
+    let source = Source::parse(&directory.join("x.toml"), text).unwrap_or_else(|why| panic!("{why}"));
+    let case = &source.cases().unwrap()[0];
+    plan(&case.scenario, 1, &source.traces()).unwrap().plan
+}
+
+fn beams(plan: &Plan) -> [&PlannedLink; 2] {
+    let beam = |way: &str| plan.links.iter().find(|link| link.name == format!("beam:{way}")).unwrap();
+    [beam("server>tv"), beam("tv>server")]
+}
+
+#[test]
+fn a_recorded_link_has_the_rates_of_its_window() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.down"), delivery_trace()).unwrap();
+    let text = scenario("file = \"a.down\"\nfrom_s = 0.5\nlength_s = 1\nscale = 10", "publish = \"capacity\"");
+    let plan = planned(directory.path(), text);
+    let [down, _] = beams(&plan);
+    assert_eq!(down.step_ns, 10_000_000);
+    // Half a second of each rate, ten times the recorded one, until 5 s after the end of the run.
+    assert_eq!(down.rates[..3], [(50, 1_200_000), (50, 2_400_000), (50, 1_200_000)]);
+    assert_eq!(down.rates_by_step().count(), 1500);
+    // A reading at 1 s: the mean of the 100 ms before.
+    let reading = plan.feeds[0].readings[10];
+    assert_eq!((reading.at_ns, reading.sinr_db, reading.capacity_bps), (1_000_000_000, None, Some(2_400_000)));
+}
+
+#[test]
+fn the_delay_of_both_directions_follows_the_recorded_round_trip_time() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.down"), delivery_trace()).unwrap();
+    fs::write(directory.path().join("a.rtt"), "time_s,rtt_ms\n0,40\n0.55,60\n0.7,60\n1.5,0\n").unwrap();
+    let text = scenario("file = \"a.down\"\nrtt_file = \"a.rtt\"\nat_end = \"hold\"", "publish = \"none\"")
+        .replace("offload_segments = 8", "both = { delay_ms = 5, jitter_ms = 1 }");
+    let event = "\n[[event]]\nat_s = 0.65\nchange = { link = \"beam\", both = { delay_ms = 7 } }\n";
+    let plan = planned(directory.path(), text + event);
+    for link in beams(&plan) {
+        let phases: Vec<(u64, u64)> =
+            link.phases.iter().map(|phase| (phase.from_ns / 1_000_000, phase.delay_ns / 1_000_000)).collect();
+        assert_eq!(phases, [(0, 25), (600, 35), (650, 37), (1500, 7)], "{}", link.name);
+        assert!(link.phases.iter().all(|phase| phase.jitter_ns == 1_000_000));
+    }
+    assert!(plan.feeds[0].readings.is_empty());
+}
+
+#[test]
+fn a_feeder_publishes_what_it_is_to_publish() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = "time_s,sinr_db,capacity_bps\n0,10,1000000\n5,12,2000000\n";
+    fs::write(directory.path().join("a.csv"), rows).unwrap();
+    let text = |feeder: &str| scenario("file = \"a.csv\"", feeder);
+    for (feeder, sinr_db, capacity_bps) in [
+        ("", Some(10.0), None),
+        ("publish = \"sinr\"", Some(10.0), None),
+        ("publish = \"capacity\"", None, Some(1_000_000)),
+        ("publish = \"both\"\noutages_s = [[0.5, 1]]", Some(10.0), Some(1_000_000)),
+    ] {
+        let plan = planned(directory.path(), text(feeder));
+        let first = plan.feeds[0].readings[0];
+        assert_eq!((first.sinr_db, first.average_db, first.capacity_bps), (sinr_db, sinr_db, capacity_bps), "{feeder}");
+        let out = plan.feeds[0].readings.iter().filter(|r| (500_000_000..1_000_000_000).contains(&r.at_ns)).count();
+        assert_eq!(out, if feeder.contains("outages") { 0 } else { 5 });
+    }
+    // Every option is a value that a scenario can sweep.
+    let swept = text("publish = \"$what\"")
+        .replace("loss = [0.01]", "loss = [0.01]\nwhat = [\"none\", \"both\"]\nbias = [0, 3]")
+        .replace(
+            "{ period_ms = 100 }",
+            "{ period_ms = 100, phase_ms = 30, bias_db = \"$bias\", capacity_noise = 0.1 }",
+        );
+    let source = Source::parse(&directory.path().join("x.toml"), swept).unwrap();
+    let first = source.cases().unwrap().into_iter().map(|case| {
+        let plan = plan(&case.scenario, 1, &source.traces()).unwrap().plan;
+        plan.feeds[0].readings.first().map(|r| (r.made_ns, r.sinr_db))
+    });
+    let first: Vec<_> = first.collect();
+    assert_eq!(first, [None, Some((30_000_000, Some(10.0))), None, Some((30_000_000, Some(13.0)))]);
+}
+
+/// What `lab --check` prints to stderr for a scenario.
+fn told(directory: &Path, text: &str, options: &[&str]) -> String {
+    fs::write(directory.join("x.toml"), text).unwrap();
+    let checked = lab(&[options, &["--check", "x.toml"]].concat(), directory);
+    let told = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(i32::from(!told.is_empty())), "{told}");
+    assert!(told.lines().count() <= 1, "{told}");
+    told
+}
+
+#[test]
+fn what_a_recorded_link_cannot_be_is_told_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("a.down", &delivery_trace());
+    write("empty.down", "");
+    write("back.down", "5\n4\n");
+    write("cut.csv", "time_s,sinr_db,capacity_bps\n0,1,5\n0.1,");
+    let told = |radio: &str, feeder: &str| told(directory.path(), &scenario(radio, feeder), &[]);
+    assert_eq!(
+        told("file = \"a.down\"", ""),
+        "hotcc-bench: x.toml:39: feeder of radio `nr`: the radio has no SINR to publish; use one that has SINR, or set \
+         `publish` to \"capacity\" or \"none\"\n"
+    );
+    assert_eq!(told("file = \"a.down\"", "publish = \"capacity\""), "");
+    let radio = "hotcc-bench: x.toml:27: radio `nr`: ";
+    for (file, what) in [
+        ("file = \"empty.down\"", "cannot use the trace: empty.down holds no samples"),
+        ("file = \"back.down\"", "cannot use the trace: back.down:2: time goes backwards: 4 after 5"),
+        ("file = \"cut.csv\"", "cannot use the trace: cut.csv:3: 2 fields; the header has 3"),
+        ("file = \"a.down\"\nfrom_s = 3", "from_s = 3: must be before the end of a.down, at 2 s"),
+        ("file = \"a.down\"\nfrom_s = 1\nlength_s = 2", "length_s = 2: the window ends at 3 s, but a.down lasts 2 s"),
+    ] {
+        assert_eq!(told(file, "publish = \"none\""), format!("{radio}{what}\n"));
+    }
+    let missing = told("file = \"none.down\"", "publish = \"none\"");
+    assert!(missing.starts_with(&format!("{radio}cannot find the trace none.down: it is not in ., ")), "{missing}");
+    let misspelt = told("file = \"a.down\"", "publish = \"snr\"");
+    assert!(
+        misspelt.starts_with("hotcc-bench: x.toml:42: unknown variant `snr`, expected one of `sinr`"),
+        "{misspelt}"
+    );
+}
+
+#[test]
+fn traces_are_found_in_the_directory_that_is_given() {
+    let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    fs::write(there.path().join("a.down"), delivery_trace()).unwrap();
+    let text = scenario("file = \"a.down\"", "publish = \"none\"");
+    assert!(told(here.path(), &text, &[]).contains("cannot find the trace a.down"));
+    let directory = there.path().to_str().unwrap();
+    assert_eq!(told(here.path(), &text, &["--traces", directory]), "");
+}
+
+/// A recorded trace if `HOTCC_TRACES` has one, else one of the same format.
+#[test]
+fn a_long_trace_is_used_as_far_as_the_run_goes() {
+    let name = "mahimahi_ATT-LTE-driving-2016.down";
+    let recorded = std::env::var_os("HOTCC_TRACES").map(|directory| PathBuf::from(directory).join(name));
+    let directory = tempfile::tempdir().unwrap();
+    match recorded.filter(|path| path.exists()) {
+        Some(path) => drop(fs::copy(path, directory.path().join(name)).unwrap()),
+        None => {
+            fs::write(directory.path().join(name), (0..12_000).map(|k| format!("{}\n", k * 10)).collect::<String>())
+                .unwrap()
+        }
+    }
+    let plan = planned(directory.path(), scenario(&format!("file = \"{name}\""), "publish = \"capacity\""));
+    let [down, _] = beams(&plan);
+    assert_eq!(down.rates_by_step().count(), 1500);
+    let mean_bps = down.rates_by_step().sum::<u64>() as f64 / 1500.0;
+    assert!((1e5..5e7).contains(&mean_bps), "{mean_bps}");
+    assert_eq!(plan.feeds[0].readings.len(), 150);
+}

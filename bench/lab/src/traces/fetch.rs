@@ -1,0 +1,99 @@
+//! Fetching public traces into the cache: complete and with the right checksum, or not at all.
+
+use super::list::Listed;
+use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
+use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How names of unfinished files start.
+const UNFINISHED: &str = ".fetch-";
+/// curl's exit code if an answer is longer than `--max-filesize`.
+const TOO_LONG: i32 = 63;
+
+/// What became of a trace that was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Fetched {
+    /// It is in the cache now.
+    New(PathBuf),
+    /// It already was.
+    Cached(PathBuf),
+}
+
+/// Fetches a trace into `directory`, unless a file with its checksum is there.
+///
+/// # Errors
+/// The address cannot be reached, the answer is not the listed file, or the file cannot be written. In each case
+/// `directory` keeps what it had.
+pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
+    let place = directory.join(&trace.name);
+    if fs::read(&place).is_ok_and(|bytes| verify(trace, &bytes).is_ok()) {
+        return Ok(Fetched::Cached(place));
+    }
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let _lock = lock(directory)?;
+    let scratch = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(directory);
+    let scratch = scratch.with_context(|| format!("cannot create a file in {}", directory.display()))?;
+    let tried = || format!("cannot fetch {} from {}", trace.name, trace.address);
+    download(trace, scratch.path()).with_context(tried)?;
+    let bytes = fs::read(scratch.path()).with_context(tried)?;
+    verify(trace, &bytes).with_context(tried)?;
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o644)).with_context(tried)?;
+    scratch.as_file().sync_all().with_context(tried)?;
+    scratch.persist(&place).map_err(|e| e.error).with_context(|| format!("cannot write {}", place.display()))?;
+    Ok(Fetched::New(place))
+}
+
+/// Whether a file is the listed one.
+///
+/// # Errors
+/// States what differs: the size or the checksum.
+pub fn verify(trace: &Listed, bytes: &[u8]) -> Result<()> {
+    if bytes.len() as u64 != trace.bytes {
+        bail!("it has {} bytes, expected {}", bytes.len(), trace.bytes);
+    }
+    let sha256 = HEXLOWER.encode(&Sha256::digest(bytes));
+    if !sha256.eq_ignore_ascii_case(&trace.sha256) {
+        bail!("its SHA-256 is {sha256}, expected {}", trace.sha256);
+    }
+    Ok(())
+}
+
+/// The right to change the cache. What a killed fetch left is removed.
+fn lock(directory: &Path) -> Result<Flock<File>> {
+    let path = directory.join(".lock");
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error);
+    let lock = lock.with_context(|| format!("cannot lock {}", path.display()))?;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(lock)
+}
+
+/// By the system's curl, which has this machine's proxies and certificates.
+fn download(trace: &Listed, to: &Path) -> Result<()> {
+    let mut curl = Command::new("curl");
+    curl.args(["--fail", "--silent", "--show-error", "--location", "--proto", "=http,https"]);
+    // A server that stops answering fails after 30 s; a slow one may take its time.
+    curl.args(["--connect-timeout", "30", "--speed-time", "30", "--speed-limit", "1", "--max-time", "3600"]);
+    curl.arg("--max-filesize").arg(trace.bytes.to_string()).arg("--output").arg(to).arg("--").arg(&trace.address);
+    let ran = curl.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let ran = ran.context("cannot run curl; install the package curl")?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    if ran.status.code() == Some(TOO_LONG) {
+        bail!("the answer is longer than {} bytes", trace.bytes);
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("curl failed");
+    // `curl: (22) The requested URL returned error: 404`
+    bail!("{}", last.split_once(") ").map_or(last, |(_, why)| why))
+}

@@ -1,0 +1,113 @@
+//! Where the trace files that a scenario names are found.
+
+use super::list::List;
+use anyhow::{Context, Result, bail};
+use hotcc_channel_model::RadioSpec;
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names a directory of traces.
+pub const TRACES: &str = "HOTCC_TRACES";
+
+/// The directories in which trace files are looked for, in this order.
+#[derive(Clone, Debug)]
+pub struct TraceFiles {
+    directories: Vec<PathBuf>,
+}
+
+impl TraceFiles {
+    /// Traces in `directory`, that of the scenario.
+    #[must_use]
+    pub fn beside(directory: &Path) -> Self {
+        Self { directories: vec![directory.to_owned()] }
+    }
+
+    /// The same, with `directories` after those before.
+    #[must_use]
+    pub fn then(mut self, directories: &[PathBuf]) -> Self {
+        self.directories.extend_from_slice(directories);
+        self
+    }
+
+    /// The directory of the scenario.
+    #[must_use]
+    pub fn scenario_directory(&self) -> &Path {
+        &self.directories[0]
+    }
+
+    /// The path of a file: the first one that exists.
+    ///
+    /// # Errors
+    /// No directory has the file.
+    pub fn find(&self, file: &Path) -> Result<PathBuf> {
+        // `join` of a relative name keeps `.` in front of it, which messages do not need.
+        let place = |directory: &PathBuf| match directory.as_os_str() {
+            at if at.is_empty() || at == "." => file.to_owned(),
+            _ => directory.join(file),
+        };
+        if let Some(found) = self.directories.iter().map(place).find(|path| path.exists()) {
+            return Ok(found);
+        }
+        let looked: Vec<String> = self.directories.iter().map(|directory| shown(directory)).collect();
+        let advice = match file.to_str().filter(|name| List::built_in().is_ok_and(|list| list.get(name).is_ok())) {
+            Some(name) => format!("fetch it with `hotcc-bench traces fetch {name}`"),
+            None => format!("name its directory with --traces or {TRACES}"),
+        };
+        bail!("cannot find the trace {}: it is not in {}; {advice}", file.display(), looked.join(", "))
+    }
+
+    /// A radio whose trace files are found.
+    pub(crate) fn found(&self, radio: &RadioSpec) -> Result<RadioSpec> {
+        let mut radio = radio.clone();
+        if let RadioSpec::Trace(trace) = &mut radio {
+            trace.file = self.find(&trace.file)?;
+            trace.rtt_file = trace.rtt_file.as_deref().map(|file| self.find(file)).transpose()?;
+        }
+        Ok(radio)
+    }
+}
+
+fn shown(directory: &Path) -> String {
+    if directory.as_os_str().is_empty() { "." } else { return directory.display().to_string() }.to_owned()
+}
+
+/// Where fetched traces are kept: `traces` in the cache.
+///
+/// # Errors
+/// The environment names no place for a cache.
+pub fn cache() -> Result<PathBuf> {
+    Ok(hotcc_kernels::cache_directory().context("cannot locate the cache of traces")?.join("traces"))
+}
+
+/// The directories besides that of the scenario: the cache, then `given`, or else the one that [`TRACES`] names.
+#[must_use]
+pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
+    let variable = || env::var_os(TRACES).filter(|value| !value.is_empty()).map(PathBuf::from);
+    cache().ok().into_iter().chain(given.map(Path::to_owned).or_else(variable)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_first_directory_that_has_a_file_wins() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [near, far] = ["near", "far"].map(|name| scratch.path().join(name));
+        for directory in [&near, &far] {
+            fs::create_dir(directory).unwrap();
+        }
+        let files = TraceFiles::beside(&near).then(std::slice::from_ref(&far));
+        fs::write(far.join("a.csv"), "").unwrap();
+        assert_eq!(files.find(Path::new("a.csv")).unwrap(), far.join("a.csv"));
+        fs::write(near.join("a.csv"), "").unwrap();
+        assert_eq!(files.find(Path::new("a.csv")).unwrap(), near.join("a.csv"));
+        let told = files.find(Path::new("b.csv")).unwrap_err().to_string();
+        let looked = format!("cannot find the trace b.csv: it is not in {}, {}; ", near.display(), far.display());
+        assert_eq!(told, looked + "name its directory with --traces or HOTCC_TRACES");
+        let listed = &List::built_in().unwrap().traces[0].name;
+        let told = files.find(Path::new(listed)).unwrap_err().to_string();
+        assert!(told.ends_with(&format!("fetch it with `hotcc-bench traces fetch {listed}`")), "{told}");
+    }
+}

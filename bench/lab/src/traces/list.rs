@@ -1,0 +1,125 @@
+//! The list of public traces: where each is, and how to recognise it.
+
+use anyhow::{Context, Result};
+use hotcc_host::error::Error;
+use hotcc_host::nearest::expected;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// The list that this program contains.
+const BUILT_IN: &str = include_str!("public.toml");
+
+/// Public traces.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// The traces, in the order of the list.
+    #[serde(rename = "trace")]
+    pub traces: Vec<Listed>,
+}
+
+/// A public trace.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// Its name, which is also that of its file.
+    pub name: String,
+    /// Where it is fetched from.
+    pub address: String,
+    /// Its licence, as an SPDX identifier.
+    pub licence: String,
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub sha256: String,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Its format, as `docs/reference/traces.md` calls it.
+    pub format: String,
+    /// What it is, in one line.
+    pub summary: String,
+}
+
+impl List {
+    /// The list that this program contains.
+    ///
+    /// # Errors
+    /// Never with the list of a release; a test checks it.
+    pub fn built_in() -> Result<Self> {
+        Self::parse(BUILT_IN).context("cannot use the list of traces")
+    }
+
+    /// A list in a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no list.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("cannot use the list {}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let list: Self = toml::from_str(text).map_err(|e| anyhow::Error::msg(e.message().trim().to_owned()))?;
+        for trace in &list.traces {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            let name = &trace.name;
+            // The name becomes a file in the cache: it must not lead out of there.
+            if name.starts_with('.') || name.is_empty() || !name.chars().all(plain) {
+                anyhow::bail!("invalid name `{name}`: expected letters, digits, `.`, `_` and `-`");
+            }
+            if trace.sha256.len() != 64 || !trace.sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+                anyhow::bail!("invalid sha256 of {name}: expected 64 hexadecimal digits");
+            }
+            if !["http://", "https://"].iter().any(|scheme| trace.address.starts_with(scheme)) {
+                anyhow::bail!("invalid address of {name}: expected http:// or https://");
+            }
+        }
+        Ok(list)
+    }
+
+    /// The trace of that name.
+    ///
+    /// # Errors
+    /// The list does not have it.
+    pub fn get(&self, name: &str) -> Result<&Listed> {
+        self.traces.iter().find(|trace| trace.name == name).ok_or_else(|| {
+            let names = self.traces.iter().map(|trace| trace.name.as_str());
+            Error::usage(format!("unknown trace `{name}`: {}", expected(name, names))).into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_built_in_list_is_complete() {
+        let list = List::built_in().unwrap();
+        let names: BTreeSet<&str> = list.traces.iter().map(|trace| trace.name.as_str()).collect();
+        assert_eq!(names.len(), list.traces.len(), "a name is there twice");
+        for trace in &list.traces {
+            assert!(trace.address.starts_with("https://") && trace.bytes > 0, "{}", trace.name);
+            assert!(!trace.licence.is_empty() && !trace.summary.contains('\n'), "{}", trace.name);
+        }
+    }
+
+    #[test]
+    fn a_wrong_list_is_refused() {
+        let right = "[[trace]]\nname = 'a'\naddress = 'http://x/a'\nlicence = 'MIT'\nbytes = 1\nformat = 'mahimahi'\n\
+                     summary = 's'\nsha256 = '0000000000000000000000000000000000000000000000000000000000000000'\n";
+        assert_eq!(List::parse(right).unwrap().traces.len(), 1);
+        for (from, to, says) in [
+            ("'a'", "'../a'", "invalid name `../a`"),
+            ("'a'", "'.a'", "invalid name `.a`"),
+            ("'0000", "'00zz", "invalid sha256 of a"),
+            ("'http:", "'file:", "invalid address of a"),
+            ("bytes = 1", "byte = 1", "unknown field `byte`"),
+        ] {
+            let told = List::parse(&right.replace(from, to)).unwrap_err().to_string();
+            assert!(told.starts_with(says), "{told}");
+        }
+        let told = List::parse(right).unwrap().get("b").unwrap_err().to_string();
+        assert_eq!(told, "unknown trace `b`: expected a");
+    }
+}

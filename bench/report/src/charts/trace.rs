@@ -1,0 +1,59 @@
+//! A recorded link over time, as an SVG file: one panel for each quantity.
+
+use super::range_of;
+use super::timeline::{Panel, draw_panels};
+use anyhow::Result;
+
+/// Height of a panel, in CSS pixels.
+const HEIGHT: i32 = 180;
+
+/// A quantity over time.
+#[derive(Clone, Debug)]
+pub struct Quantity {
+    /// Its name and unit: `SINR, dB`.
+    pub name: &'static str,
+    /// Time in s, and value.
+    pub points: Vec<(f64, f64)>,
+    /// Whether its axis starts at 0.
+    pub from_zero: bool,
+}
+
+/// The chart as the text of an SVG file. `title` states what it shows.
+///
+/// # Errors
+/// Drawing fails.
+pub fn draw(title: &str, duration_s: f64, quantities: Vec<Quantity>) -> Result<String> {
+    let panel = |quantity: Quantity| {
+        let range = range_of(quantity.points.iter().map(|p| p.1), 0.08);
+        let mut panel = Panel::new(quantity.name, HEIGHT, vec![(0, vec![quantity.points])], None)?;
+        if let (false, Some(range)) = (quantity.from_zero, range) {
+            panel.range = range;
+        }
+        Some(panel)
+    };
+    let panels: Vec<Panel> = quantities.into_iter().filter_map(panel).collect();
+    let drawn = draw_panels(&panels, duration_s, &[], title)?.into_string();
+    // A file of its own needs its namespace, and a ground that dark viewers do not replace.
+    Ok(drawn.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background: #fff\" ", 1) + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_quantity_has_a_panel() {
+        let quantity = |name, points, from_zero| Quantity { name, points, from_zero };
+        let line = vec![(0.0, -3.0), (1.0, 4.0), (2.0, 12.0)];
+        let drawn =
+            draw("a < b", 2.0, vec![quantity("rate, Mbit/s", line.clone(), true), quantity("SINR, dB", line, false)]);
+        let drawn = drawn.unwrap();
+        assert!(drawn.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" style="), "{drawn}");
+        assert!(drawn.ends_with("</svg>\n") && drawn.contains("a &lt; b"));
+        for name in ["rate, Mbit/s", "SINR, dB", "time, s"] {
+            assert!(drawn.contains(name), "{name}");
+        }
+        assert!(drawn.matches("<polyline").count() >= 2);
+        assert!(draw("nothing", 1.0, Vec::new()).is_ok());
+    }
+}
