@@ -406,8 +406,14 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn plans(source: &Source) {
-    let traces = source.traces();
+    // a recording that is not at hand is stood in for by 200 s of 4 Mbit/s
+    let stand_ins = tempfile::tempdir().unwrap();
+    let traces = source.traces().then(&[stand_ins.path().to_owned()]);
     for case in source.cases().unwrap() {
+        for missing in case.scenario.trace_files().filter(|file| traces.find(file).is_err()) {
+            let deliveries: String = (0..200_000 / 3).map(|packet| format!("{}\n", 3 * packet)).collect();
+            fs::write(stand_ins.path().join(missing), deliveries).unwrap();
+        }
         let seed = case.scenario.seeds[0];
         let planned = plan(&case.scenario, seed, &traces);
         planned.unwrap_or_else(|why| panic!("{} {:?}: {why:#}", source.path.display(), case.values));

@@ -33,7 +33,8 @@ fn packets(plan: &Plan) -> f64 {
     let over = |link: &usize| {
         let carried = &plan.links[*link];
         let steps = (plan.duration_ns.div_ceil(carried.step_ns.max(1)) as usize).max(1);
-        let could = carried.rates_by_step().take(steps).map(|bps| bps as f64 / 8.0).sum::<f64>() / steps as f64;
+        let rate = carried.rates_by_step().take(steps).map(|bps| bps as f64 / 8.0).sum::<f64>() / steps as f64;
+        let could = carried.police.map_or(rate, |police| rate.min(police.rate_bps as f64 / 8.0));
         let wanted: f64 =
             plan.flows.iter().filter(|flow| flow.way.contains(link)).map(|flow| wanted_bytes(plan, flow)).sum();
         let bytes = if carried.rates.is_empty() { wanted } else { wanted.min(could * duration_s) };
