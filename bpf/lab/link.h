@@ -46,13 +46,13 @@ struct link {
 	u32 keeps_records;
 	u32 pad;
 	/* A token is a billionth of a bit, so that a nanosecond at 1 bit/s earns one: nothing is rounded. */
-	u64 police_bps; /* 0: no policer */
+	u64 police_bps;	   /* 0: no policer */
 	u64 police_tokens; /* that its bucket holds at most */
 	/* where it stands */
 	u64 tokens;
 	u64 tokens_ns; /* when there were so many */
-	u64 position; /* millibits of service used up by what was accepted */
-	u64 free_ns;  /* when the last accepted packet has left the queue */
+	u64 position;  /* millibits of service used up by what was accepted */
+	u64 free_ns;   /* when the last accepted packet has left the queue */
 	u64 release_ns;
 	u32 hint;  /* step of `position` */
 	u32 phase; /* the present one */
