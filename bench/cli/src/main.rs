@@ -30,7 +30,7 @@ const INTERRUPTED: u8 = 130;
     version,
     after_help = "Examples:\n  hotcc-bench kernels fetch 6.1 6.12\n  hotcc-bench matrix 6.1 newest\n  \
     hotcc-bench lab --one-seed bench/scenarios/demo.toml\n  \
-    hotcc-bench report lab-results/demo"
+    hotcc-bench traces list\n  hotcc-bench report lab-results/demo"
 )]
 struct Cli {
     #[command(subcommand)]

@@ -274,7 +274,8 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
             };
             let publish = feeder.publish;
             if publish.has_sinr() && radio.sinr_db.is_none() {
-                let why = "the radio has no SINR to publish; use one that has SINR, or set `publish` to \"capacity\" or \"none\"";
+                let why = "this radio, or one after a handover, has no SINR to publish; use one that has \
+                           SINR, or set `publish` to \"capacity\" or \"none\"";
                 let place = Place::of(&feeder.radio, format!("feeder of radio `{}`", feeder.radio.get_ref()));
                 return Err(anyhow::Error::msg(why).context(place));
             }

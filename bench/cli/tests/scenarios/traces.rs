@@ -68,6 +68,24 @@ fn the_delay_of_both_directions_follows_the_recorded_round_trip_time() {
 }
 
 #[test]
+fn a_handover_to_another_radio_ends_the_recorded_round_trip_time() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.csv"), "time_s,sinr_db,capacity_bps,rtt_ms\n0,10,1000000,40\n").unwrap();
+    let text = scenario("file = \"a.csv\"\nrtt_file = \"a.csv\"", "publish = \"none\"");
+    let constant = "\n[[radio]]\nname = \"flat\"\nmodel = \"constant\"\ncapacity_bps = 1e6\n";
+    let handover = |at_s: f64, radio: &str| {
+        format!("\n[[event]]\nat_s = {at_s}\nhandover = {{ link = \"beam\", gap_ms = 50, radio = \"{radio}\" }}\n")
+    };
+    let there_and_back = text + constant + &handover(1.0, "flat") + &handover(2.0, "nr");
+    let plan = planned(directory.path(), there_and_back);
+    for link in beams(&plan) {
+        let phases: Vec<(u64, u64)> =
+            link.phases.iter().map(|phase| (phase.from_ns / 1_000_000, phase.delay_ns / 1_000_000)).collect();
+        assert_eq!(phases, [(0, 20), (1000, 0), (2000, 20)], "{}", link.name);
+    }
+}
+
+#[test]
 fn a_feeder_publishes_what_it_is_to_publish() {
     let directory = tempfile::tempdir().unwrap();
     let rows = "time_s,sinr_db,capacity_bps\n0,10,1000000\n5,12,2000000\n";
@@ -122,8 +140,8 @@ fn what_a_recorded_link_cannot_be_is_told_by_line() {
     let told = |radio: &str, feeder: &str| told(directory.path(), &scenario(radio, feeder), &[]);
     assert_eq!(
         told("file = \"a.down\"", ""),
-        "hotcc-bench: x.toml:39: feeder of radio `nr`: the radio has no SINR to publish; use one that has SINR, or set \
-         `publish` to \"capacity\" or \"none\"\n"
+        "hotcc-bench: x.toml:39: feeder of radio `nr`: this radio, or one after a handover, has no SINR to publish; use \
+         one that has SINR, or set `publish` to \"capacity\" or \"none\"\n"
     );
     assert_eq!(told("file = \"a.down\"", "publish = \"capacity\""), "");
     let radio = "hotcc-bench: x.toml:27: radio `nr`: ";

@@ -133,7 +133,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Sample>, Malformed> {
         Err(Malformed::new(
             line,
             format!(
-                "unknown trace format: expected a header with the column {}, {} or {}, or a whole number of \
+                "unknown trace format: expected a header with the column {}, {} or {}, or whole numbers of \
                  milliseconds on each line",
                 plain::TIME,
                 ucc5g::TIME,
