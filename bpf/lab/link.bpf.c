@@ -164,8 +164,10 @@ static __always_inline void record(const struct packet_record *made)
 /* Whether a packet finds too few tokens in the policer's bucket; it takes none then. */
 static __always_inline bool exceeds(struct link *l, u32 bytes, u64 now_ns)
 {
-	u64 passed_ns = now_ns - l->tokens_ns, needed = bytes * TOKENS_PER_BYTE;
+	u64 needed = bytes * TOKENS_PER_BYTE, passed_ns;
 
+	now_ns = max(now_ns, l->tokens_ns); /* another processor may have read the clock later and come first */
+	passed_ns = now_ns - l->tokens_ns;
 	if (passed_ns > (l->police_tokens - l->tokens) / l->police_bps)
 		l->tokens = l->police_tokens;
 	else

@@ -207,14 +207,18 @@ impl LabCommand {
     /// Seconds of real time that a scenario takes. Guests in real time, and this machine, take as long as they run.
     fn estimate_s(&self, source: &Source, selection: &Selection) -> Result<f64> {
         if self.real_time || matches!(self.lab, Choice::Native) {
-            return Ok(Workload::of(source, selection)?.seconds);
+            let work = Workload::of(source, selection)?;
+            return Ok(work.seconds / self.at_once().min(work.runs.max(1)) as f64);
         }
         estimate::wall_s(source, selection, self.jobs.get())
     }
 
     fn estimate(&self, seconds: f64) -> String {
-        let jobs = if matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() };
-        format!("{} of real time with {jobs} at a time", estimate::words(seconds))
+        format!("{} of real time with {} at a time", estimate::words(seconds), self.at_once())
+    }
+
+    fn at_once(&self) -> usize {
+        if matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() }
     }
 
     fn clock(&self) -> Clock {

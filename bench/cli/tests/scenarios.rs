@@ -278,6 +278,16 @@ const WRONG: &[(&str, &str, &str)] = &[
         "police = { rate = \"1Mbit/s\", burst = \"1BDP\" },",
         "x.toml:21: a policer's `burst` is a size, e.g. `64kB` or `100packets`",
     ),
+    (
+        "forward = { radio = \"nr\" }",
+        "forward = { radio = \"nr\", police = { rate = \"1Mbit/s\", burst = \"9kB\" } }",
+        "x.toml:36: a link with `police` needs `offload_segments = 1`",
+    ),
+    (
+        "between = [\"ue\", \"tv\"]",
+        "between = [\"ue\", \"tv\"]\nboth = { police = { rate = \"1Mbit/s\", burst = \"9kB\" } }",
+        "x.toml:26: `police` needs `rate` or `radio`",
+    ),
     ("queue = \"1BDP\",", "police = { rate = \"1Mbit/s\" },", "x.toml:21: missing field `burst`"),
     (
         "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",

@@ -225,5 +225,6 @@ fn recorded_traces_are_those_of_the_list() {
     };
     let checked = bench.run(&["check", "--traces", Path::new(&directory).to_str().unwrap()]);
     assert!(checked.status.success(), "{}", err(&checked));
+    assert!(!out(&checked).is_empty(), "{} has none of the listed traces", Path::new(&directory).display());
     assert!(out(&checked).lines().all(|line| line.contains("valid, checksum as listed")), "{}", out(&checked));
 }

@@ -156,6 +156,7 @@ impl LinkModel {
         if link.police_bps == 0 {
             return false;
         }
+        let now_ns = now_ns.max(link.tokens_ns); // another processor may have read the clock later and come first
         let passed_ns = now_ns - link.tokens_ns;
         let is_full = passed_ns > (link.police_tokens - link.tokens) / link.police_bps;
         link.tokens = if is_full { link.police_tokens } else { link.tokens + passed_ns * link.police_bps };

@@ -64,8 +64,8 @@ fn guest() -> Result<()> {
     say(&mut line, &last)
 }
 
-/// The same random numbers in each run, and at once: a kernel without any source of them makes the first one who asks wait for a
-/// second of its time, and mixes its pool anew for every one until then.
+/// Gives the kernel the same random numbers in each run, and at once. Without a source of randomness, the kernel delays the first
+/// reader by a second, and until then it mixes its pool for every number that it needs itself.
 fn seed_random_numbers() -> Result<()> {
     /// Of `linux/random.h`, on x86.
     const RNDADDENTROPY: nix::libc::Ioctl = 0x4008_5203;

@@ -14,16 +14,18 @@ const PACKET_S: f64 = 0.0002;
 /// Payload of a packet; headers count for nothing in an estimate.
 const PACKET_BYTES: f64 = 1448.0;
 
-/// Seconds of real time for the chosen runs, so many at a time.
+/// Seconds of real time for the chosen runs, so many at a time at most.
 pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64> {
     let cases = source.cases()?;
     let traces = source.traces();
+    let runs = selection.runs(source, &cases)?;
+    let at_once = jobs.clamp(1, runs.len().max(1));
     let mut all_s = 0.0;
-    for one in selection.runs(source, &cases)? {
+    for one in runs {
         let planned = plan(&one.case.scenario, one.id.seed, &traces)?;
         all_s += BOOT_S + packets(&planned.plan) * PACKET_S;
     }
-    Ok(all_s / jobs as f64)
+    Ok(all_s / at_once as f64)
 }
 
 /// Data packets over all links: as many as the links and the applications allow.
@@ -34,7 +36,8 @@ fn packets(plan: &Plan) -> f64 {
         let carried = &plan.links[*link];
         let steps = (plan.duration_ns.div_ceil(carried.step_ns.max(1)) as usize).max(1);
         let rate = carried.rates_by_step().take(steps).map(|bps| bps as f64 / 8.0).sum::<f64>() / steps as f64;
-        let could = carried.police.map_or(rate, |police| rate.min(police.rate_bps as f64 / 8.0));
+        let sharing = carried.cell.map_or(1, |_| plan.links.iter().filter(|other| other.cell == carried.cell).count());
+        let could = carried.police.map_or(rate, |police| rate.min(police.rate_bps as f64 / 8.0)) / sharing as f64;
         let wanted: f64 =
             plan.flows.iter().filter(|flow| flow.way.contains(link)).map(|flow| wanted_bytes(plan, flow)).sum();
         let bytes = if carried.rates.is_empty() { wanted } else { wanted.min(could * duration_s) };

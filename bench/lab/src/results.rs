@@ -247,7 +247,7 @@ pub const METRICS: [(&str, &str); 18] = [
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
     ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
-    ("loss_ratio", "data packets lost, on links and in queues, over those sent, 0..1"),
+    ("loss_ratio", "data packets lost, on links, in queues and at policers, over those sent, 0..1"),
     ("retransmits", "retransmitted segments"),
     ("timeouts", "retransmission timeouts"),
     ("completion_s", "time until all bytes were received, s"),

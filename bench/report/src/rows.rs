@@ -165,6 +165,7 @@ fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Par
                 rows.push(Row { condition, label, runs: Vec::new() });
                 rows.len() - 1
             });
+            // a bound is the same in each case that differs in its congestion control alone
             let is_known = flows.iter().all(|flow| run.bounds.contains(flow))
                 && rows[place].runs.iter().any(|known| known.seed == run.run.seed);
             if run.invalid.is_empty() && !is_known {

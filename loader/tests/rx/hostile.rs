@@ -185,11 +185,17 @@ fn a_receiver_that_asks_for_more_gets_none_of_what_others_have() {
     path.router.sh("tc qdisc replace dev rcv root tbf rate 40mbit burst 16kb limit 64kb");
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
     let liar = Liar::new(120);
-    let [default, paper] = ["default", "paper"].map(|profile| {
-        let mut ratios = [(); 3].map(|()| advantage(&path, &cgroup, &liar, &["--profile", profile]));
+    // in turn, so that what else this machine does falls on both
+    let mut ratios = [[0.0; 5]; 2];
+    for turn in 0..ratios[0].len() {
+        for (profile, ratios) in ["default", "paper"].iter().zip(&mut ratios) {
+            ratios[turn] = advantage(&path, &cgroup, &liar, &["--profile", profile]);
+        }
+    }
+    let [default, paper] = ratios.map(|mut ratios| {
         ratios.sort_by(f64::total_cmp);
         ratios
     });
     println!("times as much as the other flow: {default:.2?}, with the paper's profile {paper:.2?}");
-    assert!(default[1] < 1.3 && default[1] * 1.3 < paper[1], "{default:?}, {paper:?}");
+    assert!(default[2] < 1.3 && default[2] * 1.3 < paper[2], "{default:?}, {paper:?}");
 }

@@ -57,7 +57,6 @@ fn panel(name: &str, means: &[f64], from_zero: bool) -> String {
             _ => String::new(),
         };
         let bar = |filled: &usize| match filled.saturating_sub(8 * row) {
-            // The least value is visible, too: a gap in the lowest row is a 0.
             0 => ' ',
             part => BLOCKS[part.min(8) - 1],
         };

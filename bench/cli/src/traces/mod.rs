@@ -196,17 +196,18 @@ fn fetch_all(names: &[String], list: &List) -> Result<ExitCode> {
 
 fn check(names: &[String], known: &Known, json: bool) -> Result<ExitCode> {
     let list = known.list()?;
-    let all: Vec<String> = if names.is_empty() {
-        list.traces.iter().filter(|trace| known.place(trace).is_some()).map(|trace| trace.name.clone()).collect()
+    let here = list.traces.iter().filter_map(|trace| known.place(trace).map(|path| (trace, path)));
+    let checked: Vec<Result<Facts>> = if names.is_empty() {
+        here.map(|(trace, path)| examine(&trace.name, &path, Some(trace))).collect()
     } else {
-        names.to_vec()
+        let found = |name: &String| known.find(&list, name).and_then(|(path, of)| examine(name, &path, of.as_ref()));
+        names.iter().map(found).collect()
     };
-    if all.is_empty() {
+    if checked.is_empty() {
         eprintln!("none of the listed traces is on this machine; `hotcc-bench traces fetch` downloads them");
     }
     let (mut rows, mut valid) = (Vec::new(), true);
-    for name in &all {
-        let checked = known.find(&list, name).and_then(|(path, listed)| examine(name, &path, listed.as_ref()));
+    for checked in checked {
         match checked {
             Ok(facts) => rows.push(facts),
             Err(why) => {

@@ -1,8 +1,8 @@
-//! What a flow could get that has its narrowest link to itself: two senders that exist nowhere, played over the link's model.
+//! What one flow could get from its narrowest link if it had the link for itself: two senders that cannot exist, played over the
+//! link's model.
 //!
-//! The oracle knows the link's capacity at every moment and sends exactly that: no sender carries more with less delay. The
-//! late oracle sends what the capacity was one base RTT ago, which is the latest that news of a link can reach its sender and
-//! take effect. What lies between the two is what a rate that changes costs anyone who only hears of it.
+//! The oracle knows the capacity at every moment and sends exactly that. The late oracle sends what the capacity was one base RTT
+//! earlier, because news of a link cannot take effect sooner.
 
 use super::rates::Capacity;
 use crate::results::{Distribution, FlowSummary};
@@ -12,86 +12,136 @@ use hotcc_lab_proto::plan::{Plan, PlannedFlow};
 /// IPv4, and TCP with time stamps.
 const HEADER_BYTES: u32 = 52;
 
-/// `oracle` and `late-oracle` on the narrowest link that the first TCP flow crosses. Nothing without a rate of its own there.
+/// `oracle` and `late-oracle` on the narrowest link that the first TCP flow crosses, for as long as that flow runs. None if no
+/// link there has a rate of its own.
 #[must_use]
 pub fn bounds(plan: &Plan) -> Vec<FlowSummary> {
     let Some(flow) = plan.flows.iter().find(|flow| flow.cc.is_some()) else { return Vec::new() };
-    let rated =
-        flow.way.iter().filter(|link| !plan.links[**link].rates.is_empty() && plan.links[**link].cell.is_none());
-    let services = rated.map(|link| (*link, Capacity::of(&plan.links[*link])));
-    let narrowest =
-        services.min_by(|(_, a), (_, b)| a.bits_until(plan.duration_ns).total_cmp(&b.bits_until(plan.duration_ns)));
-    let Some((link, service)) = narrowest else { return Vec::new() };
-    let base_rtt_ns: u64 = flow.way.iter().map(|at| delay_ns(plan, *at) + delay_ns(plan, *at ^ 1)).sum();
-    let play = |name, late_ns| sender(name, late_ns, plan, flow, link, &service, base_rtt_ns);
-    vec![play("oracle", 0), play("late-oracle", base_rtt_ns)]
-}
-
-fn delay_ns(plan: &Plan, link: usize) -> u64 {
-    plan.links[link].phases.first().map_or(0, |phase| phase.delay_ns)
-}
-
-fn sender(
-    name: &str,
-    late_ns: u64,
-    plan: &Plan,
-    flow: &PlannedFlow,
-    link: usize,
-    service: &Capacity,
-    base_rtt_ns: u64,
-) -> FlowSummary {
-    let bytes = plan.wires.get(link / 2).map_or(1500, |wire| wire.mtu);
-    let bits = f64::from(bytes) * 8.0;
-    // until the first news, it sends at the rate of the start
-    let first_bps = service.first_bps();
-    let known_bits = first_bps * late_ns as f64 / 1e9;
-    let comes_at_ns = |packet: u64| {
-        let sent_bits = packet as f64 * bits;
-        if sent_bits < known_bits {
-            sent_bits / first_bps * 1e9
-        } else {
-            late_ns as f64 + service.ns_at(sent_bits - known_bits)
-        }
+    let until_ns = flow.stop_ns.min(plan.duration_ns);
+    let own = flow.way.iter().filter(|link| plan.links[**link].cell.is_none());
+    let rated = own.filter_map(|link| {
+        let capacity = Capacity::of(&plan.links[*link]);
+        capacity.mean_bps(flow.start_ns, until_ns).map(|mean_bps| (*link, capacity, mean_bps))
+    });
+    let Some((link, capacity, mean_bps)) = rated.min_by(|a, b| a.2.total_cmp(&b.2)) else { return Vec::new() };
+    let played = |name, is_late| {
+        let sender = Sender { plan, flow, link, capacity: &capacity, is_late, until_ns };
+        sender.play(name, mean_bps)
     };
-    let mut model = LinkModel::new(&plan.links[link]);
-    let elsewhere_ns = base_rtt_ns - delay_ns(plan, link);
-    let (mut waits_ms, mut rtts_ms, mut delivered) = (Vec::new(), Vec::new(), 0u64);
-    // just after the packet before it has left, whichever way its time was rounded
-    for now_ns in (0..).map(|packet| comes_at_ns(packet).ceil() + 1.0).take_while(|at| *at < plan.duration_ns as f64) {
-        let now_ns = now_ns as u64;
-        let offer = model.offer(now_ns, bytes, 1);
-        if let Fate::Leaves { at_ns, .. } = offer.fate {
-            waits_ms.push(offer.wait_ns as f64 / 1e6);
-            rtts_ms.push((at_ns - now_ns + elsewhere_ns) as f64 / 1e6);
-            delivered += u64::from(at_ns <= plan.duration_ns);
-        }
+    vec![played("oracle", false), played("late-oracle", true)]
+}
+
+struct Sender<'a> {
+    plan: &'a Plan,
+    flow: &'a PlannedFlow,
+    link: usize,
+    capacity: &'a Capacity,
+    is_late: bool,
+    until_ns: u64,
+}
+
+/// A policer's bucket, bits.
+struct Bucket {
+    rate_bps: f64,
+    burst_bits: f64,
+    bits: f64,
+    at_ns: f64,
+}
+
+impl Bucket {
+    /// When, from that moment on, a packet finds enough in it, and takes it.
+    fn conforms_at_ns(&mut self, now_ns: f64, packet_bits: f64) -> f64 {
+        self.bits = (self.bits + (now_ns - self.at_ns) / 1e9 * self.rate_bps).min(self.burst_bits);
+        let lacks_ns = ((packet_bits - self.bits) / self.rate_bps * 1e9).max(0.0);
+        self.bits = (self.bits - packet_bits).max(0.0);
+        self.at_ns = now_ns + lacks_ns;
+        self.at_ns
     }
-    let payload = delivered * u64::from(bytes.saturating_sub(HEADER_BYTES));
-    let duration_s = plan.duration_ns as f64 / 1e9;
-    let (throughput_bps, link) = (payload as f64 * 8.0 / duration_s, model.state());
-    let could_bps = service.bits_until(plan.duration_ns) / duration_s;
-    FlowSummary {
-        name: name.to_owned(),
-        cc: name.to_owned(),
-        start_s: flow.start_ns as f64 / 1e9,
-        end_s: duration_s,
-        bytes: payload,
-        throughput_bps,
-        utilisation: (could_bps > 0.0).then_some(throughput_bps / could_bps),
-        rtt_ms: Distribution::of(rtts_ms),
-        queue_delay_ms: Distribution::of(waits_ms),
-        packets: link.arrived,
-        police_drops: link.police_drops,
-        queue_drops: link.queue_drops,
-        losses: link.losses,
-        ..FlowSummary::default()
+}
+
+fn delay_ns(plan: &Plan, link: usize, at_ns: u64) -> u64 {
+    plan.links[link].phases.iter().rfind(|phase| phase.from_ns <= at_ns).map_or(0, |phase| phase.delay_ns)
+}
+
+impl Sender<'_> {
+    fn base_rtt_ns(&self, at_ns: u64) -> u64 {
+        self.flow.way.iter().map(|at| delay_ns(self.plan, *at, at_ns) + delay_ns(self.plan, *at ^ 1, at_ns)).sum()
+    }
+
+    /// When the packet after one of that moment comes to the link. `None`: never.
+    fn next_ns(&self, now_ns: f64, bits: f64) -> Option<f64> {
+        let now = now_ns as u64;
+        let late_ns = if self.is_late { self.base_rtt_ns(now) } else { 0 };
+        let first_news_ns = self.flow.start_ns + late_ns;
+        if now >= first_news_ns {
+            return Some(late_ns as f64 + self.capacity.ns_at(self.capacity.bits_until(now - late_ns)? + bits)?);
+        }
+        // until the first news, it sends at the rate of its start
+        let first_bps = self.capacity.bps_at(self.flow.start_ns)?;
+        let until_news_bits = (first_news_ns - now) as f64 / 1e9 * first_bps;
+        if until_news_bits >= bits {
+            return Some(now_ns + bits / first_bps * 1e9);
+        }
+        let later_bits = self.capacity.bits_until(self.flow.start_ns)? + bits - until_news_bits;
+        Some(late_ns as f64 + self.capacity.ns_at(later_bits)?)
+    }
+
+    fn play(&self, name: &str, mean_bps: f64) -> FlowSummary {
+        let planned = &self.plan.links[self.link];
+        let bytes = self.plan.wires.get(self.link / 2).map_or(1500, |wire| wire.mtu);
+        let bits = f64::from(bytes) * 8.0;
+        let mut bucket = planned.police.map(|police| {
+            let burst_bits = police.burst_bytes as f64 * 8.0;
+            Bucket { rate_bps: police.rate_bps as f64, burst_bits, bits: burst_bits, at_ns: 0.0 }
+        });
+        let mut model = LinkModel::new(planned);
+        let (mut waits_ms, mut rtts_ms, mut delivered) = (Vec::new(), Vec::new(), 0u64);
+        let mut comes_ns = self.flow.start_ns as f64;
+        loop {
+            if let Some(bucket) = &mut bucket {
+                comes_ns = bucket.conforms_at_ns(comes_ns, bits);
+            }
+            // just after the packet before it has left, whichever way its time was rounded
+            let now_ns = comes_ns.ceil() as u64 + 1;
+            if now_ns >= self.until_ns {
+                break;
+            }
+            let offer = model.offer(now_ns, bytes, 1);
+            if let Fate::Leaves { at_ns, .. } = offer.fate {
+                waits_ms.push(offer.wait_ns as f64 / 1e6);
+                let elsewhere_ns = self.base_rtt_ns(now_ns) - delay_ns(self.plan, self.link, now_ns);
+                rtts_ms.push((at_ns - now_ns + elsewhere_ns) as f64 / 1e6);
+                delivered += u64::from(at_ns <= self.until_ns);
+            }
+            let Some(next_ns) = self.next_ns(comes_ns, bits) else { break };
+            comes_ns = next_ns;
+        }
+        let payload = delivered * u64::from(bytes.saturating_sub(HEADER_BYTES));
+        let throughput_bps = payload as f64 * 8e9 / (self.until_ns - self.flow.start_ns).max(1) as f64;
+        let link = model.state();
+        FlowSummary {
+            name: name.to_owned(),
+            cc: name.to_owned(),
+            start_s: self.flow.start_ns as f64 / 1e9,
+            end_s: self.until_ns as f64 / 1e9,
+            bytes: payload,
+            throughput_bps,
+            utilisation: (mean_bps > 0.0).then_some(throughput_bps / mean_bps),
+            rtt_ms: Distribution::of(rtts_ms),
+            queue_delay_ms: Distribution::of(waits_ms),
+            packets: link.arrived,
+            police_drops: link.police_drops,
+            queue_drops: link.queue_drops,
+            losses: link.losses,
+            ..FlowSummary::default()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase};
+    use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase, PlannedPolice};
     use std::net::Ipv4Addr;
 
     /// One link of 20 ms there and 20 ms back, whose rate changes each 100 ms.
@@ -139,6 +189,32 @@ mod tests {
         assert_eq!(late.queue_drops, 0);
         let [_, shallow] = bounds(&plan(rates, 30_000)).try_into().unwrap();
         assert!(shallow.queue_drops > 100 && shallow.throughput_bps < 0.95 * oracle.throughput_bps, "{shallow:?}");
+    }
+
+    #[test]
+    fn a_policer_holds_the_oracle_to_its_rate_and_drops_nothing_of_it() {
+        let mut policed = plan(vec![(100, 20_000_000)], 1_000_000);
+        policed.links[0].police = Some(PlannedPolice { rate_bps: 5_000_000, burst_bytes: 64_000 });
+        let [oracle, _] = bounds(&policed).try_into().unwrap();
+        assert_eq!((oracle.police_drops, oracle.queue_drops), (0, 0));
+        // the rate for 10 s, and what the bucket held at the start
+        let expected_bps = (5e6 + 64_000.0 * 8.0 / 10.0) * 1448.0 / 1500.0;
+        assert!((oracle.throughput_bps / expected_bps - 1.0).abs() < 0.005, "{oracle:?}");
+    }
+
+    #[test]
+    fn bounds_are_over_the_flows_own_time_and_delays() {
+        // a flow of the second half, in which the rate is a fifth and the delay twice as long
+        let mut later = plan(vec![(50, 10_000_000), (100, 2_000_000)], 1_000_000);
+        later.flows[0].start_ns = 5_000_000_000;
+        for link in &mut later.links {
+            let slower = PlannedPhase { from_ns: 5_000_000_000, delay_ns: 40_000_000, ..PlannedPhase::default() };
+            link.phases.push(slower);
+        }
+        for bound in bounds(&later) {
+            assert!((bound.throughput_bps / (2e6 * 1448.0 / 1500.0) - 1.0).abs() < 0.03, "{bound:?}");
+            assert!((bound.rtt_ms.p50 - 86.0).abs() < 0.1, "80 ms and six of service: {bound:?}");
+        }
     }
 
     #[test]

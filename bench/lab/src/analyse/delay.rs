@@ -8,6 +8,8 @@ use hotcc_lab_proto::records::{POLICED, PacketRecord, QUEUE_DROP};
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayOverTime {
     joins: Vec<Join>,
+    /// Bits that the link will have served, counted from time 0, when it has sent the last packet that joined.
+    position_bits: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +35,18 @@ impl DelayOverTime {
             return; // others do not wait for it
         }
         let served_ns = record.time_ns + record.wait_ns;
-        let empty_ns = served_ns + capacity.service_ns(served_ns, record.bytes);
+        let recorded_ns = served_ns + capacity.service_ns(served_ns, record.bytes);
+        // a packet's own service may take in an outage, which the record does not have
+        let empty_ns = self.position_after(record, capacity).map_or(recorded_ns, |at_ns| recorded_ns.max(at_ns));
         let area_before = self.joins.last().map_or(0.0, |last| last.area_before + last.area_until(record.time_ns));
         self.joins.push(Join { at_ns: record.time_ns, empty_ns, area_before });
+    }
+
+    /// When a link with a rate of its own has sent the packet. In a cell, others are served between, and it is later.
+    fn position_after(&mut self, record: &PacketRecord, capacity: &Capacity) -> Option<u64> {
+        let done_bits = capacity.bits_until(record.time_ns)?;
+        self.position_bits = self.position_bits.max(done_bits) + f64::from(record.bytes) * 8.0;
+        Some(capacity.ns_at(self.position_bits)?.floor() as u64)
     }
 
     fn area_until(&self, until_ns: u64) -> f64 {
@@ -80,6 +91,19 @@ mod tests {
         assert_eq!(delay.mean_ms(250 * MS_NS, 300 * MS_NS), 25.0);
         assert_eq!(delay.mean_ms(0, 1000 * MS_NS), 5.0);
         assert_eq!(delay.mean_ms(300 * MS_NS, 1000 * MS_NS), 0.0);
+    }
+
+    #[test]
+    fn an_outage_within_a_packets_own_service_counts() {
+        // 1 Mbit/s for 100 ms, nothing for 100 ms, then 1 Mbit/s: half of the packet before the outage, half after it
+        let rates = vec![(1, 1_000_000), (1, 0), (8, 1_000_000)];
+        let link = PlannedLink { step_ns: 100 * MS_NS, rates, ..PlannedLink::default() };
+        let mut delay = DelayOverTime::default();
+        let mut record = PacketRecord::with(SENT, false, true);
+        (record.time_ns, record.wait_ns, record.bytes) = (95 * MS_NS, 0, 1250);
+        delay.add(&record, &Capacity::of(&link));
+        // 110 ms until it has left
+        assert_eq!(delay.mean_ms(95 * MS_NS, 205 * MS_NS), 55.0);
     }
 
     #[test]

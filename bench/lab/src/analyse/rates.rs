@@ -25,23 +25,27 @@ impl Capacity {
         Self { step_ns: link.step_ns, rates_bps, bits_before }
     }
 
-    /// Rate at the start.
-    pub fn first_bps(&self) -> f64 {
-        self.rates_bps[0] as f64
-    }
-
-    /// When so many bits have been served; for ever later, if the last rate is none.
-    pub fn ns_at(&self, bits: f64) -> f64 {
-        let step = self.bits_before[1..].partition_point(|served| *served < bits).min(self.rates_bps.len() - 1);
+    /// When so many bits have been served. `None`: no limit, or never, as the last rate is 0.
+    pub fn ns_at(&self, bits: f64) -> Option<f64> {
+        let last = self.rates_bps.len().checked_sub(1)?;
+        let step = self.bits_before[1..].partition_point(|served| *served < bits).min(last);
         let left = (bits - self.bits_before[step]).max(0.0);
         let within_ns = if left > 0.0 { left / self.rates_bps[step] as f64 * 1e9 } else { 0.0 };
-        step as f64 * self.step_ns as f64 + within_ns
+        within_ns.is_finite().then_some(step as f64 * self.step_ns as f64 + within_ns)
     }
 
-    pub fn bits_until(&self, at_ns: u64) -> f64 {
-        let step = ((at_ns / self.step_ns) as usize).min(self.rates_bps.len() - 1);
+    /// Bits that could be served by then. `None`: no limit.
+    pub fn bits_until(&self, at_ns: u64) -> Option<f64> {
+        let last = self.rates_bps.len().checked_sub(1)?;
+        let step = ((at_ns / self.step_ns) as usize).min(last);
         let into_s = (at_ns - step as u64 * self.step_ns) as f64 / 1e9;
-        self.bits_before[step] + self.rates_bps[step] as f64 * into_s
+        Some(self.bits_before[step] + self.rates_bps[step] as f64 * into_s)
+    }
+
+    /// Rate at that time. `None`: no limit.
+    pub fn bps_at(&self, at_ns: u64) -> Option<f64> {
+        let last = self.rates_bps.len().checked_sub(1)?;
+        Some(self.rates_bps[((at_ns / self.step_ns) as usize).min(last)] as f64)
     }
 
     /// How long so many bytes take at the rate of a moment; 0 without a limit, or while nothing is served.
@@ -53,10 +57,10 @@ impl Capacity {
 
     /// Mean over a time; `None`: no limit.
     pub fn mean_bps(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
-        if self.rates_bps.is_empty() || until_ns <= from_ns {
+        if until_ns <= from_ns {
             return None;
         }
-        Some((self.bits_until(until_ns) - self.bits_until(from_ns)) / ((until_ns - from_ns) as f64 / 1e9))
+        Some((self.bits_until(until_ns)? - self.bits_until(from_ns)?) / ((until_ns - from_ns) as f64 / 1e9))
     }
 }
 

@@ -5,6 +5,7 @@ use super::file::{Event, Flow, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use super::quantity::Queue;
 use super::wrong::{Checked, known, known_at, unique, within, within_whole, wrong};
+use crate::algorithms::object_name;
 use crate::results::METRICS;
 use hotcc_host::nearest::expected;
 use std::collections::BTreeSet;
@@ -158,10 +159,21 @@ fn check_bundles(link: &Link, way: &Way) -> Checked {
             "a link with loss needs `offload_segments = 1`: it drops single packets, not bundles",
         );
     }
+    if way.police.is_some() && *link.offload_segments.get_ref() > 1 {
+        return wrong(
+            &link.offload_segments,
+            "a link with `police` needs `offload_segments = 1`: a bundle may exceed the burst for ever",
+        );
+    }
     Ok(())
 }
 
 fn check_bounds(scenario: &Scenario) -> Checked {
+    let names = scenario.flow.iter().filter_map(|flow| flow.cc.as_ref());
+    let is_bound = |cc: &&Spanned<String>| ["oracle", "late-oracle"].contains(&object_name(cc.get_ref()));
+    if let Some(cc) = names.filter(|_| *scenario.bounds.get_ref()).find(is_bound) {
+        return wrong(cc, "`bounds` adds a row of that name to the tables: rename the congestion control");
+    }
     let has_rate = |way: &Way| way.rate.is_some() || way.radio.is_some();
     let mut ways = scenario.link.iter().flat_map(|link| [link.both.with(&link.forward), link.both.with(&link.reverse)]);
     if *scenario.bounds.get_ref() && !ways.any(|way| has_rate(&way) && way.cell.is_none()) {
@@ -181,6 +193,9 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
         }
     }
     if way.rate.is_none() && way.radio.is_none() {
+        if let Some(police) = &way.police {
+            return wrong(police, "`police` needs `rate` or `radio`: a policer limits a link that has a rate");
+        }
         for (queue, key) in [(&way.queue, "queue"), (&way.mark_above, "mark_above")] {
             if let Some(queue) = queue {
                 return wrong(queue, format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue"));

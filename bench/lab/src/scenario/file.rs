@@ -64,7 +64,7 @@ pub struct Scenario {
     /// Period of the series.
     #[serde(default = "series_ms")]
     pub series_ms: Spanned<u64>,
-    /// Whether tables show what nobody can exceed: two senders that know the capacity.
+    /// Whether tables show two senders that know the capacity.
     #[serde(default = "no")]
     pub bounds: Spanned<bool>,
     /// Values that `"$key"` stands for, one case for each combination.

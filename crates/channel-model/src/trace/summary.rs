@@ -57,12 +57,16 @@ impl Trace {
         for (i, (at_s, value)) in points.iter().enumerate() {
             let mut from_s = if i == 0 { 0.0 } else { *at_s };
             let until_s = points.get(i + 1).map_or(duration_s, |next| next.0);
-            while from_s < until_s {
-                let part = ((from_s / width_s) as usize).min(count - 1);
+            // Counted up, and not computed from `from_s` each time, which rounding may put before the border just reached.
+            let first = ((from_s / width_s) as usize).min(count - 1);
+            for (part, sum) in sums.iter_mut().enumerate().skip(first) {
                 // The last part ends where the trace does, whatever was rounded on the way.
                 let end_s = if part + 1 == count { until_s } else { until_s.min((part + 1) as f64 * width_s) };
-                sums[part] += value * (end_s - from_s);
-                from_s = if end_s > from_s { end_s } else { until_s };
+                *sum += value * (end_s - from_s).max(0.0);
+                from_s = from_s.max(end_s);
+                if from_s >= until_s {
+                    break;
+                }
             }
         }
         sums.iter().enumerate().map(|(part, sum)| ((part as f64 + 0.5) * width_s, sum / width_s)).collect()
@@ -128,6 +132,18 @@ mod tests {
         assert_eq!(trace.means(capacity, 5), [(0.5, 10.0), (1.5, 20.0), (2.5, 20.0), (3.5, 20.0), (4.5, 0.0)]);
         assert_eq!(trace.extent(|s| s.sinr_db), None);
         assert!(trace.means(|s| s.sinr_db, 3).is_empty() && trace.means(capacity, 0).is_empty());
+    }
+
+    #[test]
+    fn a_constant_has_constant_means() {
+        for tenths in (5..8000).step_by(7) {
+            let rows: String = (0..=tenths).map(|t| format!("{}.{},,12\n", t / 10, t % 10)).collect();
+            let trace = trace(&rows);
+            for count in [1, 72, 960] {
+                let means = trace.means(|s| s.capacity_bps, count);
+                assert!(means.iter().all(|(_, mean)| (mean - 12.0).abs() < 1e-6), "{tenths} tenths in {count} parts");
+            }
+        }
     }
 
     #[test]
