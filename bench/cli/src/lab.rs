@@ -107,9 +107,7 @@ impl LabCommand {
         let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
-            let estimates = sources.iter().map(|source| self.estimate_s(source, &selection));
-            let estimate_s = estimates.sum::<Result<f64>>()?;
-            in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(estimate_s)));
+            in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(&all)));
             return Ok(ExitCode::SUCCESS);
         }
         in_all.iter().for_each(|line| eprintln!("{line}"));
@@ -181,6 +179,7 @@ impl LabCommand {
                 Ok((source, work)) => {
                     all.runs += work.runs;
                     all.seconds += work.seconds;
+                    all.real_s += work.real_s;
                     sources.push(source);
                 }
                 Err(why) => {
@@ -195,26 +194,26 @@ impl LabCommand {
     fn source(&self, path: &Path, selection: &Selection) -> Result<(Source, Workload)> {
         let mut source = Source::read(path)?;
         source.trace_directories = self.traces.directories();
-        let work = Workload::of(&source, selection)?;
+        let mut work = Workload::of(&source, selection)?;
         if self.check {
             check_plans(&source)?;
-            let (cases, estimate_s) = (counted(source.cases()?.len(), "case"), self.estimate_s(&source, selection)?);
-            println!("{}: valid, {cases}, {}, {}", path.display(), work.text(), self.estimate(estimate_s));
+            work.real_s = self.real_s(&source, &work, selection)?;
+            let cases = counted(source.cases()?.len(), "case");
+            println!("{}: valid, {cases}, {}, {}", path.display(), work.text(), self.estimate(&work));
         }
         Ok((source, work))
     }
 
     /// Seconds of real time that a scenario takes. Guests in real time, and this machine, take as long as they run.
-    fn estimate_s(&self, source: &Source, selection: &Selection) -> Result<f64> {
+    fn real_s(&self, source: &Source, work: &Workload, selection: &Selection) -> Result<f64> {
         if self.real_time || matches!(self.lab, Choice::Native) {
-            let work = Workload::of(source, selection)?;
             return Ok(work.seconds / self.at_once().min(work.runs.max(1)) as f64);
         }
         estimate::wall_s(source, selection, self.jobs.get())
     }
 
-    fn estimate(&self, seconds: f64) -> String {
-        format!("{} of real time with {} at a time", estimate::words(seconds), self.at_once())
+    fn estimate(&self, work: &Workload) -> String {
+        format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
     }
 
     fn at_once(&self) -> usize {

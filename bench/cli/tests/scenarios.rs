@@ -351,7 +351,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("segments = 16", "fault = \"sleeps\"", "x.toml:71: unknown variant `sleeps`"),
 ];
 
-fn told(text: String) -> String {
+fn error_of(text: String) -> String {
     match Source::parse(Path::new("x.toml"), text) {
         Ok(_) => "nothing".to_owned(),
         Err(why) => why.to_string(),
@@ -363,8 +363,8 @@ fn what_is_wrong_is_told_by_line() {
     Source::parse(Path::new("x.toml"), RIGHT.to_owned()).unwrap();
     for (right, wrong, what) in WRONG {
         assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
-        let told = told(RIGHT.replace(right, wrong));
-        assert!(told.starts_with(what), "{wrong:?}: told `{told}`, not `{what}`");
+        let error = error_of(RIGHT.replace(right, wrong));
+        assert!(error.starts_with(what), "{wrong:?}: error `{error}`, not `{what}`");
     }
 }
 
@@ -384,9 +384,9 @@ fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
         planned.plan.events.iter().filter(|event| matches!(event.action, Action::Tune { .. })).count()
     });
     assert_eq!(tuned.collect::<Vec<_>>(), [0, 1, 0]);
-    let nobodys = told(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"dcm\""));
+    let nobodys = error_of(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"dcm\""));
     assert!(nobodys.contains("no tunable `eta`"), "{nobodys}");
-    let nobodys = told(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"reno\""));
+    let nobodys = error_of(swept.replace("tune = { cc = \"dtcp\"", "tune = { cc = \"reno\""));
     assert!(nobodys.contains("unknown hotcc algorithm of a flow `reno`: expected one of dtcp, westwoodp"), "{nobodys}");
 }
 
@@ -403,7 +403,7 @@ fn what_is_watched_is_in_the_series_of_those_that_have_it() {
     });
     let expected = [("cubic", false), ("dtcp", true), ("westwoodp", false)];
     assert_eq!(watched.collect::<Vec<_>>(), expected.map(|(cc, has)| (cc.to_owned(), has)));
-    let nobodys = told(swept.replace("n_q16", "mood"));
+    let nobodys = error_of(swept.replace("n_q16", "mood"));
     assert!(nobodys.starts_with("x.toml:50: unknown state field `mood`: expected one of "), "{nobodys}");
     assert!(nobodys.contains("n_q16"), "{nobodys}");
 }
@@ -536,8 +536,8 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
         ("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"p\"\n", "x.toml:76: unknown profile `p`"),
         ("name = \"slow\"\ncc = \"dtcp\"\nset = { etta = 1 }\n", "x.toml:75: "),
     ] {
-        let told = told(with(wrong));
-        assert!(told.starts_with(what), "{told}");
+        let error = error_of(with(wrong));
+        assert!(error.starts_with(what), "{error}");
     }
 }
 
@@ -560,8 +560,8 @@ fn what_goes_together_is_swept_together() {
         ("{ name = 1, mtu = 1400 }", "cannot replace `$cable.ms`"),
         ("{ name = 1, mtu = 1400, ms = 1 }, { name = 1, mtu = 576, ms = 1 }", "a value is swept twice"),
     ] {
-        let told = told(of(values));
-        assert!(told.contains(what), "{told}");
+        let error = error_of(of(values));
+        assert!(error.contains(what), "{error}");
     }
 }
 
@@ -574,7 +574,7 @@ fn what_cannot_be_planned_is_told_by_line() {
     ] {
         assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
         let source = Source::parse(Path::new("x.toml"), RIGHT.replace(right, wrong)).unwrap();
-        let told = check_plans(&source).unwrap_err().to_string();
-        assert!(told.starts_with(what), "{wrong:?}: told `{told}`, not `{what}`");
+        let error = check_plans(&source).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{wrong:?}: error `{error}`, not `{what}`");
     }
 }

@@ -1,11 +1,12 @@
 //! About how long a scenario's runs take in real time, from what their links could carry.
 
-use crate::planner::plan;
+use crate::planner::{mean_rate_bps, plan};
 use crate::scenario::Source;
 use crate::selection::Selection;
 use anyhow::Result;
 use hotcc_lab_proto::plan::{Plan, PlannedFlow};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Seconds until a guest has booted and loaded what it needs, and seconds for each data packet on a link with its ACK: measured
 /// on one core of a server processor of 2023, where a flow of 40 Mbit/s over one link took 16 s for 20 s.
@@ -34,13 +35,13 @@ fn packets(plan: &Plan) -> f64 {
     let crossed: BTreeSet<usize> = plan.flows.iter().flat_map(|flow| flow.way.iter().copied()).collect();
     let over = |link: &usize| {
         let carried = &plan.links[*link];
-        let steps = (plan.duration_ns.div_ceil(carried.step_ns.max(1)) as usize).max(1);
-        let rate = carried.rates_by_step().take(steps).map(|bps| bps as f64 / 8.0).sum::<f64>() / steps as f64;
         let sharing = carried.cell.map_or(1, |_| plan.links.iter().filter(|other| other.cell == carried.cell).count());
-        let could = carried.police.map_or(rate, |police| rate.min(police.rate_bps as f64 / 8.0)) / sharing as f64;
+        let rate_bps = mean_rate_bps(carried, Duration::from_nanos(plan.duration_ns));
+        let could_bps = carried.police.map_or(rate_bps, |police| rate_bps.min(police.rate_bps as f64));
         let wanted: f64 =
             plan.flows.iter().filter(|flow| flow.way.contains(link)).map(|flow| wanted_bytes(plan, flow)).sum();
-        let bytes = if carried.rates.is_empty() { wanted } else { wanted.min(could * duration_s) };
+        let bytes =
+            if carried.rates.is_empty() { wanted } else { wanted.min(could_bps / 8.0 * duration_s / sharing as f64) };
         if bytes.is_finite() { bytes / PACKET_BYTES } else { 0.0 }
     };
     crossed.iter().map(over).sum()

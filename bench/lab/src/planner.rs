@@ -2,6 +2,7 @@
 
 use crate::algorithms;
 use crate::planner::links::LinkPlanner;
+pub(crate) use crate::planner::links::mean_rate_bps;
 use crate::planner::network::Network;
 use crate::planner::objects::Objects;
 use crate::scenario::{Flow, Kind, Pep, Place, Publish, Scenario, ScenarioError, Source};

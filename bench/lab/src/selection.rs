@@ -89,6 +89,8 @@ pub struct Workload {
     pub seconds: f64,
     /// What is left out of the scenario, in words.
     pub reduced: Option<String>,
+    /// About how long they take in real time, s; 0 until it is asked for.
+    pub real_s: f64,
 }
 
 impl Workload {
@@ -104,6 +106,7 @@ impl Workload {
             runs: chosen.len(),
             seconds: chosen.iter().map(|one| *one.case.scenario.duration_s.get_ref()).sum(),
             reduced: reduced(&all_runs(cases), &ids),
+            real_s: 0.0,
         }
     }
 

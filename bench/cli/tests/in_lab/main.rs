@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod cost;
+mod links;
 mod matrix;
 mod objects;
 mod pep;

@@ -431,55 +431,6 @@ fn a_cell_gives_each_its_share_and_what_others_leave() {
     assert!((5.2..6.0).contains(&mbps("near")), "half of it, then all: {summary:?}");
 }
 
-/// The same flow through a policer, and through a queue of the policer's rate.
-const POLICED: &str = r#"
-duration_s = 5
-[sweep]
-forward = [
-    { name = "policed", rate = "40Mbit/s", police = { rate = "4Mbit/s", burst = "20packets" } },
-    { name = "queued", rate = "4Mbit/s", police = { rate = "100Mbit/s", burst = "1MB" } },
-]
-[[host]]
-name = "server"
-[[host]]
-name = "ue"
-[[link]]
-name = "air"
-between = ["server", "ue"]
-both = { delay_ms = 10 }
-forward = { rate = "$forward.rate", police = "$forward.police" }
-[[flow]]
-name = "main"
-from = "server"
-to = "ue"
-cc = "cubic"
-"#;
-
-#[test]
-fn a_policer_drops_what_exceeds_its_rate_and_queues_nothing() {
-    const NAME: &str = "a_policer_drops_what_exceeds_its_rate_and_queues_nothing";
-    let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
-    let _processor = Processor::take();
-    let scratch = tempfile::tempdir().unwrap();
-    let scenario = write_scenario(scratch.path(), POLICED);
-    let output = lab(&scratch.path().join("out"), "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let runs = summaries(&results(&scratch.path().join("out/test").join(&kernel.release)));
-    let [policed, queued] = ["policed", "queued"].map(|forward| {
-        let run = runs.iter().find(|run| run.run.case["forward"] == forward).unwrap();
-        assert_eq!(run.invalid, Vec::<String>::new());
-        let (link, flow) = (&run.links[0], &run.flows[0]);
-        println!("{forward}: {:.2} Mbit/s, {link:?}", flow.throughput_bps / 1e6);
-        assert_eq!((link.police_drops, link.queue_drops), (flow.police_drops, flow.queue_drops));
-        (link.clone(), flow.throughput_bps)
-    });
-    // the bucket that was full at the start is 48 kbit/s more, over 5 s
-    assert!((1e6..4.05e6).contains(&policed.1), "{}", policed.1);
-    assert!(policed.0.police_drops > 10 && policed.0.queue_drops == 0);
-    assert!(policed.0.queue_delay_ms.mean < 0.1 * queued.0.queue_delay_ms.mean);
-    assert!(queued.0.police_drops == 0 && queued.0.queue_drops > 0);
-}
-
 #[test]
 fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
     const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";

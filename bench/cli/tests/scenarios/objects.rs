@@ -1,6 +1,6 @@
 //! Object files as congestion controls: their names, what the plan has of them, and what is wrong with a file.
 
-use crate::{RIGHT, told};
+use crate::{RIGHT, error_of};
 use hotcc_lab::planner::{check_plans, plan};
 use hotcc_lab::scenario::Source;
 use hotcc_lab_proto::plan::Action;
@@ -119,8 +119,8 @@ fn names_that_clash_are_told_by_line() {
             "x.toml:54: `paced` does not apply to a UDP flow",
         ),
     ] {
-        let told = told(text);
-        assert!(told.starts_with(what), "told `{told}`, not `{what}`");
+        let error = error_of(text);
+        assert!(error.starts_with(what), "`{error}`, not `{what}`");
     }
 }
 
@@ -163,9 +163,9 @@ fn what_is_wrong_with_a_file_is_told_by_line() {
             "x.toml:59: object file `none.o`: cannot read ",
         ),
     ] {
-        let told = check_plans(&source(directory.path(), text)).unwrap_err().to_string();
-        assert!(told.contains(what), "told `{told}`, not `{what}`");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let error = check_plans(&source(directory.path(), text)).unwrap_err().to_string();
+        assert!(error.contains(what), "`{error}`, not `{what}`");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 

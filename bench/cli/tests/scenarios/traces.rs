@@ -120,13 +120,13 @@ fn a_feeder_publishes_what_it_is_to_publish() {
 }
 
 /// What `lab --check` prints to stderr for a scenario.
-fn told(directory: &Path, text: &str, options: &[&str]) -> String {
+fn error_of(directory: &Path, text: &str, options: &[&str]) -> String {
     fs::write(directory.join("x.toml"), text).unwrap();
     let checked = lab(&[options, &["--check", "x.toml"]].concat(), directory);
-    let told = String::from_utf8(checked.stderr).unwrap();
-    assert_eq!(checked.status.code(), Some(i32::from(!told.is_empty())), "{told}");
-    assert!(told.lines().count() <= 1, "{told}");
-    told
+    let error = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(i32::from(!error.is_empty())), "{error}");
+    assert!(error.lines().count() <= 1, "{error}");
+    error
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn what_a_recorded_link_cannot_be_is_told_by_line() {
     write("empty.down", "");
     write("back.down", "5\n4\n");
     write("cut.csv", "time_s,sinr_db,capacity_bps\n0,1,5\n0.1,");
-    let told = |radio: &str, feeder: &str| told(directory.path(), &scenario(radio, feeder), &[]);
+    let error_of = |radio: &str, feeder: &str| error_of(directory.path(), &scenario(radio, feeder), &[]);
     assert_eq!(
-        told("file = \"a.down\"", ""),
+        error_of("file = \"a.down\"", ""),
         "hotcc-bench: x.toml:39: feeder of radio `nr`: this radio, or one after a handover, has no SINR to publish; use \
          one that has SINR, or set `publish` to \"capacity\" or \"none\"\n"
     );
-    assert_eq!(told("file = \"a.down\"", "publish = \"capacity\""), "");
+    assert_eq!(error_of("file = \"a.down\"", "publish = \"capacity\""), "");
     let radio = "hotcc-bench: x.toml:27: radio `nr`: ";
     for (file, what) in [
         ("file = \"empty.down\"", "cannot use the trace: empty.down holds no samples"),
@@ -152,11 +152,11 @@ fn what_a_recorded_link_cannot_be_is_told_by_line() {
         ("file = \"a.down\"\nfrom_s = 3", "from_s = 3: must be before the end of a.down, at 2 s"),
         ("file = \"a.down\"\nfrom_s = 1\nlength_s = 2", "length_s = 2: the window ends at 3 s, but a.down lasts 2 s"),
     ] {
-        assert_eq!(told(file, "publish = \"none\""), format!("{radio}{what}\n"));
+        assert_eq!(error_of(file, "publish = \"none\""), format!("{radio}{what}\n"));
     }
-    let missing = told("file = \"none.down\"", "publish = \"none\"");
+    let missing = error_of("file = \"none.down\"", "publish = \"none\"");
     assert!(missing.starts_with(&format!("{radio}cannot find the trace none.down: it is not in ., ")), "{missing}");
-    let misspelt = told("file = \"a.down\"", "publish = \"snr\"");
+    let misspelt = error_of("file = \"a.down\"", "publish = \"snr\"");
     assert!(
         misspelt.starts_with("hotcc-bench: x.toml:42: unknown variant `snr`, expected one of `sinr`"),
         "{misspelt}"
@@ -168,9 +168,9 @@ fn traces_are_found_in_the_directory_that_is_given() {
     let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     fs::write(there.path().join("a.down"), delivery_trace()).unwrap();
     let text = scenario("file = \"a.down\"", "publish = \"none\"");
-    assert!(told(here.path(), &text, &[]).contains("cannot find the trace a.down"));
+    assert!(error_of(here.path(), &text, &[]).contains("cannot find the trace a.down"));
     let directory = there.path().to_str().unwrap();
-    assert_eq!(told(here.path(), &text, &["--traces", directory]), "");
+    assert_eq!(error_of(here.path(), &text, &["--traces", directory]), "");
 }
 
 /// A recorded trace if `HOTCC_TRACES` has one, else one of the same format.

@@ -262,7 +262,7 @@ fn runs(rates: &[u64]) -> Vec<(u32, u64)> {
 }
 
 /// Over the run, without what follows it.
-fn mean_rate_bps(link: &PlannedLink, duration: Duration) -> f64 {
+pub(crate) fn mean_rate_bps(link: &PlannedLink, duration: Duration) -> f64 {
     let steps = (duration.as_nanos() as u64).div_ceil(link.step_ns).max(1) as usize;
     link.rates_by_step().take(steps).map(|rate| rate as f64).sum::<f64>() / steps as f64
 }
