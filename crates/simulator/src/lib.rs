@@ -1,0 +1,3 @@
+//! Runs a lab's plan without a kernel: Linux's TCP sender and the algorithms' own C files in simulated time.
+
+pub mod congestion;
