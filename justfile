@@ -81,6 +81,10 @@ fuzz name *options:
     crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
+# Run at length what `just test` runs for a moment, and record the results in docs/reference/soak.md.
+soak *args: build
+    target/release/hotcc-bench soak {{ args }}
+
 # Remove everything that was built.
 clean:
     cargo clean

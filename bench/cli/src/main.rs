@@ -4,6 +4,7 @@ mod cost;
 mod kernels;
 mod lab;
 mod report;
+mod soak;
 mod traces;
 
 use anyhow::Result;
@@ -14,6 +15,7 @@ use hotcc_lab::{matrix, native};
 use hotcc_lab_proto::job::Row;
 use hotcc_testbed::netlab;
 use lab::LabCommand;
+use soak::SoakCommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use traces::TracesCommand;
@@ -68,6 +70,7 @@ enum Command {
         results: PathBuf,
     },
     Traces(TracesCommand),
+    Soak(SoakCommand),
     /// Compare two result directories seed by seed; exit with 1 if B is worse than A in any figure
     Diff(report::DiffCommand),
 }
@@ -98,6 +101,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
         Command::Traces(command) => command.run(),
+        Command::Soak(command) => command.run(),
         Command::Diff(command) => Ok(report::run_diff(&command)),
     }
 }

@@ -5,6 +5,7 @@ use crate::models::Model;
 use crate::signals::{Signals, Source};
 use crate::{HostAlgo, INFINITE_SSTHRESH, View};
 use hotcc_abi::stats::AlgoStats;
+use hotcc_testbed::soak;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
@@ -270,6 +271,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// What was done against a model, in words.
+    pub(crate) fn of<M>(&self) -> String {
+        let model = std::any::type_name::<M>().rsplit("::").next().unwrap_or_default().to_lowercase();
+        format!("{model}: {} connections agree", self.connections)
+    }
+
     /// How often the model took a branch.
     #[must_use]
     pub fn covered(&self, branch: &str) -> u64 {
@@ -408,7 +415,7 @@ pub fn check_under<M: Model + Clone>(
     model: impl Fn(&mut Random) -> M,
 ) -> Totals {
     let mut totals = Totals::default();
-    for seed in seed..seed + connections {
+    for seed in soak::seeds(seed, connections) {
         let _seed = ShownOnPanic(seed);
         let mut random = Random::new(seed);
         let fresh = model(&mut random);
@@ -418,6 +425,7 @@ pub fn check_under<M: Model + Clone>(
             fail(algo, seed, &fresh, script, difference);
         }
     }
+    soak::report(&totals.of::<M>());
     totals
 }
 

@@ -8,6 +8,7 @@ use crate::kernel::{Event, Kernel};
 use crate::models::Model;
 use crate::random::{self, Random, Script, Totals};
 use crate::{HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_testbed::soak;
 
 /// RTTs of paths are no longer.
 const MAX_RTT_US: f64 = 10e6;
@@ -146,7 +147,7 @@ pub fn check<M: Model + Clone>(
     model: impl Fn(&mut Random) -> M,
 ) -> Totals {
     let mut totals = Totals::default();
-    for seed in seed..seed + connections {
+    for seed in soak::seeds(seed, connections) {
         let mut random = Random::new(seed);
         let fresh = model(&mut random);
         let mut script = Script { start: start(&mut random), events: Vec::new() };
@@ -165,5 +166,6 @@ pub fn check<M: Model + Clone>(
             random::fail(Some(algo), seed, &fresh, script, difference);
         }
     }
+    soak::report(&totals.of::<M>());
     totals
 }

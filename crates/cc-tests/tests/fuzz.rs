@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_bpf::CLANG;
+use hotcc_testbed::soak;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Inputs in all; from the same seed they are the same ones.
-const RUNS: u32 = 20_000;
+fn runs() -> u64 {
+    soak::times(20_000)
+}
 
 fn bpf() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf")
@@ -27,8 +30,9 @@ fn build(name: &str, source: &Path, directory: &Path) -> PathBuf {
 }
 
 fn fuzz(program: &Path) -> Output {
-    let runs = format!("-runs={RUNS}");
-    let options = [runs.as_str(), "-seed=1", "-max_len=4096", "-len_control=0", "-timeout=10"];
+    let (runs, seed) =
+        (format!("-runs={}", runs()), format!("-seed={}", soak::seeds(1, 0).start % u64::from(u32::MAX)));
+    let options = [runs.as_str(), seed.as_str(), "-max_len=4096", "-len_control=0", "-timeout=10"];
     Command::new(program).args(options).current_dir(program.parent().unwrap()).output().unwrap()
 }
 
@@ -42,10 +46,11 @@ fn no_input_breaks_an_algorithm() {
         let output = fuzz(&build(name, &path, scratch.path()));
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}:\n{text}");
-        assert!(text.contains(&format!("Done {RUNS} runs")), "{name}:\n{text}");
+        assert!(text.contains(&format!("Done {} runs", runs())), "{name}:\n{text}");
         fuzzed += 1;
     }
     assert!(fuzzed >= 2);
+    soak::report(&format!("{fuzzed} algorithms, {} inputs each, no finding", runs()));
 }
 
 /// What it is worth: it finds what is wrong.

@@ -7,4 +7,5 @@ pub mod netlab;
 pub mod pin_root;
 pub mod programs;
 pub mod sequence;
+pub mod soak;
 pub mod statistics;

@@ -1,0 +1,230 @@
+//! `hotcc-bench soak`: tests at length, and the page that records their results.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use hotcc_testbed::soak::{ROUNDS, SEED};
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+const HEAD: &str = "# Soak tests\n\n`just soak` runs at length what `just test` runs for a moment, and writes this page; \
+    `bench/soak.toml` names the parts. Each row is the latest run of its part.\n\n\
+    | part | what it shows | commit | kernel | seed | rounds | took | result |\n\
+    | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+/// What a test's line begins with that is a result.
+const RESULT: &str = "soak: ";
+
+/// Run tests at length and record their results in docs/reference/soak.md
+///
+/// Parts that passed on this commit with this seed are skipped. Exits with 1 if a part fails.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hotcc-bench soak\n  hotcc-bench soak --only fuzz --seed 7\n  hotcc-bench soak --list"
+)]
+pub struct SoakCommand {
+    /// Run only this part; repeat for more
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Run also what has passed on this commit
+    #[arg(long)]
+    again: bool,
+    /// Print the parts and their latest results; run nothing
+    #[arg(long)]
+    list: bool,
+    /// The parts
+    #[arg(long, default_value = "bench/soak.toml", value_name = "FILE")]
+    parts: PathBuf,
+    /// The page to update
+    #[arg(long, default_value = "docs/reference/soak.md", value_name = "FILE")]
+    page: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    part: Vec<Part>,
+}
+
+/// A test at length.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    name: String,
+    shows: String,
+    rounds: u64,
+    command: Vec<String>,
+}
+
+/// A row of the page.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    part: String,
+    /// The cells after the part's name and what it shows.
+    cells: [String; 6],
+}
+
+impl Row {
+    fn passed_on(&self, commit: &str, seed: u64) -> bool {
+        let [of, _, with, _, _, result] = &self.cells;
+        of == commit && *with == seed.to_string() && !result.starts_with("FAILED")
+    }
+}
+
+impl SoakCommand {
+    /// Runs the parts one after the other, and updates the page after each.
+    pub fn run(&self) -> Result<ExitCode> {
+        let text = fs::read_to_string(&self.parts).with_context(|| format!("cannot read {}", self.parts.display()))?;
+        let Parts { part: parts } =
+            toml::from_str(&text).with_context(|| format!("{} is not valid", self.parts.display()))?;
+        for name in &self.only {
+            let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
+            ensure!(parts.iter().any(|part| part.name == *name), "no part `{name}`: expected one of {}", names());
+        }
+        let mut rows = rows_of(&fs::read_to_string(&self.page).unwrap_or_default());
+        if self.list {
+            for part in &parts {
+                let latest = rows.iter().find(|row| row.part == part.name).map_or("not run yet", |row| &row.cells[5]);
+                println!("{}: {}: {latest}", part.name, part.shows);
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let commit = commit()?;
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot read the kernel's release")?;
+        let kernel = kernel.trim().to_owned();
+        let mut code = ExitCode::SUCCESS;
+        for part in parts.iter().filter(|part| self.only.is_empty() || self.only.contains(&part.name)) {
+            if !self.again && rows.iter().any(|row| row.part == part.name && row.passed_on(&commit, self.seed)) {
+                eprintln!("{}: passed on {commit} with seed {}", part.name, self.seed);
+                continue;
+            }
+            eprintln!("{}: {}", part.name, part.shows);
+            let began = Instant::now();
+            let result = run(part, self.seed);
+            let took = format!("{:.1} min", began.elapsed().as_secs_f64() / 60.0);
+            if result.is_err() {
+                code = ExitCode::FAILURE;
+            }
+            let result = result.unwrap_or_else(|why| format!("FAILED: {why:#}")).replace('|', "/");
+            eprintln!("{}: {result}, {took}", part.name);
+            rows.retain(|row| row.part != part.name);
+            let (seed, rounds) = (self.seed.to_string(), part.rounds.to_string());
+            let cells = [commit.clone(), kernel.clone(), seed, rounds, took, result];
+            rows.push(Row { part: part.name.clone(), cells });
+            fs::write(&self.page, page(&parts, &rows))
+                .with_context(|| format!("cannot write {}", self.page.display()))?;
+        }
+        Ok(code)
+    }
+}
+
+/// Runs a part with its output shown; its lines of results, joined.
+fn run(part: &Part, seed: u64) -> Result<String> {
+    let (program, arguments) = part.command.split_first().context("its command is empty")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env(ROUNDS, part.rounds.to_string())
+        .env(SEED, seed.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))?;
+    let output = child.stdout.take().context("no output")?;
+    let mut results = Vec::new();
+    for line in BufReader::new(output).lines() {
+        let line = line.context("its output is not text")?;
+        // a test's name may stand before its first line
+        if let Some((_, result)) = line.split_once(RESULT) {
+            results.push(result.to_owned());
+        }
+        eprintln!("  {line}");
+    }
+    let status = child.wait().context("cannot wait for it")?;
+    ensure!(status.success(), "{status}; {}", results.join("; "));
+    ensure!(!results.is_empty(), "it reported no result");
+    Ok(results.join("; "))
+}
+
+/// The commit that runs; one with changes that are not committed cannot be named.
+fn commit() -> Result<String> {
+    let git = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new("git").args(arguments).output().context("cannot start git")?;
+        ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/reference/soak.md"])?;
+    if !changed.is_empty() {
+        bail!("commit your changes first, so that the page can name what ran:\n{changed}");
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
+}
+
+fn rows_of(page: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let cells: Vec<String> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").map(str::to_owned).collect();
+        let [part, _, cells @ ..] = cells.as_slice() else { return None };
+        Some(Row { part: part.clone(), cells: cells.to_vec().try_into().ok()? })
+    };
+    page.lines().filter_map(row).filter(|row| !["part", "---"].contains(&row.part.as_str())).collect()
+}
+
+/// The parts in their order; rows of parts that are no more are dropped.
+fn page(parts: &[Part], rows: &[Row]) -> String {
+    let mut page = HEAD.to_owned();
+    for part in parts {
+        let cells = rows
+            .iter()
+            .find(|row| row.part == part.name)
+            .map_or("| | | | | not run yet".to_owned(), |row| row.cells.join(" | "));
+        let _ = writeln!(page, "| {} | {} | {cells} |", part.name, part.shows);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, command: &[&str]) -> Part {
+        let command = command.iter().map(ToString::to_string).collect();
+        Part { name: name.to_owned(), shows: "something".to_owned(), rounds: 3, command }
+    }
+
+    #[test]
+    fn a_part_knows_how_long_and_from_where_it_is_to_run_and_says_its_results() {
+        let script =
+            "echo noise; echo \"test a ... soak: $HOTCC_SOAK_ROUNDS rounds\"; echo \"soak: from $HOTCC_SOAK_SEED\"";
+        assert_eq!(run(&part("a", &["sh", "-c", script]), 7).unwrap(), "3 rounds; from 7");
+    }
+
+    #[test]
+    fn a_part_that_fails_or_reports_nothing_has_not_passed() {
+        let failed = run(&part("a", &["sh", "-c", "echo soak: half; exit 3"]), 1).unwrap_err().to_string();
+        assert!(failed.contains("exit status: 3; half"), "{failed}");
+        let silent = run(&part("a", &["true"]), 1).unwrap_err().to_string();
+        assert_eq!(silent, "it reported no result");
+    }
+
+    #[test]
+    fn the_page_keeps_the_rows_of_parts_that_did_not_run() {
+        let parts = [part("a", &["true"]), part("b", &["true"])];
+        let cells = ["0123456789ab", "6.18", "1", "3", "0.5 min", "fine"].map(str::to_owned);
+        let rows = [Row { part: "b".to_owned(), cells }];
+        let read = rows_of(&page(&parts, &rows));
+        assert_eq!(read, rows, "what has not run is no row");
+        assert!(read[0].passed_on("0123456789ab", 1));
+        assert!(!read[0].passed_on("0123456789ab", 2) && !read[0].passed_on("ba9876543210", 1));
+    }
+
+    #[test]
+    fn every_part_of_the_project_is_valid() {
+        let text = include_str!("../../soak.toml");
+        let Parts { part } = toml::from_str(text).unwrap();
+        assert!(part.iter().all(|part| part.rounds > 1 && !part.command.is_empty()), "{part:?}");
+    }
+}
