@@ -89,6 +89,8 @@ pub struct Sock {
     pub snd_una: u32,
     /// Next sequence number to send.
     pub snd_nxt: u32,
+    /// Bytes acknowledged in order.
+    pub bytes_acked: u64,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
     /// Whether the congestion control asks for pacing.
@@ -165,6 +167,10 @@ pub trait CongestionControl {
     /// `min_tso_segs`, if it has one.
     fn min_tso_segs(&self, _sock: &Sock) -> Option<u32> {
         None
+    }
+    /// Whether it has `cong_control`: PRR, the restart after idle times and the pacing rate are its own then.
+    fn has_cong_control(&self) -> bool {
+        false
     }
     /// `sndbuf_expand`: how many windows the send buffer holds.
     fn sndbuf_expand(&self) -> u32 {
