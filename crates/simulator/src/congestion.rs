@@ -93,6 +93,10 @@ pub struct Sock {
     pub bytes_acked: u64,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
+    /// When pacing lets the next segment leave (`tcp_wstamp_ns`); not after `now_ns`: at once.
+    pub wstamp_ns: u64,
+    /// When data was last sent (`lsndtime`).
+    pub lsnd_ns: u64,
     /// Whether the congestion control asks for pacing.
     pub needs_pacing: bool,
     /// Bundle of segments that pacing aims at; 0: not computed yet.
@@ -142,6 +146,8 @@ pub struct RateSample {
     pub is_app_limited: bool,
     /// Whether the sample is of a segment sent again.
     pub is_retrans: bool,
+    /// Whether the receiver probably delayed the ACK (`FLAG_ACK_MAYBE_DELAYED`).
+    pub is_ack_delayed: bool,
 }
 
 /// A congestion control: the hooks of `struct tcp_congestion_ops`, which the sender calls in the kernel's order.

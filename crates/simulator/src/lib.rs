@@ -1,12 +1,17 @@
 //! Runs a lab's plan without a kernel: Linux's TCP sender and the algorithms' own C files in simulated time.
 
 pub mod algorithms;
-mod clock;
+pub mod bbr;
+pub mod clock;
 pub mod congestion;
+pub mod cubic;
 mod flow;
+pub mod growth;
+#[cfg(test)]
+mod ideal_link;
 mod network;
 mod packet;
 pub mod play;
 mod receiver;
-mod reno;
+pub mod reno;
 mod sender;

@@ -269,8 +269,10 @@ fn make_flow(plan: &Plan, network: &Network, place: u16, planned: &PlannedFlow) 
         paced: planned.paced,
         ecn: sysctl(plan, planned.from, "net.ipv4.tcp_ecn").is_some_and(|value| value.trim() == "1"),
     };
+    // a number of its own in each run
+    let seed = plan.links.first().map_or(0, |link| link.seed).wrapping_add(place.into());
     let window_bytes = receive_window(plan, planned.to)?;
-    let sender = Sender::new(config, planned, algorithms::of_the_kernel(cc)?, None);
+    let sender = Sender::new(config, planned, algorithms::of_the_kernel(cc, seed)?, None);
     Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window_bytes, delay_ns), config.ecn))
 }
 

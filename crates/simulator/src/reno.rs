@@ -1,6 +1,7 @@
 //! Reno, as the kernel's `tcp_reno` (net/ipv4/tcp_cong.c) has it: RFC 5681 with appropriate byte counting.
 
 use crate::congestion::{CongestionControl, Sock};
+use crate::growth::{additive_increase, slow_start};
 
 /// Reno has no state of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,35 +24,12 @@ impl CongestionControl for Reno {
                 return;
             }
         }
-        grow_by_one_in(sock, sock.snd_cwnd, acked);
+        additive_increase(sock, sock.snd_cwnd, acked);
     }
 
     fn undo_cwnd(&mut self, sock: &mut Sock) -> u32 {
         sock.snd_cwnd.max(sock.prior_cwnd)
     }
-}
-
-/// Grows by what was acknowledged, up to ssthresh (`tcp_slow_start`); returns what is left for congestion avoidance.
-fn slow_start(sock: &mut Sock, acked: u32) -> u32 {
-    let window = (sock.snd_cwnd + acked).min(sock.snd_ssthresh);
-    let left = acked - (window - sock.snd_cwnd);
-    sock.snd_cwnd = window.min(sock.snd_cwnd_clamp);
-    left
-}
-
-/// Grows by one segment for every `per_segment` acknowledged (`tcp_cong_avoid_ai`).
-fn grow_by_one_in(sock: &mut Sock, per_segment: u32, acked: u32) {
-    if sock.snd_cwnd_cnt >= per_segment {
-        sock.snd_cwnd_cnt = 0;
-        sock.snd_cwnd += 1;
-    }
-    sock.snd_cwnd_cnt += acked;
-    if sock.snd_cwnd_cnt >= per_segment {
-        let whole = sock.snd_cwnd_cnt / per_segment;
-        sock.snd_cwnd_cnt -= whole * per_segment;
-        sock.snd_cwnd += whole;
-    }
-    sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_cwnd_clamp);
 }
 
 #[cfg(test)]

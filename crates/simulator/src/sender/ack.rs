@@ -266,6 +266,7 @@ impl Sender {
             latest = by_stamp;
         }
         self.sample.rtt_us = latest;
+        self.sample.is_ack_delayed = flags.maybe_delayed;
         if let (Some(smoothed), Some(latest)) = (smoothed, latest) {
             self.take_rtt(if latest == 0 { JIFFY_US } else { latest }, smoothed, flags.maybe_delayed);
         }

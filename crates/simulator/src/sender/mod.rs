@@ -92,9 +92,6 @@ pub(crate) struct Sender {
     small_end: u64,
     echo_ms: Option<u32>,
     first_sent_ns: u64,
-    last_sent_ns: u64,
-    /// When the next segment may leave (`tcp_wstamp_ns`).
-    paced_until_ns: u64,
     usage_end: u64,
     cwnd_used: u32,
     cwnd_stamp_ns: u64,
@@ -136,8 +133,6 @@ impl Sender {
             small_end: 0,
             echo_ms: None,
             first_sent_ns: 0,
-            last_sent_ns: 0,
-            paced_until_ns: 0,
             usage_end: 0,
             cwnd_used: 0,
             cwnd_stamp_ns: 0,

@@ -101,24 +101,24 @@ impl Sender {
     /// `tcp_pacing_check`.
     fn waits_for_pacing(&mut self) -> bool {
         let paces = self.config.paced || self.sock.needs_pacing;
-        if !paces || self.paced_until_ns <= self.sock.now_ns {
+        if !paces || self.sock.wstamp_ns <= self.sock.now_ns {
             return false;
         }
-        self.timers.pacing_ns = Some(self.paced_until_ns);
+        self.timers.pacing_ns = Some(self.sock.wstamp_ns);
         true
     }
 
     /// `tcp_update_skb_after_send`: when a segment counts as sent; the next may follow when it has left at the pacing rate.
     fn pace(&mut self, bytes: u32) -> u64 {
-        let before_ns = self.paced_until_ns;
-        self.paced_until_ns = before_ns.max(self.sock.now_ns);
-        let sent_ns = self.paced_until_ns;
+        let before_ns = self.sock.wstamp_ns;
+        self.sock.wstamp_ns = before_ns.max(self.sock.now_ns);
+        let sent_ns = self.sock.wstamp_ns;
         let rate = self.sock.pacing_rate;
         let paces = self.config.paced || self.sock.needs_pacing;
         if paces && rate != 0 && rate != u64::MAX && self.sock.data_segs_out >= UNPACED_SEGMENTS {
             let length_ns = u64::from(bytes) * 1_000_000_000 / rate;
             let credit_ns = sent_ns - before_ns;
-            self.paced_until_ns += length_ns - (length_ns / 2).min(credit_ns);
+            self.sock.wstamp_ns += length_ns - (length_ns / 2).min(credit_ns);
         }
         sent_ns
     }
@@ -128,7 +128,7 @@ impl Sender {
             self.cc.cwnd_event(&mut self.sock, CaEvent::TxStart);
         }
         self.sock.data_segs_out += segments;
-        self.last_sent_ns = self.sock.now_ns;
+        self.sock.lsnd_ns = self.sock.now_ns;
     }
 
     fn transmit_new(&mut self, segments: u32) {
@@ -276,7 +276,7 @@ impl Sender {
         if self.sock.packets_out > 0 || self.cc.has_cong_control() {
             return;
         }
-        let mut idle = jiffies(self.sock.now_ns) - jiffies(self.last_sent_ns);
+        let mut idle = jiffies(self.sock.now_ns) - jiffies(self.sock.lsnd_ns);
         let rto = self.rtt.rto_ticks;
         if self.sock.data_segs_out == 0 || idle <= rto {
             return;

@@ -4,7 +4,7 @@ use super::rate::{sent_after, us_between};
 use super::scoreboard::Segment;
 use super::timers::{Pending, TIMEOUT_MIN_US};
 use super::{Flags, Sender};
-use crate::clock::us_to_jiffies;
+use crate::clock::jiffies_from_us;
 use crate::congestion::CaState;
 
 /// `TCP_RACK_RECOVERY_THRESH`: recoveries for which a widened reordering window stays.
@@ -114,7 +114,7 @@ impl Sender {
             self.rack.advanced = false;
             let wait_us = self.rack_detect_loss();
             if wait_us > 0 {
-                let ticks = us_to_jiffies(wait_us + TIMEOUT_MIN_US);
+                let ticks = jiffies_from_us(wait_us + TIMEOUT_MIN_US);
                 self.set_timer(Pending::Reordering, ticks.min(self.rtt.rto_ticks));
                 flags.set_timer = false;
             }

@@ -29,6 +29,7 @@ pub(super) struct Sample {
     /// RTT of the last segment that the ACK delivered (`ca_rtt_us`).
     pub rtt_us: Option<u32>,
     pub prior_in_flight: u32,
+    pub is_ack_delayed: bool,
 }
 
 /// Time between two moments of the kernel's microsecond clock.
@@ -93,6 +94,7 @@ impl Sender {
             prior_in_flight: sample.prior_in_flight,
             is_app_limited: sample.is_app_limited,
             is_retrans: sample.is_retrans,
+            is_ack_delayed: sample.is_ack_delayed,
         };
         if let Some(prior_ns) = sample.prior_ns {
             made.delivered = self.sock.delivered.wrapping_sub(sample.prior_delivered).cast_signed();

@@ -1,7 +1,7 @@
 //! RTT, the retransmission timeout (`tcp_rtt_estimator`, RFC 6298) and the windowed least RTT (lib/minmax.c).
 
 use super::Sender;
-use crate::clock::{jiffies, us_to_jiffies};
+use crate::clock::{jiffies, jiffies_from_us};
 
 /// `TCP_RTO_MIN`.
 pub(super) const RTO_MIN_US: u32 = 200_000;
@@ -53,7 +53,7 @@ impl Rtt {
             }
         }
         let timeout_us = u64::from(*srtt_us >> 3) + u64::from(self.rttvar_us);
-        self.rto_ticks = us_to_jiffies(timeout_us).min(RTO_MAX_TICKS);
+        self.rto_ticks = jiffies_from_us(timeout_us).min(RTO_MAX_TICKS);
     }
 
     /// `minmax_running_min`: the least over the window, from its three best samples.

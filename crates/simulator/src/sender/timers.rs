@@ -3,7 +3,7 @@
 use super::Sender;
 use super::rate::us_between;
 use super::rtt::{RTO_MAX_TICKS, RTO_MIN_US};
-use crate::clock::{JIFFY_NS, timer_fires_ns, us_to_jiffies};
+use crate::clock::{JIFFY_NS, timer_fires_ns, jiffies_from_us};
 use crate::congestion::CaState;
 
 /// `TCP_TIMEOUT_MIN_US`: two ticks.
@@ -54,7 +54,7 @@ impl Sender {
 
     /// `tcp_pacing_delay`: timers count from when the next segment may be sent.
     fn pacing_ticks(&self) -> u64 {
-        self.paced_until_ns.saturating_sub(self.sock.now_ns).div_ceil(JIFFY_NS)
+        self.sock.wstamp_ns.saturating_sub(self.sock.now_ns).div_ceil(JIFFY_NS)
     }
 
     /// `tcp_rto_delta_us`: what is left of the timeout of the first segment; not above 0: nothing.
@@ -71,7 +71,7 @@ impl Sender {
             return;
         }
         let ticks = match self.timers.pending() {
-            Some(Pending::Reordering | Pending::Probe) => us_to_jiffies(self.rto_left_us().max(1).unsigned_abs()),
+            Some(Pending::Reordering | Pending::Probe) => jiffies_from_us(self.rto_left_us().max(1).unsigned_abs()),
             _ => self.rtt.rto_ticks,
         };
         self.set_timer(Pending::Retransmission, ticks + self.pacing_ticks());
@@ -84,10 +84,10 @@ impl Sender {
             return false;
         }
         let allowance_us = if sock.packets_out == 1 { RTO_MIN_US.into() } else { TIMEOUT_MIN_US };
-        let mut ticks = us_to_jiffies(u64::from(sock.srtt_us >> 2) + allowance_us);
+        let mut ticks = jiffies_from_us(u64::from(sock.srtt_us >> 2) + allowance_us);
         let rto_us = if advancing { (self.rtt.rto_ticks * JIFFY_NS / 1000).cast_signed() } else { self.rto_left_us() };
         if rto_us > 0 {
-            ticks = ticks.min(us_to_jiffies(rto_us.unsigned_abs()));
+            ticks = ticks.min(jiffies_from_us(rto_us.unsigned_abs()));
         }
         self.set_timer(Pending::Probe, ticks + self.pacing_ticks());
         true
