@@ -1,5 +1,7 @@
 //! What the simulated TCP sender shows its congestion control, and which hooks it calls.
 
+use hotcc_lab_proto::plan::PlannedReading;
+
 /// `enum tcp_ca_state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -181,6 +183,20 @@ pub trait CongestionControl {
     /// `sndbuf_expand`: how many windows the send buffer holds.
     fn sndbuf_expand(&self) -> u32 {
         2
+    }
+    /// Sets a tunable; `false`: it has none of that name.
+    fn set_tunable(&mut self, _name: &str, _value: u32) -> bool {
+        false
+    }
+    /// A tunable's value.
+    fn tunable(&self, _name: &str) -> Option<u32> {
+        None
+    }
+    /// The radio map has an entry for the peer's link, and its latest reading or none yet.
+    fn set_radio(&mut self, _reading: Option<&PlannedReading>, _max_age_ms: u32) {}
+    /// Name of the field of its state at that offset.
+    fn field_at(&self, _offset: u32) -> Option<String> {
+        None
     }
     /// A field of its state by name, for a scenario that watches one.
     fn detail(&self, _name: &str) -> u32 {

@@ -26,7 +26,6 @@ pub(crate) struct Flow {
     ecn: bool,
     /// When its bytes were all received.
     complete_ns: Option<u64>,
-    is_started: bool,
     is_stopped: bool,
     end: Option<FlowEnd>,
     /// The earliest wake-up that is already in the queue of events.
@@ -64,7 +63,6 @@ impl Flow {
             ends,
             ecn: false,
             complete_ns: None,
-            is_started: false,
             is_stopped: false,
             end: None,
             scheduled_ns: None,
@@ -117,7 +115,6 @@ impl Flow {
         if self.is_stopped {
             return;
         }
-        self.is_started = true;
         match &mut self.ends {
             Ends::Tcp(tcp) => {
                 if tcp.syn_due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
@@ -195,6 +192,11 @@ impl Flow {
             timeouts,
             error: None,
         });
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     /// How it ended.

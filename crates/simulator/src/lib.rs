@@ -7,6 +7,7 @@ pub mod congestion;
 pub mod cubic;
 mod flow;
 pub mod growth;
+pub mod host;
 #[cfg(test)]
 mod ideal_link;
 mod network;

@@ -1,12 +1,13 @@
 //! A plan carried out in simulated time.
 
-use crate::algorithms;
+use crate::algorithms::{Registry, Settings};
+use crate::congestion::CongestionControl;
 use crate::flow::Flow;
 use crate::network::{Network, Transit};
 use crate::packet::{HEADER_BYTES, Packet};
 use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use hotcc_lab_proto::plan::{Action, Plan, PlannedFlow, PlannedReading};
 use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, PacketRecord};
@@ -49,13 +50,17 @@ enum Entry<'a> {
     Action(&'a Action),
 }
 
-/// Carries a plan out.
-pub fn simulate(plan: &Plan) -> Result<Outcome> {
-    Simulation::new(plan)?.run()
+/// Carries a plan out; `settings` reads values of tunables.
+///
+/// # Errors
+/// If the plan needs something that the simulator does not have.
+pub fn simulate(plan: &Plan, settings: &Settings<'_>) -> Result<Outcome> {
+    Simulation::new(plan, settings)?.run()
 }
 
 struct Simulation<'a> {
     plan: &'a Plan,
+    registry: Registry<'a>,
     network: Network,
     flows: Vec<Flow>,
     calendar: Vec<(u64, Entry<'a>)>,
@@ -70,13 +75,24 @@ struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(plan: &'a Plan) -> Result<Self> {
+    fn new(plan: &'a Plan, settings: &'a Settings<'a>) -> Result<Self> {
+        ensure!(plan.pep.is_none(), "the simulator has no PEP");
+        if let Some(host) = plan.hosts.iter().find(|host| host.rx.is_some()) {
+            bail!(
+                "host {} holds its senders back with a receiver program, which the simulator does not have",
+                host.name
+            );
+        }
+        let registry = Registry::new(&plan.algorithms, settings)?;
         let network = Network::new(plan)?;
         let mut flows = Vec::new();
         for (place, planned) in plan.flows.iter().enumerate() {
             let flow = u16::try_from(place).ok().and_then(|place| Some((place, planned)));
             let (place, planned) = flow.context("too many flows")?;
-            flows.push(make_flow(plan, &network, place, planned).with_context(|| format!("flow {}", planned.name))?);
+            flows.push(
+                make_flow(plan, &network, &registry, place, planned)
+                    .with_context(|| format!("flow {}", planned.name))?,
+            );
         }
         let mut calendar: Vec<(u64, Entry<'_>)> = Vec::new();
         for (feed, planned) in plan.feeds.iter().enumerate() {
@@ -88,6 +104,7 @@ impl<'a> Simulation<'a> {
         calendar.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the guest's order
         Ok(Self {
             plan,
+            registry,
             network,
             flows,
             calendar,
@@ -231,24 +248,86 @@ impl<'a> Simulation<'a> {
     fn happen(&mut self, now_ns: u64, entry: usize) -> Result<()> {
         match &self.calendar[entry].1 {
             Entry::Stop(flow) => self.flows[*flow].stop(now_ns),
-            Entry::Reading(..) => {}
-            Entry::Action(action) => {
-                let text = match action {
-                    Action::Note(text) => text.clone(),
-                    Action::Route { host, arguments } => {
-                        self.network.reroute(*host, arguments)?;
-                        arguments.clone()
+            Entry::Reading(feed, reading) => {
+                let feed = &self.plan.feeds[*feed];
+                for flow in self.flows.iter_mut().filter(|flow| flow.addresses.1 == feed.address) {
+                    if let Some(sender) = flow.sender() {
+                        sender.congestion_control().set_radio(Some(reading), feed.max_age_ms);
                     }
-                    Action::Swap { .. } | Action::Tune { .. } | Action::Border(_) => String::new(),
-                };
+                }
+            }
+            Entry::Action(action) => {
+                let text = self.act(now_ns, action)?;
                 self.happened.push(format!("{} {text}", now_ns as f64 / 1e9));
             }
         }
         Ok(())
     }
+
+    /// Does something, and describes it as the guest does.
+    fn act(&mut self, now_ns: u64, action: &Action) -> Result<String> {
+        Ok(match action {
+            Action::Note(text) => text.clone(),
+            Action::Route { host, arguments } => {
+                self.network.reroute(*host, arguments)?;
+                arguments.clone()
+            }
+            Action::Tune { cc, set } => {
+                let changed = self.registry.tune(cc, set)?;
+                let mut texts = Vec::new();
+                for flow in self.flows.iter_mut().filter(|flow| flow.cc == *cc) {
+                    let Some(sender) = flow.sender() else { continue };
+                    let control = sender.congestion_control();
+                    texts = changed.iter().map(|(name, value)| changes(&*control, name, *value)).collect();
+                    for (name, value) in &changed {
+                        control.set_tunable(name, *value);
+                    }
+                }
+                format!("set {cc} {}", texts.join(" "))
+            }
+            Action::Swap { cc, new, object } => {
+                self.registry.swap(cc, object)?;
+                let mut moved = 0;
+                for place in 0..self.flows.len() {
+                    moved += u32::from(self.replace(now_ns, place, cc)?);
+                }
+                format!("swap {cc} -> {new}: {moved} connections moved")
+            }
+            Action::Border(_) => bail!("the simulator has no PEP"),
+        })
+    }
+
+    /// A flow gets what is behind its congestion control's name now; whether its connection was open.
+    fn replace(&mut self, now_ns: u64, place: usize, cc: &str) -> Result<bool> {
+        let flow = &mut self.flows[place];
+        if flow.cc != cc || flow.is_stopped() {
+            return Ok(false);
+        }
+        let mut control = self.registry.make(cc, seed(self.plan, flow.place))?;
+        if let Some(feed) = self.plan.feeds.iter().find(|feed| feed.address == flow.addresses.1) {
+            let so_far = feed.readings.iter().take_while(|reading| reading.at_ns <= now_ns);
+            control.set_radio(so_far.last(), feed.max_age_ms);
+        }
+        let Some(sender) = flow.sender() else { return Ok(false) };
+        let was_open = sender.is_connected();
+        sender.replace(now_ns, control);
+        Ok(was_open)
+    }
 }
 
-fn make_flow(plan: &Plan, network: &Network, place: u16, planned: &PlannedFlow) -> Result<Flow> {
+/// A tunable's change, as `hotcc set` prints it.
+fn changes(control: &dyn CongestionControl, name: &str, value: u32) -> String {
+    let before = control.tunable(name).map_or_else(|| "unknown".to_owned(), |before| before.to_string());
+    format!("{name}={value} (was {before})")
+}
+
+fn make_flow(
+    plan: &Plan,
+    network: &Network,
+    registry: &Registry<'_>,
+    place: u16,
+    planned: &PlannedFlow,
+) -> Result<Flow> {
     let source = network.source(planned.from, planned.address)?;
     let Some(cc) = &planned.cc else {
         return Ok(Flow::udp(place, planned, source, planned.pace.context("no rate")?));
@@ -269,11 +348,19 @@ fn make_flow(plan: &Plan, network: &Network, place: u16, planned: &PlannedFlow) 
         paced: planned.paced,
         ecn: sysctl(plan, planned.from, "net.ipv4.tcp_ecn").is_some_and(|value| value.trim() == "1"),
     };
-    // a number of its own in each run
-    let seed = plan.links.first().map_or(0, |link| link.seed).wrapping_add(place.into());
     let window_bytes = receive_window(plan, planned.to)?;
-    let sender = Sender::new(config, planned, algorithms::of_the_kernel(cc, seed)?, None);
+    let mut control = registry.make(cc, seed(plan, place))?;
+    let watched = planned.watch.and_then(|(offset, _)| control.field_at(offset));
+    if let Some(feed) = plan.feeds.iter().find(|feed| feed.address == planned.address) {
+        control.set_radio(None, feed.max_age_ms);
+    }
+    let sender = Sender::new(config, planned, control, watched);
     Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window_bytes, delay_ns), config.ecn))
+}
+
+/// A number of its own for each flow of each run.
+fn seed(plan: &Plan, flow: u16) -> u64 {
+    plan.links.first().map_or(0, |link| link.seed).wrapping_add(flow.into())
 }
 
 fn sysctl<'a>(plan: &'a Plan, host: usize, key: &str) -> Option<&'a str> {

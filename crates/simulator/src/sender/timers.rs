@@ -3,7 +3,7 @@
 use super::Sender;
 use super::rate::us_between;
 use super::rtt::{RTO_MAX_TICKS, RTO_MIN_US};
-use crate::clock::{JIFFY_NS, timer_fires_ns, jiffies_from_us};
+use crate::clock::{JIFFY_NS, jiffies_from_us, timer_fires_ns};
 use crate::congestion::CaState;
 
 /// `TCP_TIMEOUT_MIN_US`: two ticks.
