@@ -85,7 +85,8 @@ impl Lab<'_> {
             runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
         }
         if let Backend::Simulator = self.backend {
-            runs.iter().try_for_each(|one| simulated::check(&one.id.case_name(), &one.case.scenario))?;
+            let wanted = |case: &Case| runs.iter().any(|one| one.case.values == case.values);
+            self.source.check_some_cases(wanted, |scenario, _, _| simulated::check(scenario))?;
         }
         let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));

@@ -15,10 +15,10 @@ pub const BACKEND: &str = "simulator";
 /// Seconds of real time that a second of a usual scenario takes, for estimates.
 pub const WALL_S_PER_S: f64 = 0.01;
 
-/// Whether the simulator can run a case; else where the scenario asks for what it does not have.
-pub(crate) fn check(case: &str, scenario: &Scenario) -> Result<()> {
+/// Whether the simulator can run a case; the error has the place in the scenario that asks for what it does not have.
+pub(crate) fn check(scenario: &Scenario) -> Result<()> {
     let refuse = |place: Place, why: String| {
-        let why = format!("case {case}: {why}; use --lab vm, or select other cases with --case");
+        let why = format!("{why}; use --lab vm, or select other cases with --case");
         Err(anyhow::Error::msg(why).context(place))
     };
     if let Some(pep) = scenario.pep.first() {

@@ -87,8 +87,7 @@ impl<'a> Simulation<'a> {
         let network = Network::new(plan)?;
         let mut flows = Vec::new();
         for (place, planned) in plan.flows.iter().enumerate() {
-            let flow = u16::try_from(place).ok().and_then(|place| Some((place, planned)));
-            let (place, planned) = flow.context("too many flows")?;
+            let place = u16::try_from(place).context("too many flows")?;
             flows.push(
                 make_flow(plan, &network, &registry, place, planned)
                     .with_context(|| format!("flow {}", planned.name))?,
