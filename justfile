@@ -98,8 +98,8 @@ clang-format *options:
         command -v "$tool" >/dev/null || continue
         version=$("$tool" --version | sed 's/.*version \([0-9]*\).*/\1/')
         ((version >= 18)) || continue
-        echo "$tool {{ options }} (bpf/**/*.[ch], crates/cc-tests/**/*.[ch])"
-        find bpf crates/cc-tests -name '*.[ch]' -print0 | xargs -0 "$tool" {{ options }}
+        echo "$tool {{ options }} (bpf/**/*.[ch], crates/*/host/*.[ch])"
+        find bpf crates/cc-tests crates/host-algo -name '*.[ch]' -print0 | xargs -0 "$tool" {{ options }}
         exit
     done
     echo "no clang-format 18 or later found: run ./setup.sh" >&2

@@ -1,13 +1,11 @@
-//! Compiles every `bpf/algos/*.bpf.c`, and the wrappers around headers' pure functions, to shared objects for the host.
+//! Compiles the wrappers around headers' pure functions to shared objects for the host.
 //!
-//! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
 //! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.
 //! Uses the clang that compiled the BPF objects.
 
 use hotcc_bpf::CLANG;
 use std::env;
 use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,39 +21,24 @@ fn build() -> Result<(), Box<dyn Error>> {
     let bpf = root.join("../../bpf").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let host = root.join("host");
+    let stand_ins = root.join("../host-algo/host").canonicalize()?;
     let headers = ["include", "abi", "algos", "progs"].map(|dir| bpf.join(dir));
-    for dir in headers.iter().chain([&host]) {
+    for dir in headers.iter().chain([&host, &stand_ins]) {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
-    let include = [bpf.join("include"), bpf.clone(), host.clone()];
-    for source in algorithms(&bpf.join("algos"))? {
-        let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
-        let defines = [format!("-DHOTCC_ALGO_FILE=\"{}\"", source.display()), format!("-DHOTCC_ALGO={name}")];
-        let object = out.join(format!("{name}.so"));
-        let with_steps = host.join(format!("{name}.c"));
-        let harness = if with_steps.exists() { with_steps } else { host.join("harness.c") };
-        compile(&include, &defines, &harness, &object)?;
-    }
+    let include = [bpf.join("include"), bpf.clone(), stand_ins.clone()];
     for units in ["units", "rx_units"] {
         let (source, object) = (host.join(format!("{units}.c")), out.join(format!("{units}.so")));
-        compile(&include, &[], &source, &object)?;
+        compile(&include, &source, &object)?;
     }
     Ok(())
 }
 
-fn algorithms(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let mut found: Vec<PathBuf> = fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
-    found.retain(|p| p.to_string_lossy().ends_with(".bpf.c"));
-    found.sort();
-    Ok(found)
-}
-
-fn compile(include: &[PathBuf], defines: &[String], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
+fn compile(include: &[PathBuf], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
     let output = Command::new(CLANG)
         .args(["-shared", "-fPIC", "-O1", "-g", "-std=gnu11"])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-DHOTCC_HOST"])
         .args(["-fsanitize=integer-divide-by-zero,shift,signed-integer-overflow,bounds", "-fsanitize-trap=all"])
-        .args(defines)
         .args(include.iter().map(|dir| format!("-I{}", dir.display())))
         .arg(source)
         .args(["-Wl,-Bsymbolic", "-o"]) // two objects in one process must not share symbols
@@ -63,7 +46,7 @@ fn compile(include: &[PathBuf], defines: &[String], source: &Path, object: &Path
         .output()?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{CLANG} failed on {} {defines:?}:\n{text}", source.display()).into());
+        return Err(format!("{CLANG} failed on {}:\n{text}", source.display()).into());
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! What runs in the guest of the lab's virtual machine: plans are played, costs are counted.
 
-pub mod cell;
-pub mod link_model;
 pub mod meter;
 pub mod play;
 pub mod stage;

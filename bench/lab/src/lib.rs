@@ -20,5 +20,6 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod selection;
+pub mod simulated;
 pub mod traces;
 pub mod vm;

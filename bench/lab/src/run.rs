@@ -10,6 +10,7 @@ use crate::planner::{Planned, check_plans, plan};
 use crate::results::{Manifest, Results, RunId, RunSummary};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
+use crate::simulated;
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use data_encoding::HEXLOWER;
@@ -39,6 +40,8 @@ pub enum Backend<'a> {
     Vm(&'a Kernel, Clock),
     /// The kernel that runs here.
     Native(&'a Native),
+    /// The simulator.
+    Simulator,
 }
 
 /// Scenarios on one kernel.
@@ -80,6 +83,10 @@ impl Lab<'_> {
         let runs = self.selection.runs(self.source, &cases)?;
         if let Backend::Native(native) = self.backend {
             runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
+        }
+        if let Backend::Simulator = self.backend {
+            let wanted = |case: &Case| runs.iter().any(|one| one.case.values == case.values);
+            self.source.check_some_cases(wanted, |scenario, _, _| simulated::check(scenario))?;
         }
         let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
@@ -135,6 +142,7 @@ impl Lab<'_> {
         let place = match self.backend {
             Backend::Vm(kernel, _) => format!("Linux {}", kernel.release),
             Backend::Native(native) => format!("this machine's Linux {}", native.release),
+            Backend::Simulator => "the simulator".to_owned(),
         };
         format!("{}: {}; {jobs} at a time, on {place}", self.source.path.display(), work.text())
     }
@@ -164,9 +172,12 @@ impl Lab<'_> {
                 "vm"
             }
             Backend::Native(_) => "native",
+            Backend::Simulator => simulated::BACKEND,
         };
-        for name in ["ip", "tc"] {
-            programs.push((name, programs::system_program(name)?));
+        if !matches!(self.backend, Backend::Simulator) {
+            for name in ["ip", "tc"] {
+                programs.push((name, programs::system_program(name)?));
+            }
         }
         for (name, path) in programs {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -178,6 +189,7 @@ impl Lab<'_> {
                 (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
+            Backend::Simulator => (simulated::BACKEND.to_owned(), String::new(), String::new(), String::new()),
         };
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
@@ -197,7 +209,7 @@ impl Lab<'_> {
     /// A run that was not valid is not done where another one may be.
     fn is_done(&self, target: &Path) -> bool {
         let Ok(text) = fs::read(target.join("summary.json")) else { return false };
-        matches!(self.backend, Backend::Vm(_, Clock::Virtual))
+        matches!(self.backend, Backend::Vm(_, Clock::Virtual) | Backend::Simulator)
             || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
     }
 
@@ -213,6 +225,7 @@ impl Lab<'_> {
         let measured = match self.backend {
             Backend::Vm(kernel, clock) => boot(kernel, clock, &planned, &scratch, cpu, say)?,
             Backend::Native(native) => native.run(&planned, &scratch, say)?,
+            Backend::Simulator => simulated::run(&planned)?,
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);

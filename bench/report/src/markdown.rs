@@ -5,6 +5,7 @@ use super::html::{Cell, Table};
 use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
 use hotcc_lab::selection::SweptValue;
+use hotcc_lab::simulated::BACKEND;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -51,7 +52,9 @@ impl Table {
 /// A result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    with_papers(&tables::figures(data, Place::Report), data)
+    let heading =
+        if data.results.manifest.backend == BACKEND { "Simulated, not measured on a kernel:\n\n" } else { "" };
+    format!("{heading}{}", with_papers(&tables::figures(data, Place::Report), data))
 }
 
 fn with_papers(figures: &Table, data: &Data) -> String {
@@ -139,8 +142,8 @@ fn figures(scenario: &Path, by_flow: bool, cases: &[SweptValue]) -> Result<Strin
     let mut out = String::new();
     for directory in kernels {
         let data = Data::of_cases(&directory, cases)?;
-        if data.results.runs.is_empty() {
-            continue;
+        if data.results.runs.is_empty() || data.results.manifest.backend == BACKEND {
+            continue; // documents show what was measured on kernels
         }
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         let table = if by_flow {

@@ -6,6 +6,7 @@ use super::html::{document, items, note};
 use super::rows::{Row, case_text, conditions, placed};
 use super::tables::{self, Place};
 use anyhow::Result;
+use hotcc_lab::simulated::BACKEND;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,8 +57,10 @@ fn header(data: &Data) -> Markup {
     let backend = match manifest.backend.as_str() {
         "vm" => "virtual machine, in virtual time",
         "native" => "this kernel, in real time",
+        BACKEND => "simulated, without a kernel",
         other => other,
     };
+    let is_simulated = manifest.backend == BACKEND;
     let state = format!("{}.", data.state());
     let invalid: Vec<String> = data
         .invalid()
@@ -74,7 +77,7 @@ fn header(data: &Data) -> Markup {
     facts.extend(manifest.objects.iter().map(|(name, sum)| (name.as_str(), sum.as_str())));
     html! {
         header {
-            h1 { (manifest.scenario) }
+            h1 { (manifest.scenario) @if is_simulated { " (simulated)" } }
             (entries(&[("purpose", &data.summary), ("paper", &data.paper)]))
             (entries(&[("kernel", &manifest.kernel), ("environment", backend), ("runs", &state)]))
             @if !invalid.is_empty() {

@@ -51,8 +51,11 @@ pub fn figures(data: &Data, place: Place) -> Table {
                   is the mean over its TCP flows with that congestion control; Jain's index is that of the whole run. Loss \
                   includes losses on links and drops by policers and in queues. Queue delay is one-way: the mean and the 95th percentile \
                   are over packets, \"over time\" is the mean over time. Timeouts are retransmission timeouts.";
-    let caption = "Mean over seeds ± half the 95 % confidence interval";
-    Table { remark: remark.to_owned(), ..of_rows(&data.rows, place, "congestion control", caption) }
+    let mean = "ean over seeds ± half the 95 % confidence interval";
+    let is_simulated = data.results.manifest.backend == hotcc_lab::simulated::BACKEND;
+    let caption =
+        if is_simulated { format!("Simulated, not measured on a kernel: m{mean}") } else { format!("M{mean}") };
+    Table { remark: remark.to_owned(), ..of_rows(&data.rows, place, "congestion control", &caption) }
 }
 
 /// Figures by case and flow.

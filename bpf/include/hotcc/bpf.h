@@ -119,5 +119,5 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 	static __always_inline __typeof__(name(0)) body_##name(u64 *ctx, ##args)
 
 #else
-#include "host.h" /* crates/cc-tests/host */
+#include "host.h" /* crates/host-algo/host */
 #endif

@@ -205,7 +205,7 @@ extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 		v_ >> __builtin_preserve_field_info((p)->field, 5);                              \
 	})
 #else
-#include "host_kernel.h" /* crates/cc-tests/host */
+#include "host_kernel.h" /* crates/host-algo/host */
 #endif
 
 #ifndef HOTCC_HOST

@@ -1,7 +1,7 @@
 //! Examples worked by hand, which hold for a model as for its algorithm: one connection under either of them.
 
 use crate::models::{Model, close};
-use crate::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// A connection at 1 s with W = 150 segments of 1000 bytes, which sent data before.
 #[must_use]
@@ -43,7 +43,7 @@ macro_rules! on_model_and_algorithm {
             $(
                 #[test]
                 fn $example() {
-                    let (algo, model) = ($crate::HostAlgo::load($name), $model::new($tunables, Vec::new()));
+                    let (algo, model) = (hotcc_host_algo::HostAlgo::load($name), $model::new($tunables, Vec::new()));
                     let connection = $crate::examples::connection();
                     super::$example(&mut $crate::examples::Example::of_algorithm(&algo, &model, connection));
                 }

@@ -7,14 +7,14 @@ mod events;
 
 pub use events::{Counts, Event};
 
-use crate::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
 use crate::models::{Model, show};
 use crate::reports::{Stretch, aged_ns};
-use crate::{
-    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
-};
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
+use hotcc_host_algo::ca_state::{CWR, DISORDER, LOSS, OPEN, RECOVERY};
+use hotcc_host_algo::{
+    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
+};
 
 /// The player.
 pub struct Kernel<'a, M> {

@@ -3,8 +3,8 @@
 use crate::kernel::{Counts, Event, Kernel};
 use crate::models::Model;
 use crate::signals::{Signals, Source};
-use crate::{HostAlgo, INFINITE_SSTHRESH, View};
 use hotcc_abi::stats::AlgoStats;
+use hotcc_host_algo::{HostAlgo, INFINITE_SSTHRESH, View};
 use hotcc_testbed::soak;
 use std::collections::BTreeMap;
 use std::mem::offset_of;

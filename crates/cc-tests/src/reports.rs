@@ -1,8 +1,8 @@
 //! What a PEP reports of a flow, in sequence numbers relative to the flow's own.
 
-use crate::View;
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
+use hotcc_host_algo::View;
 
 /// A place in the sequence space.
 #[derive(Clone, Copy, Debug, PartialEq)]

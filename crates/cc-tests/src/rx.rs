@@ -1,6 +1,6 @@
 //! The pure parts of the receiver's programs, callable; see `bpf/progs/{one_way,arwa_receiver,drwa}.h`.
 
-use crate::{open_copy, symbol};
+use crate::library::{open, symbol};
 use libloading::Library;
 
 /// From options and their length to the stamp; 0: there is none.
@@ -38,7 +38,7 @@ impl RxUnits {
     /// Loads them.
     #[must_use]
     pub fn load() -> Self {
-        let library = open_copy("rx_units.so");
+        let library = open("rx_units.so");
         Self {
             tcp_timestamp: symbol(&library, "unit_tcp_timestamp"),
             tcp_aligned_timestamp: symbol(&library, "unit_tcp_aligned_timestamp"),

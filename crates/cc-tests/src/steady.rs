@@ -7,7 +7,7 @@
 use crate::kernel::{Event, Kernel};
 use crate::models::Model;
 use crate::random::{self, Random, Script, Totals};
-use crate::{HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{HostAlgo, INFINITE_SSTHRESH, View};
 use hotcc_testbed::soak;
 
 /// RTTs of paths are no longer.

@@ -1,6 +1,8 @@
 //! Pure step functions of algorithms, callable by themselves: what no connection leads to can be tried with them.
 
-use crate::{HostAlgo, symbol};
+use crate::library::symbol;
+
+use hotcc_host_algo::HostAlgo;
 
 /// One in Q16.
 pub const ONE_Q16: u32 = 1 << 16;
@@ -18,7 +20,7 @@ impl<'a> FbtcpTables<'a> {
     /// Those of `algo`, which is `fbtcp`.
     #[must_use]
     pub fn of(algo: &'a HostAlgo) -> Self {
-        let library = &algo.library;
+        let library = algo.library();
         Self {
             algo,
             row: symbol(library, "fbtcp_row"),

@@ -1,6 +1,6 @@
 //! The pure functions of algorithms' headers, callable.
 
-use crate::{open_copy, symbol};
+use crate::library::{open, symbol};
 use libloading::Library;
 
 /// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth}.h` and
@@ -25,7 +25,7 @@ impl Units {
     /// Loads them.
     #[must_use]
     pub fn load() -> Self {
-        let library = open_copy("units.so");
+        let library = open("units.so");
         Self {
             rate_bytes_per_s: symbol(&library, "unit_rate_bytes_per_s"),
             segments_in: symbol(&library, "unit_segments_in"),

@@ -1,6 +1,6 @@
 //! ARWA's sender against examples worked by hand.
 
-use hotcc_cc_tests::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 const DISORDER: u32 = 1;
 const RECOVERY: u32 = 3;

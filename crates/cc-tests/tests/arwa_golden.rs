@@ -6,7 +6,7 @@ use hotcc_cc_tests::models::arwa::{Arwa, Tunables};
 use hotcc_cc_tests::models::watched::{Hook, Invariants, Moment, Watched};
 use hotcc_cc_tests::random::{self, Conditions, Random, Timeouts, Totals};
 use hotcc_cc_tests::signals::Signals;
-use hotcc_cc_tests::{HostAlgo, View};
+use hotcc_host_algo::{HostAlgo, View};
 
 const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Hint };
 

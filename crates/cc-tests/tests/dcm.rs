@@ -1,6 +1,6 @@
 //! DCM against examples worked by hand.
 
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, Flow, HostAlgo, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, HostAlgo, View};
 
 const ONE: u64 = 65_536;
 const RECOVERY: u32 = 3;

@@ -2,8 +2,9 @@
 
 use hotcc_cc_tests::examples::Example;
 use hotcc_cc_tests::models::dcm::{Dcm, Tunables};
+use hotcc_cc_tests::on_model_and_algorithm;
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, HostAlgo, on_model_and_algorithm};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, HostAlgo};
 
 type Connection<'a> = Example<'a, Dcm>;
 

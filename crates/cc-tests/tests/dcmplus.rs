@@ -1,6 +1,6 @@
 //! DCM+ against examples worked by hand, and on a made-up path: its window must grow.
 
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 use std::collections::VecDeque;
 
 const ONE: u64 = 65_536;

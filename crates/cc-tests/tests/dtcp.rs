@@ -3,7 +3,7 @@
 use hotcc_abi::radio::Decision;
 use hotcc_cc_tests::models::close;
 use hotcc_cc_tests::models::dtcp::Tunables;
-use hotcc_cc_tests::{EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 const RECOVERY: u32 = 3;
 const LOSS: u32 = 4;

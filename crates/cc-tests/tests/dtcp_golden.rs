@@ -1,8 +1,8 @@
 //! D-TCP against its model, through random connections.
 
-use hotcc_cc_tests::HostAlgo;
 use hotcc_cc_tests::models::dtcp::{Dtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
+use hotcc_host_algo::HostAlgo;
 
 /// Both profiles, and every choice and limit apart from them.
 fn any_tunables(random: &mut Random) -> Tunables {

@@ -1,6 +1,6 @@
 //! FB-TCP on connections: examples worked by hand. Its tables by themselves are in `fbtcp_tables.rs`.
 
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 const OPEN: u32 = 0;
 const CWR: u32 = 2;

@@ -8,7 +8,8 @@ mod examples;
 use connection::Connection;
 use hotcc_cc_tests::models::fbtcp::{Fbtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
-use hotcc_cc_tests::{HostAlgo, steady};
+use hotcc_cc_tests::steady;
+use hotcc_host_algo::HostAlgo;
 
 macro_rules! play {
     ($($example:ident,)*) => {

@@ -1,7 +1,7 @@
 //! FB-TCP's Tables 1 to 6 as pure functions: which row fires, and what it makes of the window.
 
-use hotcc_cc_tests::HostAlgo;
 use hotcc_cc_tests::steps::{FbtcpTables, ONE_Q16};
+use hotcc_host_algo::HostAlgo;
 
 /// `permille` of one, and the Q16 just under it.
 fn at_and_under(permille: u32) -> (u32, u32) {

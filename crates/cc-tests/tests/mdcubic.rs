@@ -5,7 +5,7 @@ mod example;
 
 use example::{Example, seq};
 use hotcc_abi::pep::PepFlow;
-use hotcc_cc_tests::{Cubic, EVENT_LOSS, EVENT_TX_START, HostAlgo, INFINITE_SSTHRESH};
+use hotcc_host_algo::{Cubic, EVENT_LOSS, EVENT_TX_START, HostAlgo, INFINITE_SSTHRESH};
 
 const OPEN: u32 = 0;
 const CWR: u32 = 2;

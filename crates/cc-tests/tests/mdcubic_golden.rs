@@ -11,7 +11,7 @@ use hotcc_cc_tests::random::{self, Conditions, Random, Timeouts, Totals};
 use hotcc_cc_tests::reports::At::{Nxt, Una};
 use hotcc_cc_tests::reports::{At, Report, Stretch};
 use hotcc_cc_tests::signals::Signals;
-use hotcc_cc_tests::{Cubic, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{Cubic, HostAlgo, INFINITE_SSTHRESH, View};
 use invariants::{Bounds, Plain};
 
 const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Pep };

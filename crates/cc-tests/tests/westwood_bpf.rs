@@ -1,7 +1,7 @@
 //! The original Westwood against examples worked by hand.
 
 use hotcc_cc_tests::models::close;
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
 fn started(algo: &HostAlgo) -> (Flow<'_>, View) {

@@ -2,7 +2,7 @@
 
 use hotcc_cc_tests::models::westwoodp::Westwoodp;
 use hotcc_cc_tests::random::{self, Timeouts};
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 const RECOVERY: u32 = 3;
 const LOSS: u32 = 4;

@@ -1,5 +1,7 @@
 //! What the simulated TCP sender shows its congestion control, and which hooks it calls.
 
+use hotcc_lab_proto::plan::PlannedReading;
+
 /// `enum tcp_ca_state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -89,8 +91,14 @@ pub struct Sock {
     pub snd_una: u32,
     /// Next sequence number to send.
     pub snd_nxt: u32,
+    /// Bytes acknowledged in order.
+    pub bytes_acked: u64,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
+    /// When pacing lets the next segment leave (`tcp_wstamp_ns`); not after `now_ns`: at once.
+    pub wstamp_ns: u64,
+    /// When data was last sent (`lsndtime`).
+    pub lsnd_ns: u64,
     /// Whether the congestion control asks for pacing.
     pub needs_pacing: bool,
     /// Bundle of segments that pacing aims at; 0: not computed yet.
@@ -140,6 +148,8 @@ pub struct RateSample {
     pub is_app_limited: bool,
     /// Whether the sample is of a segment sent again.
     pub is_retrans: bool,
+    /// Whether the receiver probably delayed the ACK (`FLAG_ACK_MAYBE_DELAYED`).
+    pub is_ack_delayed: bool,
 }
 
 /// A congestion control: the hooks of `struct tcp_congestion_ops`, which the sender calls in the kernel's order.
@@ -166,9 +176,27 @@ pub trait CongestionControl {
     fn min_tso_segs(&self, _sock: &Sock) -> Option<u32> {
         None
     }
+    /// Whether it has `cong_control`: PRR, the restart after idle times and the pacing rate are its own then.
+    fn has_cong_control(&self) -> bool {
+        false
+    }
     /// `sndbuf_expand`: how many windows the send buffer holds.
     fn sndbuf_expand(&self) -> u32 {
         2
+    }
+    /// Sets a tunable; `false`: it has none of that name.
+    fn set_tunable(&mut self, _name: &str, _value: u32) -> bool {
+        false
+    }
+    /// A tunable's value.
+    fn tunable(&self, _name: &str) -> Option<u32> {
+        None
+    }
+    /// The radio map has an entry for the peer's link, and its latest reading or none yet.
+    fn set_radio(&mut self, _reading: Option<&PlannedReading>, _max_age_ms: u32) {}
+    /// Name of the field of its state at that offset.
+    fn field_at(&self, _offset: u32) -> Option<String> {
+        None
     }
     /// A field of its state by name, for a scenario that watches one.
     fn detail(&self, _name: &str) -> u32 {

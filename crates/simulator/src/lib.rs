@@ -1,3 +1,18 @@
 //! Runs a lab's plan without a kernel: Linux's TCP sender and the algorithms' own C files in simulated time.
 
+pub mod algorithms;
+pub mod bbr;
+pub mod clock;
 pub mod congestion;
+pub mod cubic;
+mod flow;
+pub mod growth;
+pub mod host;
+#[cfg(test)]
+mod ideal_link;
+mod network;
+mod packet;
+pub mod play;
+mod receiver;
+pub mod reno;
+mod sender;

@@ -4,11 +4,11 @@
 use super::frame::{OFFLOAD_BYTES, Shape, mark_ce, shape};
 use super::net::WireDevice;
 use super::tap::{Ready, Tap};
-use crate::cell::Cell;
-use crate::link_model::{Fate, LinkModel, Offer, Packet};
 use anyhow::{Context, Result, bail};
 use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_lab_proto::cell::Cell;
+use hotcc_lab_proto::link_model::{Fate, LinkModel, Offer, Packet};
 use hotcc_lab_proto::plan::Plan;
 use hotcc_lab_proto::played::LinkEnd;
 use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};

@@ -4,9 +4,9 @@
 use super::emulator::Emulator;
 use super::instruments::{MADE, Mapped, ZERO, open};
 use super::net::WireDevice;
-use crate::link_model::{at_start, phases, service_steps};
 use crate::stage::Stage;
 use anyhow::{Context, Result};
+use hotcc_lab_proto::link_model::{at_start, phases, service_steps};
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use hotcc_lab_proto::played::LinkEnd;
 use hotcc_lab_proto::records::{LinkState, PacketRecord, Phase, ServiceStep};
@@ -162,7 +162,7 @@ fn attach(object: &Object, devices: &[[WireDevice; 2]]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link_model::{Fate, LinkModel};
+    use hotcc_lab_proto::link_model::{Fate, LinkModel};
     use hotcc_lab_proto::plan::{PlannedPhase, PlannedPolice};
     use hotcc_lab_proto::records::{LOST, POLICED, QUEUE_DROP, SENT};
     use hotcc_testbed::kernel::is_root;

@@ -6,7 +6,7 @@
 
 use super::rates::Capacity;
 use crate::results::{Distribution, FlowSummary};
-use hotcc_lab_guest::link_model::{Fate, LinkModel};
+use hotcc_lab_proto::link_model::{Fate, LinkModel};
 use hotcc_lab_proto::plan::{Plan, PlannedFlow};
 
 /// IPv4, and TCP with time stamps.

@@ -231,10 +231,22 @@ impl Source {
         &self,
         check: impl Fn(&Scenario, u64, &TraceFiles) -> anyhow::Result<()>,
     ) -> Result<(), ScenarioError> {
+        self.check_some_cases(|_| true, check)
+    }
+
+    /// As [`Source::check_cases`], for the wanted cases alone.
+    pub fn check_some_cases(
+        &self,
+        wanted: impl Fn(&Case) -> bool,
+        check: impl Fn(&Scenario, u64, &TraceFiles) -> anyhow::Result<()>,
+    ) -> Result<(), ScenarioError> {
         let traces = self.traces();
         for values in self.combinations() {
             let text = self.with(&values);
             let case = self.case(values)?;
+            if !wanted(&case) {
+                continue;
+            }
             let seed = case.scenario.seeds.first().copied().unwrap_or_default();
             check(&case.scenario, seed, &traces).map_err(|error| {
                 let why = format!("{error:#}");

@@ -3,7 +3,7 @@
 
 use super::named::{counters, tunables};
 use super::{Model, chosen, elapsed_us, reno, show};
-use crate::{Flow, View};
+use hotcc_host_algo::{Flow, View};
 
 /// How far in the future a hint may come from, microseconds: an ACK's time stamp is a little older than the hint's.
 const FUTURE_US: u64 = 10_000;

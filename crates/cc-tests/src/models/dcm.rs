@@ -5,9 +5,9 @@ use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Q16, Rates};
 use super::westwood::{Thresholds, Tustin, eq4_range, least};
 use super::{Model, chosen, show};
-use crate::ca_state::LOSS;
 use crate::examples::Alone;
-use crate::{Flow, View};
+use hotcc_host_algo::ca_state::LOSS;
+use hotcc_host_algo::{Flow, View};
 
 tunables! {
     /// tau of the bandwidth's filter, ms.

@@ -6,9 +6,9 @@ use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Rates};
 use super::westwood::{Cascade, Sampler, Thresholds, eq4_range, least};
 use super::{Model, SAMPLE, chosen, close, show};
-use crate::ca_state::LOSS;
 use crate::examples::Alone;
-use crate::{EVENT_LOSS, Flow, View};
+use hotcc_host_algo::ca_state::LOSS;
+use hotcc_host_algo::{EVENT_LOSS, Flow, View};
 use std::ops::RangeInclusive;
 
 /// `estimate`: BWE, or the newest sample where that is more.

@@ -8,8 +8,8 @@ pub use tunables::Tunables;
 
 use super::named::counters;
 use super::{BANDWIDTH_TOLERANCE, FAST, Model, Q8, SAMPLE, chosen, close, elapsed_us, reno, show, slow_start};
-use crate::ca_state::LOSS;
-use crate::{EVENT_TX_START, Flow, View};
+use hotcc_host_algo::ca_state::LOSS;
+use hotcc_host_algo::{EVENT_TX_START, Flow, View};
 
 /// Window of a connection that was taken over when it had sent data already (RFC 6928).
 const USUAL_INITIAL_WINDOW: u32 = 10;

@@ -13,8 +13,8 @@ mod tunables;
 pub use tunables::Tunables;
 
 use super::{Model, chosen};
-use crate::ca_state::CWR;
-use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, View};
+use hotcc_host_algo::ca_state::CWR;
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, View};
 use state::State;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::named::counters;
 use super::rate_ca::{Q16, Rates};
 use super::show;
-use crate::View;
+use hotcc_host_algo::View;
 
 /// What the model's own account may be off by, segments; what is more is counted and added up.
 const TOLERANCE: f64 = 0.05;

@@ -12,9 +12,9 @@ pub use tunables::Tunables;
 
 use super::named::counters;
 use super::{Model, chosen, elapsed_us, reno, show};
-use crate::ca_state::{CWR, LOSS, RECOVERY};
-use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
 use hotcc_abi::pep::PepFlow;
+use hotcc_host_algo::ca_state::{CWR, LOSS, RECOVERY};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
 
 /// How far in the future a report may come from, microseconds: an ACK's time stamp is a little older than the report's.
 const FUTURE_US: u64 = 10_000;

@@ -15,8 +15,8 @@ mod westwood;
 pub mod westwood_bpf;
 pub mod westwoodp;
 
-use crate::{Flow, View};
 use hotcc_abi::pep::PepFlow;
+use hotcc_host_algo::{Flow, View};
 
 /// A reference model: it sees each hook with the connection as the kernel shows it, and changes what the algorithm must.
 ///

@@ -1,7 +1,7 @@
 //! rate_CA (Hamamreh 2020, eqs 2 and 5): the ratio of two smoothed RTTs in a row, one per round.
 
 use super::named::counters;
-use crate::View;
+use hotcc_host_algo::View;
 
 /// What 16 bits of fraction tell apart.
 pub(super) const Q16: f64 = 1.0 / 65_536.0;

@@ -1,7 +1,7 @@
 //! NewReno as the kernel has it (`net/ipv4/tcp_cong.c`), for the algorithms that extend it.
 
 use super::slow_start;
-use crate::View;
+use hotcc_host_algo::View;
 
 /// What an ACK counted for; for nothing while W is not what holds the sender back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

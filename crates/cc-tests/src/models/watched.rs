@@ -1,8 +1,8 @@
 //! A model that is watched while it plays by itself: after each hook something is asked of it that must always hold.
 
 use super::Model;
-use crate::{Flow, View};
 use hotcc_abi::pep::PepFlow;
+use hotcc_host_algo::{Flow, View};
 
 /// A hook, and what it was called with or gave back.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@ pub(super) use filters::{Cascade, Sampler, Tustin};
 
 use super::named::counters;
 use super::{reno, show};
-use crate::{EVENT_COMPLETE_CWR, EVENT_LOSS, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, View};
 use std::ops::RangeInclusive;
 
 /// No ssthresh by eq 4 is larger.

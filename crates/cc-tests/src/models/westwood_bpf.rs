@@ -4,7 +4,7 @@ use super::named::tunables;
 use super::westwood::{RenoCounts, Thresholds, Tustin, eq4_range, least, reno_growth};
 use super::{Model, chosen, show};
 use crate::examples::Alone;
-use crate::{Flow, View};
+use hotcc_host_algo::{Flow, View};
 
 tunables! {
     /// tau of the filter, ms.

@@ -2,7 +2,7 @@
 
 use super::westwood::{Cascade, RenoCounts, Sampler, Thresholds, eq4_range, least, reno_growth};
 use super::{Model, show};
-use crate::{Flow, View};
+use hotcc_host_algo::{Flow, View};
 
 /// The model of one connection.
 #[derive(Clone, Debug, Default)]

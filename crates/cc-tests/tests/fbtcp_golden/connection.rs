@@ -2,7 +2,7 @@
 
 use hotcc_cc_tests::models::Model as _;
 use hotcc_cc_tests::models::fbtcp::{Fbtcp, Tunables};
-use hotcc_cc_tests::{EVENT_TX_START, Flow, HostAlgo, View};
+use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, View};
 
 /// Segments of 1000 bytes throughout.
 const MSS: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use hotcc_cc_tests::models::fbtcp::Tunables;
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, INFINITE_SSTHRESH};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, INFINITE_SSTHRESH};
 
 const DISORDER: u8 = 1;
 const CWR: u8 = 2;

@@ -2,7 +2,7 @@
 
 use hotcc_cc_tests::models::Model;
 use hotcc_cc_tests::random::Random;
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, INFINITE_SSTHRESH, View};
 use std::collections::VecDeque;
 
 const MSS: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use crate::OPEN;
 use hotcc_abi::pep::{PepFlow, PepRange};
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// Where the sequence numbers of the examples begin; they wrap on the way.
 const BASE: u32 = 0u32.wrapping_sub(10_000);

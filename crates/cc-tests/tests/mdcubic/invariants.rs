@@ -4,7 +4,7 @@ use hotcc_abi::pep::PepFlow;
 use hotcc_cc_tests::models::mdcubic::Mdcubic;
 use hotcc_cc_tests::models::reno;
 use hotcc_cc_tests::models::watched::{Hook, Invariants, Moment};
-use hotcc_cc_tests::{EVENT_COMPLETE_CWR, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, View};
 
 const LOSS: u8 = 4;
 

@@ -3,7 +3,7 @@
 use super::rows::{self, SEVERE};
 use super::{Fbtcp, Hypothesis};
 use crate::models::show;
-use crate::{Flow, View};
+use hotcc_host_algo::{Flow, View};
 
 /// Largest count of rounds that must fit the algorithm's field, where the count decides nothing.
 const REPEAT_COUNTED: u64 = 255;

@@ -4,9 +4,9 @@ mod losses;
 
 use super::rows::{self, Action, RENO, SEVERE};
 use super::{Coverage, Tunables};
-use crate::View;
-use crate::ca_state::{CWR, RECOVERY};
 use crate::models::{FAST, elapsed_us, slow_start};
+use hotcc_host_algo::View;
+use hotcc_host_algo::ca_state::{CWR, RECOVERY};
 
 /// Rates are reckoned up to here, bytes/s.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;

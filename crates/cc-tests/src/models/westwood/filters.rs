@@ -1,8 +1,8 @@
 //! The bandwidth's filters: Westwood's own and the cascade of Westwood+, and when each takes a sample.
 
 use super::super::{BANDWIDTH_TOLERANCE, FAST, Q8, SAMPLE, close, elapsed_us};
-use crate::View;
 use crate::models::named::counters;
+use hotcc_host_algo::View;
 
 /// No sample is faster, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;

@@ -5,11 +5,13 @@
 //! and reordering. The rate's future is known, so a packet's whole way is known when it arrives. All sums wrap as they do
 //! there.
 
-use hotcc_lab_proto::plan::PlannedLink;
-use hotcc_lab_proto::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
+use crate::plan::PlannedLink;
+use crate::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
 
-pub(crate) const NS_PER_MS: u64 = 1_000_000;
-pub(crate) const MILLIBITS_PER_BYTE: u64 = 8000;
+/// Nanoseconds in a millisecond.
+pub const NS_PER_MS: u64 = 1_000_000;
+/// Millibits in a byte.
+pub const MILLIBITS_PER_BYTE: u64 = 8000;
 /// Billionths of a bit.
 const TOKENS_PER_BYTE: u64 = 8_000_000_000;
 /// Phases that may pass between two packets.
@@ -55,9 +57,10 @@ pub struct Offer {
 
 /// A packet that has come to a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
+pub struct Packet {
     number: u64,
     phase: usize,
+    /// Length of IP.
     pub bytes: u32,
     segments: u32,
 }
@@ -86,7 +89,7 @@ pub fn service_steps(link: &PlannedLink) -> Vec<ServiceStep> {
 /// What follows the queue, likewise.
 #[must_use]
 pub fn phases(link: &PlannedLink) -> Vec<Phase> {
-    let phase = |p: &hotcc_lab_proto::plan::PlannedPhase| Phase {
+    let phase = |p: &crate::plan::PlannedPhase| Phase {
         from_ns: p.from_ns,
         delay_ns: p.delay_ns,
         jitter_ns: p.jitter_ns,
@@ -144,14 +147,14 @@ impl LinkModel {
     }
 
     /// A packet comes; what becomes of it in the queue is said later.
-    pub(crate) fn arrive(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Packet {
+    pub fn arrive(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Packet {
         let number = self.state.arrived;
         self.state.arrived += 1;
         Packet { number, phase: self.phase_at(now_ns), bytes, segments }
     }
 
     /// Whether the policer drops it.
-    pub(crate) fn polices(&mut self, packet: &Packet, now_ns: u64) -> bool {
+    pub fn polices(&mut self, packet: &Packet, now_ns: u64) -> bool {
         let link = &mut self.state;
         if link.police_bps == 0 {
             return false;
@@ -170,12 +173,12 @@ impl LinkModel {
     }
 
     /// It finds no room.
-    pub(crate) fn refuse(&mut self, packet: &Packet) {
+    pub fn refuse(&mut self, packet: &Packet) {
         self.state.queue_drops += u64::from(packet.segments);
     }
 
     /// It has been served, and found that many bytes before it when it came.
-    pub(crate) fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
+    pub fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
         let phase = &self.phases[packet.phase];
         // what is lost was sent: it took its time on the link
         let drawn = |purpose| draw(self.state.seed, packet.number, purpose);
@@ -202,14 +205,14 @@ impl LinkModel {
     }
 
     /// Rate at that time, and until when it stays; `None`: for ever.
-    pub(crate) fn rate_at(&self, now_ns: u64) -> (u64, Option<u64>) {
+    pub fn rate_at(&self, now_ns: u64) -> (u64, Option<u64>) {
         let step = (now_ns / self.state.step_ns) as usize;
         let until_ns = (step + 1 < self.steps.len()).then(|| (step as u64 + 1) * self.state.step_ns);
         (self.steps[step.min(self.steps.len() - 1)].rate_bps, until_ns)
     }
 
     /// Room in its queue.
-    pub(crate) fn room_bytes(&self) -> u64 {
+    pub fn room_bytes(&self) -> u64 {
         self.state.queue_bytes
     }
 
@@ -297,7 +300,7 @@ fn survives(powers: &[u32; 16], bytes: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::{PlannedPhase, PlannedPolice};
+    use crate::plan::{PlannedPhase, PlannedPolice};
 
     fn link(phase: PlannedPhase) -> PlannedLink {
         PlannedLink {

@@ -166,7 +166,7 @@ impl<T> Cell<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase};
+    use crate::plan::{PlannedLink, PlannedPhase};
 
     /// Links of these rates in each 10 ms.
     fn links(rates: &[&[(u32, u64)]]) -> Vec<LinkModel> {

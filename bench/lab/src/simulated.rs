@@ -1,0 +1,65 @@
+//! Scenarios in the simulator: which it can run, and a run.
+
+use crate::algorithms::description;
+use crate::analyse::Measured;
+use crate::planner::Planned;
+use crate::scenario::{Place, Scenario};
+use anyhow::{Context, Result};
+use hotcc::tunables::{Setting, values};
+use hotcc_lab_proto::plan::RxMethod;
+use hotcc_simulator::algorithms;
+use hotcc_simulator::play::{Outcome, simulate};
+
+/// What manifests and reports call it.
+pub const BACKEND: &str = "simulator";
+/// Seconds of real time that a second of a usual scenario takes, for estimates.
+pub const WALL_S_PER_S: f64 = 0.01;
+
+/// Whether the simulator can run a case; the error has the place in the scenario that asks for what it does not have.
+pub(crate) fn check(scenario: &Scenario) -> Result<()> {
+    let refuse = |place: Place, why: String| {
+        let why = format!("{why}; use --lab vm, or select other cases with --case");
+        Err(anyhow::Error::msg(why).context(place))
+    };
+    if let Some(pep) = scenario.pep.first() {
+        return refuse(Place::of(&pep.border, "PEP".to_owned()), "the simulator has no PEP".to_owned());
+    }
+    for host in &scenario.host {
+        if Option::<RxMethod>::from(*host.rx.get_ref()).is_some() {
+            let place = Place::of(&host.rx, format!("host `{}`", host.name.get_ref()));
+            return refuse(place, "the simulator has no receiver programs".to_owned());
+        }
+    }
+    if let Some(file) = scenario.object_files().next() {
+        let why = "the simulator runs built-in algorithms only, not object files".to_owned();
+        return refuse(Place::of(file, format!("object file `{}`", file.get_ref())), why);
+    }
+    let swapped = scenario.event.iter().filter_map(|event| event.swap.as_ref()).map(|swap| &swap.new);
+    for cc in scenario.flow.iter().filter_map(|flow| flow.cc.as_ref()).chain(swapped) {
+        if let Err(why) = algorithms::check(cc.get_ref()) {
+            return refuse(Place::of(cc, format!("congestion control `{}`", cc.get_ref())), why);
+        }
+    }
+    Ok(())
+}
+
+/// Simulates a run.
+pub(crate) fn run(planned: &Planned) -> Result<Measured> {
+    let Outcome { played, packets, acks } = simulate(&planned.plan, &settings)?;
+    Ok(Measured { played, packets, acks })
+}
+
+/// The values of an algorithm's tunables in a profile, and `tunable=value` in addition.
+fn settings(object: &str, profile: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
+    let tunables = description(object)?.tunables;
+    let mut settings = values::profile(&tunables, profile)?;
+    for one in set {
+        settings.push(values::parse(&tunables, one)?);
+    }
+    let pair = |setting: Setting| {
+        let Setting { tunable, value } = setting;
+        let value = u32::try_from(value).with_context(|| format!("{}: {value} is no 32-bit number", tunable.name))?;
+        Ok((tunable.name, value))
+    };
+    settings.into_iter().map(pair).collect()
+}

@@ -1,0 +1,20 @@
+//! This crate's own shared objects, and functions of any.
+
+use libloading::Library;
+use std::path::PathBuf;
+
+/// Opens one of this crate's objects.
+pub(crate) fn open(file: &str) -> Library {
+    let path = PathBuf::from(env!("OUT_DIR")).join(file);
+    // SAFETY: the object is this crate's own build; it has no initialisers.
+    unsafe { Library::new(&path) }.unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// A function of an object. The caller's type must be the C function's.
+pub(crate) fn symbol<T: Copy>(library: &Library, name: &str) -> T {
+    // SAFETY: the callers, all in this crate, give the type that the C source has; they keep the library.
+    match unsafe { library.get::<T>(name.as_bytes()) } {
+        Ok(found) => *found,
+        Err(error) => panic!("{name}: {error}"),
+    }
+}

@@ -1,0 +1,87 @@
+//! Which congestion controls can be simulated, and how one is made.
+
+use crate::bbr::Bbr;
+use crate::congestion::CongestionControl;
+use crate::cubic::Cubic;
+use crate::host::{HostControl, NOT_SIMULATED};
+use crate::reno::Reno;
+use anyhow::{Context, Result, bail};
+use hotcc_lab_proto::plan::Algorithm;
+use std::collections::BTreeMap;
+
+/// Those of the kernel that are written down here.
+pub const OF_THE_KERNEL: [&str; 3] = ["bbr", "cubic", "reno"];
+
+/// Values of the tunables that an algorithm is to have, by object, profile and `tunable=value`.
+pub type Settings<'a> = dyn Fn(&str, &str, &[String]) -> Result<Vec<(String, u32)>> + 'a;
+
+/// Whether the simulator has one of the kernel's, or a built-in one of hotcc's; the reason if it does not.
+pub fn check(name: &str) -> Result<(), String> {
+    if NOT_SIMULATED.contains(&name) {
+        return Err(format!("the simulator cannot run `{name}`, which calls the kernel's own CUBIC"));
+    }
+    if OF_THE_KERNEL.contains(&name) || HostControl::new(name, &[]).is_ok() {
+        return Ok(());
+    }
+    Err(format!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")))
+}
+
+/// What is behind the names of congestion controls.
+pub(crate) struct Registry<'a> {
+    /// By the name that flows use: object, values.
+    loaded: BTreeMap<String, (String, Vec<(String, u32)>)>,
+    settings: &'a Settings<'a>,
+}
+
+impl<'a> Registry<'a> {
+    /// What a plan loads.
+    pub fn new(algorithms: &[Algorithm], settings: &'a Settings<'a>) -> Result<Self> {
+        let mut loaded = BTreeMap::new();
+        for Algorithm { object, cc, profile, set } in algorithms {
+            loaded.insert(cc.clone(), (object.clone(), settings(object, profile, set)?));
+        }
+        Ok(Self { loaded, settings })
+    }
+
+    /// One for a connection; `seed` decides what it draws by chance.
+    pub fn make(&self, name: &str, seed: u64) -> Result<Box<dyn CongestionControl>> {
+        if let Some((object, values)) = self.loaded.get(name) {
+            if NOT_SIMULATED.contains(&object.as_str()) {
+                bail!("the simulator cannot run `{object}`, which calls the kernel's own CUBIC");
+            }
+            let control = HostControl::new(object, values);
+            return Ok(Box::new(control.with_context(|| format!("cannot simulate `{object}`"))?));
+        }
+        match name {
+            "bbr" => Ok(Box::new(Bbr::new(seed))),
+            "cubic" => Ok(Box::new(Cubic::new())),
+            "reno" => Ok(Box::new(Reno)),
+            _ => bail!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")),
+        }
+    }
+
+    /// Another object behind a name; values that the old one's tunables had stay where the new one takes them.
+    pub fn swap(&mut self, name: &str, object: &str) -> Result<()> {
+        let carried: Vec<String> = match self.loaded.get(name) {
+            Some((old, _)) if old == object => return Ok(()),
+            Some((_, values)) => values.iter().map(|(tunable, value)| format!("{tunable}={value}")).collect(),
+            None => Vec::new(),
+        };
+        let taken = carried.iter().filter(|one| (self.settings)(object, "default", std::slice::from_ref(one)).is_ok());
+        let taken: Vec<String> = taken.cloned().collect();
+        let values = (self.settings)(object, "default", &taken)?;
+        self.loaded.insert(name.to_owned(), (object.to_owned(), values));
+        Ok(())
+    }
+
+    /// New values for the tunables behind a name; returns them.
+    pub fn tune(&mut self, name: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
+        let (object, values) = self.loaded.get_mut(name).with_context(|| format!("`{name}` is not loaded"))?;
+        let changed = (self.settings)(object, "default", set)?;
+        let named = |tunable: &str| set.iter().any(|one| one.split('=').next().is_some_and(|n| n.trim() == tunable));
+        let changed: Vec<_> = changed.into_iter().filter(|(tunable, _)| named(tunable)).collect();
+        values.retain(|(tunable, _)| !named(tunable));
+        values.extend(changed.iter().cloned());
+        Ok(changed)
+    }
+}

@@ -1,0 +1,244 @@
+//! One flow: its two ends, how it begins and how it ends.
+
+use crate::clock::timer_fires_ns;
+use crate::packet::{Ack, Content, Packet};
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+use hotcc_lab_proto::plan::{Pace, PlannedFlow};
+use hotcc_lab_proto::played::FlowEnd;
+use std::net::Ipv4Addr;
+
+/// `TCP_TIMEOUT_INIT`: 1 s until a SYN is sent again.
+const SYN_TICKS: u64 = 250;
+
+/// One flow.
+pub(crate) struct Flow {
+    /// Place in the plan.
+    pub place: u16,
+    /// Hosts of its two ends.
+    pub hosts: (usize, usize),
+    /// Addresses of its two ends.
+    pub addresses: (Ipv4Addr, Ipv4Addr),
+    /// Name of its congestion control.
+    pub cc: String,
+    bytes_wanted: Option<u64>,
+    ends: Ends,
+    ecn: bool,
+    /// When its bytes were all received.
+    complete_ns: Option<u64>,
+    is_stopped: bool,
+    end: Option<FlowEnd>,
+    /// The earliest wake-up that is already in the queue of events.
+    pub scheduled_ns: Option<u64>,
+}
+
+enum Ends {
+    Tcp(Box<Tcp>),
+    Udp(Udp),
+}
+
+struct Tcp {
+    sender: Sender,
+    receiver: Receiver,
+    syn_sent_ns: u64,
+    syn_due_ns: Option<u64>,
+    syns: u32,
+}
+
+struct Udp {
+    pace: Pace,
+    left: u64,
+    next_ns: u64,
+    received: u64,
+}
+
+impl Flow {
+    fn new(place: u16, planned: &PlannedFlow, source: Ipv4Addr, ends: Ends) -> Self {
+        Self {
+            place,
+            hosts: (planned.from, planned.to),
+            addresses: (source, planned.address),
+            cc: planned.cc.clone().unwrap_or_else(|| "udp".to_owned()),
+            bytes_wanted: planned.bytes,
+            ends,
+            ecn: false,
+            complete_ns: None,
+            is_stopped: false,
+            end: None,
+            scheduled_ns: None,
+        }
+    }
+
+    /// A connection.
+    pub fn tcp(
+        place: u16,
+        planned: &PlannedFlow,
+        source: Ipv4Addr,
+        sender: Sender,
+        receiver: Receiver,
+        ecn: bool,
+    ) -> Self {
+        let tcp = Tcp { sender, receiver, syn_sent_ns: 0, syn_due_ns: Some(planned.start_ns), syns: 0 };
+        Self { ecn, ..Self::new(place, planned, source, Ends::Tcp(Box::new(tcp))) }
+    }
+
+    /// Datagrams.
+    pub fn udp(place: u16, planned: &PlannedFlow, source: Ipv4Addr, pace: Pace) -> Self {
+        let left = planned.bytes.unwrap_or(u64::MAX);
+        Self::new(place, planned, source, Ends::Udp(Udp { pace, left, next_ns: planned.start_ns, received: 0 }))
+    }
+
+    /// The sender of a connection.
+    pub fn sender(&mut self) -> Option<&mut Sender> {
+        match &mut self.ends {
+            Ends::Tcp(tcp) => Some(&mut tcp.sender),
+            Ends::Udp(_) => None,
+        }
+    }
+
+    /// When it has something to do next.
+    pub fn next_ns(&self) -> Option<u64> {
+        if self.is_stopped {
+            return None;
+        }
+        match &self.ends {
+            Ends::Tcp(tcp) => {
+                let ends = tcp.sender.next_ns().into_iter().chain(tcp.receiver.next_timer_ns());
+                ends.chain(tcp.syn_due_ns).min()
+            }
+            Ends::Udp(udp) => (udp.left > 0).then_some(udp.next_ns),
+        }
+    }
+
+    /// Does what is due; what it sends goes to `out`.
+    pub fn wake(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
+        if self.is_stopped {
+            return;
+        }
+        match &mut self.ends {
+            Ends::Tcp(tcp) => {
+                if tcp.syn_due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+                    tcp.syn_sent_ns = now_ns;
+                    tcp.syn_due_ns = Some(timer_fires_ns(now_ns, SYN_TICKS << tcp.syns.min(6)));
+                    tcp.syns += 1;
+                    tcp.sender.out.push(Content::Syn);
+                }
+                if let Some(ack) = tcp.receiver.timer(now_ns) {
+                    tcp.sender.out.push(Content::Ack(ack));
+                }
+                if tcp.sender.next_write_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                    tcp.sender.application_writes(now_ns);
+                }
+                if tcp.sender.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                    tcp.sender.timer(now_ns);
+                }
+            }
+            Ends::Udp(udp) => {
+                while udp.left > 0 && udp.next_ns <= now_ns {
+                    udp.next_ns += udp.pace.interval_ns;
+                    udp.left = udp.left.saturating_sub(udp.pace.write_bytes.into());
+                    let content = Content::Datagram(udp.pace.write_bytes);
+                    out.push(Packet { flow: self.place, ect: false, ce: false, content });
+                }
+            }
+        }
+        self.send(out);
+    }
+
+    /// A packet of its arrives at its end.
+    pub fn arrive(&mut self, now_ns: u64, packet: &Packet, out: &mut Vec<Packet>) {
+        if self.is_stopped {
+            return;
+        }
+        match &mut self.ends {
+            Ends::Tcp(tcp) => {
+                tcp.arrive(now_ns, packet);
+                let received = tcp.receiver.received();
+                if self.complete_ns.is_none() && self.bytes_wanted.is_some_and(|wanted| received >= wanted) {
+                    self.complete_ns = Some(now_ns);
+                    // the receiver closes
+                    let ack = tcp.receiver.ack();
+                    tcp.sender.out.push(Content::Fin(ack));
+                }
+            }
+            Ends::Udp(udp) => {
+                if let Content::Datagram(bytes) = packet.content {
+                    udp.received += u64::from(bytes);
+                    if self.complete_ns.is_none() && self.bytes_wanted.is_some_and(|wanted| udp.received >= wanted) {
+                        self.complete_ns = Some(now_ns);
+                    }
+                }
+            }
+        }
+        self.send(out);
+    }
+
+    /// Ends it.
+    pub fn stop(&mut self, now_ns: u64) {
+        if self.is_stopped {
+            return;
+        }
+        self.is_stopped = true;
+        let (bytes, (retransmits, timeouts)) = match &self.ends {
+            Ends::Tcp(tcp) => (tcp.receiver.received(), tcp.sender.repeats()),
+            Ends::Udp(udp) => (udp.received, (0, 0)),
+        };
+        self.end = Some(FlowEnd {
+            cc: self.cc.clone(),
+            bytes: self.bytes_wanted.map_or(bytes, |wanted| bytes.min(wanted)),
+            end_ns: self.complete_ns.unwrap_or(now_ns),
+            complete: self.bytes_wanted.is_none() || self.complete_ns.is_some(),
+            retransmits,
+            timeouts,
+            error: None,
+        });
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> FlowEnd {
+        self.end.clone().unwrap_or_default()
+    }
+
+    fn send(&mut self, out: &mut Vec<Packet>) {
+        let (flow, ecn) = (self.place, self.ecn);
+        if let Ends::Tcp(tcp) = &mut self.ends {
+            let packet = |content| Packet { flow, ect: ecn && matches!(content, Content::Data(_)), ce: false, content };
+            out.extend(tcp.sender.out.drain(..).map(packet));
+        }
+    }
+}
+
+impl Tcp {
+    fn arrive(&mut self, now_ns: u64, packet: &Packet) {
+        match packet.content {
+            Content::Syn => self.sender.out.push(Content::SynAck),
+            Content::SynAck if !self.sender.is_connected() => {
+                self.syn_due_ns = None;
+                let rtt_us = (now_ns - self.syn_sent_ns) / 1000;
+                self.sender.connected(now_ns, u32::try_from(rtt_us).unwrap_or(u32::MAX));
+            }
+            Content::Data(data) => {
+                if let Some(ack) = self.receiver.data(now_ns, &data, packet.ce) {
+                    self.sender.out.push(Content::Ack(ack));
+                }
+            }
+            Content::Ack(ack) => self.acknowledge(now_ns, &ack),
+            Content::Fin(ack) => {
+                self.acknowledge(now_ns, &ack);
+                self.sender.out.push(Content::Empty);
+            }
+            Content::SynAck | Content::Empty | Content::Datagram(_) => {}
+        }
+    }
+
+    fn acknowledge(&mut self, now_ns: u64, ack: &Ack) {
+        if self.sender.is_connected() {
+            self.sender.acknowledge(now_ns, ack);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! hotcc's own algorithms in the simulator: their C files, compiled for the host.
+
+use crate::congestion::{CaEvent, CaState, CongestionControl, Sock};
+use hotcc_abi::radio::{Decision, sinr_to_q8};
+use hotcc_host_algo::{Flow, HostAlgo, View};
+use hotcc_lab_proto::plan::PlannedReading;
+use std::io;
+
+/// The algorithms' clock at the start of the simulation. No kernel's clock is 0 when a connection begins, and algorithms take
+/// a time of 0 for "never".
+const CLOCK_START_NS: u64 = 100_000_000_000;
+
+/// Algorithms that call functions of the kernel which the host build only stands in for.
+pub const NOT_SIMULATED: [&str; 1] = ["mdcubic"];
+
+/// One connection under one of hotcc's algorithms, with tunables and a radio map of its own.
+pub struct HostControl {
+    flow: Flow<'static>,
+}
+
+impl HostControl {
+    /// The built-in algorithm `name`, with these values of its tunables.
+    ///
+    /// # Errors
+    /// If there is no such algorithm or tunable.
+    pub fn new(name: &str, tunables: &[(String, u32)]) -> io::Result<Self> {
+        let mut control = Self { flow: Flow::with_own(HostAlgo::open(name)?) };
+        for (tunable, value) in tunables {
+            if !control.set_tunable(tunable, *value) {
+                return Err(io::Error::other(format!("{name} has no tunable `{tunable}`")));
+            }
+        }
+        Ok(control)
+    }
+
+    fn show(&mut self, sock: &Sock) -> View {
+        let view = View {
+            now_us: (CLOCK_START_NS + sock.now_ns) / 1000,
+            bytes_acked: sock.bytes_acked,
+            snd_cwnd: sock.snd_cwnd,
+            snd_cwnd_cnt: sock.snd_cwnd_cnt,
+            snd_cwnd_clamp: sock.snd_cwnd_clamp,
+            snd_ssthresh: sock.snd_ssthresh,
+            prior_cwnd: sock.prior_cwnd,
+            srtt_us: sock.srtt_us,
+            min_rtt_us: sock.min_rtt_us,
+            mss: sock.mss,
+            delivered: sock.delivered,
+            app_limited: sock.app_limited,
+            data_segs_out: sock.data_segs_out,
+            total_retrans: sock.total_retrans,
+            max_packets_out: sock.max_packets_out,
+            ca_state: sock.ca_state as u32,
+            is_cwnd_limited: sock.is_cwnd_limited.into(),
+            snd_una: sock.snd_una,
+            snd_nxt: sock.snd_nxt,
+            lost: sock.lost,
+        };
+        self.flow.set(&view);
+        view
+    }
+
+    /// Takes over what the algorithm has changed.
+    fn take(&self, before: &View, sock: &mut Sock) {
+        let after = self.flow.get(before);
+        sock.snd_cwnd = after.snd_cwnd;
+        sock.snd_cwnd_cnt = after.snd_cwnd_cnt;
+        sock.snd_ssthresh = after.snd_ssthresh;
+    }
+
+    fn call(&mut self, sock: &mut Sock, hook: impl FnOnce(&mut Flow<'static>)) {
+        let before = self.show(sock);
+        hook(&mut self.flow);
+        self.take(&before, sock);
+    }
+}
+
+impl CongestionControl for HostControl {
+    fn init(&mut self, sock: &mut Sock) {
+        self.call(sock, Flow::init);
+    }
+
+    fn ssthresh(&mut self, sock: &mut Sock) -> u32 {
+        let before = self.show(sock);
+        let ssthresh = self.flow.ssthresh();
+        self.take(&before, sock);
+        ssthresh
+    }
+
+    fn cong_avoid(&mut self, sock: &mut Sock, acked: u32) {
+        self.call(sock, |flow| flow.cong_avoid(acked));
+    }
+
+    fn undo_cwnd(&mut self, sock: &mut Sock) -> u32 {
+        let before = self.show(sock);
+        let window = self.flow.undo_cwnd();
+        self.take(&before, sock);
+        window
+    }
+
+    fn set_state(&mut self, sock: &mut Sock, state: CaState) {
+        self.call(sock, |flow| flow.set_state(state as u8));
+    }
+
+    fn cwnd_event(&mut self, sock: &mut Sock, event: CaEvent) {
+        self.call(sock, |flow| flow.cwnd_event(event as u32));
+    }
+
+    fn pkts_acked(&mut self, sock: &mut Sock, acked: u32, rtt_us: Option<u32>, _in_flight: u32) {
+        self.call(sock, |flow| flow.pkts_acked(acked, rtt_us));
+    }
+
+    fn detail(&self, name: &str) -> u32 {
+        if self.flow.algo().has_field(name) { self.flow.private(name) as u32 } else { 0 }
+    }
+
+    fn field_at(&self, offset: u32) -> Option<String> {
+        self.flow.algo().field_at(offset as usize).map(ToOwned::to_owned)
+    }
+
+    fn set_tunable(&mut self, name: &str, value: u32) -> bool {
+        let known = self.flow.algo().has_tunable(name);
+        if known {
+            self.flow.algo().set_tunable(name, value);
+        }
+        known
+    }
+
+    fn tunable(&self, name: &str) -> Option<u32> {
+        self.flow.algo().has_tunable(name).then(|| self.flow.algo().tunable(name))
+    }
+
+    fn set_radio(&mut self, reading: Option<&PlannedReading>, max_age_ms: u32) {
+        let decision = reading.and_then(|reading| {
+            let sinr_db = f64::from(reading.sinr_db?);
+            let average_db = reading.average_db.map_or(sinr_db, f64::from);
+            let time_ms = hotcc_abi::clock::ms32(CLOCK_START_NS + reading.made_ns);
+            let decision = Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms };
+            Some(decision.pack())
+        });
+        self.flow.algo().set_radio(Some((decision.unwrap_or(0), max_age_ms)));
+    }
+}

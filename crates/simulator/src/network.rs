@@ -1,0 +1,288 @@
+//! Hosts, their routes, and the links between them.
+
+use crate::packet::Packet;
+use anyhow::{Context, Result, bail};
+use bytemuck::Zeroable;
+use hotcc_lab_proto::cell::Cell;
+use hotcc_lab_proto::link_model::{self, Fate, LinkModel, Offer};
+use hotcc_lab_proto::plan::{Plan, PlannedHost};
+use hotcc_lab_proto::played::LinkEnd;
+use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
+use std::net::Ipv4Addr;
+
+/// The first three bytes of an address: every network of the lab is a /24.
+type Subnet = [u8; 3];
+
+/// A packet with its destination.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transit {
+    /// Where it goes.
+    pub to: Ipv4Addr,
+    /// What it is.
+    pub packet: Packet,
+}
+
+/// A packet that leaves a link.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    /// When it is at the next host.
+    pub at_ns: u64,
+    /// That host.
+    pub host: usize,
+    /// The packet.
+    pub transit: Transit,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    addresses: Vec<Ipv4Addr>,
+    /// Networks of its own interfaces, with the link out.
+    connected: Vec<(Subnet, usize)>,
+    /// Other networks, with the neighbour.
+    routes: Vec<(Subnet, Ipv4Addr)>,
+}
+
+/// One that waits in a cell.
+#[derive(Debug)]
+struct InCell {
+    transit: Transit,
+    link: usize,
+    arrived: link_model::Packet,
+    came_ns: u64,
+    queue_bytes: u32,
+    record: Option<usize>,
+}
+
+/// The network.
+#[derive(Debug)]
+pub(crate) struct Network {
+    hosts: Vec<Host>,
+    links: Vec<LinkModel>,
+    /// The host that each link ends at.
+    ends: Vec<usize>,
+    cells: Vec<Cell<InCell>>,
+    cell_of: Vec<Option<usize>>,
+    kept: Vec<bool>,
+    room: usize,
+    /// Records of packets on the links that keep any.
+    pub records: Vec<PacketRecord>,
+    /// Those that there was no room for.
+    pub missing: u64,
+    departures: Vec<Departure>,
+}
+
+impl Network {
+    /// A plan's network at time 0.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        let mut ends = vec![0; plan.links.len()];
+        for end in plan.wires.iter().flat_map(|wire| &wire.ends) {
+            *ends.get_mut(end.receives).context("a wire has no link")? = end.host;
+        }
+        let hosts = plan.hosts.iter().enumerate().map(|(place, host)| Host::set_up(plan, place, host));
+        Ok(Self {
+            hosts: hosts.collect::<Result<_>>()?,
+            links: plan.links.iter().map(LinkModel::new).collect(),
+            ends,
+            cells: plan.cells().into_iter().map(Cell::new).collect(),
+            cell_of: plan.links.iter().map(|link| link.cell).collect(),
+            kept: plan.links.iter().map(|link| link.keeps_records()).collect(),
+            room: plan.packet_records as usize,
+            records: Vec::new(),
+            missing: 0,
+            departures: Vec::new(),
+        })
+    }
+
+    /// The address that a host's packets to `to` have.
+    pub fn source(&self, host: usize, to: Ipv4Addr) -> Result<Ipv4Addr> {
+        let host = &self.hosts[host];
+        let near = host.neighbour(to).with_context(|| format!("no route to {to}"))?;
+        let own = host.addresses.iter().find(|address| subnet(**address) == subnet(near));
+        own.copied().with_context(|| format!("no address of its own towards {to}"))
+    }
+
+    /// Whether a packet to that address has arrived.
+    pub fn is_at_end(&self, host: usize, to: Ipv4Addr) -> bool {
+        self.hosts[host].addresses.contains(&to)
+    }
+
+    /// What `ip` would do on a host: `route replace NETWORK via ADDRESS`.
+    pub fn reroute(&mut self, host: usize, arguments: &str) -> Result<()> {
+        self.hosts[host].configure(arguments)
+    }
+
+    /// A host sends a packet, its own or another's. `true`: a cell has changed.
+    pub fn send(&mut self, now_ns: u64, host: usize, transit: Transit) -> bool {
+        let Some(link) = self.hosts[host].link_to(transit.to) else { return false };
+        let record = self.new_record(link);
+        let (bytes, segments) = (transit.packet.bytes(), transit.packet.segments());
+        let Some(cell) = self.cell_of[link] else {
+            let offer = self.links[link].offer(now_ns, bytes, segments);
+            self.pass(now_ns, link, transit, record, &offer);
+            return false;
+        };
+        self.serve(cell, now_ns);
+        let arrived = self.links[link].arrive(now_ns, bytes, segments);
+        if self.links[link].polices(&arrived, now_ns) {
+            let offer = Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::Policed };
+            self.pass(now_ns, link, transit, record, &offer);
+            return true;
+        }
+        let queue_bytes = self.cells[cell].queue_bytes(link);
+        if u64::from(queue_bytes) + u64::from(bytes) <= self.links[link].room_bytes() {
+            let waiting = InCell { transit, link, arrived, came_ns: now_ns, queue_bytes, record };
+            self.cells[cell].join(link, now_ns, bytes, waiting);
+        } else {
+            self.links[link].refuse(&arrived);
+            let offer = Offer { queue_bytes, wait_ns: self.cells[cell].waited_ns(link), fate: Fate::QueueDrop };
+            self.pass(now_ns, link, transit, record, &offer);
+        }
+        true
+    }
+
+    /// Serves all cells until then; returns when one has to be served next.
+    pub fn serve_cells(&mut self, now_ns: u64) -> Option<u64> {
+        (0..self.cells.len()).for_each(|cell| self.serve(cell, now_ns));
+        let (cells, links) = (&mut self.cells, &self.links);
+        cells.iter_mut().filter_map(|cell| cell.next_ns(links)).min()
+    }
+
+    /// Takes what has left the links.
+    pub fn departures(&mut self) -> impl Iterator<Item = Departure> {
+        self.departures.drain(..)
+    }
+
+    /// Whether something has left the links.
+    pub fn has_departures(&self) -> bool {
+        !self.departures.is_empty()
+    }
+
+    /// The end of the run: what waits in cells is written down; returns each link's counts.
+    pub fn finish(&mut self, end_ns: u64) -> Vec<LinkEnd> {
+        for cell in std::mem::take(&mut self.cells) {
+            for waiting in cell.into_waiting() {
+                let InCell { transit, link, came_ns, queue_bytes, record, .. } = waiting;
+                let wait_ns = end_ns.saturating_sub(came_ns);
+                self.write(record, came_ns, link, &transit.packet, (queue_bytes, wait_ns), (SENT, false));
+            }
+        }
+        self.links.iter().map(|link| LinkEnd::from(link.state())).collect()
+    }
+
+    fn serve(&mut self, cell: usize, now_ns: u64) {
+        for served in self.cells[cell].serve(now_ns, &self.links) {
+            let InCell { transit, link, arrived, came_ns, queue_bytes, record } = served.item;
+            let fate = self.links[link].leave(&arrived, queue_bytes, served.at_ns);
+            self.pass(came_ns, link, transit, record, &Offer { queue_bytes, wait_ns: served.wait_ns, fate });
+        }
+    }
+
+    /// What becomes of a packet is known.
+    fn pass(&mut self, came_ns: u64, link: usize, mut transit: Transit, record: Option<usize>, offer: &Offer) {
+        let (fate, marked) = match offer.fate {
+            Fate::QueueDrop => (QUEUE_DROP, false),
+            Fate::Lost => (LOST, false),
+            Fate::Policed => (POLICED, false),
+            Fate::Leaves { mark, .. } => (SENT, mark && transit.packet.ect),
+        };
+        if marked {
+            transit.packet.ce = true;
+            self.links[link].marked(transit.packet.segments());
+        }
+        self.write(record, came_ns, link, &transit.packet, (offer.queue_bytes, offer.wait_ns), (fate, marked));
+        if let Fate::Leaves { at_ns, .. } = offer.fate {
+            self.departures.push(Departure { at_ns, host: self.ends[link], transit });
+        }
+    }
+
+    fn write(
+        &mut self,
+        at: Option<usize>,
+        time_ns: u64,
+        link: usize,
+        packet: &Packet,
+        (queue_bytes, wait_ns): (u32, u64),
+        (fate, marked): (u8, bool),
+    ) {
+        let Some(record) = at.and_then(|at| self.records.get_mut(at)) else { return };
+        *record = PacketRecord::with(fate, marked, packet.towards_receiver());
+        record.time_ns = time_ns;
+        record.wait_ns = wait_ns;
+        record.queue_bytes = queue_bytes;
+        record.bytes = packet.bytes();
+        record.flow = packet.flow;
+        record.link = link as u16;
+        record.segments = packet.segments() as u16;
+    }
+
+    /// Place of a record that is still to be written, if the link keeps any.
+    fn new_record(&mut self, link: usize) -> Option<usize> {
+        if !self.kept[link] {
+            return None;
+        }
+        if self.records.len() >= self.room {
+            self.missing += 1;
+            return None;
+        }
+        self.records.push(PacketRecord::zeroed());
+        Some(self.records.len() - 1)
+    }
+}
+
+impl Host {
+    fn set_up(plan: &Plan, place: usize, planned: &PlannedHost) -> Result<Self> {
+        let mut host = Self::default();
+        let mut devices = Vec::new();
+        for wire in &plan.wires {
+            for (own, other) in [(0, 1), (1, 0)] {
+                if wire.ends[own].host == place {
+                    devices.push((wire.ends[own].device.as_str(), wire.ends[other].receives));
+                }
+            }
+        }
+        for line in &planned.setup {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["address", "add", address, "dev", device] = words[..] {
+                let address: Ipv4Addr = address.trim_end_matches("/24").parse().context("invalid address")?;
+                let link = devices.iter().find(|(name, _)| *name == device).context("no such interface")?.1;
+                host.addresses.push(address);
+                host.connected.push((subnet(address), link));
+            } else if words.first() == Some(&"route") {
+                host.configure(line)?;
+            }
+        }
+        Ok(host)
+    }
+
+    fn configure(&mut self, arguments: &str) -> Result<()> {
+        let words: Vec<&str> = arguments.split_whitespace().collect();
+        let ["route", "add" | "replace", network, "via", via] = words[..] else {
+            bail!("cannot simulate `ip {arguments}`: expected `route replace NETWORK/24 via ADDRESS`");
+        };
+        let network: Ipv4Addr = network.trim_end_matches("/24").parse().context("invalid network")?;
+        let via: Ipv4Addr = via.parse().context("invalid address")?;
+        self.routes.retain(|(known, _)| *known != subnet(network));
+        self.routes.push((subnet(network), via));
+        Ok(())
+    }
+
+    /// The next host's address on the way to `to`.
+    fn neighbour(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let network = subnet(to);
+        // a route of the network itself precedes one's own interface, as one with a `via` was asked for
+        if let Some((_, via)) = self.routes.iter().find(|(known, _)| *known == network) {
+            return Some(*via);
+        }
+        self.connected.iter().any(|(known, _)| *known == network).then_some(to)
+    }
+
+    fn link_to(&self, to: Ipv4Addr) -> Option<usize> {
+        let near = subnet(self.neighbour(to)?);
+        self.connected.iter().find(|(known, _)| *known == near).map(|(_, link)| *link)
+    }
+}
+
+fn subnet(address: Ipv4Addr) -> Subnet {
+    let [a, b, c, _] = address.octets();
+    [a, b, c]
+}

@@ -1,0 +1,374 @@
+//! A plan carried out in simulated time.
+
+use crate::algorithms::{Registry, Settings};
+use crate::congestion::CongestionControl;
+use crate::flow::Flow;
+use crate::network::{Network, Transit};
+use crate::packet::{HEADER_BYTES, Packet};
+use crate::receiver::Receiver;
+use crate::sender::{Config, Sender};
+use anyhow::{Context, Result, bail, ensure};
+use hotcc_lab_proto::plan::{Action, Plan, PlannedFlow, PlannedReading};
+use hotcc_lab_proto::played::Played;
+use hotcc_lab_proto::records::{AckRecord, PacketRecord};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Window that a receiver offers whose buffer the plan does not bound.
+const UNBOUNDED_BYTES: u64 = 1 << 40;
+/// Largest receive buffer that the lab gives to hosts by itself.
+const USUAL_BUFFER_BYTES: u64 = 67_108_864;
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Counts and ends.
+    pub played: Played,
+    /// Packets, in order of arrival.
+    pub packets: Vec<PacketRecord>,
+    /// ACKs, in order of time.
+    pub acks: Vec<AckRecord>,
+}
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Of the calendar, by its place.
+    Planned(usize),
+    /// A packet reaches a host; its place among those under way.
+    Arrival(u32),
+    /// A flow has something to do.
+    Flow(u16),
+    /// A cell has to be served.
+    Cells,
+}
+
+/// What the plan has for a moment.
+enum Entry<'a> {
+    Reading(usize, &'a PlannedReading),
+    Stop(usize),
+    Action(&'a Action),
+}
+
+/// Carries a plan out; `settings` reads values of tunables.
+///
+/// # Errors
+/// If the plan needs something that the simulator does not have.
+pub fn simulate(plan: &Plan, settings: &Settings<'_>) -> Result<Outcome> {
+    Simulation::new(plan, settings)?.run()
+}
+
+struct Simulation<'a> {
+    plan: &'a Plan,
+    registry: Registry<'a>,
+    network: Network,
+    flows: Vec<Flow>,
+    calendar: Vec<(u64, Entry<'a>)>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    order: u64,
+    under_way: Vec<(usize, Transit)>,
+    free: Vec<u32>,
+    cells_due_ns: Option<u64>,
+    out: Vec<Packet>,
+    acks: Vec<AckRecord>,
+    happened: Vec<String>,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(plan: &'a Plan, settings: &'a Settings<'a>) -> Result<Self> {
+        ensure!(plan.pep.is_none(), "the simulator has no PEP");
+        if let Some(host) = plan.hosts.iter().find(|host| host.rx.is_some()) {
+            bail!(
+                "host {} holds its senders back with a receiver program, which the simulator does not have",
+                host.name
+            );
+        }
+        let registry = Registry::new(&plan.algorithms, settings)?;
+        let network = Network::new(plan)?;
+        let mut flows = Vec::new();
+        for (place, planned) in plan.flows.iter().enumerate() {
+            let place = u16::try_from(place).context("too many flows")?;
+            flows.push(
+                make_flow(plan, &network, &registry, place, planned)
+                    .with_context(|| format!("flow {}", planned.name))?,
+            );
+        }
+        let mut calendar: Vec<(u64, Entry<'_>)> = Vec::new();
+        for (feed, planned) in plan.feeds.iter().enumerate() {
+            calendar.extend(planned.readings.iter().map(|r| (r.at_ns, Entry::Reading(feed, r))));
+        }
+        calendar.extend(plan.flows.iter().enumerate().map(|(flow, p)| (p.stop_ns, Entry::Stop(flow))));
+        calendar.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Action(&e.action))));
+        calendar.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
+        calendar.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the guest's order
+        Ok(Self {
+            plan,
+            registry,
+            network,
+            flows,
+            calendar,
+            events: BinaryHeap::new(),
+            order: 0,
+            under_way: Vec::new(),
+            free: Vec::new(),
+            cells_due_ns: None,
+            out: Vec::new(),
+            acks: Vec::new(),
+            happened: Vec::new(),
+        })
+    }
+
+    fn run(mut self) -> Result<Outcome> {
+        for entry in 0..self.calendar.len() {
+            self.schedule(self.calendar[entry].0, Event::Planned(entry));
+        }
+        for flow in 0..self.flows.len() {
+            self.reschedule(flow);
+        }
+        while let Some(Reverse((now_ns, _, event))) = self.events.pop() {
+            if now_ns > self.plan.duration_ns {
+                break;
+            }
+            self.handle(now_ns, event)?;
+        }
+        let end_ns = self.plan.duration_ns;
+        self.flows.iter_mut().for_each(|flow| flow.stop(end_ns));
+        let links = self.network.finish(end_ns);
+        let played = Played {
+            flows: self.flows.iter().map(Flow::end).collect(),
+            links,
+            events: self.happened,
+            packet_records: self.network.records.len() as u64,
+            ack_records: self.acks.len() as u64,
+            missing_records: self.network.missing,
+            ..Played::default()
+        };
+        Ok(Outcome { played, packets: self.network.records, acks: self.acks })
+    }
+
+    fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.events.push(Reverse((at_ns, self.order, event)));
+        self.order += 1;
+    }
+
+    fn handle(&mut self, now_ns: u64, event: Event) -> Result<()> {
+        match event {
+            Event::Planned(entry) => self.happen(now_ns, entry)?,
+            Event::Flow(flow) => {
+                let flow = usize::from(flow);
+                if self.flows[flow].scheduled_ns == Some(now_ns) {
+                    self.flows[flow].scheduled_ns = None;
+                    if self.flows[flow].next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                        self.flows[flow].wake(now_ns, &mut self.out);
+                    }
+                    self.send(now_ns, flow);
+                }
+            }
+            Event::Arrival(place) => {
+                let (host, transit) = self.under_way[place as usize];
+                self.free.push(place);
+                if self.network.is_at_end(host, transit.to) {
+                    let flow = usize::from(transit.packet.flow);
+                    self.flows[flow].arrive(now_ns, &transit.packet, &mut self.out);
+                    self.send(now_ns, flow);
+                } else {
+                    self.give(now_ns, host, transit);
+                }
+            }
+            Event::Cells => {
+                if self.cells_due_ns == Some(now_ns) {
+                    self.serve_cells(now_ns);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a flow has sent leaves its hosts; then the flow waits for what is due next.
+    fn send(&mut self, now_ns: u64, flow: usize) {
+        for packet in std::mem::take(&mut self.out) {
+            let Flow { hosts, addresses, .. } = &self.flows[flow];
+            let (host, to) = if packet.towards_receiver() { (hosts.0, addresses.1) } else { (hosts.1, addresses.0) };
+            self.give(now_ns, host, Transit { to, packet });
+        }
+        if let Some(sender) = self.flows[flow].sender() {
+            self.acks.append(&mut sender.records);
+        }
+        self.reschedule(flow);
+    }
+
+    fn give(&mut self, now_ns: u64, host: usize, transit: Transit) {
+        if self.network.is_at_end(host, transit.to) {
+            self.put_under_way(now_ns, host, transit); // between two ends on one host
+            return;
+        }
+        if self.network.send(now_ns, host, transit) {
+            self.serve_cells(now_ns);
+        }
+        self.take_departures();
+    }
+
+    fn take_departures(&mut self) {
+        while self.network.has_departures() {
+            let departures: Vec<_> = self.network.departures().collect();
+            for departure in departures {
+                self.put_under_way(departure.at_ns, departure.host, departure.transit);
+            }
+        }
+    }
+
+    fn put_under_way(&mut self, at_ns: u64, host: usize, transit: Transit) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.under_way.push((host, transit));
+            (self.under_way.len() - 1) as u32
+        });
+        self.under_way[place as usize] = (host, transit);
+        self.schedule(at_ns, Event::Arrival(place));
+    }
+
+    fn serve_cells(&mut self, now_ns: u64) {
+        self.cells_due_ns = self.network.serve_cells(now_ns).map(|at_ns| at_ns.max(now_ns + 1));
+        self.take_departures();
+        if let Some(at_ns) = self.cells_due_ns {
+            self.schedule(at_ns, Event::Cells);
+        }
+    }
+
+    fn reschedule(&mut self, flow: usize) {
+        let one = &mut self.flows[flow];
+        let Some(at_ns) = one.next_ns() else { return };
+        if one.scheduled_ns.is_none_or(|scheduled| at_ns < scheduled) {
+            one.scheduled_ns = Some(at_ns);
+            let place = one.place;
+            self.schedule(at_ns, Event::Flow(place));
+        }
+    }
+
+    fn happen(&mut self, now_ns: u64, entry: usize) -> Result<()> {
+        match &self.calendar[entry].1 {
+            Entry::Stop(flow) => self.flows[*flow].stop(now_ns),
+            Entry::Reading(feed, reading) => {
+                let feed = &self.plan.feeds[*feed];
+                for flow in self.flows.iter_mut().filter(|flow| flow.addresses.1 == feed.address) {
+                    if let Some(sender) = flow.sender() {
+                        sender.congestion_control().set_radio(Some(reading), feed.max_age_ms);
+                    }
+                }
+            }
+            Entry::Action(action) => {
+                let text = self.act(now_ns, action)?;
+                self.happened.push(format!("{} {text}", now_ns as f64 / 1e9));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something, and describes it as the guest does.
+    fn act(&mut self, now_ns: u64, action: &Action) -> Result<String> {
+        Ok(match action {
+            Action::Note(text) => text.clone(),
+            Action::Route { host, arguments } => {
+                self.network.reroute(*host, arguments)?;
+                arguments.clone()
+            }
+            Action::Tune { cc, set } => {
+                let changed = self.registry.tune(cc, set)?;
+                let mut texts = Vec::new();
+                for flow in self.flows.iter_mut().filter(|flow| flow.cc == *cc) {
+                    let Some(sender) = flow.sender() else { continue };
+                    let control = sender.congestion_control();
+                    texts = changed.iter().map(|(name, value)| changes(&*control, name, *value)).collect();
+                    for (name, value) in &changed {
+                        control.set_tunable(name, *value);
+                    }
+                }
+                format!("set {cc} {}", texts.join(" "))
+            }
+            Action::Swap { cc, new, object } => {
+                self.registry.swap(cc, object)?;
+                let mut moved = 0;
+                for place in 0..self.flows.len() {
+                    moved += u32::from(self.replace(now_ns, place, cc)?);
+                }
+                format!("swap {cc} -> {new}: {moved} connections moved")
+            }
+            Action::Border(_) => bail!("the simulator has no PEP"),
+        })
+    }
+
+    /// A flow gets what is behind its congestion control's name now; whether its connection was open.
+    fn replace(&mut self, now_ns: u64, place: usize, cc: &str) -> Result<bool> {
+        let flow = &mut self.flows[place];
+        if flow.cc != cc || flow.is_stopped() {
+            return Ok(false);
+        }
+        let mut control = self.registry.make(cc, seed(self.plan, flow.place))?;
+        if let Some(feed) = self.plan.feeds.iter().find(|feed| feed.address == flow.addresses.1) {
+            let so_far = feed.readings.iter().take_while(|reading| reading.at_ns <= now_ns);
+            control.set_radio(so_far.last(), feed.max_age_ms);
+        }
+        let Some(sender) = flow.sender() else { return Ok(false) };
+        let was_open = sender.is_connected();
+        sender.replace(now_ns, control);
+        Ok(was_open)
+    }
+}
+
+/// A tunable's change, as `hotcc set` prints it.
+fn changes(control: &dyn CongestionControl, name: &str, value: u32) -> String {
+    let before = control.tunable(name).map_or_else(|| "unknown".to_owned(), |before| before.to_string());
+    format!("{name}={value} (was {before})")
+}
+
+fn make_flow(
+    plan: &Plan,
+    network: &Network,
+    registry: &Registry<'_>,
+    place: u16,
+    planned: &PlannedFlow,
+) -> Result<Flow> {
+    let source = network.source(planned.from, planned.address)?;
+    let Some(cc) = &planned.cc else {
+        return Ok(Flow::udp(place, planned, source, planned.pace.context("no rate")?));
+    };
+    let wires = plan.wires.iter().filter(|wire| wire.ends.iter().any(|end| planned.way.contains(&end.receives)));
+    let (mut mtu, mut delay_ns) = (u32::MAX, 0);
+    for wire in wires {
+        mtu = mtu.min(wire.mtu);
+        for end in &wire.ends {
+            delay_ns += plan.links[end.receives].phases.first().map_or(0, |phase| phase.delay_ns);
+        }
+    }
+    let first = plan.wires.iter().find(|wire| wire.ends.iter().any(|e| Some(&e.receives) == planned.way.first()));
+    let config = Config {
+        flow: place,
+        mss: mtu - HEADER_BYTES,
+        offload_segments: first.map_or(1, |wire| wire.offload_segments),
+        paced: planned.paced,
+        ecn: sysctl(plan, planned.from, "net.ipv4.tcp_ecn").is_some_and(|value| value.trim() == "1"),
+    };
+    let window_bytes = receive_window(plan, planned.to)?;
+    let mut control = registry.make(cc, seed(plan, place))?;
+    let watched = planned.watch.and_then(|(offset, _)| control.field_at(offset));
+    if let Some(feed) = plan.feeds.iter().find(|feed| feed.address == planned.address) {
+        control.set_radio(None, feed.max_age_ms);
+    }
+    let sender = Sender::new(config, planned, control, watched);
+    Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window_bytes, delay_ns), config.ecn))
+}
+
+/// A number of its own for each flow of each run.
+fn seed(plan: &Plan, flow: u16) -> u64 {
+    plan.links.first().map_or(0, |link| link.seed).wrapping_add(flow.into())
+}
+
+fn sysctl<'a>(plan: &'a Plan, host: usize, key: &str) -> Option<&'a str> {
+    plan.hosts[host].sysctls.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+}
+
+/// The window that a host's `tcp_rmem` allows: half of the buffer, for the other half is the packets' own memory.
+fn receive_window(plan: &Plan, host: usize) -> Result<u64> {
+    let Some(value) = sysctl(plan, host, "net.ipv4.tcp_rmem") else { return Ok(UNBOUNDED_BYTES) };
+    let most: u64 = value.split_whitespace().last().unwrap_or_default().parse().context("invalid tcp_rmem")?;
+    Ok(if most >= USUAL_BUFFER_BYTES { UNBOUNDED_BYTES } else { most / 2 })
+}

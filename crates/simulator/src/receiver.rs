@@ -1,0 +1,297 @@
+//! The receiving half of Linux's TCP (net/ipv4/tcp_input.c, tcp_output.c, 6.12): when it acknowledges, and what.
+
+use crate::clock::{JIFFY_NS, jiffies, timer_fires_ns};
+use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
+
+/// `TCP_MAX_QUICKACKS`: ACKs that are sent at once at the start, and after duplicates.
+const QUICK_ACKS: u32 = 16;
+/// `TCP_ATO_MIN` and `TCP_DELACK_MIN`: 40 ms.
+const DELAYED_ACK_TICKS: u64 = 10;
+/// `TCP_FASTRETRANS_THRESH`: duplicate ACKs before they are compressed.
+const DUPLICATES_AT_ONCE: u32 = 3;
+/// `tcp_comp_sack_nr`.
+const MOST_COMPRESSED: u32 = 44;
+/// `tcp_comp_sack_delay_ns`.
+const COMPRESSION_NS: u64 = 1_000_000;
+/// What the receiver takes for the segment size before it has seen one.
+const FIRST_MSS: u32 = 536;
+/// A gap longer than the retransmission timeout, which is at least this long, asks for quick ACKs again.
+const GAP_NS: u64 = 200_000_000;
+
+/// What arrived and is not acknowledged in order is kept as ranges.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    /// Next byte expected (`rcv_nxt`).
+    next: u64,
+    /// `rcv_nxt` of the last ACK (`rcv_wup`).
+    acknowledged: u64,
+    /// Ranges out of order, by sequence.
+    out_of_order: Vec<Range>,
+    /// Ranges to report, the newest first (`selective_acks`).
+    reported: Vec<Range>,
+    duplicate: Option<Range>,
+    /// Time stamp to echo: of the segment that advanced the window (RFC 7323, section 4.3).
+    recent_ms: u32,
+    quick: u32,
+    has_data: bool,
+    last_data_ns: u64,
+    largest_bytes: u32,
+    delayed_ns: Option<u64>,
+    compressed: u32,
+    compressed_next: u64,
+    duplicates: u32,
+    compression_ns: Option<u64>,
+    window_bytes: u64,
+    rtt_ns: u64,
+    ece: bool,
+}
+
+impl Receiver {
+    /// One that offers a window of that many bytes, over a path with that RTT.
+    pub fn new(window_bytes: u64, rtt_ns: u64) -> Self {
+        Self {
+            next: 0,
+            acknowledged: 0,
+            out_of_order: Vec::new(),
+            reported: Vec::new(),
+            duplicate: None,
+            recent_ms: 0,
+            quick: 0,
+            has_data: false,
+            last_data_ns: 0,
+            largest_bytes: FIRST_MSS,
+            delayed_ns: None,
+            compressed: 0,
+            compressed_next: 0,
+            duplicates: 0,
+            compression_ns: None,
+            window_bytes,
+            rtt_ns,
+            ece: false,
+        }
+    }
+
+    /// Bytes received in order.
+    pub fn received(&self) -> u64 {
+        self.next
+    }
+
+    /// When a timer of its fires.
+    pub fn next_timer_ns(&self) -> Option<u64> {
+        self.delayed_ns.into_iter().chain(self.compression_ns).min()
+    }
+
+    /// Data arrive; returns an ACK that is due at once.
+    pub fn data(&mut self, now_ns: u64, data: &Data, ce: bool) -> Option<Ack> {
+        let (start, end) = (data.seq, data.seq + u64::from(data.len));
+        if data.cwr {
+            self.ece = false; // `tcp_ecn_accept_cwr`
+        }
+        if ce {
+            self.ece = true;
+        }
+        let full = data.len / data.segments;
+        if full >= self.largest_bytes {
+            self.largest_bytes = full;
+        }
+        if end <= self.next {
+            // `tcp_data_queue`: a retransmission that was not needed
+            self.duplicate = Some((start, end));
+            self.quick = QUICK_ACKS;
+            return Some(self.ack());
+        }
+        self.note_arrival(now_ns);
+        let had_gap = !self.out_of_order.is_empty();
+        let mut ack_now = false;
+        if start <= self.next {
+            self.recent_ms = data.stamp_ms;
+            self.next = end;
+            if had_gap {
+                self.close_gap();
+                ack_now = self.out_of_order.is_empty(); // RFC 5681, section 4.2: the gap is filled
+            }
+        } else {
+            self.add(start, end);
+        }
+        // a segment with PSH is acknowledged as soon as the application has read it (`tcp_cleanup_rbuf`)
+        let read = data.push && self.out_of_order.is_empty();
+        self.check(now_ns, ack_now || read, had_gap || !self.out_of_order.is_empty())
+    }
+
+    /// A timer has fired; returns an ACK that is due.
+    pub fn timer(&mut self, now_ns: u64) -> Option<Ack> {
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
+        (due(self.delayed_ns) || due(self.compression_ns)).then(|| self.ack())
+    }
+
+    /// An ACK as of now.
+    pub fn ack(&mut self) -> Ack {
+        self.quick = self.quick.saturating_sub(1);
+        self.acknowledged = self.next;
+        self.delayed_ns = None;
+        self.compression_ns = None;
+        self.compressed = 0;
+        let mut ack = Ack {
+            cumulative: self.next,
+            echo_ms: self.recent_ms,
+            window_end: self.next + self.window_bytes,
+            ece: self.ece,
+            ..Ack::default()
+        };
+        let duplicate = self.duplicate.take();
+        ack.is_dsack = duplicate.is_some();
+        for range in duplicate.into_iter().chain(self.reported.iter().copied()).take(SACK_BLOCKS) {
+            ack.sack[usize::from(ack.blocks)] = range;
+            ack.blocks += 1;
+        }
+        ack
+    }
+
+    /// `tcp_event_data_recv`.
+    fn note_arrival(&mut self, now_ns: u64) {
+        if !self.has_data || now_ns - self.last_data_ns > GAP_NS.max(self.rtt_ns + GAP_NS) {
+            self.quick = QUICK_ACKS;
+        }
+        self.has_data = true;
+        self.last_data_ns = now_ns;
+    }
+
+    /// `__tcp_ack_snd_check`.
+    fn check(&mut self, now_ns: u64, at_once: bool, out_of_order_possible: bool) -> Option<Ack> {
+        let unacknowledged = self.next - self.acknowledged;
+        if unacknowledged > u64::from(self.largest_bytes) || self.quick > 0 || at_once {
+            return Some(self.ack());
+        }
+        if !out_of_order_possible || self.out_of_order.is_empty() {
+            return self.delay(now_ns);
+        }
+        if self.compressed >= MOST_COMPRESSED {
+            return Some(self.ack());
+        }
+        if self.compressed_next != self.next {
+            self.compressed_next = self.next;
+            self.duplicates = 0;
+        }
+        if self.duplicates < DUPLICATES_AT_ONCE {
+            self.duplicates += 1;
+            return Some(self.ack());
+        }
+        self.compressed += 1;
+        if self.compression_ns.is_none() {
+            self.compression_ns = Some(now_ns + COMPRESSION_NS.min(self.rtt_ns / 20));
+        }
+        None
+    }
+
+    /// `tcp_send_delayed_ack`.
+    fn delay(&mut self, now_ns: u64) -> Option<Ack> {
+        match self.delayed_ns {
+            // about to expire
+            Some(at) if at <= (jiffies(now_ns) + (DELAYED_ACK_TICKS >> 2) + 1) * JIFFY_NS => Some(self.ack()),
+            Some(_) => None,
+            None => {
+                self.delayed_ns = Some(timer_fires_ns(now_ns, DELAYED_ACK_TICKS));
+                None
+            }
+        }
+    }
+
+    /// A range out of order; merges it with its neighbours and makes it the first to report (`tcp_sack_new_ofo_skb`).
+    fn add(&mut self, mut start: u64, mut end: u64) {
+        if let Some(&known) = self.out_of_order.iter().find(|r| r.0 <= start && end <= r.1) {
+            self.duplicate = Some((start, end));
+            self.report(known);
+            return;
+        }
+        self.out_of_order.retain(|&(from, to)| {
+            let touches = from <= end && start <= to;
+            if touches {
+                start = start.min(from);
+                end = end.max(to);
+            }
+            !touches
+        });
+        let at = self.out_of_order.partition_point(|r| r.0 < start);
+        self.out_of_order.insert(at, (start, end));
+        self.report((start, end));
+    }
+
+    /// Makes a range the first to report; those within it go.
+    fn report(&mut self, range: Range) {
+        self.reported.retain(|r| r.1 <= range.0 || range.1 <= r.0);
+        self.reported.insert(0, range);
+        self.reported.truncate(SACK_BLOCKS + 1);
+    }
+
+    /// What is in order now moves on (`tcp_ofo_queue`, `tcp_sack_remove`).
+    fn close_gap(&mut self) {
+        while let Some(&(start, end)) = self.out_of_order.first() {
+            if start > self.next {
+                break;
+            }
+            self.next = self.next.max(end);
+            self.out_of_order.remove(0);
+        }
+        let next = self.next;
+        self.reported.retain(|r| r.1 > next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1448;
+
+    fn segment(number: u64) -> Data {
+        Data { seq: number * u64::from(MSS), len: MSS, segments: 1, stamp_ms: number as u32, push: false, cwr: false }
+    }
+
+    /// One that is past its first, quick ACKs.
+    fn settled() -> Receiver {
+        let mut receiver = Receiver::new(1 << 30, 40_000_000);
+        for number in 0..16 {
+            assert!(receiver.data(0, &segment(number), false).is_some(), "quick at the start");
+        }
+        receiver
+    }
+
+    #[test]
+    fn every_second_segment_is_acknowledged_or_forty_milliseconds_later() {
+        let mut receiver = settled();
+        assert_eq!(receiver.data(0, &segment(16), false), None);
+        let ack = receiver.data(1000, &segment(17), false).unwrap();
+        assert_eq!((ack.cumulative, ack.blocks), (18 * 1448, 0));
+        assert_eq!(receiver.data(1_000_000, &segment(18), false), None);
+        let at = receiver.next_timer_ns().unwrap();
+        assert!((41_000_000..=45_000_000).contains(&at), "{at}");
+        assert_eq!(receiver.timer(at).unwrap().cumulative, 19 * 1448);
+    }
+
+    #[test]
+    fn out_of_order_is_acknowledged_at_once_then_compressed() {
+        let mut receiver = settled();
+        for number in 17..20 {
+            assert!(receiver.data(0, &segment(number), false).is_some());
+        }
+        assert_eq!(receiver.data(0, &segment(20), false), None);
+        let at = receiver.next_timer_ns().unwrap();
+        assert_eq!(at, 1_000_000, "at most a millisecond");
+        let ack = receiver.timer(at).unwrap();
+        assert_eq!(ack.sack[0], (17 * 1448, 21 * 1448));
+        let filled = receiver.data(at, &segment(16), false).unwrap();
+        assert_eq!((filled.cumulative, filled.blocks, filled.echo_ms), (21 * 1448, 0, 16));
+    }
+
+    #[test]
+    fn the_newest_block_comes_first_and_duplicates_are_reported() {
+        let mut receiver = settled();
+        receiver.data(0, &segment(18), false);
+        receiver.data(0, &segment(22), false);
+        let ack = receiver.data(0, &segment(20), false).unwrap();
+        assert_eq!(ack.sack, [20, 22, 18].map(|n: u64| (n * 1448, (n + 1) * 1448)));
+        let ack = receiver.data(0, &segment(3), false).unwrap();
+        assert!(ack.is_dsack);
+        assert_eq!(ack.sack[0], (3 * 1448, 4 * 1448));
+    }
+}

@@ -1,0 +1,305 @@
+//! What an ACK does (net/ipv4/tcp_input.c: `tcp_ack` and what it calls), in the kernel's order.
+
+use super::rate::{Sample, us_between};
+use super::{Flags, REORDERING, Send, Sender};
+use crate::congestion::CaState;
+use crate::packet::{Ack, Range};
+
+const JIFFY_US: u32 = 4000;
+
+/// First and last of some times of transmission.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times(Option<(u64, u64)>);
+
+impl Times {
+    fn add(&mut self, sent_ns: u64) {
+        self.0 = Some((self.0.map_or(sent_ns, |(first, _)| first), sent_ns));
+    }
+}
+
+/// Found while SACK blocks are looked at.
+#[derive(Debug)]
+struct Sacked {
+    times: Times,
+    /// Lowest sequence number that was delivered late and never sent again.
+    reordered: u64,
+}
+
+impl Sender {
+    /// An ACK arrives.
+    pub fn acknowledge(&mut self, now_ns: u64, ack: &Ack) {
+        self.sock.now_ns = now_ns;
+        self.record(false);
+        let prior_una = self.una;
+        if ack.cumulative > self.next {
+            return;
+        }
+        let mut flags = Flags { ece: ack.ece && self.config.ecn, ..Flags::default() };
+        if ack.cumulative > prior_una {
+            flags.una_advanced = true;
+            self.timers.retransmits = 0;
+        }
+        self.window_end = self.window_end.max(ack.window_end);
+        self.echo_ms = Some(ack.echo_ms);
+        let (delivered, lost) = (self.sock.delivered, self.sock.lost);
+        let prior_highest = self.highest_sack();
+        self.sample = Sample::default();
+        self.sample.prior_in_flight = self.sock.in_flight();
+        let mut sacked = Sacked { times: Times::default(), reordered: self.next };
+        if ack.blocks > 0 {
+            self.take_sack(ack, prior_una, &mut sacked, &mut flags);
+        }
+        self.una = self.una.max(ack.cumulative);
+        self.sock.bytes_acked = self.una;
+        let mut send = Send::Nothing;
+        let had_packets = self.sock.packets_out > 0;
+        if had_packets {
+            self.clean(prior_una, prior_highest, &sacked, &mut flags);
+            self.rack_update_window();
+        }
+        self.share_sequence();
+        if self.timers.probe_end.is_some() {
+            self.process_probe_ack(ack.cumulative, &flags);
+        }
+        if had_packets && self.is_dubious(&flags) || !had_packets && flags.dsack {
+            let is_duplicate = !flags.una_advanced && !flags.data_acked && !flags.dsack;
+            send = self.alert(prior_una, is_duplicate, &mut flags);
+        }
+        if had_packets {
+            if flags.set_timer {
+                self.set_transmission_timer();
+            }
+            self.control(delivered, lost, &flags);
+            self.transmit_for_recovery(send);
+        }
+        self.push();
+        self.share_sequence();
+    }
+
+    /// `tcp_ack_is_dubious`.
+    fn is_dubious(&self, flags: &Flags) -> bool {
+        !flags.data_acked || flags.data_sacked || flags.ece || flags.dsack || self.sock.ca_state != CaState::Open
+    }
+
+    /// `tcp_rate_gen` and `tcp_cong_control`.
+    fn control(&mut self, delivered_before: u32, lost_before: u32, flags: &Flags) {
+        let delivered = self.sock.delivered.wrapping_sub(delivered_before);
+        let lost = self.sock.lost.wrapping_sub(lost_before);
+        let sample = self.rate_sample(delivered, lost);
+        if self.cc.cong_control(&mut self.sock, &sample) {
+            return;
+        }
+        if matches!(self.sock.ca_state, CaState::Cwr | CaState::Recovery) {
+            self.reduce(delivered, lost, flags.una_advanced);
+        } else if self.may_raise(flags) {
+            self.cc.cong_avoid(&mut self.sock, delivered);
+        }
+        self.update_pacing_rate();
+    }
+
+    /// `tcp_may_raise_cwnd`.
+    fn may_raise(&self, flags: &Flags) -> bool {
+        if self.rack.reordering > REORDERING {
+            flags.data_acked || flags.data_sacked || flags.una_advanced
+        } else {
+            flags.data_acked
+        }
+    }
+
+    /// `tcp_xmit_recovery`.
+    fn transmit_for_recovery(&mut self, send: Send) {
+        match send {
+            Send::Nothing => return,
+            Send::New => {
+                self.push();
+                if self.next > self.recovery.high {
+                    return;
+                }
+                self.recovery.frto = false;
+            }
+            Send::Lost => {}
+        }
+        self.retransmit();
+    }
+
+    /// `tcp_sacktag_write_queue`.
+    fn take_sack(&mut self, ack: &Ack, prior_una: u64, sacked: &mut Sacked, flags: &mut Flags) {
+        let blocks = &ack.sack[..usize::from(ack.blocks)];
+        if self.sock.sacked_out == 0 {
+            self.board.highest_sack = prior_una;
+            self.board.known.clear();
+        }
+        let duplicate = blocks.first().copied().filter(|_| ack.is_dsack);
+        if let Some(range) = duplicate {
+            self.note_duplicate(range, prior_una, flags);
+        }
+        let mut sorted: Vec<Range> =
+            blocks[usize::from(duplicate.is_some())..].iter().copied().filter(|b| b.1 > prior_una).collect();
+        sorted.sort_unstable();
+        for block in &sorted {
+            for part in self.board.unknown(*block) {
+                self.take_part(part, sacked, flags);
+            }
+        }
+        self.board.known = sorted;
+        if self.sock.ca_state != CaState::Loss || self.recovery.undo_marker.is_some() {
+            self.check_reordering(sacked.reordered);
+        }
+    }
+
+    /// `tcp_check_dsack` and `tcp_dsack_seen`.
+    fn note_duplicate(&mut self, range: Range, prior_una: u64, flags: &mut Flags) {
+        let segments = (range.1 - range.0).div_ceil(u64::from(self.sock.mss)).max(1) as u32;
+        if self.timers.probe_was_retransmission && self.timers.probe_end == Some(range.1) {
+            flags.dsack_of_probe = true;
+        }
+        self.duplicates += segments;
+        if self.duplicates > self.sock.total_retrans {
+            return; // the network duplicated it
+        }
+        if !flags.dsack_of_probe {
+            self.rack.dsack_seen = true;
+        }
+        flags.dsack = true;
+        if self.recovery.undo_marker.is_some_and(|marker| range.1 > marker)
+            && range.1 <= prior_una
+            && let Some(left) = &mut self.recovery.undo_retrans
+        {
+            *left = left.saturating_sub(segments);
+        }
+    }
+
+    /// `tcp_sacktag_walk` and `tcp_sacktag_one`.
+    fn take_part(&mut self, part: Range, found: &mut Sacked, flags: &mut Flags) {
+        let mut number = self.board.at(part.0);
+        while let Some(&segment) = self.board.get(number) {
+            if segment.seq >= part.1 {
+                break;
+            }
+            number += 1;
+            if segment.sacked || segment.seq < part.0 || segment.end() > part.1 {
+                continue;
+            }
+            self.rack_advance(&segment);
+            let mut after = segment;
+            if segment.retransmitted {
+                if segment.lost {
+                    after.lost = false;
+                    after.retransmitted = false;
+                    self.sock.lost_out -= 1;
+                    self.sock.retrans_out -= 1;
+                }
+            } else {
+                if !segment.ever_retransmitted {
+                    if segment.seq < self.highest_sack() {
+                        found.reordered = found.reordered.min(segment.seq);
+                    }
+                    flags.original_delivered |= segment.end() <= self.recovery.high;
+                    found.times.add(segment.sent_ns);
+                }
+                if segment.lost {
+                    after.lost = false;
+                    self.sock.lost_out -= 1;
+                }
+            }
+            after.sacked = true;
+            flags.data_sacked = true;
+            self.sock.sacked_out += 1;
+            self.sock.delivered = self.sock.delivered.wrapping_add(1);
+            self.rate_delivered(&segment);
+            after.state.delivered_ns = None;
+            self.board.highest_sack = self.board.highest_sack.max(segment.end());
+            if let Some(place) = self.board.get_mut(number - 1) {
+                *place = after;
+            }
+        }
+    }
+
+    /// `tcp_clean_rtx_queue`.
+    fn clean(&mut self, prior_una: u64, prior_highest: u64, sacked: &Sacked, flags: &mut Flags) {
+        let (prior_sacked, mut acked) = (self.sock.sacked_out, 0);
+        let (mut times, mut reordered, mut retransmitted) = (Times::default(), self.next, false);
+        while self.board.head().is_some_and(|head| head.end() <= self.una) {
+            let Some(segment) = self.board.pop() else { break };
+            acked += 1;
+            if segment.was_retransmitted() {
+                self.sock.retrans_out -= u32::from(segment.retransmitted);
+                retransmitted = true;
+            } else if !segment.sacked {
+                times.add(segment.sent_ns);
+                reordered = reordered.min(segment.seq);
+                flags.original_delivered |= segment.end() <= self.recovery.high;
+            }
+            if segment.sacked {
+                self.sock.sacked_out -= 1;
+            } else {
+                self.sock.delivered = self.sock.delivered.wrapping_add(1);
+                // an echo from before the retransmission: the original arrived
+                let spurious = segment.was_retransmitted() && self.echo_ms.is_some_and(|e| e < ms(segment.sent_ns));
+                if !spurious {
+                    self.rack_advance(&segment);
+                }
+            }
+            self.sock.lost_out -= u32::from(segment.lost);
+            self.sock.packets_out -= 1;
+            self.rate_delivered(&segment);
+        }
+        let now_ns = self.sock.now_ns;
+        let since = |sent_ns: u64| us_between(sent_ns, now_ns) as u32;
+        let (mut smoothed, mut latest) = (None, None);
+        if let (Some((first, last)), false) = (times.0, retransmitted) {
+            smoothed = Some(since(first));
+            latest = Some(since(last));
+            let one = acked == 1 && prior_sacked == 0 && self.una - prior_una < u64::from(self.sock.mss);
+            let at_once = self.sample.prior_delivered.wrapping_add(1) == self.sock.delivered;
+            flags.maybe_delayed = one && at_once && !(flags.data_sacked || flags.ece || flags.dsack);
+        }
+        let from_sack = sacked.times.0.map(|(first, last)| (since(first), since(last)));
+        if let Some((_, last)) = from_sack {
+            latest = Some(last);
+        }
+        smoothed = smoothed.or(from_sack.map(|(first, _)| first));
+        if smoothed.is_none() && acked > 0 {
+            // only data sent again: from the time stamp
+            let by_stamp = self.echo_ms.map(|echo| ms(now_ns).wrapping_sub(echo).max(1) * 1000);
+            smoothed = by_stamp;
+            latest = by_stamp;
+        }
+        self.sample.rtt_us = latest;
+        self.sample.is_ack_delayed = flags.maybe_delayed;
+        if let (Some(smoothed), Some(latest)) = (smoothed, latest) {
+            self.take_rtt(if latest == 0 { JIFFY_US } else { latest }, smoothed, flags.maybe_delayed);
+        }
+        if acked > 0 {
+            flags.data_acked = true;
+            flags.set_timer = true;
+            if reordered < prior_highest {
+                self.check_reordering(reordered);
+            }
+        } else if let (Some((sack_us, _)), Some(head)) = (from_sack, self.board.head()) {
+            flags.set_timer |= sack_us > since(head.sent_ns);
+        }
+        let in_flight = self.sock.mss * self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
+        self.cc.pkts_acked(&mut self.sock, acked, latest, in_flight);
+    }
+
+    /// `tcp_process_tlp_ack`.
+    fn process_probe_ack(&mut self, cumulative: u64, flags: &Flags) {
+        let Some(end) = self.timers.probe_end.filter(|end| cumulative >= *end) else { return };
+        if !self.timers.probe_was_retransmission || flags.dsack_of_probe {
+            self.timers.probe_end = None;
+        } else if cumulative > end {
+            // the probe repaired a loss, for which the window is reduced once
+            self.begin_reduction();
+            self.set_state(CaState::Cwr);
+            self.end_reduction();
+            self.try_keep_open();
+        } else if !flags.una_advanced && !flags.data_acked && !flags.data_sacked {
+            self.timers.probe_end = None; // both arrived
+        }
+    }
+}
+
+fn ms(ns: u64) -> u32 {
+    (ns / 1_000_000) as u32
+}

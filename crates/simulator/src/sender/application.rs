@@ -1,0 +1,78 @@
+//! What the application writes, and when.
+
+use super::Sender;
+use hotcc_lab_proto::plan::{Pace, PlannedFlow};
+
+/// Segments that fit into the least send buffer that the lab's hosts have, 1 MiB of whole socket buffers.
+const LEAST_BUFFER_SEGMENTS: u64 = 400;
+
+/// An application.
+#[derive(Clone, Debug)]
+pub(super) struct Application {
+    bytes: u64,
+    pace: Option<Pace>,
+    /// Next write.
+    next_ns: u64,
+    /// It waits for room in the send buffer.
+    is_blocked: bool,
+}
+
+impl Application {
+    pub fn of(flow: &PlannedFlow) -> Self {
+        Self { bytes: flow.bytes.unwrap_or(u64::MAX >> 1), pace: flow.pace, next_ns: 0, is_blocked: false }
+    }
+
+    /// Whether a write ends in that range, behind its first byte.
+    pub fn ends_write_within(&self, from: u64, to: u64) -> bool {
+        let whole = to >= self.bytes;
+        whole || self.pace.is_some_and(|pace| from / u64::from(pace.write_bytes) < to / u64::from(pace.write_bytes))
+    }
+}
+
+impl Sender {
+    /// When the application writes next; `None`: never, or when there is room.
+    pub fn next_write_ns(&self) -> Option<u64> {
+        let app = &self.application;
+        (self.is_connected && app.pace.is_some() && !app.is_blocked && self.written < app.bytes).then_some(app.next_ns)
+    }
+
+    /// The connection is there: the application begins to write.
+    pub(super) fn begin_writing(&mut self) {
+        self.application.next_ns = self.sock.now_ns;
+        if self.application.pace.is_none() {
+            self.check_app_limited();
+            self.written = self.application.bytes;
+            self.push();
+        }
+    }
+
+    /// It is time to write.
+    pub fn application_writes(&mut self, now_ns: u64) {
+        self.sock.now_ns = now_ns;
+        let Some(pace) = self.application.pace else { return };
+        if self.written - self.una >= self.buffer_bytes() {
+            self.application.is_blocked = true;
+            return;
+        }
+        self.application.next_ns += pace.interval_ns;
+        self.restart_after_idle();
+        self.check_app_limited();
+        self.written += u64::from(pace.write_bytes).min(self.application.bytes - self.written);
+        self.push();
+        self.share_sequence();
+    }
+
+    /// `tcp_check_space`: a blocked writer is woken once a third of the buffer is free.
+    pub(super) fn check_space(&mut self) {
+        let app = &mut self.application;
+        if app.is_blocked && (self.written - self.una) * 3 <= 2 * self.buffer_bytes() {
+            self.application.is_blocked = false;
+        }
+    }
+
+    /// `tcp_sndbuf_expand`.
+    fn buffer_bytes(&self) -> u64 {
+        let windows = u64::from(self.cc.sndbuf_expand()) * u64::from(self.sock.snd_cwnd);
+        windows.max(LEAST_BUFFER_SEGMENTS) * u64::from(self.sock.mss)
+    }
+}

@@ -1,0 +1,236 @@
+//! The sending half of Linux's TCP (6.12), in whole segments. Functions name the kernel's where they follow one.
+
+mod ack;
+mod application;
+mod output;
+mod rack;
+mod rate;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod timers;
+
+use crate::congestion::{CongestionControl, INFINITE_SSTHRESH, Sock};
+use crate::packet::Content;
+use application::Application;
+use bytemuck::Zeroable;
+use hotcc_lab_proto::plan::PlannedFlow;
+use hotcc_lab_proto::records::AckRecord;
+use output::INITIAL_WINDOW;
+use rack::Rack;
+use rate::Sample;
+use recovery::Recovery;
+use rtt::Rtt;
+use scoreboard::Scoreboard;
+use timers::Timers;
+
+/// `tcp_reordering`.
+const REORDERING: u32 = 3;
+
+/// How a connection is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// The flow's place in the plan.
+    pub flow: u16,
+    /// Segment size.
+    pub mss: u32,
+    /// Most segments in a bundle.
+    pub offload_segments: u32,
+    /// Whether TCP paces whatever the congestion control asks for.
+    pub paced: bool,
+    /// Whether ECN is in use.
+    pub ecn: bool,
+}
+
+/// What an ACK brought (the kernel's `FLAG_*`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags {
+    una_advanced: bool,
+    data_acked: bool,
+    data_sacked: bool,
+    /// Data below `high` that was never sent again.
+    original_delivered: bool,
+    ece: bool,
+    dsack: bool,
+    dsack_of_probe: bool,
+    lost_retransmission: bool,
+    set_timer: bool,
+    maybe_delayed: bool,
+}
+
+/// What recovery wants sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Send {
+    Nothing,
+    /// What is marked lost.
+    Lost,
+    /// New data, for F-RTO.
+    New,
+}
+
+/// A sender.
+pub(crate) struct Sender {
+    config: Config,
+    sock: Sock,
+    cc: Box<dyn CongestionControl>,
+    board: Scoreboard,
+    rack: Rack,
+    rtt: Rtt,
+    recovery: Recovery,
+    timers: Timers,
+    sample: Sample,
+    application: Application,
+    /// First byte that is not acknowledged (`snd_una`).
+    una: u64,
+    /// Next byte to send (`snd_nxt`).
+    next: u64,
+    /// The byte behind the last one that the application wrote (`write_seq`).
+    written: u64,
+    /// The byte behind the receiver's window.
+    window_end: u64,
+    /// The byte behind the last small segment (`snd_sml`).
+    small_end: u64,
+    echo_ms: Option<u32>,
+    first_sent_ns: u64,
+    usage_end: u64,
+    cwnd_used: u32,
+    cwnd_stamp_ns: u64,
+    duplicates: u32,
+    must_send_cwr: bool,
+    is_connected: bool,
+    watched: Option<String>,
+    /// To be sent, in order.
+    pub out: Vec<Content>,
+    /// Records of ACKs and retransmissions.
+    pub records: Vec<AckRecord>,
+}
+
+impl Sender {
+    /// One that has not opened its connection yet; `watched`: a field of the congestion control's state to record.
+    pub fn new(config: Config, flow: &PlannedFlow, cc: Box<dyn CongestionControl>, watched: Option<String>) -> Self {
+        Self {
+            config,
+            sock: Sock {
+                snd_cwnd: INITIAL_WINDOW,
+                snd_ssthresh: INFINITE_SSTHRESH,
+                snd_cwnd_clamp: u32::MAX,
+                mss: config.mss,
+                pacing_rate: u64::MAX,
+                ..Sock::default()
+            },
+            cc,
+            board: Scoreboard::default(),
+            rack: Rack::default(),
+            rtt: Rtt::default(),
+            recovery: Recovery::default(),
+            timers: Timers::default(),
+            sample: Sample::default(),
+            application: Application::of(flow),
+            una: 0,
+            next: 0,
+            written: 0,
+            window_end: u64::MAX >> 1,
+            small_end: 0,
+            echo_ms: None,
+            first_sent_ns: 0,
+            usage_end: 0,
+            cwnd_used: 0,
+            cwnd_stamp_ns: 0,
+            duplicates: 0,
+            must_send_cwr: false,
+            is_connected: false,
+            watched,
+            out: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// The answer to the SYN arrives, which took `rtt_us`: the connection is there, and its congestion control is chosen.
+    pub fn connected(&mut self, now_ns: u64, rtt_us: u32) {
+        self.sock.now_ns = now_ns;
+        self.is_connected = true;
+        self.sock.delivered = 1; // the SYN counts
+        self.sock.delivered_ns = now_ns;
+        self.first_sent_ns = now_ns;
+        self.cwnd_stamp_ns = now_ns;
+        self.take_rtt(rtt_us, rtt_us, false);
+        self.update_pacing_rate();
+        self.share_sequence();
+        self.out.push(Content::Empty);
+        self.cc.init(&mut self.sock);
+        self.begin_writing();
+        self.share_sequence();
+    }
+
+    /// Another congestion control takes the connection over.
+    pub fn replace(&mut self, now_ns: u64, cc: Box<dyn CongestionControl>) {
+        self.sock.now_ns = now_ns;
+        self.cc = cc;
+        if self.is_connected {
+            self.recovery.prior_ssthresh = 0;
+            self.cc.init(&mut self.sock);
+        }
+    }
+
+    /// The congestion control.
+    pub fn congestion_control(&mut self) -> &mut dyn CongestionControl {
+        &mut *self.cc
+    }
+
+    /// Whether the connection was opened.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// When something is due: a timer, or the application.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.timers.next_ns().into_iter().chain(self.next_write_ns()).min()
+    }
+
+    /// Segments sent again, and timeouts.
+    pub fn repeats(&self) -> (u64, u64) {
+        (self.sock.total_retrans.into(), self.timers.timeouts)
+    }
+
+    /// `tcp_update_pacing_rate`: twice the window per RTT in slow start, 1.2 times later.
+    fn update_pacing_rate(&mut self) {
+        let sock = &mut self.sock;
+        let percent = if sock.snd_cwnd < sock.snd_ssthresh / 2 { 200 } else { 120 };
+        let rate = u64::from(sock.mss) * 80_000 * percent * u64::from(sock.snd_cwnd.max(sock.packets_out));
+        sock.pacing_rate = if sock.srtt_us > 0 { rate / u64::from(sock.srtt_us) } else { rate };
+    }
+
+    /// `tcp_highest_sack_seq`.
+    fn highest_sack(&self) -> u64 {
+        if self.sock.sacked_out == 0 { self.una } else { self.board.highest_sack.max(self.una) }
+    }
+
+    /// Shows the congestion control the sequence numbers as on the wire.
+    fn share_sequence(&mut self) {
+        self.sock.snd_una = self.una as u32;
+        self.sock.snd_nxt = self.next as u32;
+        self.check_space();
+    }
+
+    /// Writes down the connection as it is.
+    fn record(&mut self, is_retransmission: bool) {
+        let sock = &self.sock;
+        let detail = self.watched.as_ref().map_or(0, |name| self.cc.detail(name));
+        let mut record = AckRecord::zeroed();
+        record.time_ns = sock.now_ns;
+        record.bytes_acked = self.una;
+        record.cwnd = sock.snd_cwnd;
+        record.ssthresh = sock.snd_ssthresh;
+        record.in_flight = sock.in_flight();
+        record.retransmits = sock.total_retrans;
+        record.srtt_us = sock.srtt_us >> 3;
+        record.rtt_us = self.rack.rtt_us;
+        record.min_rtt_us = sock.min_rtt_us;
+        record.detail = detail;
+        record.flow = self.config.flow;
+        record.timeouts = self.timers.timeouts as u16;
+        record.ca_state = sock.ca_state as u8;
+        record.is_retransmission = is_retransmission.into();
+        self.records.push(record);
+    }
+}

@@ -1,0 +1,196 @@
+//! Loss detection by time (RACK, RFC 8985; net/ipv4/tcp_recovery.c).
+
+use super::rate::{sent_after, us_between};
+use super::scoreboard::Segment;
+use super::timers::{Pending, TIMEOUT_MIN_US};
+use super::{Flags, Sender};
+use crate::clock::jiffies_from_us;
+use crate::congestion::CaState;
+
+/// `TCP_RACK_RECOVERY_THRESH`: recoveries for which a widened reordering window stays.
+const WIDENED_RECOVERIES: u8 = 16;
+/// `tcp_max_reordering`.
+const MAX_REORDERING: u32 = 300;
+
+/// Of the segment sent last among those delivered.
+#[derive(Clone, Debug)]
+pub(super) struct Rack {
+    sent_ns: u64,
+    end: u64,
+    pub rtt_us: u32,
+    pub advanced: bool,
+    window_steps: u8,
+    pub window_persists: u8,
+    pub dsack_seen: bool,
+    last_delivered: u32,
+    /// Times that reordering was seen.
+    reorderings: u32,
+    /// Segments by which order may differ (`reordering`).
+    pub reordering: u32,
+}
+
+impl Default for Rack {
+    fn default() -> Self {
+        Self {
+            sent_ns: 0,
+            end: 0,
+            rtt_us: 0,
+            advanced: false,
+            window_steps: 1,
+            window_persists: 0,
+            dsack_seen: false,
+            last_delivered: 0,
+            reorderings: 0,
+            reordering: super::REORDERING,
+        }
+    }
+}
+
+impl Rack {
+    /// DSACKs proved a recovery unnecessary.
+    pub fn keep_window(&mut self) {
+        self.window_persists = WIDENED_RECOVERIES.min(self.window_persists + 1);
+    }
+}
+
+impl Sender {
+    /// `tcp_rack_advance`.
+    pub(super) fn rack_advance(&mut self, segment: &Segment) {
+        let rtt_us = us_between(segment.sent_ns, self.sock.now_ns) as u32;
+        // sooner than possible: the ACK is of an earlier transmission
+        if rtt_us < self.sock.min_rtt_us && segment.was_retransmitted() {
+            return;
+        }
+        let rack = &mut self.rack;
+        rack.advanced = true;
+        rack.rtt_us = rtt_us;
+        if sent_after((segment.sent_ns, segment.end()), (rack.sent_ns, rack.end)) {
+            rack.sent_ns = segment.sent_ns;
+            rack.end = segment.end();
+        }
+    }
+
+    /// `tcp_rack_reo_wnd`.
+    fn reordering_window_us(&self) -> u64 {
+        let sock = &self.sock;
+        if self.rack.reorderings == 0 && (sock.ca_state >= CaState::Recovery || sock.sacked_out >= self.rack.reordering)
+        {
+            return 0;
+        }
+        let window_us = u64::from(sock.min_rtt_us >> 2) * u64::from(self.rack.window_steps);
+        window_us.min(u64::from(sock.srtt_us >> 3))
+    }
+
+    /// `tcp_rack_skb_timeout`: how much longer to wait for a segment; not above 0: it is lost.
+    pub(super) fn rack_remaining_us(&self, segment: &Segment, window_us: u64) -> i64 {
+        let waited_us = us_between(segment.sent_ns, self.sock.now_ns);
+        (u64::from(self.rack.rtt_us) + window_us).cast_signed() - waited_us.cast_signed()
+    }
+
+    /// `tcp_rack_detect_loss`: marks what is lost; returns how long to wait for the rest.
+    pub(super) fn rack_detect_loss(&mut self) -> u64 {
+        let window_us = self.reordering_window_us();
+        let (mut place, mut wait_us) = (0, 0);
+        while let Some((number, behind)) = self.board.next_by_time(place) {
+            let Some(&segment) = self.board.get(number) else { break };
+            if !sent_after((self.rack.sent_ns, self.rack.end), (segment.sent_ns, segment.end())) {
+                break;
+            }
+            let remaining_us = self.rack_remaining_us(&segment, window_us);
+            if remaining_us <= 0 {
+                self.mark_lost(number); // its entry is void now
+            } else {
+                wait_us = wait_us.max(remaining_us.unsigned_abs());
+                place = behind;
+            }
+        }
+        wait_us
+    }
+
+    /// `tcp_rack_mark_lost`, and what `tcp_identify_packet_loss` notes.
+    pub(super) fn identify_loss(&mut self, flags: &mut Flags) {
+        let retransmitted = self.sock.retrans_out;
+        if self.rack.advanced && self.sock.packets_out > 0 {
+            self.rack.advanced = false;
+            let wait_us = self.rack_detect_loss();
+            if wait_us > 0 {
+                let ticks = jiffies_from_us(wait_us + TIMEOUT_MIN_US);
+                self.set_timer(Pending::Reordering, ticks.min(self.rtt.rto_ticks));
+                flags.set_timer = false;
+            }
+        }
+        flags.lost_retransmission |= retransmitted > self.sock.retrans_out;
+    }
+
+    /// `tcp_mark_skb_lost`.
+    pub(super) fn mark_lost(&mut self, number: u64) {
+        let Some(segment) = self.board.get_mut(number) else { return };
+        if segment.sacked {
+            return;
+        }
+        let sock = &mut self.sock;
+        if !segment.lost {
+            segment.lost = true;
+            sock.lost_out += 1;
+            sock.lost += 1;
+        } else if segment.retransmitted {
+            segment.retransmitted = false; // lost again
+            sock.retrans_out -= 1;
+            sock.lost += 1;
+        }
+        if self.board.hint.is_none_or(|hint| number < hint) {
+            self.board.hint = Some(number);
+        }
+    }
+
+    /// `tcp_rack_update_reo_wnd`: wider after each round in which DSACKs showed it too narrow.
+    pub(super) fn rack_update_window(&mut self) {
+        let prior = self.sample.prior_delivered;
+        if prior == 0 {
+            return;
+        }
+        let rack = &mut self.rack;
+        if prior.wrapping_sub(rack.last_delivered).cast_signed() < 0 {
+            rack.dsack_seen = false; // once per round
+        }
+        if rack.dsack_seen {
+            rack.window_steps = rack.window_steps.saturating_add(1);
+            rack.dsack_seen = false;
+            rack.last_delivered = self.sock.delivered;
+            rack.window_persists = WIDENED_RECOVERIES;
+        } else if rack.window_persists == 0 {
+            rack.window_steps = 1;
+        }
+    }
+
+    /// `tcp_check_sack_reordering`: something below the highest SACK was delivered without a retransmission.
+    pub(super) fn check_reordering(&mut self, lowest: u64) {
+        let highest = self.highest_sack();
+        if lowest >= highest {
+            return;
+        }
+        let (distance, mss) = (highest - lowest, u64::from(self.sock.mss));
+        if distance > u64::from(self.rack.reordering) * mss {
+            self.rack.reordering = (distance.div_ceil(mss) as u32).min(MAX_REORDERING);
+        }
+        self.rack.reorderings += 1;
+    }
+
+    /// `tcp_rack_reo_timeout`: the reordering window is over.
+    pub(super) fn reordering_timeout(&mut self) {
+        let (in_flight, lost) = (self.sock.in_flight(), self.sock.lost);
+        self.rack_detect_loss();
+        if in_flight != self.sock.in_flight() {
+            if self.sock.ca_state != CaState::Recovery {
+                self.enter_recovery(false);
+                if !self.cc.has_cong_control() {
+                    self.reduce(1, self.sock.lost - lost, false);
+                }
+            }
+            self.retransmit();
+        }
+        if self.timers.pending() != Some(Pending::Retransmission) {
+            self.rearm_rto();
+        }
+    }
+}

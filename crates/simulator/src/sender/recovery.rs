@@ -1,0 +1,359 @@
+//! States of congestion avoidance, PRR and undo (`tcp_fastretrans_alert` and what it calls; RFC 6937, RFC 5682).
+
+use super::{Flags, Send, Sender};
+use crate::congestion::{CaEvent, CaState, INFINITE_SSTHRESH};
+
+/// Of the present or the last episode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recovery {
+    /// The byte that ends it (`high_seq`).
+    pub high: u64,
+    /// `undo_marker`: where it began, as long as it can be undone.
+    pub undo_marker: Option<u64>,
+    /// Retransmissions that no DSACK has reported; `None`: none were sent yet (`undo_retrans` of -1).
+    pub undo_retrans: Option<u32>,
+    /// Time stamp of the first retransmission, ms (`retrans_stamp`).
+    pub stamp_ms: Option<u32>,
+    /// ssthresh before it; 0: cannot be restored.
+    pub prior_ssthresh: u32,
+    /// PRR: segments delivered and sent since it began.
+    pub delivered: u32,
+    pub sent: u32,
+    /// Whether the timeout may be spurious (F-RTO).
+    pub frto: bool,
+}
+
+impl Sender {
+    pub(super) fn set_state(&mut self, state: CaState) {
+        self.cc.set_state(&mut self.sock, state);
+        self.sock.ca_state = state;
+    }
+
+    fn reduces(&self) -> bool {
+        matches!(self.sock.ca_state, CaState::Cwr | CaState::Recovery)
+    }
+
+    /// `tcp_in_cwnd_reduction`: a segment was sent during one.
+    pub(super) fn count_sent(&mut self, segments: u32) {
+        if self.reduces() {
+            self.recovery.sent += segments;
+        }
+    }
+
+    /// `tcp_current_ssthresh`.
+    pub(super) fn current_ssthresh(&self) -> u32 {
+        let sock = &self.sock;
+        if self.reduces() {
+            sock.snd_ssthresh
+        } else {
+            sock.snd_ssthresh.max((sock.snd_cwnd >> 1) + (sock.snd_cwnd >> 2))
+        }
+    }
+
+    /// `tcp_init_undo`.
+    fn init_undo(&mut self) {
+        self.recovery.undo_marker = Some(self.una);
+        let probe = u32::from(self.timers.probe_end.is_some() && self.timers.probe_was_retransmission);
+        self.recovery.undo_retrans = Some(self.sock.retrans_out + probe).filter(|out| *out > 0);
+    }
+
+    /// `tcp_init_cwnd_reduction`.
+    pub(super) fn begin_reduction(&mut self) {
+        self.recovery.high = self.next;
+        self.timers.probe_end = None;
+        self.sock.snd_cwnd_cnt = 0;
+        self.sock.prior_cwnd = self.sock.snd_cwnd;
+        self.recovery.delivered = 0;
+        self.recovery.sent = 0;
+        self.sock.snd_ssthresh = self.cc.ssthresh(&mut self.sock);
+        self.must_send_cwr = self.config.ecn;
+    }
+
+    /// `tcp_cwnd_reduction`: PRR.
+    pub(super) fn reduce(&mut self, delivered: u32, lost: u32, una_advanced: bool) {
+        let (sock, recovery) = (&mut self.sock, &mut self.recovery);
+        if delivered == 0 || sock.prior_cwnd == 0 {
+            return;
+        }
+        recovery.delivered += delivered;
+        let in_flight = sock.in_flight();
+        let below = i64::from(sock.snd_ssthresh) - i64::from(in_flight);
+        let (so_far, sent) = (i64::from(recovery.delivered), i64::from(recovery.sent));
+        let may_send = if below < 0 {
+            let prior = i64::from(sock.prior_cwnd);
+            (i64::from(sock.snd_ssthresh) * so_far + prior - 1) / prior - sent
+        } else {
+            let grown = (so_far - sent).max(delivered.into()) + i64::from(una_advanced && lost == 0);
+            grown.min(below)
+        };
+        let may_send = may_send.max(i64::from(recovery.sent == 0)); // a fast retransmission, whatever the window
+        sock.snd_cwnd = in_flight + may_send as u32;
+    }
+
+    /// `tcp_end_cwnd_reduction`.
+    pub(super) fn end_reduction(&mut self) {
+        if self.cc.has_cong_control() {
+            return;
+        }
+        let sock = &mut self.sock;
+        let counts = sock.ca_state == CaState::Cwr || self.recovery.undo_marker.is_some();
+        if sock.snd_ssthresh < INFINITE_SSTHRESH && counts {
+            sock.snd_cwnd = sock.snd_ssthresh;
+            self.cwnd_stamp_ns = sock.now_ns;
+        }
+        self.cc.cwnd_event(&mut self.sock, CaEvent::CompleteCwr);
+    }
+
+    /// `tcp_enter_cwr`, for an ECN echo.
+    fn enter_cwr(&mut self) {
+        self.recovery.prior_ssthresh = 0;
+        if self.sock.ca_state < CaState::Cwr {
+            self.recovery.undo_marker = None;
+            self.begin_reduction();
+            self.set_state(CaState::Cwr);
+        }
+    }
+
+    /// `tcp_enter_recovery`.
+    pub(super) fn enter_recovery(&mut self, ece: bool) {
+        if self.sock.ca_state == CaState::Open {
+            self.recovery.stamp_ms = None;
+        }
+        self.recovery.prior_ssthresh = 0;
+        self.init_undo();
+        if !self.reduces() {
+            if !ece {
+                self.recovery.prior_ssthresh = self.current_ssthresh();
+            }
+            self.begin_reduction();
+        }
+        self.set_state(CaState::Recovery);
+    }
+
+    /// `tcp_enter_loss`.
+    pub(super) fn enter_loss(&mut self) {
+        let is_new = self.sock.ca_state < CaState::Recovery;
+        self.mark_all_lost();
+        let again = self.sock.ca_state == CaState::Loss && self.timers.retransmits == 0;
+        if self.sock.ca_state <= CaState::Disorder || self.recovery.high <= self.una || again {
+            self.recovery.prior_ssthresh = self.current_ssthresh();
+            self.sock.prior_cwnd = self.sock.snd_cwnd;
+            self.sock.snd_ssthresh = self.cc.ssthresh(&mut self.sock);
+            self.cc.cwnd_event(&mut self.sock, CaEvent::Loss);
+            self.init_undo();
+        }
+        self.sock.snd_cwnd = self.sock.in_flight() + 1;
+        self.sock.snd_cwnd_cnt = 0;
+        self.cwnd_stamp_ns = self.sock.now_ns;
+        if self.sock.ca_state <= CaState::Disorder && self.sock.sacked_out >= super::REORDERING {
+            self.rack.reordering = self.rack.reordering.min(super::REORDERING);
+        }
+        self.set_state(CaState::Loss);
+        self.recovery.high = self.next;
+        self.timers.probe_end = None;
+        self.must_send_cwr = self.config.ecn;
+        self.recovery.frto = is_new || self.timers.retransmits > 0;
+    }
+
+    /// `tcp_timeout_mark_lost`: all but what was sent within an RTT.
+    fn mark_all_lost(&mut self) {
+        let numbers = self.board.numbers();
+        let first = numbers.start;
+        for number in numbers {
+            let Some(segment) = self.board.get(number).copied() else { break };
+            if number == first || self.rack_remaining_us(&segment, 0) <= 0 {
+                self.mark_lost(number);
+            }
+        }
+        self.board.hint = None;
+    }
+
+    /// `tcp_packet_delayed`: the ACK echoes a time before the first retransmission.
+    fn was_delayed(&self) -> bool {
+        self.recovery.stamp_ms.is_none_or(|stamp| self.echo_ms.is_some_and(|echo| echo < stamp))
+    }
+
+    /// `tcp_may_undo`.
+    fn may_undo(&self) -> bool {
+        self.recovery.undo_marker.is_some() && (self.recovery.undo_retrans == Some(0) || self.was_delayed())
+    }
+
+    /// `tcp_undo_cwnd_reduction`.
+    fn undo_reduction(&mut self, unmark_loss: bool) {
+        if unmark_loss {
+            self.board.iter_mut().for_each(|segment| segment.lost = false);
+            self.sock.lost_out = 0;
+            self.board.hint = None;
+            self.board.rebuild_order();
+        }
+        if self.recovery.prior_ssthresh > 0 {
+            self.sock.snd_cwnd = self.cc.undo_cwnd(&mut self.sock);
+            self.sock.snd_ssthresh = self.sock.snd_ssthresh.max(self.recovery.prior_ssthresh);
+        }
+        self.cwnd_stamp_ns = self.sock.now_ns;
+        self.recovery.undo_marker = None;
+        self.rack.advanced = true; // what counts as lost is looked at again
+    }
+
+    /// `tcp_try_undo_recovery`.
+    fn try_undo_recovery(&mut self) {
+        if self.may_undo() {
+            self.undo_reduction(false);
+        } else {
+            self.rack.window_persists = self.rack.window_persists.saturating_sub(1);
+        }
+        self.set_state(CaState::Open);
+    }
+
+    /// `tcp_try_undo_dsack`: DSACKs reported each retransmission as unnecessary.
+    fn try_undo_dsack(&mut self) -> bool {
+        let undone = self.recovery.undo_marker.is_some() && self.recovery.undo_retrans == Some(0);
+        if undone {
+            self.rack.keep_window();
+            self.undo_reduction(false);
+        }
+        undone
+    }
+
+    /// `tcp_try_undo_loss`.
+    fn try_undo_loss(&mut self, frto: bool) -> bool {
+        let undone = frto || self.may_undo();
+        if undone {
+            self.undo_reduction(true);
+            self.timers.retransmits = 0;
+            self.set_state(CaState::Open);
+        }
+        undone
+    }
+
+    /// `tcp_try_undo_partial`: whether to wait for more before anything else is sent again.
+    fn try_undo_partial(&mut self, prior_una: u64) -> bool {
+        if self.recovery.undo_marker.is_some() && self.was_delayed() {
+            self.check_reordering(prior_una);
+            if self.sock.retrans_out > 0 {
+                return true;
+            }
+            if !self.any_retransmitted() {
+                self.recovery.stamp_ms = None;
+            }
+            self.undo_reduction(true);
+            self.try_keep_open();
+        }
+        false
+    }
+
+    /// `tcp_any_retrans_done`.
+    fn any_retransmitted(&self) -> bool {
+        self.sock.retrans_out > 0 || self.board.head().is_some_and(|head| head.ever_retransmitted)
+    }
+
+    /// `tcp_try_keep_open`.
+    pub(super) fn try_keep_open(&mut self) {
+        let is_in_order = self.sock.sacked_out + self.sock.lost_out == 0 && !self.any_retransmitted();
+        let state = if is_in_order { CaState::Open } else { CaState::Disorder };
+        if self.sock.ca_state != state {
+            self.set_state(state);
+            self.recovery.high = self.next;
+        }
+    }
+
+    /// `tcp_try_to_open`.
+    fn try_to_open(&mut self, flags: &Flags) {
+        if !self.any_retransmitted() {
+            self.recovery.stamp_ms = None;
+        }
+        if flags.ece {
+            self.enter_cwr();
+        }
+        if self.sock.ca_state != CaState::Cwr {
+            self.try_keep_open();
+        }
+    }
+
+    /// `tcp_fastretrans_alert`: returns what to send beside new data.
+    pub(super) fn alert(&mut self, prior_una: u64, is_duplicate: bool, flags: &mut Flags) -> Send {
+        if flags.ece {
+            self.recovery.prior_ssthresh = 0;
+        }
+        if self.sock.ca_state == CaState::Open {
+            self.recovery.stamp_ms = None;
+        } else if self.una >= self.recovery.high {
+            match self.sock.ca_state {
+                CaState::Cwr if self.una != self.recovery.high => {
+                    self.end_reduction();
+                    self.set_state(CaState::Open);
+                }
+                CaState::Recovery => {
+                    self.try_undo_recovery();
+                    self.end_reduction();
+                }
+                _ => {}
+            }
+        }
+        match self.sock.ca_state {
+            CaState::Recovery => {
+                if flags.una_advanced && self.try_undo_partial(prior_una) {
+                    return Send::Nothing;
+                }
+                if self.try_undo_dsack() {
+                    self.try_to_open(flags);
+                }
+                self.identify_loss(flags);
+                if self.sock.ca_state != CaState::Recovery {
+                    if self.sock.lost_out == 0 {
+                        return Send::Nothing;
+                    }
+                    self.enter_recovery(flags.ece);
+                }
+                return Send::Lost;
+            }
+            CaState::Loss => {
+                let send = self.process_loss(is_duplicate, flags);
+                self.identify_loss(flags);
+                if self.sock.ca_state != CaState::Open && !flags.lost_retransmission {
+                    return send;
+                }
+            }
+            _ => {}
+        }
+        if self.sock.ca_state <= CaState::Disorder {
+            self.try_undo_dsack();
+        }
+        self.identify_loss(flags);
+        if self.sock.lost_out == 0 {
+            self.try_to_open(flags);
+            return Send::Nothing;
+        }
+        self.enter_recovery(flags.ece);
+        Send::Lost
+    }
+
+    /// `tcp_process_loss`, with F-RTO in its variant for SACK.
+    fn process_loss(&mut self, is_duplicate: bool, flags: &Flags) -> Send {
+        let recovered = self.una >= self.recovery.high;
+        if flags.una_advanced && self.try_undo_loss(false) {
+            return Send::Nothing;
+        }
+        if self.recovery.frto {
+            if flags.original_delivered && self.try_undo_loss(true) {
+                return Send::Nothing;
+            }
+            if self.next > self.recovery.high {
+                if flags.data_sacked || is_duplicate {
+                    self.recovery.frto = false; // the loss was real
+                }
+            } else if flags.una_advanced && !recovered {
+                self.recovery.high = self.next;
+                if self.next < self.written && self.next < self.window_end {
+                    return Send::New;
+                }
+                self.recovery.frto = false;
+            }
+        }
+        if recovered {
+            self.try_undo_recovery();
+            return Send::Nothing;
+        }
+        Send::Lost
+    }
+}

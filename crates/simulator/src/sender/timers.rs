@@ -1,0 +1,163 @@
+//! Timers: retransmission, loss probe (TLP, RFC 8985 section 7), reordering (net/ipv4/tcp_timer.c, tcp_output.c).
+
+use super::Sender;
+use super::rate::us_between;
+use super::rtt::{RTO_MAX_TICKS, RTO_MIN_US};
+use crate::clock::{JIFFY_NS, jiffies_from_us, timer_fires_ns};
+use crate::congestion::CaState;
+
+/// `TCP_TIMEOUT_MIN_US`: two ticks.
+pub(super) const TIMEOUT_MIN_US: u64 = 2 * JIFFY_NS / 1000;
+
+/// What the one timer is set for (`icsk_pending`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Retransmission,
+    Probe,
+    Reordering,
+}
+
+/// Timers and what they count.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timers {
+    pending: Option<(Pending, u64)>,
+    /// When pacing lets the next segment go, if something waits for it.
+    pub pacing_ns: Option<u64>,
+    /// Doublings of the timeout.
+    pub backoff: u32,
+    /// Timeouts in a row (`icsk_retransmits`).
+    pub retransmits: u32,
+    /// All timeouts.
+    pub timeouts: u64,
+    /// The byte behind the loss probe, while one is out (`tlp_high_seq`).
+    pub probe_end: Option<u64>,
+    /// Whether it repeated data (`tlp_retrans`).
+    pub probe_was_retransmission: bool,
+}
+
+impl Timers {
+    pub fn pending(&self) -> Option<Pending> {
+        self.pending.map(|(what, _)| what)
+    }
+
+    /// When the next of them fires.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.pending.map(|(_, at_ns)| at_ns).into_iter().chain(self.pacing_ns).min()
+    }
+}
+
+impl Sender {
+    /// `tcp_reset_xmit_timer`, without what pacing adds.
+    pub(super) fn set_timer(&mut self, what: Pending, ticks: u64) {
+        self.timers.pending = Some((what, timer_fires_ns(self.sock.now_ns, ticks.min(RTO_MAX_TICKS))));
+    }
+
+    /// `tcp_pacing_delay`: timers count from when the next segment may be sent.
+    fn pacing_ticks(&self) -> u64 {
+        self.sock.wstamp_ns.saturating_sub(self.sock.now_ns).div_ceil(JIFFY_NS)
+    }
+
+    /// `tcp_rto_delta_us`: what is left of the timeout of the first segment; not above 0: nothing.
+    fn rto_left_us(&self) -> i64 {
+        let rto_us = (self.rtt.rto_ticks * JIFFY_NS / 1000).cast_signed();
+        let waited = self.board.head().map_or(0, |head| us_between(head.sent_ns, self.sock.now_ns));
+        rto_us - waited.cast_signed()
+    }
+
+    /// `tcp_rearm_rto`.
+    pub(super) fn rearm_rto(&mut self) {
+        if self.sock.packets_out == 0 {
+            self.timers.pending = None;
+            return;
+        }
+        let ticks = match self.timers.pending() {
+            Some(Pending::Reordering | Pending::Probe) => jiffies_from_us(self.rto_left_us().max(1).unsigned_abs()),
+            _ => self.rtt.rto_ticks,
+        };
+        self.set_timer(Pending::Retransmission, ticks + self.pacing_ticks());
+    }
+
+    /// `tcp_schedule_loss_probe`.
+    pub(super) fn schedule_probe(&mut self, advancing: bool) -> bool {
+        let sock = &self.sock;
+        if sock.packets_out == 0 || !matches!(sock.ca_state, CaState::Open | CaState::Cwr) {
+            return false;
+        }
+        let allowance_us = if sock.packets_out == 1 { RTO_MIN_US.into() } else { TIMEOUT_MIN_US };
+        let mut ticks = jiffies_from_us(u64::from(sock.srtt_us >> 2) + allowance_us);
+        let rto_us = if advancing { (self.rtt.rto_ticks * JIFFY_NS / 1000).cast_signed() } else { self.rto_left_us() };
+        if rto_us > 0 {
+            ticks = ticks.min(jiffies_from_us(rto_us.unsigned_abs()));
+        }
+        self.set_timer(Pending::Probe, ticks + self.pacing_ticks());
+        true
+    }
+
+    /// `tcp_set_xmit_timer`.
+    pub(super) fn set_transmission_timer(&mut self) {
+        if !self.schedule_probe(true) {
+            self.rearm_rto();
+        }
+    }
+
+    /// A timer may have fired.
+    pub fn timer(&mut self, now_ns: u64) {
+        self.sock.now_ns = now_ns;
+        if self.timers.pacing_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.timers.pacing_ns = None;
+            if self.sock.lost_out > self.sock.retrans_out && self.sock.snd_cwnd > self.sock.in_flight() {
+                self.retransmit();
+            }
+            self.push();
+        }
+        if let Some((what, at_ns)) = self.timers.pending
+            && at_ns <= now_ns
+        {
+            match what {
+                Pending::Reordering => self.reordering_timeout(),
+                Pending::Probe => self.send_probe(),
+                Pending::Retransmission => {
+                    self.timers.pending = None;
+                    self.retransmission_timeout();
+                }
+            }
+        }
+        self.share_sequence();
+    }
+
+    /// `tcp_retransmit_timer`.
+    fn retransmission_timeout(&mut self) {
+        if self.sock.packets_out == 0 {
+            return;
+        }
+        self.timers.probe_end = None;
+        self.enter_loss();
+        self.timers.retransmits += 1;
+        self.timers.timeouts += 1;
+        let first = self.board.numbers().start;
+        self.retransmit_segment(first);
+        self.timers.backoff += 1;
+        self.rtt.rto_ticks = (self.rtt.rto_ticks * 2).min(RTO_MAX_TICKS);
+        self.set_timer(Pending::Retransmission, self.rtt.rto_ticks);
+    }
+
+    /// `tcp_send_loss_probe`: new data if there are some, else the last segment again.
+    fn send_probe(&mut self) {
+        if self.timers.probe_end.is_none() {
+            self.timers.probe_was_retransmission = false;
+            let sent = self.sock.packets_out;
+            let has_new = self.next < self.written && self.next < self.window_end;
+            if has_new {
+                self.write(true);
+            } else if let Some(last) = self.board.numbers().last() {
+                self.transmit_again(last);
+                self.timers.probe_was_retransmission = true;
+            }
+            if !has_new || self.sock.packets_out > sent {
+                self.timers.probe_end = Some(self.next);
+                self.timers.pending = None; // so that the timeout counts from now
+            }
+        }
+        self.rearm_rto();
+    }
+}

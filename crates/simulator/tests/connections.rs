@@ -1,0 +1,199 @@
+//! Whole connections: what holds on any path, and what the same plan gives twice.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_lab_proto::plan::{
+    Action, End, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedReading,
+    Wire,
+};
+use hotcc_simulator::play::{Outcome, simulate};
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MSS: u64 = 1448;
+const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+fn host(name: &str, address: &str, device: &str) -> PlannedHost {
+    let setup = vec![format!("address add {address}/24 dev {device}")];
+    PlannedHost { name: name.to_owned(), setup, sysctls: Vec::new(), rx: None }
+}
+
+fn flow(cc: &str, bytes: Option<u64>) -> PlannedFlow {
+    PlannedFlow {
+        name: cc.to_owned(),
+        from: 0,
+        to: 1,
+        address: TO,
+        cc: Some(cc.to_owned()),
+        watch: None,
+        start_ns: 0,
+        stop_ns: u64::MAX,
+        bytes,
+        pace: None,
+        paced: false,
+        way: vec![0],
+    }
+}
+
+/// Two hosts and a link of 20 Mbit/s, with 20 ms each way.
+fn plan(flows: Vec<PlannedFlow>, seconds: u64) -> Plan {
+    let link = |name: &str, seed| PlannedLink {
+        name: name.to_owned(),
+        seed,
+        step_ns: SECOND_NS,
+        rates: vec![(1, 20_000_000)],
+        queue_bytes: 100_000,
+        phases: vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }],
+        ..PlannedLink::default()
+    };
+    let end = |host, receives| End { host, device: "e0".to_owned(), receives };
+    Plan {
+        duration_ns: seconds * SECOND_NS,
+        hosts: vec![host("a", "10.0.0.1", "e0"), host("b", "10.0.0.2", "e0")],
+        wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+        links: vec![link("l:a>b", 1), PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) }],
+        flows,
+        packet_records: 1_000_000,
+        ack_records: 1_000_000,
+        ..Plan::default()
+    }
+}
+
+fn run(plan: &Plan) -> Outcome {
+    simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
+}
+
+#[test]
+fn every_congestion_control_uses_the_link_and_the_result_repeats() {
+    for cc in ["reno", "cubic", "bbr"] {
+        let plan = plan(vec![flow(cc, None)], 10);
+        let (first, second) = (run(&plan), run(&plan));
+        let mbps = first.played.flows[0].bytes as f64 * 8.0 / 10e6;
+        assert!((18.0..19.4).contains(&mbps), "{cc}: {mbps} Mbit/s");
+        assert_eq!(first.played, second.played);
+        let bytes = |outcome: &Outcome| bytemuck::cast_slice::<_, u8>(&outcome.acks).to_vec();
+        assert!(bytes(&first) == bytes(&second), "{cc}");
+    }
+}
+
+#[test]
+fn a_finite_flow_completes_when_its_last_byte_arrives() {
+    let outcome = run(&plan(vec![flow("cubic", Some(10 * MSS + 7))], 5));
+    let end = &outcome.played.flows[0];
+    assert!(end.complete && end.bytes == 10 * MSS + 7, "{end:?}");
+    // the handshake, ten segments, and a round trip more for the last bytes, which exceed the first window
+    assert!((100_000_000..=110_000_000).contains(&end.end_ns), "{end:?}");
+}
+
+#[test]
+fn an_application_that_writes_slowly_is_not_held_back() {
+    let pace = Some(Pace { interval_ns: 10_000_000, write_bytes: 1000 });
+    let outcome = run(&plan(vec![PlannedFlow { pace, ..flow("cubic", None) }], 10));
+    let bytes = outcome.played.flows[0].bytes;
+    assert!((960_000..=1_000_000).contains(&bytes), "{bytes}");
+    assert!(outcome.acks.iter().all(|ack| ack.cwnd <= 20), "a window that is not used does not grow");
+}
+
+#[test]
+fn a_tail_that_is_lost_is_repaired_without_a_timeout() {
+    let mut plan = plan(vec![flow("cubic", Some(10 * MSS))], 5);
+    // the last two packets of the first window are lost, and no data follow: a probe repeats the last one, and its SACK shows
+    // that the other one is lost, too
+    plan.links[0].queue_bytes = 1500 * 9;
+    let end = run(&plan).played.flows[0].clone();
+    assert!(end.complete, "{end:?}");
+    assert_eq!((end.timeouts, end.retransmits), (0, 2));
+}
+
+#[test]
+fn a_blackout_ends_with_a_timeout_and_the_flow_continues() {
+    let mut plan = plan(vec![flow("cubic", None)], 10);
+    let phase = |from_ns, loss| PlannedPhase { from_ns, delay_ns: 20_000_000, loss, ..PlannedPhase::default() };
+    plan.links[0].phases = vec![phase(0, 0.0), phase(2 * SECOND_NS, 1.0), phase(3 * SECOND_NS, 0.0)];
+    let outcome = run(&plan);
+    let end = &outcome.played.flows[0];
+    assert!(end.timeouts >= 1, "{end:?}");
+    let late = outcome.acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS).count();
+    assert!(late > 1000, "{late} ACKs after the blackout");
+}
+
+#[test]
+fn reordering_is_undone_and_widens_the_window_for_it() {
+    let mut plan = plan(vec![flow("cubic", None)], 10);
+    let phase = PlannedPhase { delay_ns: 20_000_000, reorder: 0.01, hold_ns: 4_000_000, ..PlannedPhase::default() };
+    plan.links[0].phases = vec![phase];
+    let end = run(&plan).played.flows[0].clone();
+    let mbps = end.bytes as f64 * 8.0 / 10e6;
+    assert!(mbps > 15.0, "{mbps} Mbit/s, {} retransmissions", end.retransmits);
+}
+
+#[test]
+fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
+    let mut plan = plan(vec![flow("dtcp", None)], 6);
+    plan.algorithms = vec![hotcc_lab_proto::plan::Algorithm {
+        object: "dtcp".to_owned(),
+        cc: "dtcp".to_owned(),
+        profile: "default".to_owned(),
+        set: Vec::new(),
+    }];
+    let reading = |at_ns, sinr_db| PlannedReading {
+        at_ns,
+        made_ns: at_ns,
+        sinr_db: Some(sinr_db),
+        average_db: Some(10.0),
+        capacity_bps: None,
+    };
+    let readings = (0..60).map(|n| reading(n * SECOND_NS / 10, 10.0)).collect();
+    plan.feeds = vec![Feed { address: TO, max_age_ms: 500, period_ms: 100, readings }];
+    let swap = Action::Swap { cc: "dtcp".to_owned(), new: "westwoodp".to_owned(), object: "westwoodp".to_owned() };
+    plan.events = vec![PlannedEvent { at_ns: 3 * SECOND_NS, action: swap }];
+    let outcome = run(&plan);
+    assert_eq!(outcome.played.events, ["3 swap dtcp -> westwoodp: 1 connections moved"]);
+    assert!(outcome.played.flows[0].bytes > 10_000_000);
+}
+
+#[test]
+fn what_the_simulator_lacks_is_an_error() {
+    let error = |plan: &Plan| format!("{:#}", simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap_err());
+    let text = error(&plan(vec![flow("vegas", None)], 1));
+    assert!(text.contains("flow vegas: the simulator has no `vegas`"), "{text}");
+    let mut held_back = plan(vec![flow("reno", None)], 1);
+    held_back.hosts[1].rx = Some(hotcc_lab_proto::plan::RxMethod::Drwa);
+    assert!(error(&held_back).contains("host b"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever the path does, all is delivered in the end, and counts of segments stay consistent: a subtraction below zero
+    /// panics in a build with debug assertions.
+    #[test]
+    fn all_is_delivered_over_any_path(
+        seed in any::<u64>(),
+        loss in 0.0..0.2f64,
+        back_loss in 0.0..0.2f64,
+        reorder in 0.0..0.2f64,
+        jitter_ms in 0..20u64,
+        queue_packets in 3..60u64,
+        cc in prop::sample::select(vec!["reno", "cubic", "bbr"]),
+        kilobytes in 1..400u64,
+        paced in any::<bool>(),
+        slow in any::<bool>(),
+    ) {
+        let pace = slow.then_some(Pace { interval_ns: 3_000_000, write_bytes: 1700 });
+        let mut plan = plan(vec![PlannedFlow { paced, pace, ..flow(cc, Some(kilobytes * 1000)) }], 3600);
+        for (link, loss) in plan.links.iter_mut().zip([loss, back_loss]) {
+            link.seed ^= seed;
+            let phase = &mut link.phases[0];
+            *phase = PlannedPhase {
+                loss, reorder, hold_ns: 15_000_000, jitter_ns: jitter_ms * 1_000_000, ..*phase
+            };
+        }
+        plan.links[0].queue_bytes = queue_packets * 1500;
+        let outcome = run(&plan);
+        let end = &outcome.played.flows[0];
+        prop_assert!(end.complete, "{end:?}");
+        prop_assert_eq!(end.bytes, kilobytes * 1000);
+        prop_assert!(outcome.acks.iter().all(|ack| ack.in_flight < 100_000));
+    }
+}
