@@ -1,6 +1,7 @@
 //! What runs in the guest of the lab's virtual machine: plans are played, costs are counted.
 
 pub mod cell;
+pub mod handover;
 pub mod link_model;
 pub mod meter;
 pub mod play;

@@ -20,5 +20,6 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod selection;
+pub mod snapshots;
 pub mod traces;
 pub mod vm;
