@@ -4,8 +4,10 @@
 
 use anyhow::{Context, Result, bail};
 use hotcc_lab_guest::stage::Stage;
-use hotcc_lab_guest::{meter, play};
-use hotcc_lab_proto::job::{self, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject};
+use hotcc_lab_guest::{handover, meter, play};
+use hotcc_lab_proto::job::{
+    self, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject,
+};
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use std::ffi::OsString;
@@ -55,13 +57,24 @@ fn guest() -> Result<()> {
     })?;
     seed_random_numbers()?;
     let mut line = File::options().write(true).open(RESULTS).context("cannot open the result line")?;
-    let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
-    say(&mut line, &Message::Booted { release, uptime_s: uptime_s()? })?;
     let last = match work(&mut line) {
         Ok(()) => Message::Done { uptime_s: uptime_s()? },
         Err(error) => Message::Failed(format!("{error:#}")),
     };
     say(&mut line, &last)
+}
+
+/// Everything that can fail with a message to the host.
+fn work(line: &mut File) -> Result<()> {
+    load_modules(MODULES_PATH)?;
+    run("/bin/ip", &["link", "set", "lo", "up"])?;
+    if !Path::new(JOB_PATH).exists() {
+        handover::receive()?;
+        load_modules(JOB_MODULES_PATH)?;
+    }
+    let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
+    say(line, &Message::Booted { release, uptime_s: uptime_s()? })?;
+    obey_job(line)
 }
 
 /// Gives the kernel the same random numbers in each run, and at once. Without a source of randomness, the kernel delays the first
@@ -88,9 +101,7 @@ fn seed_random_numbers() -> Result<()> {
     Ok(())
 }
 
-fn work(line: &mut File) -> Result<()> {
-    load_modules()?;
-    run("/bin/ip", &["link", "set", "lo", "up"])?;
+fn obey_job(line: &mut File) -> Result<()> {
     let job = serde_json::from_slice(&fs::read(JOB_PATH).context("cannot read the job")?)?;
     match job {
         Job::Scenario(plan) => {
@@ -132,8 +143,8 @@ fn uptime_s() -> Result<f64> {
     text.split_whitespace().next().context("empty /proc/uptime")?.parse().context("cannot parse /proc/uptime")
 }
 
-fn load_modules() -> Result<()> {
-    let Ok(entries) = fs::read_dir(MODULES_PATH) else { return Ok(()) };
+fn load_modules(directory: &str) -> Result<()> {
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
     let mut paths: Vec<_> = entries.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
     paths.sort();
     for path in paths {

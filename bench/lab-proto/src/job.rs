@@ -10,9 +10,15 @@ pub const JOB_PATH: &str = "/job.json";
 pub const OBJECTS_PATH: &str = "/objects";
 /// Where the guest finds modules, in load order by file name.
 pub const MODULES_PATH: &str = "/modules";
+/// Where the guest finds the modules that only its job needs, in the same order.
+pub const JOB_MODULES_PATH: &str = "/job-modules";
 
 /// Where a guest has the PEP's agent.
 pub const AGENT_PATH: &str = "/bin/pep-agent";
+
+/// Name of the file in QEMU's configuration device (`fw_cfg`) that has the job's files as a cpio archive, for a guest whose
+/// initramfs has no job.
+pub const HANDOVER: &str = "opt/org.hotcc/job";
 
 /// Name of the virtio port that takes a run's results.
 pub const RESULTS_PORT: &str = "results";

@@ -1,30 +1,86 @@
 //! What a guest is made of: its agent as its first process, commands, modules, and its job.
 
 use crate::image::Image;
+use crate::snapshots::Initramfs;
 use anyhow::{Context, Result};
 use hotcc_kernels::{Kernel, module_closure};
-use hotcc_lab_proto::job::{AGENT_PATH, JOB_PATH, Job, MODULES_PATH};
+use hotcc_lab_proto::job::{AGENT_PATH, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH};
+use hotcc_lab_proto::plan::Plan;
 use hotcc_testbed::programs::{sibling, system_program};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Fills the image. Modules that are built into the kernel are left out.
+/// Fills the image of a guest that finds its job when it boots. Modules that are built into the kernel are left out.
 pub fn furnish(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
-    image.program("/init", &sibling("hotcc-guest")?)?;
+    add_programs(image)?;
     if matches!(job, Job::Matrix { .. }) {
         image.program("/bin/hotcc", &sibling("hotcc")?)?;
     }
-    if matches!(job, Job::Scenario(plan) if plan.pep.is_some()) {
+    image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
+    add_modules(image, MODULES_PATH, &module_closure(kernel, modules)?)
+}
+
+/// A guest that can do any job of a kind after its boot.
+#[derive(Debug)]
+pub struct Versatile {
+    /// What it boots from.
+    pub initramfs: Arc<Initramfs>,
+    /// What its job needs, and the job.
+    pub job: Image,
+}
+
+impl Versatile {
+    /// A guest for this plan. `modules` are those of every scenario, `more` those that this one needs besides.
+    pub fn new(kernel: &Kernel, modules: &[&str], more: &[&str], plan: &Plan) -> Result<Self> {
+        let initramfs = initramfs(kernel, modules, plan.pep.is_some())?;
+        let present = module_closure(kernel, modules)?;
+        let all = module_closure(kernel, more)?;
+        let missing: Vec<PathBuf> = all.into_iter().filter(|module| !present.contains(module)).collect();
+        let mut job = Image::default();
+        job.file(JOB_PATH, 0o644, serde_json::to_vec(&Job::Scenario(Box::new(plan.clone())))?);
+        add_modules(&mut job, JOB_MODULES_PATH, &missing)?;
+        Ok(Self { initramfs, job })
+    }
+}
+
+/// The initramfs of every scenario, with or without the PEP's agent. Those that this process has made are kept: the programs
+/// take longer to prepare than a snapshot takes to resume.
+fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initramfs>> {
+    type Made = BTreeMap<(PathBuf, Vec<String>, bool), Arc<Initramfs>>;
+    static MADE: Mutex<Made> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let what = (kernel.dir.clone(), modules.iter().map(|name| (*name).to_owned()).collect(), agent);
+    if let Some(initramfs) = made.get(&what) {
+        return Ok(Arc::clone(initramfs));
+    }
+    let mut image = Image::default();
+    add_programs(&mut image)?;
+    if agent {
         image.program(AGENT_PATH, &sibling("pep-agent")?)?;
     }
+    add_modules(&mut image, MODULES_PATH, &module_closure(kernel, modules)?)?;
+    let initramfs = Arc::new(Initramfs::of(&image)?);
+    made.insert(what, Arc::clone(&initramfs));
+    Ok(initramfs)
+}
+
+/// The programs of every guest.
+fn add_programs(image: &mut Image) -> Result<()> {
+    image.program("/init", &sibling("hotcc-guest")?)?;
     for name in ["ip", "tc"] {
         image.program(format!("/bin/{name}"), &system_program(name)?)?;
     }
-    image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
-    for (order, path) in module_closure(kernel, modules)?.iter().enumerate() {
+    Ok(())
+}
+
+/// Adds modules, in load order.
+fn add_modules(image: &mut Image, directory: &str, paths: &[PathBuf]) -> Result<()> {
+    for (order, path) in paths.iter().enumerate() {
         let name = path.file_name().context("a module without a name")?.to_string_lossy();
         let content = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        image.file(Path::new(MODULES_PATH).join(format!("{order:03}-{name}")), 0o644, unsigned(content));
+        image.file(Path::new(directory).join(format!("{order:03}-{name}")), 0o644, unsigned(content));
     }
     Ok(())
 }

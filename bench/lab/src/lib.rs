@@ -21,5 +21,6 @@ pub mod run;
 pub mod scenario;
 pub mod selection;
 pub mod simulated;
+pub mod snapshots;
 pub mod traces;
 pub mod vm;

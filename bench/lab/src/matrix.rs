@@ -48,7 +48,6 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
         kernel: kernel.clone(),
-        initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,
         results: None,
@@ -56,7 +55,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         patience: PATIENCE,
     };
     let mut rows = Vec::new();
-    vm::run(&machine, scratch.path(), |message| {
+    vm::run(&machine, &initramfs, scratch.path(), |message| {
         match message {
             Message::Booted { release, uptime_s } => {
                 say(&format!("{release} booted after {uptime_s:.1} s of guest time"))

@@ -3,24 +3,25 @@
 use crate::algorithms;
 use crate::analyse::{Analysed, Measured, analyse};
 use crate::directory::{UNFINISHED, prepare, remove, write};
-use crate::guest;
-use crate::image::Image;
+use crate::guest::Versatile;
 use crate::native::Native;
 use crate::planner::{Planned, check_plans, plan};
 use crate::results::{Manifest, Results, RunId, RunSummary};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
+use crate::snapshots::{self, Snapshots, Waiting};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use data_encoding::HEXLOWER;
 use hotcc_kernels::Kernel;
-use hotcc_lab_proto::job::{Job, Message};
+use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
 use hotcc_testbed::programs;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,8 @@ use std::time::{Duration, Instant};
 pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
 /// Kernel, programs, sockets' buffers.
 const MEMORY_MIB: u32 = 768;
+/// Memory for records is in steps of this, so that most scenarios share a snapshot.
+const MEMORY_STEP_MIB: u64 = 256;
 /// A guest that says nothing for so long is hung; it reports every twentieth of the run.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -248,33 +251,33 @@ fn boot(
     say: &dyn Fn(&str),
 ) -> Result<Measured> {
     let plan = &planned.plan;
-    let (initramfs, results) = (scratch.join("initramfs.cpio"), scratch.join("results"));
+    let (archive, results) = (scratch.join("job.cpio"), scratch.join("results"));
     let kernel_ccs = plan.flows.iter().filter_map(|f| f.cc.as_ref());
-    let modules = kernel_ccs.filter_map(|cc| algorithms::module(cc));
-    let modules: Vec<&str> = MODULES.into_iter().chain(modules).collect();
-    let mut image = Image::default();
+    let modules: Vec<&str> = kernel_ccs.filter_map(|cc| algorithms::module(cc)).collect();
+    let Versatile { initramfs, mut job } = Versatile::new(kernel, &MODULES, &modules, plan)?;
     for object in &planned.objects {
         let content = fs::read(&object.path).with_context(|| format!("cannot read {}", object.path.display()))?;
-        image.file(&object.in_guest, 0o644, content);
+        job.file(&object.in_guest, 0o644, content);
     }
-    guest::furnish(&mut image, kernel, &modules, &Job::Scenario(Box::new(plan.clone())))?;
-    let file = File::create(&initramfs).with_context(|| format!("cannot write {}", initramfs.display()))?;
-    let mut out = std::io::BufWriter::new(file);
-    image.write(&mut out).with_context(|| format!("cannot write {}", initramfs.display()))?;
-    drop(out);
+    let write = || {
+        let mut out = BufWriter::new(File::create(&archive)?);
+        job.write(&mut out)?;
+        anyhow::Ok(out.flush()?)
+    };
+    write().with_context(|| format!("cannot write {}", archive.display()))?;
     let records_mib = (u64::from(plan.packet_records) * 32 + u64::from(plan.ack_records) * 56) >> 20;
-    let image_mib = fs::metadata(&initramfs)?.len() >> 20;
+    let job_mib = fs::metadata(&archive)?.len() >> 20;
+    let more_mib = (records_mib + 3 * job_mib).next_multiple_of(MEMORY_STEP_MIB);
     let machine = Machine {
         kernel: kernel.clone(),
-        initramfs: initramfs.clone(),
-        memory_mib: MEMORY_MIB + u32::try_from(records_mib + 2 * image_mib)?,
+        memory_mib: MEMORY_MIB + u32::try_from(more_mib)?,
         clock,
         results: Some(results.clone()),
         cpu,
         patience: PATIENCE,
     };
     let mut running_since = None;
-    vm::run(&machine, scratch, |message| {
+    let hear = |message: &Message| {
         match message {
             Message::Booted { uptime_s, .. } => say(&format!("booted after {uptime_s:.1} s of guest time")),
             Message::Progress(text) => {
@@ -284,9 +287,15 @@ fn boot(
             Message::Row(_) | Message::Output(_) | Message::Counted(_) | Message::Done { .. } | Message::Failed(_) => {}
         }
         Ok(())
-    })?;
+    };
+    let guest = Waiting { machine: &machine, initramfs: &initramfs };
+    if clock == Clock::Virtual {
+        Snapshots::of_this_user()?.run(guest, &archive, scratch, say, hear)?;
+    } else {
+        snapshots::boot(guest, &archive, scratch, hear)?;
+    }
     let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
-    for used in [initramfs, results] {
+    for used in [archive, results] {
         fs::remove_file(used)?;
     }
     Measured::parse(&bytes)

@@ -11,4 +11,5 @@ mod pep;
 mod pep_on_kernels;
 mod receivers;
 mod runs;
+mod snapshots;
 mod wifi;

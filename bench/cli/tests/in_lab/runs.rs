@@ -84,7 +84,7 @@ fn lab(out: &Path, kernel: &str, scenario: &Path, more: &[&str]) -> Command {
 }
 
 /// Every result file of a directory, by its path in it.
-fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
     while let Some(path) = left.pop() {
@@ -184,7 +184,6 @@ fn a_guest_is_small_and_boots_soon() {
         let bytes = fs::metadata(&initramfs).unwrap().len();
         let machine = Machine {
             kernel: kernel.clone(),
-            initramfs,
             memory_mib: 1024,
             clock: Clock::Virtual,
             results: None,
@@ -192,7 +191,7 @@ fn a_guest_is_small_and_boots_soon() {
             patience: Duration::from_secs(300),
         };
         let mut booted_s = None;
-        vm::run(&machine, scratch.path(), |message| {
+        vm::run(&machine, &initramfs, scratch.path(), |message| {
             if let Message::Booted { uptime_s, .. } = message {
                 booted_s = Some(*uptime_s);
             }
@@ -294,22 +293,21 @@ fn a_machine_that_cannot_run_says_why() {
     Image::default().write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
         kernel: kernel.clone(),
-        initramfs,
         memory_mib: 512,
         clock: Clock::Virtual,
         results: None,
         cpu: None,
         patience: Duration::from_secs(120),
     };
-    let panicked = vm::run(&machine, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    let panicked = vm::run(&machine, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(panicked.contains("the guest ended before its result"), "{panicked}");
     assert!(panicked.contains("Kernel panic"), "the console's tail is told: {panicked}");
     let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
-    let silent = vm::run(&hung, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    let silent = vm::run(&hung, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(silent.contains("the guest sent no message for"), "{silent}");
     let no_kernel = Kernel { vmlinuz: PathBuf::from("/dev/null"), ..kernel };
     let broken = Machine { kernel: no_kernel, ..machine };
-    let refused = vm::run(&broken, scratch.path(), |_| Ok(())).unwrap_err().to_string();
+    let refused = vm::run(&broken, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(refused.contains("end of QEMU's messages"), "{refused}");
     assert_eq!(machines(scratch.path()), 0);
 }
@@ -358,14 +356,14 @@ fn a_full_disk_is_told() {
     assert!(said.contains("cannot write"), "{said}");
 }
 
-/// A tmpfs of 4 MB, unmounted with the value.
+/// A tmpfs with room for a manifest and not for a job, unmounted with the value.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn new(at: PathBuf) -> Self {
         fs::create_dir(&at).unwrap();
         let flags = nix::mount::MsFlags::empty();
-        nix::mount::mount(Some("tmpfs"), &at, Some("tmpfs"), flags, Some("size=4m")).unwrap();
+        nix::mount::mount(Some("tmpfs"), &at, Some("tmpfs"), flags, Some("size=16k")).unwrap();
         Self(at)
     }
 }

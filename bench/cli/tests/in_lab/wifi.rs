@@ -66,7 +66,6 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     image.write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {
         kernel: kernel.clone(),
-        initramfs,
         memory_mib: 1024,
         clock: Clock::Virtual,
         results: None,
@@ -75,7 +74,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     };
     let _processor = Processor::take();
     let mut outputs = Vec::new();
-    let done = vm::run(&machine, scratch.path(), |message| {
+    let done = vm::run(&machine, &initramfs, scratch.path(), |message| {
         if let Message::Output(text) = message {
             outputs.push(text.clone());
         }

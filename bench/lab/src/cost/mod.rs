@@ -118,7 +118,6 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {
         kernel: kernel.clone(),
-        initramfs,
         memory_mib: MEMORY_MIB,
         clock: Clock::Virtual,
         results: None,
@@ -126,7 +125,7 @@ pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Re
         patience: PATIENCE,
     };
     let (mut clocks, mut samples) = (Vec::new(), Vec::new());
-    vm::run(&machine, scratch.path(), |message| {
+    vm::run(&machine, &initramfs, scratch.path(), |message| {
         match message {
             Message::Booted { release, uptime_s } => {
                 say(&format!("{release} booted after {uptime_s:.1} s of guest time"));

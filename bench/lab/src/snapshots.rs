@@ -1,0 +1,456 @@
+//! Snapshots of guests that wait for a job: made once, kept on disk, and resumed for each run.
+//!
+//! A snapshot is a file `KEY.snapshot`, where KEY is a hash of everything that the state depends on. Whoever makes one holds
+//! a lock on `KEY.part`, which becomes the snapshot when it is complete. The guest's memory, with holes where nothing was
+//! written, is followed by the state of its devices and a trailer.
+
+use crate::image::Image;
+use crate::vm::{self, Machine, Unusable};
+use anyhow::{Context, Result, ensure};
+use data_encoding::HEXLOWER;
+use hotcc_lab_proto::job::Message;
+use hotcc_testbed::netlab;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{Whence, lseek};
+use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Part of every key: changes with the layout of a snapshot.
+const FORMAT: &str = "hotcc snapshot 1";
+/// The trailer: the CRC-32 of all the data before, the bytes of memory in little-endian order, and these bytes.
+const MARK: &[u8; 8] = b"hotccsn1";
+const TRAILER_BYTES: u64 = 4 + 8 + MARK.len() as u64;
+const SNAPSHOT: &str = "snapshot";
+const PART: &str = "part";
+const INITRAMFS: &str = "initramfs.cpio";
+const DEVICES: &str = "devices";
+const WRITE: &str = "cannot write a snapshot";
+/// The directory never holds more snapshots: the least recently used are removed. One takes about 125 MB.
+const MOST: usize = 12;
+/// A snapshot needs this much free disk, and some to spare. QEMU has no way to report a full disk under the guest's memory.
+const FREE_BYTES: u64 = 400 << 20;
+/// How long to wait before another look at a snapshot that another process makes.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A directory of snapshots.
+#[derive(Debug)]
+pub struct Snapshots {
+    directory: PathBuf,
+}
+
+/// A guest that waits for a job: its machine, and the initramfs that it boots from, which has no job.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// The machine. Its file for results is none of the snapshot's.
+    pub machine: &'a Machine,
+    /// Its initramfs.
+    pub initramfs: &'a Initramfs,
+}
+
+/// An initramfs, ready to boot.
+#[derive(Debug)]
+pub struct Initramfs {
+    bytes: Vec<u8>,
+    sha256: [u8; 32],
+}
+
+impl Initramfs {
+    /// The image as an archive.
+    pub fn of(image: &Image) -> Result<Self> {
+        let mut bytes = Vec::new();
+        image.write(&mut bytes)?;
+        let sha256 = Sha256::digest(&bytes).into();
+        Ok(Self { bytes, sha256 })
+    }
+
+    /// The archive.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Snapshots {
+    /// Those of this user, in `snapshots` in the directory of everything that hotcc downloads.
+    pub fn of_this_user() -> Result<Self> {
+        Ok(Self::at(hotcc_kernels::cache_directory()?.join("snapshots")))
+    }
+
+    /// Those in a directory, which is created when it is needed.
+    #[must_use]
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Resumes the guest with the files of the archive `job`, from a snapshot that is made if there is none, and hands every
+    /// message to `each`. If the directory cannot be used, the snapshot is made in `scratch`, so that the results are the
+    /// same. If QEMU refuses to make snapshots, the guest boots.
+    pub fn run(
+        &self,
+        guest: Waiting<'_>,
+        job: &Path,
+        scratch: &Path,
+        say: &dyn Fn(&str),
+        mut each: impl FnMut(&Message) -> Result<()>,
+    ) -> Result<()> {
+        let key = key(guest)?;
+        let resume = |mut state: File, each: &mut dyn FnMut(&Message) -> Result<()>| {
+            let devices = layout(&mut state).context("cannot read a snapshot")?;
+            state.seek(SeekFrom::Start(devices.start)).context("cannot read a snapshot")?;
+            vm::resume(guest.machine, &state, job, scratch, each)
+        };
+        let usable = match self.get(&key, guest, scratch, say) {
+            Ok(state) => match resume(state, &mut each) {
+                // the guest has not run, and no message has been sent
+                Err(why) if why.is::<Unusable>() => {
+                    say(&format!("making the guest's snapshot again: {why}"));
+                    remove(&self.path(&key, SNAPSHOT))?;
+                    self.get(&key, guest, scratch, say)
+                }
+                done => return done,
+            },
+            failed => failed,
+        };
+        let state = match usable {
+            Err(why) if why.is::<CannotKeep>() => {
+                say(&format!("{why:#}; using a temporary snapshot"));
+                temporary(guest, scratch)?
+            }
+            Err(why) if is_refusal(&why) => {
+                say(&format!("{why:#}; booting the guest for each run"));
+                return boot(guest, job, scratch, each);
+            }
+            usable => usable?,
+        };
+        resume(state, &mut each)
+    }
+
+    fn path(&self, key: &str, kind: &str) -> PathBuf {
+        self.directory.join(format!("{key}.{kind}"))
+    }
+
+    /// An intact snapshot, which is made if there is none.
+    fn get(&self, key: &str, guest: Waiting<'_>, scratch: &Path, say: &dyn Fn(&str)) -> Result<File> {
+        let cannot_keep = |tried: &str, path: &Path| CannotKeep(format!("{tried} {}", path.display()));
+        loop {
+            if let Some(state) = self.open(key)? {
+                return Ok(state);
+            }
+            let path = self.path(key, PART);
+            fs::create_dir_all(&self.directory).with_context(|| cannot_keep("cannot create", &self.directory))?;
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.with_context(|| cannot_keep("cannot create", &path))?;
+            let Some(part) = Part::lock(file, &path)? else { continue };
+            if self.path(key, SNAPSHOT).exists() {
+                continue;
+            }
+            say("booting a guest once, for a snapshot that later runs resume");
+            part.lock.set_len(0).with_context(|| cannot_keep("cannot write", &part.path))?;
+            check_space(&part.lock).with_context(|| cannot_keep("cannot write", &part.path))?;
+            let mut state = (*part.lock).try_clone().context("cannot clone a file")?;
+            match fill(&mut state, guest, scratch) {
+                Err(why) if why.is::<Unusable>() && !is_refusal(&why) => {
+                    return Err(why.context(cannot_keep("cannot write", &part.path)));
+                }
+                filled => filled?,
+            }
+            fs::rename(&part.path, self.path(key, SNAPSHOT))
+                .with_context(|| cannot_keep("cannot rename", &part.path))?;
+            self.drop_old(key);
+            return Ok(state);
+        }
+    }
+
+    /// The snapshot, if it is intact; one that is not is removed.
+    fn open(&self, key: &str) -> Result<Option<File>> {
+        let path = self.path(key, SNAPSHOT);
+        let mut file = match File::options().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(why).with_context(|| CannotKeep(format!("cannot open {}", path.display()))),
+        };
+        if is_intact(&mut file).unwrap_or(false) {
+            // what was used last is removed last; without that it is removed sooner
+            let _ = file.set_modified(SystemTime::now());
+            return Ok(Some(file));
+        }
+        remove(&path).with_context(|| CannotKeep(format!("cannot remove {}", path.display())))?;
+        Ok(None)
+    }
+
+    /// Removes the least recently used snapshots but `key`, and what interrupted processes left. A machine that is resumed
+    /// from a removed one goes on.
+    fn drop_old(&self, key: &str) {
+        let own = self.path(key, SNAPSHOT);
+        let mut old: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension() == Some(OsStr::new(PART)) {
+                let file = File::options().write(true).open(&path);
+                // removed with the value, if nobody else has the lock
+                let _ = file.map(|file| Part::try_lock(file, path));
+            } else if path.extension() == Some(OsStr::new(SNAPSHOT)) && path != own {
+                let used = entry.metadata().and_then(|metadata| metadata.modified());
+                old.push((used.unwrap_or(SystemTime::UNIX_EPOCH), path));
+            }
+        }
+        old.sort();
+        for (_, path) in old.iter().take((old.len() + 1).saturating_sub(MOST)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Boots the guest with its job, for clocks of this machine, and where QEMU refuses to make snapshots.
+pub fn boot(guest: Waiting<'_>, job: &Path, scratch: &Path, each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
+    let initramfs = scratch.join(INITRAMFS);
+    // the kernel unpacks archives that follow each other
+    let mut bytes = guest.initramfs.bytes().to_vec();
+    bytes.extend(fs::read(job).with_context(|| format!("cannot read {}", job.display()))?);
+    fs::write(&initramfs, bytes).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    vm::run(guest.machine, &initramfs, scratch, each)?;
+    fs::remove_file(&initramfs).with_context(|| format!("cannot remove {}", initramfs.display()))
+}
+
+/// The directory cannot take a snapshot.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep the guest's snapshot: {0}")]
+struct CannotKeep(String);
+
+/// A snapshot without a name.
+fn temporary(guest: Waiting<'_>, scratch: &Path) -> Result<File> {
+    let mut state = tempfile::tempfile_in(scratch).context("cannot create a temporary snapshot")?;
+    check_space(&state).with_context(|| format!("cannot write a temporary snapshot in {}", scratch.display()))?;
+    fill(&mut state, guest, scratch)?;
+    Ok(state)
+}
+
+/// Whether the file's disk has room for a snapshot.
+fn check_space(file: &File) -> Result<()> {
+    let disk = nix::sys::statvfs::fstatvfs(file).context("cannot find how much space is free")?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    ensure!(free >= FREE_BYTES, "only {} MiB of disk space are free; {} MiB are needed", free >> 20, FREE_BYTES >> 20);
+    Ok(())
+}
+
+fn is_refusal(why: &anyhow::Error) -> bool {
+    why.downcast_ref::<Unusable>().is_some_and(|unusable| unusable.refused)
+}
+
+/// A snapshot that is being made. It is removed with the value, unless it was renamed.
+struct Part {
+    lock: Flock<File>,
+    path: PathBuf,
+}
+
+impl Part {
+    /// Waits for the lock. `None`: another process has removed or renamed the file meanwhile.
+    fn lock(mut file: File, path: &Path) -> Result<Option<Self>> {
+        loop {
+            match Self::try_lock(file, path.to_owned()) {
+                Ok(part) => return Ok(part),
+                Err(back) => file = back,
+            }
+            netlab::check()?;
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// The file is returned if another process has the lock.
+    fn try_lock(file: File, path: PathBuf) -> Result<Option<Self>, File> {
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(file, _)| file)?;
+        let number = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let same = match (lock.metadata(), fs::metadata(&path)) {
+            (Ok(ours), Ok(named)) => number(ours) == number(named),
+            _ => false,
+        };
+        Ok(same.then_some(Self { lock, path }))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // the name is gone if the snapshot was completed, and ours otherwise, as we still have the lock
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Boots the guest, and writes its memory, its devices' state and the trailer.
+fn fill(state: &mut File, guest: Waiting<'_>, scratch: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir_in(scratch).context("cannot create a temporary directory")?;
+    let at = |name: &str| scratch.path().join(name);
+    let initramfs = at(INITRAMFS);
+    fs::write(&initramfs, guest.initramfs.bytes()).with_context(|| format!("cannot write {}", initramfs.display()))?;
+    let results = guest.machine.results.as_ref().map(|_| at("results"));
+    let memory_bytes = u64::from(guest.machine.memory_mib) << 20;
+    state.set_len(memory_bytes).context("cannot write a snapshot")?;
+    let machine = Machine { results, ..guest.machine.clone() };
+    vm::save(&machine, &initramfs, scratch.path(), state, &at(DEVICES))?;
+    let devices = fs::read(at(DEVICES)).context("cannot read the devices' state")?;
+    state.seek(SeekFrom::Start(memory_bytes)).and_then(|_| state.write_all(&devices)).context(WRITE)?;
+    let crc = checksum(state, memory_bytes + devices.len() as u64).context(WRITE)?;
+    let trailer = [&crc.to_le_bytes()[..], &memory_bytes.to_le_bytes(), MARK].concat();
+    state.seek(SeekFrom::End(0)).and_then(|_| state.write_all(&trailer)).context(WRITE)
+}
+
+/// Where the devices' state is, by the trailer.
+fn layout(file: &mut File) -> std::io::Result<Range<u64>> {
+    let end = file.seek(SeekFrom::End(-TRAILER_BYTES.cast_signed()))?;
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    file.read_exact(&mut trailer)?;
+    let [_, _, _, _, memory @ .., _, _, _, _, _, _, _, _] = trailer;
+    let memory_bytes = u64::from_le_bytes(memory);
+    if trailer.ends_with(MARK) && memory_bytes <= end {
+        Ok(memory_bytes..end)
+    } else {
+        Err(ErrorKind::InvalidData.into())
+    }
+}
+
+/// The checksum of what is up to `end`. Zeros have no part in it, so that it does not matter where the file has holes.
+fn checksum(file: &File, end: u64) -> std::io::Result<u32> {
+    const PAGE_BYTES: usize = 4096;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 64 * PAGE_BYTES];
+    let mut at = 0;
+    // a file without holes is one stretch of data; an error: there is no more data
+    while let Ok(data) = lseek(file, at, Whence::SeekData).map(i64::cast_unsigned)
+        && data < end
+    {
+        let hole = lseek(file, data.cast_signed(), Whence::SeekHole)?.cast_unsigned().min(end);
+        let mut from = data - data % PAGE_BYTES as u64;
+        while from < hole {
+            let count = buffer.len().min((end - from) as usize);
+            file.read_exact_at(&mut buffer[..count], from)?;
+            for page in buffer[..count].chunks(PAGE_BYTES) {
+                if page.iter().any(|byte| *byte != 0) {
+                    hasher.update(&from.to_le_bytes());
+                    hasher.update(page);
+                }
+                from += page.len() as u64;
+            }
+        }
+        at = hole.max(from).cast_signed();
+    }
+    Ok(hasher.finalize())
+}
+
+fn is_intact(file: &mut File) -> std::io::Result<bool> {
+    let devices = layout(file)?;
+    let mut crc = [0; 4];
+    file.read_exact_at(&mut crc, devices.end)?;
+    Ok(u32::from_le_bytes(crc) == checksum(file, devices.end)?)
+}
+
+/// What the state depends on, as the name of a file.
+fn key(guest: Waiting<'_>) -> Result<String> {
+    let machine = guest.machine;
+    let vmlinuz = &machine.kernel.vmlinuz;
+    let mut hasher = Sha256::new();
+    let mut add = |text: &[u8]| {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    };
+    add(FORMAT.as_bytes());
+    add(vm::qemu_version()?.as_bytes());
+    add(&fs::read(vmlinuz).with_context(|| format!("cannot read {}", vmlinuz.display()))?);
+    add(&guest.initramfs.sha256);
+    add(if machine.results.is_some() { b"results" } else { b"" });
+    machine.fixed_arguments().iter().for_each(|argument| add(argument.as_bytes()));
+    Ok(HEXLOWER.encode(&hasher.finalize()))
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of some memory, devices and a trailer.
+    fn snapshot(memory: &[u8], holes: bool) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        if holes {
+            file.set_len(memory.len() as u64).unwrap();
+            let data: Vec<usize> = (0..memory.len()).filter(|at| memory[*at] != 0).collect();
+            data.iter().for_each(|at| file.write_all_at(&memory[*at..=*at], *at as u64).unwrap());
+        } else {
+            file.write_all(memory).unwrap();
+        }
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"devices").unwrap();
+        let crc = checksum(&file, memory.len() as u64 + 7).unwrap();
+        file.write_all(&[&crc.to_le_bytes()[..], &(memory.len() as u64).to_le_bytes(), MARK].concat()).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_snapshot_is_intact_with_and_without_holes_and_not_with_another_byte() {
+        let mut memory = vec![0; 1 << 20];
+        (memory[5], memory[700_000], memory[(1 << 20) - 1]) = (1, 2, 3);
+        let (mut dense, mut sparse) = (snapshot(&memory, false), snapshot(&memory, true));
+        let bytes = memory.len() as u64;
+        assert_eq!(checksum(&dense, bytes + 7).unwrap(), checksum(&sparse, bytes + 7).unwrap());
+        for file in [&mut dense, &mut sparse] {
+            assert!(is_intact(file).unwrap());
+            assert_eq!(layout(file).unwrap(), bytes..bytes + 7);
+            for at in [5, 6, 300_000, bytes - 1, bytes + 3, bytes + 7, bytes + 16] {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, at).unwrap();
+                file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+                assert!(!is_intact(file).unwrap_or(false), "{at}");
+                file.write_all_at(&byte, at).unwrap();
+            }
+            assert!(is_intact(file).unwrap());
+            file.set_len(bytes / 2).unwrap();
+            assert!(!is_intact(file).unwrap_or(false));
+            file.set_len(0).unwrap();
+            assert!(!is_intact(file).unwrap_or(false));
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_snapshots_go_and_what_is_locked_stays() {
+        let scratch = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::at(scratch.path().to_owned());
+        for number in 0..MOST + 2 {
+            let file = File::create(snapshots.path(&number.to_string(), SNAPSHOT)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64)).unwrap();
+        }
+        let part = |key: &str| {
+            let path = snapshots.path(key, PART);
+            (File::create(&path).unwrap(), path)
+        };
+        let (left, (locked, locked_path)) = (part("left").1, part("locked"));
+        let lock = Part::try_lock(locked, locked_path.clone()).unwrap().unwrap();
+        // the oldest one is the one that was just made
+        snapshots.drop_old("0");
+        let kept: Vec<bool> = (0..MOST + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
+        let expected: Vec<bool> = (0..MOST + 2).map(|n| !(1..=2).contains(&n)).collect();
+        assert_eq!(kept, expected);
+        assert!(!left.exists() && locked_path.exists());
+        drop(lock);
+        assert!(!locked_path.exists());
+    }
+
+    #[test]
+    fn a_lock_on_a_file_that_has_lost_its_name_is_none() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("key.part");
+        let file = File::create(&path).unwrap();
+        fs::rename(&path, scratch.path().join("key.snapshot")).unwrap();
+        assert!(Part::lock(file, &path).unwrap().is_none());
+        let file = File::create(&path).unwrap();
+        assert!(Part::lock(file, &path).unwrap().is_some());
+    }
+}

@@ -1,0 +1,177 @@
+//! A QEMU that runs: what the guest and the monitor say, and what is shown when it goes wrong.
+
+use super::{Machine, QEMU};
+use anyhow::{Context, Result, bail};
+use hotcc_lab_proto::job::Message;
+use hotcc_testbed::netlab;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long an interrupt may go unnoticed.
+const NOTICE: Duration = Duration::from_millis(100);
+const CONSOLE_TAIL_LINES: usize = 45;
+
+/// What comes from a machine.
+pub(super) enum Heard {
+    /// A message of the guest.
+    Guest(Message),
+    /// A message of QEMU's monitor.
+    Monitor(Value),
+}
+
+/// One line, before it is parsed.
+enum Line {
+    Guest(String),
+    Monitor(String),
+}
+
+/// It is killed with the value; the kernel does it if we are killed.
+pub(super) struct Process {
+    child: Child,
+    lines: Receiver<Line>,
+    heard: Instant,
+    patience: Duration,
+    console: PathBuf,
+    errors: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // fails where it has ended, which is the usual case
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The file for the guest's console.
+pub(super) fn console(scratch: &Path) -> PathBuf {
+    scratch.join("console.log")
+}
+
+impl Process {
+    /// Starts QEMU, which inherits these descriptors under the numbers that they have here. `monitor` is our end of the one
+    /// that its monitor uses, if it has one.
+    pub(super) fn start(
+        mut command: Command,
+        machine: &Machine,
+        scratch: &Path,
+        inherited: &[BorrowedFd<'_>],
+        monitor: Option<Box<dyn Read + Send>>,
+    ) -> Result<Self> {
+        let (console, errors) = (console(scratch), scratch.join("qemu.err"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).context("cannot write to the scratch directory")?);
+        let mut only = CpuSet::new();
+        if let Some(cpu) = machine.cpu {
+            only.set(cpu).context("invalid processor number")?;
+        }
+        let stay = machine.cpu.is_some();
+        let inherited: Vec<i32> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
+        let before_exec = move || {
+            set_pdeathsig(Signal::SIGKILL)?;
+            if stay {
+                sched_setaffinity(Pid::from_raw(0), &only)?;
+            }
+            for number in &inherited {
+                // SAFETY: the caller of `start` holds the descriptor until the process has been created.
+                let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };
+                fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            }
+            Ok(())
+        };
+        // a terminal's Ctrl-C goes to its whole process group: it is ours to end the machine
+        command.process_group(0);
+        // SAFETY: between fork and exec the closure only makes system calls and allocates nothing.
+        unsafe { command.pre_exec(before_exec) };
+        let mut child = command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
+        let output = child.stdout.take();
+        let (send, lines) = channel();
+        let process = Self { child, lines, heard: Instant::now(), patience: machine.patience, console, errors };
+        if let Some(monitor) = monitor {
+            listen(monitor, send.clone(), Line::Monitor);
+        }
+        listen(output.context("QEMU has no output")?, send, Line::Guest);
+        Ok(process)
+    }
+
+    /// Waits for what comes next.
+    pub(super) fn hear(&mut self) -> Result<Heard> {
+        loop {
+            netlab::check()?;
+            let line = match self.lines.recv_timeout(NOTICE) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if self.heard.elapsed() < self.patience => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("the guest sent no message for {} s{}", self.patience.as_secs(), self.tails())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("the guest ended before its result{}", self.tails())
+                }
+            };
+            self.heard = Instant::now();
+            let (text, parsed) = match &line {
+                Line::Guest(text) => (text, serde_json::from_str(text.trim()).map(Heard::Guest)),
+                Line::Monitor(text) => (text, serde_json::from_str(text.trim()).map(Heard::Monitor)),
+            };
+            match parsed {
+                Ok(heard) => return Ok(heard),
+                Err(_) if text.trim().is_empty() => {}
+                Err(why) => bail!("invalid message from the guest: `{text}`: {why}{}", self.tails()),
+            }
+        }
+    }
+
+    /// Hands every message of the guest to `each`, up to the last.
+    pub(super) fn converse(mut self, mut each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
+        loop {
+            let Heard::Guest(message) = self.hear()? else { continue };
+            each(&message)?;
+            match message {
+                Message::Done { .. } => return Ok(()),
+                Message::Failed(why) => return Err(self.failure(&why)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the guest says went wrong, with what else is known.
+    pub(super) fn failure(&self, why: &str) -> anyhow::Error {
+        anyhow::anyhow!("in the guest: {why}{}", self.tails())
+    }
+
+    fn tails(&self) -> String {
+        let tail = |path: &Path| {
+            let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+            let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+            lines[lines.len().saturating_sub(CONSOLE_TAIL_LINES)..].join("\n  ")
+        };
+        let named = [("end of its console", &self.console), ("end of QEMU's messages", &self.errors)];
+        let texts = named.map(|(what, path)| (what, tail(path)));
+        texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
+    }
+}
+
+/// Sends the lines that come from there.
+fn listen(from: impl Read + Send + 'static, send: Sender<Line>, kind: fn(String) -> Line) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if send.send(kind(line)).is_err() {
+                return;
+            }
+        }
+    });
+}
