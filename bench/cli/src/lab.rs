@@ -10,13 +10,13 @@ use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
 use hotcc_lab::run::{Backend, Lab, Progress};
 use hotcc_lab::scenario::Source;
-use hotcc_lab::selection::{Selection, SweptValue, Workload};
+use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
 use hotcc_lab::simulated;
 use hotcc_lab::vm::{Clock, DEFAULT_KERNEL};
 use hotcc_testbed::netlab;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -57,6 +57,12 @@ pub struct LabCommand {
     /// Run only cases with this swept value, e.g. cc=dtcp; repeat for other keys, or for more values of the same key
     #[arg(long, value_name = "KEY=VALUE")]
     case: Vec<SweptValue>,
+    /// Run only one case in N on average, drawn at random: how a wide sweep that was simulated is repeated on a kernel
+    #[arg(long, value_name = "N")]
+    one_in: Option<NonZeroU32>,
+    /// Seed of the draw of `--one-in`
+    #[arg(long, default_value_t = 1, value_name = "SEED", requires = "one_in")]
+    draw_seed: u64,
     /// Validate the files; print the number of runs and about how long they take; do not run them
     #[arg(long)]
     check: bool,
@@ -109,7 +115,8 @@ fn default_jobs() -> NonZeroUsize {
 impl LabCommand {
     /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
-        let selection = Selection { one_seed: self.one_seed, cases: self.case.clone() };
+        let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
+        let selection = Selection { one_seed: self.one_seed, cases: self.case.clone(), drawn };
         let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {

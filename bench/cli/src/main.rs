@@ -6,6 +6,7 @@ mod lab;
 mod report;
 mod soak;
 mod traces;
+mod validate;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -19,6 +20,7 @@ use soak::SoakCommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use traces::TracesCommand;
+use validate::ValidateCommand;
 
 /// Interrupted.
 const INTERRUPTED: u8 = 130;
@@ -71,6 +73,7 @@ enum Command {
     },
     Traces(TracesCommand),
     Soak(SoakCommand),
+    Validate(ValidateCommand),
     /// Compare two result directories seed by seed; exit with 1 if B is worse than A in any figure
     Diff(report::DiffCommand),
 }
@@ -102,6 +105,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Figures(command) => report::run_figures(&command),
         Command::Traces(command) => command.run(),
         Command::Soak(command) => command.run(),
+        Command::Validate(command) => command.run(),
         Command::Diff(command) => Ok(report::run_diff(&command)),
     }
 }

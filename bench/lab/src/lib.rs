@@ -23,4 +23,5 @@ pub mod selection;
 pub mod simulated;
 pub mod snapshots;
 pub mod traces;
+pub mod validation;
 pub mod vm;

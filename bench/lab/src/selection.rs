@@ -5,7 +5,9 @@ use crate::results::{RunId, equal};
 use crate::scenario::{Case, Source};
 use anyhow::{Result, bail};
 use hotcc_host::nearest::expected;
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// What is wanted; nothing said: everything.
@@ -15,6 +17,26 @@ pub struct Selection {
     pub one_seed: bool,
     /// Only cases with these swept values; several of one key are alternatives.
     pub cases: Vec<SweptValue>,
+    /// Only some cases, drawn at random.
+    pub drawn: Option<Draw>,
+}
+
+/// One case in `one_in`, on average; the same ones for the same seed, whatever else the scenario sweeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Of how many cases one is drawn.
+    pub one_in: NonZeroU32,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+impl Draw {
+    fn takes(self, case: &Case) -> bool {
+        let name = case.run(0).case_name();
+        let digest = Sha256::digest(format!("{} {name}", self.seed));
+        let [a, b, c, d, ..] = <[u8; 32]>::from(digest);
+        u32::from_be_bytes([a, b, c, d]) % self.one_in == 0
+    }
 }
 
 /// `KEY=VALUE`.
@@ -61,12 +83,15 @@ impl Selection {
         }
         let runs: Vec<_> = cases
             .iter()
-            .filter(|case| has(&case.values, &self.cases))
+            .filter(|case| has(&case.values, &self.cases) && self.drawn.is_none_or(|draw| draw.takes(case)))
             .flat_map(|case| {
                 let seeds = case.scenario.seeds.iter().take(if self.one_seed { 1 } else { usize::MAX });
                 seeds.map(move |seed| OneRun { case, id: case.run(*seed) })
             })
             .collect();
+        if let (Some(Draw { one_in, seed }), true) = (self.drawn, runs.is_empty()) {
+            bail!("{}: the draw of one case in {one_in} with seed {seed} takes none", source.path.display());
+        }
         Ok(runs)
     }
 }
@@ -183,7 +208,8 @@ cc = "$cc"
 
     fn chosen(one_seed: bool, cases: &[&str]) -> Result<(Vec<String>, Workload)> {
         let source = Source::parse(Path::new("x.toml"), SCENARIO.to_owned())?;
-        let selection = Selection { one_seed, cases: cases.iter().map(|text| text.parse().unwrap()).collect() };
+        let cases = cases.iter().map(|text| text.parse().unwrap()).collect();
+        let selection = Selection { one_seed, cases, drawn: None };
         let all = source.cases()?;
         let runs = selection.runs(&source, &all)?;
         let names = runs.iter().map(|one| format!("{} {}", one.id.case_name(), one.id.seed)).collect();
@@ -209,6 +235,27 @@ cc = "$cc"
         let (runs, work) = chosen(false, &["cc=dtcp", "cc=reno"]).unwrap();
         assert_eq!(runs.len(), 8);
         assert_eq!(work.reduced.unwrap(), "8 of 12 runs of the scenario: only cc=dtcp or reno");
+    }
+
+    #[test]
+    fn a_draw_takes_its_share_of_cases_with_all_their_seeds_and_the_same_ones_each_time() {
+        let losses: Vec<String> = (1..=100).map(|n| format!("{}", f64::from(n) / 1000.0)).collect();
+        let text = SCENARIO.replace("0.01, 0.000001", &losses.join(", "));
+        let source = Source::parse(Path::new("x.toml"), text).unwrap();
+        let all = source.cases().unwrap();
+        let drawn = |one_in, seed| {
+            let draw = Draw { one_in: NonZeroU32::new(one_in).unwrap(), seed };
+            let selection = Selection { drawn: Some(draw), ..Selection::default() };
+            selection.runs(&source, &all).map(|runs| runs.into_iter().map(|one| one.id).collect::<Vec<_>>())
+        };
+        let runs = drawn(10, 1).unwrap();
+        assert!((2 * 15..2 * 45).contains(&runs.len()), "{} of 300 cases with two seeds", runs.len());
+        assert!(runs.chunks(2).all(|pair| pair[0].case == pair[1].case));
+        assert_eq!(runs, drawn(10, 1).unwrap());
+        assert_ne!(runs, drawn(10, 2).unwrap());
+        assert_eq!(drawn(1, 1).unwrap().len(), 600);
+        let none = drawn(u32::MAX, 1).unwrap_err().to_string();
+        assert_eq!(none, "x.toml: the draw of one case in 4294967295 with seed 1 takes none");
     }
 
     #[test]

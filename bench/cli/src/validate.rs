@@ -1,0 +1,59 @@
+//! `hotcc-bench validate`: where the simulator errs.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use hotcc_lab::validation::{Compared, compare, page};
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Compare simulated results with the lab's, run by run, and list the runs beyond the bounds
+///
+/// Compares runs that are both in OUT/NAME/simulator and in OUT/NAME/KERNEL. A run is within the bounds if its throughput
+/// differs by at most 1 % and the 95th percentile of the queue's delay by at most 15 %. Exits with 1 if any is beyond them.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hotcc-bench lab --sim bench/scenarios/demo.toml\n  \
+    hotcc-bench lab --one-in 10 bench/scenarios/demo.toml\n  hotcc-bench validate lab-results/demo")]
+pub struct ValidateCommand {
+    /// Results of scenarios: OUT/NAME
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Write a page with every run to this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Print every run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ValidateCommand {
+    /// Compares them.
+    pub fn run(&self) -> Result<ExitCode> {
+        let mut all: Vec<Compared> = Vec::new();
+        for directory in &self.directories {
+            all.extend(compare(directory)?);
+        }
+        if let Some(path) = &self.page {
+            fs::write(path, page(&all)).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        let beyond: Vec<&Compared> = all.iter().filter(|one| !one.holds()).collect();
+        for one in &beyond {
+            let (rate, delay) = (one.throughput_mbps, one.queue_delay_p95_ms);
+            eprintln!(
+                "{} {} seed {}: {:.3} Mbit/s, lab {:.3}; p95 {:.2} ms, lab {:.2}",
+                one.scenario,
+                one.run.case_name(),
+                one.run.seed,
+                rate.simulated,
+                rate.lab,
+                delay.simulated,
+                delay.lab
+            );
+        }
+        eprintln!("{} of {} runs are within the bounds", all.len() - beyond.len(), all.len());
+        Ok(if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
