@@ -81,6 +81,16 @@ fuzz name *options:
     crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
+# Run scenarios in the simulator and on Linux 6.12, and write how far apart they are to docs/reference/simulator.md.
+validate *scenarios="bench/scenarios/westwood-side-by-side.toml bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml": build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    target/release/hotcc-bench lab --sim --one-seed {{ scenarios }}
+    target/release/hotcc-bench lab --one-seed {{ scenarios }}
+    results=()
+    for scenario in {{ scenarios }}; do results+=("lab-results/$(basename "$scenario" .toml)"); done
+    target/release/hotcc-bench validate --page docs/reference/simulator.md "${results[@]}"
+
 # Run at length what `just test` runs for a moment, and record the results in docs/reference/soak.md.
 soak *args: build
     target/release/hotcc-bench soak {{ args }}
