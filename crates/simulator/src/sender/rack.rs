@@ -2,8 +2,8 @@
 
 use super::rate::{sent_after, us_between};
 use super::scoreboard::Segment;
-use super::timers::{Pending, TIMEOUT_MIN_US};
-use super::{Flags, Sender};
+use super::state::{Flags, Pending, Rack, Sender};
+use super::timers::TIMEOUT_MIN_US;
 use crate::clock::jiffies_from_us;
 use crate::congestion::CaState;
 
@@ -11,40 +11,6 @@ use crate::congestion::CaState;
 const WIDENED_RECOVERIES: u8 = 16;
 /// `tcp_max_reordering`.
 const MAX_REORDERING: u32 = 300;
-
-/// Of the segment sent last among those delivered.
-#[derive(Clone, Debug)]
-pub(super) struct Rack {
-    sent_ns: u64,
-    end: u64,
-    pub rtt_us: u32,
-    pub advanced: bool,
-    window_steps: u8,
-    pub window_persists: u8,
-    pub dsack_seen: bool,
-    last_delivered: u32,
-    /// Times that reordering was seen.
-    reorderings: u32,
-    /// Segments by which order may differ (`reordering`).
-    pub reordering: u32,
-}
-
-impl Default for Rack {
-    fn default() -> Self {
-        Self {
-            sent_ns: 0,
-            end: 0,
-            rtt_us: 0,
-            advanced: false,
-            window_steps: 1,
-            window_persists: 0,
-            dsack_seen: false,
-            last_delivered: 0,
-            reorderings: 0,
-            reordering: super::REORDERING,
-        }
-    }
-}
 
 impl Rack {
     /// DSACKs proved a recovery unnecessary.

@@ -1,27 +1,7 @@
 //! States of congestion avoidance, PRR and undo (`tcp_fastretrans_alert` and what it calls; RFC 6937, RFC 5682).
 
-use super::{Flags, Send, Sender};
+use super::state::{Flags, REORDERING, Send, Sender};
 use crate::congestion::{CaEvent, CaState, INFINITE_SSTHRESH};
-
-/// Of the present or the last episode.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Recovery {
-    /// The byte that ends it (`high_seq`).
-    pub high: u64,
-    /// `undo_marker`: where it began, as long as it can be undone.
-    pub undo_marker: Option<u64>,
-    /// Retransmissions that no DSACK has reported; `None`: none were sent yet (`undo_retrans` of -1).
-    pub undo_retrans: Option<u32>,
-    /// Time stamp of the first retransmission, ms (`retrans_stamp`).
-    pub stamp_ms: Option<u32>,
-    /// ssthresh before it; 0: cannot be restored.
-    pub prior_ssthresh: u32,
-    /// PRR: segments delivered and sent since it began.
-    pub delivered: u32,
-    pub sent: u32,
-    /// Whether the timeout may be spurious (F-RTO).
-    pub frto: bool,
-}
 
 impl Sender {
     pub(super) fn set_state(&mut self, state: CaState) {
@@ -145,8 +125,8 @@ impl Sender {
         self.sock.snd_cwnd = self.sock.in_flight() + 1;
         self.sock.snd_cwnd_cnt = 0;
         self.cwnd_stamp_ns = self.sock.now_ns;
-        if self.sock.ca_state <= CaState::Disorder && self.sock.sacked_out >= super::REORDERING {
-            self.rack.reordering = self.rack.reordering.min(super::REORDERING);
+        if self.sock.ca_state <= CaState::Disorder && self.sock.sacked_out >= REORDERING {
+            self.rack.reordering = self.rack.reordering.min(REORDERING);
         }
         self.set_state(CaState::Loss);
         self.recovery.high = self.next;

@@ -1,39 +1,13 @@
 //! Timers: retransmission, loss probe (TLP, RFC 8985 section 7), reordering (net/ipv4/tcp_timer.c, tcp_output.c).
 
-use super::Sender;
 use super::rate::us_between;
 use super::rtt::{RTO_MAX_TICKS, RTO_MIN_US};
+use super::state::{Pending, Sender, Timers};
 use crate::clock::{JIFFY_NS, jiffies_from_us, timer_fires_ns};
 use crate::congestion::CaState;
 
 /// `TCP_TIMEOUT_MIN_US`: two ticks.
 pub(super) const TIMEOUT_MIN_US: u64 = 2 * JIFFY_NS / 1000;
-
-/// What the one timer is set for (`icsk_pending`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pending {
-    Retransmission,
-    Probe,
-    Reordering,
-}
-
-/// Timers and what they count.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Timers {
-    pending: Option<(Pending, u64)>,
-    /// When pacing lets the next segment go, if something waits for it.
-    pub pacing_ns: Option<u64>,
-    /// Doublings of the timeout.
-    pub backoff: u32,
-    /// Timeouts in a row (`icsk_retransmits`).
-    pub retransmits: u32,
-    /// All timeouts.
-    pub timeouts: u64,
-    /// The byte behind the loss probe, while one is out (`tlp_high_seq`).
-    pub probe_end: Option<u64>,
-    /// Whether it repeated data (`tlp_retrans`).
-    pub probe_was_retransmission: bool,
-}
 
 impl Timers {
     pub fn pending(&self) -> Option<Pending> {
