@@ -9,6 +9,8 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 mod state;
+#[cfg(test)]
+mod testing;
 mod timers;
 
 use crate::congestion::{CongestionControl, INFINITE_SSTHRESH, Sock};
