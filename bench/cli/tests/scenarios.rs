@@ -144,12 +144,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "seeds = [1]",
         "sysctl = { \"kernel.panic\" = 1 }",
-        "x.toml:1: invalid sysctl `kernel.panic`: expected a key of a network namespace (net.*)",
+        "x.toml:2: invalid sysctl `kernel.panic`: expected a key of a network namespace (net.*)",
     ),
     (
         "seeds = [1]",
         "sysctl = { \"net./../../etc/hosts\" = 1 }",
-        "x.toml:1: invalid sysctl `net./../../etc/hosts`: expected a key of a network namespace (net.*)",
+        "x.toml:2: invalid sysctl `net./../../etc/hosts`: expected a key of a network namespace (net.*)",
     ),
     // names
     ("name = \"tv\"", "name = \"ue\"", "x.toml:14: duplicate host name `ue`"),

@@ -201,7 +201,7 @@ fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
     for (place, node) in network.nodes.iter().enumerate() {
         let mut sysctls: BTreeMap<String, String> = DEFAULT_SYSCTLS.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         for (key, value) in scenario.sysctl.iter().chain(&node.host.sysctl) {
-            sysctls.insert(key.clone(), algorithms::text(value));
+            sysctls.insert(key.clone(), algorithms::text(value.get_ref()));
         }
         let setup = network.setup(place);
         let (name, sysctls) = (node.name.clone(), sysctls.into_iter().collect());

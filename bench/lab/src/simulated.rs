@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use hotcc::tunables::{Setting, values};
 use hotcc_lab_proto::plan::RxMethod;
 use hotcc_simulator::algorithms;
-use hotcc_simulator::play::{Outcome, simulate};
+use hotcc_simulator::play::{Outcome, SYSCTLS, simulate};
 
 /// What manifests and reports call it.
 pub const BACKEND: &str = "simulator";
@@ -29,6 +29,10 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
             let place = Place::of(&host.rx, format!("host `{}`", host.name.get_ref()));
             return refuse(place, "the simulator has no receiver programs".to_owned());
         }
+    }
+    if let Some((key, value)) = scenario.sysctls().find(|(key, _)| !SYSCTLS.contains(&key.as_str())) {
+        let why = format!("of sysctls, the simulator has only {}", SYSCTLS.join(" and "));
+        return refuse(Place::of(value, format!("sysctl `{key}`")), why);
     }
     if let Some(file) = scenario.object_files().next() {
         let why = "the simulator runs built-in algorithms only, not object files".to_owned();

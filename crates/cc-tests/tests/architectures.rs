@@ -9,7 +9,7 @@ fn bpf() -> PathBuf {
 }
 
 fn host() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("host")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-algo/host")
 }
 
 /// Where our own sources find their headers.

@@ -150,7 +150,7 @@ impl Connection {
     fn receive_ack(&mut self, control: &mut dyn CongestionControl) {
         let sock = &mut self.sock;
         let prior_in_flight = sock.packets_out;
-        let mut losses = 0;
+        let (mut losses, mut is_another_episode) = (0, false);
         let segment = loop {
             let segment = self.flight.pop_front().expect("an ACK is of a segment in flight");
             sock.packets_out -= 1;
@@ -158,6 +158,8 @@ impl Connection {
                 break segment;
             }
             losses += 1;
+            // What was sent before the last episode was noticed belongs to it, even if its loss is noticed after the end.
+            is_another_episode |= crate::clock::after(segment.end_seq, self.recovery_end);
         };
         sock.lost += losses;
         sock.snd_una = segment.end_seq;
@@ -175,7 +177,7 @@ impl Connection {
             control.set_state(sock, CaState::Open);
             sock.ca_state = CaState::Open;
         }
-        if losses > 0 && sock.ca_state == CaState::Open {
+        if is_another_episode && sock.ca_state == CaState::Open {
             sock.prior_cwnd = sock.snd_cwnd;
             sock.snd_ssthresh = control.ssthresh(sock);
             control.set_state(sock, CaState::Recovery);

@@ -19,6 +19,11 @@ const UNBOUNDED_BYTES: u64 = 1 << 40;
 /// Largest receive buffer that the lab gives to hosts by itself.
 const USUAL_BUFFER_BYTES: u64 = 67_108_864;
 
+const ECN: &str = "net.ipv4.tcp_ecn";
+const RECEIVE_BUFFER: &str = "net.ipv4.tcp_rmem";
+/// What hosts can be set to. A plan's other sysctls have no effect.
+pub const SYSCTLS: [&str; 2] = [ECN, RECEIVE_BUFFER];
+
 /// What a run left.
 #[derive(Debug)]
 pub struct Outcome {
@@ -345,7 +350,7 @@ fn make_flow(
         mss: mtu - HEADER_BYTES,
         offload_segments: first.map_or(1, |wire| wire.offload_segments),
         paced: planned.paced,
-        ecn: sysctl(plan, planned.from, "net.ipv4.tcp_ecn").is_some_and(|value| value.trim() == "1"),
+        ecn: has_ecn(plan, planned),
     };
     let window_bytes = receive_window(plan, planned.to)?;
     let mut control = registry.make(cc, seed(plan, place))?;
@@ -363,12 +368,17 @@ fn seed(plan: &Plan, flow: u16) -> u64 {
 }
 
 fn sysctl<'a>(plan: &'a Plan, host: usize, key: &str) -> Option<&'a str> {
-    plan.hosts[host].sysctls.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    plan.hosts[host].sysctls.iter().find(|(known, _)| known == key).map(|(_, value)| value.trim())
+}
+
+/// Whether the sender asks for ECN (1), and the receiver does not decline it (0).
+fn has_ecn(plan: &Plan, flow: &PlannedFlow) -> bool {
+    sysctl(plan, flow.from, ECN) == Some("1") && sysctl(plan, flow.to, ECN) != Some("0")
 }
 
 /// The window that a host's `tcp_rmem` allows: half of the buffer, for the other half is the packets' own memory.
 fn receive_window(plan: &Plan, host: usize) -> Result<u64> {
-    let Some(value) = sysctl(plan, host, "net.ipv4.tcp_rmem") else { return Ok(UNBOUNDED_BYTES) };
+    let Some(value) = sysctl(plan, host, RECEIVE_BUFFER) else { return Ok(UNBOUNDED_BYTES) };
     let most: u64 = value.split_whitespace().last().unwrap_or_default().parse().context("invalid tcp_rmem")?;
     Ok(if most >= USUAL_BUFFER_BYTES { UNBOUNDED_BYTES } else { most / 2 })
 }

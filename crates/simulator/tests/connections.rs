@@ -128,6 +128,22 @@ fn reordering_is_undone_and_widens_the_window_for_it() {
 }
 
 #[test]
+fn marks_replace_losses_unless_the_receiver_declines_ecn() {
+    let largest_late_window = |of_receiver: &str| {
+        let mut plan = plan(vec![flow("reno", None)], 10);
+        plan.links[0].queue_bytes = 100_000_000; // nothing is lost
+        plan.links[0].mark_bytes = 15_000;
+        for (host, value) in plan.hosts.iter_mut().zip(["1", of_receiver]) {
+            host.sysctls.push(("net.ipv4.tcp_ecn".to_owned(), value.to_owned()));
+        }
+        run(&plan).acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS).map(|ack| ack.cwnd).max()
+    };
+    // The path holds 69 segments, and the queue is marked from the eleventh on.
+    assert!(largest_late_window("2") < Some(150));
+    assert!(largest_late_window("0") > Some(1000));
+}
+
+#[test]
 fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
     let mut plan = plan(vec![flow("dtcp", None)], 6);
     plan.algorithms = vec![hotcc_lab_proto::plan::Algorithm {

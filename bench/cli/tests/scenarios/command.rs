@@ -76,3 +76,40 @@ fn a_choice_that_leaves_nothing_is_refused() {
     }
     assert!(!directory.path().join("lab-results").exists());
 }
+
+#[test]
+fn the_simulator_refuses_what_it_lacks_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let (without_pep, pep) = RIGHT.split_once("[[pep]]").unwrap();
+    let sim = |right: &str, other: &str| {
+        fs::write(directory.path().join("x.toml"), without_pep.replace(right, other)).unwrap();
+        let done = lab(&["--sim", "x.toml"], directory.path());
+        (done.status.success(), String::from_utf8(done.stderr).unwrap())
+    };
+    let only = "the simulator has only net.ipv4.tcp_ecn and net.ipv4.tcp_rmem; use --lab vm";
+    for (right, wrong, what) in [
+        (
+            "seeds = [1]",
+            "seeds = [1]\n[sysctl]\n\"net.ipv4.tcp_ecn\" = 1\n\"net.ipv4.tcp_wmem\" = \"4096 65536 65536\"\n",
+            &format!("x.toml:5: sysctl `net.ipv4.tcp_wmem`: of sysctls, {only}"),
+        ),
+        (
+            "name = \"ue\"",
+            "name = \"ue\"\nsysctl = { \"net.ipv4.tcp_sack\" = 0 }",
+            &format!("x.toml:12: sysctl `net.ipv4.tcp_sack`: of sysctls, {only}"),
+        ),
+        (
+            "name = \"ue\"",
+            "name = \"ue\"\nrx = \"arwa\"",
+            &"x.toml:12: host `ue`: the simulator has no receiver programs; use --lab vm".to_owned(),
+        ),
+        ("[[event]]", &format!("[[pep]]{pep}\n[[event]]"), &"x.toml:59: PEP: the simulator has no PEP".to_owned()),
+    ] {
+        let (succeeds, told) = sim(right, wrong);
+        assert!(!succeeds && told.contains(what), "{told}");
+    }
+    assert!(!directory.path().join("lab-results").exists());
+    let known = "seeds = [1]\n[sysctl]\n\"net.ipv4.tcp_ecn\" = 1\n\"net.ipv4.tcp_rmem\" = \"4096 65536 65536\"\n";
+    let (succeeds, told) = sim("seeds = [1]", known);
+    assert!(succeeds, "{told}");
+}

@@ -48,12 +48,8 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             );
         }
     }
-    let sysctls = scenario.host.iter().flat_map(|host| host.sysctl.keys()).chain(scenario.sysctl.keys());
-    if let Some(key) = sysctls.into_iter().find(|key| !is_of_the_network(key)) {
-        return wrong(
-            &scenario.duration_s,
-            format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"),
-        );
+    if let Some((key, value)) = scenario.sysctls().find(|(key, _)| !is_of_the_network(key)) {
+        return wrong(value, format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"));
     }
     let mut names = BTreeSet::new();
     for radio in &scenario.radio {

@@ -75,7 +75,7 @@ pub struct Scenario {
     pub variant: Vec<Variant>,
     /// sysctls of every host.
     #[serde(default)]
-    pub sysctl: BTreeMap<String, toml::Value>,
+    pub sysctl: BTreeMap<String, Spanned<toml::Value>>,
     /// The hosts.
     #[serde(default)]
     pub host: Vec<Host>,
@@ -120,6 +120,11 @@ impl Scenario {
         let of_flows = self.flow.iter().filter_map(|flow| flow.cc.as_ref());
         let of_swaps = self.event.iter().filter_map(|event| event.swap.as_ref()).map(|swap| &swap.new);
         of_flows.chain(of_swaps).filter(|cc| algorithms::is_object_file(cc.get_ref()))
+    }
+
+    /// The sysctls that it sets, of every host and of single ones.
+    pub(crate) fn sysctls(&self) -> impl Iterator<Item = (&String, &Spanned<toml::Value>)> {
+        self.host.iter().flat_map(|host| &host.sysctl).chain(&self.sysctl)
     }
 
     /// How many hosts have that name.
@@ -186,7 +191,7 @@ pub struct Host {
     pub rx: Spanned<Rx>,
     /// sysctls of this host, over those of all.
     #[serde(default)]
-    pub sysctl: BTreeMap<String, toml::Value>,
+    pub sysctl: BTreeMap<String, Spanned<toml::Value>>,
 }
 
 /// `hotcc rx load METHOD`, for the sockets of one host.

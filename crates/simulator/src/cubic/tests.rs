@@ -66,11 +66,11 @@ fn windows_on_the_curve_are_those_of_the_formula() {
 #[test]
 fn the_first_step_after_a_loss_is_that_of_the_curve() {
     let (mut cubic, mut sock) = after_loss(1000);
-    // The kernel's root makes K 9294 / 1024 s; the exact one is 9301 / 1024. An RTT of 40 ms is 10 jiffies or 40 / 1024 s,
-    // where the curve is 410 x 9254^3 / 2^40 = 295 below the plateau: 5 more than 700.
+    // K is cbrt(300 / 0.4) = 9.08 s, in its unit 9300 / 1024 s. An RTT of 40 ms is 10 jiffies or 40 / 1024 s, where the curve
+    // is 410 x 9260^3 / 2^40 = 296 below the plateau: 4 more than 700.
     cubic.delay_min_us = 40_000;
     cubic.cong_avoid(&mut sock, 1);
-    assert_eq!((cubic.detail("bic_K"), cubic.step), (9294, 700 / 5));
+    assert_eq!((cubic.detail("bic_K"), cubic.step), (9300, 700 / 4));
 }
 
 #[test]

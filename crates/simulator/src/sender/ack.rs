@@ -1,7 +1,8 @@
 //! What an ACK does (net/ipv4/tcp_input.c: `tcp_ack` and what it calls), in the kernel's order.
 
-use super::rate::{Sample, us_between};
-use super::{Flags, REORDERING, Send, Sender};
+use super::rate::us_between;
+use super::state::{Flags, REORDERING, Sample, Send, Sender};
+use crate::clock::jiffies;
 use crate::congestion::CaState;
 use crate::packet::{Ack, Range};
 
@@ -281,6 +282,16 @@ impl Sender {
         }
         let in_flight = self.sock.mss * self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
         self.cc.pkts_acked(&mut self.sock, acked, latest, in_flight);
+    }
+
+    /// A sample that goes into both estimates; `maybe_delayed`: it may include the receiver's delay of its ACK.
+    pub(super) fn take_rtt(&mut self, rtt_us: u32, smoothed_us: u32, maybe_delayed: bool) {
+        if !(maybe_delayed && rtt_us > self.sock.min_rtt_us) {
+            let now = jiffies(self.sock.now_ns);
+            self.sock.min_rtt_us = self.rtt.least(now, rtt_us.max(1));
+        }
+        self.rtt.estimate(&mut self.sock.srtt_us, smoothed_us.max(1), self.una, self.next);
+        self.timers.backoff = 0;
     }
 
     /// `tcp_process_tlp_ack`.

@@ -1,21 +1,10 @@
 //! What the application writes, and when.
 
-use super::Sender;
-use hotcc_lab_proto::plan::{Pace, PlannedFlow};
+use super::state::{Application, Sender};
+use hotcc_lab_proto::plan::PlannedFlow;
 
 /// Segments that fit into the least send buffer that the lab's hosts have, 1 MiB of whole socket buffers.
 const LEAST_BUFFER_SEGMENTS: u64 = 400;
-
-/// An application.
-#[derive(Clone, Debug)]
-pub(super) struct Application {
-    bytes: u64,
-    pace: Option<Pace>,
-    /// Next write.
-    next_ns: u64,
-    /// It waits for room in the send buffer.
-    is_blocked: bool,
-}
 
 impl Application {
     pub fn of(flow: &PlannedFlow) -> Self {

@@ -8,102 +8,21 @@ mod rate;
 mod recovery;
 mod rtt;
 mod scoreboard;
+mod state;
+#[cfg(test)]
+mod testing;
 mod timers;
 
 use crate::congestion::{CongestionControl, INFINITE_SSTHRESH, Sock};
 use crate::packet::Content;
-use application::Application;
 use bytemuck::Zeroable;
 use hotcc_lab_proto::plan::PlannedFlow;
 use hotcc_lab_proto::records::AckRecord;
 use output::INITIAL_WINDOW;
-use rack::Rack;
-use rate::Sample;
-use recovery::Recovery;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
-use timers::Timers;
-
-/// `tcp_reordering`.
-const REORDERING: u32 = 3;
-
-/// How a connection is set up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Config {
-    /// The flow's place in the plan.
-    pub flow: u16,
-    /// Segment size.
-    pub mss: u32,
-    /// Most segments in a bundle.
-    pub offload_segments: u32,
-    /// Whether TCP paces whatever the congestion control asks for.
-    pub paced: bool,
-    /// Whether ECN is in use.
-    pub ecn: bool,
-}
-
-/// What an ACK brought (the kernel's `FLAG_*`).
-#[derive(Clone, Copy, Debug, Default)]
-struct Flags {
-    una_advanced: bool,
-    data_acked: bool,
-    data_sacked: bool,
-    /// Data below `high` that was never sent again.
-    original_delivered: bool,
-    ece: bool,
-    dsack: bool,
-    dsack_of_probe: bool,
-    lost_retransmission: bool,
-    set_timer: bool,
-    maybe_delayed: bool,
-}
-
-/// What recovery wants sent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Send {
-    Nothing,
-    /// What is marked lost.
-    Lost,
-    /// New data, for F-RTO.
-    New,
-}
-
-/// A sender.
-pub(crate) struct Sender {
-    config: Config,
-    sock: Sock,
-    cc: Box<dyn CongestionControl>,
-    board: Scoreboard,
-    rack: Rack,
-    rtt: Rtt,
-    recovery: Recovery,
-    timers: Timers,
-    sample: Sample,
-    application: Application,
-    /// First byte that is not acknowledged (`snd_una`).
-    una: u64,
-    /// Next byte to send (`snd_nxt`).
-    next: u64,
-    /// The byte behind the last one that the application wrote (`write_seq`).
-    written: u64,
-    /// The byte behind the receiver's window.
-    window_end: u64,
-    /// The byte behind the last small segment (`snd_sml`).
-    small_end: u64,
-    echo_ms: Option<u32>,
-    first_sent_ns: u64,
-    usage_end: u64,
-    cwnd_used: u32,
-    cwnd_stamp_ns: u64,
-    duplicates: u32,
-    must_send_cwr: bool,
-    is_connected: bool,
-    watched: Option<String>,
-    /// To be sent, in order.
-    pub out: Vec<Content>,
-    /// Records of ACKs and retransmissions.
-    pub records: Vec<AckRecord>,
-}
+use state::{Application, Rack, Recovery, Sample, Timers};
+pub(crate) use state::{Config, Sender};
 
 impl Sender {
     /// One that has not opened its connection yet; `watched`: a field of the congestion control's state to record.

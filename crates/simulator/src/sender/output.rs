@@ -1,8 +1,7 @@
 //! When segments leave (net/ipv4/tcp_output.c): window, pacing, bundles, Nagle, retransmissions.
 
-use super::Sender;
 use super::scoreboard::Segment;
-use super::timers::Pending;
+use super::state::{Pending, Sender};
 use crate::clock::jiffies;
 use crate::congestion::{CaEvent, CaState};
 use crate::packet::{Content, Data};

@@ -2,8 +2,8 @@
 
 use super::rate::{sent_after, us_between};
 use super::scoreboard::Segment;
-use super::timers::{Pending, TIMEOUT_MIN_US};
-use super::{Flags, Sender};
+use super::state::{Flags, Pending, Rack, Sender};
+use super::timers::TIMEOUT_MIN_US;
 use crate::clock::jiffies_from_us;
 use crate::congestion::CaState;
 
@@ -11,40 +11,6 @@ use crate::congestion::CaState;
 const WIDENED_RECOVERIES: u8 = 16;
 /// `tcp_max_reordering`.
 const MAX_REORDERING: u32 = 300;
-
-/// Of the segment sent last among those delivered.
-#[derive(Clone, Debug)]
-pub(super) struct Rack {
-    sent_ns: u64,
-    end: u64,
-    pub rtt_us: u32,
-    pub advanced: bool,
-    window_steps: u8,
-    pub window_persists: u8,
-    pub dsack_seen: bool,
-    last_delivered: u32,
-    /// Times that reordering was seen.
-    reorderings: u32,
-    /// Segments by which order may differ (`reordering`).
-    pub reordering: u32,
-}
-
-impl Default for Rack {
-    fn default() -> Self {
-        Self {
-            sent_ns: 0,
-            end: 0,
-            rtt_us: 0,
-            advanced: false,
-            window_steps: 1,
-            window_persists: 0,
-            dsack_seen: false,
-            last_delivered: 0,
-            reorderings: 0,
-            reordering: super::REORDERING,
-        }
-    }
-}
 
 impl Rack {
     /// DSACKs proved a recovery unnecessary.
@@ -192,5 +158,76 @@ impl Sender {
         if self.timers.pending() != Some(Pending::Retransmission) {
             self.rearm_rto();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, START_MS, ack, sender};
+    use super::*;
+
+    /// RFC 8985, section 6.2, step 4: a quarter of the least RTT times the steps, and at most the smoothed RTT; none before
+    /// reordering was seen, in recovery or with three segments SACKed.
+    #[test]
+    fn the_reordering_window_is_that_of_the_rfc() {
+        let mut sender = sender(20, None);
+        sender.sock.min_rtt_us = 40_000;
+        sender.sock.srtt_us = 8 * 50_000;
+        assert_eq!(sender.reordering_window_us(), 10_000);
+        sender.sock.sacked_out = 2;
+        assert_eq!(sender.reordering_window_us(), 10_000);
+        sender.sock.sacked_out = 3;
+        assert_eq!(sender.reordering_window_us(), 0);
+        sender.rack.reorderings = 1;
+        for (steps, window_us) in [(1, 10_000), (3, 30_000), (5, 50_000), (6, 50_000)] {
+            sender.rack.window_steps = steps;
+            assert_eq!(sender.reordering_window_us(), window_us);
+        }
+        sender.sock.ca_state = CaState::Recovery;
+        assert_eq!(sender.reordering_window_us(), 50_000);
+        sender.rack.reorderings = 0;
+        assert_eq!(sender.reordering_window_us(), 0);
+    }
+
+    /// RFC 8985, section 6.2, step 4: one step more per round with a DSACK, for 16 recoveries.
+    #[test]
+    fn a_dsack_widens_the_window_once_per_round() {
+        let mut sender = sender(20, None);
+        let mut steps = |prior_delivered, delivered, dsack_seen| {
+            sender.sample.prior_delivered = prior_delivered;
+            sender.sock.delivered = delivered;
+            sender.rack.dsack_seen = dsack_seen;
+            sender.rack_update_window();
+            (sender.rack.window_steps, sender.rack.window_persists)
+        };
+        assert_eq!(steps(5, 9, false), (1, 0));
+        assert_eq!(steps(5, 9, true), (2, 16));
+        assert_eq!(steps(8, 10, true), (2, 16), "what was sent in the same round");
+        assert_eq!(steps(9, 12, true), (3, 16));
+        assert_eq!(steps(12, 15, false), (3, 16));
+        sender.rack.window_persists = 0;
+        sender.rack_update_window();
+        assert_eq!(sender.rack.window_steps, 1);
+    }
+
+    /// The segment after the first one arrives after 100 ms. The first counts as lost 25 ms later; the timer adds two ticks to
+    /// that, 33 ms in all or nine ticks after tick 275, and fires behind the last.
+    #[test]
+    fn a_segment_is_lost_when_the_window_is_over() {
+        let mut sender = sender(20, None);
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 1..2, START_MS));
+        assert_eq!((sender.sock.lost_out, sender.timers.pending()), (0, Some(Pending::Reordering)));
+        assert_eq!(sender.timers.next_ns(), Some((275 + 9 + 1) * 4 * MS));
+        sender.timer((275 + 9 + 1) * 4 * MS);
+        assert_eq!((sender.sock.lost_out, sender.sock.retrans_out), (1, 1));
+        assert_eq!(sender.sock.ca_state, CaState::Recovery);
+    }
+
+    /// RFC 8985, section 6.2, step 5: three SACKed segments show the loss of the first without a wait.
+    #[test]
+    fn three_segments_beyond_it_show_a_loss_at_once() {
+        let mut sender = sender(20, None);
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 1..4, START_MS));
+        assert_eq!((sender.sock.lost_out, sender.sock.sacked_out), (1, 3));
     }
 }

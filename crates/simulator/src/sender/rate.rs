@@ -1,36 +1,7 @@
 //! Delivery rate samples (net/ipv4/tcp_rate.c; draft-cheng-iccrg-delivery-rate-estimation).
 
-use super::Sender;
-use super::scoreboard::Segment;
-
-/// The connection when a segment was sent (`tcp_rate_skb_sent`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SentState {
-    /// When the first segment of the flight was sent.
-    pub first_sent_ns: u64,
-    /// When `delivered` was last counted; `None` once the segment is delivered.
-    pub delivered_ns: Option<u64>,
-    /// Segments delivered.
-    pub delivered: u32,
-    /// Whether the application was the limit.
-    pub is_app_limited: bool,
-}
-
-/// A sample while its ACK is processed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sample {
-    /// As in [`crate::congestion::RateSample`].
-    pub prior_ns: Option<u64>,
-    pub prior_delivered: u32,
-    pub is_app_limited: bool,
-    pub is_retrans: bool,
-    last_end: u64,
-    sent_interval_us: u64,
-    /// RTT of the last segment that the ACK delivered (`ca_rtt_us`).
-    pub rtt_us: Option<u32>,
-    pub prior_in_flight: u32,
-    pub is_ack_delayed: bool,
-}
+use super::scoreboard::{Segment, SentState};
+use super::state::Sender;
 
 /// Time between two moments of the kernel's microsecond clock.
 pub(super) fn us_between(from_ns: u64, to_ns: u64) -> u64 {

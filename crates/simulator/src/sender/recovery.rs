@@ -1,27 +1,7 @@
 //! States of congestion avoidance, PRR and undo (`tcp_fastretrans_alert` and what it calls; RFC 6937, RFC 5682).
 
-use super::{Flags, Send, Sender};
+use super::state::{Flags, REORDERING, Send, Sender};
 use crate::congestion::{CaEvent, CaState, INFINITE_SSTHRESH};
-
-/// Of the present or the last episode.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Recovery {
-    /// The byte that ends it (`high_seq`).
-    pub high: u64,
-    /// `undo_marker`: where it began, as long as it can be undone.
-    pub undo_marker: Option<u64>,
-    /// Retransmissions that no DSACK has reported; `None`: none were sent yet (`undo_retrans` of -1).
-    pub undo_retrans: Option<u32>,
-    /// Time stamp of the first retransmission, ms (`retrans_stamp`).
-    pub stamp_ms: Option<u32>,
-    /// ssthresh before it; 0: cannot be restored.
-    pub prior_ssthresh: u32,
-    /// PRR: segments delivered and sent since it began.
-    pub delivered: u32,
-    pub sent: u32,
-    /// Whether the timeout may be spurious (F-RTO).
-    pub frto: bool,
-}
 
 impl Sender {
     pub(super) fn set_state(&mut self, state: CaState) {
@@ -145,8 +125,8 @@ impl Sender {
         self.sock.snd_cwnd = self.sock.in_flight() + 1;
         self.sock.snd_cwnd_cnt = 0;
         self.cwnd_stamp_ns = self.sock.now_ns;
-        if self.sock.ca_state <= CaState::Disorder && self.sock.sacked_out >= super::REORDERING {
-            self.rack.reordering = self.rack.reordering.min(super::REORDERING);
+        if self.sock.ca_state <= CaState::Disorder && self.sock.sacked_out >= REORDERING {
+            self.rack.reordering = self.rack.reordering.min(REORDERING);
         }
         self.set_state(CaState::Loss);
         self.recovery.high = self.next;
@@ -355,5 +335,106 @@ impl Sender {
             return Send::Nothing;
         }
         Send::Lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, START_MS, ack, sender};
+    use super::*;
+    use crate::packet::Ack;
+
+    /// A reduction from 20 segments to 10, with `pipe` segments in flight.
+    fn reducing(pipe: u32) -> Sender {
+        let mut sender = sender(20, None);
+        sender.sock.prior_cwnd = 20;
+        sender.sock.snd_ssthresh = 10;
+        sender.sock.packets_out = pipe;
+        sender
+    }
+
+    /// RFC 6937, section 3: CEIL(prr_delivered x ssthresh / RecoverFS) - prr_out, here half of what was delivered.
+    #[test]
+    fn above_ssthresh_prr_sends_in_proportion_to_what_is_delivered() {
+        let mut sender = reducing(19);
+        let mut sent = Vec::new();
+        for delivered in [1, 1, 1, 1, 3] {
+            sender.sock.packets_out -= delivered;
+            sender.reduce(delivered, 0, true);
+            let may_send = sender.sock.snd_cwnd - sender.sock.in_flight();
+            sender.recovery.sent += may_send;
+            sender.sock.packets_out += may_send;
+            sent.push(may_send);
+        }
+        // ceil of 1/2, 2/2, 3/2, 4/2 and 7/2, less what was sent before
+        assert_eq!(sent, [1, 0, 1, 0, 2]);
+    }
+
+    /// RFC 6937, section 3: the slow start reduction bound, of which Linux takes the additional segment only for an ACK that
+    /// advances and brings no news of losses, as RFC 9937 has it.
+    #[test]
+    fn below_ssthresh_prr_sends_what_is_delivered_and_one_more_if_no_more_is_lost() {
+        let window = |pipe, delivered, lost, una_advanced| {
+            let mut sender = reducing(pipe);
+            sender.reduce(delivered, lost, una_advanced);
+            sender.sock.snd_cwnd
+        };
+        assert_eq!(window(4, 1, 1, true), 4 + 1);
+        assert_eq!(window(4, 1, 0, false), 4 + 1);
+        assert_eq!(window(4, 1, 0, true), 4 + 2);
+        assert_eq!(window(4, 3, 1, true), 4 + 3);
+        assert_eq!(window(9, 5, 0, true), 10, "not above ssthresh");
+    }
+
+    #[test]
+    fn below_ssthresh_prr_sends_what_it_held_back_before() {
+        let mut sender = reducing(4);
+        (sender.recovery.delivered, sender.recovery.sent) = (4, 1);
+        sender.reduce(1, 1, false);
+        assert_eq!(sender.sock.snd_cwnd, 4 + (4 + 1 - 1));
+    }
+
+    #[test]
+    fn the_first_retransmission_leaves_even_if_the_window_is_full() {
+        for (sent, window) in [(0, 11), (1, 10)] {
+            let mut sender = reducing(10);
+            sender.recovery.sent = sent;
+            sender.reduce(1, 1, false);
+            assert_eq!(sender.sock.snd_cwnd, window);
+        }
+    }
+
+    /// A round trip after the start, the first of 20 segments is taken for lost and sent again.
+    fn recovering() -> Sender {
+        let mut sender = sender(20, None);
+        sender.sock.snd_ssthresh = 16;
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 1..4, START_MS));
+        assert_eq!((sender.sock.ca_state, sender.sock.snd_ssthresh), (CaState::Recovery, 10));
+        assert_eq!(sender.sock.retrans_out, 1);
+        sender
+    }
+
+    fn windows(sender: &Sender) -> (CaState, u32, u32) {
+        (sender.sock.ca_state, sender.sock.snd_cwnd, sender.sock.snd_ssthresh)
+    }
+
+    /// RFC 3522: the ACK echoes a time stamp from before the retransmission.
+    #[test]
+    fn an_ack_of_the_original_undoes_the_reduction() {
+        let mut sender = recovering();
+        sender.acknowledge((START_MS + 110) * MS, &ack(4, 0..0, START_MS));
+        assert_eq!(windows(&sender), (CaState::Open, 20, 16));
+    }
+
+    /// RFC 3708: the receiver had every segment that was sent again.
+    #[test]
+    fn a_dsack_of_each_retransmission_undoes_the_reduction() {
+        let mut sender = recovering();
+        sender.acknowledge((START_MS + 105) * MS, &ack(0, 1..20, START_MS));
+        sender.acknowledge((START_MS + 200) * MS, &ack(20, 0..0, START_MS + 100));
+        assert_eq!(windows(&sender), (CaState::Open, 10, 10), "the episode is over");
+        let duplicate = Ack { is_dsack: true, ..ack(20, 0..1, START_MS + 100) };
+        sender.acknowledge((START_MS + 201) * MS, &duplicate);
+        assert_eq!(windows(&sender), (CaState::Open, 20, 16));
     }
 }

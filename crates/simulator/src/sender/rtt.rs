@@ -1,7 +1,6 @@
 //! RTT, the retransmission timeout (`tcp_rtt_estimator`, RFC 6298) and the windowed least RTT (lib/minmax.c).
 
-use super::Sender;
-use crate::clock::{jiffies, jiffies_from_us};
+use crate::clock::jiffies_from_us;
 
 /// `TCP_RTO_MIN`.
 pub(super) const RTO_MIN_US: u32 = 200_000;
@@ -25,7 +24,7 @@ pub(super) struct Rtt {
 
 impl Rtt {
     /// `tcp_rtt_estimator`: 7/8 and 3/4 weights; the deviation falls slowly, and counts four times as the maximum of a round.
-    fn estimate(&mut self, srtt_us: &mut u32, sample_us: u32, una: u64, next: u64) {
+    pub fn estimate(&mut self, srtt_us: &mut u32, sample_us: u32, una: u64, next: u64) {
         if *srtt_us == 0 {
             *srtt_us = sample_us << 3;
             self.mdev_us = sample_us << 1;
@@ -57,7 +56,7 @@ impl Rtt {
     }
 
     /// `minmax_running_min`: the least over the window, from its three best samples.
-    fn least(&mut self, now: u64, rtt_us: u32) -> u32 {
+    pub fn least(&mut self, now: u64, rtt_us: u32) -> u32 {
         let sample = (now, rtt_us);
         let [best, second, third] = self.least;
         if rtt_us <= best.1 || now - third.0 > MIN_RTT_WINDOW_TICKS || best.1 == 0 {
@@ -81,18 +80,6 @@ impl Rtt {
             self.least[2] = sample;
         }
         self.least[0].1
-    }
-}
-
-impl Sender {
-    /// A sample that goes into both estimates; `maybe_delayed`: it may include the receiver's delay of its ACK.
-    pub(super) fn take_rtt(&mut self, rtt_us: u32, smoothed_us: u32, maybe_delayed: bool) {
-        if !(maybe_delayed && rtt_us > self.sock.min_rtt_us) {
-            let now = jiffies(self.sock.now_ns);
-            self.sock.min_rtt_us = self.rtt.least(now, rtt_us.max(1));
-        }
-        self.rtt.estimate(&mut self.sock.srtt_us, smoothed_us.max(1), self.una, self.next);
-        self.timers.backoff = 0;
     }
 }
 

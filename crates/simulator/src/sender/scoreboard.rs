@@ -1,8 +1,20 @@
 //! What is sent and not yet acknowledged in order: the kernel's retransmission queue, in whole segments.
 
-use super::rate::SentState;
 use crate::packet::Range;
 use std::collections::VecDeque;
+
+/// The connection when a segment was sent (`tcp_rate_skb_sent`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SentState {
+    /// When the first segment of the flight was sent.
+    pub first_sent_ns: u64,
+    /// When `delivered` was last counted; `None` once the segment is delivered.
+    pub delivered_ns: Option<u64>,
+    /// Segments delivered.
+    pub delivered: u32,
+    /// Whether the application was the limit.
+    pub is_app_limited: bool,
+}
 
 /// A segment in flight; names are those of `struct tcp_skb_cb`.
 #[derive(Clone, Copy, Debug, Default)]

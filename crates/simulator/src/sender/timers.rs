@@ -1,39 +1,13 @@
 //! Timers: retransmission, loss probe (TLP, RFC 8985 section 7), reordering (net/ipv4/tcp_timer.c, tcp_output.c).
 
-use super::Sender;
 use super::rate::us_between;
 use super::rtt::{RTO_MAX_TICKS, RTO_MIN_US};
+use super::state::{Pending, Sender, Timers};
 use crate::clock::{JIFFY_NS, jiffies_from_us, timer_fires_ns};
 use crate::congestion::CaState;
 
 /// `TCP_TIMEOUT_MIN_US`: two ticks.
 pub(super) const TIMEOUT_MIN_US: u64 = 2 * JIFFY_NS / 1000;
-
-/// What the one timer is set for (`icsk_pending`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pending {
-    Retransmission,
-    Probe,
-    Reordering,
-}
-
-/// Timers and what they count.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Timers {
-    pending: Option<(Pending, u64)>,
-    /// When pacing lets the next segment go, if something waits for it.
-    pub pacing_ns: Option<u64>,
-    /// Doublings of the timeout.
-    pub backoff: u32,
-    /// Timeouts in a row (`icsk_retransmits`).
-    pub retransmits: u32,
-    /// All timeouts.
-    pub timeouts: u64,
-    /// The byte behind the loss probe, while one is out (`tlp_high_seq`).
-    pub probe_end: Option<u64>,
-    /// Whether it repeated data (`tlp_retrans`).
-    pub probe_was_retransmission: bool,
-}
 
 impl Timers {
     pub fn pending(&self) -> Option<Pending> {
@@ -159,5 +133,55 @@ impl Sender {
             }
         }
         self.rearm_rto();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, sender};
+    use super::*;
+
+    /// Ticks of 4 ms at the start of the connection.
+    const START: u64 = 250;
+
+    /// RFC 8985, section 7.2: twice the smoothed RTT, to which Linux adds two ticks: 208 ms, 52 ticks.
+    #[test]
+    fn a_probe_is_due_after_two_round_trips() {
+        let sender = sender(20, None);
+        assert_eq!(sender.timers.pending(), Some(Pending::Probe));
+        assert_eq!(sender.timers.next_ns(), Some((START + 52 + 1) * 4 * MS));
+    }
+
+    /// With one segment in flight, the receiver may delay its ACK: 200 ms more. That is beyond the retransmission timeout of
+    /// 100 + 200 ms, 75 ticks, which bounds it. So far ahead, timers fire at multiples of eight ticks.
+    #[test]
+    fn a_probe_of_a_single_segment_waits_for_a_delayed_ack() {
+        let mut sender = sender(1, Some(1));
+        assert_eq!(sender.timers.pending(), Some(Pending::Probe));
+        assert_eq!(sender.timers.next_ns(), Some(328 * 4 * MS)); // 250 + 75 = 325
+        sender.rtt.rto_ticks = 250;
+        assert!(sender.schedule_probe(true));
+        assert_eq!(sender.timers.next_ns(), Some(352 * 4 * MS)); // 250 + 100 = 350
+    }
+
+    /// RFC 8985, section 7.3: new data, even if the window is full.
+    #[test]
+    fn a_probe_is_a_new_segment_if_there_is_one() {
+        let mut sender = sender(20, None);
+        sender.timer((START + 53) * 4 * MS);
+        assert_eq!((sender.sock.packets_out, sender.sock.snd_cwnd, sender.sock.total_retrans), (21, 20, 0));
+        assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(21_000), false));
+    }
+
+    /// RFC 8985, section 7.3: else the last segment. Then the timeout of 75 ticks begins, from tick 303.
+    #[test]
+    fn without_new_data_a_probe_repeats_the_last_segment() {
+        let mut sender = sender(10, Some(10));
+        sender.timer((START + 53) * 4 * MS);
+        assert_eq!((sender.sock.packets_out, sender.sock.total_retrans), (10, 1));
+        assert!(sender.board.get(9).is_some_and(|last| last.transmissions == 2));
+        assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(10_000), true));
+        assert_eq!(sender.timers.pending(), Some(Pending::Retransmission));
+        assert_eq!(sender.timers.next_ns(), Some(384 * 4 * MS)); // 303 + 75 = 378
     }
 }
