@@ -135,17 +135,21 @@ fn run(part: &Part, seed: u64) -> Result<String> {
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
     let output = child.stdout.take().context("no output")?;
-    let mut results = Vec::new();
+    let (mut results, mut failed) = (Vec::new(), Vec::new());
     for line in BufReader::new(output).lines() {
         let line = line.context("its output is not text")?;
         // a test's name may stand before its first line
         if let Some((_, result)) = line.split_once(RESULT) {
             results.push(result.to_owned());
         }
+        if let Some(test) = line.strip_suffix(" ... FAILED") {
+            failed.push(test.trim_start_matches("test ").to_owned());
+        }
         eprintln!("  {line}");
     }
     let status = child.wait().context("cannot wait for it")?;
-    ensure!(status.success(), "{status}; {}", results.join("; "));
+    failed.append(&mut results.clone());
+    ensure!(status.success(), "{status}; {}", failed.join("; "));
     ensure!(!results.is_empty(), "it reported no result");
     Ok(results.join("; "))
 }
@@ -204,8 +208,10 @@ mod tests {
 
     #[test]
     fn a_part_that_fails_or_reports_nothing_has_not_passed() {
-        let failed = run(&part("a", &["sh", "-c", "echo soak: half; exit 3"]), 1).unwrap_err().to_string();
-        assert!(failed.contains("exit status: 3; half"), "{failed}");
+        let failed = run(&part("a", &["sh", "-c", "echo 'test a::b ... FAILED'; echo soak: half; exit 3"]), 1)
+            .unwrap_err()
+            .to_string();
+        assert!(failed.contains("exit status: 3; a::b; half"), "{failed}");
         let silent = run(&part("a", &["true"]), 1).unwrap_err().to_string();
         assert_eq!(silent, "it reported no result");
     }

@@ -273,7 +273,9 @@ pub struct Totals {
 impl Totals {
     /// What was done against a model, in words.
     pub(crate) fn of<M>(&self) -> String {
-        let model = std::any::type_name::<M>().rsplit("::").next().unwrap_or_default().to_lowercase();
+        let path = std::any::type_name::<M>();
+        let path = path.split('<').next().unwrap_or(path);
+        let model = path.rsplit("::").next().unwrap_or(path).to_lowercase();
         format!("{model}: {} connections agree", self.connections)
     }
 

@@ -129,6 +129,9 @@ impl Tustin {
     pub fn settle(&mut self, own_q8: u64) -> Result<(), String> {
         let coarse = compare("BWE", own_q8 as f64 / 256.0, self.bandwidth, self.resolution)?;
         self.coarse += u64::from(std::mem::take(&mut self.sampled) && coarse);
+        if own_q8 == 0 && self.bandwidth <= self.resolution {
+            self.has_sample = false; // rounded to none, after a long silence
+        }
         if (own_q8 > 0) != self.has_sample {
             return Err(format!("BWE {own_q8}/256, the model has {:?}", self.known()));
         }
