@@ -148,8 +148,7 @@ fn run(part: &Part, seed: u64) -> Result<String> {
         eprintln!("  {line}");
     }
     let status = child.wait().context("cannot wait for it")?;
-    failed.append(&mut results.clone());
-    ensure!(status.success(), "{status}; {}", failed.join("; "));
+    ensure!(status.success(), "{status}; {}", [failed, results].concat().join("; "));
     ensure!(!results.is_empty(), "it reported no result");
     Ok(results.join("; "))
 }
