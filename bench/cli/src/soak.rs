@@ -135,22 +135,39 @@ fn run(part: &Part, seed: u64) -> Result<String> {
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
     let output = child.stdout.take().context("no output")?;
-    let (mut results, mut failed) = (Vec::new(), Vec::new());
+    let mut heard = Heard::default();
     for line in BufReader::new(output).lines() {
         let line = line.context("its output is not text")?;
-        // a test's name may stand before its first line
-        if let Some((_, result)) = line.split_once(RESULT) {
-            results.push(result.to_owned());
-        }
-        if let Some(test) = line.strip_suffix(" ... FAILED") {
-            failed.push(test.trim_start_matches("test ").to_owned());
-        }
+        heard.line(&line);
         eprintln!("  {line}");
     }
     let status = child.wait().context("cannot wait for it")?;
-    ensure!(status.success(), "{status}; {}", [failed, results].concat().join("; "));
-    ensure!(!results.is_empty(), "it reported no result");
-    Ok(results.join("; "))
+    heard.result(status.success(), &status.to_string())
+}
+
+/// What matters of a part's output.
+#[derive(Default)]
+struct Heard {
+    results: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Heard {
+    fn line(&mut self, line: &str) {
+        // a test's name may stand before its first line
+        if let Some((_, result)) = line.split_once(RESULT) {
+            self.results.push(result.to_owned());
+        }
+        if let Some(test) = line.strip_suffix(" ... FAILED") {
+            self.failed.push(test.trim_start_matches("test ").to_owned());
+        }
+    }
+
+    fn result(self, success: bool, status: &str) -> Result<String> {
+        ensure!(success, "{status}; {}", [self.failed, self.results].concat().join("; "));
+        ensure!(!self.results.is_empty(), "it reported no result");
+        Ok(self.results.join("; "))
+    }
 }
 
 /// The commit that runs; one with changes that are not committed cannot be named.
@@ -207,12 +224,13 @@ mod tests {
 
     #[test]
     fn a_part_that_fails_or_reports_nothing_has_not_passed() {
-        let failed = run(&part("a", &["sh", "-c", "echo 'test a::b ... FAILED'; echo soak: half; exit 3"]), 1)
-            .unwrap_err()
-            .to_string();
-        assert!(failed.contains("exit status: 3; a::b; half"), "{failed}");
+        let failed = run(&part("a", &["sh", "-c", "echo soak: half; exit 3"]), 1).unwrap_err().to_string();
+        assert_eq!(failed, "exit status: 3; half");
         let silent = run(&part("a", &["true"]), 1).unwrap_err().to_string();
         assert_eq!(silent, "it reported no result");
+        let mut heard = Heard::default();
+        ["test a::b ... ok", "test a::c ... FAILED", "soak: half"].iter().for_each(|line| heard.line(line));
+        assert_eq!(heard.result(false, "exit status: 101").unwrap_err().to_string(), "exit status: 101; a::c; half");
     }
 
     #[test]
