@@ -120,3 +120,15 @@ pub struct Arrival {
     /// Least RTT, 0: not known.
     pub rtt_us: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_load_has_tunables_of_its_own() {
+        let [one, other] = [RxUnits::load(), RxUnits::load()];
+        let tunable = |units: &RxUnits| symbol::<*mut u32>(&units.library, "least_window_ms");
+        assert_ne!(tunable(&one), tunable(&other));
+    }
+}
