@@ -3,6 +3,8 @@
 //! One object per file of `bpf/algos` (a congestion control each, describing itself through its BTF) and
 //! `bpf/progs` (programs that are no congestion control), and those that make up the lab's network in `bpf/lab`.
 
+pub mod host;
+
 /// A compiled BPF object.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {

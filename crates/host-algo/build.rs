@@ -1,15 +1,12 @@
 //! Compiles every `bpf/algos/*.bpf.c` to a shared object for the host, and lists them for embedding.
 //!
 //! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
-//! Undefined behaviour traps in them: a test that provokes some dies instead of passing by luck.
-//! Uses the clang that compiled the BPF objects.
 
-use hotcc_bpf::CLANG;
+use hotcc_bpf::host::compile;
 use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn main() {
     if let Err(error) = build() {
@@ -35,7 +32,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         let object = out.join(format!("{name}.so"));
         let with_steps = host.join(format!("{name}.c"));
         let harness = if with_steps.exists() { with_steps } else { host.join("harness.c") };
-        compile(&include, &defines, &harness, &object)?;
+        compile(&harness, &object, &include, &defines)?;
         listed.push(format!("({name:?}, include_bytes!({:?}))", object.display().to_string()));
     }
     let list = listed.join(",\n    ");
@@ -51,22 +48,4 @@ fn algorithms(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     found.retain(|p| p.to_string_lossy().ends_with(".bpf.c"));
     found.sort();
     Ok(found)
-}
-
-fn compile(include: &[PathBuf], defines: &[String], source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
-    let output = Command::new(CLANG)
-        .args(["-shared", "-fPIC", "-O2", "-gline-tables-only", "-std=gnu11"])
-        .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-DHOTCC_HOST"])
-        .args(["-fsanitize=integer-divide-by-zero,shift,signed-integer-overflow,bounds", "-fsanitize-trap=all"])
-        .args(defines)
-        .args(include.iter().map(|dir| format!("-I{}", dir.display())))
-        .arg(source)
-        .args(["-Wl,-Bsymbolic", "-o"]) // two objects in one process must not share symbols
-        .arg(object)
-        .output()?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{CLANG} failed on {} {defines:?}:\n{text}", source.display()).into());
-    }
-    Ok(())
 }

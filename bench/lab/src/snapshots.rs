@@ -1,8 +1,8 @@
 //! Snapshots of guests that wait for a job: made once, kept on disk, and resumed for each run.
 //!
-//! A snapshot is a file `KEY.snapshot`, where KEY is a hash of everything that the state depends on. Whoever makes one holds
-//! a lock on `KEY.part`, which becomes the snapshot when it is complete. The guest's memory, with holes where nothing was
-//! written, is followed by the state of its devices and a trailer.
+//! A snapshot is a file `KEY.snapshot`, where KEY is a hash of everything that the state depends on. It is written to
+//! `KEY.part`, under a lock on that file, and renamed when it is complete. It holds the guest's memory, with holes where
+//! nothing was written, then the state of its devices and a trailer.
 
 use crate::image::Image;
 use crate::vm::{self, Machine, Unusable};
@@ -47,7 +47,7 @@ pub struct Snapshots {
 /// A guest that waits for a job: its machine, and the initramfs that it boots from, which has no job.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// The machine. Its file for results is none of the snapshot's.
+    /// The machine. The snapshot does not depend on its file for results.
     pub machine: &'a Machine,
     /// Its initramfs.
     pub initramfs: &'a Initramfs,

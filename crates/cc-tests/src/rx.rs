@@ -38,7 +38,7 @@ impl RxUnits {
     /// Loads them.
     #[must_use]
     pub fn load() -> Self {
-        let library = open("rx_units.so");
+        let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/rx_units.so")));
         Self {
             tcp_timestamp: symbol(&library, "unit_tcp_timestamp"),
             tcp_aligned_timestamp: symbol(&library, "unit_tcp_aligned_timestamp"),

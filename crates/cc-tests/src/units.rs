@@ -25,7 +25,7 @@ impl Units {
     /// Loads them.
     #[must_use]
     pub fn load() -> Self {
-        let library = open("units.so");
+        let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/units.so")));
         Self {
             rate_bytes_per_s: symbol(&library, "unit_rate_bytes_per_s"),
             segments_in: symbol(&library, "unit_segments_in"),

@@ -3,16 +3,19 @@
 //! [`HostAlgo`] is one algorithm with tunables, clock, radio and path of its own; [`Flow`] is one connection under it. Tests
 //! compare them with models, and the simulator runs them.
 
+use crate::library::{open_copy, symbol};
 use hotcc_abi::pep::PepFlow;
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
 use libloading::Library;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::io::{self, Write as _};
+use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::PathBuf;
+
+pub mod library;
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
@@ -451,28 +454,10 @@ impl Drop for Flow<'_> {
 }
 
 /// Opens a private copy: the dynamic linker would give a second load of the same file the first one's globals.
-fn open_copy(bytes: &[u8]) -> io::Result<Library> {
-    let copy = temporary(bytes)?;
-    // SAFETY: the object is this crate's own build; it has no initialisers.
-    unsafe { Library::new(copy.path()) }.map_err(io::Error::other)
-}
-
-fn temporary(bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(bytes)?;
-    Ok(file)
-}
-
-/// A function of the harness. The caller's type must be the C function's.
-fn symbol<T: Copy>(library: &Library, name: &str) -> io::Result<T> {
-    // SAFETY: the callers, all in this crate, give the type that the C source has; they keep the library.
-    unsafe { library.get::<T>(name.as_bytes()) }.map(|found| *found).map_err(io::Error::other)
-}
-
 /// The private state's layout, from the BPF object's type information (the host's 64-bit layout is the same).
 fn state_fields(name: &str) -> io::Result<BTreeMap<String, Field>> {
     let object = hotcc_bpf::algo(name).ok_or_else(|| io::Error::other(format!("no algorithm `{name}`")))?;
-    let file = temporary(object.bytes)?;
+    let file = library::temporary(object.bytes)?;
     let btf = Btf::from_path(file.path()).map_err(io::Error::other)?;
     // by kind: the ops table has the same name
     let state = btf.type_by_kind::<Struct<'_>>().find(|s| s.name().is_some_and(|n| n == name));

@@ -27,25 +27,25 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let checked =
         lab(&["--check", "--jobs", "2", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
     assert_eq!(checked.status.code(), Some(1));
-    let (said, told) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
-    let estimate_s = |said: &str, before: &str, jobs: &str| -> f64 {
-        let rest = said.strip_prefix(before).unwrap_or_else(|| panic!("{said}"));
-        rest.strip_suffix(jobs).unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    let (stdout, stderr) = (String::from_utf8(checked.stdout).unwrap(), String::from_utf8(checked.stderr).unwrap());
+    let estimate_s = |stdout: &str, before: &str, jobs: &str| -> f64 {
+        let rest = stdout.strip_prefix(before).unwrap_or_else(|| panic!("{stdout}"));
+        rest.strip_suffix(jobs).unwrap_or_else(|| panic!("{stdout}")).parse().unwrap()
     };
     let before = "right.toml: valid, 1 case, 2 runs; 20 s of guest time in total, about ";
-    let two_at_once_s = estimate_s(&said, before, " s of real time with 2 at a time\n");
+    let two_at_once_s = estimate_s(&stdout, before, " s of real time with 2 at a time\n");
     for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
-        assert!(told.contains(problem), "{told}");
+        assert!(stderr.contains(problem), "{stderr}");
     }
     write("again.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
     let checked = lab(&["--check", "--one-seed", "right.toml", "again.toml"], directory.path());
     assert!(checked.status.success());
-    let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(said.contains("1 of 2 runs of the scenario: first seed only; 10 s of guest time in total"), "{said}");
-    assert!(said.contains("2 scenarios, 2 runs; 20 s of guest time in total, about "), "{said}");
+    let stdout = String::from_utf8(checked.stdout).unwrap();
+    assert!(stdout.contains("1 of 2 runs of the scenario: first seed only; 10 s of guest time in total"), "{stdout}");
+    assert!(stdout.contains("2 scenarios, 2 runs; 20 s of guest time in total, about "), "{stdout}");
     let checked = lab(&["--check", "--jobs", "1", "right.toml"], directory.path());
-    let said = String::from_utf8(checked.stdout).unwrap();
-    let one_at_once_s = estimate_s(&said, before, " s of real time with 1 at a time\n");
+    let stdout = String::from_utf8(checked.stdout).unwrap();
+    let one_at_once_s = estimate_s(&stdout, before, " s of real time with 1 at a time\n");
     assert!(
         (2.0 * two_at_once_s - one_at_once_s).abs() <= 1.0,
         "{one_at_once_s} s alone, {two_at_once_s} s two at once"
@@ -53,8 +53,8 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     fs::create_dir(directory.path().join("below")).unwrap();
     write("below/right.toml", RIGHT);
     let checked = lab(&["--check", "right.toml", "below/right.toml"], directory.path());
-    let told = String::from_utf8(checked.stderr).unwrap();
-    assert!(told.contains("below/right.toml: its results would replace those of right.toml"), "{told}");
+    let stderr = String::from_utf8(checked.stderr).unwrap();
+    assert!(stderr.contains("below/right.toml: its results would replace those of right.toml"), "{stderr}");
     assert_eq!(checked.status.code(), Some(1));
 }
 
@@ -70,9 +70,9 @@ fn a_choice_that_leaves_nothing_is_refused() {
         (["--jobs", "0"], 2, "invalid value '0' for '--jobs"),
     ] {
         let refused = lab(&[arguments[0], arguments[1], "x.toml"], directory.path());
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(code), "{told}");
-        assert!(told.contains(why), "{told}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(why), "{stderr}");
     }
     assert!(!directory.path().join("lab-results").exists());
 }
@@ -105,11 +105,11 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
         ),
         ("[[event]]", &format!("[[pep]]{pep}\n[[event]]"), &"x.toml:59: PEP: the simulator has no PEP".to_owned()),
     ] {
-        let (succeeds, told) = sim(right, wrong);
-        assert!(!succeeds && told.contains(what), "{told}");
+        let (succeeds, output) = sim(right, wrong);
+        assert!(!succeeds && output.contains(what), "{output}");
     }
     assert!(!directory.path().join("lab-results").exists());
     let known = "seeds = [1]\n[sysctl]\n\"net.ipv4.tcp_ecn\" = 1\n\"net.ipv4.tcp_rmem\" = \"4096 65536 65536\"\n";
-    let (succeeds, told) = sim("seeds = [1]", known);
-    assert!(succeeds, "{told}");
+    let (succeeds, output) = sim("seeds = [1]", known);
+    assert!(succeeds, "{output}");
 }
