@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * FB-TCP (`fbtcp`): once per round trip one row of a table moves the window, by how empty the path is, how far the
- * window is from what the path needs, and whether it is beyond what was ever delivered. Losses do not move it.
+ * window is from what the path needs, and whether it is beyond what was ever delivered. Random losses do not move it.
  *
  * Paper: R. Poorzare, A. Calveras Auge, "FB-TCP: A 5G mmWave Friendly TCP for Urban Deployments", IEEE Access 9, 2021,
  * section IV.
