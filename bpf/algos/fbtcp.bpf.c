@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * FB-TCP (`fbtcp`): once per round trip one row of a table moves the window, by how empty the path is, how far the
- * window is from what the path needs, and whether it is beyond what was ever delivered. Losses do not move it.
+ * window is from what the path needs, and whether it is beyond what was ever delivered. Random losses do not move it.
  *
  * Paper: R. Poorzare, A. Calveras Auge, "FB-TCP: A 5G mmWave Friendly TCP for Urban Deployments", IEEE Access 9, 2021,
  * section IV.
@@ -35,18 +35,25 @@
  *  - A round that W did not limit moves nothing: the tables know only full windows.
  *  - Slow start doubles W per RTT until 900 segments, and again after a timeout. `default` leaves it when W > maxCwnd
  *    with a queue (CSI < 0.95), because 900 segments are many bandwidth-delay products of most paths.
- *  - baseRtt: `default` lets one go that was not seen for 10 s, or a longer path would look congested for ever.
+ *  - baseRtt: `default` looks again for one that was not seen for 10 s, or a longer path would look congested for ever. A
+ *    queue may hide it, so W falls under the target for two rounds, as BBR's does in ProbeRTT: what the second one shows
+ *    is believed. CSI >= 0.98 is to see it, the tables' own step. A connection that comes from another algorithm brings
+ *    the kernel's least RTT along.
  *
  * Loss: immune, as the paper wants: W stays, PRR conserves packets, and the recovery ends with the W and ssthresh it
  * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
  * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
  * would move it.
- * `default` halves W for a round of which more than 30 % was lost: that is no random loss.
+ * `default`: more than 2 % of a round, or of as many as have 100 segments, is no random loss, but a policer's or a short
+ * queue's: W and maxCwnd become what arrived of W, and W then grows as in Divergence for hold_rounds, because a policer lets bursts pass from which eq 1 takes
+ * too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access
+ * network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
  * anew. Times are kept modulo 2^32 us (71 minutes).
  */
+#include "domains.h"
 #include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
 #include <hotcc/round.h>
@@ -111,8 +118,11 @@ TUNABLE(u32, slow_start_exit, 900, 900, 2, 1000000000, "segments", "W at which s
 TUNABLE_CHOICE(limit_step, 1, 0, "off,on", "whether a step in Convergence ends at maxCwnd + 1");
 TUNABLE_CHOICE(exit_on_queue, 1, 0, "off,on", "whether slow start ends when W > maxCwnd with a queue");
 TUNABLE(u32, max_window_us, 10000000, 0, 0, 3600000000, "us", "time maxCwnd outlives larger estimates; 0: for ever");
-TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us", "time baseRtt is kept without being seen; 0: for ever");
-TUNABLE(u32, loss_cap_permille, 300, 0, 0, 1000, "permille", "a round that lost more halves W; 0: losses never do");
+TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
+	"time without baseRtt seen after which the queue is drained to see it; 0: never");
+TUNABLE(u32, loss_cap_permille, 20, 0, 0, 1000, "permille", "W loses what a round lost if that is more; 0: never");
+TUNABLE(u32, access_loss_cap_permille, 300, 0, 0, 1000, "permille",
+	"loss_cap_permille of a round whose losses the PEP says are the access network's");
 TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
 
 /* Rows of the tables; AGAIN is added where a b row, or one of eqs 7-10, acted. */
@@ -120,15 +130,24 @@ enum { C1 = 1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14 };
 enum { D1 = 21, D2, D3, D4, D5, D6 };
 enum { RENO_STEP = 30, AGAIN = 100 };
 
+/* `flags` */
+#define DP_LIMITED 1U	   /* the application or a drain held the interval of DP back at its start */
+#define DRAINED 2U	   /* all that is in flight was sent after the drain had begun */
+#define LOST_BEFORE_PEP 4U /* something is missing in this round that no PEP saw */
+
+#define DRAIN_LEAST 4U
+#define LOSS_SPAN 100U
+#define PEP_MAX_AGE_MS 1000
+
 struct fbtcp {
 	struct flow_account account;
 	u32 round_end FIELD("", "sequence number whose acknowledgement ends the running round");
 	u32 max_cwnd FIELD("segments", "maxCwnd, 0: none yet");
 	u32 max_time_us FIELD("us", "when an estimate last reached it");
 	u32 base_us FIELD("us", "baseRtt, 0: none yet");
-	u32 base_time_us FIELD("us", "when it was last seen");
+	u32 base_time_us FIELD("us", "when it was last seen, or looked for");
+	u32 drain_cwnd FIELD("segments", "W to go back to after the drain that looks for baseRtt, 0: no drain");
 	u32 round_min_us FIELD("us", "minRtt, the least RTT of the running round, 0: none yet");
-	u32 last_round_min_us FIELD("us", "that of the round before, 0: it had none");
 	u32 csi_q16 FIELD("1/65536", "CSI of the last round that had one");
 	u32 repeat FIELD("rounds", "how often in a row it was this row");
 	u32 step FIELD("segments", "what this round adds to W");
@@ -137,13 +156,14 @@ struct fbtcp {
 	u32 growth FIELD("segments^2", "growth earned, not yet paid out; step_price makes a segment");
 	u32 dp_start_us FIELD("us", "when the running interval of DP began");
 	u32 dp_delivered FIELD("segments", "delivered at that time");
-	u32 round_delivered FIELD("segments", "delivered when the round began");
-	u32 round_lost FIELD("segments", "lost when the round began");
+	u32 span_delivered FIELD("segments", "delivered when the span began over which losses are counted");
+	u32 span_lost FIELD("segments", "lost when it began");
+	u32 loss_hold FIELD("rounds", "rounds to come in which W grows as in Divergence, after one over the loss cap");
 	u32 restore_cwnd FIELD("segments", "W to go back to after the recovery, 0: none");
 	u32 restore_ssthresh FIELD("segments", "ssthresh to go back to then");
 	u16 samples FIELD("", "RTT samples in the running round, 65535 at most");
 	u8 rule FIELD("", "row of the last round: 1-14 C1-C14, 21-26 D1-D6, 30 Reno's step, 0 none; +100: the b row");
-	u8 dp_app_limited FIELD("", "1: the application held the interval of DP back at its start");
+	u8 flags FIELD("", "1: interval of DP limited, 2: drained, 4: a loss that no PEP saw in this round");
 };
 FLOW_STATE(struct fbtcp);
 
@@ -280,19 +300,27 @@ static __always_inline void window_raise(struct tcp_sock *tp, struct fbtcp *flow
 		step_set(flow, segments);
 }
 
-static __always_inline void round_restart(struct tcp_sock *tp, struct fbtcp *flow)
+static __always_inline void round_restart(struct fbtcp *flow)
 {
 	flow->samples = 0;
 	flow->round_min_us = 0;
-	flow->round_delivered = tp->delivered;
-	flow->round_lost = tp->lost;
+}
+
+/* Losses are counted over a round, or over as many rounds as have LOSS_SPAN segments. */
+static __always_inline void loss_span_restart(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	flow->span_delivered = tp->delivered;
+	flow->span_lost = tp->lost;
+	flow->flags &= ~LOST_BEFORE_PEP;
 }
 
 static __always_inline void dp_restart(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	flow->dp_start_us = tp->tcp_mstamp;
 	flow->dp_delivered = tp->delivered;
-	flow->dp_app_limited = tp->app_limited != 0;
+	flow->flags &= ~DP_LIMITED;
+	if (tp->app_limited || flow->drain_cwnd)
+		flow->flags |= DP_LIMITED;
 }
 
 static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
@@ -300,8 +328,7 @@ static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
 	if (!flow->base_us || rtt_us <= flow->base_us) {
 		flow->base_us = rtt_us;
 		flow->base_time_us = now_us;
-	} else if (now_us - flow->base_time_us >= base_window_us && base_window_us) {
-		flow->base_us = flow->last_round_min_us ?: rtt_us;
+	} else if ((u64)rtt_us * csi_full <= flow->base_us * 1000ULL) {
 		flow->base_time_us = now_us;
 	}
 	if (!flow->round_min_us || rtt_us < flow->round_min_us)
@@ -313,11 +340,11 @@ static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
 /* Eq 1, at the end of an interval. */
 static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
 {
-	bool app_limited = flow->dp_app_limited || tp->app_limited;
+	bool limited = flow->flags & DP_LIMITED || tp->app_limited || flow->drain_cwnd;
 	u64 segments = (u32)(tp->delivered - flow->dp_delivered);
 	u64 dp = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
 	u64 estimate = segments_in(dp * rho_permille / 1000, flow->base_us, tp->mss_cache);
-	bool outlived = max_window_us && now_us - flow->max_time_us >= max_window_us && !app_limited;
+	bool outlived = max_window_us && now_us - flow->max_time_us >= max_window_us && !limited;
 
 	estimate = max(min(estimate, (u64)TCP_INFINITE_SSTHRESH), 2ULL);
 	if (estimate >= flow->max_cwnd || outlived) {
@@ -327,13 +354,37 @@ static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 
 	dp_restart(tp, flow);
 }
 
-/* Whether too much of the round was lost to take it for random. */
-static __always_inline bool lost_too_much(struct tcp_sock *tp, struct fbtcp *flow)
+/* Whether a PEP saw all that is missing; `first`: what is missing begins at snd_una. */
+static __always_inline bool lost_behind_pep(struct sock *sk, bool first)
 {
-	u64 lost = (u32)(tp->lost - flow->round_lost);
-	u64 delivered = (u32)(tp->delivered - flow->round_delivered);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct pep_seen seen;
 
-	return loss_cap_permille && lost * 1000 > loss_cap_permille * (lost + delivered);
+	return pep_is_possible(sk) && pep_read(sk, PEP_MAX_AGE_MS, &seen) == PEP_FRESH &&
+	       (!first || pep_saw_first(tp, &seen)) && pep_saw_holes(tp, &seen);
+}
+
+static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bool first)
+{
+	if (!(flow->flags & LOST_BEFORE_PEP) && !lost_behind_pep(sk, first))
+		flow->flags |= LOST_BEFORE_PEP;
+}
+
+/* At the end of a span: what arrived of W if too much was lost to take it for random, else 0. */
+static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u32 cwnd)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool in_access = pep_is_possible(sk) && !(flow->flags & LOST_BEFORE_PEP);
+	u32 cap_permille = in_access ? access_loss_cap_permille : loss_cap_permille;
+	u64 lost = (u32)(tp->lost - flow->span_lost);
+	u64 sent = lost + (u32)(tp->delivered - flow->span_delivered);
+
+	if (sent < LOSS_SPAN)
+		return 0;
+	loss_span_restart(tp, flow);
+	if (!cap_permille || lost * 1000 <= cap_permille * sent)
+		return 0;
+	return max(cwnd * (sent - lost) / sent, 2ULL);
 }
 
 /* Whether slow start, which has not reached ssthresh, ends here. */
@@ -369,6 +420,44 @@ static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u
 		flow->max_cwnd = max(share(flow->max_cwnd, row == C10 ? beta_permille : theta_permille), 2ULL);
 }
 
+/* Lowers W for as long as it takes to see baseRtt: under what the path holds without a queue. */
+static __always_inline void drain_begin(struct tcp_sock *tp, struct fbtcp *flow, u32 csi_q16, u32 cwnd, bool recovering)
+{
+	u64 target = (u64)cwnd * csi_q16 >> 16;
+
+	flow->drain_cwnd = cwnd;
+	window_reduce(tp, flow, min(max(target * 3 / 4, (u64)DRAIN_LEAST), (u64)cwnd), recovering);
+}
+
+/* Ends a drain that saw nothing, and waits for as long as after one that did. */
+static __always_inline void drain_abandon(const struct tcp_sock *tp, struct fbtcp *flow)
+{
+	if (!flow->drain_cwnd)
+		return;
+	flow->base_time_us = tp->tcp_mstamp;
+	flow->drain_cwnd = 0;
+	flow->flags &= ~DRAINED;
+}
+
+/* The end of a drain's round. In the first one what was sent before drains, the second one shows baseRtt. */
+static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *flow, bool recovering)
+{
+	u32 cwnd = flow->drain_cwnd;
+
+	if (!(flow->flags & DRAINED)) {
+		flow->flags |= DRAINED;
+		return;
+	}
+	if (!flow->round_min_us)
+		return;
+	flow->base_us = flow->round_min_us;
+	drain_abandon(tp, flow);
+	if (recovering)
+		target_set(tp, flow, cwnd);
+	else
+		tp->snd_cwnd = min(max(tp->snd_cwnd, cwnd), tp->snd_cwnd_clamp);
+}
+
 /* What the round that ends here does to W. */
 static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 {
@@ -378,8 +467,10 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
 	u32 last_row = flow->rule % AGAIN;
 	u32 last_repeat = flow->repeat;
-	u32 csi_q16 = 0, row; /* CSI only of a round that has an RTT */
+	u32 csi_q16 = 0, row, left; /* CSI only of a round that has an RTT */
+	bool held = flow->loss_hold;
 
+	flow->loss_hold -= held;
 	step_set(flow, 0);
 	flow->rule = 0;
 	flow->repeat = 0;
@@ -389,8 +480,15 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 	}
 	if (!recovering && (state == TCP_CA_Recovery || state == TCP_CA_CWR))
 		return; /* W is PRR's, and W < ssthresh no slow start */
-	if (state != TCP_CA_Loss && lost_too_much(tp, flow)) {
-		window_reduce(tp, flow, cwnd / 2, recovering);
+	if (flow->drain_cwnd) {
+		drain_round_end(tp, flow, recovering);
+		return;
+	}
+	left = state == TCP_CA_Loss ? 0 : loss_span_end(sk, flow, cwnd);
+	if (left) {
+		window_reduce(tp, flow, left, recovering);
+		flow->max_cwnd = min(flow->max_cwnd, left);
+		flow->loss_hold = hold_rounds;
 		return;
 	}
 	if (!recovering) {
@@ -399,6 +497,10 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 		if (tcp_in_slow_start(tp) || state == TCP_CA_Loss)
 			return;
 	}
+	if (base_window_us && csi_q16 && (u32)tp->tcp_mstamp - flow->base_time_us >= base_window_us) {
+		drain_begin(tp, flow, csi_q16, cwnd, recovering);
+		return;
+	}
 	if (!tcp_is_cwnd_limited(sk) || !flow->base_us || !flow->max_cwnd)
 		return;
 	if (!flow->round_min_us || flow->samples < min_samples) {
@@ -406,7 +508,7 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 		window_raise(tp, flow, 1, recovering);
 		return;
 	}
-	row = row_at(csi_q16, cwnd, flow->max_cwnd);
+	row = row_at(csi_q16, cwnd, held ? 0 : flow->max_cwnd);
 	row_apply(tp, flow, row, row == last_row ? last_repeat + 1 : 1, recovering);
 }
 
@@ -419,7 +521,12 @@ SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)
 	account_open(sk, &flow->account);
 	flow->round_end = tp->snd_nxt;
 	flow->step_price = tp->snd_cwnd;
-	round_restart(tp, flow);
+	if (tp->data_segs_out && tp->rtt_min.s[0].v != ~0U) {
+		flow->base_us = tp->rtt_min.s[0].v;
+		flow->base_time_us = tp->tcp_mstamp;
+	}
+	round_restart(flow);
+	loss_span_restart(tp, flow);
 	dp_restart(tp, flow);
 }
 
@@ -440,11 +547,12 @@ SEC("struct_ops") void BPF_PROG(fbtcp_pkts_acked, struct sock *sk, const struct 
 		rtt_add(flow, rtt_us, now_us);
 	if (elapsed_us >= dp_interval_us && flow->base_us)
 		dp_end(tp, flow, now_us, elapsed_us);
+	if (tcp_ca_state(sk) == TCP_CA_Recovery)
+		place_losses(sk, flow, false);
 	if (round_over(tp, &flow->round_end)) {
 		round_end(sk, flow);
 		flow->step_price = tp->snd_cwnd;
-		flow->last_round_min_us = flow->round_min_us;
-		round_restart(tp, flow);
+		round_restart(flow);
 	}
 }
 
@@ -481,6 +589,7 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_ssthresh, struct sock *sk)
 	flow->restore_cwnd = max(tp->snd_cwnd, 2U);
 	flow->restore_ssthresh = tp->snd_ssthresh;
 	step_set(flow, 0);
+	place_losses(sk, flow, true);
 	return flow->restore_cwnd;
 }
 
@@ -490,11 +599,15 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 	struct fbtcp *flow = flow_state(sk);
 
 	if (new_state == TCP_CA_CWR) {
-		tp->snd_ssthresh = max(share(tp->snd_cwnd, ecn_permille), 2ULL);
+		tp->snd_ssthresh = max(share(flow->drain_cwnd ?: tp->snd_cwnd, ecn_permille), 2ULL);
 		flow->restore_cwnd = 0;
+		drain_abandon(tp, flow);
 	} else if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &flow->account);
 	} else if (new_state == TCP_CA_Loss) {
+		if (flow->drain_cwnd)
+			tp->snd_ssthresh = max((u32)((u64)flow->drain_cwnd * 3 / 4), 2U);
+		drain_abandon(tp, flow);
 		account_timeout(sk, &flow->account);
 	}
 }
@@ -526,7 +639,9 @@ static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flo
 static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	flow->round_end = tp->snd_nxt;
-	round_restart(tp, flow);
+	drain_abandon(tp, flow);
+	round_restart(flow);
+	loss_span_restart(tp, flow);
 	dp_restart(tp, flow);
 }
 

@@ -5,10 +5,15 @@ use crate::object::kernel;
 use crate::registry;
 use crate::sysctl;
 use hotcc_host::bpffs::HOW_TO_MOUNT;
+use hotcc_host::netlink;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::{MapType, ProgramType};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::tc::{TcAttribute, TcMessage};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// How much it matters.
@@ -230,6 +235,12 @@ fn system_findings() -> Vec<Finding> {
         wanted("fq", "without it TCP paces by itself, which costs a timer per flow", "modprobe sch_fq")
             .found(module("sch_fq")),
         wanted(
+            "unpaced interfaces",
+            "where fq is the qdisc, TCP paces by the RTT to the client: mdcubic's slow start grows W by a fifth per round trip to the border instead of doubling it",
+            "tc qdisc replace dev DEVICE root fq_codel",
+        )
+        .found(unpaced()),
+        wanted(
             "netem",
             "without it the native demo's path has no delay; algorithms do not need it",
             "modprobe sch_netem",
@@ -240,6 +251,42 @@ fn system_findings() -> Vec<Finding> {
             Err(e) => Err(format!("{e:#}")),
         }),
     ]
+}
+
+/// Whether no interface of this network namespace has fq, and the kernel gives it to no new one.
+fn unpaced() -> Result<String, String> {
+    let default = std::fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
+    let request = |request| netlink::dump(&request).map(|dump| dump.messages).map_err(|e| format!("{e:#}"));
+    let links = request(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let qdiscs = request(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
+    let mut with_fq = with_fq(&links, &qdiscs);
+    if default.trim() == "fq" {
+        with_fq.push("new interfaces (net.core.default_qdisc)".to_owned());
+    }
+    if with_fq.is_empty() { Ok("no interface has fq".to_owned()) } else { Err(format!("fq on {}", with_fq.join(", "))) }
+}
+
+/// Names of the interfaces that have fq, each once; the root of one with several queues is another qdisc.
+fn with_fq(links: &[RouteNetlinkMessage], qdiscs: &[RouteNetlinkMessage]) -> Vec<String> {
+    let indices: BTreeSet<i32> = qdiscs
+        .iter()
+        .filter_map(|message| match message {
+            RouteNetlinkMessage::NewQueueDiscipline(qdisc) => Some(qdisc),
+            _ => None,
+        })
+        .filter(|qdisc| qdisc.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(kind) if kind == "fq")))
+        .map(|qdisc| qdisc.header.index)
+        .collect();
+    let named = links.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) if indices.contains(&link.header.index.cast_signed()) => {
+            link.attributes.iter().find_map(|a| match a {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            })
+        }
+        _ => None,
+    });
+    named.collect()
 }
 
 /// Whether a module is loaded, built in, or there to be loaded.
@@ -293,5 +340,25 @@ mod tests {
             let report = report(findings);
             assert_eq!((&*report.verdict(), report.exit_code()), (verdict, code));
         }
+    }
+
+    #[test]
+    fn an_interface_with_fq_in_any_of_its_queues_is_named_once() {
+        let link = |index, name: &str| {
+            let mut link = LinkMessage::default();
+            link.header.index = index;
+            link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+            RouteNetlinkMessage::NewLink(link)
+        };
+        let qdisc = |index, kind: &str| {
+            let mut qdisc = TcMessage::default();
+            qdisc.header.index = index;
+            qdisc.attributes.push(TcAttribute::Kind(kind.to_owned()));
+            RouteNetlinkMessage::NewQueueDiscipline(qdisc)
+        };
+        let links = [link(1, "lo"), link(2, "eth0"), link(3, "eth1")];
+        let qdiscs = [qdisc(2, "mq"), qdisc(2, "fq"), qdisc(2, "fq"), qdisc(3, "fq_codel")];
+        assert_eq!(with_fq(&links, &qdiscs), ["eth0"]);
+        assert!(with_fq(&links, &qdiscs[3..]).is_empty());
     }
 }

@@ -132,3 +132,12 @@ fn fills_the_pipe_through_random_losses() {
         }
     }
 }
+
+/// A tenth of a bandwidth-delay product never makes the CSI that lowers W; the losses must.
+#[test]
+fn a_short_buffer_drops_little() {
+    let report = run(Tunables::DEFAULT, 5000.0, 40_000, 0.1, 0.0);
+    assert!(report.lost < 0.03 && report.utilisation > 0.9, "{report:?}");
+    let report = run(Tunables::PAPER, 5000.0, 40_000, 0.1, 0.0);
+    assert!(report.lost > 0.1, "{report:?}");
+}

@@ -67,6 +67,7 @@ mod tests {
         for (name, expected) in [
             ("dtcp", &[Signal::Radio][..]),
             ("mdcubic", &[Signal::Pep]),
+            ("fbtcp", &[Signal::Pep]),
             ("dcm", &[Signal::Path]),
             ("arwa", &[Signal::Hint]),
             ("westwoodp", &[]),

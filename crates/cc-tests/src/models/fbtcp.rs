@@ -13,7 +13,7 @@ mod tunables;
 pub use tunables::Tunables;
 
 use super::{Model, chosen};
-use hotcc_host_algo::ca_state::CWR;
+use hotcc_host_algo::ca_state::{CWR, LOSS};
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, View};
 use state::State;
 use std::collections::BTreeMap;
@@ -165,10 +165,10 @@ impl Model for Fbtcp {
     }
 
     fn set_state(&mut self, sock: &mut View, entered: u8) {
-        self.each(sock, |t, state, sock| {
-            if entered == CWR {
-                state.enter_cwr(t, sock);
-            }
+        self.each(sock, |t, state, sock| match entered {
+            CWR => state.enter_cwr(t, sock),
+            LOSS => state.enter_loss(sock),
+            _ => {}
         });
     }
 

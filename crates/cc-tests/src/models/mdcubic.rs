@@ -274,7 +274,9 @@ impl Mdcubic {
     fn clock_recovery(&mut self, sock: &mut View, risen: u32) {
         let segments = self.whole_segments(sock, risen);
         let Some((window, threshold)) = self.before.filter(|_| segments > 0) else { return };
-        if self.w1(window) < threshold {
+        // without a D2, W1 is W, which is 1 after a timeout and so under any threshold
+        let w1 = if self.d2_segments == 0 { window } else { self.w1(window) };
+        if w1 < threshold {
             self.coverage.slow_starts_waiting += 1;
             return;
         }

@@ -70,24 +70,36 @@ pub fn an_application_that_runs_dry_only_raises_the_upper_bound<'a>(make: impl M
     assert_eq!(c.field("max_cwnd"), 105);
 }
 
-pub fn the_default_profile_forgets_a_base_rtt_of_10_s_ago<'a>(make: impl Make<'a>) {
-    for (tunables, want) in [(Tunables::DEFAULT, 60_000), (Tunables::PAPER, 50_000)] {
+pub fn the_default_profile_drains_to_see_a_base_rtt_of_10_s_ago<'a>(make: impl Make<'a>) {
+    for (tunables, drains) in [(Tunables::DEFAULT, true), (Tunables::PAPER, false)] {
         let mut c = make(tunables, 1000);
-        bound(&mut c, 400);
-        c.round(60_000); // the base RTT's own round
-        c.round(60_000); // 0.6 ms in all
-        c.deliver(9_999_399, 1, 70_000);
-        assert_eq!(c.field("base_us"), 50_000);
-        c.deliver(1, 1, 70_000); // 10 s: the least of the last whole round comes in its place
-        assert_eq!(c.field("base_us"), want);
+        bound(&mut c, 40_000);
+        c.round(BASE); // the base RTT's own round
+        c.deliver(9_999_699, 1, 80_000); // with the next round's 0.3 ms 1 us less than 10 s ago
+        c.round(80_000);
+        assert_eq!((c.field("base_us"), c.view.snd_cwnd), (50_000, 1000));
+        c.view.now_us += 1;
+        c.round(80_000); // CSI 0.625: target 625, 3/4 of it 468.75
+        assert_eq!((c.field("base_us"), c.view.snd_cwnd), (50_000, if drains { 468 } else { 1000 }));
+        if !drains {
+            continue;
+        }
+        assert_eq!(c.window().1, 351); // no slow start
+        c.round(80_000); // what was sent before drains
+        assert_eq!((c.field("base_us"), c.window()), (50_000, (468, 351)));
+        c.round(60_000); // and this is what the path is like without a queue
+        assert_eq!((c.field("base_us"), c.window()), (60_000, (1000, 351)));
+        c.round(60_000);
+        assert_eq!(c.field("csi_q16"), 65_536);
     }
+    // a queue of 2 % is none: 51,020 us are 50,000 / 0.98
     let mut c = make(Tunables::DEFAULT, 1000);
-    c.deliver(0, 1, BASE);
-    c.deliver(10_000_000, 1, 70_000); // no round was over yet
-    assert_eq!(c.field("base_us"), 70_000);
-    c.deliver(5_000_000, 1, 70_000); // seen again
-    c.deliver(9_999_999, 1, 80_000);
-    assert_eq!(c.field("base_us"), 70_000);
+    bound(&mut c, 40_000);
+    c.round(BASE);
+    c.deliver(9_000_000, 1, 51_020);
+    c.deliver(9_000_000, 1, 51_021);
+    c.round(51_021);
+    assert_eq!((c.field("base_us"), c.view.snd_cwnd), (50_000, 1000));
 }
 
 /// Tables 1 and 2.
@@ -415,31 +427,46 @@ pub fn a_mark_halves_the_window<'a>(make: impl Make<'a>) {
     }
 }
 
-/// More than 30 % of a round lost is no random loss.
-pub fn the_default_profile_halves_the_window_when_a_third_of_it_is_lost<'a>(make: impl Make<'a>) {
-    for (tunables, lost, rule, window) in [
-        (Tunables::DEFAULT, 42, 1, (100, 2)), // 42 lost, 99 delivered: 42,000 is no more than 300 * 141 = 42,300
-        (Tunables::DEFAULT, 43, 0, (50, 37)), // 43,000 > 300 * 142 = 42,600; ssthresh 3/4 * 50
-        (Tunables::PAPER, 99, 1, (100, 2)),
+/// More than 2 % lost is no random loss: W and maxCwnd become what arrived, and growth is Divergence's for 31 rounds.
+pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: impl Make<'a>) {
+    for (tunables, lost, rule, window, max) in [
+        (Tunables::DEFAULT, 20, 1, (1000, 2), 2100), // 20 lost, 999 delivered: 20,000 is no more than 20 * 1019
+        (Tunables::DEFAULT, 21, 0, (979, 734), 979), // 21,000 > 20 * 1020; 1000 * 999 / 1020 = 979.4; 3/4 of it
+        (Tunables::PAPER, 999, 1, (1000, 2), 2100),
     ] {
-        let mut c = make(tunables, 100);
-        bound(&mut c, 4000);
+        let mut c = make(tunables, 1000);
+        bound(&mut c, 4000); // 2100
         c.round(BASE); // which has the 4000
-        assert_eq!((c.lossy_round(lost, BASE), c.window()), (rule, window));
+        assert_eq!((c.lossy_round(lost, BASE), c.window(), c.field("max_cwnd")), (rule, window, max));
+        if rule == 0 {
+            for _ in 0..31 {
+                assert_eq!((c.round(BASE), c.field("step_left")), (21, 1)); // D1, though W <= maxCwnd
+            }
+            assert_eq!(c.round(BASE), 1);
+        }
     }
-    // in a recovery: half of what would have come back
-    let mut c = make(Tunables::DEFAULT, 100);
+    // fewer than 100 segments say nothing: 49 and 2 lost, then another 49
+    let mut c = make(Tunables::DEFAULT, 50);
+    bound(&mut c, 4000);
     c.round(BASE);
-    assert_eq!(c.ssthresh(), 100);
-    c.view.snd_ssthresh = 100;
+    c.lossy_round(2, BASE);
+    assert_eq!(c.view.snd_cwnd, 50);
+    c.round(BASE);
+    assert_eq!(c.view.snd_cwnd, 50); // 2 of 100
+    c.lossy_round(3, BASE);
+    c.round(BASE); // 3 of 101: 50 * 98 / 101 = 48.5
+    assert_eq!(c.view.snd_cwnd, 48);
+    // in a recovery: of what would have come back
+    let mut c = make(Tunables::DEFAULT, 1000);
+    c.round(BASE);
+    assert_eq!(c.ssthresh(), 1000);
+    c.view.snd_ssthresh = 1000;
     c.enter(RECOVERY);
-    c.lossy_round(43, BASE);
-    assert_eq!(c.window(), (100, 50));
-    c.lossy_round(43, BASE); // once for each round
-    assert_eq!(c.window(), (100, 25));
-    c.view.snd_cwnd = 25;
+    c.lossy_round(999, BASE);
+    assert_eq!(c.window(), (1000, 500));
+    c.view.snd_cwnd = 500;
     c.event(EVENT_COMPLETE_CWR);
-    assert_eq!(c.window(), (25, 18)); // 3/4 * 25 = 18.75; ssthresh was 2
+    assert_eq!(c.window(), (500, 375)); // ssthresh was 2
 }
 
 pub fn idle_time_is_in_no_sample<'a>(make: impl Make<'a>) {

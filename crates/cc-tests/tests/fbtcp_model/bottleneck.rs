@@ -34,6 +34,8 @@ pub struct Report {
     /// How long it took until slow start was left, s.
     pub slow_start_s: Option<f64>,
     pub recoveries: u64,
+    /// Part of the transmissions that was lost.
+    pub lost: f64,
     /// W at the end, segments.
     pub window: u32,
     /// Segments.
@@ -193,6 +195,7 @@ pub fn run<M: Model>(model: M, path: Bottleneck, seconds: f64) -> Report {
         stretch: rtts_s / samples / (f64::from(path.base_us) / 1e6),
         slow_start_s,
         recoveries: transfer.recoveries,
+        lost: f64::from(transfer.view.lost) / transfer.order as f64,
         window: transfer.view.snd_cwnd,
         ssthresh: transfer.view.snd_ssthresh,
     }

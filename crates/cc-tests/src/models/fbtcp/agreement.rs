@@ -7,8 +7,6 @@ use hotcc_host_algo::{Flow, View};
 
 /// Largest count of rounds that must fit the algorithm's field, where the count decides nothing.
 const REPEAT_COUNTED: u64 = 255;
-/// More than these never wait for each other: each comparison leaves those that differ in a time stamp only.
-const HYPOTHESES: usize = 8;
 
 impl Hypothesis {
     /// What the algorithm has otherwise, if anything.
@@ -54,7 +52,7 @@ impl Fbtcp {
         let mut kept: Vec<Hypothesis> = Vec::new();
         for other in rounded {
             let known = std::iter::once(&self.own).chain(&kept).any(|h| h.state.same(&other.state));
-            if !known && kept.len() < HYPOTHESES {
+            if !known {
                 kept.push(other);
             }
         }

@@ -1,5 +1,6 @@
 //! What FB-TCP knows of one connection, and what each event makes of it.
 
+mod drain;
 mod losses;
 
 use super::rows::{self, Action, RENO, SEVERE};
@@ -14,6 +15,8 @@ const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 const LEAST: u32 = 2;
 /// Largest maxCwnd, segments.
 const MOST: f64 = 0x7fff_ffff_u32 as f64;
+/// Segments that losses are counted over, at least.
+const SPAN: f64 = 100.0;
 /// Resolution of CSI and CAD.
 const Q16: f64 = 1.0 / 65_536.0;
 
@@ -46,6 +49,11 @@ struct Round {
     end: u32,
     samples: u32,
     least_rtt_us: Option<u32>,
+}
+
+/// What losses are counted over: the connection's counters as it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Span {
     lost: u32,
     delivered: u32,
 }
@@ -88,10 +96,12 @@ pub(super) struct State {
     pub(super) repeat: u32,
     /// CSI of the round that the hook just called ended, in whole 2^-16, if a row was looked for.
     pub(super) csi_q16: Option<f64>,
-    /// Least RTT of the last whole round.
-    last_least_rtt_us: Option<u32>,
     interval: Interval,
     round: Round,
+    span: Span,
+    /// Rounds to come in which W grows as in Divergence.
+    loss_hold: u32,
+    drain: Option<drain::Drain>,
     step: Step,
     restore: Option<Restore>,
     /// Rounds whose row would be another with a real-valued CSI.
@@ -116,8 +126,8 @@ impl State {
     /// Whether the two will act alike from now on.
     pub(super) fn same(&self, other: &Self) -> bool {
         (self.base, self.max, self.rule, self.repeat) == (other.base, other.max, other.rule, other.repeat)
-            && (self.last_least_rtt_us, self.interval, self.round)
-                == (other.last_least_rtt_us, other.interval, other.round)
+            && (self.interval, self.round, self.span) == (other.interval, other.round, other.span)
+            && (self.loss_hold, self.drain) == (other.loss_hold, other.drain)
             && (self.step, self.restore) == (other.step, other.restore)
     }
 
@@ -127,23 +137,32 @@ impl State {
         *self = Self { coverage, rows_decided_by_resolution: ties, ..Self::default() };
         self.coverage.add(if sock.data_segs_out == 0 { "fresh starts" } else { "takeovers" });
         self.step.window = sock.snd_cwnd;
+        if sock.data_segs_out > 0 && ![0, u32::MAX].contains(&sock.min_rtt_us) {
+            self.coverage.add("bases brought along");
+            self.base = Some(Base { rtt_us: sock.min_rtt_us, seen_us: sock.now_us });
+        }
         self.restart(sock);
     }
 
     /// The interval and the round begin anew; no rule.
     pub(super) fn restart(&mut self, sock: &View) {
+        self.abandon_drain(sock);
         self.start_interval(sock);
         self.start_round(sock);
+        self.start_span(sock);
     }
 
     fn start_interval(&mut self, sock: &View) {
-        self.interval =
-            Interval { start_us: sock.now_us, delivered: sock.delivered, app_limited: sock.app_limited != 0 };
+        let limited = sock.app_limited != 0 || self.drain.is_some();
+        self.interval = Interval { start_us: sock.now_us, delivered: sock.delivered, app_limited: limited };
     }
 
     fn start_round(&mut self, sock: &View) {
-        self.round =
-            Round { end: sock.snd_nxt, samples: 0, least_rtt_us: None, lost: sock.lost, delivered: sock.delivered };
+        self.round = Round { end: sock.snd_nxt, samples: 0, least_rtt_us: None };
+    }
+
+    fn start_span(&mut self, sock: &View) {
+        self.span = Span { lost: sock.lost, delivered: sock.delivered };
     }
 
     /// baseRtt and minRtt of eq 4.
@@ -160,10 +179,10 @@ impl State {
                 self.coverage.add(if rtt == base.rtt_us { "bases seen again" } else { "bases lowered" });
                 Base { rtt_us: rtt, seen_us: now }
             }
-            Some(base) if t.base_window_us != 0 && elapsed_us(base.seen_us, now) >= u64::from(t.base_window_us) => {
-                let known = self.last_least_rtt_us;
-                self.coverage.add(if known.is_some() { "bases aged to the last round's" } else { "bases aged" });
-                Base { rtt_us: known.unwrap_or(rtt), seen_us: now }
+            // as near as the first five rows take for an empty path
+            Some(base) if u64::from(rtt) * u64::from(t.csi_full) <= u64::from(base.rtt_us) * 1000 => {
+                self.coverage.add("bases nearly seen again");
+                Base { seen_us: now, ..base }
             }
             Some(base) => base,
         });
@@ -193,7 +212,7 @@ impl State {
         if bound < f64::from(LEAST) {
             self.coverage.add("DP samples of less than two segments");
         }
-        let app_limited = self.interval.app_limited || sock.app_limited != 0;
+        let app_limited = self.interval.app_limited || sock.app_limited != 0 || self.drain.is_some();
         self.start_interval(sock);
         let (exact, truncated) = (whole(bound * (1.0 + 1e-12)), whole(bound * (1.0 - 1e-12) - resolution));
         Some(Sample { exact, truncated, app_limited })
@@ -238,7 +257,6 @@ impl State {
         self.step.left = 0;
         self.close_round(t, sock);
         (self.step.whole, self.step.window) = (self.step.left, sock.snd_cwnd);
-        self.last_least_rtt_us = self.round.least_rtt_us;
         self.start_round(sock);
     }
 
@@ -248,24 +266,31 @@ impl State {
     }
 
     fn close_round(&mut self, t: &Tunables, sock: &mut View) {
+        let held = self.loss_hold > 0;
+        self.loss_hold = self.loss_hold.saturating_sub(1);
         // in a recovery rows move the window that it ends with
         let recovering = self.restore.is_some() && sock.ca_state == u32::from(RECOVERY);
         let ruled = sock.may_grow() || recovering;
-        if self.over_loss_cap(t, sock) {
-            if ruled {
-                self.coverage.add(if recovering {
-                    "rounds over the loss cap in recovery"
-                } else {
-                    "rounds over the loss cap"
-                });
-                let half = self.window(sock) / 2;
-                self.lower(sock, half);
-                self.no_rule();
-                return;
-            }
-            self.coverage.add("rounds over the loss cap that change nothing");
+        if !recovering && matches!(sock.ca_state as u8, CWR | RECOVERY) {
+            self.coverage.add("rounds without rules");
+            self.no_rule();
+            return;
         }
-        if !matches!(sock.ca_state as u8, CWR | RECOVERY) {
+        if self.drain.is_some() {
+            self.end_drain_round(sock);
+            self.no_rule();
+            return;
+        }
+        if ruled && self.ends_over_loss_cap(t, sock) {
+            self.coverage.add(if recovering {
+                "rounds over the loss cap in recovery"
+            } else {
+                "rounds over the loss cap"
+            });
+            self.no_rule();
+            return;
+        }
+        if !recovering {
             if sock.in_slow_start() {
                 self.leave_slow_start(t, sock);
             }
@@ -274,6 +299,10 @@ impl State {
                 self.no_rule();
                 return;
             }
+        }
+        if ruled && self.begin_drain(t, sock) {
+            self.no_rule();
+            return;
         }
         let (Some(base), Some(max)) = (self.base, self.max) else {
             self.coverage.add("rounds before maxCwnd is known");
@@ -286,7 +315,7 @@ impl State {
             return;
         }
         match self.round.least_rtt_us {
-            Some(least) if self.round.samples >= t.min_samples => self.apply_row(t, sock, base, max, least),
+            Some(least) if self.round.samples >= t.min_samples => self.apply_row(t, sock, base, max, least, held),
             _ => {
                 self.coverage.add(rows::name(RENO));
                 (self.rule, self.repeat) = (RENO, 0);
@@ -330,10 +359,25 @@ impl State {
         }
     }
 
-    fn over_loss_cap(&self, t: &Tunables, sock: &View) -> bool {
-        let lost = f64::from(sock.lost.wrapping_sub(self.round.lost));
-        let delivered = f64::from(sock.delivered.wrapping_sub(self.round.delivered));
-        t.loss_cap_permille != 0 && lost * 1000.0 > f64::from(t.loss_cap_permille) * (lost + delivered)
+    /// Where enough segments were sent: whether too many of them were lost. Then W and maxCwnd are what arrived of W.
+    fn ends_over_loss_cap(&mut self, t: &Tunables, sock: &mut View) -> bool {
+        let lost = f64::from(sock.lost.wrapping_sub(self.span.lost));
+        let delivered = f64::from(sock.delivered.wrapping_sub(self.span.delivered));
+        if lost + delivered < SPAN {
+            self.coverage.add("spans of several rounds");
+            return false;
+        }
+        self.start_span(sock);
+        if t.loss_cap_permille == 0 || lost * 1000.0 <= f64::from(t.loss_cap_permille) * (lost + delivered) {
+            return false;
+        }
+        let left = (f64::from(self.window(sock)) * delivered / (lost + delivered)).floor() as u32;
+        self.lower(sock, left);
+        if let Some(max) = &mut self.max {
+            max.segments = max.segments.min(left.max(LEAST));
+        }
+        self.loss_hold = t.hold_rounds;
+        true
     }
 
     /// S after W fell: not under it for another slow start, and not far under it.
@@ -365,10 +409,10 @@ impl State {
     }
 
     /// Eqs 2 to 6 and the tables.
-    fn apply_row(&mut self, t: &Tunables, sock: &mut View, base: Base, max: UpperBound, least_us: u32) {
+    fn apply_row(&mut self, t: &Tunables, sock: &mut View, base: Base, max: UpperBound, least_us: u32, held: bool) {
         let segments_now = self.window(sock);
         let window = f64::from(segments_now);
-        let convergence = segments_now <= max.segments; // eq 5
+        let convergence = !held && segments_now <= max.segments; // eq 5
         let (real, csi) = Self::congestion_status(base.rtt_us, least_us);
         let row_of = |csi: f64, resolution: f64| {
             let target = (window * csi).floor(); // eq 3, whole segments

@@ -114,10 +114,12 @@ tunables! {
     exit_on_queue = 1;
     /// Age at which a smaller maxCwnd takes the place of a larger one, microseconds; 0: never.
     max_window_us = 10_000_000;
-    /// Time after which a base RTT not seen again is given up, microseconds; 0: never.
+    /// Time after which a base RTT not seen again is looked for, microseconds; 0: never.
     base_window_us = 10_000_000;
     /// Part of a round that may be lost without W falling, permille; 0: all of it.
-    loss_cap_permille = 300;
+    loss_cap_permille = 20;
+    /// The same where a PEP saw all that is missing, permille.
+    access_loss_cap_permille = 300;
     /// Part of W kept after an ECN mark, permille.
     ecn_permille = 500;
 }
@@ -130,6 +132,7 @@ impl Tunables {
         max_window_us: 0,
         base_window_us: 0,
         loss_cap_permille: 0,
+        access_loss_cap_permille: 0,
         ..Self::DEFAULT
     };
 

@@ -16,7 +16,8 @@ impl State {
     /// An ECN mark is no random loss.
     pub(in crate::models::fbtcp) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
         self.coverage.add("marks");
-        sock.snd_ssthresh = part(sock.snd_cwnd, t.ecn_permille).max(LEAST);
+        let window = self.abandon_drain(sock).unwrap_or(sock.snd_cwnd);
+        sock.snd_ssthresh = part(window, t.ecn_permille).max(LEAST);
         self.restore = None;
     }
 

@@ -1,0 +1,69 @@
+//! A base RTT that was not seen for long: W falls until the path must be empty, and what it then shows is the base.
+
+use super::*;
+
+/// Least W of a drain, segments.
+const DRAIN_LEAST: u32 = 4;
+
+/// A drain under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::models::fbtcp) struct Drain {
+    /// W to go back to, segments.
+    window: u32,
+    /// All that is in flight was sent under the lower W.
+    drained: bool,
+}
+
+impl State {
+    /// At three quarters of the target (eq 3).
+    pub(super) fn begin_drain(&mut self, t: &Tunables, sock: &mut View) -> bool {
+        let (Some(base), Some(least_us)) = (self.base, self.round.least_rtt_us) else { return false };
+        if t.base_window_us == 0 || elapsed_us(base.seen_us, sock.now_us) < u64::from(t.base_window_us) {
+            return false;
+        }
+        let (_, csi) = Self::congestion_status(base.rtt_us, least_us);
+        if csi == 0.0 {
+            return false;
+        }
+        self.coverage.add("drains");
+        let window = self.window(sock);
+        let target = (f64::from(window) * csi).floor();
+        self.drain = Some(Drain { window, drained: false });
+        self.lower(sock, ((target * 3.0 / 4.0).floor() as u32).max(DRAIN_LEAST).min(window));
+        true
+    }
+
+    pub(super) fn end_drain_round(&mut self, sock: &mut View) {
+        let Some(drain) = &mut self.drain else { return };
+        let drained = std::mem::replace(&mut drain.drained, true);
+        let window = drain.window;
+        let Some(least_us) = self.round.least_rtt_us.filter(|_| drained) else { return };
+        self.coverage.add("drains that found the base");
+        self.drain = None;
+        self.base = Some(Base { rtt_us: least_us, seen_us: sock.now_us });
+        match &mut self.restore {
+            Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
+                restore.window = window.max(LEAST).min(sock.snd_cwnd_clamp);
+                sock.snd_ssthresh = restore.window.max(LEAST);
+            }
+            _ => sock.snd_cwnd = sock.snd_cwnd.max(window).min(sock.snd_cwnd_clamp),
+        }
+    }
+
+    /// W that a mark or a timeout lowers: a drain under way ends there, and the next one is a whole window of time away.
+    pub(super) fn abandon_drain(&mut self, sock: &View) -> Option<u32> {
+        let drain = self.drain.take()?;
+        self.coverage.add("drains abandoned");
+        if let Some(base) = &mut self.base {
+            base.seen_us = sock.now_us;
+        }
+        Some(drain.window)
+    }
+
+    /// The loss state is entered; W = 1 is the kernel's.
+    pub(in crate::models::fbtcp) fn enter_loss(&mut self, sock: &mut View) {
+        if let Some(window) = self.abandon_drain(sock) {
+            sock.snd_ssthresh = three_quarters(window).max(LEAST);
+        }
+    }
+}
