@@ -10,7 +10,7 @@
  *   eq 5       B_I = 0.90 B_I + 0.10 B_i                       (eq 4, Westwood's form, as a choice)
  *   eqs 6, 7   BW_E = B_I + g ((B_i - B_I) + S),  g = 0.5        S: what SINR - average SINR is worth
  *   eq 11      Q = (BW_E - BW_C) W / BW_E,  BW_C = B_i
- *   eqs 10,12  N = max(1, N + 1 - N Q / (alpha W)),  alpha = 0.2   (Algorithm 1, lines 14-25, as a choice)
+ *   eqs 10,12  N = max(1, N + 1 - N Q / (alpha W)),  alpha = 0.2   (n_rule; Algorithm 1, lines 14-25, is another)
  *   eq 14      W += N per RTT in congestion avoidance
  *   loss       W *= 1 - eta / (ceil((2 eta - 1) N) + 1),  ssthresh = W,  eta = 2   (Algorithm 1, lines 5-7)
  *   timeout    W = 2 x initial window, N = 1, a new epoch                            (lines 11-13)
@@ -19,6 +19,18 @@
  * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the epochs, because it
  * also runs during recovery, `set_state` for the timeout, because the kernel sets its own window after `ssthresh`.
  *
+ * The paper contradicts itself about S: eqs 10 to 12 count an estimate above the present rate as a queue, so that a
+ * better radio shrinks N; Algorithm 1 and the text take it for unused room. n_rule selects:
+ *  - eq10 (`default`): S is room, bounded. With BW_0 = BW_E for S = 0:
+ *      r = min(alpha, max(0, g S - max(0, B_i - BW_0)) / BW_0), 0 in an epoch with a queue of alpha or a loss
+ *      f = max(0, -g S) / BW_0
+ *      Q / W = queue + f - r
+ *    so N becomes 2N + 1 at most, as in Algorithm 1, and 1 at once if the signal foretells less. If S is more than
+ *    alpha of BW_0, W itself follows, to (BW_0 + g S) base (1 + alpha). A loss takes the last room out of N. S is the
+ *    change against the SINR's average over B_I's own time; changes below a tenth are noise. Its weight is learned.
+ *  - eq10_print (`paper`): as printed.
+ *  - alg1: Algorithm 1, which never lowers N.
+ *
  * Deviations from the paper, and why:
  *  - S: the paper adds a difference in dB to a bandwidth. `shannon` (default) turns it into the relative change of
  *    spectral efficiency, S = B_I (log2(1+s_i) - log2(1+s_A)) / log2(1+s_A), held within +-B_I; `literal` reads dB
@@ -26,11 +38,16 @@
  *  - Eq 12 prints W_i where eqs 10 and 11 together give N_i; N_i is used.
  *  - Queue: at a saturated bottleneck BW_E = BW_C, Q = 0, and N could only grow; `default` takes the larger of eq 11
  *    and the queue that the RTT shows, W (R - base) / R, as TCP-FIT does.
- *  - N never exceeds W. It moves only in congestion avoidance, not in slow start or recovery.
- *  - Algorithm 1 keeps prevN for ever and would double past 32 bits; here it restarts with N.
- *  - Epoch: `default` one smoothed RTT (at least 5 ms), so that the queue is seen while it grows; paper 0.5 s.
+ *  - Growth: none in an epoch whose queue and fall exceed alpha W (n_rule=eq10); else nothing but a loss ends it.
+ *  - N never exceeds W; W / 4 unless n_rule=eq10_print. It moves only in congestion avoidance, not in slow start or
+ *    recovery. If more than `loss_permille` of the segments are lost, N does not grow, and a loss without a queue
+ *    halves it: a policer drops without one.
+ *  - Epoch: `default` one smoothed RTT (at least 20 ms), so that the queue is seen while it grows; paper 0.5 s.
+ *  - base: `default` ages it. If no RTT near it was seen for `base_window_s`, W is cut to what the path holds without
+ *    a queue, and slow start finds it again. A new path starts anew.
+ *  - Start: `default` the kernel's initial window, and HyStart++ ends slow start.
  *  - After a timeout Algorithm 1 leaves ssthresh as it was, so W would slow-start straight back: `paper` does that,
- *    `default` keeps what `ssthresh` answered.
+ *    `default` keeps what `ssthresh` answered, and W does not exceed it.
  *  - A timeout that proves spurious gives W and ssthresh back, as the kernel does; N starts anew all the same.
  * Application-limited epochs say little about the path: they may raise B_I, never lower it, and do not move N. An
  * epoch does not span an idle period. ECN: a CE mark is treated as a loss (the paper is silent).
@@ -38,12 +55,16 @@
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
+#include <hotcc/path.h>
 #include <hotcc/radio.h>
-#include <hotcc/round.h>
-#include "shannon.h"
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
+
+#include "dtcp_base.h"
+#include "dtcp_rules.h"
+#include "shannon.h"
+#include "sinr_weight.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -55,11 +76,14 @@ char _license[] SEC("license") = "GPL";
 #define SINR_OFF 2
 #define RULE_EQ10 0
 #define RULE_ALG1 1
+#define RULE_EQ10_PRINT 2
 #define QUEUE_BANDWIDTH 0
 #define QUEUE_RTT 1
 #define QUEUE_MAX 2
 #define RTO_KERNEL 0
 #define RTO_KEEP 1
+#define START_HYSTART 0
+#define START_FULL 1
 
 TUNABLE(u32, epoch_us, 0, 500000, 0, 10000000, "us", "time between bandwidth samples; 0: one smoothed RTT");
 TUNABLE_CHOICE(filter, FILTER_EQ5, FILTER_EQ5, "eq5,eq4", "low-pass filter of the bandwidth samples");
@@ -67,20 +91,25 @@ TUNABLE(u32, filter_permille, 900, 900, 0, 999, "permille", "weight of the old v
 TUNABLE(u32, g_permille, 500, 500, 0, 1000, "permille", "g of eq 7");
 TUNABLE_CHOICE(sinr_term, SINR_SHANNON, SINR_LITERAL, "shannon,literal,off", "how the SINR enters eq 7");
 TUNABLE(u32, sinr_gain_kbps, 1, 1, 0, 1000000, "kbit/s per dB", "weight of one dB where sinr_term is literal");
-TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10, "eq10,alg1", "how N follows the estimate");
+TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10_PRINT, "eq10,alg1,eq10_print",
+	       "how N follows the estimate; alg1 never lowers N until losses exceed loss_permille");
 TUNABLE(u32, alpha_permille, 200, 200, 1, 1000, "permille", "alpha of eq 10: share of W wanted in the queue");
 TUNABLE_CHOICE(queue, QUEUE_MAX, QUEUE_BANDWIDTH, "bandwidth,rtt,max", "which queue eq 10 sees");
 TUNABLE(u32, n_max, 0, 0, 0, 1048576, "segments per RTT", "upper limit of N; 0: only W");
+TUNABLE(u32, loss_permille, 10, 0, 0, 1000, "permille", "share of lost segments above which a loss halves N; 0: never");
 TUNABLE(u32, eta, 2, 2, 1, 16, "", "eta of the decrease after a loss");
+TUNABLE(u32, initial_windows, 1, 2, 1, 2, "", "initial windows that a new flow starts with");
 TUNABLE(u32, initial_ssthresh_bytes, 0, 65535, 0, 1073741824, "bytes", "ssthresh of a new flow; 0: the kernel's");
+TUNABLE_CHOICE(slow_start, START_HYSTART, START_FULL, "hystart,full",
+	       "what ends slow start: a rising RTT, or only a loss");
+TUNABLE(u32, base_window_s, 10, 0, 0, 3600, "s", "how long the least RTT holds; 0: for the connection's life");
 TUNABLE_CHOICE(rto_ssthresh, RTO_KERNEL, RTO_KEEP, "kernel,keep",
 	       "ssthresh after a timeout: by the kernel's rule, or as it was");
 
-#define N_ONE_Q16 (1ULL << 16)
-#define N_LIMIT_Q16 (1ULL << 36)	/* 2^20 segments per RTT: keeps N Q below 2^64 */
-#define EPOCH_MIN_US 5000
-#define RATIO_SHIFT 22			/* Q / W as a signed Q22 */
-#define RATIO_LIMIT (1024LL << RATIO_SHIFT)
+#define EPOCH_MIN_US 20000
+#define EPOCH_START_MIN_US 5000	/* slow start doubles W in each RTT */
+#define ACKS_MIN 8		/* RTT samples of a round that HyStart++ judges by */
+#define CSS_ROUNDS 5
 
 struct dtcp {
 	struct flow_account account;
@@ -88,17 +117,24 @@ struct dtcp {
 	u64 sample_rate FIELD("byte/s", "B_(i-1), the previous raw sample");
 	u64 n_q16 FIELD("segments per RTT / 65536", "N");
 	u64 growth_q16 FIELD("segments^2 / 65536", "growth not yet paid out: N per segment acknowledged, W makes one");
-	u64 prev_n_q16 FIELD("segments per RTT / 65536", "prevN of Algorithm 1");
 	u32 epoch_start_us FIELD("us", "when the running epoch began");
 	u32 epoch_delivered FIELD("segments", "delivered at that time");
-	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
-	u32 initial_window FIELD("segments", "the kernel's window for a new flow");
 	u32 prior_ssthresh FIELD("segments", "ssthresh before a timeout");
 	struct radio_ref radio;
-	u32 epochs_fresh FIELD("", "epochs with a fresh SINR, not yet counted");
-	u32 epochs_stale FIELD("", "epochs with one that was too old");
-	u32 epochs_absent FIELD("", "epochs with none");
-	u8 epoch_app_limited FIELD("", "1: the application held the running epoch back at its start");
+	struct path_ref path;
+	struct rtt_base base;
+	struct sinr_weight weight;
+	u16 epoch_lost FIELD("segments", "lost at the start of the running epoch, modulo 65536");
+	u16 loss_q16 FIELD("1/65536", "share of lost segments, a mean over some 16 epochs");
+	u16 initial_window FIELD("segments", "the kernel's window for a new flow");
+	u16 epochs_fresh FIELD("", "epochs with a fresh SINR, not yet counted");
+	u16 epochs_stale FIELD("", "epochs with one that was too old, not yet counted");
+	u16 epochs_absent FIELD("", "epochs with none, not yet counted");
+	s8 forecast FIELD("1/64", "change of the bandwidth that the signal foretold, 0: none to be judged");
+	u8 css_rounds : 3;	  /* epochs of slow start on end with a longer RTT */
+	u8 epoch_app_limited : 1; /* the application held the running epoch back at its start */
+	u8 hold : 1;		  /* no growth: a queue stands, or the signal foretells one */
+	u8 room : 1;		  /* the last epoch's N has a part that the signal promised */
 };
 FLOW_STATE(struct dtcp);
 
@@ -106,14 +142,17 @@ static __always_inline void epoch_restart(struct tcp_sock *tp, struct dtcp *f)
 {
 	f->epoch_start_us = tp->tcp_mstamp;
 	f->epoch_delivered = tp->delivered;
+	f->epoch_lost = tp->lost;
 	f->epoch_app_limited = tp->app_limited != 0;
+	f->base.round_least = 0;
 }
 
 static __always_inline void n_restart(struct dtcp *f)
 {
 	f->n_q16 = N_ONE_Q16;
-	f->prev_n_q16 = 0;
 	f->growth_q16 = 0;
+	f->forecast = 0;
+	f->hold = f->room = 0;
 }
 
 static __always_inline void signal_account(struct dtcp *f)
@@ -128,7 +167,28 @@ static __always_inline void signal_account(struct dtcp *f)
 	f->epochs_fresh = f->epochs_stale = f->epochs_absent = 0;
 }
 
-/* S of eq 7, in bytes/s, within +-B_I: what this SINR promises beyond the average one. */
+/* Looks the SINR up, and counts that. */
+static __always_inline enum radio_answer signal_read(struct sock *sk, struct dtcp *f, s32 *sinr_q8, s32 *average_q8)
+{
+	enum radio_answer answer = radio_read(sk, &f->radio, sinr_q8, average_q8);
+	u16 count;
+
+	if (answer == RADIO_FRESH)
+		count = ++f->epochs_fresh;
+	else if (answer == RADIO_STALE)
+		count = ++f->epochs_stale;
+	else
+		count = ++f->epochs_absent;
+	if (count == 65535)
+		signal_account(f);
+	return answer;
+}
+
+/*
+ * S of eq 7, in bytes/s, within +-B_I: what this SINR promises beyond the average one. The paper's rules compare
+ * with the feeder's average; n_rule=eq10 with one over the time that B_I is an average of, because only then do B_I and
+ * the SINR's change belong together.
+ */
 static __always_inline s64 sinr_term_bytes_per_s(struct sock *sk, struct dtcp *f, s64 filtered)
 {
 	s32 sinr_q8 = 0, average_q8 = 0;
@@ -136,100 +196,161 @@ static __always_inline s64 sinr_term_bytes_per_s(struct sock *sk, struct dtcp *f
 
 	if (sinr_term == SINR_OFF)
 		return 0;
-	switch (radio_read(sk, &f->radio, &sinr_q8, &average_q8)) {
-	case RADIO_FRESH:
-		f->epochs_fresh++;
-		break;
-	case RADIO_STALE:
-		f->epochs_stale++;
-		return 0;
-	default:
-		f->epochs_absent++;
+	if (signal_read(sk, f, &sinr_q8, &average_q8) != RADIO_FRESH) {
+		f->weight.average_q12 = 0;
 		return 0;
 	}
 	if (sinr_term == SINR_LITERAL) {
 		term = div_s64((s64)(sinr_q8 - average_q8) * sinr_gain_kbps * 125, 256);
-	} else {
-		efficiency = shannon_efficiency_q20(sinr_q8);
-		average_efficiency = shannon_efficiency_q20(average_q8);
-		/* B_I < 2^39 and a difference < 2^25: no overflow; the divisor is never 0 */
-		term = div_s64(filtered * (efficiency - average_efficiency), average_efficiency);
+		return max(min(term, filtered), -filtered);
 	}
+	efficiency = shannon_efficiency_q20(sinr_q8);
+	if (n_rule == RULE_EQ10)
+		average_efficiency = (s64)efficiency_average_q12(&f->weight, efficiency, filter_permille) << 8;
+	else
+		average_efficiency = shannon_efficiency_q20(average_q8);
+	/* B_I < 2^39 and a difference < 2^25: no overflow; the divisor is never 0 */
+	term = div_s64(filtered * (efficiency - average_efficiency), average_efficiency);
 	return max(min(term, filtered), -filtered);
 }
 
-/* Q / W by eq 11, signed Q22. */
-static __always_inline s64 queue_by_bandwidth(s64 estimated, s64 current)
+/* Eqs 6 and 7 with S = 0: the bandwidth that the next epoch is expected to have without a signal. */
+static __always_inline s64 expected_bytes_per_s(struct dtcp *f)
 {
-	s64 difference = estimated - current;
-	u64 ratio;
+	s64 filtered = f->bandwidth_q8 >> 8;
 
-	if (estimated <= 0)
-		return 0;
-	if (difference >= 0)
-		return ((u64)difference << RATIO_SHIFT) / (u64)estimated;
-	ratio = ((u64)-difference << RATIO_SHIFT) / (u64)estimated;
-	return -(s64)min(ratio, (u64)RATIO_LIMIT);
+	return filtered + div_s64(((s64)f->sample_rate - filtered) * (s64)g_permille, 1000);
 }
 
-/* Q / W = (R - base) / R, Q22. */
-static __always_inline s64 queue_by_rtt(struct tcp_sock *tp, struct dtcp *f)
+/* What the last epoch's signal foretold, against what this one delivered. Before the filter's step. */
+static __always_inline void signal_judge(struct tcp_sock *tp, struct dtcp *f, u64 sample)
 {
-	u32 srtt_us = tp->srtt_us >> 3;
+	s64 expected = expected_bytes_per_s(f), by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3);
 
-	if (!f->base_us || srtt_us <= f->base_us)
-		return 0;
-	return ((u64)(srtt_us - f->base_us) << RATIO_SHIFT) / srtt_us;
+	if (!f->forecast || expected <= 0)
+		return;
+	weight_judge(&f->weight, div_s64(((s64)min(sample, 2ULL * expected) - expected) * 1024, expected), f->forecast,
+		     by_rtt >= alpha_of(alpha_permille) / 4);
 }
 
-/* Eqs 10 and 12. */
-static __always_inline u64 n_by_eq10(struct tcp_sock *tp, struct dtcp *f, s64 estimated, s64 current)
+/* What eq 10 sees of a queue. */
+static __always_inline s64 queue_ratio(s64 estimated, s64 current, s64 by_rtt)
 {
-	s64 ratio = 0, by_rtt;
-	u64 magnitude, change;
-
-	if (queue != QUEUE_RTT)
-		ratio = queue_by_bandwidth(estimated, current);
-	if (queue != QUEUE_BANDWIDTH) {
-		by_rtt = queue_by_rtt(tp, f);
-		if (queue == QUEUE_RTT || by_rtt > ratio)
-			ratio = by_rtt;
-	}
-	magnitude = ratio < 0 ? -ratio : ratio;
-	change = mul_shift(f->n_q16, magnitude, RATIO_SHIFT) * 1000 / (alpha_permille ?: 1);
-	if (ratio < 0)
-		return f->n_q16 + N_ONE_Q16 + change;
-	if (change >= f->n_q16)
-		return N_ONE_Q16;
-	return f->n_q16 + N_ONE_Q16 - change;
+	if (queue == QUEUE_RTT)
+		return by_rtt;
+	if (queue == QUEUE_BANDWIDTH)
+		return queue_by_bandwidth(estimated, current);
+	return max(queue_by_bandwidth(estimated, current), by_rtt);
 }
 
-/* Algorithm 1, lines 14-25. */
-static __always_inline u64 n_by_alg1(struct dtcp *f, s64 estimated, s64 current)
+/*
+ * The signal foretells a change of more than alpha: W follows at once, to what the path then holds with a queue of alpha.
+ * It grows by no more than slow start would.
+ */
+static __always_inline void window_foretold(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
 {
-	u64 n_q16 = f->n_q16;
+	u64 window = segments_in(max(foretold, 0LL), f->base.us, tp->mss_cache) * (1000 + alpha_permille) / 1000;
 
-	if (current < estimated)
-		n_q16 += max(N_ONE_Q16, f->prev_n_q16);
-	else if (current > estimated)
-		n_q16 += N_ONE_Q16;
-	return n_q16;
+	if (!f->base.us)
+		return;
+	tp->snd_cwnd = min(max(min(window, 2ULL * tp->snd_cwnd), 2ULL), (u64)tp->snd_cwnd_clamp);
+	tp->snd_ssthresh = max(min(tp->snd_ssthresh, tp->snd_cwnd), 2U);
 }
 
-static __always_inline void n_update(struct tcp_sock *tp, struct dtcp *f, s64 estimated, s64 current)
+/* Eq 10 with the signal as room (Algorithm 1's sense) or as a fall. */
+static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample, bool lost)
 {
-	u64 limit = min((u64)tp->snd_cwnd << 16, N_LIMIT_Q16);
-	u64 n_q16;
+	struct tcp_sock *tp = tcp_sk(sk);
+	s64 expected = expected_bytes_per_s(f), alpha = alpha_of(alpha_permille);
+	s64 by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3), room = 0, fall, term;
 
+	term = div_s64(sinr_term_bytes_per_s(sk, f, f->bandwidth_q8 >> 8) * (s64)g_permille, 1000);
+	f->forecast = 0;
+	if (expected <= 0)
+		return f->n_q16;
+	f->forecast = max(min(div_s64(term * FORECAST_ONE, expected), 127LL), -127LL);
+	if (f->forecast < FORECAST_LEAST && f->forecast > -FORECAST_LEAST)
+		f->forecast = 0;
+	term = f->forecast ? div_s64(term * (s64)weight_q8(&f->weight), WEIGHT_ONE) : 0;
+	fall = signal_fall(term, expected);
+	if (!lost && by_rtt < alpha)
+		room = signal_room(term, sample - expected, expected, alpha);
+	f->room = room > 0;
+	if (fall > alpha || room == alpha)
+		window_foretold(tp, f, expected + term);
+	f->hold = by_rtt + fall > alpha;
+	return n_by_eq10(f->n_q16, queue_ratio(expected, sample, by_rtt) + fall - room, alpha_permille);
+}
+
+/* Eq 10 as printed, and Algorithm 1: by BW_E of eqs 6 and 7. */
+static __always_inline u64 n_by_estimate(struct sock *sk, struct dtcp *f, s64 sample)
+{
+	s64 filtered = f->bandwidth_q8 >> 8;
+	s64 estimated = sample - filtered + sinr_term_bytes_per_s(sk, f, filtered);
+
+	estimated = filtered + div_s64(estimated * (s64)g_permille, 1000);
 	if (n_rule == RULE_ALG1)
-		n_q16 = n_by_alg1(f, estimated, current);
+		return n_by_alg1(f->n_q16, estimated, sample);
+	return n_by_eq10(f->n_q16, queue_ratio(estimated, sample, queue_by_rtt(f->base.us, tcp_sk(sk)->srtt_us >> 3)),
+			 alpha_permille);
+}
+
+static __always_inline bool loses_much(struct dtcp *f)
+{
+	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
+}
+
+static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample, bool lost)
+{
+	u64 limit = (u64)tcp_sk(sk)->snd_cwnd << 16, n_q16;
+
+	f->hold = f->room = 0;
+	if (n_rule == RULE_EQ10)
+		n_q16 = n_by_room(sk, f, sample, lost);
 	else
-		n_q16 = n_by_eq10(tp, f, estimated, current);
+		n_q16 = n_by_estimate(sk, f, sample);
+	if (n_rule != RULE_EQ10_PRINT)
+		limit /= 4;
 	if (n_max)
 		limit = min(limit, (u64)n_max << 16);
-	f->n_q16 = max(min(n_q16, limit), N_ONE_Q16);
-	if (n_rule == RULE_ALG1 && current != estimated)
-		f->prev_n_q16 = f->n_q16;
+	if (loses_much(f))
+		limit = min(limit, f->n_q16);
+	f->n_q16 = max(min(n_q16, min(limit, N_LIMIT_Q16)), N_ONE_Q16);
+}
+
+static __always_inline void window_lower(struct tcp_sock *tp, u32 window)
+{
+	tp->snd_cwnd = min(max(window, 2U), min(tp->snd_cwnd, tp->snd_cwnd_clamp));
+}
+
+/* HyStart++ (RFC 9406), with the least RTT of the path in place of the last round's. */
+static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64 segments)
+{
+	u32 least_us = f->base.round_least * ROUND_TICK_US, base_us = f->base.us;
+
+	if (slow_start == START_FULL || !tcp_in_slow_start(tp) || !base_us || !least_us || segments < ACKS_MIN)
+		return;
+	if (least_us < base_us + max(min(base_us / 8, 16000U), 4000U)) {
+		f->css_rounds = 0;
+		return;
+	}
+	if (f->css_rounds < CSS_ROUNDS && queue_by_rtt(base_us, least_us) < alpha_of(alpha_permille)) {
+		f->css_rounds++;
+		return;
+	}
+	f->css_rounds = 0;
+	window_lower(tp, base_window(tp, &f->base, least_us));
+	tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+}
+
+/* No RTT near the least one for long: the queue is drained to see which it is now; slow start then finds W again. */
+static __always_inline void base_probe(struct tcp_sock *tp, struct dtcp *f)
+{
+	if (!base_expired(tp, &f->base, base_window_s))
+		return;
+	tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+	window_lower(tp, (u64)base_window(tp, &f->base, tp->srtt_us >> 3) * 7 / 8);
+	base_restart(tp, &f->base);
 }
 
 /* The end of an epoch: eqs 1 to 12. */
@@ -240,11 +361,18 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 	u64 segments = (u32)(tp->delivered - f->epoch_delivered);
 	u64 sample = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
 	u64 sample_q8 = sample << 8;
-	s64 filtered, estimated;
+	u16 lost = (u16)tp->lost - f->epoch_lost;
 
+	if (path_changed(sk, &f->path) && base_window_s)
+		base_restart(tp, &f->base);
+	start_watch(tp, f, segments);
+	if (segments)
+		f->loss_q16 += ((u32)lost << 16) / (segments + lost) / 16 - f->loss_q16 / 16;
 	epoch_restart(tp, f);
 	if (app_limited && sample_q8 <= f->bandwidth_q8)
 		return;
+	if (!app_limited)
+		signal_judge(tp, f, sample);
 	if (!f->bandwidth_q8)
 		f->bandwidth_q8 = sample_q8;
 	else if (filter == FILTER_EQ4)
@@ -252,12 +380,18 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 	else
 		f->bandwidth_q8 = ewma_q8(f->bandwidth_q8, sample_q8, filter_permille);
 	f->sample_rate = sample;
-	if (app_limited || tcp_in_slow_start(tp) || !tcp_may_grow(sk))
+	if (app_limited || tcp_in_slow_start(tp) || !tcp_may_grow(sk)) {
+		f->forecast = 0;
+		f->hold = f->room = 0;
 		return;
-	filtered = f->bandwidth_q8 >> 8;
-	estimated = (s64)sample - filtered + sinr_term_bytes_per_s(sk, f, filtered);
-	estimated = filtered + div_s64(estimated * (s64)g_permille, 1000);
-	n_update(tp, f, estimated, sample);
+	}
+	n_update(sk, f, sample, lost);
+	base_probe(tp, f);
+}
+
+static __always_inline u64 start_window(u32 initial)
+{
+	return initial_windows > 1 ? 2ULL * initial : initial;
 }
 
 SEC("struct_ops") void BPF_PROG(dtcp_init, struct sock *sk)
@@ -268,13 +402,16 @@ SEC("struct_ops") void BPF_PROG(dtcp_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	n_restart(f);
+	weight_restart(&f->weight);
 	epoch_restart(tp, f);
 	f->initial_window = TCP_INIT_CWND;
 	f->prior_ssthresh = tp->snd_ssthresh;
-	if (tp->data_segs_out)
-		return; /* moved here in the middle of its life: keeps its window */
-	f->initial_window = tp->snd_cwnd;
-	tp->snd_cwnd = min(2 * f->initial_window, tp->snd_cwnd_clamp);
+	if (tp->data_segs_out) { /* moved here in the middle of its life: keeps its window */
+		base_take_over(tp, &f->base);
+		return;
+	}
+	f->initial_window = min(tp->snd_cwnd, 65535U);
+	tp->snd_cwnd = min(start_window(tp->snd_cwnd), (u64)tp->snd_cwnd_clamp);
 	if (initial_ssthresh_bytes && tp->mss_cache)
 		tp->snd_ssthresh = max(initial_ssthresh_bytes / tp->mss_cache, 2U);
 }
@@ -285,7 +422,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_release, struct sock *sk)
 	struct dtcp *f = flow_state(sk);
 
 	/* a socket that only receives may come back: its start must not double each time */
-	if (!tp->data_segs_out && tp->snd_cwnd == 2 * f->initial_window)
+	if (!tp->data_segs_out && tp->snd_cwnd == start_window(f->initial_window))
 		tp->snd_cwnd = f->initial_window;
 	signal_account(f);
 	account_close(sk, &f->account);
@@ -296,9 +433,10 @@ SEC("struct_ops") void BPF_PROG(dtcp_pkts_acked, struct sock *sk, const struct a
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->epoch_start_us;
+	u32 least_us = tcp_in_slow_start(tp) ? EPOCH_START_MIN_US : EPOCH_MIN_US;
 
-	least_rtt(&f->base_us, sample->rtt_us);
-	if (elapsed_us >= (epoch_us ?: max(tp->srtt_us >> 3, (u32)EPOCH_MIN_US)))
+	base_sample(tp, &f->base, sample->rtt_us);
+	if (elapsed_us >= (epoch_us ?: max(tp->srtt_us >> 3, least_us)))
 		epoch_end(sk, f, elapsed_us);
 }
 
@@ -311,11 +449,17 @@ SEC("struct_ops") void BPF_PROG(dtcp_cong_avoid, struct sock *sk, u32 ack, u32 a
 	if (!tcp_is_cwnd_limited(sk))
 		return;
 	if (tcp_in_slow_start(tp)) {
+		if (f->css_rounds) { /* RFC 9406: by a quarter */
+			f->growth_q16 += (u64)acked << 14;
+			acked = f->growth_q16 >> 16;
+			f->growth_q16 &= 0xffff;
+		}
 		acked = tcp_slow_start(tp, acked);
 		if (!acked)
 			return;
 	}
-	avoidance_grow(tp, tp->snd_cwnd, &f->growth_q16, f->n_q16 * acked, SEGMENT_Q16);
+	if (!f->hold)
+		avoidance_grow(tp, tp->snd_cwnd, &f->growth_q16, f->n_q16 * acked, SEGMENT_Q16);
 }
 
 /* W *= 1 - eta / (ceil((2 eta - 1) N) + 1), once per recovery. */
@@ -323,9 +467,15 @@ SEC("struct_ops") u32 BPF_PROG(dtcp_ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
-	u64 divisor = (((2 * eta - 1) * f->n_q16 + N_ONE_Q16 - 1) >> 16) + 1;
+	u64 divisor;
 
 	f->prior_ssthresh = tp->snd_ssthresh;
+	if (f->room)
+		f->n_q16 = n_without_room(f->n_q16);
+	f->room = 0;
+	if (loses_much(f) && queue_by_rtt(f->base.us, tp->srtt_us >> 3) < alpha_of(alpha_permille))
+		f->n_q16 = max(f->n_q16 / 2, N_ONE_Q16);
+	divisor = (((2 * eta - 1) * f->n_q16 + N_ONE_Q16 - 1) >> 16) + 1;
 	if (divisor <= eta)
 		return 2;
 	return max(tp->snd_cwnd * (divisor - eta) / divisor, 2ULL);
@@ -335,6 +485,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
+	u32 window;
 
 	if (new_state != TCP_CA_Loss) /* a timeout within a recovery does not ask ssthresh() again */
 		f->prior_ssthresh = tp->snd_ssthresh;
@@ -342,9 +493,13 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 		account_loss(sk, &f->account);
 		signal_account(f);
 	} else if (new_state == TCP_CA_Loss) {
-		tp->snd_cwnd = min(2 * f->initial_window, tp->snd_cwnd_clamp);
+		window = min(2U * f->initial_window, tp->snd_cwnd_clamp);
 		if (rto_ssthresh == RTO_KEEP)
 			tp->snd_ssthresh = f->prior_ssthresh;
+		else
+			window = min(window, tp->snd_ssthresh); /* which is less than W was */
+		tp->snd_cwnd = window;
+		f->css_rounds = 0;
 		n_restart(f);
 		epoch_restart(tp, f);
 		account_timeout(sk, &f->account);

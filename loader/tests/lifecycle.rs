@@ -438,7 +438,7 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let look = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}");
-    let looked = ok(&["run", "--cc", "dtcp", "--", "bash", "-c", &look]);
+    let looked = ok(&["run", "--cc", "dtcp", "--profile", "paper", "--", "bash", "-c", &look]);
     assert!(looked.contains("dtcp") && looked.contains("cwnd:20 "), "{looked}");
 }
 

@@ -416,13 +416,17 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn plans(source: &Source) {
-    // a recording that is not at hand is stood in for by 200 s of 4 Mbit/s
+    // a recording that is not at hand is stood in for: as a table by a constant radio, else by 200 s of 4 Mbit/s
     let stand_ins = tempfile::tempdir().unwrap();
     let traces = source.traces().then(&[stand_ins.path().to_owned()]);
     for case in source.cases().unwrap() {
         for missing in case.scenario.trace_files().filter(|file| traces.find(file).is_err()) {
-            let deliveries: String = (0..200_000 / 3).map(|packet| format!("{}\n", 3 * packet)).collect();
-            fs::write(stand_ins.path().join(missing), deliveries).unwrap();
+            let text = if missing.extension().is_some_and(|extension| extension == "csv") {
+                "time_s,sinr_db,capacity_bps\n0,10,4e6\n2000,10,4e6\n".to_owned()
+            } else {
+                (0..200_000 / 3).map(|packet| format!("{}\n", 3 * packet)).collect()
+            };
+            fs::write(stand_ins.path().join(missing), text).unwrap();
         }
         let seed = case.scenario.seeds[0];
         let planned = plan(&case.scenario, seed, &traces);

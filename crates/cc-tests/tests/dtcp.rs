@@ -1,6 +1,7 @@
 //! D-TCP against examples worked by hand.
 
 use hotcc_abi::radio::Decision;
+use hotcc_abi::stats::AlgoStats;
 use hotcc_cc_tests::models::close;
 use hotcc_cc_tests::models::dtcp::Tunables;
 use hotcc_host_algo::{EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
@@ -77,14 +78,14 @@ fn the_default_profile_is_built_in() {
 }
 
 #[test]
-fn a_connection_starts_at_twice_the_initial_window() {
+fn a_connection_starts_at_the_initial_window_or_twice_that() {
     let algo = HostAlgo::load("dtcp");
     let fresh =
         View { snd_cwnd: 10, snd_cwnd_clamp: 1000, snd_ssthresh: INFINITE_SSTHRESH, mss: 1448, ..View::default() };
     for (tunables, clamp, want) in [
         (Tunables::PAPER, 1000, (20, 45)), // line 3: 65535 bytes are 45.3 segments of 1448
-        (Tunables::DEFAULT, 1000, (20, INFINITE_SSTHRESH)),
-        (Tunables::DEFAULT, 15, (15, INFINITE_SSTHRESH)),
+        (Tunables::DEFAULT, 1000, (10, INFINITE_SSTHRESH)), // RFC 6928
+        (Tunables { initial_ssthresh_bytes: 0, ..Tunables::PAPER }, 15, (15, INFINITE_SSTHRESH)),
         (Tunables { initial_ssthresh_bytes: 2000, ..Tunables::PAPER }, 1000, (20, 2)),
     ] {
         set(&algo, tunables);
@@ -295,11 +296,11 @@ fn algorithm_1_doubles_n_below_the_estimate_and_steps_above() {
         epoch(&mut flow, &mut view, acked);
         assert_eq!(n(&flow), want);
     }
-    // W = 20 bounds it, and n_max where set
-    view.snd_cwnd = 20;
+    // a quarter of W = 40 bounds it, and n_max where set
+    view.snd_cwnd = 40;
     view.snd_ssthresh = 10;
     epoch(&mut flow, &mut view, 50);
-    assert_eq!(n(&flow), 20.0);
+    assert_eq!(n(&flow), 10.0);
     algo.set_tunable("n_max", 6);
     epoch(&mut flow, &mut view, 25);
     assert_eq!(n(&flow), 6.0);
@@ -309,7 +310,7 @@ fn algorithm_1_doubles_n_below_the_estimate_and_steps_above() {
 fn the_default_profile_sees_a_standing_queue() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, Tunables::DEFAULT);
-    view.srtt_us = 8 * 110_000;
+    (view.srtt_us, view.snd_cwnd) = (8 * 110_000, 100);
     // bandwidth as ever (Q = 0), but 110 ms where 100 are the least: Q/W = 10/110, N = 2 - 0.0909091 / 0.2
     epoch(&mut flow, &mut view, 500);
     assert_n(&flow, 1.545455);
@@ -362,6 +363,7 @@ fn a_loss_takes_two_of_3n_plus_1_parts() {
 fn a_timeout_restarts_at_twice_the_initial_window() {
     let algo = HostAlgo::load("dtcp");
     for (keep, want) in [(0, 71), (1, 50)] {
+        // W = 20 is under either
         let (mut flow, mut view) = taken_over(&algo, Tunables { rto_ssthresh: keep, ..deaf() });
         epoch(&mut flow, &mut view, 500); // N = 2
         let ssthresh = flow.ssthresh(); // 100 * 5/7
@@ -418,7 +420,9 @@ fn more_epochs_than_16_bits_hold_are_counted() {
     for _ in 0..70_000 {
         epoch(&mut flow, &mut view, 1);
     }
-    assert_eq!(flow.private("epochs_absent"), 70_000);
+    // what the flow's own 16 bits cannot hold is counted already
+    assert_eq!(flow.private("epochs_absent"), 70_000 - 65_535);
+    assert_eq!(algo.stat(std::mem::offset_of!(AlgoStats, signal_absent) / 8), 65_535);
 }
 
 #[test]
@@ -466,4 +470,146 @@ fn an_ignored_epoch_leaves_no_trace() {
     assert!(close(filtered(&flow), 1_010_000.0, 0.0, 0.01));
     epoch(&mut flow, &mut view, 500); // 0.9 * 1,010,000 + 0.05 * (1,000,000 + 1,200,000): the sample before is 600's
     assert!(close(filtered(&flow), 1_019_000.0, 0.0, 1.0));
+}
+
+/// The tunables of `default`, with epochs of 0.5 s.
+fn room() -> Tunables {
+    Tunables { epoch_us: 500_000, ..Tunables::DEFAULT }
+}
+
+/// N and W after an average of 10 dB for ten epochs at a steady rate, then three of `sinr_db`.
+fn after_a_change(algo: &HostAlgo, sinr_db: i16) -> (f64, u32) {
+    let (mut flow, mut view) = taken_over(algo, room());
+    (view.snd_cwnd, view.srtt_us) = (400, 8 * 100_000);
+    for of_all in 0..13 {
+        radio(algo, &view, if of_all < 10 { 10 } else { sinr_db }, 10, 0);
+        epoch(&mut flow, &mut view, 500);
+        view = flow.get(&view);
+    }
+    (n(&flow), view.snd_cwnd)
+}
+
+#[test]
+fn a_better_radio_is_room_and_a_worse_one_is_none() {
+    let algo = HostAlgo::load("dtcp");
+    let ((better, _), (same, window), (worse, lower)) =
+        (after_a_change(&algo, 16), after_a_change(&algo, 10), after_a_change(&algo, -10));
+    assert_eq!((same, window), (14.0, 400)); // one more each epoch
+    assert!(better > 2.0 * same && better <= 100.0, "{better}");
+    assert!(worse < same && lower < window, "N {worse}, W {lower}");
+}
+
+#[test]
+fn the_feeders_average_and_a_frozen_reading_say_nothing() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, room());
+    (view.snd_cwnd, view.srtt_us) = (400, 8 * 100_000);
+    for want in 2..12 {
+        radio(&algo, &view, 10, 0, 0);
+        epoch(&mut flow, &mut view, 500);
+        assert_n(&flow, f64::from(want));
+    }
+}
+
+#[test]
+fn a_standing_queue_ends_growth() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, room());
+    for (srtt_us, grown) in [(100_000, 1), (124_000, 1), (126_000, 0)] {
+        view.srtt_us = 8 * srtt_us; // (126 - 100) / 126 is more than alpha
+        epoch(&mut flow, &mut view, 500);
+        flow.cong_avoid(100);
+        let window = flow.get(&view).snd_cwnd;
+        assert_eq!(u32::from(window > view.snd_cwnd), grown, "{srtt_us}");
+    }
+}
+
+#[test]
+fn a_timeout_never_raises_the_window_of_default() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, Tunables::DEFAULT);
+    view.snd_cwnd = 3;
+    flow.set(&view);
+    view.snd_ssthresh = flow.ssthresh();
+    view.snd_cwnd = 1;
+    flow.set(&view);
+    flow.set_state(LOSS as u8);
+    assert_eq!(flow.get(&view).snd_cwnd, 2);
+}
+
+#[test]
+fn the_least_rtt_is_the_kernels_at_first_and_ends_with_its_path() {
+    let algo = HostAlgo::load("dtcp");
+    algo.set_path(1);
+    set(&algo, room());
+    let mut view = View {
+        now_us: 1_000_000,
+        snd_cwnd: 100,
+        snd_cwnd_clamp: u32::MAX,
+        snd_ssthresh: 50,
+        mss: 1000,
+        data_segs_out: 7000,
+        is_cwnd_limited: 1,
+        min_rtt_us: 20_000,
+        srtt_us: 8 * 60_000,
+        ..View::default()
+    };
+    let mut flow = Flow::new(&algo);
+    flow.set(&view);
+    flow.init();
+    assert_eq!(flow.private("base.us"), 20_000);
+    epoch(&mut flow, &mut view, 500);
+    algo.set_path(2);
+    epoch(&mut flow, &mut view, 500);
+    epoch(&mut flow, &mut view, 500);
+    assert_eq!(flow.private("base.us"), 100_000);
+}
+
+#[test]
+fn a_least_rtt_that_is_not_seen_for_10_s_is_looked_for() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, room());
+    flow.set(&view);
+    flow.pkts_acked(1, Some(40_000));
+    view.srtt_us = 8 * 100_000;
+    for _ in 0..20 {
+        epoch(&mut flow, &mut view, 500); // RTTs of 100 ms
+        assert_eq!(flow.private("base.us"), 40_000);
+    }
+    epoch(&mut flow, &mut view, 500);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (35, 100)); // 100 * 40 / 100 * 7 / 8
+    epoch(&mut flow, &mut view, 500);
+    assert_eq!(flow.private("base.us"), 100_000);
+}
+
+#[test]
+fn a_longer_rtt_ends_slow_start_of_default() {
+    let algo = HostAlgo::load("dtcp");
+    for (slow_start, want) in [(0, (80, 80)), (1, (100, INFINITE_SSTHRESH))] {
+        let (mut flow, mut view) = taken_over(&algo, Tunables { slow_start, ..room() });
+        view.snd_ssthresh = INFINITE_SSTHRESH;
+        flow.set(&view);
+        flow.pkts_acked(1, Some(80_000));
+        epoch(&mut flow, &mut view, 500); // that RTT is this epoch's, too
+        epoch(&mut flow, &mut view, 500); // 100 ms: a queue of alpha
+        view = flow.get(&view);
+        assert!(view.snd_cwnd.abs_diff(want.0) <= 1 && view.snd_ssthresh.abs_diff(want.1) <= 1, "{view:?}");
+    }
+}
+
+#[test]
+fn losses_without_a_queue_halve_n_and_a_few_do_not() {
+    let algo = HostAlgo::load("dtcp");
+    // 200 of 700 are 28.6 %, a sixteenth of which is more than 1 %: N stays at 8, and a loss halves it
+    for (lost, want) in [(0, 9.0), (1, 9.0), (200, 4.0)] {
+        let (mut flow, mut view) = taken_over(&algo, room());
+        view.srtt_us = 8 * 100_000;
+        (0..7).for_each(|_| epoch(&mut flow, &mut view, 500));
+        view.lost += lost;
+        epoch(&mut flow, &mut view, 500);
+        let ssthresh = flow.ssthresh();
+        assert_n(&flow, want);
+        assert_eq!(ssthresh, if lost == 200 { 84 } else { 92 }); // 100 * (1 - 2/13), 100 * (1 - 2/28) = 92.9
+    }
 }

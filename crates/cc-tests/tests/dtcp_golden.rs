@@ -4,9 +4,11 @@ use hotcc_cc_tests::models::dtcp::{Dtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_host_algo::HostAlgo;
 
-/// Both profiles, and every choice and limit apart from them.
+/// The published rules for N with the tunables of both profiles, and every choice and limit apart from them. What only
+/// `n_rule=eq10` and the start and ageing of `default` do is worked by hand in `tests/dtcp.rs`.
 fn any_tunables(random: &mut Random) -> Tunables {
-    let mut t = random.pick(&[Tunables::DEFAULT, Tunables::PAPER]);
+    let published = Tunables { n_rule: 2, slow_start: 1, base_window_s: 0, loss_permille: 0, ..Tunables::DEFAULT };
+    let mut t = random.pick(&[published, Tunables::PAPER]);
     if random.once_in(2) {
         return t;
     }
@@ -16,7 +18,8 @@ fn any_tunables(random: &mut Random) -> Tunables {
     t.g_permille = random.pick(&[500, 500, 0, 900, 1000]);
     t.sinr_term = random.pick(&[0, 1, 2]);
     t.sinr_gain_kbps = random.pick(&[1, 1000, 1_000_000]);
-    t.n_rule = random.pick(&[0, 1]);
+    t.n_rule = random.pick(&[1, 2]);
+    t.initial_windows = random.pick(&[1, 2]);
     t.alpha_permille = random.pick(&[200, 200, 1, 100, 500, 1000]);
     t.queue = random.pick(&[0, 1, 2]);
     t.n_max = random.pick(&[0, 0, 1, 8, 1 << 20]);
@@ -31,8 +34,9 @@ fn any_model(random: &mut Random) -> Dtcp {
     let tunables = any_tunables(random);
     let mut model = Dtcp::new(tunables);
     if random.once_in(3) {
-        // not from one rule for N to the other: nothing says what becomes of prevN
-        let others = (0..3).map(|_| Tunables { n_rule: tunables.n_rule, ..any_tunables(random) });
+        // not from one rule for N to the other: eq 10's N is rounded, Algorithm 1's is compared exactly
+        let Tunables { n_rule, initial_windows, .. } = tunables;
+        let others = (0..3).map(|_| Tunables { n_rule, initial_windows, ..any_tunables(random) });
         model.others = others.collect();
     }
     model

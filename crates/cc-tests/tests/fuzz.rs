@@ -57,18 +57,22 @@ fn no_input_breaks_an_algorithm() {
 #[test]
 fn a_missing_limit_is_found() {
     let scratch = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(bpf().join("algos/dtcp.bpf.c")).unwrap();
-    fs::copy(bpf().join("algos/shannon.h"), scratch.path().join("shannon.h")).unwrap();
-    for (right, wrong) in [
+    for header in ["dtcp_base.h", "dtcp_rules.h", "shannon.h", "sinr_weight.h"] {
+        fs::copy(bpf().join("algos").join(header), scratch.path().join(header)).unwrap();
+    }
+    for (file, right, wrong) in [
         (
+            "dtcp.bpf.c",
             "return max(tp->snd_cwnd * (divisor - eta) / divisor, 2ULL);",
             "return tp->snd_cwnd * (divisor - eta) / divisor;",
         ),
-        ("(alpha_permille ?: 1)", "(alpha_permille - 1)"), // divides by zero
+        ("dtcp_rules.h", "(alpha_permille ?: 1)", "(alpha_permille - 1)"), // divides by zero
     ] {
+        let text = fs::read_to_string(bpf().join("algos").join(file)).unwrap();
         assert_eq!(text.matches(right).count(), 1, "{right}");
         let source = scratch.path().join("dtcp.bpf.c");
-        fs::write(&source, text.replace(right, wrong)).unwrap();
+        fs::copy(bpf().join("algos/dtcp.bpf.c"), &source).unwrap();
+        fs::write(scratch.path().join(file), text.replace(right, wrong)).unwrap();
         let output = fuzz(&build("dtcp", &source, scratch.path()));
         assert!(!output.status.success(), "not found: {wrong}");
     }

@@ -38,7 +38,6 @@ pub struct Dtcp {
     initial_window: u32,
     has_sample: bool,
     previous_sample: f64,
-    previous_n: f64,
     growth: f64,
     base_us: Option<u32>,
     epoch: Epoch,
@@ -72,8 +71,8 @@ struct Step {
     filtered: bool,
     /// Where eq 10 may take the algorithm's own N, whatever becomes of the rounding of this one step.
     range: Option<(f64, f64)>,
-    /// BW_C and BW_E so close that rounding decides which is larger (N and prevN then).
-    alternatives: Vec<(f64, f64)>,
+    /// BW_C and BW_E so close that rounding decides which is larger (N then).
+    alternatives: Vec<f64>,
     /// An application-limited sample so close to B_I that rounding decides which is larger: filter it, or not.
     app_limited: Option<[Filter; 2]>,
     /// W before it grew in congestion avoidance, and what was acknowledged.
@@ -159,7 +158,6 @@ impl Dtcp {
             initial_window: 0,
             has_sample: false,
             previous_sample: 0.0,
-            previous_n: 0.0,
             growth: 0.0,
             base_us: None,
             epoch: Epoch::default(),
@@ -190,7 +188,7 @@ impl Dtcp {
 
     /// N = 1 and nothing gathered, exactly.
     fn restart_growth(&mut self) {
-        (self.n, self.previous_n, self.growth) = (1.0, 0.0, 0.0);
+        (self.n, self.growth) = (1.0, 0.0);
         (self.step.n, self.step.growth) = (1.0, 0.0);
         self.window_off = 0.0;
     }
@@ -202,7 +200,7 @@ impl Dtcp {
     /// Algorithm 1 line 15: `update_epoch`.
     fn epoch_us(&self, sock: &View) -> u64 {
         match self.tunables.epoch_us {
-            0 => u64::from(sock.srtt_us >> 3).max(5000),
+            0 => u64::from(sock.srtt_us >> 3).max(if sock.in_slow_start() { 5000 } else { 20_000 }),
             set => u64::from(set),
         }
     }
@@ -220,6 +218,9 @@ impl Dtcp {
         } else {
             self.filtered = kappa * self.filtered + (1.0 - kappa) * (sample + self.previous_sample) / 2.0;
         }
+        if self.has_sample {
+            self.has_sample = self.filtered >= Q8; // a filter that ran empty begins with the next sample
+        }
         self.resolution = kappa * self.resolution + (1.0 - kappa) * SAMPLE + Q8;
         self.previous_sample = sample;
     }
@@ -233,10 +234,11 @@ impl Dtcp {
         }
     }
 
-    /// Upper limit of N: W, and what else is set.
+    /// Upper limit of N: W or a quarter of it, and what else is set.
     fn n_limit(&self, sock: &View) -> f64 {
         let n_max = if self.tunables.n_max == 0 { N_LIMIT } else { f64::from(self.tunables.n_max) };
-        f64::from(sock.snd_cwnd).min(N_LIMIT).min(n_max).max(1.0)
+        let share = if self.tunables.n_rule == 2 { 1.0 } else { 0.25 };
+        (f64::from(sock.snd_cwnd) * share).min(N_LIMIT).min(n_max).max(1.0)
     }
 
     /// Eqs 6, 7, 10, 11 or Algorithm 1 lines 14 to 25, for the sample `current` that was just filtered.
@@ -300,24 +302,25 @@ impl Dtcp {
         self.n = next(self.n, queue);
     }
 
+    /// prevN is N wherever it matters: 0 before the first change, when N is 1 and `max(1, prevN)` is too.
     fn algorithm_1(&mut self, current: f64, estimated: f64, error: f64, limit: f64) {
-        let doubled = (self.n + self.previous_n.max(1.0)).min(limit).max(1.0); // line 18, 19
+        let doubled = (2.0 * self.n).min(limit).max(1.0); // lines 18, 19
         let stepped = (self.n + 1.0).min(limit).max(1.0); // line 23
-        let kept = (self.n.min(limit), self.previous_n);
+        let kept = self.n.min(limit).max(1.0);
         if current < estimated {
             self.coverage.alg1_doublings += 1;
-            (self.n, self.previous_n) = (doubled, doubled); // lines 17 to 21
+            self.n = doubled; // lines 17 to 21
         } else if current > estimated {
             self.coverage.alg1_steps += 1;
-            (self.n, self.previous_n) = (stepped, stepped); // lines 22 to 24
+            self.n = stepped; // lines 22 to 24
         } else {
-            (self.n, self.previous_n) = kept;
+            self.n = kept;
         }
         if (current - estimated).abs() <= error + 1.0 {
             self.coverage.near_ties += 1;
-            self.step.alternatives = vec![kept, (doubled, doubled), (stepped, stepped)];
+            self.step.alternatives = vec![kept, doubled, stepped];
         } else {
-            self.step.alternatives = vec![(self.n, self.previous_n)];
+            self.step.alternatives = vec![self.n];
         }
     }
 
@@ -348,11 +351,13 @@ impl Model for Dtcp {
         *self = Self { coverage, rounding, others, radio: self.radio, ..Self::new(self.tunables) };
         self.restart_growth();
         let untouched = sock.data_segs_out == 0;
-        self.initial_window = if untouched { sock.snd_cwnd } else { USUAL_INITIAL_WINDOW };
+        self.initial_window = if untouched { sock.snd_cwnd.min(65_535) } else { USUAL_INITIAL_WINDOW };
+        // the kernel's own least RTT, if it has one
+        self.base_us = Some(sock.min_rtt_us).filter(|&least| !untouched && least != 0 && least != u32::MAX);
         self.coverage.fresh_starts += u64::from(untouched);
         self.coverage.takeovers += u64::from(!untouched);
         if untouched {
-            sock.snd_cwnd = (2 * self.initial_window).min(sock.snd_cwnd_clamp);
+            sock.snd_cwnd = (self.tunables.initial_windows * sock.snd_cwnd).min(sock.snd_cwnd_clamp);
             if self.tunables.initial_ssthresh_bytes != 0 {
                 sock.snd_ssthresh = (self.tunables.initial_ssthresh_bytes / sock.mss).max(2);
             }
@@ -362,7 +367,7 @@ impl Model for Dtcp {
 
     /// A first window that was never used is given back: swaps to and fro do not add up.
     fn release(&mut self, sock: &mut View) {
-        if sock.data_segs_out == 0 && sock.snd_cwnd == 2 * self.initial_window {
+        if sock.data_segs_out == 0 && sock.snd_cwnd == self.tunables.initial_windows * self.initial_window {
             self.coverage.windows_given_back += 1;
             sock.snd_cwnd = self.initial_window;
         }
@@ -457,6 +462,9 @@ impl Model for Dtcp {
         if let (1, Some(before)) = (self.tunables.rto_ssthresh, self.ssthresh_before) {
             self.coverage.kept_thresholds += 1;
             sock.snd_ssthresh = before;
+        }
+        if self.tunables.rto_ssthresh == 0 {
+            sock.snd_cwnd = sock.snd_cwnd.min(sock.snd_ssthresh);
         }
         self.restart_growth();
         self.restart_epoch(sock);

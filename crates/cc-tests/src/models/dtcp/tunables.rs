@@ -15,14 +15,22 @@ tunables! {
     sinr_term = 0 / 1;
     /// kbit/s per dB where `sinr_term` is 1.
     sinr_gain_kbps = 1 / 1;
-    /// 0: eq 10, 1: Algorithm 1.
-    n_rule = 0 / 0;
+    /// 0: eq 10 with the signal as room, 1: Algorithm 1, 2: eq 10 as printed.
+    n_rule = 0 / 2;
     /// alpha of eq 10, permille.
     alpha_permille = 200 / 200;
     /// Q of eq 10, 0: from bandwidths (eq 11), 1: from RTTs, 2: the larger one.
     queue = 2 / 0;
     /// Upper limit of N, 0: only W.
     n_max = 0 / 0;
+    /// Share of lost segments above which a loss halves N, permille; 0: never.
+    loss_permille = 10 / 0;
+    /// Initial windows that a new connection starts with.
+    initial_windows = 1 / 2;
+    /// 0: HyStart++ ends slow start, 1: only a loss does.
+    slow_start = 0 / 1;
+    /// How long the least RTT holds, s; 0: for the connection's life.
+    base_window_s = 10 / 0;
     /// eta of eq 16.
     eta = 2 / 2;
     /// First ssthresh of a new connection, bytes; 0: the kernel's.

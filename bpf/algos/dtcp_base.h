@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The least RTT of a path, for as long as it can be believed: any RTT within 1/16 of it confirms it; if none does for
+ * a while, the path is longer or a queue stands, and the caller finds out which. For `dtcp`.
+ */
+#pragma once
+#include <hotcc/kernel.h>
+
+#define BASE_TICK_US 65536 /* of a 16-bit clock, which wraps after 71 minutes */
+#define ROUND_TICK_US 64
+#define RTT_MIN_UNKNOWN (~0U) /* what the kernel's filter holds before the first sample */
+
+struct rtt_base {
+	u32 us FIELD("us", "least RTT of the path, 0: none yet");
+	u16 seen FIELD("us / 65536", "when an RTT near it was last seen");
+	u16 round_least FIELD("us / 64", "least RTT of the running epoch, rounded down; 0: none yet");
+};
+
+static __always_inline u16 base_clock(const struct tcp_sock *tp)
+{
+	return tp->tcp_mstamp / BASE_TICK_US;
+}
+
+static __always_inline void base_restart(const struct tcp_sock *tp, struct rtt_base *b)
+{
+	b->us = 0;
+	b->seen = base_clock(tp);
+}
+
+/* A connection that was moved here: the kernel has watched its RTT. */
+static __always_inline void base_take_over(const struct tcp_sock *tp, struct rtt_base *b)
+{
+	u32 least_us = tp->rtt_min.s[0].v;
+
+	base_restart(tp, b);
+	if (least_us != RTT_MIN_UNKNOWN)
+		b->us = least_us;
+}
+
+static __always_inline void base_sample(const struct tcp_sock *tp, struct rtt_base *b, s32 rtt_us)
+{
+	u32 ticks;
+
+	if (rtt_us <= 0)
+		return;
+	ticks = min((u32)rtt_us / ROUND_TICK_US + 1, 65535U);
+	if (!b->round_least || ticks < b->round_least)
+		b->round_least = ticks;
+	if (b->us && (u32)rtt_us > b->us + (b->us >> 4))
+		return;
+	b->seen = base_clock(tp);
+	if (!b->us || (u32)rtt_us < b->us)
+		b->us = rtt_us;
+}
+
+static __always_inline bool base_expired(const struct tcp_sock *tp, const struct rtt_base *b, u32 window_s)
+{
+	return window_s && b->us && (u16)(base_clock(tp) - b->seen) * (u64)BASE_TICK_US > window_s * 1000000ULL;
+}
+
+/* W without the queue that this RTT shows. */
+static __always_inline u32 base_window(const struct tcp_sock *tp, const struct rtt_base *b, u32 rtt_us)
+{
+	if (rtt_us <= b->us)
+		return tp->snd_cwnd;
+	return (u64)tp->snd_cwnd * b->us / rtt_us;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How far the SINR is believed: it foretold how much more or less the next epoch would deliver; what the epoch
+ * delivered is compared with that, and with no forecast at all. The weight is E0^2 / (E0^2 + E1^2), with the mean
+ * squares of the errors without (E0) and with the signal (E1). For `dtcp`.
+ */
+#pragma once
+#include <hotcc/bpf.h>
+#include <hotcc/tags.h>
+
+#define FORECAST_ONE 64
+#define FORECAST_LEAST 6 /* less is the noise of readings */
+#define WEIGHT_ONE 256
+#define ERROR_SHIFT 5		/* errors are averaged over 32 judgements */
+#define ERROR_FIRST 1024	/* a quarter of the bandwidth, for both */
+#define EFFICIENCY_MAX_Q12 65535
+
+struct sinr_weight {
+	u16 error_without FIELD("1/16384", "mean square of what the rate differed from no forecast");
+	u16 error_with FIELD("1/16384", "mean square of what it differed from the signal's");
+	u16 average_q12 FIELD("bit/s/Hz / 4096", "spectral efficiency, filtered as B_I is; 0: none yet");
+};
+
+static __always_inline void weight_restart(struct sinr_weight *w)
+{
+	w->error_without = w->error_with = ERROR_FIRST;
+	w->average_q12 = 0;
+}
+
+static __always_inline void error_add(u16 *mean, s64 error_q10)
+{
+	u32 square;
+
+	error_q10 = max(min(error_q10, 2047LL), -2047LL);
+	square = (u32)(error_q10 * error_q10) >> 6;
+	*mean += (square >> ERROR_SHIFT) - (*mean >> ERROR_SHIFT);
+}
+
+/*
+ * The rate differed by `change_q10` of itself, and the signal had foretold `forecast`. Without a queue, the rate may
+ * be the sender's own: it only shows that a link can do more than was foretold.
+ */
+static __always_inline void weight_judge(struct sinr_weight *w, s64 change_q10, s32 forecast, bool busy)
+{
+	s64 beyond_q10 = change_q10 - forecast * 1024 / FORECAST_ONE;
+
+	if (!busy && beyond_q10 <= 0)
+		return;
+	error_add(&w->error_with, beyond_q10);
+	if (busy)
+		error_add(&w->error_without, change_q10);
+}
+
+static __always_inline u32 weight_q8(const struct sinr_weight *w)
+{
+	u64 without = (u64)w->error_without * w->error_without, with = (u64)w->error_with * w->error_with;
+
+	return without * WEIGHT_ONE / (without + with + 1);
+}
+
+/* The spectral efficiency's average so far; this one is added to it as a sample is to B_I. */
+static __always_inline u32 efficiency_average_q12(struct sinr_weight *w, u32 efficiency_q20, u32 filter_permille)
+{
+	u32 sample = min(max(efficiency_q20 >> 8, 1U), (u32)EFFICIENCY_MAX_Q12), before = w->average_q12 ?: sample;
+
+	w->average_q12 = (before * filter_permille + sample * (1000 - filter_permille)) / 1000;
+	return before;
+}
