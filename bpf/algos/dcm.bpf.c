@@ -27,9 +27,9 @@
  *    sample does not count. In a recovery at that time, eq 1 is left out: the recovery sets ssthresh from the new BWE.
  *  - Loss and timeout as `westwood_bpf` has them: W = min(W, ssthresh), Reno's half before the first sample, W after a
  *    timeout the kernel's.
+ *  - RTTmin starts and ages, and an application's silence is left out, as in `westwood_bpf`.
  * Fractions of a segment are kept until they make one; a loss or timeout ends them. ECN: a CE mark is treated as a
- * loss. Idle and application-limited times lower BWE, as in Westwood; a window that the application does not fill does
- * not grow. Idle restart and undo: the kernel's.
+ * loss. A window that the application does not fill does not grow. Idle restart and undo: the kernel's.
  */
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
@@ -59,7 +59,8 @@ struct dcm {
 	u64 avoidance FIELD("segments^2 / 65536",
 			    "growth not yet paid out in congestion avoidance: W makes one segment");
 	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
-	u32 base_us FIELD("us", "least RTT on this path, 0: none yet");
+	u32 base_us FIELD("us", "RTTmin, 0: none yet");
+	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
 	u32 round_end FIELD("", "sequence number that ends the round");
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
@@ -145,6 +146,7 @@ SEC("struct_ops") void BPF_PROG(dcm_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	ack_rate_restart(tp, &f->acks);
+	base_restart(tp, &f->base_us, &f->base_seen_us);
 	rate_restart(f);
 	f->round_end = tp->snd_nxt;
 }
@@ -159,7 +161,7 @@ SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ac
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dcm *f = flow_state(sk);
 
-	least_rtt(&f->base_us, sample->rtt_us);
+	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
 		extraordinary_ack(sk, f);
 	else if (round_over(tp, &f->round_end))
@@ -189,11 +191,18 @@ SEC("struct_ops") u32 BPF_PROG(dcm_ssthresh, struct sock *sk)
 	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth_q8, f->base_us));
 }
 
+SEC("struct_ops") void BPF_PROG(dcm_tx_start, struct sock *sk)
+{
+	ack_rate_resume(sk, &flow_state(sk)->acks);
+}
+
 SEC("struct_ops") void BPF_PROG(dcm_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct dcm *f = flow_state(sk);
 
-	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us);
+	if (event == CA_EVENT_TX_START)
+		ack_rate_resume(sk, &f->acks);
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(dcm_set_state, struct sock *sk, u8 new_state)
@@ -222,6 +231,7 @@ struct tcp_congestion_ops___hotcc dcm ALGORITHM("Westwood weighted by the RTT's 
 	.cong_avoid = (void *)dcm_cong_avoid,
 	.ssthresh = (void *)dcm_ssthresh,
 	.cwnd_event = (void *)dcm_cwnd_event,
+	.cwnd_event_tx_start = (void *)dcm_tx_start,
 	.set_state = (void *)dcm_set_state,
 	.undo_cwnd = (void *)dcm_undo_cwnd,
 	.name = "dcm",

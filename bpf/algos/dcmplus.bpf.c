@@ -29,6 +29,7 @@
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
  *    until W moves to the next one.
  *  - Eq 6 is left out: a congestion control cannot set the RTO, and RFC 6298's follows the RTT already.
+ *  - RTTmin starts and ages as `westwoodp`'s.
  *  - Loss and timeout as `westwoodp` has them: W = min(W, ssthresh) at a loss, Reno's half before the first sample, W
  *    after a timeout the kernel's.
  * Fractions of a segment are kept until they make one; they end with a loss, a timeout, and each move of W to another
@@ -78,7 +79,8 @@ struct dcmplus {
 	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
 	u32 sample_start_us FIELD("us", "when the running sample began");
 	u32 sample_delivered FIELD("segments", "delivered at that time");
-	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 base_us FIELD("us", "RTTmin, 0: none yet");
+	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
 	u32 round_end FIELD("", "sequence number that ends the round");
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
@@ -171,6 +173,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	sample_restart(tp, f);
+	base_restart(tp, &f->base_us, &f->base_seen_us);
 	f->rate_q16 = f->inverse_q16 = RATE_CA_ONE_Q16;
 	f->round_end = tp->snd_nxt;
 }
@@ -186,7 +189,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	struct dcmplus *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
 
-	least_rtt(&f->base_us, sample->rtt_us);
+	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	least_rtt(&f->round_least_us, sample->rtt_us);
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);
@@ -225,7 +228,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_cwnd_event, struct sock *sk, enum tcp_ca
 
 	if (event == CA_EVENT_LOSS)
 		f->tracking = 1;
-	westwood_event(sk, &f->loss_ssthresh, event, bandwidth_q8(f), f->base_us);
+	westwood_event(sk, &f->loss_ssthresh, event, bandwidth_q8(f), f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state)

@@ -1,12 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the Westwood family shares: the estimator of the original Westwood, eq 4 of Hamamreh 2020, and what a loss does.
+ * What the Westwood family shares: RTTmin, the estimator of the original Westwood, eq 4 of Hamamreh 2020, and what a loss
+ * does.
  * BWE is in 1/256 byte/s, 0: no sample yet. For `westwood_bpf`, `westwoodp`, `dcm` and `dcmplus`.
  */
 #pragma once
 #include <hotcc/filter.h>
 #include <hotcc/kernel.h>
 #include <hotcc/tags.h>
+
+TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
+	"time RTTmin is kept without being seen, a timeout ends it as well; 0: it is the connection's");
+
+/* `init`: what the connection knows already, which may come from another algorithm; the kernel has ~0 before that. */
+static __always_inline void base_restart(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us)
+{
+	u32 least_us = tp->rtt_min.s[0].v;
+
+	*base_us = least_us == ~0U ? 0 : least_us;
+	*seen_us = tp->tcp_mstamp;
+}
+
+/* RTTmin with another sample; one that is not positive is none. */
+static __always_inline void base_add(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us, s32 rtt_us)
+{
+	u32 now_us = tp->tcp_mstamp;
+
+	if (rtt_us <= 0)
+		return;
+	if ((u32)rtt_us > *base_us && *base_us && (!base_window_us || now_us - *seen_us < base_window_us))
+		return;
+	*base_us = rtt_us;
+	*seen_us = now_us;
+}
+
+/* A timeout: the path may be another one, so the next sample replaces RTTmin, as in Linux's tcp_westwood. */
+static __always_inline void base_expire(const struct tcp_sock *tp, u32 *seen_us)
+{
+	*seen_us = (u32)tp->tcp_mstamp - base_window_us;
+}
 
 #define VIRTUAL_SAMPLES_MAX 32
 
@@ -31,6 +63,19 @@ static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct a
 	r->previous = EXTRAORDINARY;
 	r->last_us = tp->tcp_mstamp;
 	r->last_delivered = tp->delivered;
+}
+
+/*
+ * The first transmission when nothing was in flight (CA_EVENT_TX_START): the silence before it was the application's, and
+ * says nothing about the path. But in a recovery or after a timeout it was the path's. The filter takes the mean of two
+ * samples in a row, and that before the silence does not reach across it.
+ */
+static __always_inline void ack_rate_resume(struct sock *sk, struct ack_rate *r)
+{
+	if (!tcp_may_grow(sk))
+		return;
+	r->last_us = tcp_sk(sk)->tcp_mstamp;
+	r->previous &= EXTRAORDINARY;
 }
 
 /* Virtual samples for all of `*elapsed_us` but its last piece, of at most tau / 2. False: there would be too many. */
@@ -120,12 +165,14 @@ static __always_inline u32 westwood_ssthresh(struct sock *sk, u32 *loss_ssthresh
 
 /* Its end (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), where eq 4 of that moment counts. */
 static __always_inline void westwood_event(struct sock *sk, u32 *loss_ssthresh, enum tcp_ca_event event,
-					   u64 bandwidth_q8, u32 base_us)
+					   u64 bandwidth_q8, u32 base_us, u32 *base_seen_us)
 {
 	if (event != CA_EVENT_COMPLETE_CWR && event != CA_EVENT_LOSS)
 		return;
-	if (event == CA_EVENT_LOSS)
+	if (event == CA_EVENT_LOSS) {
 		*loss_ssthresh = westwood_window(sk, bandwidth_q8, base_us);
+		base_expire(tcp_sk(sk), base_seen_us);
+	}
 	if (*loss_ssthresh)
 		tcp_sk(sk)->snd_ssthresh = *loss_ssthresh;
 	*loss_ssthresh = 0;

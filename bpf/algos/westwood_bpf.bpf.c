@@ -29,9 +29,13 @@
  *  - At most 32 virtual samples in a row, which leave 8e-8 of BWE: after a longer silence (16 tau) BWE starts anew, with
  *    one sample over all of it.
  *  - W after a timeout is what the kernel leaves in flight, plus one.
- * ECN: a CE mark is treated as three duplicate ACKs. Idle and application-limited times are silence like any other:
- * they lower BWE. Undo: the kernel's, W and ssthresh come back, BWE has learnt nothing wrong. Times are kept modulo
- * 2^32 us (71 minutes). The `paper` and `default` profiles are the same; tau is the authors'.
+ *  - A silence with nothing in flight and nothing lost is the application's, and no sample: the next one starts with the
+ *    first segment after it.
+ *  - RTTmin: `default` lets one go at a timeout, and one that was not seen for 10 s, or a longer path would keep W small
+ *    for ever. The first one is what the kernel has, which a connection taken over brings along.
+ * ECN: a CE mark is treated as three duplicate ACKs. Application-limited times with data in flight lower BWE. Undo: the
+ * kernel's, W and ssthresh come back, BWE has learnt nothing wrong. Times are kept modulo 2^32 us (71 minutes). tau is the
+ * authors'.
  */
 #include <hotcc/kernel.h>
 #include <hotcc/round.h>
@@ -48,18 +52,21 @@ struct westwood_bpf {
 	struct flow_account account;
 	u64 bandwidth_q8 FIELD("byte/s / 256", "BWE, the filtered bandwidth; 0: no sample yet");
 	struct ack_rate acks;
-	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 base_us FIELD("us", "RTTmin, 0: none yet");
+	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
 };
 FLOW_STATE(struct westwood_bpf);
 
 SEC("struct_ops") void BPF_PROG(westwood_init, struct sock *sk)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwood_bpf *f = flow_state(sk);
 
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
-	ack_rate_restart(tcp_sk(sk), &f->acks);
+	ack_rate_restart(tp, &f->acks);
+	base_restart(tp, &f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_release, struct sock *sk)
@@ -72,7 +79,7 @@ SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const stru
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwood_bpf *f = flow_state(sk);
 
-	least_rtt(&f->base_us, sample->rtt_us);
+	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
 		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
 }
@@ -89,11 +96,18 @@ SEC("struct_ops") u32 BPF_PROG(westwood_recalc_ssthresh, struct sock *sk)
 	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth_q8, f->base_us));
 }
 
+SEC("struct_ops") void BPF_PROG(westwood_tx_start, struct sock *sk)
+{
+	ack_rate_resume(sk, &flow_state(sk)->acks);
+}
+
 SEC("struct_ops") void BPF_PROG(westwood_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct westwood_bpf *f = flow_state(sk);
 
-	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us);
+	if (event == CA_EVENT_TX_START)
+		ack_rate_resume(sk, &f->acks);
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth_q8, f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_set_state, struct sock *sk, u8 new_state)
@@ -121,6 +135,7 @@ struct tcp_congestion_ops___hotcc westwood_bpf ALGORITHM(
 	.cong_avoid = (void *)westwood_cong_avoid,
 	.ssthresh = (void *)westwood_recalc_ssthresh,
 	.cwnd_event = (void *)westwood_cwnd_event,
+	.cwnd_event_tx_start = (void *)westwood_tx_start,
 	.set_state = (void *)westwood_set_state,
 	.undo_cwnd = (void *)westwood_undo_cwnd,
 	.name = "westwood_bpf",

@@ -22,9 +22,11 @@
  *  - Until there is a bandwidth sample (the first max(RTT, 50 ms)) a loss halves the window as Reno does; the
  *    formula would give two segments.
  *  - W after a timeout is what the kernel leaves in flight, plus one.
- * Linux's module forgets its least RTT at a timeout; the paper does not, and neither does this.
- * ECN: a CE mark is treated as three duplicate ACKs, as in Linux's module. Idle: the sample that spans an idle period
- * counts it, as there; times are kept modulo 2^32 us (71 minutes). The `paper` and `default` profiles are the same.
+ *  - RTTmin: `default` lets one go at a timeout, as Linux's module does, and one that was not seen for 10 s, or a longer
+ *    path would keep W small for ever. The first one is what the kernel has, which a connection taken over brings along.
+ *  - A sample in which the application held the connection back, an idle time among them, may raise BWE, never lower it:
+ *    it says what the application needed. Linux's module counts idle times.
+ * ECN: a CE mark is treated as three duplicate ACKs, as in Linux's module. Times are kept modulo 2^32 us (71 minutes).
  */
 #include <hotcc/filter.h>
 #include <hotcc/kernel.h>
@@ -43,10 +45,19 @@ struct westwoodp {
 	struct westwood_filter bandwidth;
 	u32 sample_start_us FIELD("us", "when the running sample began");
 	u32 sample_delivered FIELD("segments", "delivered at that time");
-	u32 base_us FIELD("us", "least RTT of the connection, 0: none yet");
+	u32 base_us FIELD("us", "RTTmin, 0: none yet");
+	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
+	u8 sample_app_limited FIELD("", "1: the application held the running sample back at its start");
 };
 FLOW_STATE(struct westwoodp);
+
+static __always_inline void sample_restart(const struct tcp_sock *tp, struct westwoodp *f)
+{
+	f->sample_start_us = tp->tcp_mstamp;
+	f->sample_delivered = tp->delivered;
+	f->sample_app_limited = tp->app_limited != 0;
+}
 
 SEC("struct_ops") void BPF_PROG(westwoodp_init, struct sock *sk)
 {
@@ -56,9 +67,8 @@ SEC("struct_ops") void BPF_PROG(westwoodp_init, struct sock *sk)
 	account_open(sk, &f->account);
 	f->bandwidth.first_q8 = 0;
 	f->bandwidth.second_q8 = 0;
-	f->sample_start_us = tp->tcp_mstamp;
-	f->sample_delivered = tp->delivered;
-	f->base_us = 0;
+	sample_restart(tp, f);
+	base_restart(tp, &f->base_us, &f->base_seen_us);
 	f->loss_ssthresh = 0;
 }
 
@@ -71,17 +81,20 @@ SEC("struct_ops") void BPF_PROG(westwoodp_pkts_acked, struct sock *sk, const str
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwoodp *f = flow_state(sk);
-	u32 now_us = tp->tcp_mstamp;
-	u32 elapsed_us = now_us - f->sample_start_us;
+	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
+	u64 bandwidth;
 	u32 segments;
+	bool app_limited;
 
-	least_rtt(&f->base_us, sample->rtt_us);
+	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	if (!westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		return;
 	segments = tp->delivered - f->sample_delivered;
-	westwood_filter_add(&f->bandwidth, rate_bytes_per_s((u64)segments * tp->mss_cache, elapsed_us));
-	f->sample_start_us = now_us;
-	f->sample_delivered = tp->delivered;
+	bandwidth = rate_bytes_per_s((u64)segments * tp->mss_cache, elapsed_us);
+	app_limited = f->sample_app_limited || tp->app_limited;
+	sample_restart(tp, f);
+	if (!app_limited || bandwidth << 8 >= f->bandwidth.second_q8)
+		westwood_filter_add(&f->bandwidth, bandwidth);
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_cong_avoid, struct sock *sk, u32 ack, u32 acked)
@@ -100,7 +113,7 @@ SEC("struct_ops") void BPF_PROG(westwoodp_cwnd_event, struct sock *sk, enum tcp_
 {
 	struct westwoodp *f = flow_state(sk);
 
-	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us);
+	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_set_state, struct sock *sk, u8 new_state)

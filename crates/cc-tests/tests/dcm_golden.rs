@@ -365,6 +365,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
         return t;
     }
     Tunables {
+        base_window_us: random.pick(&[t.base_window_us, 0, 1_000_000]),
         tau_ms: random.pick(&[500, 10, 1000, 10_000]),
         slow_start_permille: random.pick(&[900, 1, 333, 1000, 10_000]),
         path_permille: random.pick(&[800, 1, 999, 1000]),

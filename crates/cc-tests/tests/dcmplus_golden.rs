@@ -372,6 +372,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
         return t;
     }
     Tunables {
+        base_window_us: random.pick(&[t.base_window_us, 0, 1_000_000]),
         min_sample_us: random.pick(&[50_000, 1000, 10_000_000]),
         slow_start_permille: random.pick(&[2000, 1, 333, 10_000]),
         avoidance_permille: random.pick(&[2000, 1, 1001, 10_000]),

@@ -1,7 +1,7 @@
 //! The original Westwood against examples worked by hand.
 
 use hotcc_cc_tests::models::close;
-use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
 fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
@@ -119,4 +119,40 @@ fn four_hundred_gigabit_per_second() {
     let bandwidth = flow.private("bandwidth_q8") as f64 / 256.0;
     assert!(close(bandwidth, 5e10, 1e-6, 0.0), "{bandwidth}");
     assert_eq!(flow.ssthresh(), 55_555_555); // 50,000 MB/s * 10 s / 9000
+}
+
+/// A chunk of 20 segments every 2 s, each within one round trip: the pause between two chunks is the application's.
+#[test]
+fn the_applications_silence_is_no_bandwidth_of_zero() {
+    for name in ["westwood_bpf", "dcm"] {
+        let algo = HostAlgo::load(name);
+        let (mut flow, mut view) = started(&algo);
+        for _ in 0..10 {
+            flow.set(&view);
+            flow.cwnd_event(EVENT_TX_START);
+            ack(&mut flow, &mut view, 100_000, 2, Some(100_000));
+            for _ in 0..9 {
+                ack(&mut flow, &mut view, 1000, 2, Some(100_000));
+            }
+            view.now_us += 2_000_000;
+        }
+        // 20 segments in 109 ms
+        let (window, bandwidth) = (flow.ssthresh(), flow.private("bandwidth_q8") / 256);
+        assert!((10..=20).contains(&window), "{name}: {window}, {bandwidth} bytes/s");
+    }
+}
+
+/// The first segment after a timeout starts with nothing in flight, too: that silence was the path's.
+#[test]
+fn a_timeouts_silence_still_counts() {
+    let algo = HostAlgo::load("westwood_bpf");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
+    view.now_us += 500_000;
+    view.ca_state = 4;
+    flow.set(&view);
+    flow.cwnd_event(EVENT_TX_START);
+    // as without the event: 401,818 bytes/s after 600 ms
+    ack(&mut flow, &mut view, 100_000, 10, Some(100_000));
+    assert_bandwidth(&flow, 401_818.18);
 }

@@ -16,7 +16,7 @@ on_model_and_algorithm! {
     each_ack_is_a_sample: Tunables::PAPER;
     silence_is_sampled_as_zeros: Tunables::PAPER;
     a_long_silence_starts_again: Tunables::PAPER;
-    tau_scales_the_filter: Tunables { tau_ms: 10 };
+    tau_scales_the_filter: Tunables { tau_ms: 10, ..Tunables::PAPER };
     acks_at_the_same_time_count_as_one: Tunables::PAPER;
     a_loss_never_raises_the_window_and_its_end_sets_eq_4: Tunables::PAPER;
     a_timeout_sets_eq_4_of_that_moment: Tunables::PAPER;
@@ -206,7 +206,10 @@ fn the_default_profile_is_built_in() {
 }
 
 fn any_tunables(random: &mut Random) -> Tunables {
-    Tunables { tau_ms: random.pick(&[500, 500, 10, 33, 1000, 10_000]) }
+    Tunables {
+        tau_ms: random.pick(&[500, 500, 10, 33, 1000, 10_000]),
+        base_window_us: random.pick(&[10_000_000, 10_000_000, 0, 1_000_000]),
+    }
 }
 
 #[test]

@@ -187,13 +187,94 @@ fn samples_go_on_after_an_idle_hour() {
 fn follows_the_model_through_random_connections() {
     let algo = HostAlgo::load("westwoodp");
     let totals = random::check(&algo, 1, 4000, 400, Timeouts::Mixed, |random| {
-        Westwoodp::new(random.pick(&[50_000, 50_000, 1000, 10_000_000]))
+        Westwoodp::new(
+            random.pick(&[50_000, 50_000, 1000, 10_000_000]),
+            random.pick(&[10_000_000, 10_000_000, 0, 1_000_000]),
+        )
     });
     totals.require_variety();
     // under a kbyte/s a whole byte/s is more than 0.1 %
     totals.require_rare("samples that left a bandwidth beyond 0.1 %", 100, totals.covered("samples"));
     totals.require_rare("thresholds rounded the other way", 100, totals.covered("bandwidth thresholds"));
+    totals.require_rare(
+        "application-limited samples ranked the other way",
+        1000,
+        totals.covered("application-limited samples filtered"),
+    );
     let branches: Vec<&str> = totals.coverage.keys().copied().collect();
     totals.require(100, &branches);
     totals.require_counted(&algo);
+}
+
+/// A chunk of 20 segments every 2 s, each within one round trip, behind a second of full load.
+#[test]
+fn the_applications_silence_does_not_lower_the_bandwidth() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    for _ in 0..10 {
+        ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // 1,000,000 bytes/s
+    }
+    for _ in 0..20 {
+        view.app_limited = view.delivered;
+        ack(&mut flow, &mut view, 2_000_000, 2, Some(100_000));
+        view.app_limited = 0;
+        ack(&mut flow, &mut view, 10_000, 18, Some(100_000));
+    }
+    assert_eq!(flow.private("bandwidth.second_q8"), 1_000_000 * 256);
+    assert_eq!(flow.ssthresh(), 100);
+}
+
+/// The kernel's module forgets RTTmin at a timeout; here it is also let go if it was not seen for 10 s.
+#[test]
+fn the_least_rtt_is_renewed_at_a_timeout_and_ages() {
+    for name in ["westwoodp", "westwood_bpf", "dcmplus", "dcm"] {
+        let algo = HostAlgo::load(name);
+        let base = |flow: &Flow<'_>| flow.private("base_us");
+        let (mut flow, mut view) = started(&algo);
+        ack(&mut flow, &mut view, 100_000, 10, Some(20_000));
+        ack(&mut flow, &mut view, 100_000, 10, Some(60_000));
+        flow.cwnd_event(EVENT_LOSS);
+        assert_eq!(base(&flow), 20_000, "{name}");
+        ack(&mut flow, &mut view, 100_000, 10, None);
+        assert_eq!(base(&flow), 20_000, "{name}");
+        ack(&mut flow, &mut view, 100_000, 10, Some(60_000));
+        assert_eq!(base(&flow), 60_000, "{name}");
+
+        ack(&mut flow, &mut view, 100_000, 10, Some(20_000));
+        ack(&mut flow, &mut view, 9_999_999, 10, Some(60_000));
+        assert_eq!(base(&flow), 20_000, "{name}");
+        ack(&mut flow, &mut view, 1, 10, Some(60_000));
+        assert_eq!(base(&flow), 60_000, "{name}");
+        // seen again, it stays
+        for _ in 0..3 {
+            ack(&mut flow, &mut view, 9_000_000, 10, Some(60_000));
+            ack(&mut flow, &mut view, 900_000, 10, Some(70_000));
+            assert_eq!(base(&flow), 60_000, "{name}");
+        }
+
+        algo.set_tunable("base_window_us", 0); // the paper's, of the whole connection
+        ack(&mut flow, &mut view, 20_000_000, 10, Some(70_000));
+        flow.cwnd_event(EVENT_LOSS);
+        ack(&mut flow, &mut view, 100_000, 10, Some(70_000));
+        assert_eq!(base(&flow), 60_000, "{name}");
+    }
+}
+
+#[test]
+fn a_connection_taken_over_starts_with_its_least_rtt() {
+    for name in ["westwoodp", "westwood_bpf", "dcmplus", "dcm"] {
+        let algo = HostAlgo::load(name);
+        let (mut flow, mut view) = started(&algo);
+        for (rtt_min, base) in [(30_000, 30_000), (u32::MAX, 0)] {
+            view.min_rtt_us = rtt_min; // the kernel has the greatest number before the first sample
+            flow.set(&view);
+            flow.init();
+            assert_eq!(flow.private("base_us"), base, "{name}");
+        }
+        view.min_rtt_us = 30_000;
+        flow.set(&view);
+        flow.init();
+        ack(&mut flow, &mut view, 100_000, 100, Some(50_000)); // not under 30 ms
+        assert_eq!(flow.private("base_us"), 30_000, "{name}");
+    }
 }

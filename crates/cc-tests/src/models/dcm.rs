@@ -3,7 +3,7 @@
 use super::growth::Growth;
 use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Q16, Rates};
-use super::westwood::{Thresholds, Tustin, eq4_range, least};
+use super::westwood::{Base, Thresholds, Tustin, eq4_range};
 use super::{Model, chosen, show};
 use crate::examples::Alone;
 use hotcc_host_algo::ca_state::LOSS;
@@ -12,6 +12,8 @@ use hotcc_host_algo::{Flow, View};
 tunables! {
     /// tau of the bandwidth's filter, ms.
     tau_ms = 500 / 500;
+    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    base_window_us = 10_000_000 / 0;
     /// The 0.9 of eq 2, permille.
     slow_start_permille = 900 / 900;
     /// beta of eq 1, permille.
@@ -41,8 +43,6 @@ counters! {
 struct Measurement {
     /// RTT_old of eq 1, 1/8 us; 0: none.
     old_srtt: u32,
-    /// RTT_new of eq 1: least sample so far.
-    rtt_us: Option<u32>,
 }
 
 /// Case 1, eq 1, was just applied.
@@ -59,7 +59,7 @@ struct NewPath {
 pub struct Dcm {
     tunables: Tunables,
     others: Vec<Tunables>,
-    base_us: Option<u32>,
+    base: Base,
     filter: Tustin,
     thresholds: Thresholds,
     rates: Rates,
@@ -84,7 +84,7 @@ impl Dcm {
         Self {
             tunables,
             others,
-            base_us: None,
+            base: Base::default(),
             filter: Tustin::default(),
             thresholds: Thresholds::default(),
             rates: Rates::default(),
@@ -114,17 +114,18 @@ impl Dcm {
     fn leave_path(&mut self, sock: &View, srtt: u32) {
         self.path.changes += 1;
         self.path.again += u64::from(self.measurement.is_some());
-        self.base_us = None;
+        self.base.forget();
         self.filter.restart(sock);
         // of paths that came and went the first one's RTT counts
         let old_srtt = self.measurement.map_or(srtt, |m| m.old_srtt);
-        self.measurement = Some(Measurement { old_srtt, rtt_us: None });
+        self.measurement = Some(Measurement { old_srtt });
     }
 
     /// Eq 1, at the end of the round that measured the new path.
     fn enter_path(&mut self, sock: &mut View) {
-        let Some(Measurement { old_srtt, rtt_us }) = self.measurement else { return };
-        let Some(rtt) = rtt_us else {
+        let Some(Measurement { old_srtt }) = self.measurement else { return };
+        // RTT_new of eq 1
+        let Some(rtt) = self.base.us else {
             self.path.unmeasured += 1;
             return;
         };
@@ -138,7 +139,7 @@ impl Dcm {
         let ratio = if old_srtt == 0 { 1.0 } else { f64::from(old_srtt) / 8.0 / f64::from(rtt) };
         let rate = self.limits().hold(ratio);
         self.step = Some(NewPath { window: sock.snd_cwnd, rate });
-        sock.snd_ssthresh = self.thresholds.eq4(self.filter.known(), self.base_us, sock);
+        sock.snd_ssthresh = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         let window = self.path_window(rate, sock.snd_ssthresh).floor();
         self.path.raised += u64::from(window > f64::from(sock.snd_cwnd));
         sock.snd_cwnd = bounded(window, sock);
@@ -153,7 +154,7 @@ impl Dcm {
 
     /// Compares W and ssthresh where eq 1 was applied: from the algorithm's own ssthresh, which `own` bounds.
     fn settle_path(&mut self, step: NewPath, want: &View, got: &View, bandwidth_q8: u64) -> Result<(), String> {
-        let own = eq4_range(bandwidth_q8, self.base_us, got.mss, step.window);
+        let own = eq4_range(bandwidth_q8, self.base.us, got.mss, step.window);
         let exact = self.path_window(step.rate, got.snd_ssthresh);
         let resolution = self.path_window(Q16, got.snd_ssthresh);
         let windows = bounded(exact - resolution - 1.0, got)..=bounded(exact + resolution, got);
@@ -187,7 +188,8 @@ impl Model for Dcm {
     }
 
     fn init(&mut self, sock: &mut View) {
-        (self.base_us, self.known_generation, self.measurement) = (None, None, None);
+        (self.known_generation, self.measurement) = (None, None);
+        self.base.restart(sock);
         self.filter.restart(sock);
         self.thresholds.restart();
         self.rates.restart(sock);
@@ -195,10 +197,7 @@ impl Model for Dcm {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base_us = least(self.base_us, rtt_us);
-        if let Some(measurement) = &mut self.measurement {
-            measurement.rtt_us = least(measurement.rtt_us, rtt_us);
-        }
+        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         self.filter.ack(sock, self.tunables.tau_ms);
         if !self.rates.round_over(sock) {
             return;
@@ -220,7 +219,7 @@ impl Model for Dcm {
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.growth.clear();
-        let segments = self.thresholds.eq4(self.filter.known(), self.base_us, sock);
+        let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments, sock)
     }
 
@@ -235,7 +234,9 @@ impl Model for Dcm {
     }
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base_us, *sock);
+        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
+        self.filter.cwnd_event(event, sock);
+        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
@@ -246,10 +247,7 @@ impl Model for Dcm {
     }
 
     fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
-        let (base, mine) = (flow.private("base_us"), self.base_us.unwrap_or(0));
-        if base != u64::from(mine) {
-            return Err(format!("RTTmin {base} us, the model has {mine}"));
-        }
+        self.base.agree(flow.private("base_us"))?;
         let bandwidth_q8 = flow.private("bandwidth_q8");
         self.filter.settle(bandwidth_q8)?;
         self.rates.settle(flow.private("rate_q16"), flow.private("inverse_q16"))?;
@@ -258,7 +256,7 @@ impl Model for Dcm {
             self.settle_path(step, &want, got, bandwidth_q8)?;
             (want.snd_cwnd, want.snd_ssthresh) = (got.snd_cwnd, got.snd_ssthresh);
         }
-        let own = eq4_range(bandwidth_q8, self.base_us, got.mss, got.snd_cwnd);
+        let own = eq4_range(bandwidth_q8, self.base.us, got.mss, got.snd_cwnd);
         self.thresholds.settle(&want, got, flow.private("loss_ssthresh"), &own)?;
         self.growth.settle(&want, got)
     }
@@ -281,6 +279,7 @@ impl Model for Dcm {
     fn coverage(&self) -> Vec<(&'static str, u64)> {
         [
             self.filter.counts.named(),
+            self.base.counts.named(),
             self.thresholds.counts.named(),
             self.rates.counts.named(),
             self.growth.counts.named(),
@@ -301,7 +300,7 @@ impl Alone for Dcm {
     fn field(&self, name: &str) -> f64 {
         match name {
             "bandwidth_q8" => self.filter.bandwidth,
-            "base_us" => self.base_us.unwrap_or(0).into(),
+            "base_us" => self.base.us.unwrap_or(0).into(),
             "rate_q16" => self.rates.rate,
             "inverse_q16" => 1.0 / self.rates.rate,
             "loss_ssthresh" => self.thresholds.remembered().unwrap_or(0).into(),

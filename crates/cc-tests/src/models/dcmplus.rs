@@ -4,7 +4,7 @@
 use super::growth::Growth;
 use super::named::{counters, tunables};
 use super::rate_ca::{Limits, Rates};
-use super::westwood::{Cascade, Sampler, Thresholds, eq4_range, least};
+use super::westwood::{Base, Cascade, LimitedCounts, Sampler, Thresholds, eq4_range, least, take};
 use super::{Model, SAMPLE, chosen, close, show};
 use crate::examples::Alone;
 use hotcc_host_algo::ca_state::LOSS;
@@ -19,6 +19,8 @@ const QUEUE: u32 = 0;
 tunables! {
     /// Shortest time a bandwidth sample spans, microseconds.
     min_sample_us = 50_000 / 50_000;
+    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    base_window_us = 10_000_000 / 0;
     /// The 2 of eq 7's first branch, permille.
     slow_start_permille = 2000 / 2000;
     /// The 2 of eq 7's second branch, permille.
@@ -38,8 +40,6 @@ tunables! {
 counters! {
     /// What became of ssthresh and W.
     TrackingCounts {
-        limited_skipped: "application-limited samples skipped",
-        limited_filtered: "application-limited samples filtered",
         first: "first samples",
         early: "samples before ssthresh is in force",
         held: "samples that leave W alone while ssthresh is in force",
@@ -85,7 +85,7 @@ struct Estimate {
 pub struct Dcmplus {
     tunables: Tunables,
     others: Vec<Tunables>,
-    base_us: Option<u32>,
+    base: Base,
     sampler: Sampler,
     estimate: Estimate,
     thresholds: Thresholds,
@@ -100,6 +100,7 @@ pub struct Dcmplus {
     sampled: bool,
     other: Option<Estimate>,
     step: Option<Step>,
+    limited: LimitedCounts,
     counts: TrackingCounts,
     coarse_bandwidths: u64,
     sample_ties: u64,
@@ -113,7 +114,7 @@ impl Dcmplus {
         Self {
             tunables,
             others,
-            base_us: None,
+            base: Base::default(),
             sampler: Sampler::default(),
             estimate: Estimate::default(),
             thresholds: Thresholds::default(),
@@ -125,6 +126,7 @@ impl Dcmplus {
             sampled: false,
             other: None,
             step: None,
+            limited: LimitedCounts::default(),
             counts: TrackingCounts::default(),
             coarse_bandwidths: 0,
             sample_ties: 0,
@@ -137,22 +139,18 @@ impl Dcmplus {
     }
 
     fn eq4(&mut self, bandwidth: Option<f64>, sock: &View) -> u32 {
-        self.thresholds.eq4(bandwidth, self.base_us, sock)
+        self.thresholds.eq4(bandwidth, self.base.us, sock)
     }
 
     /// A sample ended: into the filter with it, unless it says what the application needs and not what the path has.
     fn take(&mut self, sample: f64, app_limited: bool) {
         self.sampled = true;
-        let without = self.estimate;
-        let mut with = Estimate { newest: sample, ..without };
-        let first = with.filter.add(sample);
-        let skip = app_limited && without.filter.known().is_some_and(|second| sample < second);
-        self.counts.limited_skipped += u64::from(skip);
-        self.counts.limited_filtered += u64::from(app_limited && !skip);
-        self.counts.first += u64::from(first && !skip);
-        self.estimate = if skip { without } else { with };
-        self.other =
-            (app_limited && !first && without.filter.ties_with(sample)).then_some(if skip { with } else { without });
+        let taken = take(self.estimate.filter, sample, app_limited, &mut self.limited);
+        self.counts.first += u64::from(taken.first);
+        let newest = self.estimate.newest;
+        let of = |filter, skipped| Estimate { filter, newest: if skipped { newest } else { sample } };
+        self.estimate = of(taken.now, taken.skipped);
+        self.other = taken.other.map(|filter| of(filter, !taken.skipped));
     }
 
     /// What ssthresh is found from.
@@ -164,7 +162,7 @@ impl Dcmplus {
     /// A queue shows in every RTT of a round. One alone may be a delayed ACK's.
     fn had_queue(&mut self) -> bool {
         let (least, onset) = (self.round_least_us.take().map(u64::from), u64::from(self.tunables.onset_permille));
-        onset > 0 && least.zip(self.base_us).is_some_and(|(least, base)| least * 1000 > u64::from(base) * onset)
+        onset > 0 && least.zip(self.base.us).is_some_and(|(least, base)| least * 1000 > u64::from(base) * onset)
     }
 
     /// Section III: W moves to the present ssthresh. Below the path's capacity a sample says what W was, though, so that
@@ -225,7 +223,7 @@ impl Dcmplus {
     /// What eq 4 may come to with the algorithm's own bandwidths.
     fn eq4_of(&self, own: Own, sock: &View, window: u32) -> RangeInclusive<u32> {
         let newest = if self.tunables.estimate == GREATER { own.newest } else { 0 };
-        eq4_range(own.second.max(newest), self.base_us, sock.mss, window)
+        eq4_range(own.second.max(newest), self.base.us, sock.mss, window)
     }
 
     /// Compares ssthresh and W where a sample or a round's end moved them: from the algorithm's own bandwidths.
@@ -271,7 +269,8 @@ impl Model for Dcmplus {
     }
 
     fn init(&mut self, sock: &mut View) {
-        (self.base_us, self.estimate, self.tracking) = (None, Estimate::default(), false);
+        (self.estimate, self.tracking) = (Estimate::default(), false);
+        self.base.restart(sock);
         (self.round_least_us, self.queue) = (None, false);
         self.sampler.restart(sock);
         self.thresholds.restart();
@@ -280,7 +279,7 @@ impl Model for Dcmplus {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base_us = least(self.base_us, rtt_us);
+        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         self.round_least_us = least(self.round_least_us, rtt_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.tunables.min_sample_us) {
             let app_limited = self.sampler.app_limited || sock.app_limited != 0;
@@ -326,19 +325,18 @@ impl Model for Dcmplus {
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         self.tracking |= event == EVENT_LOSS;
-        let (bandwidth, base_us, view) = (self.bandwidth(), self.base_us, *sock);
+        let (bandwidth, base_us, view) = (self.bandwidth(), self.base.us, *sock);
+        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}
 
     fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
-        let (base, tracking) = (flow.private("base_us"), flow.private("tracking") != 0);
-        if base != u64::from(self.base_us.unwrap_or(0)) || tracking != self.tracking {
-            return Err(format!(
-                "RTTmin {base} us, ssthresh in force: {tracking}; the model has {:?}, {}",
-                self.base_us, self.tracking
-            ));
+        self.base.agree(flow.private("base_us"))?;
+        let tracking = flow.private("tracking") != 0;
+        if tracking != self.tracking {
+            return Err(format!("ssthresh in force: {tracking}; the model has {}", self.tracking));
         }
         let [first, second, newest] =
             ["bandwidth.first_q8", "bandwidth.second_q8", "newest_q8"].map(|name| flow.private(name));
@@ -373,6 +371,8 @@ impl Model for Dcmplus {
     fn coverage(&self) -> Vec<(&'static str, u64)> {
         [
             self.sampler.counts.named(),
+            self.limited.named(),
+            self.base.counts.named(),
             self.thresholds.counts.named(),
             self.rates.counts.named(),
             self.growth.counts.named(),
@@ -400,7 +400,7 @@ impl Alone for Dcmplus {
             "bandwidth.first_q8" => self.estimate.filter.first,
             "bandwidth.second_q8" => self.estimate.filter.second,
             "newest_q8" => self.estimate.newest,
-            "base_us" => self.base_us.unwrap_or(0).into(),
+            "base_us" => self.base.us.unwrap_or(0).into(),
             "rate_q16" => self.rates.rate,
             "inverse_q16" => 1.0 / self.rates.rate,
             "tracking" => u32::from(self.tracking).into(),

@@ -3,7 +3,7 @@
 
 mod filters;
 
-pub(super) use filters::{Cascade, Sampler, Tustin};
+pub(super) use filters::{Cascade, LimitedCounts, Sampler, Tustin, take};
 
 use super::named::counters;
 use super::{reno, show};
@@ -13,7 +13,62 @@ use std::ops::RangeInclusive;
 /// No ssthresh by eq 4 is larger.
 const SEGMENTS_LIMIT: u32 = 0x7fff_ffff;
 
-/// RTTmin with another sample. One of zero is none: the path has no length.
+counters! {
+    /// What became of RTTmin.
+    BaseCounts {
+        inherited: "base RTTs that the connection brought along",
+        aged: "base RTTs let go",
+    }
+}
+
+/// RTTmin: the least sample, until a timeout or until it was not seen for a while.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Base {
+    /// Microseconds.
+    pub us: Option<u32>,
+    seen_us: u64,
+    pub counts: BaseCounts,
+}
+
+impl Base {
+    /// `init`: what the kernel has.
+    pub fn restart(&mut self, sock: &View) {
+        self.us = Some(sock.min_rtt_us).filter(|&us| us != 0 && us != u32::MAX);
+        self.seen_us = sock.now_us;
+        self.counts.inherited += u64::from(self.us.is_some());
+    }
+
+    /// Another path: there is none until the next sample.
+    pub fn forget(&mut self) {
+        self.us = None;
+    }
+
+    /// Another sample; `window_us` 0: RTTmin never ages.
+    pub fn sample(&mut self, sock: &View, rtt_us: Option<u32>, window_us: u32) {
+        let Some(rtt) = rtt_us.filter(|&r| r > 0) else { return };
+        let unseen_us = sock.now_us.wrapping_sub(self.seen_us) % (1 << 32);
+        let old = window_us > 0 && unseen_us >= window_us.into();
+        self.counts.aged += u64::from(old && self.us.is_some_and(|base| base < rtt));
+        if old || self.us.is_none_or(|base| rtt <= base) {
+            (self.us, self.seen_us) = (Some(rtt), sock.now_us);
+        }
+    }
+
+    /// After a timeout it is as old as if not seen for the whole window.
+    pub fn cwnd_event(&mut self, event: u32, sock: &View, window_us: u32) {
+        if event == EVENT_LOSS {
+            self.seen_us = sock.now_us.wrapping_sub(window_us.into());
+        }
+    }
+
+    /// Compares it with the algorithm's.
+    pub fn agree(&self, own: u64) -> Result<(), String> {
+        let mine = self.us.unwrap_or(0);
+        if own == u64::from(mine) { Ok(()) } else { Err(format!("RTTmin {own} us, the model has {mine}")) }
+    }
+}
+
+/// The least RTT with another sample. One of zero is none: the path has no length.
 pub(super) fn least(base_us: Option<u32>, rtt_us: Option<u32>) -> Option<u32> {
     let rtt_us = rtt_us.filter(|&r| r > 0);
     base_us.into_iter().chain(rtt_us).min()

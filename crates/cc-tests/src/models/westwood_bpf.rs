@@ -1,7 +1,7 @@
 //! TCP Westwood as first published (Hamamreh 2020, Algorithm 1, eqs 3 and 4): a bandwidth sample per ACK.
 
 use super::named::tunables;
-use super::westwood::{RenoCounts, Thresholds, Tustin, eq4_range, least, reno_growth};
+use super::westwood::{Base, RenoCounts, Thresholds, Tustin, eq4_range, reno_growth};
 use super::{Model, chosen, show};
 use crate::examples::Alone;
 use hotcc_host_algo::{Flow, View};
@@ -9,6 +9,8 @@ use hotcc_host_algo::{Flow, View};
 tunables! {
     /// tau of the filter, ms.
     tau_ms = 500 / 500;
+    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    base_window_us = 10_000_000 / 0;
 }
 
 /// The model of one connection.
@@ -17,7 +19,7 @@ pub struct WestwoodBpf {
     tunables: Tunables,
     /// Those that may come into force while it runs.
     others: Vec<Tunables>,
-    base_us: Option<u32>,
+    base: Base,
     filter: Tustin,
     thresholds: Thresholds,
     growth: RenoCounts,
@@ -30,7 +32,7 @@ impl WestwoodBpf {
         Self {
             tunables,
             others,
-            base_us: None,
+            base: Base::default(),
             filter: Tustin::default(),
             thresholds: Thresholds::default(),
             growth: RenoCounts::default(),
@@ -50,14 +52,14 @@ impl Model for WestwoodBpf {
     }
 
     fn init(&mut self, sock: &mut View) {
-        self.base_us = None;
+        self.base.restart(sock);
         self.filter.restart(sock);
         self.thresholds.restart();
     }
 
     /// Algorithm 1 line 2.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base_us = least(self.base_us, rtt_us);
+        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         self.filter.ack(sock, self.tunables.tau_ms);
     }
 
@@ -68,7 +70,7 @@ impl Model for WestwoodBpf {
 
     /// Lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
-        let segments = self.thresholds.eq4(self.filter.known(), self.base_us, sock);
+        let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments, sock)
     }
 
@@ -80,7 +82,9 @@ impl Model for WestwoodBpf {
 
     /// Lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base_us, *sock);
+        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
+        self.filter.cwnd_event(event, sock);
+        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
@@ -90,13 +94,10 @@ impl Model for WestwoodBpf {
         if (want.snd_cwnd, want.snd_cwnd_cnt) != (got.snd_cwnd, got.snd_cwnd_cnt) {
             return Err(format!("{}; the model has {}", show(got), show(want))); // NewReno's growth, in whole numbers
         }
-        let (base, mine) = (flow.private("base_us"), self.base_us.unwrap_or(0));
-        if base != u64::from(mine) {
-            return Err(format!("RTTmin {base} us, the model has {mine}"));
-        }
+        self.base.agree(flow.private("base_us"))?;
         let bandwidth_q8 = flow.private("bandwidth_q8");
         self.filter.settle(bandwidth_q8)?;
-        let own = eq4_range(bandwidth_q8, self.base_us, got.mss, got.snd_cwnd);
+        let own = eq4_range(bandwidth_q8, self.base.us, got.mss, got.snd_cwnd);
         self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
     }
 
@@ -112,7 +113,8 @@ impl Model for WestwoodBpf {
     }
 
     fn coverage(&self) -> Vec<(&'static str, u64)> {
-        [self.filter.counts.named(), self.thresholds.counts.named(), self.growth.named()].concat()
+        [self.filter.counts.named(), self.base.counts.named(), self.thresholds.counts.named(), self.growth.named()]
+            .concat()
     }
 }
 
@@ -124,7 +126,7 @@ impl Alone for WestwoodBpf {
     fn field(&self, name: &str) -> f64 {
         match name {
             "bandwidth_q8" => self.filter.bandwidth,
-            "base_us" => self.base_us.unwrap_or(0).into(),
+            "base_us" => self.base.us.unwrap_or(0).into(),
             "loss_ssthresh" => self.thresholds.remembered().unwrap_or(0).into(),
             _ => panic!("no field {name}"),
         }

@@ -1,6 +1,6 @@
 //! TCP Westwood+ (Hamamreh 2020, Algorithm 1, eqs 3 and 4; the bandwidth filter of Linux's module).
 
-use super::westwood::{Cascade, RenoCounts, Sampler, Thresholds, eq4_range, least, reno_growth};
+use super::westwood::{Base, Cascade, LimitedCounts, RenoCounts, Sampler, Thresholds, eq4_range, reno_growth, take};
 use super::{Model, show};
 use hotcc_host_algo::{Flow, View};
 
@@ -9,14 +9,19 @@ use hotcc_host_algo::{Flow, View};
 pub struct Westwoodp {
     /// Tunable: shortest time a bandwidth sample spans, microseconds.
     min_sample_us: u32,
-    /// RTTmin of the connection, microseconds.
-    base_us: Option<u32>,
+    /// Tunable: how long RTTmin is kept without being seen, microseconds; 0: for ever.
+    base_window_us: u32,
+    base: Base,
     sampler: Sampler,
     filter: Cascade,
     thresholds: Thresholds,
     growth: RenoCounts,
-    /// The hook just called took a sample.
+    /// The hook just called took a sample; and, if rounding decides whether an application-limited one is filtered, what
+    /// the other decision comes to.
     sampled: bool,
+    other: Option<Cascade>,
+    limited: LimitedCounts,
+    sample_ties: u64,
     first_samples: u64,
     coarse_bandwidths: u64,
 }
@@ -24,14 +29,14 @@ pub struct Westwoodp {
 impl Westwoodp {
     /// A connection before `init`.
     #[must_use]
-    pub fn new(min_sample_us: u32) -> Self {
-        Self { min_sample_us, ..Self::default() }
+    pub fn new(min_sample_us: u32, base_window_us: u32) -> Self {
+        Self { min_sample_us, base_window_us, ..Self::default() }
     }
 }
 
 impl Model for Westwoodp {
     fn tunables(&self) -> Vec<(&'static str, u32)> {
-        vec![("min_sample_us", self.min_sample_us)]
+        vec![("min_sample_us", self.min_sample_us), ("base_window_us", self.base_window_us)]
     }
 
     fn retune(&mut self, choice: u64) {
@@ -39,18 +44,22 @@ impl Model for Westwoodp {
     }
 
     fn init(&mut self, sock: &mut View) {
-        (self.base_us, self.filter) = (None, Cascade::default());
+        self.filter = Cascade::default();
+        self.base.restart(sock);
         self.sampler.restart(sock);
         self.thresholds.restart();
     }
 
     /// Algorithm 1 line 2: eq 3, one sample per RTT of at least 50 ms.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base_us = least(self.base_us, rtt_us);
+        self.base.sample(sock, rtt_us, self.base_window_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.min_sample_us) {
+            let app_limited = self.sampler.app_limited || sock.app_limited != 0;
             self.sampler.restart(sock);
             self.sampled = true;
-            self.first_samples += u64::from(self.filter.add(sample));
+            let taken = take(self.filter, sample, app_limited, &mut self.limited);
+            (self.filter, self.other) = (taken.now, taken.other);
+            self.first_samples += u64::from(taken.first);
         }
     }
 
@@ -61,7 +70,7 @@ impl Model for Westwoodp {
 
     /// Lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
-        let segments = self.thresholds.eq4(self.filter.known(), self.base_us, sock);
+        let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments, sock)
     }
 
@@ -73,7 +82,8 @@ impl Model for Westwoodp {
 
     /// Lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base_us, *sock);
+        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
+        self.base.cwnd_event(event, sock, self.base_window_us);
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
@@ -83,14 +93,18 @@ impl Model for Westwoodp {
         if (want.snd_cwnd, want.snd_cwnd_cnt) != (got.snd_cwnd, got.snd_cwnd_cnt) {
             return Err(format!("{}; the model has {}", show(got), show(want))); // NewReno's growth, in whole numbers
         }
-        let (base, mine) = (flow.private("base_us"), self.base_us.unwrap_or(0));
-        if base != u64::from(mine) {
-            return Err(format!("RTTmin {base} us, the model has {mine}"));
-        }
+        self.base.agree(flow.private("base_us"))?;
         let [first, second] = ["bandwidth.first_q8", "bandwidth.second_q8"].map(|name| flow.private(name));
-        let coarse = self.filter.compare(first, second)?;
+        let coarse = self.filter.compare(first, second).or_else(|difference| {
+            let Some(other) = self.other else { return Err(difference) };
+            let coarse = other.compare(first, second).map_err(|_| difference)?;
+            self.sample_ties += 1;
+            self.filter = other;
+            Ok(coarse)
+        })?;
+        self.other = None;
         self.coarse_bandwidths += u64::from(std::mem::take(&mut self.sampled) && coarse);
-        let own = eq4_range(second, self.base_us, got.mss, got.snd_cwnd);
+        let own = eq4_range(second, self.base.us, got.mss, got.snd_cwnd);
         self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
     }
 
@@ -102,11 +116,20 @@ impl Model for Westwoodp {
         vec![
             ("thresholds rounded the other way", self.thresholds.ties),
             ("samples that left a bandwidth beyond 0.1 %", self.coarse_bandwidths),
+            ("application-limited samples ranked the other way", self.sample_ties),
         ]
     }
 
     fn coverage(&self) -> Vec<(&'static str, u64)> {
         let first = vec![("first samples", self.first_samples)];
-        [self.sampler.counts.named(), first, self.thresholds.counts.named(), self.growth.named()].concat()
+        [
+            self.sampler.counts.named(),
+            first,
+            self.limited.named(),
+            self.base.counts.named(),
+            self.thresholds.counts.named(),
+            self.growth.named(),
+        ]
+        .concat()
     }
 }

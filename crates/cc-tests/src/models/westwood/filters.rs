@@ -2,7 +2,7 @@
 
 use super::super::{BANDWIDTH_TOLERANCE, FAST, Q8, SAMPLE, close, elapsed_us};
 use crate::models::named::counters;
-use hotcc_host_algo::View;
+use hotcc_host_algo::{EVENT_TX_START, View};
 
 /// No sample is faster, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
@@ -37,6 +37,7 @@ counters! {
         held: "ACKs at the time of the one before",
         virtual_samples: "virtual samples",
         abandoned: "filters started again after a long silence",
+        resumed: "silences of the application",
     }
 }
 
@@ -69,6 +70,14 @@ impl Tustin {
     /// BWE, if there is one.
     pub fn known(&self) -> Option<f64> {
         self.has_sample.then_some(self.bandwidth)
+    }
+
+    /// The application has data again, and nothing was in flight: that time is left out.
+    pub fn cwnd_event(&mut self, event: u32, sock: &View) {
+        if event == EVENT_TX_START && sock.may_grow() {
+            self.counts.resumed += 1;
+            (self.last_us, self.previous) = (sock.now_us, 0.0);
+        }
     }
 
     /// An ACK: a sample over the time since the one before.
@@ -181,6 +190,36 @@ impl Sampler {
         self.counts.empty += u64::from(sample == 0.0);
         Some(sample)
     }
+}
+
+counters! {
+    /// Samples in which the application held the connection back.
+    LimitedCounts {
+        skipped: "application-limited samples skipped",
+        filtered: "application-limited samples filtered",
+    }
+}
+
+/// What becomes of BWE where rounding decides whether an application-limited sample is filtered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub now: Cascade,
+    pub first: bool,
+    pub skipped: bool,
+    /// The other decision.
+    pub other: Option<Cascade>,
+}
+
+/// A sample; one in which the application held the connection back may raise BWE, never lower it.
+pub(crate) fn take(before: Cascade, sample: f64, app_limited: bool, counts: &mut LimitedCounts) -> Taken {
+    let mut with = before;
+    let first = with.add(sample);
+    let skipped = app_limited && before.known().is_some_and(|second| sample < second);
+    counts.skipped += u64::from(skipped);
+    counts.filtered += u64::from(app_limited && !skipped);
+    let (now, other) = if skipped { (before, with) } else { (with, before) };
+    let tie = app_limited && !first && before.ties_with(sample);
+    Taken { now, first: first && !skipped, skipped, other: tie.then_some(other) }
 }
 
 /// The filter of Westwood+ in Linux's module: two low-pass filters of 7/8 in a row.
