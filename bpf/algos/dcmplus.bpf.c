@@ -29,7 +29,7 @@
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
  *    until W moves to the next one.
  *  - Eq 6 is left out: a congestion control cannot set the RTO, and RFC 6298's follows the RTT already.
- *  - RTTmin starts and ages as `westwoodp`'s.
+ *  - RTTmin starts as `westwoodp`'s. It ages only if base_window_us is set.
  *  - Loss and timeout as `westwoodp` has them: W = min(W, ssthresh) at a loss, Reno's half before the first sample, W
  *    after a timeout the kernel's.
  * Fractions of a segment are kept until they make one; they end with a loss, a timeout, and each move of W to another
@@ -45,6 +45,8 @@
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
+/* W tracks RTTmin: one that was measured over a standing queue would keep that queue, and add to it. */
+#define BASE_WINDOW_US 0
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

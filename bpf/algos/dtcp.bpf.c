@@ -108,6 +108,7 @@ TUNABLE_CHOICE(rto_ssthresh, RTO_KERNEL, RTO_KEEP, "kernel,keep",
 
 #define EPOCH_MIN_US 20000
 #define EPOCH_START_MIN_US 5000	/* slow start doubles W in each RTT */
+#define LOSS_SEGMENTS 2048	/* fewer, and random losses of 0.5 % would at times look like 1 % */
 #define ACKS_MIN 8		/* RTT samples of a round that HyStart++ judges by */
 #define CSS_ROUNDS 5
 
@@ -125,7 +126,7 @@ struct dtcp {
 	struct rtt_base base;
 	struct sinr_weight weight;
 	u16 epoch_lost FIELD("segments", "lost at the start of the running epoch, modulo 65536");
-	u16 loss_q16 FIELD("1/65536", "share of lost segments, a mean over some 16 epochs");
+	u16 loss_q16 FIELD("1/65536", "share of lost segments, a mean over some 2048 segments");
 	u16 initial_window FIELD("segments", "the kernel's window for a new flow");
 	u16 epochs_fresh FIELD("", "epochs with a fresh SINR, not yet counted");
 	u16 epochs_stale FIELD("", "epochs with one that was too old, not yet counted");
@@ -223,14 +224,14 @@ static __always_inline s64 expected_bytes_per_s(struct dtcp *f)
 }
 
 /* What the last epoch's signal foretold, against what this one delivered. Before the filter's step. */
-static __always_inline void signal_judge(struct tcp_sock *tp, struct dtcp *f, u64 sample)
+static __always_inline void signal_judge(struct dtcp *f, u64 sample, s64 by_least)
 {
-	s64 expected = expected_bytes_per_s(f), by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3);
+	s64 expected = expected_bytes_per_s(f);
 
 	if (!f->forecast || expected <= 0)
 		return;
 	weight_judge(&f->weight, div_s64(((s64)min(sample, 2ULL * expected) - expected) * 1024, expected), f->forecast,
-		     by_rtt >= alpha_of(alpha_permille) / 4);
+		     by_least >= alpha_of(alpha_permille) / 4);
 }
 
 /* What eq 10 sees of a queue. */
@@ -243,22 +244,27 @@ static __always_inline s64 queue_ratio(s64 estimated, s64 current, s64 by_rtt)
 	return max(queue_by_bandwidth(estimated, current), by_rtt);
 }
 
-/*
- * The signal foretells a change of more than alpha: W follows at once, to what the path then holds with a queue of alpha.
- * It grows by no more than slow start would.
- */
-static __always_inline void window_foretold(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
+static __always_inline void window_lower(struct tcp_sock *tp, u64 window)
 {
-	u64 window = segments_in(max(foretold, 0LL), f->base.us, tp->mss_cache) * (1000 + alpha_permille) / 1000;
+	tp->snd_cwnd = min(max(window, 2ULL), (u64)min(tp->snd_cwnd, tp->snd_cwnd_clamp));
+}
 
+/* By no more than slow start would. */
+static __always_inline void window_raise(struct tcp_sock *tp, u64 window)
+{
+	tp->snd_cwnd = min(max((u64)tp->snd_cwnd, min(window, 2ULL * tp->snd_cwnd)), (u64)tp->snd_cwnd_clamp);
+}
+
+/* W with which the path holds a queue of alpha if the signal is right. */
+static __always_inline u64 foretold_window(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
+{
 	if (!f->base.us)
-		return;
-	tp->snd_cwnd = min(max(min(window, 2ULL * tp->snd_cwnd), 2ULL), (u64)tp->snd_cwnd_clamp);
-	tp->snd_ssthresh = max(min(tp->snd_ssthresh, tp->snd_cwnd), 2U);
+		return tp->snd_cwnd;
+	return segments_in(max(foretold, 0LL), f->base.us, tp->mss_cache) * (1000 + 2 * alpha_permille) / 1000;
 }
 
 /* Eq 10 with the signal as room (Algorithm 1's sense) or as a fall. */
-static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample, bool lost)
+static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample, s64 by_least, bool lost)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	s64 expected = expected_bytes_per_s(f), alpha = alpha_of(alpha_permille);
@@ -272,13 +278,15 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 	if (f->forecast < FORECAST_LEAST && f->forecast > -FORECAST_LEAST)
 		f->forecast = 0;
 	term = f->forecast ? div_s64(term * (s64)weight_q8(&f->weight), WEIGHT_ONE) : 0;
-	fall = signal_fall(term, expected);
-	if (!lost && by_rtt < alpha)
+	fall = by_least >= alpha / 4 ? signal_fall(term, expected) : 0;
+	if (!lost && by_least < alpha)
 		room = signal_room(term, sample - expected, expected, alpha);
 	f->room = room > 0;
-	if (fall > alpha || room == alpha)
-		window_foretold(tp, f, expected + term);
-	f->hold = by_rtt + fall > alpha;
+	if (fall > alpha)
+		window_lower(tp, foretold_window(tp, f, expected + term));
+	else if (room == alpha)
+		window_raise(tp, foretold_window(tp, f, expected + term));
+	f->hold = by_least + fall > alpha;
 	return n_by_eq10(f->n_q16, queue_ratio(expected, sample, by_rtt) + fall - room, alpha_permille);
 }
 
@@ -295,18 +303,26 @@ static __always_inline u64 n_by_estimate(struct sock *sk, struct dtcp *f, s64 sa
 			 alpha_permille);
 }
 
+static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
+{
+	u32 sent = min(segments + lost, (u64)LOSS_SEGMENTS);
+	u32 forgotten = (f->loss_q16 * sent + LOSS_SEGMENTS - 1) / LOSS_SEGMENTS;
+
+	f->loss_q16 = min(f->loss_q16 - forgotten + ((min(lost, sent) << 16) / LOSS_SEGMENTS), 65535U);
+}
+
 static __always_inline bool loses_much(struct dtcp *f)
 {
 	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
 }
 
-static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample, bool lost)
+static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample, s64 by_least, bool lost)
 {
 	u64 limit = (u64)tcp_sk(sk)->snd_cwnd << 16, n_q16;
 
 	f->hold = f->room = 0;
 	if (n_rule == RULE_EQ10)
-		n_q16 = n_by_room(sk, f, sample, lost);
+		n_q16 = n_by_room(sk, f, sample, by_least, lost);
 	else
 		n_q16 = n_by_estimate(sk, f, sample);
 	if (n_rule != RULE_EQ10_PRINT)
@@ -316,11 +332,6 @@ static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample
 	if (loses_much(f))
 		limit = min(limit, f->n_q16);
 	f->n_q16 = max(min(n_q16, min(limit, N_LIMIT_Q16)), N_ONE_Q16);
-}
-
-static __always_inline void window_lower(struct tcp_sock *tp, u32 window)
-{
-	tp->snd_cwnd = min(max(window, 2U), min(tp->snd_cwnd, tp->snd_cwnd_clamp));
 }
 
 /* HyStart++ (RFC 9406), with the least RTT of the path in place of the last round's. */
@@ -362,17 +373,18 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 	u64 sample = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
 	u64 sample_q8 = sample << 8;
 	u16 lost = (u16)tp->lost - f->epoch_lost;
+	s64 by_least = queue_by_rtt(f->base.us, f->base.round_least * ROUND_TICK_US);
 
 	if (path_changed(sk, &f->path) && base_window_s)
 		base_restart(tp, &f->base);
 	start_watch(tp, f, segments);
-	if (segments)
-		f->loss_q16 += ((u32)lost << 16) / (segments + lost) / 16 - f->loss_q16 / 16;
+	losses_add(f, segments, lost);
 	epoch_restart(tp, f);
+	f->hold = 0;
 	if (app_limited && sample_q8 <= f->bandwidth_q8)
 		return;
 	if (!app_limited)
-		signal_judge(tp, f, sample);
+		signal_judge(f, sample, by_least);
 	if (!f->bandwidth_q8)
 		f->bandwidth_q8 = sample_q8;
 	else if (filter == FILTER_EQ4)
@@ -385,7 +397,7 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 		f->hold = f->room = 0;
 		return;
 	}
-	n_update(sk, f, sample, lost);
+	n_update(sk, f, sample, by_least, lost);
 	base_probe(tp, f);
 }
 

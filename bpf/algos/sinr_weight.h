@@ -55,7 +55,7 @@ static __always_inline u32 weight_q8(const struct sinr_weight *w)
 {
 	u64 without = (u64)w->error_without * w->error_without, with = (u64)w->error_with * w->error_with;
 
-	return without * WEIGHT_ONE / (without + with + 1);
+	return without > with ? (without - with) * WEIGHT_ONE / (without + with + 1) : 0;
 }
 
 /* The spectral efficiency's average so far; this one is added to it as a sample is to B_I. */

@@ -9,7 +9,10 @@
 #include <hotcc/kernel.h>
 #include <hotcc/tags.h>
 
-TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
+#ifndef BASE_WINDOW_US
+#define BASE_WINDOW_US 10000000
+#endif
+TUNABLE(u32, base_window_us, BASE_WINDOW_US, 0, 0, 3600000000, "us",
 	"time RTTmin is kept without being seen, a timeout ends it as well; 0: it is the connection's");
 
 /* `init`: what the connection knows already, which may come from another algorithm; the kernel has ~0 before that. */

@@ -43,10 +43,15 @@ fn taken_over<'a>(algo: &'a HostAlgo, tunables: Tunables) -> (Flow<'a>, View) {
 
 /// An epoch of 0.5 s that delivers `acked` segments of 1000 bytes: a sample of `acked` * 2000 bytes/s.
 fn epoch(flow: &mut Flow<'_>, view: &mut View, acked: u32) {
+    epoch_with_rtt(flow, view, acked, 100_000);
+}
+
+/// As [`epoch`], with that least RTT.
+fn epoch_with_rtt(flow: &mut Flow<'_>, view: &mut View, acked: u32, rtt_us: u32) {
     view.now_us += 500_000;
     view.delivered += acked;
     flow.set(view);
-    flow.pkts_acked(acked, Some(100_000));
+    flow.pkts_acked(acked, Some(rtt_us));
 }
 
 fn n(flow: &Flow<'_>) -> f64 {
@@ -477,26 +482,51 @@ fn room() -> Tunables {
     Tunables { epoch_us: 500_000, ..Tunables::DEFAULT }
 }
 
-/// N and W after an average of 10 dB for ten epochs at a steady rate, then three of `sinr_db`.
-fn after_a_change(algo: &HostAlgo, sinr_db: i16) -> (f64, u32) {
+/// N and W after three epochs of `sinr_db` and of that RTT, which follow on forty of 10 dB and a steady rate. Before them,
+/// `lessons` changes of the SINR each foretold one of the rate.
+fn after_a_change(algo: &HostAlgo, lessons: u32, sinr_db: i16, rtt_us: u32) -> (f64, u32) {
     let (mut flow, mut view) = taken_over(algo, room());
     (view.snd_cwnd, view.srtt_us) = (400, 8 * 100_000);
-    for of_all in 0..13 {
-        radio(algo, &view, if of_all < 10 { 10 } else { sinr_db }, 10, 0);
-        epoch(&mut flow, &mut view, 500);
+    let mut last = |flow: &mut Flow<'_>, acked: u32, sinr_db: i16, rtt_us: u32| {
+        radio(algo, &view, sinr_db, 10, 0);
+        epoch_with_rtt(flow, &mut view, acked, rtt_us);
         view = flow.get(&view);
+        view.snd_cwnd
+    };
+    for lesson in 0..lessons {
+        for of_change in 0..12 {
+            let (sinr_db, acked) = if lesson % 2 == 0 { (16, 700) } else { (10, 500) };
+            let before = if lesson % 2 == 0 { 500 } else { 700 };
+            last(&mut flow, if of_change == 0 { before } else { acked }, sinr_db, 110_000);
+        }
     }
-    (n(&flow), view.snd_cwnd)
+    for _ in 0..40 {
+        last(&mut flow, 500, 10, 100_000);
+    }
+    let windows = [(); 3].map(|()| last(&mut flow, 500, sinr_db, rtt_us));
+    (n(&flow), windows[2])
 }
 
 #[test]
 fn a_better_radio_is_room_and_a_worse_one_is_none() {
+    const QUEUE_US: u32 = 110_000; // by alpha / 4 and more
     let algo = HostAlgo::load("dtcp");
-    let ((better, _), (same, window), (worse, lower)) =
-        (after_a_change(&algo, 16), after_a_change(&algo, 10), after_a_change(&algo, -10));
-    assert_eq!((same, window), (14.0, 400)); // one more each epoch
-    assert!(better > 2.0 * same && better <= 100.0, "{better}");
-    assert!(worse < same && lower < window, "N {worse}, W {lower}");
+    let (same, window) = after_a_change(&algo, 20, 10, 100_000);
+    let (better, wider) = after_a_change(&algo, 20, 16, 100_000);
+    assert!(better > 1.5 * same && better <= f64::from(wider) / 4.0, "N {same} -> {better}");
+    let (worse, lower) = after_a_change(&algo, 20, -10, QUEUE_US);
+    assert!(worse < same && lower < window, "N {same} -> {worse}, W {window} -> {lower}");
+    // what a flow does not use is not taken from it
+    assert_eq!(after_a_change(&algo, 20, -10, 100_000), (same, window));
+}
+
+#[test]
+fn a_signal_is_believed_once_it_has_foretold_something() {
+    let algo = HostAlgo::load("dtcp");
+    let same = after_a_change(&algo, 0, 10, 110_000);
+    for sinr_db in [16, -10] {
+        assert_eq!(after_a_change(&algo, 0, sinr_db, 110_000), same, "{sinr_db} dB");
+    }
 }
 
 #[test]
@@ -515,12 +545,11 @@ fn the_feeders_average_and_a_frozen_reading_say_nothing() {
 fn a_standing_queue_ends_growth() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, room());
-    for (srtt_us, grown) in [(100_000, 1), (124_000, 1), (126_000, 0)] {
-        view.srtt_us = 8 * srtt_us; // (126 - 100) / 126 is more than alpha
-        epoch(&mut flow, &mut view, 500);
+    for (rtt_us, grown) in [(100_000, 1), (124_000, 1), (126_000, 0)] {
+        epoch_with_rtt(&mut flow, &mut view, 500, rtt_us); // (126 - 100) / 126 is more than alpha
         flow.cong_avoid(100);
         let window = flow.get(&view).snd_cwnd;
-        assert_eq!(u32::from(window > view.snd_cwnd), grown, "{srtt_us}");
+        assert_eq!(u32::from(window > view.snd_cwnd), grown, "{rtt_us}");
     }
 }
 

@@ -20,7 +20,7 @@ tunables! {
     /// Shortest time a bandwidth sample spans, microseconds.
     min_sample_us = 50_000 / 50_000;
     /// How long RTTmin is kept without being seen, us; 0: for ever.
-    base_window_us = 10_000_000 / 0;
+    base_window_us = 0 / 0;
     /// The 2 of eq 7's first branch, permille.
     slow_start_permille = 2000 / 2000;
     /// The 2 of eq 7's second branch, permille.
