@@ -3,8 +3,11 @@
 
 #[path = "scenarios/command.rs"]
 mod command;
+mod common;
 #[path = "scenarios/objects.rs"]
 mod objects;
+#[path = "scenarios/simulated.rs"]
+mod simulated;
 #[path = "scenarios/traces.rs"]
 mod traces;
 
