@@ -23,11 +23,12 @@
  * better radio shrinks N; Algorithm 1 and the text take it for unused room. n_rule selects:
  *  - eq10 (`default`): S is room, bounded. With BW_0 = BW_E for S = 0:
  *      r = min(alpha, max(0, g S - max(0, B_i - BW_0)) / BW_0), 0 in an epoch with a queue of alpha or a loss
- *      f = max(0, -g S) / BW_0
+ *      f = max(0, -g S) / BW_0, 0 without a queue of alpha / 4: what a flow does not use is not taken from it
  *      Q / W = queue + f - r
- *    so N becomes 2N + 1 at most, as in Algorithm 1, and 1 at once if the signal foretells less. If S is more than
- *    alpha of BW_0, W itself follows, to (BW_0 + g S) base (1 + alpha). A loss takes the last room out of N. S is the
- *    change against the SINR's average over B_I's own time; changes below a tenth are noise. Its weight is learned.
+ *    so N becomes 2N + 1 at most, as in Algorithm 1, and 1 at once if the signal foretells less. If f > alpha or
+ *    r = alpha, W itself follows, to (BW_0 + g S) base (1 + 2 alpha). A loss takes the last room out of N. S is the
+ *    change against the SINR's average over B_I's own time; changes below a tenth are noise. It counts as far as it
+ *    was better than no forecast. A queue is what the least RTT of an epoch shows, which delayed ACKs do not raise.
  *  - eq10_print (`paper`): as printed.
  *  - alg1: Algorithm 1, which never lowers N.
  *
@@ -255,7 +256,7 @@ static __always_inline void window_raise(struct tcp_sock *tp, u64 window)
 	tp->snd_cwnd = min(max((u64)tp->snd_cwnd, min(window, 2ULL * tp->snd_cwnd)), (u64)tp->snd_cwnd_clamp);
 }
 
-/* W with which the path holds a queue of alpha if the signal is right. */
+/* W with which the path holds a queue of 2 alpha if the signal is right. */
 static __always_inline u64 foretold_window(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
 {
 	if (!f->base.us)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * How far the SINR is believed: it foretold how much more or less the next epoch would deliver; what the epoch
- * delivered is compared with that, and with no forecast at all. The weight is E0^2 / (E0^2 + E1^2), with the mean
- * squares of the errors without (E0) and with the signal (E1). For `dtcp`.
+ * delivered is compared with that, and with no forecast at all. The weight is (E0^2 - E1^2) / (E0^2 + E1^2), 0 at
+ * least, with the mean squares of the errors without (E0) and with the signal (E1). For `dtcp`.
  */
 #pragma once
 #include <hotcc/bpf.h>

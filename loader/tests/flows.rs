@@ -18,7 +18,7 @@ fn state(flow: &Value, name: &str) -> Option<i64> {
 #[test]
 fn a_flow_is_shown_with_its_algorithms_state() {
     let Some(_test) = kernel_test("a_flow_is_shown_with_its_algorithms_state", &["cc_seen"]) else { return };
-    ok(&["load", "dtcp", "--as", "cc_seen"]);
+    ok(&["load", "dtcp", "--as", "cc_seen", "--profile", "paper"]);
     assert_eq!(flows("cc_seen"), Vec::<Value>::new());
     let mut connection = Connection::new("cc_seen");
     connection.send(200_000);
@@ -32,7 +32,7 @@ fn a_flow_is_shown_with_its_algorithms_state() {
     assert!(flow["cwnd"].as_u64().unwrap() >= 20, "twice the initial window: {flow}");
     assert!(flow["srtt_us"].as_u64().unwrap() > 0 && flow["acked_bytes"].as_u64().unwrap() >= 100_000, "{flow}");
     assert!(state(flow, "n_q16").unwrap() >= 65_536, "{flow}");
-    assert_eq!(state(flow, "base_us"), flow["min_rtt_us"].as_i64(), "{flow}");
+    assert_eq!(state(flow, "base.us"), flow["min_rtt_us"].as_i64(), "{flow}");
     let text = ok(&["flows", "--cc", "cc_seen"]);
     assert!(text.contains("127.0.0.1") && text.contains("    n_q16 ") && text.contains("segments per RTT"), "{text}");
     assert!(!ok(&["flows"]).contains("n_q16"), "the state is for one algorithm");
