@@ -33,7 +33,7 @@ fn the_overview_has_one_entry_per_algorithm_and_no_tunables() {
     let header: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(header, ["name", "summary", "signals", "paper"]);
     for (name, signal, paper) in [
-        ("dtcp", "radio", "Kanagarathinam"),
+        ("dtcp", "radio,", "Kanagarathinam"),
         ("mdcubic", "PEP", "Mihaly"),
         ("dcm", "path", "Hamamreh"),
         ("arwa", "hint", "Renuka"),
@@ -50,7 +50,7 @@ fn the_overview_has_one_entry_per_algorithm_and_no_tunables() {
 #[test]
 fn tunables_come_with_a_name_or_all() {
     let one = ok(&["list", "dtcp"]);
-    assert!(one.contains("epoch_us") && one.contains("n_q16") && one.contains("  signals: radio\n"), "{one}");
+    assert!(one.contains("epoch_us") && one.contains("n_q16") && one.contains("  signals: radio, path\n"), "{one}");
     assert!(!one.contains("Westwood"), "{one}");
     let all = ok(&["list", "--all"]);
     assert!(all.contains("epoch_us") && all.contains("n_q16") && all.contains("Westwood+"), "{all}");

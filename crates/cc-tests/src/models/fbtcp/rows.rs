@@ -1,6 +1,6 @@
 //! Which row of the tables a round falls in, and what the row does to W.
 
-use super::Tunables;
+use super::tunables::Tunables;
 
 /// A step of one segment: the round had too few RTT samples for a CSI.
 pub const RENO: u32 = 30;
