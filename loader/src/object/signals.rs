@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn each_algorithm_shows_the_signals_it_reads() {
         for (name, expected) in [
-            ("dtcp", &[Signal::Radio][..]),
+            ("dtcp", &[Signal::Radio, Signal::Path][..]),
             ("mdcubic", &[Signal::Pep]),
             ("fbtcp", &[Signal::Pep]),
             ("dcm", &[Signal::Path]),
