@@ -107,12 +107,14 @@ static __noinline void path_measured(struct sock *sk, struct dcm *f)
 	rate_restart(f);
 }
 
-static __noinline void round_end(struct sock *sk, struct dcm *f)
+static __noinline void round_end(struct sock *sk, struct dcm *f, s32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 srtt = tp->srtt_us;
 	struct rate_ca r;
 
+	if (base_aged(tp->tcp_mstamp, f->base_seen_us))
+		base_replace(tp, &f->base_us, &f->base_seen_us, rtt_us);
 	if (path_changed(sk, &f->path)) {
 		path_begin(tp, f);
 	} else if (f->measuring && f->base_us) {
@@ -129,13 +131,13 @@ static __noinline void round_end(struct sock *sk, struct dcm *f)
 }
 
 /* Apart from the others, which then have nothing to keep over a call. */
-static __noinline void extraordinary_ack(struct sock *sk, struct dcm *f)
+static __noinline void extraordinary_ack(struct sock *sk, struct dcm *f, s32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
 	if (round_over(tp, &f->round_end))
-		round_end(sk, f);
+		round_end(sk, f, rtt_us);
 }
 
 SEC("struct_ops") void BPF_PROG(dcm_init, struct sock *sk)
@@ -160,12 +162,13 @@ SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ac
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dcm *f = flow_state(sk);
+	s32 rtt_us = sample->rtt_us;
 
-	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
+	base_lower(tp, &f->base_us, &f->base_seen_us, rtt_us);
 	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
-		extraordinary_ack(sk, f);
+		extraordinary_ack(sk, f, rtt_us);
 	else if (round_over(tp, &f->round_end))
-		round_end(sk, f);
+		round_end(sk, f, rtt_us);
 }
 
 /* Eq 2. */

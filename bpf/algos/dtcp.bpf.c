@@ -146,7 +146,7 @@ static __always_inline void epoch_restart(struct tcp_sock *tp, struct dtcp *f)
 	f->epoch_delivered = tp->delivered;
 	f->epoch_lost = tp->lost;
 	f->epoch_app_limited = tp->app_limited != 0;
-	f->base.round_least = 0;
+	base_round_end(tp, &f->base);
 }
 
 static __always_inline void n_restart(struct dtcp *f)
@@ -338,7 +338,7 @@ static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample
 /* HyStart++ (RFC 9406), with the least RTT of the path in place of the last round's. */
 static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64 segments)
 {
-	u32 least_us = f->base.round_least * ROUND_TICK_US, base_us = f->base.us;
+	u32 least_us = base_round_least_us(&f->base), base_us = f->base.us;
 
 	if (slow_start == START_FULL || !tcp_in_slow_start(tp) || !base_us || !least_us || segments < ACKS_MIN)
 		return;
@@ -365,8 +365,8 @@ static __always_inline void base_probe(struct tcp_sock *tp, struct dtcp *f)
 	base_restart(tp, &f->base);
 }
 
-/* The end of an epoch: eqs 1 to 12. */
-static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us)
+/* The end of an epoch: eqs 1 to 12. Not inline, or every ACK would save the registers that it needs. */
+static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool app_limited = f->epoch_app_limited || tp->app_limited;
@@ -374,7 +374,7 @@ static __always_inline void epoch_end(struct sock *sk, struct dtcp *f, u32 elaps
 	u64 sample = rate_bytes_per_s(segments * tp->mss_cache, elapsed_us);
 	u64 sample_q8 = sample << 8;
 	u16 lost = (u16)tp->lost - f->epoch_lost;
-	s64 by_least = queue_by_rtt(f->base.us, f->base.round_least * ROUND_TICK_US);
+	s64 by_least = queue_by_rtt(f->base.us, base_round_least_us(&f->base));
 
 	if (path_changed(sk, &f->path) && base_window_s)
 		base_restart(tp, &f->base);
@@ -448,7 +448,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_pkts_acked, struct sock *sk, const struct a
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->epoch_start_us;
 	u32 least_us = tcp_in_slow_start(tp) ? EPOCH_START_MIN_US : EPOCH_MIN_US;
 
-	base_sample(tp, &f->base, sample->rtt_us);
+	base_sample(&f->base, sample->rtt_us);
 	if (elapsed_us >= (epoch_us ?: max(tp->srtt_us >> 3, least_us)))
 		epoch_end(sk, f, elapsed_us);
 }

@@ -8,12 +8,13 @@
 
 #define BASE_TICK_US 65536 /* of a 16-bit clock, which wraps after 71 minutes */
 #define ROUND_TICK_US 64
+#define ROUND_NONE 65535
 #define RTT_MIN_UNKNOWN (~0U) /* what the kernel's filter holds before the first sample */
 
 struct rtt_base {
 	u32 us FIELD("us", "least RTT of the path, 0: none yet");
-	u16 seen FIELD("us / 65536", "when an RTT near it was last seen");
-	u16 round_least FIELD("us / 64", "least RTT of the running epoch, rounded down; 0: none yet");
+	u16 seen FIELD("us / 65536", "when an epoch last had an RTT near it");
+	u16 round_least FIELD("us / 64", "least RTT of the running epoch, rounded down; 65535: none yet");
 };
 
 static __always_inline u16 base_clock(const struct tcp_sock *tp)
@@ -37,20 +38,28 @@ static __always_inline void base_take_over(const struct tcp_sock *tp, struct rtt
 		b->us = least_us;
 }
 
-static __always_inline void base_sample(const struct tcp_sock *tp, struct rtt_base *b, s32 rtt_us)
+static __always_inline void base_sample(struct rtt_base *b, s32 rtt_us)
 {
-	u32 ticks;
+	u32 ticks = min((u32)rtt_us / ROUND_TICK_US, (u32)ROUND_NONE);
 
-	if (rtt_us <= 0)
+	if (rtt_us <= 0 || ticks > b->round_least) /* the base is no more than what the epoch had */
 		return;
-	ticks = min((u32)rtt_us / ROUND_TICK_US + 1, 65535U);
-	if (!b->round_least || ticks < b->round_least)
-		b->round_least = ticks;
-	if (b->us && (u32)rtt_us > b->us + (b->us >> 4))
-		return;
-	b->seen = base_clock(tp);
+	b->round_least = ticks;
 	if (!b->us || (u32)rtt_us < b->us)
 		b->us = rtt_us;
+}
+
+/* The least RTT of the running epoch, 0: none yet. */
+static __always_inline u32 base_round_least_us(const struct rtt_base *b)
+{
+	return b->round_least == ROUND_NONE ? 0 : (b->round_least + 1) * ROUND_TICK_US;
+}
+
+static __always_inline void base_round_end(const struct tcp_sock *tp, struct rtt_base *b)
+{
+	if (b->round_least != ROUND_NONE && (u32)b->round_least * ROUND_TICK_US <= b->us + (b->us >> 4))
+		b->seen = base_clock(tp);
+	b->round_least = ROUND_NONE;
 }
 
 static __always_inline bool base_expired(const struct tcp_sock *tp, const struct rtt_base *b, u32 window_s)

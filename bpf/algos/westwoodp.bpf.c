@@ -17,6 +17,9 @@
  * Deviations from the paper, and why:
  *  - W = min(W, ssthresh) at a loss: as printed a loss could raise W. Where ssthresh is above W, slow start takes W
  *    back up to it after the recovery.
+ *  - `default` falls to Reno's half during a recovery if eq 4 is less, and to eq 4 when it is over, as Linux's module
+ *    does: an estimate from the first seconds may be a tenth of the link, and W would stay there until all that an
+ *    overflow lost has been sent again.
  *  - Delivered segments are counted by the kernel's own `delivered`, which includes what SACK reports; the paper's
  *    ACK size has to guess at duplicate ACKs.
  *  - Until there is a bandwidth sample (the first max(RTT, 50 ms)) a loss halves the window as Reno does; the
@@ -39,6 +42,9 @@
 char _license[] SEC("license") = "GPL";
 
 TUNABLE(u32, min_sample_us, 50000, 50000, 1000, 10000000, "us", "shortest time a bandwidth sample spans");
+enum { RECOVERY_HALF, RECOVERY_EQ4 };
+TUNABLE_CHOICE(recovery, RECOVERY_HALF, RECOVERY_EQ4, "half,eq4",
+	       "W in a recovery: at least Reno's half and eq 4 at its end, or eq 4 at once");
 
 struct westwoodp {
 	struct flow_account account;
@@ -106,13 +112,23 @@ SEC("struct_ops") u32 BPF_PROG(westwoodp_ssthresh, struct sock *sk)
 {
 	struct westwoodp *f = flow_state(sk);
 
-	return westwood_ssthresh(sk, &f->loss_ssthresh, westwood_window(sk, f->bandwidth.second_q8, f->base_us));
+	u32 window = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
+
+	if (recovery == RECOVERY_HALF)
+		window = max(window, tcp_reno_ssthresh(sk));
+	return westwood_ssthresh(sk, &f->loss_ssthresh, window);
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct westwoodp *f = flow_state(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
 
+	if (event == CA_EVENT_COMPLETE_CWR && recovery == RECOVERY_HALF && f->loss_ssthresh && f->bandwidth.second_q8 &&
+	    f->base_us) {
+		f->loss_ssthresh = westwood_window(sk, f->bandwidth.second_q8, f->base_us);
+		tp->snd_cwnd = min(tp->snd_cwnd, f->loss_ssthresh);
+	}
 	westwood_event(sk, &f->loss_ssthresh, event, f->bandwidth.second_q8, f->base_us, &f->base_seen_us);
 }
 

@@ -189,8 +189,8 @@ extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_slow_start(struct tcp_sock *tp, u32 acked) __ksym;
 extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 
-/* A bit field's place and width differ between kernels; the loader fills in all four numbers. */
-#define core_bitfield(p, field)                                                                  \
+/* A bit field's place and width differ between kernels; the loader fills in all four numbers. This one's top bit is bit 63. */
+#define core_bitfield_at_top(p, field)                                                                \
 	({                                                                                       \
 		const void *at_ = (const void *)(p) + __builtin_preserve_field_info((p)->field, 0); \
 		u64 v_;                                                                          \
@@ -201,9 +201,10 @@ extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 		case 4: v_ = *(const u32 *)at_; break;                                           \
 		default: v_ = *(const u64 *)at_; break;                                          \
 		}                                                                                \
-		v_ <<= __builtin_preserve_field_info((p)->field, 4);                             \
-		v_ >> __builtin_preserve_field_info((p)->field, 5);                              \
+		v_ << __builtin_preserve_field_info((p)->field, 4);                              \
 	})
+#define core_bitfield(p, field) (core_bitfield_at_top(p, field) >> __builtin_preserve_field_info((p)->field, 5))
+#define core_flag(p, field) ((s64)core_bitfield_at_top(p, field) < 0) /* a bit field of one bit */
 #else
 #include "host_kernel.h" /* crates/host-algo/host */
 #endif
@@ -259,7 +260,7 @@ static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
  */
 static __always_inline bool tcp_is_limited_by(const struct tcp_sock *tp, u32 window, u32 ssthresh)
 {
-	if (core_bitfield(tp, is_cwnd_limited))
+	if (core_flag(tp, is_cwnd_limited))
 		return true;
 	return window < ssthresh && window < 2 * tp->max_packets_out;
 }

@@ -139,7 +139,49 @@ fn never_less_than_two_segments_and_reno_before_the_first_sample() {
     // one segment in 1 s: 1000 bytes/s, eq 4: 1000 * 1 s / 1000 = 1
     view.snd_cwnd = 150;
     ack(&mut flow, &mut view, 1_000_000, 1, Some(1_000_000));
+    assert_eq!(flow.ssthresh(), 75); // W/2 in the recovery
+    algo.set_tunable("recovery", 1); // eq 4 at once
     assert_eq!(flow.ssthresh(), 2);
+}
+
+/// The first overflow of a fast link comes before the estimate has followed: here it is a tenth of what the link gives.
+#[test]
+fn an_estimate_that_is_low_at_a_loss_counts_only_when_it_is_over() {
+    let algo = HostAlgo::load("westwoodp");
+    let ends = |samples: u32| {
+        let (mut flow, mut view) = started(&algo);
+        ack(&mut flow, &mut view, 100_000, 10, Some(100_000)); // 100,000 bytes/s, eq 4: 10 segments
+        assert_eq!(flow.ssthresh(), 75); // half of W = 150
+        (view.snd_cwnd, view.snd_ssthresh, view.ca_state) = (75, 75, RECOVERY);
+        for _ in 0..samples {
+            ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
+        }
+        flow.cwnd_event(EVENT_COMPLETE_CWR);
+        view = flow.get(&view);
+        (view.snd_cwnd, view.snd_ssthresh)
+    };
+    assert_eq!(ends(0), (10, 10)); // nothing new is known, and W falls to it
+    // filters of 1,000,000 after 40 samples: within 4 % of it, more than W
+    let (window, ssthresh) = ends(40);
+    assert_eq!(window, 75);
+    assert!((96..100).contains(&ssthresh), "{ssthresh}");
+
+    algo.set_tunable("recovery", 1); // as printed
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 100_000, 10, Some(100_000));
+    assert_eq!(flow.ssthresh(), 10);
+}
+
+#[test]
+fn before_a_bandwidth_is_known_a_recovery_ends_at_half() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    assert_eq!(flow.ssthresh(), 75);
+    (view.snd_cwnd, view.snd_ssthresh) = (75, 75);
+    flow.set(&view);
+    flow.cwnd_event(EVENT_COMPLETE_CWR);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (75, 75));
 }
 
 #[test]
@@ -190,6 +232,7 @@ fn follows_the_model_through_random_connections() {
         Westwoodp::new(
             random.pick(&[50_000, 50_000, 1000, 10_000_000]),
             random.pick(&[10_000_000, 10_000_000, 0, 1_000_000]),
+            random.pick(&[false, false, true]),
         )
     });
     totals.require_variety();

@@ -6,6 +6,7 @@
 #pragma once
 
 #define core_bitfield(p, field) ((p)->field)
+#define core_flag core_bitfield
 
 static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp);
 static __always_inline bool tcp_is_cwnd_limited(const struct sock *sk);

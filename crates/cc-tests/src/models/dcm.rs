@@ -197,11 +197,13 @@ impl Model for Dcm {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
+        // its age is looked at once per round
+        self.base.sample(sock, rtt_us, 0);
         self.filter.ack(sock, self.tunables.tau_ms);
         if !self.rates.round_over(sock) {
             return;
         }
+        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         // the RTT when the path was certainly still the old one: not that of the round in which it changed
         let srtt = self.rates.latest_srtt();
         self.rates.update(sock.srtt_us, self.limits());

@@ -46,12 +46,16 @@ impl Base {
     /// Another sample; `window_us` 0: RTTmin never ages.
     pub fn sample(&mut self, sock: &View, rtt_us: Option<u32>, window_us: u32) {
         let Some(rtt) = rtt_us.filter(|&r| r > 0) else { return };
-        let unseen_us = sock.now_us.wrapping_sub(self.seen_us) % (1 << 32);
-        let old = window_us > 0 && unseen_us >= window_us.into();
+        let old = self.is_old(sock, window_us);
         self.counts.aged += u64::from(old && self.us.is_some_and(|base| base < rtt));
         if old || self.us.is_none_or(|base| rtt <= base) {
             (self.us, self.seen_us) = (Some(rtt), sock.now_us);
         }
+    }
+
+    fn is_old(&self, sock: &View, window_us: u32) -> bool {
+        let unseen_us = sock.now_us.wrapping_sub(self.seen_us) % (1 << 32);
+        window_us > 0 && unseen_us >= window_us.into()
     }
 
     /// After a timeout it is as old as if not seen for the whole window.
@@ -99,18 +103,27 @@ counters! {
     }
 }
 
+counters! {
+    /// What became of eq 4 at the end of a recovery.
+    RenewalCounts {
+        renewed: "thresholds renewed at the recovery's end",
+        lowered: "windows lowered at the recovery's end",
+    }
+}
+
 /// ssthresh by eq 4, and what a loss does with it (Algorithm 1 lines 5 to 12).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Thresholds {
     /// Eq 4 at the last loss, which comes into force when that is over.
     remembered: Option<u32>,
     /// W in the `ssthresh()` just called.
-    asked: Option<u32>,
+    pub asked: Option<u32>,
     /// The hook just called computed ssthresh.
     set: bool,
     /// Thresholds that the algorithm rounded another way.
     pub ties: u64,
     pub counts: ThresholdCounts,
+    pub renewals: RenewalCounts,
 }
 
 impl Thresholds {
@@ -143,6 +156,22 @@ impl Thresholds {
         self.remembered = Some(segments);
         self.asked = Some(sock.snd_cwnd);
         segments.min(sock.snd_cwnd).max(2)
+    }
+
+    /// The recovery is over: eq 4 of this moment takes the place of that of its start, and W falls to it.
+    pub fn renew(&mut self, bandwidth: Option<f64>, base_us: Option<u32>, sock: &mut View) {
+        if self.remembered.is_some() && bandwidth.is_some() && base_us.is_some() {
+            let segments = self.eq4(bandwidth, base_us, sock);
+            self.renewals.renewed += 1;
+            self.renewals.lowered += u64::from(segments < sock.snd_cwnd);
+            (self.remembered, self.set) = (Some(segments), true);
+            sock.snd_cwnd = sock.snd_cwnd.min(segments);
+        }
+    }
+
+    /// Whether the algorithm, with another rounding, lowered W to eq 4 in the hook just called.
+    pub fn lowered(&self, got: &View, own: &RangeInclusive<u32>) -> bool {
+        self.set && got.snd_cwnd == got.snd_ssthresh && own.contains(&got.snd_cwnd)
     }
 
     /// `undo_cwnd()`: there was no loss.

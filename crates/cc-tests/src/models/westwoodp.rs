@@ -1,8 +1,8 @@
 //! TCP Westwood+ (Hamamreh 2020, Algorithm 1, eqs 3 and 4; the bandwidth filter of Linux's module).
 
 use super::westwood::{Base, Cascade, LimitedCounts, RenoCounts, Sampler, Thresholds, eq4_range, reno_growth, take};
-use super::{Model, show};
-use hotcc_host_algo::{Flow, View};
+use super::{Model, reno, show};
+use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, View};
 
 /// The model of one connection.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +11,8 @@ pub struct Westwoodp {
     min_sample_us: u32,
     /// Tunable: how long RTTmin is kept without being seen, microseconds; 0: for ever.
     base_window_us: u32,
+    /// Tunable: W in a recovery is eq 4 at once; else at least half, and eq 4 at the recovery's end.
+    eq4_at_once: bool,
     base: Base,
     sampler: Sampler,
     filter: Cascade,
@@ -29,14 +31,25 @@ pub struct Westwoodp {
 impl Westwoodp {
     /// A connection before `init`.
     #[must_use]
-    pub fn new(min_sample_us: u32, base_window_us: u32) -> Self {
-        Self { min_sample_us, base_window_us, ..Self::default() }
+    pub fn new(min_sample_us: u32, base_window_us: u32, eq4_at_once: bool) -> Self {
+        Self { min_sample_us, base_window_us, eq4_at_once, ..Self::default() }
+    }
+}
+
+impl Westwoodp {
+    /// What W falls to at least while what was lost is sent again.
+    fn least_in_recovery(&self, sock: &View) -> u32 {
+        if self.eq4_at_once { 0 } else { reno::half(sock.snd_cwnd) }
     }
 }
 
 impl Model for Westwoodp {
     fn tunables(&self) -> Vec<(&'static str, u32)> {
-        vec![("min_sample_us", self.min_sample_us), ("base_window_us", self.base_window_us)]
+        vec![
+            ("min_sample_us", self.min_sample_us),
+            ("base_window_us", self.base_window_us),
+            ("recovery", self.eq4_at_once.into()),
+        ]
     }
 
     fn retune(&mut self, choice: u64) {
@@ -71,7 +84,7 @@ impl Model for Westwoodp {
     /// Lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
-        self.thresholds.lose(segments, sock)
+        self.thresholds.lose(segments.max(self.least_in_recovery(sock)), sock)
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
@@ -84,15 +97,15 @@ impl Model for Westwoodp {
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.base.cwnd_event(event, sock, self.base_window_us);
+        if event == EVENT_COMPLETE_CWR && !self.eq4_at_once {
+            self.thresholds.renew(bandwidth, base_us, sock);
+        }
         self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}
 
     fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
-        if (want.snd_cwnd, want.snd_cwnd_cnt) != (got.snd_cwnd, got.snd_cwnd_cnt) {
-            return Err(format!("{}; the model has {}", show(got), show(want))); // NewReno's growth, in whole numbers
-        }
         self.base.agree(flow.private("base_us"))?;
         let [first, second] = ["bandwidth.first_q8", "bandwidth.second_q8"].map(|name| flow.private(name));
         let coarse = self.filter.compare(first, second).or_else(|difference| {
@@ -105,6 +118,12 @@ impl Model for Westwoodp {
         self.other = None;
         self.coarse_bandwidths += u64::from(std::mem::take(&mut self.sampled) && coarse);
         let own = eq4_range(second, self.base.us, got.mss, got.snd_cwnd);
+        let lowered = self.thresholds.lowered(got, &own);
+        if want.snd_cwnd_cnt != got.snd_cwnd_cnt || (want.snd_cwnd != got.snd_cwnd && !lowered) {
+            return Err(format!("{}; the model has {}", show(got), show(want))); // NewReno's growth, in whole numbers
+        }
+        let least = if self.thresholds.asked.is_some() { self.least_in_recovery(got) } else { 0 };
+        let own = least.max(*own.start())..=least.max(*own.end());
         self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
     }
 
@@ -128,6 +147,7 @@ impl Model for Westwoodp {
             self.limited.named(),
             self.base.counts.named(),
             self.thresholds.counts.named(),
+            self.thresholds.renewals.named(),
             self.growth.named(),
         ]
         .concat()
