@@ -44,9 +44,9 @@
  * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
  * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
  * would move it.
- * `default`: more than 2 % of a round, or of as many as have 100 segments, is no random loss, but a policer's or a short
- * queue's: W and maxCwnd become what arrived of W, and W then grows as in Divergence for hold_rounds, because a policer lets bursts pass from which eq 1 takes
- * too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access
+ * `default`: more than 2 % of a round, or of as many as have 100 segments, by two standard deviations is no random loss,
+ * but a policer's or a short queue's: W and maxCwnd fall by twice what was lost of W, and W then grows as in Divergence for
+ * hold_rounds, because a policer lets bursts pass from which eq 1 takes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access
  * network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
@@ -120,7 +120,8 @@ TUNABLE_CHOICE(exit_on_queue, 1, 0, "off,on", "whether slow start ends when W > 
 TUNABLE(u32, max_window_us, 10000000, 0, 0, 3600000000, "us", "time maxCwnd outlives larger estimates; 0: for ever");
 TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
 	"time without baseRtt seen after which the queue is drained to see it; 0: never");
-TUNABLE(u32, loss_cap_permille, 20, 0, 0, 1000, "permille", "W loses what a round lost if that is more; 0: never");
+TUNABLE(u32, loss_cap_permille, 20, 0, 0, 1000, "permille",
+	"losses of a round that are clearly more lower W; 0: never");
 TUNABLE(u32, access_loss_cap_permille, 300, 0, 0, 1000, "permille",
 	"loss_cap_permille of a round whose losses the PEP says are the access network's");
 TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
@@ -370,21 +371,32 @@ static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bo
 		flow->flags |= LOST_BEFORE_PEP;
 }
 
-/* At the end of a span: what arrived of W if too much was lost to take it for random, else 0. */
+/* Whether more was lost than losses of `cap_permille`, each on its own, come to by chance: two standard deviations. */
+static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
+{
+	s64 excess = lost * 1000 - cap_permille * sent;
+
+	return excess > 0 && (excess >> 30 || (u64)(excess * excess) > 4000 * cap_permille * sent);
+}
+
+/*
+ * At the end of a span: what stays of W if too much was lost to take it for random, else 0. Twice what was lost goes, so
+ * that half the time from one such loss to the next is spent without; but half of what arrived stays.
+ */
 static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u32 cwnd)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool in_access = pep_is_possible(sk) && !(flow->flags & LOST_BEFORE_PEP);
 	u32 cap_permille = in_access ? access_loss_cap_permille : loss_cap_permille;
 	u64 lost = (u32)(tp->lost - flow->span_lost);
-	u64 sent = lost + (u32)(tp->delivered - flow->span_delivered);
+	u64 arrived = (u32)(tp->delivered - flow->span_delivered), sent = lost + arrived;
 
 	if (sent < LOSS_SPAN)
 		return 0;
 	loss_span_restart(tp, flow);
-	if (!cap_permille || lost * 1000 <= cap_permille * sent)
+	if (!cap_permille || !loses_more(lost, sent, cap_permille))
 		return 0;
-	return max(cwnd * (sent - lost) / sent, 2ULL);
+	return max(cwnd * max(arrived - min(lost, arrived), arrived / 2) / sent, 2ULL);
 }
 
 /* Whether slow start, which has not reached ssthresh, ends here. */

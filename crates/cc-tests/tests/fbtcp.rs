@@ -402,37 +402,37 @@ fn rows_move_the_window_that_a_recovery_ends_with() {
 }
 
 #[test]
-fn more_than_2_percent_lost_is_given_up() {
+fn clearly_more_than_2_percent_lost_is_given_up() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::avoiding(&algo, 1000);
-    // rounds of 1000 segments; 20 lost are 1.96 % of 1020, 21 are 2.06 % of 1021
-    c.view.lost += 20;
+    // rounds of 1000 segments; 29 lost are 8.42 more than 2 % of 1029, 30 are 9.4 more; two deviations are 9.08
+    c.view.lost += 29;
     assert_eq!(c.rule(1000, 20_000), 1);
-    c.view.lost += 21;
-    assert_eq!((c.rule(1000, 20_000), c.windows(), c.state("step_left")), (0, (979, 734), 0));
-    assert_eq!((c.state("max_cwnd"), c.state("loss_hold")), (979, 31));
-    assert_eq!((c.rule(979, 20_000), c.state("step_left")), (21, 1)); // D1, though W <= maxCwnd
+    c.view.lost += 30;
+    assert_eq!((c.rule(1000, 20_000), c.windows(), c.state("step_left")), (0, (941, 705), 0));
+    assert_eq!((c.state("max_cwnd"), c.state("loss_hold")), (941, 31));
+    assert_eq!((c.rule(941, 20_000), c.state("step_left")), (21, 1)); // D1, though W <= maxCwnd
     // in a recovery what is to be restored is lowered, and PRR's aim with it
     c.view.snd_cwnd = 1000;
     c.recovery(RECOVERY);
-    c.view.lost += 979;
+    c.view.lost += 941; // as many as arrive, of which half stays
     c.round(20_000);
-    assert_eq!((c.state("restore_cwnd"), c.view.snd_ssthresh, c.view.snd_cwnd), (500, 500, 1000));
+    assert_eq!((c.state("restore_cwnd"), c.view.snd_ssthresh, c.view.snd_cwnd), (249, 249, 1000));
     c.round(20_000); // a round without losses: D1
-    assert_eq!(c.state("restore_cwnd"), 501);
+    assert_eq!(c.state("restore_cwnd"), 250);
     c.complete();
-    assert_eq!(c.windows(), (501, 500)); // ssthresh was 734
+    assert_eq!(c.windows(), (250, 249)); // ssthresh was 705
     // the paper's profile is immune
     paper(&algo);
     c.view.lost += 5000;
-    assert_eq!((c.rule(500, 20_000), c.view.snd_cwnd), (21, 500)); // growth is still held
+    assert_eq!((c.rule(250, 20_000), c.view.snd_cwnd), (21, 250)); // growth is still held
 }
 
-/// A tenth of W is lost: too much, unless a PEP at the border saw it pass.
+/// A tenth of W is lost: too much, and twice that is given up, unless a PEP at the border saw it pass.
 #[test]
 fn losses_that_the_pep_saw_pass_are_the_access_networks() {
     for (seen_segments, age_us, want) in
-        [(None, 0, 900), (Some(500), 0, 1000), (Some(0), 0, 900), (Some(500), 1_001_000, 900)]
+        [(None, 0, 798), (Some(500), 0, 1000), (Some(0), 0, 798), (Some(500), 1_001_000, 798)]
     {
         let algo = HostAlgo::load("fbtcp");
         let mut c = Connection::avoiding(&algo, 1000);
@@ -449,7 +449,7 @@ fn losses_that_the_pep_saw_pass_are_the_access_networks() {
         c.recovery(RECOVERY);
         c.flow.set_sack(&[]);
         let round = (c.state("round_end") as u32 - c.view.snd_una) / 1000;
-        c.view.lost += 112; // of 1111
+        c.view.lost += 112; // of 1112
         assert_eq!(round, 1000);
         c.view.snd_nxt = c.view.snd_una + 2_000_000;
         c.acked(20_000, round, Some(100_000)); // too few samples for a row

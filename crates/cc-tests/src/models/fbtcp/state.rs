@@ -359,7 +359,7 @@ impl State {
         }
     }
 
-    /// Where enough segments were sent: whether too many of them were lost. Then W and maxCwnd are what arrived of W.
+    /// Where enough segments were sent: whether too many of them were lost. Then W and maxCwnd fall by twice as much.
     fn ends_over_loss_cap(&mut self, t: &Tunables, sock: &mut View) -> bool {
         let lost = f64::from(sock.lost.wrapping_sub(self.span.lost));
         let delivered = f64::from(sock.delivered.wrapping_sub(self.span.delivered));
@@ -368,10 +368,14 @@ impl State {
             return false;
         }
         self.start_span(sock);
-        if t.loss_cap_permille == 0 || lost * 1000.0 <= f64::from(t.loss_cap_permille) * (lost + delivered) {
+        // a Poisson process of that mean seldom exceeds it by two standard deviations; permille, whole numbers
+        let mean = i128::from(t.loss_cap_permille) * (lost + delivered) as i128;
+        let excess = 1000 * lost as i128 - mean;
+        if t.loss_cap_permille == 0 || excess <= 0 || excess * excess <= 4000 * mean {
             return false;
         }
-        let left = (f64::from(self.window(sock)) * delivered / (lost + delivered)).floor() as u32;
+        let stays = (delivered - lost).max((delivered / 2.0).floor());
+        let left = (f64::from(self.window(sock)) * stays / (lost + delivered)).floor() as u32;
         self.lower(sock, left);
         if let Some(max) = &mut self.max {
             max.segments = max.segments.min(left.max(LEAST));
