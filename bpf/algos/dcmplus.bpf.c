@@ -20,6 +20,8 @@
  *  - No ssthresh is in force at the start. From the first ACK on it would pin W at the initial window: BWE is W / RTT
  *    then, so BWE * RTTmin can be no more than W. `paper` waits for the first loss or timeout, `default` also for a
  *    round in which every RTT is over 1.25 of the least one: there is a queue, so the path is full.
+ *    Eight RTTs of a round that are end slow start's growth before: a round may be as long as the queue is, in which W
+ *    would triple once more.
  *  - For the same reason a sample of a path that is not full says what W was, and less than that after a delayed ACK.
  *    So `default` lets neither ssthresh nor W go down by it, but after a round with a queue; `paper` always does.
  *  - The filter takes a dozen samples to follow. `default` has the newest sample in BWE's place where that is more: at
@@ -70,6 +72,8 @@ TUNABLE_CHOICE(estimate, ESTIMATE_GREATER, ESTIMATE_FILTERED, "greater,filtered"
 TUNABLE_CHOICE(lower, LOWER_QUEUE, LOWER_ALWAYS, "queue,always",
 	       "when W and ssthresh follow a bandwidth down: after a round with a queue, or always");
 
+#define PAUSE_SAMPLES 8 /* RTTs of a round that show its least one, RFC 9406's N_RTT_SAMPLE */
+
 struct dcmplus {
 	struct flow_account account;
 	struct westwood_filter bandwidth;
@@ -87,6 +91,7 @@ struct dcmplus {
 	u32 round_end FIELD("", "sequence number that ends the round");
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
 	u32 round_least_us FIELD("us", "least RTT of the running round, 0: none yet");
+	u8 round_samples FIELD("", "ACKs of the running round, 8 at most, while ssthresh is not in force");
 	u8 queue FIELD("", "1: all RTTs of the last round showed a queue");
 	u8 tracking FIELD("", "1: ssthresh is in force and W tracks it");
 	u8 sample_app_limited FIELD("", "1: the application held the running sample back at its start");
@@ -149,6 +154,21 @@ static __noinline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapse
 		track(sk, f);
 }
 
+/* Whether all RTTs of the running round so far show a queue. */
+static __always_inline bool round_has_queue(const struct dcmplus *f)
+{
+	return onset_permille && f->round_least_us * 1000ULL > (u64)f->base_us * onset_permille;
+}
+
+/* Slow start's growth ends with the round's first ACKs that show a queue: a round may be as long as the queue is. */
+static __always_inline void slow_start_pause(struct tcp_sock *tp, struct dcmplus *f)
+{
+	if (f->round_samples >= PAUSE_SAMPLES || ++f->round_samples < PAUSE_SAMPLES)
+		return;
+	if (round_has_queue(f) && !tp->app_limited)
+		tp->snd_ssthresh = min(tp->snd_ssthresh, max(tp->snd_cwnd, 2U));
+}
+
 static __noinline void round_end(struct sock *sk, struct dcmplus *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -157,8 +177,9 @@ static __noinline void round_end(struct sock *sk, struct dcmplus *f)
 	f->rate_q16 = r.rate_q16;
 	f->inverse_q16 = r.inverse_q16;
 	f->round_srtt = tp->srtt_us;
-	f->queue = onset_permille && f->round_least_us * 1000ULL > (u64)f->base_us * onset_permille;
+	f->queue = round_has_queue(f);
 	f->round_least_us = 0;
+	f->round_samples = 0;
 	if (f->tracking || tp->app_limited || !tcp_may_grow(sk) || !f->queue)
 		return;
 	f->tracking = 1;
@@ -195,6 +216,8 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	least_rtt(&f->round_least_us, sample->rtt_us);
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);
+	if (!f->tracking)
+		slow_start_pause(tp, f);
 	if (round_over(tp, &f->round_end))
 		round_end(sk, f);
 }

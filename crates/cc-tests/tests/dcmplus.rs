@@ -316,3 +316,40 @@ fn the_paper_profile_grows_slowly() {
     assert!(climb.greatest_window > 150 && climb.losses == 0, "{climb:?}");
     assert!(there.delivered_share > 0.75 && there.losses == 0, "{there:?}");
 }
+
+/// A round may be as long as the queue is, in which W would triple once more.
+#[test]
+fn the_first_rtts_of_a_round_with_a_queue_end_slow_starts_growth() {
+    let algo = HostAlgo::load("dcmplus");
+    let (mut flow, mut view) = started(&algo, INFINITE_SSTHRESH);
+    round(&mut flow, &mut view, 100, 100_000);
+    assert_eq!(grow(&mut flow, &mut view, 100), 300);
+    let acks = |flow: &mut Flow<'_>, view: &mut View, count: u32, rtt_us: u32| {
+        for _ in 0..count {
+            (view.now_us, view.delivered, view.snd_una) = (view.now_us + 1, view.delivered + 1, view.snd_una + 1000);
+            flow.set(view);
+            flow.pkts_acked(1, Some(rtt_us));
+            *view = flow.get(view);
+        }
+    };
+    acks(&mut flow, &mut view, 7, 125_001);
+    assert_eq!((view.snd_ssthresh, flow.private("tracking")), (INFINITE_SSTHRESH, 0));
+    acks(&mut flow, &mut view, 1, 125_001);
+    assert_eq!((view.snd_ssthresh, flow.private("tracking")), (300, 0));
+    assert_eq!(grow(&mut flow, &mut view, 300), 302); // avoidance: 2 per RTT
+
+    // one RTT without the queue is enough to go on; an application that has nothing to send proves nothing
+    for (least_us, app_limited) in [(125_000, 0), (125_001, 1)] {
+        let (mut flow, mut view) = started(&algo, INFINITE_SSTHRESH);
+        round(&mut flow, &mut view, 100, 100_000);
+        view.app_limited = app_limited;
+        acks(&mut flow, &mut view, 1, least_us);
+        acks(&mut flow, &mut view, 20, 200_000);
+        assert_eq!(view.snd_ssthresh, INFINITE_SSTHRESH);
+    }
+    paper(&algo);
+    let (mut flow, mut view) = started(&algo, INFINITE_SSTHRESH);
+    round(&mut flow, &mut view, 100, 100_000);
+    acks(&mut flow, &mut view, 20, 200_000);
+    assert_eq!(view.snd_ssthresh, INFINITE_SSTHRESH);
+}

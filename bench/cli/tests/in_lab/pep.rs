@@ -3,43 +3,52 @@
 use crate::common::machine::stock_kernel;
 use crate::common::{run_lab, smaller};
 use hotcc_lab::results::RunSummary;
+use hotcc_testbed::soak;
+use std::collections::BTreeMap;
 
 const WITHOUT: &str = "cubic";
-/// Nothing that the PEP says is of use then: what remains is CUBIC. A run's throughput behind the PEP varies by 7 to 10 %
-/// between seeds, that of CUBIC, too, so that it takes some to tell a tenth.
+/// Nothing that the PEP says is of use then: what remains is CUBIC.
 const NO_HELP: [&str; 2] = ["delayed", "sees-ahead"];
-/// Those behind the PEP still get so many times what CUBIC's do, at least. A seed had 1.1, 1.6, 1.6 and 1.2.
-const STILL_HELP: [(&str, f64); 4] = [("dies", 1.0), ("replayed", 1.25), ("sees-all", 1.25), ("sees-holes", 1.0)];
+/// Something of what it says remains of use. Measured, of what CUBIC's receive: 1.33, 1.41, 1.74 and 1.23.
+const STILL_HELP: [&str; 4] = ["dies", "replayed", "sees-all", "sees-holes"];
+/// Standard deviation of the logarithm of a pair's ratio: what a run's flows behind the PEP receive, over what those of the
+/// run with CUBIC and the same seed receive. Measured: 0.05 to 0.14 over 44 pairs of six faults.
+const PAIR_DEVIATION: f64 = 0.1;
 
-/// Means over the runs of a case.
-#[derive(Debug)]
-struct Outcome {
-    all_bps: f64,
-    behind_pep_bps: f64,
-    others_bps: f64,
-    jain: f64,
+/// What a run's flows receive together.
+fn received(run: &RunSummary, name: &str) -> f64 {
+    run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
 }
 
-fn outcome(runs: &[RunSummary], pep: &str) -> Outcome {
-    let of: Vec<&RunSummary> = runs.iter().filter(|run| run.run.case["pep"] == pep).collect();
+/// A case's runs, by their seed.
+fn seeds<'a>(runs: &'a [RunSummary], pep: &str) -> BTreeMap<u64, &'a RunSummary> {
+    let of: BTreeMap<_, _> =
+        runs.iter().filter(|run| run.run.case["pep"] == pep).map(|run| (run.run.seed, run)).collect();
     assert!(!of.is_empty(), "{pep}");
-    let mean = |value: &dyn Fn(&RunSummary) -> f64| of.iter().map(|run| value(run)).sum::<f64>() / of.len() as f64;
-    let received = |run: &RunSummary, name: &str| -> f64 {
-        run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
-    };
-    Outcome {
-        all_bps: mean(&|run| received(run, "")),
-        behind_pep_bps: mean(&|run| received(run, "l-")),
-        others_bps: mean(&|run| received(run, "nl-")),
-        jain: mean(&|run| run.jain),
-    }
+    of
+}
+
+fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().sum::<f64>() / values.count() as f64
+}
+
+/// The mean logarithm of pairs' ratios behind the PEP, and how many pairs these are.
+fn gain<'a>(runs: &[RunSummary], faults: impl IntoIterator<Item = &'a str>) -> (f64, usize) {
+    let cubic = seeds(runs, WITHOUT);
+    let pairs: Vec<f64> = faults
+        .into_iter()
+        .flat_map(|fault| seeds(runs, fault))
+        .map(|(seed, run)| (received(run, "l-") / received(cubic[&seed], "l-")).ln())
+        .collect();
+    (mean(pairs.iter().copied()), pairs.len())
 }
 
 /// Runs those cases. Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
-fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &str) -> Vec<RunSummary> {
+fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &[u64]) -> Vec<RunSummary> {
+    let seeds = format!("seeds = {seeds:?}");
     let less = [
         ("duration_s = 60", "duration_s = 30"),
-        ("seeds = [1, 2, 3]", seeds),
+        ("seeds = [1, 2, 3]", &seeds),
         ("24Mbit/s", "12Mbit/s"),
         ("delay_us = 2000", "delay_us = 10000\nsegments = 64"),
     ];
@@ -68,29 +77,43 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     if stock_kernel(NAME, "6.12").is_none() {
         return;
     }
+    let first = soak::seeds(1, 3);
+    let (half, rest): (Vec<u64>, Vec<u64>) = first.clone().partition(|seed| seed % 2 == 0);
     let compared = || [WITHOUT].into_iter().chain(NO_HELP);
     // the longest test: on two processors, so that the others do not wait for it at the end
     let all = std::thread::scope(|scope| {
         let others = scope.spawn(|| {
-            let mut runs_here = runs(compared(), "seeds = [4, 5]");
-            runs_here.extend(runs(STILL_HELP.map(|(fault, _)| fault), "seeds = [1]"));
+            let mut runs_here = runs(compared(), &half);
+            runs_here.extend(runs(STILL_HELP, &[first.start]));
             runs_here
         });
-        let mut all = runs(compared(), "seeds = [1, 2, 3]");
+        let mut all = runs(compared(), &rest);
         all.extend(others.join().unwrap());
         all
     });
-    let cubic = outcome(&all, WITHOUT);
-    println!("{WITHOUT}: {cubic:.3?}");
-    for (fault, help) in NO_HELP.map(|fault| (fault, 0.9)).into_iter().chain(STILL_HELP) {
-        let measured = outcome(&all, fault);
-        println!("{fault}: {measured:.3?}");
-        let least = |what: &str, ours: f64, least: f64| assert!(ours >= least, "{fault}: {what} {ours}, not {least}");
-        least("all receive", measured.all_bps, 0.9 * cubic.all_bps);
-        least("Jain's index is", measured.jain, 0.9 * cubic.jain);
+    for fault in NO_HELP.into_iter().chain(STILL_HELP) {
+        let (cubic, with_fault) = (seeds(&all, WITHOUT), seeds(&all, fault));
+        let compare = |what: &str, value: &dyn Fn(&RunSummary) -> f64| {
+            let [ours, cubic] = [&with_fault, &cubic].map(|of| mean(of.values().map(|run| value(run))));
+            println!("{fault}: {what} {ours:.3}, with CUBIC {cubic:.3}");
+            (ours, cubic)
+        };
+        let (ours, cubic_s) = compare("all receive", &|run| received(run, ""));
+        assert!(ours >= 0.9 * cubic_s, "{fault}: all receive {ours}, with CUBIC {cubic_s}");
         // the index is as low where they starve; what CUBIC gives them, half as much again as an equal share, is not theirs
-        least("the others receive", measured.others_bps, 0.9 * cubic.all_bps / 2.0);
-        least("those behind the PEP receive", measured.behind_pep_bps, help * cubic.behind_pep_bps);
+        let (others, _) = compare("the others receive", &|run| received(run, "nl-"));
+        assert!(others >= 0.9 * cubic_s / 2.0, "{fault}: the others receive {others} of {cubic_s}");
+        let (ours, cubic) = compare("Jain's index is", &|run| run.jain);
+        assert!(ours >= 0.9 * cubic, "{fault}: Jain's index is {ours}, with CUBIC {cubic}");
+    }
+    // three standard errors under a tenth less, and under a quarter more
+    for (faults, least) in [(&NO_HELP[..1], 0.9), (&NO_HELP[1..], 0.9), (&STILL_HELP, 1.25)] {
+        let (log_ratio, pairs) = gain(&all, faults.iter().copied());
+        let ratio = log_ratio.exp();
+        let least = least * (-3.0 * PAIR_DEVIATION / (pairs as f64).sqrt()).exp();
+        println!("{faults:?}: behind the PEP {ratio:.3} of CUBIC's, {pairs} pairs, at least {least:.3}");
+        soak::report(&format!("{faults:?}: {ratio:.3} of what CUBIC gets behind a PEP, {pairs} pairs"));
+        assert!(ratio >= least, "{faults:?}: {ratio} of what CUBIC gets behind the PEP, not {least}");
     }
 }
 

@@ -51,6 +51,7 @@ counters! {
         followed: "windows moved to ssthresh",
         still: "windows at ssthresh already",
         onsets: "thresholds put in force by the RTT",
+        pauses: "slow starts that the first ACKs of a round ended",
         onsets_above: "thresholds put in force above the window",
         losses: "thresholds put in force by a loss",
     }
@@ -94,6 +95,7 @@ pub struct Dcmplus {
     tracking: bool,
     /// Least RTT of the running round, and whether that of the last one showed a queue.
     round_least_us: Option<u32>,
+    round_acks: u32,
     queue: bool,
     /// A sample ended with the hook just called; and, if rounding decides whether an application-limited one is
     /// filtered, what the other decision comes to.
@@ -122,6 +124,7 @@ impl Dcmplus {
             growth: Growth::default(),
             tracking: false,
             round_least_us: None,
+            round_acks: 0,
             queue: false,
             sampled: false,
             other: None,
@@ -160,8 +163,8 @@ impl Dcmplus {
     }
 
     /// A queue shows in every RTT of a round. One alone may be a delayed ACK's.
-    fn had_queue(&mut self) -> bool {
-        let (least, onset) = (self.round_least_us.take().map(u64::from), u64::from(self.tunables.onset_permille));
+    fn has_queue(&self) -> bool {
+        let (least, onset) = (self.round_least_us.map(u64::from), u64::from(self.tunables.onset_permille));
         onset > 0 && least.zip(self.base.us).is_some_and(|(least, base)| least * 1000 > u64::from(base) * onset)
     }
 
@@ -271,7 +274,7 @@ impl Model for Dcmplus {
     fn init(&mut self, sock: &mut View) {
         (self.estimate, self.tracking) = (Estimate::default(), false);
         self.base.restart(sock);
-        (self.round_least_us, self.queue) = (None, false);
+        (self.round_least_us, self.round_acks, self.queue) = (None, 0, false);
         self.sampler.restart(sock);
         self.thresholds.restart();
         self.rates.restart(sock);
@@ -292,9 +295,17 @@ impl Model for Dcmplus {
                 self.track(sock);
             }
         }
+        if !self.tracking {
+            self.round_acks += 1;
+            if self.round_acks == 8 && self.has_queue() && sock.app_limited == 0 {
+                self.counts.pauses += u64::from(sock.in_slow_start());
+                sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd.max(2));
+            }
+        }
         if self.rates.round_over(sock) {
             self.rates.update(sock.srtt_us, self.limits());
-            self.queue = self.had_queue();
+            self.queue = self.has_queue();
+            (self.round_least_us, self.round_acks) = (None, 0);
             self.start_tracking(sock);
         }
     }
