@@ -35,8 +35,8 @@
  *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
  *    loss comes, or the record is of no use any more: then the threshold is set, and PRR follows.
  *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
- *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: while the PEP is
- *    the clock, W grows on in congestion avoidance, as what it will be after the recovery.
+ *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: W grows on in
+ *    congestion avoidance, as what it will be after the recovery.
  *  - Of what the PEP saw D2 leaves out what lies below the client's last SACK block: that arrived or was lost, and the kernel
  *    counts neither as in flight. With it W would be more than what is in flight as a recovery begins, and PRR would send
  *    the difference.
@@ -107,7 +107,7 @@ struct mdcubic {
 			   "128: Reno in CUBIC's place, whose state has no room here");
 	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
 
-	u32 covered_to FIELD("", "PEP-clocked: sequence number up to which client and PEP, taken in all, have bytes");
+	u32 covered_to FIELD("", "sequence number up to which client and PEP, taken in all, have bytes");
 	u32 round_end FIELD("", "sequence number at which the running round ends");
 	u32 lost_mark FIELD("segments", "losses of the connection up to which `events` has counted");
 	u32 prior_window FIELD("segments", "W at the last ssthresh(), less what an undo must not bring back");
@@ -233,14 +233,23 @@ static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, con
 	tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
 }
 
+/* Whole segments of what is new since the last ACK, and 0 where W did not hold the sender back. */
+static __always_inline u32 segments_to_grow_by(struct sock *sk, struct mdcubic *f, u32 news)
+{
+	u32 mss = tcp_sk(sk)->mss_cache ?: 1;
+
+	news += f->remainder_bytes;
+	f->remainder_bytes = news % mss;
+	return tcp_is_cwnd_limited(sk) ? news / mss : 0;
+}
+
 /* W1 grows by what is new since the last ACK. */
 static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen, u8 state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool is_open = state <= TCP_CA_Disorder;
-	u32 mss = tp->mss_cache ?: 1;
 	u32 covered_to = tp->snd_una + seen->bytes;
-	u32 news = covered_to - f->covered_to;
+	u32 news = covered_to - f->covered_to, segments;
 
 	if (f->flags & PEP_CLOCKED && (s32)news < 0) {
 		covered_to = f->covered_to; /* less than it told before: no news */
@@ -254,21 +263,30 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 		return;
 	if (is_open)
 		renew_d2(tp, f, seen);
-	news += f->remainder_bytes;
-	f->remainder_bytes = news % mss;
-	if (news < mss || !tcp_is_cwnd_limited(sk))
+	segments = segments_to_grow_by(sk, f, news);
+	if (!segments)
 		return;
 	if (is_open)
-		domain1_grow(sk, f, tp->snd_una, news / mss);
+		domain1_grow(sk, f, tp->snd_una, segments);
 	else
-		grow_through_recovery(sk, f, news / mss);
+		grow_through_recovery(sk, f, segments);
 }
 
-/* W = W1: the client's ACKs are all there is. */
-static __always_inline void clock_by_client(struct tcp_sock *tp, struct mdcubic *f, bool may_change_w)
+/* W = W1: the client's ACKs are all there is. What grows W outside recoveries is cong_avoid. */
+static __always_inline void clock_by_client(struct sock *sk, struct mdcubic *f, u8 state)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
+	s32 news = tp->snd_una - f->covered_to;
+	u32 segments;
+
 	f->flags &= ~PEP_CLOCKED;
-	if (!may_change_w || !f->d2_segments)
+	f->covered_to = tp->snd_una;
+	if (state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2) {
+		segments = segments_to_grow_by(sk, f, max(news, 0));
+		if (segments)
+			grow_through_recovery(sk, f, segments);
+	}
+	if (state > TCP_CA_Disorder || !f->d2_segments)
 		return;
 	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
 	f->d2_segments = 0;
@@ -401,7 +419,7 @@ static __noinline void follow_pep(struct sock *sk)
 	if (use_pep && pep_clock)
 		clock_by_pep(sk, f, &seen, state);
 	else
-		clock_by_client(tp, f, state <= TCP_CA_Disorder);
+		clock_by_client(sk, f, state);
 	if (state == TCP_CA_Recovery)
 		follow_recovery(sk, f, use_pep, &seen);
 }
@@ -447,6 +465,10 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	f->prior_ssthresh = tp->snd_ssthresh;
 	f->marks |= REDUCING;
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
+	if (!(f->flags & PEP_CLOCKED)) { /* what there was before grew W in cong_avoid */
+		f->covered_to = tp->snd_una;
+		f->remainder_bytes = 0;
+	}
 	if (pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK))
 		domain_2 = pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen);
 	else

@@ -280,6 +280,26 @@ fn a_recovery_becomes_domain_1s_once() {
     assert_eq!((e.view.snd_ssthresh, e.private("flags") & DOMAIN_2), (35, DOMAIN_2));
 }
 
+/// Without a PEP, too: W = 20 grows by one for the 20 segments that the client acknowledges in the recovery.
+#[test]
+fn growth_goes_on_through_a_loss_that_nobody_places() {
+    let algo = HostAlgo::load("mdcubic");
+    for (without_pep, grown) in [(1, 21), (0, 14)] {
+        algo.set_tunable("without_pep", without_pep);
+        let mut e = Example::new(&algo);
+        e.view.snd_ssthresh = 10; // congestion avoidance
+        e.reduce();
+        e.enter(RECOVERY);
+        e.ack(10_500);
+        e.ack(19_900);
+        assert_eq!(e.view.snd_ssthresh, if without_pep == 1 { 20 } else { 14 });
+        e.ack(20_000);
+        assert_eq!((e.view.snd_ssthresh, e.view.snd_cwnd), (grown, 20)); // W is PRR's
+        e.complete();
+        assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (grown, if without_pep == 1 { 10 } else { 14 }));
+    }
+}
+
 #[test]
 fn how_many_losses_domain_2_may_have() {
     let algo = HostAlgo::load("mdcubic");

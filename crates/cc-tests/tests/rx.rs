@@ -118,6 +118,8 @@ struct Model {
     bytes: f64,
     packets: f64,
     old: u32,
+    /// Tunable.
+    jitter_us: f64,
 }
 
 /// Whether the receiver can know that the sender's clock ticks each millisecond.
@@ -179,7 +181,8 @@ impl Model {
             return None;
         }
         let least_us = f64::from(rtt_us / 2).max(1000.0);
-        let rate = self.bytes / (least_us * self.packets + self.excess_us);
+        let queue_us = (self.excess_us - self.jitter_us * self.packets).max(0.0);
+        let rate = self.bytes / (least_us * self.packets + queue_us);
         let loss = (100.0 - 100.0 * rate / (self.least_size / least_us)).clamp(0.0, 100.0);
         (self.excess_us, self.bytes, self.packets, self.estimated_us) = (0.0, 0.0, 0.0, p.now_us);
         Some([loss, (loss + 0.0102).min(100.0)].map(|loss| self.softened(hint(loss), elapsed_us < 30_000.0)))
@@ -201,7 +204,9 @@ fn estimates_are_the_models() {
     units.set("least_window_ms", 0);
     let (mut estimates, mut shrinking, mut growing, mut softened) = (0, 0, 0, 0);
     for connection in 0..300 {
-        let (mut state, mut model) = (State::default(), Model::default());
+        let jitter_us = random.pick(&[0, 4000, 30_000]);
+        units.set("jitter_us", jitter_us);
+        let (mut state, mut model) = (State::default(), Model { jitter_us: f64::from(jitter_us), ..Model::default() });
         let origin = random.bits() as u32 | 0xffff_0000; // the stamps wrap
         let start_us = random.between(1, 1 << 40);
         let rtt_us = random.scale(100.0, 300_000.0) as u32;
@@ -248,6 +253,35 @@ fn estimates_are_the_models() {
         estimates > 5000 && shrinking > 500 && growing > 500 && softened > 50,
         "{estimates} {shrinking} {growing} {softened}"
     );
+}
+
+/// On a path of 10 ms with a packet each 2 ms: every fifth is sent again, 8 ms later, and the next ones wait for it.
+#[test]
+fn a_radios_retransmissions_are_no_queue() {
+    let units = RxUnits::load();
+    let hints = |jitter_us: u32, queue_us: u64| {
+        units.set("jitter_us", jitter_us);
+        let mut state = State::default();
+        let mut hints = Vec::new();
+        for n in 0..2000u32 {
+            let sent_us = u64::from(n) * 2000;
+            let again_us = 8000 - u64::from(n % 5) * 2000; // 4 ms on average
+            let queued_us = if n < 1000 { 0 } else { queue_us };
+            let arrival = Arrival {
+                now_us: 1_000_000 + sent_us + again_us + queued_us,
+                tsval: sent_us as u32,
+                size: 1448,
+                count: 1,
+                rtt_us: 10_000,
+            };
+            hints.extend(units.arwa_receive(&mut state, &arrival));
+        }
+        hints.split_off(hints.len() - 50)
+    };
+    let shrinks = |hint: &u32| (1..=70).contains(hint);
+    assert!(hints(0, 0).iter().any(shrinks), "what the jitter is for");
+    assert!(hints(4000, 0).iter().all(|hint| *hint > 100), "the queue is empty");
+    assert!(hints(4000, 10_000).iter().all(shrinks), "a queue is one");
 }
 
 #[test]

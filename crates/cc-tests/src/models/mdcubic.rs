@@ -86,6 +86,7 @@ counters! {
         grown_slow_start: "slow start by the PEP's ACKs",
         grown_avoidance: "congestion avoidance by the PEP's ACKs",
         grown_in_recovery: "growth in recoveries of domain 2",
+        clients_recoveries: "ACKs of such without the PEP's clock",
         slow_starts_waiting: "slow starts that wait for the end of a recovery",
         growth_unlimited: "news while not limited by the window",
         floors: "windows of less than D2",
@@ -398,7 +399,7 @@ impl Model for Mdcubic {
         self.coverage.samples += u64::from(!self.clocked);
         self.coverage.clock_starts += u64::from(self.clocked && !was_clocked);
         self.coverage.clock_ends += u64::from(!self.clocked && was_clocked);
-        let risen = if self.clocked { self.news(sock, was_clocked) } else { 0 };
+        let risen = if self.clocked { self.news(sock, was_clocked) } else { self.clients_news(sock) };
         if self.usable && !was_usable || sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
             self.coverage.rounds += 1;
             self.round_end = sock.snd_nxt;
@@ -406,7 +407,8 @@ impl Model for Mdcubic {
             self.lost_mark = sock.lost;
         }
         match sock.ca_state as u8 {
-            RECOVERY if self.clocked && self.in_domain_2 => {
+            RECOVERY if self.in_domain_2 => {
+                self.coverage.clients_recoveries += u64::from(!self.clocked);
                 self.clock_recovery(sock, risen);
                 self.recover(sock);
                 return;
@@ -440,6 +442,9 @@ impl Model for Mdcubic {
         self.before_ssthresh = sock.snd_ssthresh;
         self.undo_limit = sock.snd_cwnd;
         self.in_domain_2 = false;
+        if !self.clocked {
+            (self.covered_to, self.remainder) = (sock.snd_una, 0);
+        }
         if !self.was_in_domain_2(sock) {
             self.coverage.domain_1 += 1;
             return self.reduced(sock.snd_cwnd);

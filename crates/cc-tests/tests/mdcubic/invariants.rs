@@ -41,6 +41,9 @@ impl Bounds {
         let covered_to = is.snd_una.wrapping_add(covered);
         let risen = covered_to.wrapping_sub(self.given_to) as i32;
         let mut news = 0;
+        if !after.clocked && after.in_domain_2 {
+            news = risen.max(0) as u32 + before.remainder;
+        }
         if !after.clocked || !before.clocked {
             self.given_to = covered_to;
         } else {
