@@ -97,7 +97,7 @@ TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10_PRINT, "eq10,alg1,eq10_print",
 TUNABLE(u32, alpha_permille, 200, 200, 1, 1000, "permille", "alpha of eq 10: share of W wanted in the queue");
 TUNABLE_CHOICE(queue, QUEUE_MAX, QUEUE_BANDWIDTH, "bandwidth,rtt,max", "which queue eq 10 sees");
 TUNABLE(u32, n_max, 0, 0, 0, 1048576, "segments per RTT", "upper limit of N; 0: only W");
-TUNABLE(u32, loss_permille, 10, 0, 0, 1000, "permille", "share of lost segments above which a loss halves N; 0: never");
+TUNABLE(u32, loss_permille, 15, 0, 0, 1000, "permille", "share of lost segments above which a loss halves N; 0: never");
 TUNABLE(u32, eta, 2, 2, 1, 16, "", "eta of the decrease after a loss");
 TUNABLE(u32, initial_windows, 1, 2, 1, 2, "", "initial windows that a new flow starts with");
 TUNABLE(u32, initial_ssthresh_bytes, 0, 65535, 0, 1073741824, "bytes", "ssthresh of a new flow; 0: the kernel's");

@@ -24,7 +24,7 @@ tunables! {
     /// Upper limit of N, 0: only W.
     n_max = 0 / 0;
     /// Share of lost segments above which a loss halves N, permille; 0: never.
-    loss_permille = 10 / 0;
+    loss_permille = 15 / 0;
     /// Initial windows that a new connection starts with.
     initial_windows = 1 / 2;
     /// 0: HyStart++ ends slow start, 1: only a loss does.
