@@ -437,13 +437,16 @@ fn plans(source: &Source) {
     }
 }
 
-/// A reader must find the paper: its author, year, and the place in it.
+/// A reader must find the paper: its author, year, and the place in it. What no paper says is this project's.
 #[test]
 fn every_papers_figure_says_whose_it_is() {
     for file in files() {
         let source = Source::read(&file).unwrap_or_else(|why| panic!("{why}"));
         for expected in &source.cases().unwrap()[0].scenario.expected {
             let source = &expected.get_ref().source;
+            if source == "this project" {
+                continue;
+            }
             let mut words = source.split(' ');
             assert!(words.next().unwrap().starts_with(char::is_uppercase), "{}: {source}", file.display());
             let year = words.next().and_then(|word| word.parse::<u32>().ok());
