@@ -44,10 +44,11 @@
  * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
  * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
  * would move it.
- * `default`: more than 2 % of a round, or of as many as have 100 segments, by two standard deviations is no random loss,
- * but a policer's or a short queue's: W and maxCwnd fall by twice what was lost of W, and W then grows as in Divergence for
- * hold_rounds, because a policer lets bursts pass from which eq 1 takes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access
- * network's: their cap is 30 %.
+ * `default`: more than 2 % of a round, or of as many as have 100 segments, by two standard deviations is no random
+ * loss, but a policer's or a short queue's: W and maxCwnd fall by twice what was lost of W, and W then grows as in
+ * Divergence for hold_rounds, because a policer lets bursts pass from which eq 1 takes too large a maxCwnd. Losses
+ * that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access network's: their cap is
+ * 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
