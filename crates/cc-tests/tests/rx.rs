@@ -255,6 +255,11 @@ fn estimates_are_the_models() {
     );
 }
 
+/// One full segment that arrives by itself.
+fn segment(now_us: u64, tsval: u32, rtt_us: u32) -> Arrival {
+    Arrival { now_us, tsval, size: 1448, count: 1, rtt_us }
+}
+
 /// On a path of 10 ms with a packet each 2 ms: every fifth is sent again, 8 ms later, and the next ones wait for it.
 #[test]
 fn a_radios_retransmissions_are_no_queue() {
@@ -267,13 +272,7 @@ fn a_radios_retransmissions_are_no_queue() {
             let sent_us = u64::from(n) * 2000;
             let again_us = 8000 - u64::from(n % 5) * 2000; // 4 ms on average
             let queued_us = if n < 1000 { 0 } else { queue_us };
-            let arrival = Arrival {
-                now_us: 1_000_000 + sent_us + again_us + queued_us,
-                tsval: sent_us as u32,
-                size: 1448,
-                count: 1,
-                rtt_us: 10_000,
-            };
+            let arrival = segment(1_000_000 + sent_us + again_us + queued_us, sent_us as u32, 10_000);
             hints.extend(units.arwa_receive(&mut state, &arrival));
         }
         hints.split_off(hints.len() - 50)
@@ -293,13 +292,8 @@ fn clocks_that_drift_fake_no_queue() {
         let mut hints = Vec::new();
         for n in 0..60_000u32 {
             let sent_us = f64::from(n) * 10_000.0; // ten minutes
-            let arrival = Arrival {
-                now_us: 1 + (sent_us * (1.0 + ppm / 1e6)) as u64,
-                tsval: (sent_us / 1000.0) as u32,
-                size: 1448,
-                count: 1,
-                rtt_us: 20_000,
-            };
+            let now_us = 1 + (sent_us * (1.0 + ppm / 1e6)) as u64;
+            let arrival = segment(now_us, (sent_us / 1000.0) as u32, 20_000);
             hints.extend(units.arwa_receive(&mut state, &arrival));
         }
         hints.split_off(hints.len() - 100)
@@ -316,13 +310,8 @@ fn hints_before_and_in_a_queue(tick_us: u64, queue_us: u64) -> (Vec<u32>, Vec<u3
     let (mut state, mut empty, mut queued) = (State::default(), Vec::new(), Vec::new());
     for n in 0..3000_u64 {
         let (sent_us, is_queued) = (n * 3000, n * 3000 > 4_000_000);
-        let arrival = Arrival {
-            now_us: 1_000_000 + sent_us + if is_queued { queue_us } else { 0 },
-            tsval: 0xffff_ff00_u32.wrapping_add((sent_us / tick_us) as u32),
-            size: 1448,
-            count: 1,
-            rtt_us: 200_000,
-        };
+        let now_us = 1_000_000 + sent_us + if is_queued { queue_us } else { 0 };
+        let arrival = segment(now_us, 0xffff_ff00_u32.wrapping_add((sent_us / tick_us) as u32), 200_000);
         if let Some(hint) = units.arwa_receive(&mut state, &arrival) {
             if is_queued { &mut queued } else { &mut empty }.push(hint);
         }

@@ -34,10 +34,8 @@ impl Westwoodp {
     pub fn new(min_sample_us: u32, base_window_us: u32, eq4_at_once: bool) -> Self {
         Self { min_sample_us, base_window_us, eq4_at_once, ..Self::default() }
     }
-}
 
-impl Westwoodp {
-    /// What W falls to at least while what was lost is sent again.
+    /// The least W during a recovery.
     fn least_in_recovery(&self, sock: &View) -> u32 {
         if self.eq4_at_once { 0 } else { reno::half(sock.snd_cwnd) }
     }
