@@ -20,8 +20,8 @@
  *  - No ssthresh is in force at the start. From the first ACK on it would pin W at the initial window: BWE is W / RTT
  *    then, so BWE * RTTmin can be no more than W. `paper` waits for the first loss or timeout, `default` also for a
  *    round in which every RTT is over 1.25 of the least one: there is a queue, so the path is full.
- *    Eight RTTs of a round that are end slow start's growth before: a round may be as long as the queue is, in which W
- *    would triple once more.
+ *    If the first eight RTTs of a round show a queue, the growth of slow start ends at once: the round can take as long
+ *    as the queue, and W would triple in it.
  *  - For the same reason a sample of a path that is not full says what W was, and less than that after a delayed ACK.
  *    So `default` lets neither ssthresh nor W go down by it, but after a round with a queue; `paper` always does.
  *  - The filter takes a dozen samples to follow. `default` has the newest sample in BWE's place where that is more: at
@@ -160,7 +160,7 @@ static __always_inline bool round_has_queue(const struct dcmplus *f)
 	return onset_permille && f->round_least_us * 1000ULL > (u64)f->base_us * onset_permille;
 }
 
-/* Slow start's growth ends with the round's first ACKs that show a queue: a round may be as long as the queue is. */
+/* Ends the growth of slow start if the round's first RTTs show a queue, without waiting for the end of the round. */
 static __always_inline void slow_start_pause(struct tcp_sock *tp, struct dcmplus *f)
 {
 	if (f->round_samples >= PAUSE_SAMPLES || ++f->round_samples < PAUSE_SAMPLES)

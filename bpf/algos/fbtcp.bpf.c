@@ -44,11 +44,11 @@
  * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
  * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
  * would move it.
- * `default`: more than 2 % of a round, or of as many as have 100 segments, by two standard deviations is no random
- * loss, but a policer's or a short queue's: W and maxCwnd fall by twice what was lost of W, and W then grows as in
- * Divergence for hold_rounds, because a policer lets bursts pass from which eq 1 takes too large a maxCwnd. Losses
- * that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are the access network's: their cap is
- * 30 %.
+ * `default`: random losses of 2 % rarely exceed 2 % of a round (or of several, with 100 segments together) by two
+ * standard deviations. More than that is a policer's or a short queue's loss: W and maxCwnd fall by twice what was
+ * lost of W, and W then grows as in Divergence for hold_rounds, because a policer lets bursts pass from which eq 1
+ * takes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are
+ * the access network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
@@ -372,7 +372,7 @@ static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bo
 		flow->flags |= LOST_BEFORE_PEP;
 }
 
-/* Whether more was lost than losses of `cap_permille`, each on its own, come to by chance: two standard deviations. */
+/* Whether the losses exceed independent random losses of `cap_permille` by more than two standard deviations. */
 static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
 {
 	s64 excess = lost * 1000 - cap_permille * sent;
@@ -381,8 +381,8 @@ static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
 }
 
 /*
- * At the end of a span: what stays of W if too much was lost to take it for random, else 0. Twice what was lost goes, so
- * that half the time from one such loss to the next is spent without; but half of what arrived stays.
+ * At the end of a span: the W that remains if the losses are not random, else 0. W falls by twice the lost share, so that a
+ * policer drops nothing for half of the time until W has grown back, but at most to half of what arrived.
  */
 static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u32 cwnd)
 {

@@ -35,8 +35,8 @@
  *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
  *    loss comes, or the record is of no use any more: then the threshold is set, and PRR follows.
  *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
- *    for ssthresh = W would end slow start. A loss that is none to CUBIC does not stop its growth either: W grows on in
- *    congestion avoidance, as what it will be after the recovery.
+ *    for ssthresh = W would end slow start. A loss that is hidden from CUBIC does not pause CUBIC's growth either: the W
+ *    to which the recovery returns grows as in congestion avoidance.
  *  - Of what the PEP saw D2 leaves out what lies below the client's last SACK block: that arrived or was lost, and the kernel
  *    counts neither as in flight. With it W would be more than what is in flight as a recovery begins, and PRR would send
  *    the difference.

@@ -28,7 +28,8 @@ TUNABLE(u32, limit_low_percent, 30, 30, 1, 99, "percent", "loss of data rate fro
 TUNABLE(u32, lowest_percent, 20, 20, 0, 20, "percent", "loss of data rate under which hints grow the window");
 TUNABLE(u32, least_window_ms, 10000, 0, 0, 600000, "ms",
 	"where the least delay is looked for; 0: in the whole connection");
-TUNABLE(u32, jitter_us, 4000, 0, 0, 100000, "us", "mean delay beyond the least one that is no queue, but the radio's");
+TUNABLE(u32, jitter_us, 4000, 0, 0, 100000, "us",
+	"mean delay beyond the least delay that is attributed to the radio, not to a queue");
 TUNABLE(u32, base_delay_us, 0, 0, 0, 1000000, "us", "delay of an empty path; 0: half the least RTT");
 
 #define BASIS_POINTS 10000ULL /* per whole: 100 to the percent */
