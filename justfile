@@ -10,11 +10,11 @@ setup:
 build:
     cargo build --release --workspace
 
-# For every edit: formatting, clippy, and the unit tests, which need neither root nor a virtual machine.
+# For every edit: formatting, clippy, and the tests that need neither root nor a virtual machine: units, manual, structure.
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
-    cargo test --workspace --lib --bins
+    cargo test --workspace --lib --bins --test docs --test structure
 
 # Run all tests; those on the real kernel need root and say SKIPPED without it.
 test *args:
@@ -94,6 +94,17 @@ validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-int
 # Run at length what `just test` runs for a moment, and record the results in docs/reference/soak.md.
 soak *args: build
     target/release/hotcc-bench soak {{ args }}
+
+# Make a .deb, an .rpm and SHA256SUMS in target/package: programs, manual pages, completions, units.
+package:
+    # The C library stays shared: a static one crashes where it looks up groups or hosts in a plug-in of the system's.
+    LIBBPF_SYS_LIBRARY_PATH="/usr/lib/$(gcc -print-multiarch)" \
+        cargo build --release -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
+    deploy/package.sh target/release target/package
+
+# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, by the manual.
+test-package:
+    cargo test --workspace --test package --test installed -- --include-ignored --show-output
 
 # Remove everything that was built.
 clean:

@@ -2,7 +2,9 @@
 # Installs what building and testing hotcc needs: system packages (Debian, Ubuntu) and the recipe runner `just`.
 # Installs only what is missing; a second run changes nothing. Elsewhere it says what is missing and stops.
 #
-# usage: ./setup.sh [--check]      --check only reports; it exits 1 when something is missing
+# usage: ./setup.sh [--check] [--minimal]
+#   --check    only report; exit 1 when something is missing
+#   --minimal  only what building and loading needs: no virtual machine, no Prometheus, nothing that only tests use
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -13,6 +15,7 @@ readonly BPFFS=/sys/fs/bpf
 readonly POLICY=/usr/sbin/policy-rc.d
 
 check_only=false
+minimal=false
 incomplete=false
 as_root=()
 log=
@@ -86,16 +89,17 @@ pick_clang() {
 missing_packages() {
 	local clang=$1
 	have "clang-$clang" || echo "clang-$clang"
-	have "clang-format-$clang" || echo "clang-format-$clang"
-	# the fuzzer's runtime
-	compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
-		compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" >/dev/null ||
-		echo "libclang-rt-$clang-dev"
 	have pkg-config || echo pkg-config
 	have gcc || echo gcc
 	have make || echo make
 	[[ -e /usr/include/libelf.h ]] || echo libelf-dev
 	[[ -e /usr/include/zlib.h ]] || echo zlib1g-dev
+	if $minimal; then return; fi
+	have "clang-format-$clang" || echo "clang-format-$clang"
+	# the fuzzer's runtime
+	compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ||
+		compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" >/dev/null ||
+		echo "libclang-rt-$clang-dev"
 	have ip || echo iproute2
 	have iperf3 || echo iperf3
 	have prometheus || echo prometheus
@@ -116,6 +120,10 @@ missing_packages() {
 	have xz || echo xz-utils
 	have zstd || echo zstd
 	have depmod || echo kmod
+	# the packages: one for other distributions, a root file system to install into, units
+	have rpmbuild || echo rpm
+	have mmdebstrap || echo mmdebstrap
+	have systemd-analyze || echo systemd
 	# what fetches recorded traces
 	have curl || echo curl
 	# what `just lint` checks shell scripts with
@@ -131,9 +139,12 @@ is_debian() {
 }
 
 other_distribution() {
-	local tool missing=()
-	for tool in clang clang-format gcc make pkg-config ip iperf3 prometheus tcpdump tshark nft nats-server iw dbus-daemon \
-		qemu-system-x86_64 just; do
+	local tool tools=(clang gcc make pkg-config) missing=()
+	if ! $minimal; then
+		tools+=(clang-format ip iperf3 prometheus tcpdump tshark nft nats-server iw dbus-daemon qemu-system-x86_64 rpmbuild \
+			systemd-analyze just)
+	fi
+	for tool in "${tools[@]}"; do
 		have "$tool" || missing+=("$tool")
 	done
 	[[ -e /usr/include/libelf.h ]] || missing+=("libelf headers")
@@ -164,6 +175,8 @@ other_distribution() {
 		dbus-daemon       dbus-daemon               dbus
 		python-dbusmock   python3-dbusmock          python-dbusmock
 		QEMU              qemu-system-x86-core      qemu-system-x86
+		rpmbuild          rpm-build                 rpm-tools
+		systemd-analyze   systemd                   systemd
 		just              just                      just
 		Install these (no service needs to run), then run ./setup.sh again.
 	END
@@ -297,13 +310,16 @@ pip_install_just() {
 
 mount_bpffs() {
 	if [[ $(stat -f -c %T "$BPFFS" 2>/dev/null) == bpf_fs ]]; then
+		if (($(stat -c 0%a "$BPFFS") & 0022)) && ((EUID == 0)) && ! $check_only; then
+			chmod 0755 "$BPFFS" # hotcc refuses one that other users can write to
+		fi
 		say ok "bpffs at $BPFFS"
 	elif ((EUID != 0)); then
-		say note "no bpffs at $BPFFS; as root: mount -t bpf bpf $BPFFS"
+		say note "no bpffs at $BPFFS; as root: mount -t bpf -o mode=0755 bpf $BPFFS"
 	elif $check_only; then
 		say missing "bpffs at $BPFFS"
 		incomplete=true
-	elif mount -t bpf bpf "$BPFFS" 2>>"$log"; then
+	elif mount -t bpf -o mode=0755 bpf "$BPFFS" 2>>"$log"; then
 		say mount "bpffs at $BPFFS"
 	else
 		say note "cannot mount bpffs at $BPFFS ($(tail -n1 "$log")); tests on the real kernel need it"
@@ -311,18 +327,21 @@ mount_bpffs() {
 }
 
 main() {
-	case ${1-} in
-	"") ;;
-	--check) check_only=true ;;
-	-h | --help)
-		sed -n '2,5s/^# \{0,1\}//p' setup.sh
-		exit 0
-		;;
-	*)
-		echo "usage: ./setup.sh [--check]" >&2
-		exit 2
-		;;
-	esac
+	local option
+	for option in "$@"; do
+		case $option in
+		--check) check_only=true ;;
+		--minimal) minimal=true ;;
+		-h | --help)
+			sed -n '2,7s/^# \{0,1\}//p' setup.sh
+			exit 0
+			;;
+		*)
+			echo "usage: ./setup.sh [--check] [--minimal]" >&2
+			exit 2
+			;;
+		esac
+	done
 	PATH=$PATH:/usr/sbin:/sbin
 	trap cleanup EXIT
 	trap 'exit 130' INT TERM HUP
@@ -332,7 +351,7 @@ main() {
 	log=$(mktemp)
 	if is_debian; then
 		install_packages
-		install_just
+		if ! $minimal; then install_just; fi
 	else
 		other_distribution
 	fi
@@ -340,6 +359,10 @@ main() {
 	if $incomplete; then
 		say stop "not complete: see the lines 'missing' above"
 		exit 1
+	fi
+	if $minimal; then
+		say ready "next: cargo build --release -p hotcc -p sinr-feeder -p pep-agent"
+		return
 	fi
 	say ready "next: 'just demo' shows it at work, 'just test' runs the tests (as root those on the kernel too)"
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The accounts of flows (hotcc/stats.h) in a map, for `mdcubic`, whose state leaves no room for them in icsk_ca_priv.
- * Looked up at loss, timeout and release only. It is no socket storage: a socket without any is told apart with one
- * look, at every ACK.
+ * The accounts of flows (hotcc/stats.h) in a map, for `mdcubic` and `crest`, whose states leave no room for them in
+ * icsk_ca_priv. Looked up at loss, timeout and release only. It is no socket storage: a socket without any is told
+ * apart with one look, at every ACK.
  */
 #pragma once
 #include <hotcc/stats.h>

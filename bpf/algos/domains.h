@@ -57,14 +57,44 @@ static __always_inline u32 domain2_segments(const struct tcp_sock *tp, const str
 	return (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
 }
 
+/* What domain 2 takes without a queue: what the least RTT to the PEP leaves of the least RTT. */
+static __always_inline u32 domain2_empty_us(const struct tcp_sock *tp, const struct pep_seen *seen)
+{
+	u32 least_us = tp->rtt_min.s[0].v;
+
+	return least_us - min(seen->rtt_us, least_us);
+}
+
 /*
- * Whether a queue of domain 2's may have dropped what was lost there. Its share of W is its share of the RTT (Little's law);
- * without a queue it takes what the least RTT to the PEP leaves of the least RTT.
+ * Whether a queue of domain 2's may have dropped what was lost there. Its share of W is its share of the RTT (Little's law).
  */
 static __always_inline bool domain2_has_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen)
 {
-	u32 least_us = tp->rtt_min.s[0].v;
-	u64 rtt_us = tp->srtt_us >> 3, empty_us = least_us - min(seen->rtt_us, least_us);
+	u64 rtt_us = tp->srtt_us >> 3, empty_us = domain2_empty_us(tp, seen);
 
 	return rtt_us && domain2_segments(tp, seen) * rtt_us >= window * (empty_us + (3 * rtt_us >> 4));
+}
+
+#define MOST_SEGMENTS (1U << 29) /* keeps products within 64 bits */
+
+/*
+ * The most that domain 2 should hold: what it delivers in one and a half times the time it takes without a queue, at the
+ * rate of the last sample, and `least` segments while that is unknown or small.
+ */
+static __always_inline u32 domain2_limit(const struct tcp_sock *tp, const struct pep_seen *seen, u32 least)
+{
+	u64 held = (u64)tp->rate_delivered * domain2_empty_us(tp, seen) / (tp->rate_interval_us ?: ~0U);
+
+	held = min(held, (u64)MOST_SEGMENTS);
+	return max(held + held / 2, (u64)min(least, MOST_SEGMENTS));
+}
+
+/* Twice what domain 1 holds without a queue at the rate that fills `limit`. */
+static __always_inline u32 domain1_limit(const struct tcp_sock *tp, const struct pep_seen *seen, u32 limit)
+{
+	u64 empty_us = domain2_empty_us(tp, seen);
+
+	if (!empty_us)
+		return MOST_SEGMENTS;
+	return max(min((u64)limit * seen->rtt_us * 4 / (3 * empty_us), (u64)MOST_SEGMENTS), 2ULL);
 }

@@ -26,9 +26,10 @@
  *      f = max(0, -g S) / BW_0, 0 without a queue of alpha / 4: what a flow does not use is not taken from it
  *      Q / W = queue + f - r
  *    so N becomes 2N + 1 at most, as in Algorithm 1, and 1 at once if the signal foretells less. If f > alpha or
- *    r = alpha, W itself follows, to (BW_0 + g S) base (1 + 2 alpha). A loss takes the last room out of N. S is the
- *    change against the SINR's average over B_I's own time; changes below a tenth are noise. It counts as far as it
- *    was better than no forecast. A queue is what the least RTT of an epoch shows, which delayed ACKs do not raise.
+ *    r = alpha, W itself follows, to (BW_0 + g S) base (1 + 3 alpha), and ssthresh follows a fall. A loss takes the
+ *    last room out of N. S is the change against the SINR's average over B_I's own time; changes below a tenth are
+ *    noise. It counts as far as it was better than no forecast. A queue is what the least RTT of an epoch shows, which
+ *    delayed ACKs do not raise.
  *  - eq10_print (`paper`): as printed.
  *  - alg1: Algorithm 1, which never lowers N.
  *
@@ -92,6 +93,8 @@ TUNABLE(u32, filter_permille, 900, 900, 0, 999, "permille", "weight of the old v
 TUNABLE(u32, g_permille, 500, 500, 0, 1000, "permille", "g of eq 7");
 TUNABLE_CHOICE(sinr_term, SINR_SHANNON, SINR_LITERAL, "shannon,literal,off", "how the SINR enters eq 7");
 TUNABLE(u32, sinr_gain_kbps, 1, 1, 0, 1000000, "kbit/s per dB", "weight of one dB where sinr_term is literal");
+CHOICE_WARNING(n_rule, "alg1", "N never falls until more than loss_permille of the segments are lost");
+CHOICE_WARNING(n_rule, "alg1", "N never falls until more than loss_permille of the segments are lost");
 TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10_PRINT, "eq10,alg1,eq10_print",
 	       "how N follows the estimate; alg1 never lowers N until losses exceed loss_permille");
 TUNABLE(u32, alpha_permille, 200, 200, 1, 1000, "permille", "alpha of eq 10: share of W wanted in the queue");
@@ -225,13 +228,13 @@ static __always_inline s64 expected_bytes_per_s(struct dtcp *f)
 }
 
 /* What the last epoch's signal foretold, against what this one delivered. Before the filter's step. */
-static __always_inline void signal_judge(struct dtcp *f, u64 sample, s64 by_least)
+static __always_inline void signal_judge(struct dtcp *f, s32 forecast, u64 sample, s64 by_least)
 {
 	s64 expected = expected_bytes_per_s(f);
 
-	if (!f->forecast || expected <= 0)
+	if (expected <= 0)
 		return;
-	weight_judge(&f->weight, div_s64(((s64)min(sample, 2ULL * expected) - expected) * 1024, expected), f->forecast,
+	weight_judge(&f->weight, div_s64(((s64)min(sample, 2ULL * expected) - expected) * 1024, expected), forecast,
 		     by_least >= alpha_of(alpha_permille) / 4);
 }
 
@@ -256,12 +259,12 @@ static __always_inline void window_raise(struct tcp_sock *tp, u64 window)
 	tp->snd_cwnd = min(max((u64)tp->snd_cwnd, min(window, 2ULL * tp->snd_cwnd)), (u64)tp->snd_cwnd_clamp);
 }
 
-/* W with which the path holds a queue of 2 alpha if the signal is right. */
+/* W with which the path holds a queue of 3 alpha if the signal is right: with less it is empty while the sender finds out. */
 static __always_inline u64 foretold_window(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
 {
 	if (!f->base.us)
 		return tp->snd_cwnd;
-	return segments_in(max(foretold, 0LL), f->base.us, tp->mss_cache) * (1000 + 2 * alpha_permille) / 1000;
+	return segments_in((u64)max(foretold, 0LL) * (1000 + 3 * alpha_permille) / 1000, f->base.us, tp->mss_cache);
 }
 
 /* Eq 10 with the signal as room (Algorithm 1's sense) or as a fall. */
@@ -272,7 +275,6 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 	s64 by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3), room = 0, fall, term;
 
 	term = div_s64(sinr_term_bytes_per_s(sk, f, f->bandwidth_q8 >> 8) * (s64)g_permille, 1000);
-	f->forecast = 0;
 	if (expected <= 0)
 		return f->n_q16;
 	f->forecast = max(min(div_s64(term * FORECAST_ONE, expected), 127LL), -127LL);
@@ -283,10 +285,12 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 	if (!lost && by_least < alpha)
 		room = signal_room(term, sample - expected, expected, alpha);
 	f->room = room > 0;
-	if (fall > alpha)
+	if (fall > alpha) {
 		window_lower(tp, foretold_window(tp, f, expected + term));
-	else if (room == alpha)
+		tp->snd_ssthresh = min(tp->snd_ssthresh, max(tp->snd_cwnd, 2U)); /* or slow start would undo it */
+	} else if (room == alpha) {
 		window_raise(tp, foretold_window(tp, f, expected + term));
+	}
 	f->hold = by_least + fall > alpha;
 	return n_by_eq10(f->n_q16, queue_ratio(expected, sample, by_rtt) + fall - room, alpha_permille);
 }
@@ -306,10 +310,11 @@ static __always_inline u64 n_by_estimate(struct sock *sk, struct dtcp *f, s64 sa
 
 static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
 {
-	u32 sent = min(segments + lost, (u64)LOSS_SEGMENTS);
-	u32 forgotten = (f->loss_q16 * sent + LOSS_SEGMENTS - 1) / LOSS_SEGMENTS;
+	u64 sent = segments + lost, counted = min(sent, (u64)LOSS_SEGMENTS);
+	u32 forgotten = (f->loss_q16 * counted + LOSS_SEGMENTS - 1) / LOSS_SEGMENTS;
+	u32 added = ((u64)lost << 16) / max(sent, (u64)LOSS_SEGMENTS);
 
-	f->loss_q16 = min(f->loss_q16 - forgotten + ((min(lost, sent) << 16) / LOSS_SEGMENTS), 65535U);
+	f->loss_q16 = min(f->loss_q16 - forgotten + added, 65535U);
 }
 
 static __always_inline bool loses_much(struct dtcp *f)
@@ -321,7 +326,6 @@ static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample
 {
 	u64 limit = (u64)tcp_sk(sk)->snd_cwnd << 16, n_q16;
 
-	f->hold = f->room = 0;
 	if (n_rule == RULE_EQ10)
 		n_q16 = n_by_room(sk, f, sample, by_least, lost);
 	else
@@ -340,7 +344,11 @@ static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64
 {
 	u32 least_us = base_round_least_us(&f->base), base_us = f->base.us;
 
-	if (slow_start == START_FULL || !tcp_in_slow_start(tp) || !base_us || !least_us || segments < ACKS_MIN)
+	if (!tcp_in_slow_start(tp)) {
+		f->css_rounds = 0;
+		return;
+	}
+	if (slow_start == START_FULL || !base_us || !least_us || segments < ACKS_MIN)
 		return;
 	if (least_us < base_us + max(min(base_us / 8, 16000U), 4000U)) {
 		f->css_rounds = 0;
@@ -375,17 +383,19 @@ static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us
 	u64 sample_q8 = sample << 8;
 	u16 lost = (u16)tp->lost - f->epoch_lost;
 	s64 by_least = queue_by_rtt(f->base.us, base_round_least_us(&f->base));
+	s32 forecast = f->forecast;
 
 	if (path_changed(sk, &f->path) && base_window_s)
 		base_restart(tp, &f->base);
 	start_watch(tp, f, segments);
 	losses_add(f, segments, lost);
 	epoch_restart(tp, f);
-	f->hold = 0;
+	f->forecast = 0;
+	f->hold = f->room = 0;
 	if (app_limited && sample_q8 <= f->bandwidth_q8)
 		return;
-	if (!app_limited)
-		signal_judge(f, sample, by_least);
+	if (!app_limited && forecast)
+		signal_judge(f, forecast, sample, by_least);
 	if (!f->bandwidth_q8)
 		f->bandwidth_q8 = sample_q8;
 	else if (filter == FILTER_EQ4)
@@ -393,11 +403,8 @@ static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us
 	else
 		f->bandwidth_q8 = ewma_q8(f->bandwidth_q8, sample_q8, filter_permille);
 	f->sample_rate = sample;
-	if (app_limited || tcp_in_slow_start(tp) || !tcp_may_grow(sk)) {
-		f->forecast = 0;
-		f->hold = f->room = 0;
+	if (app_limited || tcp_in_slow_start(tp) || !tcp_may_grow(sk))
 		return;
-	}
 	n_update(sk, f, sample, by_least, lost);
 	base_probe(tp, f);
 }
@@ -463,7 +470,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_cong_avoid, struct sock *sk, u32 ack, u32 a
 		return;
 	if (tcp_in_slow_start(tp)) {
 		if (f->css_rounds) { /* RFC 9406: by a quarter */
-			f->growth_q16 += (u64)acked << 14;
+			f->growth_q16 = (f->growth_q16 & 0xffff) + ((u64)acked << 14);
 			acked = f->growth_q16 >> 16;
 			f->growth_q16 &= 0xffff;
 		}
@@ -520,16 +527,24 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 	}
 }
 
-/* After an idle period: it was no part of the path's bandwidth. */
+/* An idle period is no part of the path's bandwidth, and what the signal foretold was for the epoch before it. */
+static __always_inline void idle_end(struct sock *sk)
+{
+	struct dtcp *f = flow_state(sk);
+
+	f->forecast = 0;
+	epoch_restart(tcp_sk(sk), f);
+}
+
 SEC("struct_ops") void BPF_PROG(dtcp_tx_start, struct sock *sk)
 {
-	epoch_restart(tcp_sk(sk), flow_state(sk));
+	idle_end(sk);
 }
 
 SEC("struct_ops") void BPF_PROG(dtcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	if (event == CA_EVENT_TX_START)
-		epoch_restart(tcp_sk(sk), flow_state(sk));
+		idle_end(sk);
 }
 
 SEC("struct_ops") u32 BPF_PROG(dtcp_undo_cwnd, struct sock *sk)

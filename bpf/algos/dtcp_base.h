@@ -49,10 +49,10 @@ static __always_inline void base_sample(struct rtt_base *b, s32 rtt_us)
 		b->us = rtt_us;
 }
 
-/* The least RTT of the running epoch, 0: none yet. */
+/* The least RTT of the running epoch, 0: none yet. Not rounded up: on a short path, that would look like a queue. */
 static __always_inline u32 base_round_least_us(const struct rtt_base *b)
 {
-	return b->round_least == ROUND_NONE ? 0 : (b->round_least + 1) * ROUND_TICK_US;
+	return b->round_least == ROUND_NONE ? 0 : max(b->round_least * ROUND_TICK_US, 1U);
 }
 
 static __always_inline void base_round_end(const struct tcp_sock *tp, struct rtt_base *b)

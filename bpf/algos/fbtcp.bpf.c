@@ -54,7 +54,8 @@
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
  * anew. Times are kept modulo 2^32 us (71 minutes).
  */
-#include "domains.h"
+#include "fbtcp_losses.h"
+#include "fbtcp_tables.h"
 #include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
 #include <hotcc/round.h>
@@ -64,53 +65,7 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Tables 2, 4 and 6; the paper's names. */
-TUNABLE(u32, a, 120, 120, 0, 1000000, "segments", "C1: W grows by, in a round");
-TUNABLE(u32, b, 100, 100, 0, 1000000, "segments", "C2: W grows by");
-TUNABLE(u32, c, 70, 70, 0, 1000000, "segments", "C3: W grows by");
-TUNABLE(u32, d, 60, 60, 0, 1000000, "segments", "C4: W grows by");
-TUNABLE(u32, e, 50, 50, 0, 1000000, "segments", "C5: W grows by");
-TUNABLE(u32, f, 40, 40, 0, 1000000, "segments", "C6: W grows by");
-TUNABLE(u32, g, 30, 30, 0, 1000000, "segments", "C7: W grows by");
-TUNABLE(u32, h, 25, 25, 0, 1000000, "segments", "C8: W grows by");
-TUNABLE(u32, i, 20, 20, 0, 1000000, "segments", "C9: W grows by");
-TUNABLE(u32, j, 10, 10, 0, 1000000, "segments", "C11: W shrinks by");
-TUNABLE(u32, k, 20, 20, 0, 1000000, "segments", "C11.b: W shrinks by");
-TUNABLE(u32, l, 25, 25, 0, 1000000, "segments", "C12: W shrinks by");
-TUNABLE(u32, m, 50, 50, 0, 1000000, "segments", "C12.b: W shrinks by");
-TUNABLE(u32, n_permille, 750, 750, 0, 1000, "permille", "C13: share of W that stays");
-TUNABLE(u32, o, 2, 2, 1, 1000, "", "C13.b: divisor of W");
-TUNABLE(u32, p_permille, 400, 400, 0, 1000, "permille", "C14: share of W that stays");
-TUNABLE(u32, q, 3, 3, 1, 1000, "", "C14.b: divisor of W");
-TUNABLE(u32, r, 1, 1, 0, 1000000, "segments", "D1: W grows by");
-TUNABLE(u32, s, 1, 1, 0, 1000000, "segments", "D2: W grows by");
-TUNABLE(u32, t_permille, 750, 750, 0, 1000, "permille", "D5: share of W that stays");
-TUNABLE(u32, u, 2, 2, 1, 1000, "", "D5.b: divisor of W");
-TUNABLE(u32, v, 2, 2, 1, 1000, "", "D6: divisor of W");
-TUNABLE(u32, w, 4, 4, 1, 1000, "", "D6.b: divisor of W");
-
-TUNABLE(u32, alpha_permille, 900, 900, 0, 1000, "permille", "eq 7: share of W that stays after hold_rounds in C10");
-TUNABLE(u32, beta_permille, 900, 900, 0, 1000, "permille", "eq 8: share of maxCwnd that stays then");
-TUNABLE(u32, gamma_permille, 900, 900, 0, 1000, "permille", "eq 9: share of W that stays after them in D3 or D4");
-TUNABLE(u32, theta_permille, 900, 900, 0, 1000, "permille", "eq 10: share of maxCwnd that stays then");
 TUNABLE(u32, rho_permille, 1050, 1050, 100, 4000, "permille", "rho of eq 1: maxCwnd over what was delivered");
-
-/* Where one membership ends and the next begins. */
-TUNABLE(u32, csi_full, 980, 980, 0, 1000, "permille", "C1..C5: least CSI");
-TUNABLE(u32, csi_high, 950, 950, 0, 1000, "permille", "C6, C7: least CSI; under it there is a queue");
-TUNABLE(u32, csi_mid, 700, 700, 0, 1000, "permille", "C8, C9, D2, D3: least CSI");
-TUNABLE(u32, csi_low, 300, 300, 0, 1000, "permille", "C10, D4: least CSI");
-TUNABLE(u32, csi_poor, 50, 50, 0, 1000, "permille", "C11, C12, D5: least CSI");
-TUNABLE(u32, csi_probe, 990, 990, 0, 1000, "permille", "D1: least CSI");
-TUNABLE(u32, cad_high, 950, 950, 0, 1000, "permille",
-	"C6, C8, C11, C13, D2: least CAD; C8 needs it under csi_high, C11 and C13 further down");
-TUNABLE(u32, diff_1, 10, 10, 0, 1000000, "segments", "C1: greatest Diff");
-TUNABLE(u32, diff_2, 15, 15, 0, 1000000, "segments", "C2: greatest Diff");
-TUNABLE(u32, diff_3, 20, 20, 0, 1000000, "segments", "C3: greatest Diff");
-TUNABLE(u32, diff_4, 30, 30, 0, 1000000, "segments", "C4: greatest Diff");
-
-TUNABLE(u32, repeat_rounds, 3, 3, 1, 1000, "rounds", "the b rows act in this round of a row");
-TUNABLE(u32, hold_rounds, 31, 31, 1, 100000, "rounds", "eqs 7-10 act in this round of C10, D3 or D4");
 TUNABLE(u32, min_samples, 3, 3, 1, 1000, "", "RTT samples that a round needs for a row");
 TUNABLE(u32, dp_interval_us, 100000, 100000, 1000, 10000000, "us", "time between estimates of maxCwnd");
 TUNABLE(u32, slow_start_exit, 900, 900, 2, 1000000000, "segments", "W at which slow start ends");
@@ -121,15 +76,9 @@ TUNABLE_CHOICE(exit_on_queue, 1, 0, "off,on", "whether slow start ends when W > 
 TUNABLE(u32, max_window_us, 10000000, 0, 0, 3600000000, "us", "time maxCwnd outlives larger estimates; 0: for ever");
 TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
 	"time without baseRtt seen after which the queue is drained to see it; 0: never");
-TUNABLE(u32, loss_cap_permille, 20, 0, 0, 1000, "permille",
-	"losses of a round that are clearly more lower W; 0: never");
-TUNABLE(u32, access_loss_cap_permille, 300, 0, 0, 1000, "permille",
-	"loss_cap_permille of a round whose losses the PEP says are the access network's");
 TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
 
-/* Rows of the tables; AGAIN is added where a b row, or one of eqs 7-10, acted. */
-enum { C1 = 1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14 };
-enum { D1 = 21, D2, D3, D4, D5, D6 };
+/* `rule` besides the tables' rows; AGAIN is added where a b row, or one of eqs 7-10, acted. */
 enum { RENO_STEP = 30, AGAIN = 100 };
 
 /* `flags` */
@@ -138,8 +87,6 @@ enum { RENO_STEP = 30, AGAIN = 100 };
 #define LOST_BEFORE_PEP 4U /* something is missing in this round that no PEP saw */
 
 #define DRAIN_LEAST 4U
-#define LOSS_SPAN 100U
-#define PEP_MAX_AGE_MS 1000
 
 struct fbtcp {
 	struct flow_account account;
@@ -168,104 +115,6 @@ struct fbtcp {
 	u8 flags FIELD("", "1: interval of DP limited, 2: drained, 4: a loss that no PEP saw in this round");
 };
 FLOW_STATE(struct fbtcp);
-
-static __always_inline u64 less(u64 cwnd, u32 by)
-{
-	return cwnd > by ? cwnd - by : 0;
-}
-
-static __always_inline u64 share(u64 cwnd, u32 permille)
-{
-	return cwnd * permille / 1000;
-}
-
-static __always_inline u64 part(u64 cwnd, u32 divisor)
-{
-	return cwnd / (divisor ?: 1);
-}
-
-/*
- * Tables 1 to 6. A row fires if CSI is at least its second column, its third holds, and none above it fires; the upper
- * ends of the printed ranges follow from that. `near`: CAD >= cad_high. Then what W becomes, and what it becomes when
- * the row fires for the third time running (C10, D3, D4: the 31st).
- */
-#define CONVERGENCE(ROW)                                                                            \
-	ROW(C1,  csi_full, diff <= diff_1, cwnd + a,                cwnd + a)                       \
-	ROW(C2,  csi_full, diff <= diff_2, cwnd + b,                cwnd + b)                       \
-	ROW(C3,  csi_full, diff <= diff_3, cwnd + c,                cwnd + c)                       \
-	ROW(C4,  csi_full, diff <= diff_4, cwnd + d,                cwnd + d)                       \
-	ROW(C5,  csi_full, true,           cwnd + e,                cwnd + e)                       \
-	ROW(C6,  csi_high, near,           cwnd + f,                cwnd + f)                       \
-	ROW(C7,  csi_high, true,           cwnd + g,                cwnd + g)                       \
-	ROW(C8,  csi_mid,  near,           cwnd + h,                cwnd + h)                       \
-	ROW(C9,  csi_mid,  true,           cwnd + i,                cwnd + i)                       \
-	ROW(C10, csi_low,  true,           cwnd,                    share(cwnd, alpha_permille))    \
-	ROW(C11, csi_poor, near,           less(cwnd, j),           less(cwnd, k))                  \
-	ROW(C12, csi_poor, true,           less(cwnd, l),           less(cwnd, m))                  \
-	ROW(C13, 0,        near,           share(cwnd, n_permille), part(cwnd, o))                  \
-	ROW(C14, 0,        true,           share(cwnd, p_permille), part(cwnd, q))
-
-#define DIVERGENCE(ROW)                                                                             \
-	ROW(D1,  csi_probe, true,          cwnd + r,                cwnd + r)                       \
-	ROW(D2,  csi_mid,  near,           cwnd + s,                cwnd + s)                       \
-	ROW(D3,  csi_mid,  true,           cwnd,                    share(cwnd, gamma_permille))    \
-	ROW(D4,  csi_low,  true,           cwnd,                    share(cwnd, gamma_permille))    \
-	ROW(D5,  csi_poor, true,           share(cwnd, t_permille), part(cwnd, u))                  \
-	ROW(D6,  0,        true,           part(cwnd, v),           part(cwnd, w))
-
-static __always_inline bool at_least(u32 ratio_q16, u32 permille)
-{
-	return (u64)ratio_q16 * 1000 >= (u64)permille << 16;
-}
-
-/* The row that fires. */
-static __always_inline u32 row_of(u32 csi_q16, u32 diff, u32 cad_q16, u32 cwnd, u32 max_cwnd)
-{
-	bool near = at_least(cad_q16, cad_high);
-
-#define FIRES(row, csi, condition, ...)                   \
-	if (at_least(csi_q16, csi) && (condition))        \
-		return row;
-	if (cwnd <= max_cwnd) { /* eq 5 */
-		CONVERGENCE(FIRES)
-	}
-	DIVERGENCE(FIRES)
-#undef FIRES
-	return D6;
-}
-
-/* Eqs 2, 3 and 6, and the row that they lead to. */
-static __always_inline u32 row_at(u32 csi_q16, u32 cwnd, u32 max_cwnd)
-{
-	u32 target = (u64)cwnd * csi_q16 >> 16;
-	u32 cad_q16 = cwnd ? ((u64)target << 16) / cwnd : 0;
-
-	return row_of(csi_q16, cwnd - target, cad_q16, cwnd, max_cwnd);
-}
-
-/* W by a row; `again`: by its b row, or by eqs 7 and 9. */
-static __always_inline u64 window_by(u32 row, bool again, u64 cwnd)
-{
-#define BECOMES(row, csi, condition, window, window_again)  \
-	case row:                                           \
-		return again ? (window_again) : (window);
-	switch (row) {
-		CONVERGENCE(BECOMES)
-		DIVERGENCE(BECOMES)
-	}
-#undef BECOMES
-	return cwnd;
-}
-
-static __always_inline bool row_raises(u32 row)
-{
-	return row <= C9 || row == D1 || row == D2;
-}
-
-static __always_inline bool row_holds(u32 row)
-{
-	return row == C10 || row == D3 || row == D4;
-}
 
 /* In a recovery, whose W is PRR's: what PRR leads W to, and what it goes back to in the end. */
 static __always_inline void target_set(struct tcp_sock *tp, struct fbtcp *flow, u64 to)
@@ -356,48 +205,23 @@ static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 
 	dp_restart(tp, flow);
 }
 
-/* Whether a PEP saw all that is missing; `first`: what is missing begins at snd_una. */
-static __always_inline bool lost_behind_pep(struct sock *sk, bool first)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct pep_seen seen;
-
-	return pep_is_possible(sk) && pep_read(sk, PEP_MAX_AGE_MS, &seen) == PEP_FRESH &&
-	       (!first || pep_saw_first(tp, &seen)) && pep_saw_holes(tp, &seen);
-}
-
 static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bool first)
 {
 	if (!(flow->flags & LOST_BEFORE_PEP) && !lost_behind_pep(sk, first))
 		flow->flags |= LOST_BEFORE_PEP;
 }
 
-/* Whether the losses exceed independent random losses of `cap_permille` by more than two standard deviations. */
-static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
-{
-	s64 excess = lost * 1000 - cap_permille * sent;
-
-	return excess > 0 && (excess >> 30 || (u64)(excess * excess) > 4000 * cap_permille * sent);
-}
-
-/*
- * At the end of a span: the W that remains if the losses are not random, else 0. W falls by twice the lost share, so that a
- * policer drops nothing for half of the time until W has grown back, but at most to half of what arrived.
- */
+/* At the end of a span: the W that remains if the losses are not random, else 0. */
 static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u32 cwnd)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool in_access = pep_is_possible(sk) && !(flow->flags & LOST_BEFORE_PEP);
-	u32 cap_permille = in_access ? access_loss_cap_permille : loss_cap_permille;
-	u64 lost = (u32)(tp->lost - flow->span_lost);
-	u64 arrived = (u32)(tp->delivered - flow->span_delivered), sent = lost + arrived;
+	u32 lost = tp->lost - flow->span_lost, arrived = tp->delivered - flow->span_delivered;
 
-	if (sent < LOSS_SPAN)
+	if ((u64)lost + arrived < LOSS_SPAN)
 		return 0;
 	loss_span_restart(tp, flow);
-	if (!cap_permille || !loses_more(lost, sent, cap_permille))
-		return 0;
-	return max(cwnd * max(arrived - min(lost, arrived), arrived / 2) / sent, 2ULL);
+	return window_after_losses(cwnd, lost, arrived, in_access ? access_loss_cap_permille : loss_cap_permille);
 }
 
 /* Whether slow start, which has not reached ssthresh, ends here. */

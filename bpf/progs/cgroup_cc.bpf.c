@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Gives the sockets of one cgroup a congestion control: when they are connected, and when they listen (what a listener
- * accepts inherits it). Looks at connected ones again when they close, and counts those that have another by then.
+ * accepts inherits it). Looks at connected ones again when they close: counts those that have another by then, and adds up
+ * what they did.
  */
 #include "sock_ops.h"
 
@@ -12,8 +13,31 @@ struct choose_job {
 	char cc_name[16];
 	u64 chosen;
 	u64 refused;
-	u64 changed; /* of those chosen */
+	u64 changed;  /* of those chosen */
+	u64 ended;    /* of those connected; the rest is about these */
+	u64 began_ns; /* when the first of them was connected */
+	u64 ended_ns; /* when the last of their data was acknowledged, as far as is known */
+	u64 acked_bytes;
+	u64 sent_segments; /* with data, again or not */
+	u64 retransmitted_segments;
+	u64 srtt_us; /* the sum of their smoothed RTTs */
 };
+
+/* What was added up of a connection. */
+struct counted {
+	u64 acked_bytes;
+	u32 sent_segments;
+	u32 retransmitted_segments;
+	u32 srtt_us;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct counted);
+} counted SEC(".maps");
 
 struct choose_job job SEC(".data") = {};
 
@@ -32,11 +56,35 @@ static bool runs_another(struct bpf_sock_ops *ctx)
 	return false;
 }
 
+/* Adds what a connection did since the last look. Its end takes several states; data may be acknowledged in each. */
+static void add_up(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct counted *before;
+
+	before = sk ? bpf_sk_storage_get(&counted, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
+	if (!before)
+		return;
+	if (!before->srtt_us)
+		__sync_fetch_and_add(&job.ended, 1);
+	if (ctx->bytes_acked != before->acked_bytes)
+		job.ended_ns = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&job.acked_bytes, ctx->bytes_acked - before->acked_bytes);
+	__sync_fetch_and_add(&job.sent_segments, ctx->data_segs_out - before->sent_segments);
+	__sync_fetch_and_add(&job.retransmitted_segments, ctx->total_retrans - before->retransmitted_segments);
+	__sync_fetch_and_add(&job.srtt_us, (u64)(ctx->srtt_us >> 3) - before->srtt_us);
+	before->acked_bytes = ctx->bytes_acked;
+	before->sent_segments = ctx->data_segs_out;
+	before->retransmitted_segments = ctx->total_retrans;
+	before->srtt_us = ctx->srtt_us >> 3;
+}
+
 SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 {
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		if (ctx->args[0] == BPF_TCP_ESTABLISHED && runs_another(ctx))
 			__sync_fetch_and_add(&job.changed, 1);
+		add_up(ctx);
 		return 1;
 	}
 	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
@@ -47,7 +95,9 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	__sync_fetch_and_add(&job.chosen, 1);
-	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) /* what a listener accepts would inherit it */
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) { /* what a listener accepts would inherit it */
+		job.began_ns = job.began_ns ?: bpf_ktime_get_ns();
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	}
 	return 1;
 }

@@ -21,6 +21,17 @@ pub fn cgroup2_root() -> Result<PathBuf> {
     found.ok_or_else(|| Error::kernel_lacks(format!("cgroup v2 is not mounted; mount it: {MOUNT_CGROUP2}")))
 }
 
+/// The cgroup that this process is in.
+pub fn own() -> Result<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").tried(|| "cannot read /proc/self/cgroup".to_owned())?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let path = path.ok_or_else(|| Error::kernel_lacks("this process is in no cgroup (v2)"))?;
+    if path.starts_with("..") {
+        return Err(Error::failed(format!("cannot find this process's cgroup /{path}: its cgroup namespace hides it")));
+    }
+    Ok(cgroup2_root()?.join(path))
+}
+
 /// Opens a cgroup's directory.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let advice = format!("create one: mkdir {}/NAME", cgroup2_root()?.display());

@@ -4,7 +4,9 @@ use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::object::kernel;
 use crate::registry;
 use crate::sysctl;
-use hotcc_host::bpffs::HOW_TO_MOUNT;
+use hotcc_abi::pins;
+use hotcc_host::bpffs::{self, HOW_TO_MOUNT};
+use hotcc_host::error::Kind;
 use hotcc_host::netlink;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
@@ -210,16 +212,23 @@ fn kernel_findings() -> Vec<Finding> {
     ]
 }
 
+fn bpffs_finding() -> Finding {
+    let is_mounted = bpffs::is_at(Path::new(pins::BPFFS));
+    let cure = if is_mounted { "`hotcc status` prints the command that mends it" } else { HOW_TO_MOUNT };
+    let found = match registry::need_bpffs() {
+        Ok(()) => Ok("mounted at /sys/fs/bpf".to_owned()),
+        Err(why) if why.kind() == Kind::NotPermitted => Err(NOT_TRIED.to_owned()),
+        Err(why) if is_mounted => Err(why.to_string()),
+        Err(_) => Err("not mounted".to_owned()),
+    };
+    needed("BPF file system", "all state is pinned there; without it nothing outlives a command", cure).found(found)
+}
+
 fn system_findings() -> Vec<Finding> {
     let jit = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable");
     let available = sysctl::available();
     vec![
-        needed("BPF file system", "all state is pinned there; without it nothing outlives a command", HOW_TO_MOUNT)
-            .found(
-                registry::need_bpffs()
-                    .map(|()| "mounted at /sys/fs/bpf".to_owned())
-                    .map_err(|_| "not mounted".to_owned()),
-            ),
+        bpffs_finding(),
         wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
         wanted(

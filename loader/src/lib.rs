@@ -11,9 +11,11 @@
 //! - [`sockets`]: open sockets walked, counted, listed
 //! - [`ops`]: load, swap, unload, set, migrate, run
 //! - [`paths`] and [`rx`]: path changes, and the receiver's side
+//! - [`declared`]: the file that says what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
 
 pub mod cgroup;
+pub mod declared;
 pub mod doctor;
 pub mod exporter;
 mod killpoint;
@@ -21,6 +23,7 @@ pub mod object;
 pub mod ops;
 pub mod paths;
 pub mod registry;
+pub mod report;
 pub mod rx;
 pub mod sockets;
 pub mod status;

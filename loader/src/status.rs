@@ -1,10 +1,12 @@
 //! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
 
 use crate::registry::registrations::registrations;
-use crate::registry::{self, Algo, need_bpffs, runs};
+use crate::registry::{Algo, need_bpffs, runs};
 use crate::sockets::count::FlowCounter;
 use crate::sysctl;
+use bytemuck::Zeroable as _;
 use data_encoding::HEXLOWER;
+use hotcc_abi::version::Meta;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
@@ -54,6 +56,8 @@ pub struct AlgorithmStatus {
     pub connections_older: u64,
     /// Listening sockets that hand it to what they accept, any version.
     pub listeners: u64,
+    /// Why its object, profile, swaps and times are not known: another version of hotcc noted them, or they are missing.
+    pub problem: Option<String>,
 }
 
 /// A congestion control that came from elsewhere.
@@ -83,13 +87,11 @@ pub fn status() -> Result<Status> {
     let mut algorithms = Vec::new();
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };
-        let meta = match current.meta() {
-            Ok(meta) => meta,
-            Err(error) => {
-                tracing::warn!("{error:#}"); // the others are still worth showing
-                continue;
-            }
+        let (meta, problem) = match current.meta() {
+            Ok(meta) => (meta, None),
+            Err(error) => (Meta::zeroed(), Some(format!("{error:#}"))),
         };
+        let noted = |field: &[u8]| if problem.is_none() { text(field) } else { "unknown".to_owned() };
         let own = |is_current: bool| {
             let matching = groups.iter().filter(|g| g.cc == algo.name && (g.map_id == current.map_id) == is_current);
             matching.map(|g| g.counts.connections).sum::<u64>()
@@ -98,9 +100,9 @@ pub fn status() -> Result<Status> {
         let default_in = sysctl::namespaces_with_default(&algo.name)?;
         algorithms.push(AlgorithmStatus {
             registered: available.contains(&algo.name),
-            object: text(&meta.object),
+            object: noted(&meta.object),
             sha256: HEXLOWER.encode(&meta.sha256),
-            profile: text(&meta.profile),
+            profile: noted(&meta.profile),
             loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
@@ -111,6 +113,7 @@ pub fn status() -> Result<Status> {
             connections_current: own(true),
             connections_older: own(false),
             listeners: groups.iter().filter(|g| g.cc == algo.name).map(|g| g.counts.listeners).sum(),
+            problem,
             name: algo.name,
         });
     }
@@ -135,10 +138,9 @@ pub fn status() -> Result<Status> {
 }
 
 fn loaded_for(algo: &Algo) -> Result<&'static str> {
-    if !runs::is_for_runs(algo) {
-        return Ok("load");
-    }
-    let _lock = registry::lock()?;
-    // looked at again: the last run may have ended while this waited for the lock
-    Ok(if runs::is_for_runs(algo) && runs::in_use(algo)? { "run" } else { "killed run" })
+    Ok(match runs::is_held(algo)? {
+        None => "load",
+        Some(true) => "run",
+        Some(false) => "killed run",
+    })
 }

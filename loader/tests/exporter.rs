@@ -6,12 +6,13 @@ use common::*;
 use hotcc_abi::radio::{Decision, IndexKey, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
+use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,24 +42,17 @@ impl Drop for Process {
 
 /// Starts `hotcc exporter` on a free port.
 fn exporter(options: &[&str]) -> (Process, SocketAddr) {
-    let mut command = Command::new(hotcc_path());
+    started_by(&mut Command::new(hotcc_path()), options)
+}
+
+/// The same, where `command` runs `hotcc`.
+fn started_by(command: &mut Command, options: &[&str]) -> (Process, SocketAddr) {
     command.args(["exporter", "--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::piped());
-    let mut process = Process::start(&mut command);
+    let mut process = Process::start(command);
     let mut line = String::new();
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim_end().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));
     (process, address.parse().unwrap())
-}
-
-/// Head and body of the answer.
-fn get(address: SocketAddr, path: &str) -> std::io::Result<(String, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other(text.clone()))?;
-    Ok((head.to_owned(), body.to_owned()))
 }
 
 fn scrape(address: SocketAddr) -> String {
@@ -100,6 +94,23 @@ fn answers_and_stops_cleanly() {
         assert!(taken.contains(&format!("cannot listen on {address}")) && taken.contains("in use"), "{taken}");
         assert_eq!(process.stop(signal).code(), Some(0));
     }
+}
+
+#[test]
+fn its_unit_leaves_it_the_capabilities_it_needs() {
+    let Some(_test) = kernel_test("its_unit_leaves_it_the_capabilities_it_needs", &["dtcp_unit"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_unit"]);
+    let unit = include_str!("../../deploy/hotcc-exporter.service");
+    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let left = left.to_lowercase().replace("cap_", "+").replace(' ', ",");
+    let mut bounded = Command::new("setpriv");
+    bounded.args([&format!("--bounding-set=-all,{left}"), hotcc_path()]);
+    let (mut process, address) = started_by(bounded.stderr(Stdio::piped()), &[]);
+    assert_eq!(value(&scrape(address), "hotcc_algorithm_loaded{cc=\"dtcp_unit\"}"), Some(1.0));
+    let mut line = String::new();
+    BufReader::new(process.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap().replace(' ', ", ");
+    assert!(line.ends_with(&format!("; writing nothing; running as user 0, with {left}\n")), "{line}");
 }
 
 #[test]

@@ -4,7 +4,9 @@
 mod common;
 use common::*;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 fn flows(cc: &str) -> Vec<Value> {
     json(&["flows", "--cc", cc, "--json"]).as_array().unwrap().clone()
@@ -34,8 +36,35 @@ fn a_flow_is_shown_with_its_algorithms_state() {
     assert!(state(flow, "n_q16").unwrap() >= 65_536, "{flow}");
     assert_eq!(state(flow, "base.us"), flow["min_rtt_us"].as_i64(), "{flow}");
     let text = ok(&["flows", "--cc", "cc_seen"]);
+    assert!(text.contains("    radio.generation not consulted yet\n"), "there is no radio map: {text}");
     assert!(text.contains("127.0.0.1") && text.contains("    n_q16 ") && text.contains("segments per RTT"), "{text}");
     assert!(!ok(&["flows"]).contains("n_q16"), "the state is for one algorithm");
+}
+
+#[test]
+fn flows_are_filtered_sorted_and_watched() {
+    let Some(_test) = kernel_test("flows_are_filtered_sorted_and_watched", &["cc_order"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_order"]);
+    let mut connections = [(); 3].map(|()| Connection::new("cc_order"));
+    for (connection, bytes) in connections.iter_mut().zip([50_000, 200_000, 100_000]) {
+        connection.send(bytes);
+    }
+    let sorted = json(&["flows", "--cc", "cc_order", "--sort", "bytes", "--json"]);
+    let acked: Vec<u64> = sorted.as_array().unwrap().iter().map(|f| f["acked_bytes"].as_u64().unwrap()).collect();
+    assert!(acked.len() == 3 && acked.is_sorted_by(|a, b| a > b), "{acked:?}");
+    for (peers, count) in [("127.0.0.0/8", 3), ("127.0.0.1", 3), ("127.0.0.2", 0), ("::/0", 0)] {
+        let found = json(&["flows", "--cc", "cc_order", "--peer", peers, "--json"]);
+        assert_eq!(found.as_array().unwrap().len(), count, "{peers}");
+    }
+    let mut watch = Command::new(hotcc_path());
+    watch.args(["flows", "--cc", "cc_order", "--watch", "--json"]).stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let lines: Vec<String> = BufReader::new(watch.stdout.take().unwrap()).lines().take(2).map(Result::unwrap).collect();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    for line in lines {
+        assert_eq!(serde_json::from_str::<Vec<Value>>(&line).unwrap().len(), 3);
+    }
 }
 
 /// The versions have different fields: each connection's are those of what it runs.

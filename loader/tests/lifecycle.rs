@@ -34,6 +34,25 @@ fn built_in_algorithms_load_carry_traffic_and_unload() {
 }
 
 #[test]
+fn all_are_unloaded_by_one_command() {
+    let Some(_test) = kernel_test("all_are_unloaded_by_one_command", &["all_a", "all_b"]) else { return };
+    // in a BPF file system of its own, where no other algorithm is pinned
+    let script = "set -eu; mount -t bpf -o mode=0755 bpf /sys/fs/bpf; $0 load dtcp --as all_a; $0 load westwoodp --as all_b
+        ! HOTCC_FAIL_AT=step1 $0 unload --all 2>/dev/null; echo registered $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)
+        $0 unload --all; $0 unload --all";
+    let mut shell = Command::new("unshare");
+    let said = hotcc_testbed::command::succeed(shell.args(["--mount", "sh", "-c", script, hotcc_path()]));
+    let after_failure = said.lines().find(|line| line.starts_with("registered ")).unwrap();
+    assert!(after_failure.contains(" all_a") && after_failure.contains(" all_b"), "not undone: {said}");
+    let done = "- unload algorithm all_a\n- unload algorithm all_b\nsteps done: 2; nothing is loaded\n";
+    assert!(said.ends_with(&format!("{done}steps done: 0; nothing is loaded\n")), "{said}");
+    assert!(!registered("all_a") && !registered("all_b"));
+    fails(2, &["unload"]);
+    fails(2, &["unload", "--all", "all_a"]);
+    fails(2, &["unload", "--all", "--fallback", "reno"]);
+}
+
+#[test]
 fn counters_say_what_flows_did() {
     let Some(_test) = kernel_test("counters_say_what_flows_did", &["wp_count"]) else { return };
     ok(&["load", "westwoodp", "--as", "wp_count"]);
@@ -63,7 +82,12 @@ fn stats_after_closing(name: &str, closed: u64) -> hotcc_abi::stats::AlgoStats {
 #[test]
 fn tunables_are_set_live_and_read_back() {
     let Some(_test) = kernel_test("tunables_are_set_live_and_read_back", &["dtcp_set"]) else { return };
-    ok(&["load", "dtcp", "--as", "dtcp_set", "--set", "eta=3", "--set", "n_rule=alg1"]);
+    let warning = "hotcc: warning: n_rule=alg1: N never falls";
+    let told = |arguments: &[&str]| String::from_utf8(hotcc(arguments).stderr).unwrap();
+    let loaded = told(&["load", "dtcp", "--as", "dtcp_set", "--set", "eta=3", "--set", "n_rule=alg1"]);
+    assert!(loaded.starts_with(warning), "{loaded}");
+    assert!(told(&["set", "dtcp_set", "n_rule=alg1"]).starts_with(warning));
+    assert_eq!(told(&["set", "dtcp_set", "eta=3"]), "");
     assert_eq!(ok(&["get", "dtcp_set", "eta"]), "3\n");
     assert_eq!(ok(&["get", "dtcp_set", "n_rule"]), "alg1\n");
     ok(&["set", "dtcp_set", "eta=4", "queue=rtt", "alpha_permille=0x12c"]);
@@ -293,6 +317,11 @@ fn unloading_in_use_says_how_many_and_they_run_on() {
         connection.send(4 * MIB);
         assert_eq!(connection.cc(), "cc_used");
     }
+    // what is loaded under the name then offers the command that moves them, and it does
+    let text = ok(&["load", "westwoodp", "--as", "cc_used"]);
+    assert!(text.contains("until they close: 2 (hotcc migrate cc_used cc_used moves them)"), "{text}");
+    assert_eq!(json(&["migrate", "cc_used", "cc_used", "--json"])["moved"], 2);
+    assert_eq!(status_of("cc_used").unwrap()["connections_older"], 0);
 }
 
 #[test]
@@ -302,6 +331,7 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     };
     let ns = NetNs::new("hotcc-test-default");
     const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let before = ns.sh(&format!("cat {SYSCTL}"));
     ok(&["load", "westwoodp", "--as", "cc_default"]);
     ns.sh(&format!("echo cc_default > {SYSCTL}"));
     assert_eq!(status_of("cc_default").unwrap()["default_in_namespaces"], 1);
@@ -326,8 +356,7 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     std::fs::remove_file("/run/netns/hotcc-test-plain").unwrap();
     assert!(status.status.success());
     assert_eq!(unloaded["defaults_moved"], 1);
-    let default = ns.sh(&format!("cat {SYSCTL}"));
-    assert!(default == "cubic" || default == "reno", "{default}");
+    assert_eq!(ns.sh(&format!("cat {SYSCTL}")), before);
 }
 
 #[test]
@@ -471,4 +500,28 @@ fn kernels_without_links_are_served_too() {
     hotcc(&["unload", "cc_nolink"]);
     assert!(!registered("cc_nolink"));
     connection.send(MIB);
+}
+
+#[test]
+fn unload_restores_the_default_that_was_there_before() {
+    let test = kernel_test("unload_restores_the_default_that_was_there_before", &["cc_first", "cc_second"]);
+    let Some(_test) = test else { return };
+    let ns = NetNs::new("hotcc-test-before");
+    const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let set = |name: &str| ns.sh(&format!("echo {name} > {SYSCTL}"));
+    let default = || ns.sh(&format!("cat {SYSCTL}"));
+    set("reno");
+    ok(&["load", "westwoodp", "--as", "cc_first"]);
+    set("cc_first");
+    ok(&["load", "westwoodp", "--as", "cc_second"]);
+    set("cc_second");
+    ok(&["swap", "cc_second", "dtcp"]);
+    ok(&["unload", "cc_second"]);
+    assert_eq!(default(), "cc_first");
+    // the one before may go first
+    ok(&["load", "westwoodp", "--as", "cc_second"]);
+    set("cc_second");
+    ok(&["unload", "cc_first"]);
+    ok(&["unload", "cc_second"]);
+    assert_eq!(default(), "reno");
 }

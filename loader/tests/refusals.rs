@@ -4,6 +4,7 @@
 mod common;
 use common::*;
 use hotcc_testbed::command::failed;
+use std::error::Error;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
@@ -78,6 +79,9 @@ fn the_verifiers_reasons_are_shown_and_kept() {
     let last = whole.lines().rfind(|l| !l.trim().is_empty()).unwrap();
     assert!(message.contains(last), "the end of the log is in the message");
     assert!(message.lines().count() <= 24, "{message}");
+    let request = hotcc::ops::Request { object: path, cc_name: None, profile: "default".to_owned(), set: Vec::new() };
+    let error = hotcc::ops::load(&request).unwrap_err();
+    assert!(error.source().is_some_and(|cause| cause.is::<libbpf_rs::Error>()), "{error:?}");
     std::fs::remove_file(kept).unwrap();
 }
 
@@ -105,6 +109,15 @@ fn names() {
     assert!(!fails(1, &["unload", "dtcp"]).contains("Load it"));
     refused(&test, 1, &["migrate", "taken_cc", "dtcp"], ". Load it: hotcc load dtcp\n");
     refused(&test, 1, &["migrate", "taken_cc", "no_such"], "or `modprobe tcp_no_such` if it is a kernel module");
+    // a name that an object gives itself is no fault of the command line
+    let own = |bytes: &[u8; 16]| {
+        let mut object = std::fs::read(test.object("foreign")).unwrap();
+        let at = object.windows(16).position(|w| w == b"foreign\0\0\0\0\0\0\0\0\0").unwrap();
+        object[at..at + 16].copy_from_slice(bytes);
+        test.file("own_name.bpf.o", &object)
+    };
+    refused(&test, 1, &["load", &own(b"fore-gn\0\0\0\0\0\0\0\0\0")], "it contains `-`");
+    refused(&test, 1, &["load", &own(&[0; 16])], "has 0 bytes");
     // `fifteen_bytes_x` is the longest that works, and it does
     let longest = "fifteen_bytes_x";
     ok(&["load", "dtcp", "--as", longest]);
@@ -188,7 +201,7 @@ fn elsewhere(script: &str, arguments: &str) -> Output {
 fn without_bpffs() {
     let Some(test) = kernel_test("without_bpffs", &["dtcp"]) else { return };
     let message = failed(3, &elsewhere("umount -l /sys/fs/bpf", "load dtcp"));
-    assert!(message.contains("mount -t bpf bpf /sys/fs/bpf"), "{message}");
+    assert!(message.contains("mount -t bpf -o mode=0755 bpf /sys/fs/bpf"), "{message}");
     let doctor = elsewhere("umount -l /sys/fs/bpf", "doctor");
     assert_eq!(doctor.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING  BPF file system"));

@@ -90,7 +90,7 @@ impl Drop for Run {
 }
 
 fn groups() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(hotcc::cgroup::cgroup2_root().unwrap()).unwrap().flatten().map(|e| e.path());
+    let entries = std::fs::read_dir(hotcc::cgroup::own().unwrap()).unwrap().flatten().map(|e| e.path());
     entries.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("hotcc-run-")).collect()
 }
 
@@ -337,6 +337,40 @@ fn a_run_tunes_what_it_loads_and_nothing_of_others() {
 }
 
 #[test]
+fn what_the_connections_did_is_said_at_the_end() {
+    let Some(test) = kernel_test("what_the_connections_did_is_said_at_the_end", &["dtcp"]) else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = test.file(
+        "command.pl",
+        format!(
+            r#"use IO::Socket;
+            for (1 .. 2) {{
+                my $s = IO::Socket::INET->new("127.0.0.1:{}") or die;
+                print $s "x" x 500000;
+                shutdown $s, 1;
+                read $s, my $all, 1;
+            }}"#,
+            listener.local_addr().unwrap().port()
+        )
+        .as_bytes(),
+    );
+    let server = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut from, _) = listener.accept().unwrap();
+            std::io::copy(&mut from, &mut std::io::sink()).unwrap();
+        }
+    });
+    let ran = hotcc(&["run", "--cc", "dtcp", "--", "perl", &script]);
+    server.join().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let line = said.lines().find_map(|line| line.strip_prefix("hotcc: ")?.split_once(" MB acknowledged in "));
+    let (megabytes, rest) = line.unwrap_or_else(|| panic!("{said}"));
+    let megabytes: f64 = megabytes.parse().unwrap();
+    assert!((0.999..=1.001).contains(&megabytes), "{said}");
+    assert!(rest.contains(" Mbit/s; RTT ") && rest.ends_with(" segments sent again"), "{said}");
+}
+
+#[test]
 fn sockets_that_took_another_are_counted() {
     let Some(test) = kernel_test("sockets_that_took_another_are_counted", &["dtcp"]) else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -370,4 +404,26 @@ fn commands_that_cannot_be_run() {
     fails(126, &["run", "--cc", "dtcp", "--", &plain]);
     fails(126, &["run", "--cc", "dtcp", "--", "/tmp"]);
     nothing_left("dtcp");
+}
+
+#[test]
+fn a_command_stays_below_its_callers_cgroup() {
+    let Some(_test) = kernel_test("a_command_stays_below_its_callers_cgroup", &["dtcp"]) else { return };
+    let own = hotcc::cgroup::own().unwrap().join("hotcc-test-caller");
+    std::fs::create_dir(&own).unwrap();
+    let hotcc = hotcc_path();
+    let script = format!(
+        "echo 0 > {}/cgroup.procs && {hotcc} run --cc dtcp -- sh -c 'grep ^0:: /proc/self/cgroup; \
+         {hotcc} run --cc reno -- grep ^0:: /proc/self/cgroup'",
+        own.display()
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    std::fs::remove_dir(&own).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let groups = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(groups.lines().count(), 2, "{groups}");
+    for group in groups.lines() {
+        let (_, below) = group.split_once("hotcc-test-caller/").unwrap_or_else(|| panic!("{groups}"));
+        assert!(below.starts_with("hotcc-run-") && !below.contains('/'), "{groups}");
+    }
 }

@@ -59,7 +59,7 @@ fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
     let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     let cubic = registered("cubic");
     let refused = cubic && !allowed.split_whitespace().any(|name| name == "cubic");
-    let text = ok(&["unload", "cc_shown"]);
+    let text = ok(&["unload", "cc_shown", "--fallback", if cubic { "cubic" } else { "reno" }]);
     let got = if cubic && !refused { "cubic" } else { "reno" };
     assert!(text.contains(&format!("  default of 1 network namespace(s): now {got}\n")), "{text}");
     assert_eq!(text.contains("  cubic was refused in 1 of them"), refused, "{text}");
@@ -78,4 +78,56 @@ fn what_was_unloaded_in_use_is_called_that() {
         (&"bpf".into(), &false.into(), &1.into())
     );
     assert!(ok(&["status"]).contains("bpf, unloaded; open sockets keep it"));
+}
+
+#[test]
+fn a_report_has_all_parts_and_says_why_one_is_missing() {
+    let Some(_test) = kernel_test("a_report_has_all_parts_and_says_why_one_is_missing", &["cc_told"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_told"]);
+    let report = json(&["report"]);
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    let algorithms = report["status"]["algorithms"].as_array().unwrap();
+    assert!(algorithms.iter().any(|algorithm| algorithm["name"] == "cc_told"), "{report}");
+    assert!(
+        !report["doctor"]["findings"].as_array().unwrap().is_empty() && report["receivers"]["receivers"].is_array()
+    );
+    let difference = &report["difference"];
+    match difference["error"].as_str() {
+        Some(error) => assert!(error.contains("cannot read /etc/hotcc/hotcc.toml"), "{error}"),
+        None => assert!(difference["steps"].is_array(), "{difference}"),
+    }
+    assert_eq!(report["logs"].as_object().unwrap().len(), 5);
+}
+
+#[test]
+fn an_algorithm_whose_notes_cannot_be_read_is_shown_all_the_same() {
+    let Some(_test) =
+        kernel_test("an_algorithm_whose_notes_cannot_be_read_is_shown_all_the_same", &["cc_old", "cc_lost", "cc_good"])
+    else {
+        return;
+    };
+    for name in ["cc_old", "cc_lost", "cc_good"] {
+        ok(&["load", "westwoodp", "--as", name]);
+    }
+    let notes = |name: &str| {
+        let versions = std::fs::read_dir(format!("/sys/fs/bpf/hotcc/algo/{name}")).unwrap();
+        versions.map(|entry| entry.unwrap().path().join("meta")).find(|path| path.exists()).unwrap()
+    };
+    let map = libbpf_rs::MapHandle::from_pinned_path(notes("cc_old")).unwrap();
+    let key = 0_u32.to_ne_bytes();
+    let mut value = map.lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().unwrap();
+    value[..4].copy_from_slice(&99_u32.to_ne_bytes()); // the layout
+    map.update(&key, &value, libbpf_rs::MapFlags::ANY).unwrap();
+    std::fs::remove_file(notes("cc_lost")).unwrap();
+
+    for (name, why) in [("cc_old", "another version of hotcc (layout 99)"), ("cc_lost", "meta is missing")] {
+        let shown = status_of(name).unwrap();
+        assert!(shown["problem"].as_str().unwrap().contains(why), "{shown}");
+        assert_eq!((&shown["object"], &shown["registered"]), (&"unknown".into(), &true.into()));
+        assert_eq!(other(name), None, "it is hotcc's");
+        assert!(ok(&["status"]).contains(why));
+    }
+    assert_eq!(status_of("cc_good").unwrap()["problem"], Value::Null);
+    ok(&["unload", "cc_lost"]);
+    ok(&["unload", "cc_old"]);
 }

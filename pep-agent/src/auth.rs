@@ -1,5 +1,6 @@
 //! The keys that borders and servers share: which one signs for a server, and how they are replaced.
 
+use hotcc_host::error::chain;
 use hotcc_keys::{Fingerprint, Key, KeyError, Scope};
 use std::net::IpAddr;
 use std::path::Path;
@@ -88,7 +89,7 @@ impl LiveKeys {
                 self.replace(keys);
                 tracing::info!("now using the keys of {}", path.display());
             }
-            Err(error) => tracing::error!("keeping the old keys: {error}"),
+            Err(error) => tracing::error!("keeping the old keys: {}", chain(&error)),
         }
     }
 

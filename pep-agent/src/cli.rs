@@ -33,6 +33,11 @@ pub enum Command {
     Border(Border),
     /// Receive borders' reports of this host's flows and give them to congestion control, until SIGTERM or SIGINT
     Server(Server),
+    /// Print a completion script
+    Completions(hotcc_manual::Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(hotcc_manual::Man),
 }
 
 const BORDER_EXAMPLES: &str = "\

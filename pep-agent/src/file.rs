@@ -1,7 +1,7 @@
 //! Options from a TOML file: the command line's options by the same names, with `_` for `-`.
 
 use clap::{Args, Command};
-use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::error::{Kind, Result, Tried};
 use hotcc_host::nearest::expected;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -14,36 +14,72 @@ use toml::{Spanned, Value};
 /// The file cannot be read, is not valid TOML, or has an unknown key or an invalid value.
 pub fn read_options<T: Args + DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).tried(|| format!("cannot read {}", path.display()))?;
-    parse(&text).map_err(|error| error.during(&format!("invalid configuration file {}", path.display())))
+    parse(&text).tried(|| format!("invalid configuration file {}", path.display()))
 }
 
-fn parse<T: Args + DeserializeOwned>(text: &str) -> Result<T> {
-    let invalid = |error: toml::de::Error| Error::usage(error.to_string().trim_end());
-    let keys: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(invalid)?;
+/// Options that do not fit together, or a value out of range: a usage error only if no file may be to blame.
+///
+/// # Errors
+/// As of `resolved`.
+pub fn judged<T>(resolved: Result<T>, file: Option<&Path>) -> Result<T> {
+    resolved.map_err(|error| match file {
+        Some(file) => error.during(&format!("invalid options, with those of {}", file.display())).as_kind(Kind::Failed),
+        None => error,
+    })
+}
+
+/// What is wrong with the file's text.
+#[derive(Debug, thiserror::Error)]
+enum Invalid {
+    #[error("line {line}: unknown key `{key}`: {hint}")]
+    Key { line: usize, key: String, hint: String },
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+}
+
+fn parse<T: Args + DeserializeOwned>(text: &str) -> std::result::Result<T, Invalid> {
+    let keys: BTreeMap<Spanned<String>, Value> = toml::from_str(text)?;
     let command = T::augment_args(Command::new(""));
     let valid: Vec<&str> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
     if let Some(key) = keys.keys().find(|key| !valid.contains(&key.get_ref().as_str())) {
         let line = text[..key.span().start].matches('\n').count() + 1;
-        let key = key.get_ref();
-        let hint = expected(key, valid.iter().copied());
-        return Err(Error::usage(format!("line {line}: unknown key `{key}`: {hint}")));
+        let key = key.get_ref().clone();
+        let hint = expected(&key, valid.iter().copied());
+        return Err(Invalid::Key { line, key, hint });
     }
-    toml::from_str(text).map_err(invalid)
+    Ok(toml::from_str(text)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_host::error::Kind;
+    use hotcc_host::error::Error;
     use pep_agent::border::config::BorderArgs;
     use pep_agent::server::config::ServerArgs;
+    use std::error::Error as StdError;
 
-    fn says<T: Args + DeserializeOwned>(text: &str) -> String {
-        match parse::<T>(text) {
-            Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),
-            Err(error) => panic!("{error:#} is not a usage error"),
+    fn refused<T: Args + DeserializeOwned>(text: &str) -> Error {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        match read_options::<T>(file.path()) {
+            Err(error) if error.kind() == Kind::Failed => error,
+            Err(error) => panic!("{error:#}: usage errors are of the command line"),
             Ok(_) => panic!("{text} is accepted"),
         }
+    }
+
+    /// What is wrong with a file, without the file's name.
+    fn says<T: Args + DeserializeOwned>(text: &str) -> String {
+        let error = refused::<T>(text);
+        format!("{error:#}").strip_prefix(&format!("{error}: ")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_parsers_error_as_its_cause() {
+        let error = refused::<BorderArgs>("nat = 1");
+        let cause = error.source().and_then(StdError::source).unwrap();
+        assert!(cause.is::<toml::de::Error>());
+        assert_eq!(format!("{error:#}"), format!("{error}: {}", cause.to_string().trim_end()));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 mod cli;
 mod file;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use cli::{Border, Cli, Command, Server};
-use file::read_options;
+use file::{judged, read_options};
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::printable::printable;
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::config::Way;
 use pep_agent::border::{self, print::Print};
@@ -30,11 +31,15 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Border(args) => run_border(args),
         Command::Server(args) => run_server(args),
+        Command::Completions(args) => {
+            args.print(Cli::command()).tried(|| "cannot print the completion script".to_owned())
+        }
+        Command::Man(args) => args.write(Cli::command()).tried(|| "cannot write the manual pages".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pep-agent: {error:#}");
+            eprintln!("pep-agent: {}", printable(&format!("{error:#}")));
             ExitCode::from(error.exit_code())
         }
     }
@@ -42,7 +47,7 @@ fn main() -> ExitCode {
 
 fn run_border(args: Border) -> Result<()> {
     let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
-    let config = args.options.or(file).resolve()?;
+    let config = judged(args.options.or(file).resolve(), args.config.as_deref())?;
     if args.dry_run {
         return border::run(&config, &args.pins, || Ok(Box::new(Print)), || ());
     }
@@ -51,9 +56,14 @@ fn run_border(args: Border) -> Result<()> {
             "--key-file is missing: pass it, e.g. `--key-file /etc/hotcc/pep.keys`, set `key_file` in the --config file, or use --dry-run",
         )
     };
-    let file = config.key_file.as_deref().ok_or_else(missing)?;
+    let file = judged(config.key_file.as_deref().ok_or_else(missing), args.config.as_deref())?;
     let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the key file".to_owned())?);
     let start = || -> Result<Box<dyn Transport + Send>> {
+        let how = match config.transport {
+            Way::Udp => format!("as UDP datagrams to port {}", config.port),
+            Way::InFlow => "within flows".to_owned(),
+        };
+        tracing::info!("sending reports {how}, with keys from {}", file.display());
         match config.transport {
             Way::Udp => Ok(Box::new(
                 udp(keys.clone(), config.port).tried(|| "cannot send reports as UDP datagrams".to_owned())?,
@@ -66,5 +76,5 @@ fn run_border(args: Border) -> Result<()> {
 
 fn run_server(args: Server) -> Result<()> {
     let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
-    server::run(&args.options.or(file).resolve()?)
+    server::run(&judged(args.options.or(file).resolve(), args.config.as_deref())?)
 }

@@ -9,7 +9,7 @@ mod traces;
 mod validate;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use cost::CostCommand;
 use hotcc_kernels::Selector;
 use hotcc_lab::{matrix, native};
@@ -76,6 +76,11 @@ enum Command {
     Validate(ValidateCommand),
     /// Compare two result directories seed by seed; exit with 1 if B is worse than A in any figure
     Diff(report::DiffCommand),
+    /// Print a completion script
+    Completions(hotcc_manual::Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(hotcc_manual::Man),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +112,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Soak(command) => command.run(),
         Command::Validate(command) => command.run(),
         Command::Diff(command) => Ok(report::run_diff(&command)),
+        Command::Completions(args) => args.print(Cli::command()).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Man(args) => args.write(Cli::command()).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     }
 }
 

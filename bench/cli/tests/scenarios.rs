@@ -312,6 +312,18 @@ const WRONG: &[(&str, &str, &str)] = &[
         "route = { host = \"server\", to = \"tv\", via = \"pc\" }",
         "x.toml:60: unknown host `pc`: expected one of server, ue, tv",
     ),
+    // paths
+    (
+        "name = \"server\"",
+        "name = \"server\"\nwatch_paths = true",
+        "x.toml:9: `watch_paths` needs a `route` event of `server`",
+    ),
+    ("name = \"ue\"", "name = \"ue\"\nwatch_paths = true", "x.toml:12: `watch_paths` needs a TCP flow from `ue`"),
+    (
+        "name = \"ue\"",
+        "name = \"ue\"\nwatch_paths = \"yes\"",
+        "x.toml:12: invalid type: string \"yes\", expected a boolean",
+    ),
     // sweep and expected
     ("loss = [0.01]", "loss = []", "x.toml:5: `sweep.loss` has no values"),
     (

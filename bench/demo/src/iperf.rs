@@ -149,12 +149,6 @@ impl Measured {
         self.between(from_s, to_s).map(|i| i.bytes).sum()
     }
 
-    /// Bytes moved at that time: in the intervals that touch the span, whose ends are known to a quarter of a second.
-    #[must_use]
-    pub fn bytes_at(&self, from_s: f64, to_s: f64) -> u64 {
-        self.intervals.iter().filter(|i| i.start_s <= to_s && i.end_s >= from_s - INTERVAL_S).map(|i| i.bytes).sum()
-    }
-
     /// Retransmissions per second within a span.
     #[must_use]
     pub fn retransmission_rate(&self, from_s: f64, to_s: f64) -> f64 {

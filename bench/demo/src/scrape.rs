@@ -2,6 +2,7 @@
 
 use super::tools::Tools;
 use anyhow::{Context, Result, bail, ensure};
+use hotcc_testbed::http;
 use hotcc_testbed::netlab::{Process, pause};
 use std::fs;
 use std::net::SocketAddr;
@@ -54,10 +55,9 @@ impl Exporter {
     /// One scrape: all lines that are no comment.
     pub fn scrape(&self) -> Result<Vec<String>> {
         let tried = || format!("cannot get {}", self.url());
-        let response = minreq::get(self.url()).with_timeout(PATIENCE.as_secs()).send().with_context(tried)?;
-        let (status, reason) = (response.status_code, &response.reason_phrase);
-        ensure!(status == 200, "the exporter answered: {status} {reason}");
-        let page = response.as_str().with_context(tried)?;
+        let (head, page) = http::get(self.address, "/metrics").with_context(tried)?;
+        let status = head.lines().next().unwrap_or_default();
+        ensure!(status.starts_with("200 "), "the exporter answered: {status}");
         ensure!(page.trim_end().ends_with("# EOF"), "the exporter's page is truncated: it lacks `# EOF`");
         Ok(page.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect())
     }

@@ -200,14 +200,14 @@ impl Story<'_> {
         let measured = flow.finish()?;
         let bytes = [
             measured.bytes_between(0.0, swap_s),
-            measured.bytes_at(swap_s, swapped_s),
             measured.bytes_between(swapped_s, back_s),
-            measured.bytes_at(back_s, done_s),
             measured.bytes_between(done_s, f64::INFINITY),
         ];
         let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
-        let what =
-            format!("the connection survived; MB before, at the swap, between, at the rollback, after: {megabytes}");
+        // not whether it paused: here other work may hold the processors for longer than a swap takes; the lab shows that
+        let what = format!(
+            "the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}"
+        );
         self.say.line("");
         self.report.fact(self.say, bytes.iter().all(|&b| b > 0), what);
         self.take(format!("{name}, swapped and back"), name, measured)

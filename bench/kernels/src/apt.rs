@@ -2,7 +2,7 @@
 //!
 //! Apt verifies the release's signature, the index by the release's checksums, and each package by the index's.
 
-use super::error::{Error, Result, Tried};
+use super::error::{Error, OnFile, Result};
 use super::mirror::Mirror;
 use super::package::{self, Package};
 use super::program::Program;
@@ -49,11 +49,11 @@ impl Apt {
             });
         };
         for sub in ["lists/partial", "archives/partial"] {
-            fs::create_dir_all(directory.join(sub)).tried("cannot create", &directory.join(sub))?;
+            fs::create_dir_all(directory.join(sub)).on_file("cannot create", &directory.join(sub))?;
         }
         let write = |name: &str, text: String| {
             let path = directory.join(name);
-            fs::write(&path, text).tried("cannot write", &path)?;
+            fs::write(&path, text).on_file("cannot write", &path)?;
             Ok(path)
         };
         write("debian.sources", sources(mirror, suite))?;

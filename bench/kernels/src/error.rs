@@ -138,13 +138,13 @@ impl Error {
 }
 
 /// Adds what was tried to a failure of the system.
-pub(super) trait Tried<T> {
+pub(super) trait OnFile<T> {
     /// `verb` and `path` read like "cannot read" and FILE.
-    fn tried(self, verb: &str, path: &Path) -> Result<T>;
+    fn on_file(self, verb: &str, path: &Path) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Tried<T> for std::result::Result<T, E> {
-    fn tried(self, verb: &str, path: &Path) -> Result<T> {
+impl<T, E: Into<io::Error>> OnFile<T> for std::result::Result<T, E> {
+    fn on_file(self, verb: &str, path: &Path) -> Result<T> {
         self.map_err(|e| Error::Io { tried: format!("{verb} {}", path.display()), source: e.into() })
     }
 }

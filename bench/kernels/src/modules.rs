@@ -1,6 +1,6 @@
 //! Which module files of a kernel are wanted, and in which order they load.
 
-use super::error::{Error, Result, Tried};
+use super::error::{Error, OnFile, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Modules {
     /// From a directory with `modules.dep` and, perhaps, `modules.builtin`.
     pub(super) fn read(directory: &Path) -> Result<Self> {
         let needs = directory.join("modules.dep");
-        let needs = fs::read_to_string(&needs).tried("cannot read", &needs)?;
+        let needs = fs::read_to_string(&needs).on_file("cannot read", &needs)?;
         let builtin = fs::read_to_string(directory.join("modules.builtin")).unwrap_or_default();
         Ok(Self::parse(&needs, &builtin))
     }
@@ -112,9 +112,9 @@ pub(super) fn files_ending(directory: &Path, end: &str) -> Result<Vec<PathBuf>> 
     let mut found = Vec::new();
     let mut left = vec![directory.to_path_buf()];
     while let Some(directory) = left.pop() {
-        for entry in fs::read_dir(&directory).tried("cannot read", &directory)? {
-            let entry = entry.tried("cannot read", &directory)?;
-            let kind = entry.file_type().tried("cannot read", &entry.path())?;
+        for entry in fs::read_dir(&directory).on_file("cannot read", &directory)? {
+            let entry = entry.on_file("cannot read", &directory)?;
+            let kind = entry.file_type().on_file("cannot read", &entry.path())?;
             if kind.is_dir() {
                 left.push(entry.path());
             } else if kind.is_file() && entry.file_name().as_encoded_bytes().ends_with(end.as_bytes()) {

@@ -1,7 +1,7 @@
 //! The cache of kernels: one directory each, complete or absent; one fetch at a time.
 
 use super::apt::Apt;
-use super::error::{Error, Result, Tried};
+use super::error::{Error, OnFile, Result};
 use super::mirror::Mirror;
 use super::package::Package;
 use super::selector::{Selector, Suite, Wanted};
@@ -44,7 +44,7 @@ impl Store {
 
     /// One in `directory`, filled from `mirror`, or from this machine's.
     pub fn at(directory: &Path, mirror: Option<Mirror>) -> Result<Self> {
-        let directory = std::path::absolute(directory).tried("cannot find", directory)?;
+        let directory = std::path::absolute(directory).on_file("cannot find", directory)?;
         Ok(Self { directory, mirror, indexes: Mutex::default() })
     }
 
@@ -128,7 +128,7 @@ impl Store {
         for path in self.entries() {
             if path.join(MANIFEST).is_file() || path.ends_with(INDEXES) {
                 freed += size(&path);
-                fs::remove_dir_all(&path).tried("cannot remove", &path)?;
+                fs::remove_dir_all(&path).on_file("cannot remove", &path)?;
             }
         }
         Ok(freed)
@@ -141,18 +141,18 @@ impl Store {
     /// The right to change the cache; what a killed fetch left is removed.
     fn lock(&self, progress: &mut dyn FnMut(&Progress)) -> Result<Flock<File>> {
         fs::create_dir_all(&self.directory)
-            .tried("cannot create", &self.directory)
+            .on_file("cannot create", &self.directory)
             .map_err(|e| e.in_directory(&self.directory))?;
         let path = self.directory.join(".lock");
-        let file = File::create(&path).tried("cannot create", &path).map_err(|e| e.in_directory(&self.directory))?;
+        let file = File::create(&path).on_file("cannot create", &path).map_err(|e| e.in_directory(&self.directory))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).or_else(|(file, _)| {
             progress(&Progress::Waiting);
             Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)
         });
-        let lock = lock.tried("cannot lock", &path)?;
+        let lock = lock.on_file("cannot lock", &path)?;
         let unfinished = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(UNFINISHED));
         for path in self.entries().into_iter().filter(unfinished) {
-            fs::remove_dir_all(&path).tried("cannot remove", &path)?;
+            fs::remove_dir_all(&path).on_file("cannot remove", &path)?;
         }
         Ok(lock)
     }
@@ -223,9 +223,9 @@ impl Store {
 
     fn make(&self, package: &Package, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
         let scratch = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.directory);
-        let made = scratch.tried("cannot create a directory in", &self.directory).and_then(|scratch| {
+        let made = scratch.on_file("cannot create a directory in", &self.directory).and_then(|scratch| {
             let [debs, tree, kernel] = ["debs", "tree", "kernel"].map(|name| scratch.path().join(name));
-            fs::create_dir(&debs).tried("cannot create", &debs)?;
+            fs::create_dir(&debs).on_file("cannot create", &debs)?;
             let total = package.size();
             self.apt(package.suite.parse()?)?.download(package, &debs, &mut |bytes| {
                 progress(&Progress::Downloading { release: package.release.clone(), bytes, total });
@@ -234,13 +234,14 @@ impl Store {
             let vmlinuz_sha256 = unpack::unpack(package, &debs, &tree, &kernel)?;
             let manifest = Manifest { format: FORMAT, package: package.clone(), vmlinuz_sha256 };
             let path = kernel.join(MANIFEST);
-            let text = serde_json::to_string_pretty(&manifest).map_err(io::Error::from).tried("cannot write", &path)?;
-            fs::write(&path, text + "\n").tried("cannot write", &path)?;
+            let text =
+                serde_json::to_string_pretty(&manifest).map_err(io::Error::from).on_file("cannot write", &path)?;
+            fs::write(&path, text + "\n").on_file("cannot write", &path)?;
             let place = self.directory.join(&package.release);
             if place.exists() {
-                fs::rename(&place, scratch.path().join("replaced")).tried("cannot move", &place)?;
+                fs::rename(&place, scratch.path().join("replaced")).on_file("cannot move", &place)?;
             }
-            fs::rename(&kernel, &place).tried("cannot move", &kernel)?;
+            fs::rename(&kernel, &place).on_file("cannot move", &kernel)?;
             Ok(Kernel::new(place, manifest))
         });
         made.map_err(|error| error.in_directory(&self.directory))

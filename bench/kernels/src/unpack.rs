@@ -1,6 +1,6 @@
 //! Turns package files into the directory of a kernel: vmlinuz, config, the modules of the lab, ready to load.
 
-use super::error::{Error, Result, Tried};
+use super::error::{Error, OnFile, Result};
 use super::modules::{Modules, files_ending};
 use super::package::{Deb, Package};
 use super::program::Program;
@@ -16,8 +16,8 @@ const BATCH: usize = 500;
 /// SHA-256 of a file, in hexadecimal digits.
 pub(super) fn sha256(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut file = File::open(path).tried("cannot read", path)?;
-    io::copy(&mut file, &mut hash).tried("cannot read", path)?;
+    let mut file = File::open(path).on_file("cannot read", path)?;
+    io::copy(&mut file, &mut hash).on_file("cannot read", path)?;
     Ok(HEXLOWER.encode(&hash.finalize()))
 }
 
@@ -47,16 +47,16 @@ pub(super) fn unpack(package: &Package, debs: &Path, scratch: &Path, target: &Pa
     for deb in &package.debs {
         let file = find(deb, debs)?;
         Program::new("dpkg-deb", "dpkg").args(["--extract".as_ref(), file.as_path(), scratch]).run()?;
-        fs::remove_file(&file).tried("cannot remove", &file)?;
+        fs::remove_file(&file).on_file("cannot remove", &file)?;
     }
     let release = &package.release;
     let modules = modules_of(scratch, release)?;
-    fs::create_dir_all(target).tried("cannot create", target)?;
+    fs::create_dir_all(target).on_file("cannot create", target)?;
     for name in ["vmlinuz", "config"] {
         let places = [scratch.join(format!("boot/{name}-{release}")), modules.join(name)];
         let place = places.iter().find(|place| place.is_file());
         let place = place.ok_or_else(|| missing(release, name))?;
-        fs::rename(place, target.join(name)).tried("cannot move", place)?;
+        fs::rename(place, target.join(name)).on_file("cannot move", place)?;
     }
     decompress(&modules)?;
     keep(&modules, release, scratch, &target.join("modules"))?;
@@ -72,15 +72,15 @@ fn modules_of(scratch: &Path, release: &str) -> Result<PathBuf> {
     let wanted = scratch.join("lib/modules").join(release);
     let merged = scratch.join("usr/lib/modules").join(release);
     if merged.is_dir() && !wanted.is_dir() {
-        fs::create_dir_all(scratch.join("lib/modules")).tried("cannot create", &wanted)?;
-        fs::rename(&merged, &wanted).tried("cannot move", &merged)?;
+        fs::create_dir_all(scratch.join("lib/modules")).on_file("cannot create", &wanted)?;
+        fs::rename(&merged, &wanted).on_file("cannot move", &merged)?;
     }
     if !wanted.join("kernel").is_dir() {
         return Err(missing(release, "modules"));
     }
     let usr = scratch.join("usr");
-    fs::remove_dir_all(&usr).or_else(ignore_missing).tried("cannot remove", &usr)?;
-    std::os::unix::fs::symlink(".", &usr).tried("cannot create", &usr)?;
+    fs::remove_dir_all(&usr).or_else(ignore_missing).on_file("cannot remove", &usr)?;
+    std::os::unix::fs::symlink(".", &usr).on_file("cannot create", &usr)?;
     Ok(wanted)
 }
 
@@ -109,13 +109,13 @@ fn keep(modules: &Path, release: &str, base: &Path, target: &Path) -> Result<()>
     for file in kept.files() {
         let (from, to) = (modules.join(file), target.join(file));
         let parent = to.parent().unwrap_or(target);
-        fs::create_dir_all(parent).tried("cannot create", parent)?;
-        fs::rename(&from, &to).tried("cannot move", &from)?;
+        fs::create_dir_all(parent).on_file("cannot create", parent)?;
+        fs::rename(&from, &to).on_file("cannot move", &from)?;
     }
     let builtin = modules.join("modules.builtin");
-    fs::rename(&builtin, target.join("modules.builtin")).tried("cannot move", &builtin)?;
+    fs::rename(&builtin, target.join("modules.builtin")).on_file("cannot move", &builtin)?;
     let needs = target.join("modules.dep");
-    fs::write(&needs, kept.text()).tried("cannot write", &needs)
+    fs::write(&needs, kept.text()).on_file("cannot write", &needs)
 }
 
 #[cfg(test)]

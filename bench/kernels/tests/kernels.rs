@@ -1,6 +1,7 @@
 //! Kernels fetched from an archive made here, with what goes wrong on the way; and one from this machine's mirror.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
+use data_encoding::HEXLOWER;
 use hotcc_kernels::{Error, Kernel, Mirror, Progress, Result, Selector, Store, module_closure};
 use hotcc_testbed::kernel::{is_root, skipped};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -26,7 +27,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>) {
 }
 
 fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(content))
 }
 
 /// An archive with one kernel in bookworm and one in trixie-backports, signed with a key of its own.

@@ -48,7 +48,8 @@ fn guest() -> Result<()> {
         ("bpf", "/sys/fs/bpf", "bpf"),
         ("cgroup2", "/sys/fs/cgroup", "cgroup2"),
     ] {
-        mount(Some(source), target, Some(kind), MsFlags::empty(), None::<&str>)
+        let options = (kind == "bpf").then_some("mode=0755"); // without, other users could write to it
+        mount(Some(source), target, Some(kind), MsFlags::empty(), options)
             .with_context(|| format!("cannot mount {target}"))?;
     }
     std::os::unix::fs::symlink("/run", "/var/run").or_else(|_| {

@@ -107,7 +107,8 @@ pub struct PlannedLink {
     pub seed: u64,
     /// Length of a step.
     pub step_ns: u64,
-    /// Rates, bit/s, with for how many steps each; none: no limit.
+    /// Rates, bit/s, with for how many steps each; none: no limit. They cover the whole run: within a step, rate times
+    /// nanoseconds must stay below 2^64, and 20 Mbit/s get there in 15 minutes.
     pub rates: Vec<(u32, u64)>,
     /// Room in the queue.
     pub queue_bytes: u64,
@@ -300,6 +301,9 @@ pub struct PlannedEvent {
     pub action: Action,
 }
 
+/// Follows a route's change in the log if the change is published to flows.
+pub const PATH_PUBLISHED: &str = ", published as a new path";
+
 /// What can happen. Changes of links are in the links' rates and phases and need no action.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -328,6 +332,8 @@ pub enum Action {
         host: usize,
         /// What `ip` is to do.
         arguments: String,
+        /// Whether the change is published, as `hotcc paths watch` does.
+        watched: bool,
     },
     /// Something that is done already, for the log.
     Note(String),

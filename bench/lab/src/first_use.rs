@@ -3,6 +3,7 @@
 use anyhow::Result;
 use hotcc::registry;
 use hotcc_abi::pins;
+use nix::mount::{MntFlags, umount2};
 use std::fs;
 use std::path::Path;
 
@@ -31,6 +32,7 @@ impl FirstUse {
         if in_use || !hotcc_radio_map::links(Path::new(pins::ROOT))?.is_empty() {
             return Ok(());
         }
+        let _ = umount2(pins::FEEDERS, MntFlags::MNT_DETACH); // is there only if the group of feeders exists
         Ok(registry::remove_tree(Path::new(pins::ROOT))?)
     }
 }

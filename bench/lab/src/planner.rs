@@ -321,6 +321,7 @@ fn events(scenario: &Scenario, network: &Network, objects: &Objects) -> Result<V
             Action::Route {
                 host,
                 arguments: network.reroute(host, to, via).context("`via` is not a neighbour of `host`")?,
+                watched: *network.nodes[host].host.watch_paths.get_ref(),
             }
         } else if let Some(change) = &event.change {
             Action::Note(format!("link {} changes", change.link.get_ref()))

@@ -4,6 +4,7 @@
 //! bound is compared with its yardstick in the same run, by turns of well under a second.
 
 mod ack_cost;
+mod apply;
 mod awake;
 mod border;
 pub mod options;
@@ -37,7 +38,7 @@ pub struct Measure {
 }
 
 /// All there are, in the order in which they run.
-pub const MEASURES: [Measure; 8] = [
+pub const MEASURES: [Measure; 9] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
@@ -59,6 +60,7 @@ pub const MEASURES: [Measure; 8] = [
         about: "time from the start of a swap until new flows run the new version",
         run: swap::run,
     },
+    Measure { name: apply::NAME, about: "time of an apply that changes nothing", run: apply::run },
     Measure {
         name: border::NAME,
         about: "cost of the PEP's border on a router's forwarding, and latency of its reports",

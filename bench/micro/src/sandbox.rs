@@ -17,9 +17,11 @@ pub fn enter() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("cannot create a mount namespace")?;
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("cannot make mounts private")?;
+    let options = Some("mode=0755"); // without, other users could write to it
     for (kind, path) in [("tmpfs", NAMED_NAMESPACES), ("tmpfs", pins::RUN), ("bpf", pins::BPFFS)] {
         fs::create_dir_all(path).with_context(|| format!("cannot create {path}"))?;
-        mount(Some(kind), path, Some(kind), MsFlags::empty(), none).with_context(|| format!("cannot mount {path}"))?;
+        mount(Some(kind), path, Some(kind), MsFlags::empty(), options)
+            .with_context(|| format!("cannot mount {path}"))?;
     }
     Ok(())
 }

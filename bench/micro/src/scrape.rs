@@ -8,12 +8,13 @@ use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
 use hotcc::ops::{self, Request};
+use hotcc_testbed::http;
 use hotcc_testbed::netlab::{Process, output, pause, quiet};
 use hotcc_testbed::statistics::median;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -96,11 +97,8 @@ fn run_ss() -> Result<()> {
 }
 
 fn scrape_page(address: SocketAddr) -> Result<String> {
-    let mut page = String::new();
-    let mut stream = TcpStream::connect(address).context("cannot connect to the exporter")?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    stream.read_to_string(&mut page).context("cannot read the exporter's page")?;
-    ensure!(page.starts_with("HTTP/1.1 200") && page.ends_with("# EOF\n"), "the exporter's page is incomplete");
+    let (head, page) = http::get(address, "/metrics").context("cannot read the exporter's page")?;
+    ensure!(head.starts_with("200 ") && page.ends_with("# EOF\n"), "the exporter's page is incomplete");
     Ok(page)
 }
 

@@ -42,6 +42,9 @@ struct sock_common {
 	u16 skc_dport; /* peer's port, network order */
 	u32 skc_daddr; /* peer's IPv4 address, network order */
 	u32 skc_rcv_saddr;
+	struct {
+		struct net *net; /* the network namespace */
+	} __core skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 	volatile u8 skc_state;
@@ -178,6 +181,7 @@ struct rate_sample {
 	long rtt_us;
 	u32 acked_sacked;
 	bool is_app_limited;
+	bool is_retrans; /* of a segment that was sent again */
 } __core;
 
 #ifndef HOTCC_HOST

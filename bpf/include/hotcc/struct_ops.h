@@ -58,4 +58,7 @@ struct tcp_congestion_ops___v610 {
 	}                                                                                                \
 	static __always_inline void body_##name(struct sock *sk, u32 ack, int flag,                      \
 						const struct rate_sample *rs)
+#else
+#define CONG_CONTROL(name, sk, ack, flag, rs)                                                            \
+	static void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
 #endif

@@ -43,6 +43,9 @@
 	HOTCC_TAG("hotcc:choice|names=" names "|default=" HOTCC_STR(initial)                             \
 		  "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
 
+/* Before a TUNABLE_CHOICE: what whoever sets it to the value of that name is warned of. */
+#define CHOICE_WARNING(choice, name, text) extern u32 choice HOTCC_TAG("hotcc:warning|name=" name "|help=" text)
+
 /* On a field of the per-flow state. */
 #define FIELD(unit, help_text) HOTCC_TAG("hotcc:field|unit=" unit "|help=" help_text)
 

@@ -38,11 +38,18 @@ impl PathKey {
     /// Key for `addr/len`, where `len` counts bits of the address in its own family. `None` if `len` is too long for it.
     #[must_use]
     pub fn prefix(addr: IpAddr, len: u8) -> Option<Self> {
-        let (octets, bits, offset) = match addr {
-            IpAddr::V4(a) => (a.to_ipv6_mapped().octets(), 32, MAPPED_LEN),
-            IpAddr::V6(a) => (a.octets(), 128, 0),
+        let (bits, offset) = if addr.is_ipv4() { (32, MAPPED_LEN) } else { (128, 0) };
+        (len <= bits).then(|| Self::address(addr).truncated(offset + u32::from(len)))
+    }
+
+    /// Key for one address.
+    #[must_use]
+    pub fn address(addr: IpAddr) -> Self {
+        let octets = match addr {
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
         };
-        (len <= bits).then(|| Self { prefix_len: FULL_PREFIX_LEN, addr: octets }.truncated(offset + u32::from(len)))
+        Self { prefix_len: FULL_PREFIX_LEN, addr: octets }
     }
 
     /// The prefix of `prefix_len` bits that this one is in; itself where it is no longer than that.

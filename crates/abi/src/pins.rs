@@ -19,6 +19,9 @@ pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
 /// Directory of run-time files: locks, verifier logs.
 pub const RUN: &str = "/run/hotcc";
 
+/// A BPF file system for feeders that are not root: the radio maps, pinned a second time.
+pub const FEEDERS: &str = "/run/hotcc/bpf";
+
 /// Name (and pin name) of the map from address to radio slot.
 pub const RADIO_INDEX: &str = "radio_index";
 /// Name (and pin name) of the array of radio slots.

@@ -110,6 +110,22 @@ static void reduce(struct tcp_sock *tp)
 	tp->snd_ssthresh = ssthresh;
 }
 
+/* A rate sample of that ACK, or one that the kernel calls invalid. */
+static void control(struct tcp_sock *tp, u32 acked, long rtt_us)
+{
+	struct rate_sample rs = { .acked_sacked = acked, .rtt_us = rtt_us, .delivered = -1, .interval_us = -1 };
+
+	if (next8() & 15) {
+		rs.delivered = next_scaled();
+		rs.interval_us = next8() & 15 ? (long)next_scaled() : -1;
+		rs.prior_delivered = tp->delivered - rs.delivered;
+		rs.prior_mstamp = tp->tcp_mstamp - min((u64)max(rs.interval_us, 0L), tp->tcp_mstamp);
+		rs.is_app_limited = next8() & 1;
+		rs.is_retrans = next8() & 1;
+	}
+	HOOK(tp, host_cong_control(tp, tp->snd_una, 0, &rs));
+}
+
 static void ack(struct tcp_sock *tp)
 {
 	u32 acked = next_scaled() >> 12, rtt = next_scaled() >> 4;
@@ -125,7 +141,9 @@ static void ack(struct tcp_sock *tp)
 	if (has_rtt)
 		tp->srtt_us = tp->srtt_us ? max(tp->srtt_us - (tp->srtt_us >> 3) + rtt, 1U) : rtt << 3;
 	HOOK(tp, host_pkts_acked(tp, acked, has_rtt ? (s32)rtt : -1, 0));
-	if (state == TCP_CA_CWR || state == TCP_CA_Recovery)
+	if (host_has_cong_control())
+		control(tp, acked, has_rtt ? (long)rtt : -1);
+	else if (state == TCP_CA_CWR || state == TCP_CA_Recovery)
 		tp->snd_cwnd = max(tp->snd_cwnd - min(acked, tp->snd_cwnd), min(tp->snd_ssthresh, tp->snd_cwnd));
 	else if (acked)
 		HOOK(tp, host_cong_avoid(tp, tp->snd_una, acked));

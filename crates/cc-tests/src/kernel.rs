@@ -224,7 +224,12 @@ impl<'a, M: Model> Kernel<'a, M> {
             // a windowed minimum: not what the connection's least RTT may be taken from
             s.min_rtt_us = if first || s.delivered.is_multiple_of(97) { rtt } else { s.min_rtt_us.min(rtt) };
         }
+        let flight = s.snd_nxt.wrapping_sub(s.snd_una) / s.mss;
         self.hook("pkts_acked", |m, s| m.pkts_acked(s, rtt_us), |f| f.pkts_acked(acked, rtt_us))?;
+        if let Some(rtt) = rtt_us {
+            // `tcp_rate_gen`, after the hook: a flight in an RTT
+            (self.sock.rate_delivered, self.sock.rate_interval_us) = (flight.saturating_add(acked), rtt);
+        }
         if matches!(self.sock.ca_state as u8, CWR | RECOVERY) {
             // proportional rate reduction, on the way to ssthresh
             let w = self.sock.snd_cwnd;

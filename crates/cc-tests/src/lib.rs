@@ -1,14 +1,17 @@
 //! Independent reference models of hotcc's congestion controls, and what drives them beside the algorithms' host builds.
 //!
 //! [`models`] holds the papers' equations in f64; [`kernel`] plays the kernel's part around both; [`random`] makes up
-//! connections to play, [`steady`] such that change slowly; [`examples`] are connections worked by hand. [`steps`] and
-//! [`units`] are the pure functions below. [`storage`] looks into the running kernel's.
+//! connections to play, [`steady`] those whose path changes slowly, and [`following`] those that follow a radio's signal.
+//! [`examples`] are connections worked by hand. [`steps`] and [`units`] are the pure functions below. [`storage`] looks into
+//! the running kernel's.
 //!
 //! This is a crate of test helpers: whatever goes wrong in loading panics.
 
 pub mod examples;
+pub mod following;
 pub mod kernel;
 mod library;
+mod live;
 pub mod models;
 pub mod random;
 pub mod reports;

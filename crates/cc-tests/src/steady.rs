@@ -4,11 +4,11 @@
 //! [`crate::random`] leaves it to chance how many ACKs a round has and how much the RTT of two rounds has in common.
 //! Here a queue stays for rounds, up to fifty of them, and the delivery rate is a part of W per RTT.
 
-use crate::kernel::{Event, Kernel};
+use crate::kernel::Event;
+use crate::live::{self, Course};
 use crate::models::Model;
-use crate::random::{self, Random, Script, Totals};
+use crate::random::{self, Random, Totals};
 use hotcc_host_algo::{HostAlgo, INFINITE_SSTHRESH, View};
-use hotcc_testbed::soak;
 
 /// RTTs of paths are no longer.
 const MAX_RTT_US: f64 = 10e6;
@@ -137,6 +137,17 @@ fn start(random: &mut Random) -> View {
     View { snd_cwnd, snd_ssthresh, snd_cwnd_clamp, max_packets_out: snd_cwnd, ..any }
 }
 
+impl Course for Path {
+    fn begin(random: &mut Random) -> (Self, View) {
+        let start = start(random);
+        (Self::new(random), start)
+    }
+
+    fn step(&mut self, random: &mut Random, sock: &View) -> Vec<Event> {
+        vec![self.next(random, sock)]
+    }
+}
+
 /// Plays `connections` connections of `length` events from seeds `seed..`; `model` makes the model for each.
 /// Panics at the first difference with the shortest script found that shows one.
 pub fn check<M: Model + Clone>(
@@ -146,26 +157,5 @@ pub fn check<M: Model + Clone>(
     length: usize,
     model: impl Fn(&mut Random) -> M,
 ) -> Totals {
-    let mut totals = Totals::default();
-    for seed in soak::seeds(seed, connections) {
-        let mut random = Random::new(seed);
-        let fresh = model(&mut random);
-        let mut script = Script { start: start(&mut random), events: Vec::new() };
-        let mut path = Path::new(&mut random);
-        let played = Kernel::start(algo, fresh.clone(), script.start).and_then(|mut kernel| {
-            while script.events.len() < length {
-                let event = path.next(&mut random, &kernel.sock);
-                script.events.push(event);
-                kernel.play(event)?;
-            }
-            kernel.finish()?;
-            totals.add(&kernel.counts, &kernel.model);
-            Ok(())
-        });
-        if let Err(difference) = played {
-            random::fail(Some(algo), seed, &fresh, script, difference);
-        }
-    }
-    soak::report(&totals.of::<M>());
-    totals
+    live::check::<Path, M>(algo, seed, connections, length, model)
 }

@@ -1,11 +1,13 @@
-//! D-TCP against its model, through random connections.
+//! D-TCP against its models, through random connections.
+
+#[path = "dtcp_golden/default.rs"]
+mod default;
 
 use hotcc_cc_tests::models::dtcp::{Dtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_host_algo::HostAlgo;
 
-/// The published rules for N with the tunables of both profiles, and every choice and limit apart from them. What only
-/// `n_rule=eq10` and the start and ageing of `default` do is worked by hand in `tests/dtcp.rs`.
+/// The published rules for N with the tunables of both profiles, and every choice and limit apart from them.
 fn any_tunables(random: &mut Random) -> Tunables {
     let published = Tunables { n_rule: 2, slow_start: 1, base_window_s: 0, loss_permille: 0, ..Tunables::DEFAULT };
     let mut t = random.pick(&[published, Tunables::PAPER]);

@@ -49,6 +49,7 @@ examples! {
     a_hole_tells_the_domain_as_well
     the_tenth_loss_in_a_round_is_cubic_s
     clocked_by_the_pep_w_gives_up_what_was_lost
+    what_domain_2_may_hold_is_bounded
     a_later_hole_in_domain_1_is_cubic_s
     the_last_ack_of_a_recovery_changes_no_domain
     a_congestion_mark_is_domain_1_s
@@ -325,6 +326,43 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
     assert_eq!((window(&kernel), kernel.model.events), ((100, 42 + 40), 39));
 }
 
+fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
+    // 10 of 100 ms to the PEP; until a rate is known, 1 MB: 1000 segments in domain 2, and 4/3 * 10/90 of that in domain 1
+    let with_rate = |tunables, ssthresh, rate_delivered| {
+        let view = View { srtt_us: 8 * 100_000, min_rtt_us: 100_000, ..connection(600, ssthresh) };
+        start(tunables, View { rate_delivered, rate_interval_us: 100_000 * rate_delivered.min(1), ..view })
+    };
+    let tell = |kernel: &mut Kernel<'_, Mdcubic>, in_order| {
+        let report = Report { rtt_us: 10_000, ..Report::up_to(Una(in_order)) };
+        play(kernel, &[Event::Pep(report), DUPLICATE]);
+        (kernel.sock.snd_cwnd, kernel.model.d2_segments)
+    };
+    let mut kernel = with_rate(Tunables::DEFAULT, INFINITE_SSTHRESH, 0);
+    assert_eq!(tell(&mut kernel, 0), (600, 0));
+    assert_eq!(tell(&mut kernel, 200_000), (600 + 2 * 200, 200));
+    // W1 is 1148 less what is in domain 2, which holds slow start; all 1148 are sent
+    assert_eq!(tell(&mut kernel, 300_000), (1148, 300));
+    assert_eq!(tell(&mut kernel, 1_000_000), (1148, 1000));
+    assert_eq!(tell(&mut kernel, 1_148_000), (1148, 1000));
+    // with 1000 segments in 100 ms, it is one and a half times the 900 that domain 2 holds, and 200
+    let mut kernel = with_rate(Tunables::DEFAULT, INFINITE_SSTHRESH, 1000);
+    for in_order in (0..1_550_000).step_by(50_000) {
+        tell(&mut kernel, in_order);
+    }
+    assert_eq!(tell(&mut kernel, 1_550_000), (1350 + 200, 1350));
+    // in congestion avoidance W1 is domain 1's to bound, until domain 2 fills up
+    let mut kernel = with_rate(Tunables::DEFAULT, 100, 0);
+    assert_eq!(tell(&mut kernel, 0), (600, 0));
+    assert_eq!(tell(&mut kernel, 590_000), (600 + 590, 590));
+    assert_eq!(tell(&mut kernel, 1_000_000), (601 + 1000, 1000));
+    assert_eq!(tell(&mut kernel, 1_001_000), (148 + 1000, 1000));
+    // the paper has no bound
+    let mut kernel = with_rate(Tunables::PAPER, INFINITE_SSTHRESH, 0);
+    assert_eq!(tell(&mut kernel, 0), (600, 0));
+    assert_eq!(tell(&mut kernel, 600_000), (600 + 2 * 600, 600));
+    assert_eq!(tell(&mut kernel, 1_800_000), (2400 + 1800, 1800));
+}
+
 fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
     play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
@@ -513,6 +551,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
         d2_loss_events: random.pick(&[0, 0, 1, 2, 10, 100, 1000, 1000]),
         d2_segments_per_loss: random.pick(&[16, 16, 0, 1, 1000]),
         d2_reduction: random.pick(&[0, 0, 1]),
+        d2_bound_kb: random.pick(&[1000, 1000, 0, 1, 100, 1_000_000]),
         without_pep: random.pick(&[0, 0, 0, 1]),
         pep_max_age_ms: random.pick(&[1000, 1000, 1, 100, 30_000]),
         pep_clock: random.pick(&[1, 1, 1, 0]),

@@ -15,6 +15,7 @@ u64 host_now_ns;
 struct host_view {
 	u64 now_us;
 	u64 bytes_acked;
+	u64 pacing_rate; /* bytes/s */
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_cwnd_clamp;
@@ -33,6 +34,8 @@ struct host_view {
 	u32 snd_una;
 	u32 snd_nxt;
 	u32 lost;
+	u32 rate_delivered;
+	u32 rate_interval_us;
 };
 
 HOTCC_EXPORT struct tcp_sock *host_new(void)
@@ -55,6 +58,7 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	host_now_ns = v->now_us * 1000;
 	tp->tcp_mstamp = v->now_us;
 	tp->bytes_acked = v->bytes_acked;
+	tp->inet_conn.icsk_inet.sk.sk_pacing_rate = v->pacing_rate;
 	tp->snd_cwnd = v->snd_cwnd;
 	tp->snd_cwnd_cnt = v->snd_cwnd_cnt;
 	tp->snd_cwnd_clamp = v->snd_cwnd_clamp;
@@ -73,6 +77,8 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	tp->snd_una = v->snd_una;
 	tp->snd_nxt = v->snd_nxt;
 	tp->lost = v->lost;
+	tp->rate_delivered = v->rate_delivered;
+	tp->rate_interval_us = v->rate_interval_us;
 }
 
 HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
@@ -80,6 +86,7 @@ HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
 	v->snd_cwnd = tp->snd_cwnd;
 	v->snd_cwnd_cnt = tp->snd_cwnd_cnt;
 	v->snd_ssthresh = tp->snd_ssthresh;
+	v->pacing_rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
 }
 
 /* The flow's private state; its layout is in the BPF object's BTF. */
@@ -116,6 +123,17 @@ HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_u
 HOTCC_EXPORT void host_cong_avoid(struct tcp_sock *tp, u32 ack, u32 acked)
 {
 	HOTCC_ALGO.cong_avoid((struct sock *)tp, ack, acked);
+}
+
+/* Whether the algorithm is the one to set W and the pacing rate: cong_control instead of cong_avoid. */
+HOTCC_EXPORT bool host_has_cong_control(void)
+{
+	return HOTCC_ALGO.cong_control != NULL;
+}
+
+HOTCC_EXPORT void host_cong_control(struct tcp_sock *tp, u32 ack, int flag, const struct rate_sample *rs)
+{
+	HOTCC_ALGO.cong_control((struct sock *)tp, ack, flag, rs);
 }
 
 HOTCC_EXPORT u32 host_ssthresh(struct tcp_sock *tp)
@@ -167,6 +185,11 @@ HOTCC_EXPORT void host_path(u32 generation)
 #else
 	(void)generation;
 #endif
+}
+
+HOTCC_EXPORT void host_share(void *group)
+{
+	host_group = group;
 }
 
 /* What the PEP's storage of the socket holds; NULL: there is none. */

@@ -15,6 +15,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
@@ -33,6 +34,9 @@ struct host_tunable {
 	extern u32 name;                                                                                 \
 	static const struct host_tunable host_tunable_##name                                             \
 		__attribute__((section("host_tunables"), used)) = { &name, initial, lowest, highest, choices };
+
+/* 64 bytes, first of zeros, that flows of one host to one receiver share; NULL: a flow is alone. */
+static void *host_group;
 
 /* The test's clock. */
 extern u64 host_now_ns;

@@ -8,12 +8,14 @@ use hotcc_abi::pep::PepFlow;
 use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
 use libloading::Library;
+use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 pub mod library;
 
@@ -53,6 +55,8 @@ pub struct View {
     pub now_us: u64,
     /// Bytes acknowledged.
     pub bytes_acked: u64,
+    /// Pacing rate, bytes/s.
+    pub pacing_rate: u64,
     /// Window W, segments.
     pub snd_cwnd: u32,
     /// Segments counted towards the next increase by `tcp_cong_avoid_ai`.
@@ -89,6 +93,10 @@ pub struct View {
     pub snd_nxt: u32,
     /// Segments ever marked as lost.
     pub lost: u32,
+    /// Segments of the last delivery rate sample.
+    pub rate_delivered: u32,
+    /// Time of the last delivery rate sample, microseconds.
+    pub rate_interval_us: u32,
 }
 
 impl View {
@@ -110,6 +118,28 @@ impl View {
         self.is_cwnd_limited != 0
             || self.in_slow_start() && u64::from(self.snd_cwnd) < 2 * u64::from(self.max_packets_out)
     }
+}
+
+/// `struct rate_sample`, as `hotcc/kernel.h` has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateSample {
+    /// Start of the interval that the sample is of, microseconds.
+    pub prior_mstamp: u64,
+    /// `delivered` at its start.
+    pub prior_delivered: u32,
+    /// Segments delivered over it; negative: no sample.
+    pub delivered: i32,
+    /// Its length; negative: no sample.
+    pub interval_us: i64,
+    /// RTT of the last segment that this ACK acknowledged; negative: none.
+    pub rtt_us: i64,
+    /// Segments newly acknowledged or covered by SACK.
+    pub acked_sacked: u32,
+    /// Whether the application had too little to send at its start.
+    pub is_app_limited: bool,
+    /// Whether the sample is of a segment that was sent again.
+    pub is_retrans: bool,
 }
 
 /// A function of the kernel's CUBIC, for which the host build has a stand-in.
@@ -144,12 +174,15 @@ struct Hooks {
     release: unsafe extern "C" fn(Sock),
     pkts_acked: unsafe extern "C" fn(Sock, u32, i32, u32),
     cong_avoid: unsafe extern "C" fn(Sock, u32, u32),
+    has_cong_control: unsafe extern "C" fn() -> bool,
+    cong_control: unsafe extern "C" fn(Sock, u32, i32, *const RateSample),
     ssthresh: unsafe extern "C" fn(Sock) -> u32,
     undo_cwnd: unsafe extern "C" fn(Sock) -> u32,
     set_state: unsafe extern "C" fn(Sock, u8),
     cwnd_event: unsafe extern "C" fn(Sock, u32),
     radio: unsafe extern "C" fn(u64, u32, u32),
     path: unsafe extern "C" fn(u32),
+    share: unsafe extern "C" fn(*mut u64),
     pep: unsafe extern "C" fn(*const PepFlow),
     sack: unsafe extern "C" fn(Sock, u32, *const u32),
     hint: unsafe extern "C" fn(u64, u32, u32),
@@ -163,11 +196,16 @@ struct Field {
     size: usize,
 }
 
+/// What the flows of one host to one receiver tell each other: memory that their algorithms share.
+#[derive(Clone, Debug, Default)]
+pub struct Group(Rc<UnsafeCell<[u64; 8]>>);
+
 /// One algorithm with globals (tunables, clock, radio, path) of its own: every load is a separate copy in the process.
 pub struct HostAlgo {
     library: Library,
     hooks: Hooks,
     fields: BTreeMap<String, Field>,
+    group: Option<Group>,
     single_threaded: PhantomData<*const ()>, // its globals are not synchronised
 }
 
@@ -206,24 +244,34 @@ impl HostAlgo {
             release: symbol(&library, "host_release")?,
             pkts_acked: symbol(&library, "host_pkts_acked")?,
             cong_avoid: symbol(&library, "host_cong_avoid")?,
+            has_cong_control: symbol(&library, "host_has_cong_control")?,
+            cong_control: symbol(&library, "host_cong_control")?,
             ssthresh: symbol(&library, "host_ssthresh")?,
             undo_cwnd: symbol(&library, "host_undo_cwnd")?,
             set_state: symbol(&library, "host_set_state")?,
             cwnd_event: symbol(&library, "host_cwnd_event")?,
             radio: symbol(&library, "host_radio")?,
             path: symbol(&library, "host_path")?,
+            share: symbol(&library, "host_share")?,
             pep: symbol(&library, "host_pep")?,
             sack: symbol(&library, "host_sack")?,
             hint: symbol(&library, "host_hint")?,
             cubic_calls: symbol(&library, "host_cubic_calls")?,
         };
-        Ok(Self { library, hooks, fields: state_fields(name)?, single_threaded: PhantomData })
+        Ok(Self { library, hooks, fields: state_fields(name)?, group: None, single_threaded: PhantomData })
     }
 
     /// The library, for more of its functions.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// Whether it sets W and the pacing rate itself, by `cong_control` instead of `cong_avoid`.
+    #[must_use]
+    pub fn has_cong_control(&self) -> bool {
+        // SAFETY: takes nothing and reads a constant of the library.
+        unsafe { (self.hooks.has_cong_control)() }
     }
 
     /// Whether it has a tunable of that name.
@@ -278,6 +326,13 @@ impl HostAlgo {
     pub fn set_path(&self, generation: u32) {
         // SAFETY: a plain value in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.path)(generation) }
+    }
+
+    /// Makes its flows members of `group`.
+    pub fn join(&mut self, group: &Group) {
+        // SAFETY: self keeps the memory alive as long as the library, which touches it from this thread only.
+        unsafe { (self.hooks.share)(group.0.get().cast()) }
+        self.group = Some(group.clone());
     }
 
     /// What an agent wrote into the flow's storage of its PEP, or that there is no such storage.
@@ -370,7 +425,7 @@ impl<'a> Flow<'a> {
         unsafe { (self.algo.hooks.sack)(self.sock, blocks.len() as u32, pairs.as_ptr()) }
     }
 
-    /// `before` with what the algorithm may have changed: W, its count, ssthresh.
+    /// `before` with what the algorithm may have changed: W, its count, ssthresh, the pacing rate.
     #[must_use]
     pub fn get(&self, before: &View) -> View {
         let mut view = *before;
@@ -417,6 +472,13 @@ impl<'a> Flow<'a> {
     pub fn cong_avoid(&mut self, acked: u32) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.cong_avoid)(self.sock, 0, acked) }
+    }
+
+    /// `cong_control`, as kernels before 6.10 call it: without the sequence number and the flags. Only if the algorithm has it.
+    pub fn cong_control(&mut self, sample: &RateSample) {
+        assert!(self.algo.has_cong_control(), "no cong_control");
+        // SAFETY: the socket is live; the sample lives through the call and has the layout of struct rate_sample.
+        unsafe { (self.algo.hooks.cong_control)(self.sock, 0, -1, sample) }
     }
 
     /// The new ssthresh, at the start of a reduction.

@@ -1,12 +1,12 @@
 //! The BPF file system that holds all pins.
 
 use crate::error::{Error, Result};
+use crate::root_dir::{self, PUBLIC, RootDir};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::path::Path;
 
 /// How to get a BPF file system, and where it only seems to be missing.
-pub const HOW_TO_MOUNT: &str =
-    "mount -t bpf bpf /sys/fs/bpf (`ip netns exec` hides bpffs: use `nsenter --net=/run/netns/NAME` instead)";
+pub const HOW_TO_MOUNT: &str = "mount -t bpf -o mode=0755 bpf /sys/fs/bpf (`ip netns exec` hides bpffs: use `nsenter --net=/run/netns/NAME` instead)";
 
 /// Whether `path`, or its nearest existing parent, is in a BPF file system.
 #[must_use]
@@ -15,14 +15,40 @@ pub fn is_at(path: &Path) -> bool {
     statfs(existing).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC)
 }
 
-/// Fails unless `path`, or its nearest existing parent, is in a BPF file system.
+/// The BPF file system that `path` is in, or would be in.
 ///
 /// # Errors
-/// It is not.
+/// There is none.
+fn top(path: &Path) -> Result<&Path> {
+    let is_bpffs = |path: &&Path| statfs(*path).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC);
+    // the last is the nearest to `/`: links further below are not trusted yet
+    path.ancestors().filter(is_bpffs).last().ok_or_else(|| {
+        let message = format!("cannot use {}: no BPF file system there", path.display());
+        Error::kernel_lacks(message).and(&format!("mount it: {HOW_TO_MOUNT}"))
+    })
+}
+
+/// Fails unless `path` is in a BPF file system, or would be, and other users can change neither the directories that
+/// lead to it nor anything in it.
+///
+/// # Errors
+/// It is not, or they can.
 pub fn need(path: &Path) -> Result<()> {
-    if is_at(path) {
-        return Ok(());
+    let top = top(path)?;
+    let mut directory = RootDir::open(top)?;
+    for name in path.strip_prefix(top).unwrap_or(path) {
+        directory = match directory {
+            Some(above) => above.child(name)?,
+            None => return Ok(()),
+        };
     }
-    let message = format!("cannot use {}: no BPF file system there", path.display());
-    Err(Error::kernel_lacks(message).and(&format!("mount it: {HOW_TO_MOUNT}")))
+    directory.map_or(Ok(()), |directory| directory.check_below())
+}
+
+/// Makes the directory `path` in a BPF file system, and those that lead to it.
+///
+/// # Errors
+/// There is no BPF file system; another user can change a directory on the way.
+pub fn make(path: &Path) -> Result<()> {
+    root_dir::make(top(path)?, path, PUBLIC).map(drop)
 }

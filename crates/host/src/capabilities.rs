@@ -4,10 +4,11 @@ use crate::error::{Result, Tried};
 use caps::{CapSet, Capability, CapsHashSet};
 
 /// Drops all capabilities of this thread, and of threads it starts from now on, except `keep`. They cannot be regained.
+/// Returns what is left, as [`identity`] does.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
+pub fn drop_all_but(keep: &[Capability]) -> Result<String> {
     let tried = || "cannot drop capabilities".to_owned();
     let held = caps::read(None, CapSet::Permitted).tried(tried)?;
     let kept: CapsHashSet = keep.iter().copied().filter(|c| held.contains(c)).collect();
@@ -20,5 +21,22 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     }
     caps::set(None, CapSet::Effective, &kept).tried(tried)?;
     caps::set(None, CapSet::Permitted, &kept).tried(tried)?;
-    caps::clear(None, CapSet::Inheritable).tried(tried)
+    caps::clear(None, CapSet::Inheritable).tried(tried)?;
+    identity()
+}
+
+/// The user and the capabilities of this thread, for the log: `user 0, with CAP_BPF, CAP_NET_ADMIN`.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn identity() -> Result<String> {
+    let held = caps::read(None, CapSet::Permitted).tried(|| "cannot read capabilities".to_owned())?;
+    let mut names: Vec<String> = held.iter().map(ToString::to_string).collect();
+    names.sort();
+    let names = match names.len() {
+        0 => "no capability".to_owned(),
+        n if n == caps::runtime::thread_all_supported().len() => "all capabilities".to_owned(),
+        _ => names.join(", "),
+    };
+    Ok(format!("user {}, with {names}", nix::unistd::geteuid()))
 }

@@ -175,16 +175,17 @@ pub fn io_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error
     causes(error).find_map(|e| e.downcast_ref())
 }
 
-/// All causes in one line, each once: many libraries repeat their cause's text in their own.
+/// All causes one after another, each once: many libraries repeat their cause's text in their own, or end it with a newline.
 #[must_use]
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
+        let cause = cause.trim_end();
+        if !text.ends_with(cause) {
             if !text.is_empty() {
                 text += ": ";
             }
-            text += &cause;
+            text += cause;
         }
     }
     text

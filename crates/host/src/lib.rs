@@ -13,5 +13,7 @@ pub mod metrics_server;
 pub mod nearest;
 pub mod netlink;
 pub mod netns;
+pub mod printable;
+pub mod root_dir;
 #[cfg(feature = "daemon")]
 pub mod service;

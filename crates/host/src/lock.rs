@@ -1,25 +1,37 @@
 //! A lock file that keeps commands from changing the same thing at once. The kernel releases it when its holder ends.
 
 use crate::error::{Error, Result, Tried};
+use crate::root_dir::{PUBLIC, RootDir};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File};
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// How long a command waits for another.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The lock; released on drop.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "held, not read")] Flock<File>);
+pub struct Lock(Flock<File>);
 
-/// Takes the lock at `path`, creating file and directory. Waits up to `patience` for another holder.
+impl Lock {
+    /// The locked file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+}
+
+/// Takes the lock at `path`, creating file and directory. Waits up to `patience` for another holder. `mode` decides who
+/// else may take it: every user who can open the file can hold it for ever.
 ///
 /// # Errors
 /// The file cannot be created, or another process still holds it.
-pub fn acquire(path: &Path, patience: Duration) -> Result<Lock> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).tried(|| format!("cannot create {}", directory.display()))?;
-    }
-    let mut file = File::create(path).tried(|| format!("cannot open {}", path.display()))?;
+pub fn acquire(path: &Path, mode: u32, patience: Duration) -> Result<Lock> {
+    let mut file = open(path, mode)?;
     let started = Instant::now();
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -38,18 +50,56 @@ pub fn acquire(path: &Path, patience: Duration) -> Result<Lock> {
     }
 }
 
+/// Opens the file of a lock, creating it and its directory.
+///
+/// # Errors
+/// It cannot be created, or another user can change the directory.
+pub fn open(path: &Path, mode: u32) -> Result<File> {
+    if let Some(directory) = path.parent() {
+        RootDir::open_or_new(directory, PUBLIC)?;
+    }
+    open_file(path, mode).tried(|| format!("cannot open {}", path.display()))
+}
+
+fn open_file(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(mode).custom_flags(nix::libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    // an older version, or the umask, gave it another mode
+    if metadata.mode() & 0o7777 != mode && metadata.uid() == nix::unistd::geteuid().as_raw() {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    #[test]
+    fn other_users_cannot_hold_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        acquire(&path, 0o600, Duration::ZERO).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(acquire(&link, 0o660, Duration::ZERO).is_err(), "a link is not followed");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+    }
 
     #[test]
     fn a_second_holder_waits_and_then_names_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run/lock");
-        let first = acquire(&path, Duration::ZERO).unwrap();
-        let error = acquire(&path, Duration::from_millis(50)).unwrap_err();
+        let first = acquire(&path, 0o600, Duration::ZERO).unwrap();
+        let error = acquire(&path, 0o600, Duration::from_millis(50)).unwrap_err();
         assert!(format!("{error:#}").contains(&path.display().to_string()), "{error:#}");
         drop(first);
-        acquire(&path, Duration::ZERO).unwrap();
+        acquire(&path, 0o600, Duration::ZERO).unwrap();
     }
 }

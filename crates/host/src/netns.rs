@@ -1,6 +1,6 @@
 //! All network namespaces of this machine, as far as a process or a mount shows them.
 
-use crate::error::{Error, Result, Tried};
+use crate::error::{Error, Kind, Result, Tried};
 use nix::sched::{CloneFlags, setns};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 const OWN: &str = "/proc/self/ns/net";
 /// Where `ip netns` has them.
 const NAMED: &str = "/run/netns";
+
+/// What people call the caller's own.
+pub const HERE: &str = "here";
 
 /// One network namespace.
 #[derive(Debug)]
@@ -63,9 +66,9 @@ pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
 pub fn named(name_or_path: &str) -> Result<NetNs> {
     let path = Path::new(NAMED).join(name_or_path);
     let path = if name_or_path.contains('/') { Path::new(name_or_path) } else { &path };
-    open(path).map_err(|why| {
-        Error::usage(format!("no network namespace `{name_or_path}`: cannot open {}: {why}", path.display()))
-    })
+    open(path)
+        .tried(|| format!("no network namespace `{name_or_path}`: cannot open {}", path.display()))
+        .map_err(|error| error.as_kind(Kind::Usage))
 }
 
 impl NetNs {
@@ -74,7 +77,7 @@ impl NetNs {
     pub fn label(&self) -> String {
         match self.path.strip_prefix(NAMED) {
             Ok(name) => name.display().to_string(),
-            Err(_) if self.path == Path::new(OWN) => "here".to_owned(),
+            Err(_) if self.path == Path::new(OWN) => HERE.to_owned(),
             Err(_) => self.path.display().to_string(),
         }
     }
@@ -121,4 +124,19 @@ pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T
         });
         worker.join().unwrap_or_else(|_| Err(Error::failed("walking the network namespaces panicked")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn an_unknown_name_is_wrong_usage_and_keeps_the_systems_error() {
+        let error = named("/nonexistent").unwrap_err();
+        assert!(error.source().is_some_and(|cause| cause.is::<std::io::Error>()));
+        let text =
+            "no network namespace `/nonexistent`: cannot open /nonexistent: No such file or directory (os error 2)";
+        assert_eq!((format!("{error:#}").as_str(), error.kind()), (text, Kind::Usage));
+    }
 }

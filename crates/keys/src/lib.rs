@@ -1,5 +1,6 @@
 //! Who sent a datagram, and whether it came before: keys and the files they stand in, their codes, the window of counters.
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fs;
@@ -68,12 +69,12 @@ fn code(keyed: &Hmac<Sha256>, message: &[u8]) -> [u8; MAC_BYTES] {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
-    #[error("cannot read {path}: {error}")]
+    #[error("cannot read {path}")]
     Unreadable {
         /// Which.
         path: PathBuf,
         /// Why.
-        error: io::Error,
+        source: io::Error,
     },
     /// Others than its owner may read it.
     #[error("cannot use {path}: users other than its owner can access it; run `chmod 600 {path}`", path = .0.display())]
@@ -113,7 +114,7 @@ impl<S: Scope> Keys<S> {
     /// # Errors
     /// Others can read it, or it cannot be read; a line that is not understood; no key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let unreadable = |error| KeyError::Unreadable { path: path.to_owned(), error };
+        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         if fs::metadata(path).map_err(unreadable)?.mode() & 0o077 != 0 {
             return Err(KeyError::Exposed(path.to_owned()));
         }
@@ -156,20 +157,13 @@ fn parse_line<S: Scope>(line: &str) -> Result<(Key, Option<S>), String> {
         .ok_or("invalid key number: expected NUMBER KEY [SCOPE], with a number from 0 to 255")?;
     let secret = words
         .next()
-        .and_then(hex)
+        .and_then(|word| HEXLOWER_PERMISSIVE.decode(word.as_bytes()).ok()?.try_into().ok())
         .ok_or("invalid key: expected 64 hexadecimal digits (`openssl rand -hex 32` generates some)")?;
     let scope = words.next().map(S::parse).transpose()?;
     if let Some(word) = words.next() {
         return Err(format!("unexpected `{word}`: expected NUMBER KEY [SCOPE]"));
     }
     Ok((Key::new(id, &secret), scope))
-}
-
-fn hex(word: &str) -> Option<[u8; KEY_BYTES]> {
-    let digits: Vec<u8> = word.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
-    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
-    bytes.try_into().ok()
 }
 
 /// Which counters of a sender came already: each is taken once, and none that is [`WINDOW`] behind the newest.
@@ -276,13 +270,16 @@ mod tests {
 
     #[test]
     fn a_key_file_is_for_its_owner_alone() {
+        use std::error::Error;
         use std::os::unix::fs::PermissionsExt;
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("1 {}", "0a".repeat(32))).unwrap();
         assert!(Keys::<Word>::read(file.path()).is_ok());
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(Keys::<Word>::read(file.path()), Err(KeyError::Exposed(_))));
-        assert!(matches!(Keys::<Word>::read(Path::new("/nonexistent")), Err(KeyError::Unreadable { .. })));
+        let error = Keys::<Word>::read(Path::new("/nonexistent")).unwrap_err();
+        assert!(matches!(error, KeyError::Unreadable { .. }), "{error:?}");
+        assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
     }
 
     #[test]

@@ -1,36 +1,34 @@
 //! What can go wrong with the radio map, and what to do about it.
 
 use hotcc_abi::radio::IndexKey;
-use hotcc_host::bpffs::HOW_TO_MOUNT;
-use hotcc_host::error::{chain, io_error};
+use hotcc_host::error::{Kind, io_error};
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+
+/// What the system said.
+pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why the radio map could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// The pins would not be in a BPF file system.
-    #[error("cannot use {path}: no BPF file system there; mount it: {HOW_TO_MOUNT}")]
-    NoBpffs {
-        /// The pin directory.
-        path: PathBuf,
-    },
+    /// The pins would not be in a BPF file system, or other users can change them.
+    #[error(transparent)]
+    Pins(hotcc_host::error::Error),
     /// A permission is missing.
-    #[error("cannot {action}: {reason}; run as root, or as a member of group hotcc if the radio map already exists")]
+    #[error("cannot {action} (run as root, or as a member of group hotcc if the radio map already exists)")]
     NotPermitted {
         /// What was tried.
         action: String,
-        /// What the kernel said.
-        reason: String,
+        /// Why not.
+        source: Cause,
     },
     /// The kernel lacks a map type or flag.
-    #[error("cannot {action}: {reason}; this needs Linux 5.5 or later with CONFIG_BPF_SYSCALL")]
+    #[error("cannot {action} (this needs Linux 5.5 or later with CONFIG_BPF_SYSCALL)")]
     Kernel {
         /// What was tried.
         action: String,
-        /// What the kernel said.
-        reason: String,
+        /// Why not.
+        source: Cause,
     },
     /// Nothing is pinned.
     #[error("the radio map does not exist yet; `sinr-feeder run` or a loaded algorithm that reads it creates it")]
@@ -72,12 +70,12 @@ pub enum MapError {
         link: IndexKey,
     },
     /// Anything else the system refused.
-    #[error("cannot {action}: {reason}")]
+    #[error("cannot {action}")]
     System {
         /// What was tried.
         action: String,
-        /// What the system said.
-        reason: String,
+        /// Why not.
+        source: Cause,
     },
 }
 
@@ -88,43 +86,74 @@ impl MapError {
         match self {
             Self::Kernel { .. } => 3,
             Self::NotPermitted { .. } => 4,
+            Self::Pins(error) if error.kind() == Kind::NotPermitted => 4,
             _ => 1,
         }
     }
 
-    pub(crate) fn system(action: &str, error: &(dyn Error + 'static)) -> Self {
-        let (action, reason) = (action.to_owned(), chain(error));
-        match io_error(error) {
-            Some(e) if e.kind() == ErrorKind::PermissionDenied => Self::NotPermitted { action, reason },
-            Some(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => Self::Kernel { action, reason },
-            _ => Self::System { action, reason },
+    pub(crate) fn system(action: &str, error: impl Into<Cause>) -> Self {
+        let (action, source) = (action.to_owned(), error.into());
+        match io_error(&*source) {
+            Some(e) if e.kind() == ErrorKind::PermissionDenied => Self::NotPermitted { action, source },
+            Some(e) if e.raw_os_error() == Some(nix::libc::ENOSYS) => Self::Kernel { action, source },
+            _ => Self::System { action, source },
         }
     }
 
     /// For map creation, where "invalid argument" means an unknown type or flag.
-    pub(crate) fn creating(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn creating(error: impl Into<Cause>) -> Self {
         let lacking = [nix::libc::EINVAL, nix::libc::EOPNOTSUPP];
         match Self::system("create the radio map", error) {
-            Self::System { action, reason }
-                if io_error(error).and_then(io::Error::raw_os_error).is_some_and(|e| lacking.contains(&e)) =>
+            Self::System { action, source }
+                if io_error(&*source).and_then(io::Error::raw_os_error).is_some_and(|e| lacking.contains(&e)) =>
             {
-                Self::Kernel { action, reason }
+                Self::Kernel { action, source }
             }
             other => other,
         }
     }
 
-    pub(crate) fn inserting(error: &(dyn Error + 'static)) -> Self {
-        match io_error(error).and_then(io::Error::raw_os_error) {
+    pub(crate) fn inserting(error: impl Error + Send + Sync + 'static) -> Self {
+        match io_error(&error).and_then(io::Error::raw_os_error) {
             Some(nix::libc::ENOSPC) => Self::IndexFull,
             _ => Self::system("write the radio index", error),
         }
     }
 
-    pub(crate) fn mapping(error: &io::Error) -> Self {
+    pub(crate) fn mapping(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::InvalidData => Self::Version(error.to_string()),
             _ => Self::system("map the radio slots into memory", error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_host::error::chain;
+
+    #[test]
+    fn the_cause_is_kept_and_told_once() {
+        let of = |code| MapError::creating(io::Error::from_raw_os_error(code));
+        for (code, exit_code, text) in [
+            (
+                nix::libc::EPERM,
+                4,
+                "cannot create the radio map (run as root, or as a member of group hotcc if the radio map already exists): \
+                 Operation not permitted (os error 1)",
+            ),
+            (
+                nix::libc::EINVAL,
+                3,
+                "cannot create the radio map (this needs Linux 5.5 or later with CONFIG_BPF_SYSCALL): \
+                 Invalid argument (os error 22)",
+            ),
+            (nix::libc::ENOMEM, 1, "cannot create the radio map: Cannot allocate memory (os error 12)"),
+        ] {
+            let error = of(code);
+            assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
+            assert_eq!((chain(&error).as_str(), error.exit_code()), (text, exit_code));
         }
     }
 }

@@ -17,7 +17,7 @@ impl Index {
     /// Every link and its slot. A feeder that deletes a link in the middle of the walk makes the kernel start over.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Result<(IndexKey, u32), MapError>> {
         let entries = self.0.iter().map(|entry| entry.map(|(key, slot)| (abi_key(&key), slot)));
-        entries.map(|entry| entry.map_err(|e| MapError::system("read the radio index", &e)))
+        entries.map(|entry| entry.map_err(|e| MapError::system("read the radio index", e)))
     }
 
     /// The slot of the longest prefix that has all of `key` in it.
@@ -25,16 +25,16 @@ impl Index {
         match self.0.get(&kernel_key(key), 0) {
             Ok(slot) => Ok(Some(slot)),
             Err(aya::maps::MapError::KeyNotFound) => Ok(None),
-            Err(e) => Err(MapError::system("read the radio index", &e)),
+            Err(e) => Err(MapError::system("read the radio index", e)),
         }
     }
 
     pub(crate) fn insert(&mut self, key: IndexKey, slot: u32) -> Result<(), MapError> {
-        self.0.insert(&kernel_key(key), slot, 0).map_err(|e| MapError::inserting(&e))
+        self.0.insert(&kernel_key(key), slot, 0).map_err(MapError::inserting)
     }
 
     pub(crate) fn remove(&mut self, key: IndexKey) -> Result<(), MapError> {
-        self.0.remove(&kernel_key(key)).map_err(|e| MapError::system("write the radio index", &e))
+        self.0.remove(&kernel_key(key)).map_err(|e| MapError::system("write the radio index", e))
     }
 }
 

@@ -4,11 +4,13 @@ use crate::error::MapError;
 use crate::index::Index;
 use crate::owner::Owner;
 use crate::pinned;
+use crate::share::share_with_feeders;
 use crate::slots::RadioSlots;
 use crate::view::RadioView;
 use crate::writer::{self, LinkOptions, LinkWriter};
 use aya::maps::MapData;
 use hotcc_abi::clock::monotonic_ms32;
+use hotcc_abi::pins;
 use hotcc_abi::radio::{self, Decision, IndexKey, Slot, effective_max_age_ms};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -34,6 +36,9 @@ impl RadioMap {
             Some(maps) => maps,
             None => pinned::create(pin_root)?,
         };
+        if pin_root == Path::new(pins::ROOT) {
+            share_with_feeders().map_err(|e| MapError::system("share the radio map with group hotcc", e))?;
+        }
         Self::new(maps)
     }
 
@@ -46,7 +51,7 @@ impl RadioMap {
     }
 
     fn new((index, slots): (Index, MapData)) -> Result<Self, MapError> {
-        let slots = RadioSlots::writable(slots.fd()).map_err(|e| MapError::mapping(&e))?;
+        let slots = RadioSlots::writable(slots.fd()).map_err(MapError::mapping)?;
         let view = RadioView { index, slots: Arc::new(slots) };
         Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None })
     }

@@ -2,21 +2,16 @@
 
 use crate::error::MapError;
 use crate::index::Index;
+use crate::share::give_lock;
 use aya::maps::{MapData, MapType};
 use aya::{EbpfLoader, VerifierLogLevel};
 use hotcc_abi::pins;
 use hotcc_abi::radio::{INDEX_ENTRIES, IndexKey, SLOTS, Slot};
 use hotcc_host::bpffs;
 use hotcc_host::error::io_error;
-use nix::errno::Errno;
-use nix::unistd::Group;
-use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use hotcc_host::lock::{self, Lock};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// Members of this group may feed without being root.
-const GROUP: &str = "hotcc";
 
 fn signal_dir(pin_root: &Path) -> PathBuf {
     pin_root.join("signal")
@@ -24,6 +19,9 @@ fn signal_dir(pin_root: &Path) -> PathBuf {
 
 /// Both maps, checked; `None` where one is not there.
 pub(crate) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
+    if bpffs::is_at(pin_root) {
+        bpffs::need(pin_root).map_err(MapError::Pins)?;
+    }
     let dir = signal_dir(pin_root);
     let index = open_pin(&dir, pins::RADIO_INDEX, MapType::LpmTrie, [size_of::<IndexKey>(), 4], INDEX_ENTRIES)?;
     let slots = open_pin(&dir, pins::RADIO_SLOTS, MapType::Array, [4, size_of::<Slot>()], SLOTS)?;
@@ -43,9 +41,9 @@ fn open_pin(
     let map = match MapData::from_pin(&path) {
         Ok(map) => map,
         Err(e) if io_error(&e).is_some_and(|e| e.kind() == ErrorKind::NotFound) => return Ok(None),
-        Err(e) => return Err(MapError::system(&action, &e)),
+        Err(e) => return Err(MapError::system(&action, e)),
     };
-    let info = map.info().map_err(|e| MapError::system(&action, &e))?;
+    let info = map.info().map_err(|e| MapError::system(&action, e))?;
     let has = (info.map_type().ok(), info.key_size() as usize, info.value_size() as usize, info.max_entries());
     let wants = (Some(map_type), key, value, entries);
     if has != wants {
@@ -61,16 +59,12 @@ fn open_pin(
 
 /// Makes what is missing, from the object every algorithm shares its map definitions with.
 pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
-    if !bpffs::is_at(pin_root) {
-        return Err(MapError::NoBpffs { path: pin_root.to_owned() });
-    }
+    bpffs::need(pin_root).map_err(MapError::Pins)?;
     let _lock = lock()?;
     let dir = signal_dir(pin_root);
-    make_dirs(pin_root, &dir)?;
-    let object = hotcc_bpf::prog("radio_maps").ok_or_else(|| MapError::System {
-        action: "create the radio map".to_owned(),
-        reason: "this program was built without its BPF object".to_owned(),
-    })?;
+    bpffs::make(&dir).map_err(MapError::Pins)?;
+    let object = hotcc_bpf::prog("radio_maps")
+        .ok_or_else(|| MapError::system("create the radio map", "this program was built without its BPF object"))?;
     // An algorithm loaded at the same moment does not hold our lock: whoever pins second finds the first one's map.
     let mut attempts = 0..3;
     let maps = loop {
@@ -80,53 +74,20 @@ pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
             Ok(_) => {}
             Err(e)
                 if attempts.next().is_some() && io_error(&e).is_some_and(|e| e.kind() == ErrorKind::AlreadyExists) => {}
-            Err(e) => return Err(MapError::creating(&e)),
+            Err(e) => return Err(MapError::creating(e)),
         }
         if let Some(maps) = open(pin_root)? {
             break maps;
         }
     };
-    for name in [pins::RADIO_INDEX, pins::RADIO_SLOTS] {
-        grant(&dir.join(name)).map_err(|e| MapError::system("give group hotcc access to the radio map", &e))?;
-    }
     Ok(maps)
 }
 
-fn make_dirs(pin_root: &Path, dir: &Path) -> Result<(), MapError> {
-    for path in [pin_root, dir] {
-        let made = fs::create_dir(path).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)));
-        match made {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-                return Err(MapError::system(&format!("create {}", path.display()), &e));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Only who runs as root can give a file to a group; for anybody else it stays as it is.
-fn grant(path: &Path) -> io::Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    // a system without any /etc/group has no such group either
-    let group = Group::from_name(GROUP).or_else(|e| if e == Errno::ENOENT { Ok(None) } else { Err(e) })?;
-    if let Some(group) = group {
-        chown(path, None, Some(group.gid.as_raw()))?;
-    }
-    fs::set_permissions(path, Permissions::from_mode(0o660))
-}
-
 /// Holds off every other command that changes the index, until it is dropped.
-pub(crate) fn lock() -> Result<File, MapError> {
+pub(crate) fn lock() -> Result<Lock, MapError> {
     let path = Path::new(pins::RUN).join(pins::RADIO_LOCK);
-    let locked = || -> io::Result<File> {
-        fs::create_dir_all(pins::RUN)?;
-        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o660).open(&path)?;
-        grant(&path)?;
-        file.lock()?;
-        Ok(file)
-    };
-    locked().map_err(|e| MapError::system(&format!("lock {}", path.display()), &e))
+    let action = format!("lock {}", path.display());
+    let lock = lock::acquire(&path, 0o660, lock::PATIENCE).map_err(|e| MapError::system(&action, e))?;
+    give_lock(lock.file()).map_err(|e| MapError::system(&action, e))?;
+    Ok(lock)
 }

@@ -27,7 +27,7 @@ impl RadioView {
     /// [`MapError::Absent`] where nobody made them yet; not permitted; made by another version.
     pub fn open(pin_root: &Path) -> Result<Self, MapError> {
         let (index, slots) = pinned::open(pin_root)?.ok_or(MapError::Absent)?;
-        let slots = RadioSlots::read_only(slots.fd()).map_err(|e| MapError::mapping(&e))?;
+        let slots = RadioSlots::read_only(slots.fd()).map_err(MapError::mapping)?;
         Ok(Self { index, slots: Arc::new(slots) })
     }
 

@@ -6,8 +6,10 @@ use crate::cubic::Cubic;
 use crate::host::{HostControl, NOT_SIMULATED};
 use crate::reno::Reno;
 use anyhow::{Context, Result, bail};
+use hotcc_host_algo::Group;
 use hotcc_lab_proto::plan::Algorithm;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Those of the kernel that are written down here.
 pub const OF_THE_KERNEL: [&str; 3] = ["bbr", "cubic", "reno"];
@@ -20,7 +22,7 @@ pub fn check(name: &str) -> Result<(), String> {
     if NOT_SIMULATED.contains(&name) {
         return Err(format!("the simulator cannot run `{name}`, which calls the kernel's own CUBIC"));
     }
-    if OF_THE_KERNEL.contains(&name) || HostControl::new(name, &[]).is_ok() {
+    if OF_THE_KERNEL.contains(&name) || HostControl::new(name, &[], &Group::default()).is_ok() {
         return Ok(());
     }
     Err(format!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")))
@@ -31,6 +33,8 @@ pub(crate) struct Registry<'a> {
     /// By the name that flows use: object, values.
     loaded: BTreeMap<String, (String, Vec<(String, u32)>)>,
     settings: &'a Settings<'a>,
+    /// Of the flows from one address to another.
+    groups: BTreeMap<(Ipv4Addr, Ipv4Addr), Group>,
 }
 
 impl<'a> Registry<'a> {
@@ -40,16 +44,21 @@ impl<'a> Registry<'a> {
         for Algorithm { object, cc, profile, set } in algorithms {
             loaded.insert(cc.clone(), (object.clone(), settings(object, profile, set)?));
         }
-        Ok(Self { loaded, settings })
+        Ok(Self { loaded, settings, groups: BTreeMap::new() })
     }
 
-    /// One for a connection; `seed` decides what it draws by chance.
-    pub fn make(&self, name: &str, seed: u64) -> Result<Box<dyn CongestionControl>> {
+    /// One for a connection between these addresses; `seed` decides what it draws by chance.
+    pub fn make(
+        &mut self,
+        name: &str,
+        seed: u64,
+        addresses: (Ipv4Addr, Ipv4Addr),
+    ) -> Result<Box<dyn CongestionControl>> {
         if let Some((object, values)) = self.loaded.get(name) {
             if NOT_SIMULATED.contains(&object.as_str()) {
                 bail!("the simulator cannot run `{object}`, which calls the kernel's own CUBIC");
             }
-            let control = HostControl::new(object, values);
+            let control = HostControl::new(object, values, self.groups.entry(addresses).or_default());
             return Ok(Box::new(control.with_context(|| format!("cannot simulate `{object}`"))?));
         }
         match name {

@@ -194,6 +194,8 @@ pub trait CongestionControl {
     }
     /// The radio map has an entry for the peer's link, and its latest reading or none yet.
     fn set_radio(&mut self, _reading: Option<&PlannedReading>, _max_age_ms: u32) {}
+    /// The path map has a new generation for the peer.
+    fn change_path(&mut self) {}
     /// Name of the field of its state at that offset.
     fn field_at(&self, _offset: u32) -> Option<String> {
         None

@@ -1,8 +1,8 @@
 //! hotcc's own algorithms in the simulator: their C files, compiled for the host.
 
-use crate::congestion::{CaEvent, CaState, CongestionControl, Sock};
+use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, Sock};
 use hotcc_abi::radio::{Decision, sinr_to_q8};
-use hotcc_host_algo::{Flow, HostAlgo, View};
+use hotcc_host_algo::{Flow, Group, HostAlgo, View};
 use hotcc_lab_proto::plan::PlannedReading;
 use std::io;
 
@@ -16,15 +16,18 @@ pub const NOT_SIMULATED: [&str; 1] = ["mdcubic"];
 /// One connection under one of hotcc's algorithms, with tunables and a radio map of its own.
 pub struct HostControl {
     flow: Flow<'static>,
+    path_generation: u32,
 }
 
 impl HostControl {
-    /// The built-in algorithm `name`, with these values of its tunables.
+    /// The built-in algorithm `name`, with these values of its tunables, for a flow of `group`.
     ///
     /// # Errors
     /// If there is no such algorithm or tunable.
-    pub fn new(name: &str, tunables: &[(String, u32)]) -> io::Result<Self> {
-        let mut control = Self { flow: Flow::with_own(HostAlgo::open(name)?) };
+    pub fn new(name: &str, tunables: &[(String, u32)], group: &Group) -> io::Result<Self> {
+        let mut algo = HostAlgo::open(name)?;
+        algo.join(group);
+        let mut control = Self { flow: Flow::with_own(algo), path_generation: 0 };
         for (tunable, value) in tunables {
             if !control.set_tunable(tunable, *value) {
                 return Err(io::Error::other(format!("{name} has no tunable `{tunable}`")));
@@ -37,6 +40,7 @@ impl HostControl {
         let view = View {
             now_us: (CLOCK_START_NS + sock.now_ns) / 1000,
             bytes_acked: sock.bytes_acked,
+            pacing_rate: sock.pacing_rate,
             snd_cwnd: sock.snd_cwnd,
             snd_cwnd_cnt: sock.snd_cwnd_cnt,
             snd_cwnd_clamp: sock.snd_cwnd_clamp,
@@ -55,6 +59,8 @@ impl HostControl {
             snd_una: sock.snd_una,
             snd_nxt: sock.snd_nxt,
             lost: sock.lost,
+            // the rate sample: only mdcubic reads it, and simulations have no PEP
+            ..View::default()
         };
         self.flow.set(&view);
         view
@@ -66,6 +72,7 @@ impl HostControl {
         sock.snd_cwnd = after.snd_cwnd;
         sock.snd_cwnd_cnt = after.snd_cwnd_cnt;
         sock.snd_ssthresh = after.snd_ssthresh;
+        sock.pacing_rate = after.pacing_rate;
     }
 
     fn call(&mut self, sock: &mut Sock, hook: impl FnOnce(&mut Flow<'static>)) {
@@ -77,6 +84,7 @@ impl HostControl {
 
 impl CongestionControl for HostControl {
     fn init(&mut self, sock: &mut Sock) {
+        sock.needs_pacing |= self.has_cong_control(); // the kernel sets no pacing rate then
         self.call(sock, Flow::init);
     }
 
@@ -89,6 +97,28 @@ impl CongestionControl for HostControl {
 
     fn cong_avoid(&mut self, sock: &mut Sock, acked: u32) {
         self.call(sock, |flow| flow.cong_avoid(acked));
+    }
+
+    fn cong_control(&mut self, sock: &mut Sock, sample: &RateSample) -> bool {
+        if !self.has_cong_control() {
+            return false;
+        }
+        let sample = hotcc_host_algo::RateSample {
+            prior_mstamp: (CLOCK_START_NS + sample.prior_ns) / 1000,
+            prior_delivered: sample.prior_delivered,
+            delivered: sample.delivered,
+            interval_us: sample.interval_us,
+            rtt_us: sample.rtt_us,
+            acked_sacked: sample.acked_sacked,
+            is_app_limited: sample.is_app_limited,
+            is_retrans: sample.is_retrans,
+        };
+        self.call(sock, |flow| flow.cong_control(&sample));
+        true
+    }
+
+    fn has_cong_control(&self) -> bool {
+        self.flow.algo().has_cong_control()
     }
 
     fn undo_cwnd(&mut self, sock: &mut Sock) -> u32 {
@@ -139,5 +169,10 @@ impl CongestionControl for HostControl {
             Some(decision.pack())
         });
         self.flow.algo().set_radio(Some((decision.unwrap_or(0), max_age_ms)));
+    }
+
+    fn change_path(&mut self) {
+        self.path_generation += 1;
+        self.flow.algo().set_path(self.path_generation);
     }
 }

@@ -106,9 +106,13 @@ impl Network {
         self.hosts[host].addresses.contains(&to)
     }
 
-    /// What `ip` would do on a host: `route replace NETWORK via ADDRESS`.
-    pub fn reroute(&mut self, host: usize, arguments: &str) -> Result<()> {
-        self.hosts[host].configure(arguments)
+    /// What `ip` would do on a host: `route replace NETWORK via ADDRESS`. Returns which of these addresses then have
+    /// another next hop.
+    pub fn reroute(&mut self, host: usize, arguments: &str, of: &[Ipv4Addr]) -> Result<Vec<Ipv4Addr>> {
+        let host = &mut self.hosts[host];
+        let before: Vec<_> = of.iter().map(|to| host.neighbour(*to)).collect();
+        host.configure(arguments)?;
+        Ok(of.iter().zip(before).filter(|(to, was)| host.neighbour(**to) != *was).map(|(to, _)| *to).collect())
     }
 
     /// A host sends a packet, its own or another's. `true`: a cell has changed.

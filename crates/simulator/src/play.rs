@@ -8,7 +8,7 @@ use crate::packet::{HEADER_BYTES, Packet};
 use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
 use anyhow::{Context, Result, bail, ensure};
-use hotcc_lab_proto::plan::{Action, Plan, PlannedFlow, PlannedReading};
+use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading};
 use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, PacketRecord};
 use std::cmp::Reverse;
@@ -88,13 +88,13 @@ impl<'a> Simulation<'a> {
                 host.name
             );
         }
-        let registry = Registry::new(&plan.algorithms, settings)?;
+        let mut registry = Registry::new(&plan.algorithms, settings)?;
         let network = Network::new(plan)?;
         let mut flows = Vec::new();
         for (place, planned) in plan.flows.iter().enumerate() {
             let place = u16::try_from(place).context("too many flows")?;
             flows.push(
-                make_flow(plan, &network, &registry, place, planned)
+                make_flow(plan, &network, &mut registry, place, planned)
                     .with_context(|| format!("flow {}", planned.name))?,
             );
         }
@@ -272,9 +272,18 @@ impl<'a> Simulation<'a> {
     fn act(&mut self, now_ns: u64, action: &Action) -> Result<String> {
         Ok(match action {
             Action::Note(text) => text.clone(),
-            Action::Route { host, arguments } => {
-                self.network.reroute(*host, arguments)?;
-                arguments.clone()
+            Action::Route { host, arguments, watched } => {
+                let peers: Vec<_> = self.flows.iter().map(|flow| flow.addresses.1).collect();
+                let moved = self.network.reroute(*host, arguments, &peers)?;
+                if !*watched || moved.is_empty() {
+                    return Ok(arguments.clone());
+                }
+                for flow in self.flows.iter_mut().filter(|flow| moved.contains(&flow.addresses.1)) {
+                    if let Some(sender) = flow.sender() {
+                        sender.congestion_control().change_path();
+                    }
+                }
+                format!("{arguments}{PATH_PUBLISHED}")
             }
             Action::Tune { cc, set } => {
                 let changed = self.registry.tune(cc, set)?;
@@ -307,7 +316,7 @@ impl<'a> Simulation<'a> {
         if flow.cc != cc || flow.is_stopped() {
             return Ok(false);
         }
-        let mut control = self.registry.make(cc, seed(self.plan, flow.place))?;
+        let mut control = self.registry.make(cc, seed(self.plan, flow.place), flow.addresses)?;
         if let Some(feed) = self.plan.feeds.iter().find(|feed| feed.address == flow.addresses.1) {
             let so_far = feed.readings.iter().take_while(|reading| reading.at_ns <= now_ns);
             control.set_radio(so_far.last(), feed.max_age_ms);
@@ -328,7 +337,7 @@ fn changes(control: &dyn CongestionControl, name: &str, value: u32) -> String {
 fn make_flow(
     plan: &Plan,
     network: &Network,
-    registry: &Registry<'_>,
+    registry: &mut Registry<'_>,
     place: u16,
     planned: &PlannedFlow,
 ) -> Result<Flow> {
@@ -353,7 +362,7 @@ fn make_flow(
         ecn: has_ecn(plan, planned),
     };
     let window_bytes = receive_window(plan, planned.to)?;
-    let mut control = registry.make(cc, seed(plan, place))?;
+    let mut control = registry.make(cc, seed(plan, place), (source, planned.address))?;
     let watched = planned.watch.and_then(|(offset, _)| control.field_at(offset));
     if let Some(feed) = plan.feeds.iter().find(|feed| feed.address == planned.address) {
         control.set_radio(None, feed.max_age_ms);

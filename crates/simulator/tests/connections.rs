@@ -41,7 +41,7 @@ fn plan(flows: Vec<PlannedFlow>, seconds: u64) -> Plan {
         name: name.to_owned(),
         seed,
         step_ns: SECOND_NS,
-        rates: vec![(1, 20_000_000)],
+        rates: vec![(seconds as u32, 20_000_000)],
         queue_bytes: 100_000,
         phases: vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }],
         ..PlannedLink::default()

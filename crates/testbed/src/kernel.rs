@@ -1,11 +1,13 @@
 //! What a test needs before it changes the kernel: root, a BPF file system, and that no other test does the same.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
+use hotcc_host::bpffs;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Mutex;
 
 /// Where the BPF file system is.
@@ -64,7 +66,12 @@ pub fn exclusive(test: &str) -> Option<KernelLock> {
 fn mount_bpffs() {
     static MOUNTING: Mutex<()> = Mutex::new(());
     let _guard = MOUNTING.lock().unwrap();
-    if !statfs(BPFFS).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC) {
-        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+    if !bpffs::is_at(Path::new(BPFFS)) {
+        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), Some("mode=0755")).unwrap();
+    }
+    // hotcc refuses one that other users can write to, which is how it is mounted without options
+    let mode = std::fs::metadata(BPFFS).unwrap().permissions().mode();
+    if mode & 0o022 != 0 {
+        std::fs::set_permissions(BPFFS, Permissions::from_mode(0o755)).unwrap();
     }
 }

@@ -2,6 +2,8 @@
 //! statistics of repeated measurements.
 
 pub mod command;
+pub mod debian;
+pub mod http;
 pub mod kernel;
 pub mod netlab;
 pub mod pin_root;

@@ -12,36 +12,51 @@ const LARGEST_CIRCLE: usize = 3;
 /// Path of a module below its crate: `["lab", "vm"]`.
 type Module = Vec<String>;
 
-/// Folders named `src` that hold a crate.
+/// The root files of all crates: a package's library and each of its binaries are crates of their own.
 fn crates() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut found = Vec::new();
     let folders = ["", "crates", "bench"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
-    for entry in folders.into_iter().flatten().map(Result::unwrap) {
-        if entry.path().join("Cargo.toml").exists() {
-            found.push(entry.path().join("src"));
-        }
-    }
-    found
+    let packages = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    packages.filter(|path| path.join("Cargo.toml").exists()).flat_map(|path| roots(&path.join("src"))).collect()
+}
+
+/// The root files of a package's crates, where Cargo looks for them.
+fn roots(source: &Path) -> Vec<PathBuf> {
+    let binaries = fs::read_dir(source.join("bin")).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let binaries = binaries.map(|path| if path.is_dir() { path.join("main.rs") } else { path });
+    ["lib.rs", "main.rs"]
+        .map(|name| source.join(name))
+        .into_iter()
+        .chain(binaries)
+        .filter(|path| path.exists())
+        .collect()
 }
 
 /// The modules of one crate that are files, test modules left out.
-fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
-    fn walk(directory: &Path, module: &Module, found: &mut BTreeMap<Module, PathBuf>) {
-        for path in fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path()) {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let below = [module.clone(), vec![name.to_owned()]].concat();
-            if path.is_dir() {
-                walk(&path, &below, found);
-            } else if path.extension().is_some_and(|e| e == "rs") && !name.ends_with("tests") {
-                let is_root = ["mod", "lib", "main"].contains(&name);
-                found.insert(if is_root { module.clone() } else { below }, path);
+fn modules(root: &Path) -> BTreeMap<Module, syn::File> {
+    fn walk(path: &Path, folder: &Path, module: Module, found: &mut BTreeMap<Module, syn::File>) {
+        let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+        for item in &file.items {
+            if let syn::Item::Mod(item @ syn::ItemMod { content: None, .. }) = item
+                && !is_test(item)
+            {
+                let name = item.ident.to_string();
+                let below = folder.join(&name);
+                let beside = below.with_extension("rs");
+                let path = if beside.exists() { beside } else { below.join("mod.rs") };
+                walk(&path, &below, [module.clone(), vec![name]].concat(), found);
             }
         }
+        found.insert(module, file);
     }
     let mut found = BTreeMap::new();
-    walk(source, &Module::new(), &mut found);
+    walk(root, root.parent().unwrap(), Module::new(), &mut found);
     found
+}
+
+fn is_test(item: &syn::ItemMod) -> bool {
+    let is_of_tests = |a: &syn::Attribute| a.parse_args().is_ok_and(|path: syn::Path| path.is_ident("test"));
+    item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg") && is_of_tests(attribute))
 }
 
 /// Collects the paths that a file names, with the module within the file that names them.
@@ -65,8 +80,7 @@ impl Paths {
 
 impl Visit<'_> for Paths {
     fn visit_item_mod(&mut self, item: &syn::ItemMod) {
-        let is_test = item.attrs.iter().any(|a| a.path().is_ident("cfg"));
-        if !is_test {
+        if !is_test(item) {
             self.module.push(item.ident.to_string());
             visit::visit_item_mod(self, item);
             self.module.pop();
@@ -87,7 +101,7 @@ impl Visit<'_> for Paths {
 }
 
 /// The file that `path`, written in module `from`, leads to.
-fn target(from: &Module, path: &[String], files: &BTreeMap<Module, PathBuf>) -> Option<Module> {
+fn target(from: &Module, path: &[String], files: &BTreeMap<Module, syn::File>) -> Option<Module> {
     let (mut module, mut rest) = match path.first()?.as_str() {
         "crate" => (Module::new(), &path[1..]),
         "self" => (from.clone(), &path[1..]),
@@ -118,14 +132,13 @@ fn reachable<'a>(start: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Modul
     found
 }
 
-/// Groups of files each of which reaches all others.
-fn circles(source: &Path) -> BTreeSet<Vec<String>> {
-    let files = modules(source);
+/// Groups of a crate's files each of which reaches all others.
+fn circles(root: &Path) -> BTreeSet<Vec<String>> {
+    let files = modules(root);
     let mut imports = BTreeMap::new();
-    for (module, path) in &files {
-        let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+    for (module, file) in &files {
         let mut paths = Paths { module: module.clone(), found: Vec::new() };
-        paths.visit_file(&file);
+        paths.visit_file(file);
         let targets = paths.found.iter().filter_map(|(from, path)| target(from, path, &files));
         imports.insert(module.clone(), targets.filter(|to| to != module && files.contains_key(to)).collect());
     }
@@ -143,20 +156,46 @@ fn circles(source: &Path) -> BTreeSet<Vec<String>> {
 
 #[test]
 fn no_large_group_of_files_imports_each_other() {
-    let sources = crates();
-    assert!(sources.len() > 10, "{sources:?}");
-    let large: Vec<_> = sources.iter().flat_map(|s| circles(s).into_iter().map(move |c| (s.clone(), c))).collect();
+    let crates = crates();
+    assert!(crates.len() > 20, "{crates:?}");
+    let large: Vec<_> = crates.iter().flat_map(|root| circles(root).into_iter().map(move |c| (root, c))).collect();
     let large: Vec<_> = large.iter().filter(|(_, circle)| circle.len() > LARGEST_CIRCLE).collect();
     assert!(large.is_empty(), "{large:#?}");
 }
 
+/// Writes files below a folder, and finds the circles of each crate there.
+fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let scratch = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = scratch.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    roots(scratch.path()).iter().flat_map(|root| circles(root)).collect()
+}
+
 #[test]
 fn a_circle_is_found() {
-    let scratch = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(scratch.path().join(name), text).unwrap();
-    write("lib.rs", "mod a; mod b; mod c;");
-    write("a.rs", "use crate::{b::B, c}; pub struct A(B);");
-    write("b.rs", "pub struct B; fn f() { super::c::g(); }");
-    write("c.rs", "pub fn g() { let _: Option<crate::a::A> = None; } #[cfg(test)] mod tests { use crate::a; }");
-    assert_eq!(circles(scratch.path()), BTreeSet::from([["a", "b", "c"].map(str::to_owned).to_vec()]));
+    let found = circles_of(&[
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a.rs", "use crate::{b::B, c}; pub struct A(B);"),
+        ("b.rs", "pub struct B; fn f() { super::c::g(); }"),
+        ("c.rs", "pub fn g() { let _: Option<crate::a::A> = None; } #[cfg(test)] mod tests { use crate::a; }"),
+    ]);
+    assert_eq!(found, [["a", "b", "c"]]);
+}
+
+#[test]
+fn each_binary_is_a_crate_of_its_own() {
+    let found = circles_of(&[
+        ("lib.rs", "pub mod a;"),
+        ("a.rs", "pub struct A;"),
+        ("main.rs", "mod c; mod d; use c::C; pub struct M;"),
+        ("c.rs", "use crate::d::D; pub struct C(D);"),
+        ("d.rs", "pub struct D; fn f(_: crate::M, _: crate::c::C) {}"),
+        ("bin/x/main.rs", "mod a; mod b;"),
+        ("bin/x/a.rs", "use crate::b::B; pub struct A(B);"),
+        ("bin/x/b/mod.rs", "pub struct B; fn f(_: crate::a::A) {}"),
+    ]);
+    assert_eq!(found, [vec!["", "c", "d"], vec!["a", "b"]]);
 }

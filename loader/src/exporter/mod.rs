@@ -6,6 +6,8 @@ mod scrape;
 pub use scrape::Scraper;
 
 use crate::registry::{self, Algo};
+use caps::Capability;
+use hotcc_host::capabilities::drop_all_but;
 use hotcc_host::error::{Result, Tried, need_root};
 use hotcc_host::metrics_server::{self, Pages};
 use hotcc_host::service::{self, Stop};
@@ -13,6 +15,16 @@ use metrics::page;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use tokio::runtime::Builder;
+
+/// What it keeps of root's powers: to load socket iterators, to open maps by their id and enter network namespaces, and to
+/// find these below the processes of all users.
+const CAPABILITIES: [Capability; 5] = [
+    Capability::CAP_BPF,
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_PERFMON,
+    Capability::CAP_SYS_ADMIN,
+    Capability::CAP_SYS_PTRACE,
+];
 
 /// How to serve.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +46,10 @@ pub fn serve(options: Options) -> Result<()> {
 async fn run(options: Options) -> Result<()> {
     let mut stop = Stop::catch()?;
     let listener = metrics_server::bind(options.listen).await?;
+    let left = drop_all_but(&CAPABILITIES)?;
+    eprintln!(
+        "reading /sys/fs/bpf/hotcc and the sockets of all network namespaces; writing nothing; running as {left}"
+    );
     metrics_server::announce(&listener)?;
     service::ready();
     tokio::select! {

@@ -44,9 +44,9 @@ pub struct StateField {
     pub place: Place,
 }
 
-/// Reads the tags of an object's BTF.
+/// Reads the tags of an object's BTF; of several tables of operations, those of `table`.
 #[must_use]
-pub fn describe(btf: &Btf<'_>) -> Description {
+pub fn describe(btf: &Btf<'_>, table: Option<&str>) -> Description {
     let tags = Tags::collect(btf);
     let mut description = Description { signals: signals(btf), ..Description::default() };
     for section in btf.type_by_kind::<DataSec<'_>>() {
@@ -54,7 +54,8 @@ pub fn describe(btf: &Btf<'_>) -> Description {
             Some(".data") => Section::Data,
             Some(".rodata") => Section::Rodata,
             Some(".struct_ops" | ".struct_ops.link") => {
-                for var in section.iter() {
+                let name = |id| btf.type_by_id::<Var<'_>>(id)?.name()?.to_str();
+                for var in section.iter().filter(|var| table.is_none_or(|table| name(var.ty) == Some(table))) {
                     if let Some(tag) = tags.of(var.ty, "algorithm") {
                         description.summary = tag.get("help").cloned();
                         description.paper = tag.get("paper").cloned();
@@ -102,6 +103,7 @@ fn tunable(tags: &Tags, id: TypeId, var: &Var<'_>, section: Section, offset: usi
         paper: number("paper"),
         choices,
         help: text("help"),
+        warning: tags.of(id, "warning").and_then(|t| Some((t.get("name")?.clone(), t.get("help")?.clone()))),
         section,
         place,
     })

@@ -1,40 +1,76 @@
 //! What libbpf prints, kept instead of shown: the verifier's log is in there.
 
 use hotcc_abi::pins;
-use libbpf_rs::{PrintLevel, set_print};
-use std::io;
-use std::path::PathBuf;
+use hotcc_host::error::{Result, Tried};
+use hotcc_host::root_dir::{PUBLIC, RootDir};
+use libbpf_rs::libbpf_sys as bpf;
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-static TEXT: Mutex<String> = Mutex::new(String::new());
+const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
+
+thread_local! {
+    /// Of this thread: others use libbpf at the same time.
+    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+}
 /// libbpf's print hook is one for the process, so captures take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn collect(_level: PrintLevel, text: String) {
-    TEXT.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+type Hook = unsafe extern "C" fn(bpf::libbpf_print_level, *const c_char, *mut c_void) -> c_int;
+
+/// libbpf-rs's own hook takes text only, and a message may quote any byte of an object.
+unsafe extern "C" fn collect(level: bpf::libbpf_print_level, format: *const c_char, arguments: *mut c_void) -> c_int {
+    if level == bpf::LIBBPF_WARN {
+        // SAFETY: libbpf passes a format and the arguments for it.
+        let bytes = unsafe { vsprintf::vsprintf_raw(format, arguments) }.unwrap_or_default();
+        let _ = TEXT.try_with(|text| text.borrow_mut().push_str(&String::from_utf8_lossy(&bytes)));
+    }
+    0
 }
 
 /// Runs `work`; returns its result and what libbpf warned of meanwhile.
 pub fn capture<T>(work: impl FnOnce() -> T) -> (T, String) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    TEXT.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    let before = set_print(Some((PrintLevel::Warn, collect)));
+    TEXT.take();
+    // SAFETY: both types are of a function of the same arguments: `bindgen` names that of the last as the platform does,
+    // which everywhere passes it as a pointer.
+    let before = unsafe { bpf::libbpf_set_print(std::mem::transmute::<Hook, bpf::libbpf_print_fn_t>(collect)) };
     let result = work();
-    set_print(before);
-    (result, std::mem::take(&mut *TEXT.lock().unwrap_or_else(PoisonError::into_inner)))
+    // SAFETY: this is what was set before.
+    unsafe { bpf::libbpf_set_print(before) };
+    (result, TEXT.take())
+}
+
+/// Runs `work` while no other thread captures.
+pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
+/// The line that names what failed and the errno; those after it only say that the whole failed, too.
+#[must_use]
+pub fn cause(text: &str) -> &str {
+    let before_log = text.split(BEGIN).next().unwrap_or(text);
+    let says_nothing = |line: &str| {
+        line.ends_with("':") || line.contains(": failed to load: ") || line.contains("failed to load object")
+    };
+    before_log.lines().map(str::trim).rfind(|line| !says_nothing(line)).unwrap_or_default()
 }
 
 /// The verifier's part of libbpf's output.
 #[must_use]
 pub fn verifier_log(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("-- BEGIN PROG LOAD LOG --")?;
+    let (_, rest) = text.split_once(BEGIN)?;
     Some(rest.split("-- END PROG LOAD LOG --").next().unwrap_or(rest).trim_matches('\n'))
 }
 
 /// Writes a verifier log where it can be read later.
-pub fn keep(cc_name: &str, log: &str) -> io::Result<PathBuf> {
-    let path = PathBuf::from(pins::RUN).join(format!("verifier-{cc_name}.log"));
-    std::fs::create_dir_all(pins::RUN)?;
-    std::fs::write(&path, log)?;
+pub fn keep(cc_name: &str, log: &str) -> Result<PathBuf> {
+    let run = Path::new(pins::RUN);
+    let path = run.join(format!("verifier-{cc_name}.log"));
+    RootDir::open_or_new(run, PUBLIC)?;
+    std::fs::write(&path, log).tried(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }

@@ -1,29 +1,33 @@
 //! Why the kernel did not take an object: libbpf's and the verifier's words, shortened and explained.
 
 use super::libbpf_log;
-use hotcc_host::error::Error;
+use hotcc_host::error::{Kind, Result, Tried};
 
-pub(crate) fn load_error(cc_name: &str, origin: &str, error: &libbpf_rs::Error, log: &str) -> Error {
+/// What loading an object came to; a failure is explained by libbpf's log of it.
+pub(crate) fn explained<T>(loaded: impl Tried<T>, cc_name: &str, origin: &str, log: &str) -> Result<T> {
     const SHOWN_LINES: usize = 20;
-    let Some(verifier) = libbpf_log::verifier_log(log) else {
-        let reason = log.lines().last().unwrap_or_default().trim();
+    /// With these the kernel did not judge the program, though there may be a log.
+    const NO_VERDICTS: [&str; 5] = [": -EMFILE", ": -ENFILE", ": -ENOMEM", ": -EPERM", ": -EINTR"];
+    let cannot = format!("cannot load {cc_name} ({origin})");
+    let reason = libbpf_log::cause(log);
+    let verdict = libbpf_log::verifier_log(log).filter(|_| !NO_VERDICTS.iter().any(|errno| reason.ends_with(errno)));
+    let Some(verifier) = verdict else {
         let hint = kfunc_hint(log).unwrap_or_default();
-        let kind = Error::failed(format!("cannot load {cc_name} ({origin}): {error}; {reason}{hint}"));
-        return if log.contains("-ENOTSUP") || log.contains("not supported") {
-            Error::kernel_lacks(kind.to_string())
-        } else {
-            kind
+        return loaded.tried(|| cannot).map_err(|error| {
+            let error = error.and(&format!("{reason}{hint}"));
+            let kernel_lacks = log.contains("-ENOTSUP") || log.contains("not supported");
+            if kernel_lacks { error.as_kind(Kind::KernelLacks) } else { error }
+        });
+    };
+    loaded.tried(|| format!("{cannot}: the kernel's verifier rejects it")).map_err(|error| {
+        let lines: Vec<&str> = verifier.lines().collect();
+        let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
+        let whole = match libbpf_log::keep(cc_name, verifier) {
+            Ok(path) => format!("full log ({} lines): {}", lines.len(), path.display()),
+            Err(why) => format!("{why:#}"),
         };
-    };
-    let lines: Vec<&str> = verifier.lines().collect();
-    let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
-    let whole = match libbpf_log::keep(cc_name, verifier) {
-        Ok(path) => format!("full log ({} lines): {}", lines.len(), path.display()),
-        Err(why) => format!("cannot write the full log: {why}"),
-    };
-    Error::failed(format!(
-        "cannot load {cc_name} ({origin}): the kernel's verifier rejects it ({error}).\n  {tail}\n{whole}"
-    ))
+        error.and(&format!("{reason}; its last lines:\n  {tail}\n{whole}"))
+    })
 }
 
 /// Explains libbpf's complaint about a kernel function that the object declares.
@@ -43,4 +47,34 @@ fn kfunc_hint(log: &str) -> Option<String> {
         return None;
     };
     Some(format!("\n  {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn a_failure_keeps_libbpfs_error_as_its_cause() {
+        let failed = |log| {
+            let libbpfs = std::io::Error::from_raw_os_error(nix::libc::EINVAL).into();
+            explained(Err::<(), libbpf_rs::Error>(libbpfs), "x", "x.bpf.o", log).unwrap_err()
+        };
+        let error = failed("libbpf: no such thing\n");
+        assert!(error.source().is_some_and(|cause| cause.is::<libbpf_rs::Error>()));
+        let text = "cannot load x (x.bpf.o): Invalid argument (os error 22); libbpf: no such thing";
+        assert_eq!((format!("{error:#}").as_str(), error.kind()), (text, Kind::Failed));
+        assert_eq!(failed("libbpf: map type is not supported").kind(), Kind::KernelLacks);
+    }
+
+    #[test]
+    fn the_line_that_names_the_cause_is_shown() {
+        let emfile = std::io::Error::from_raw_os_error(nix::libc::EMFILE);
+        let log = "libbpf: prog 'x_init': BPF program load failed: -EMFILE\nlibbpf: prog 'x_init': -- BEGIN PROG LOAD LOG --\n\
+                   processed 107 insns\n-- END PROG LOAD LOG --\nlibbpf: prog 'x_init': failed to load: -EMFILE\n\
+                   libbpf: failed to load object 'x.bpf.o'\n";
+        let error = explained(Err::<(), _>(emfile), "x", "x.bpf.o", log).unwrap_err();
+        let text = "cannot load x (x.bpf.o): Too many open files (os error 24); libbpf: prog 'x_init': BPF program load failed: -EMFILE";
+        assert_eq!(format!("{error:#}"), text);
+    }
 }

@@ -9,6 +9,7 @@ mod name;
 mod opened;
 mod ops_table;
 pub mod prepare;
+mod rehearsal;
 pub mod signals;
 mod source;
 

@@ -2,16 +2,19 @@
 
 use super::btf::btf_of;
 use super::describe::{Description, describe};
-use super::load_error::load_error;
 use super::name::{CC_NAME_MAX, check_cc_name};
 use super::ops_table::{OpsTable, ops_tables};
 use super::prepare::{apply, use_shared};
-use super::{kernel, libbpf_log};
+use super::rehearsal::rehearse;
+use super::{kernel, libbpf_log, load_error};
 use crate::tunables::{Section, Setting};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
+use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
-use libbpf_rs::{MapCore, MapType, Object, OpenObject};
+use hotcc_host::nearest;
+use libbpf_rs::{AsRawLibbpf, MapCore, MapType, Object, OpenMapMut, OpenObject};
+use std::{fs, io};
 
 /// An object that is parsed and not yet in the kernel.
 #[derive(Debug)]
@@ -23,49 +26,25 @@ pub struct Opened {
     /// Name it wants to be registered under.
     pub cc_name: String,
     table: OpsTable,
+    /// Whether it came from a file: then libbpf's work on it is rehearsed.
+    foreign: bool,
 }
 
 impl Opened {
-    pub(super) fn new(object: OpenObject, origin: &str) -> Result<Self> {
-        let btf = btf_of(&object, origin)?;
-        let description = describe(&btf);
+    /// `table` names one of several congestion controls.
+    pub(super) fn new(mut object: OpenObject, origin: &str, table: Option<&str>, foreign: bool) -> Result<Self> {
+        let (table, cc_name) = choose(&mut object, origin, table)?;
+        let description = describe(&btf_of(&object, origin)?, Some(&table.map));
         if let Some(contradiction) = description.contradiction() {
             return Err(Error::failed(format!(
                 "cannot use {origin}: its description is inconsistent: {contradiction}"
             )));
         }
-        let mut found = ops_tables(&btf);
-        drop(btf);
-        let table = match found.len() {
-            1 => found.swap_remove(0),
-            0 => {
-                let text = "contains no congestion control (no struct_ops table of type tcp_congestion_ops)";
-                return Err(Error::failed(format!("{} {text}", origin)));
-            }
-            _ => {
-                let names: Vec<String> = found.into_iter().map(|t| t.map).collect();
-                let text = "contains several congestion controls; compile each into its own object";
-                return Err(Error::failed(format!("{} {text}: {}", origin, names.join(", "))));
-            }
-        };
-        let mut opened = Self { object, origin: origin.to_owned(), description, cc_name: String::new(), table };
-        let offset = opened.table.name_offset;
-        let stored = opened.ops_value()?.get(offset..).unwrap_or_default();
-        let end = stored.iter().take(CC_NAME_MAX).position(|&b| b == 0).unwrap_or(stored.len().min(CC_NAME_MAX));
-        opened.cc_name = String::from_utf8_lossy(&stored[..end]).into_owned();
-        Ok(opened)
+        Ok(Self { object, origin: origin.to_owned(), description, cc_name, table, foreign })
     }
 
     fn ops_value(&mut self) -> Result<&mut [u8]> {
-        let name = self.table.map.clone();
-        let map = self.object.maps_mut().find(|m| m.name().to_str() == Some(&name));
-        // The map hands out a slice that borrows from the object, not from the temporary handle.
-        let value = map.and_then(|mut m| m.initial_value_mut().map(|v| (v.as_mut_ptr(), v.len())));
-        let (at, len) =
-            value.ok_or_else(|| Error::failed(format!("the struct_ops map of {} has no value", self.origin)))?;
-        // SAFETY: libbpf owns this buffer for the life of the object, which `self` borrows mutably for as long as
-        // the slice lives.
-        Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
+        ops_value(&mut self.object, &self.table, &self.origin)
     }
 
     /// Renames the congestion control.
@@ -96,6 +75,7 @@ impl Opened {
     /// kernel before 6.4) the struct_ops map itself will be the registration.
     pub fn load(mut self, links: bool) -> Result<Loaded> {
         let stats_pin = pins::algo_dir(&self.cc_name).join(pins::STATS);
+        let own_pins = pins::algo_dir(&self.cc_name).join("pins"); // they go with it, wherever the object wants them
         let mut keeps_stats = false;
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -103,9 +83,16 @@ impl Opened {
                 // an object's ".struct_ops" or ".struct_ops.link" is its author's choice; here the kernel decides
                 let link = libbpf_rs::libbpf_sys::BPF_F_LINK;
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
-                map.set_map_flags(flags).tried(|| "cannot prepare the struct_ops map".to_owned())?;
+                let prepared = map.set_map_flags(flags).and_then(|()| map.set_autocreate(name == self.table.map));
+                prepared.tried(|| "cannot prepare the struct_ops map".to_owned())?;
             }
-            use_shared(&mut map)?;
+            if pins::shared(&name).is_some() {
+                use_shared(&mut map)?;
+            } else if is_pinned(&map) {
+                bpffs::make(&own_pins)?;
+                let path = own_pins.join(name.replace('.', "-"));
+                map.set_pin_path(&path).tried(|| format!("cannot pin {}", path.display()))?;
+            }
             // An object that does not describe itself may use the name for a map of its own.
             if name == pins::STATS
                 && self.description.summary.is_some()
@@ -120,8 +107,17 @@ impl Opened {
         }
         self.clear_missing_operations()?;
         self.need_operations()?;
+        self.leave_out_what_is_not_named()?;
+        self.need_descriptors()?;
+        if self.foreign {
+            let (result, log) = rehearse(&self.origin, || prepare(&mut self.object))?;
+            load_error::explained(result, &self.cc_name, &self.origin, &log)?;
+        }
         let (result, log) = libbpf_log::capture(|| self.object.load());
-        let object = result.map_err(|e| load_error(&self.cc_name, &self.origin, &e, &log))?;
+        let object = load_error::explained(result, &self.cc_name, &self.origin, &log).inspect_err(|_| {
+            // what is not empty is of another version, and stays
+            let _ = fs::remove_dir(&own_pins).and_then(|()| fs::remove_dir(pins::algo_dir(&self.cc_name)));
+        })?;
         Ok(Loaded { object, ops_map: self.table.map, cc_name: self.cc_name, keeps_stats })
     }
 
@@ -149,6 +145,28 @@ impl Opened {
         )))
     }
 
+    /// Where descriptors run out, libbpf takes the kernel for one that lacks features, and fails without naming the cause.
+    fn need_descriptors(&self) -> Result<()> {
+        const BESIDE: usize = 24;
+        let wanted = self.object.maps().count() + self.object.progs().count() + BESIDE;
+        let opened: io::Result<Vec<fs::File>> = (0..wanted).map(|_| fs::File::open("/dev/null")).collect();
+        let tried = || format!("cannot load {} ({}), which takes {wanted} file descriptors", self.cc_name, self.origin);
+        opened.map(drop).tried(tried)
+    }
+
+    /// Programs that the table does not name are not loaded.
+    fn leave_out_what_is_not_named(&mut self) -> Result<()> {
+        let offsets: Vec<usize> = self.table.operations.iter().map(|(_, offset)| *offset).collect();
+        let value = self.ops_value()?;
+        let pointers = offsets.into_iter().filter_map(|at| value.get(at..)?.first_chunk().copied());
+        let named: Vec<usize> = pointers.map(usize::from_ne_bytes).collect(); // libbpf's own pointers to its programs
+        for mut program in self.object.progs_mut() {
+            let is_named = named.contains(&(program.as_libbpf_object().as_ptr() as usize));
+            program.set_autoload(is_named);
+        }
+        Ok(())
+    }
+
     /// Clears the operations that the running kernel's tcp_congestion_ops does not have; libbpf then leaves their
     /// programs out, and would refuse the whole table otherwise.
     fn clear_missing_operations(&mut self) -> Result<()> {
@@ -161,6 +179,78 @@ impl Opened {
             }
         }
         Ok(())
+    }
+}
+
+/// Names of the congestion controls in an object.
+pub(super) fn cc_names(object: &mut OpenObject, origin: &str) -> Result<Vec<String>> {
+    Ok(tables(object, origin)?.into_iter().map(|(_, name)| name).collect())
+}
+
+/// The tables of operations, each with the name that its congestion control wants.
+fn tables(object: &mut OpenObject, origin: &str) -> Result<Vec<(OpsTable, String)>> {
+    let found = ops_tables(&btf_of(object, origin)?);
+    let named = found.into_iter().map(|table| {
+        let stored = ops_value(object, &table, origin)?.get(table.name_offset..).unwrap_or_default();
+        let end = stored.iter().take(CC_NAME_MAX).position(|&b| b == 0).unwrap_or(stored.len().min(CC_NAME_MAX));
+        let name = String::from_utf8_lossy(&stored[..end]).into_owned();
+        Ok((table, name))
+    });
+    named.collect()
+}
+
+fn choose(object: &mut OpenObject, origin: &str, wanted: Option<&str>) -> Result<(OpsTable, String)> {
+    let mut found = tables(object, origin)?;
+    let names: Vec<String> = found.iter().map(|(_, name)| name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let at = match (wanted, &names[..]) {
+        (_, []) => {
+            let text = "contains no congestion control (no struct_ops table of type tcp_congestion_ops)";
+            return Err(Error::failed(format!("{origin} {text}")));
+        }
+        (None, [_]) => 0,
+        (None, [first, ..]) => {
+            let text = "contains several congestion controls";
+            return Err(Error::failed(format!(
+                "{origin} {text}: {}; choose one, e.g. {origin}:{first}",
+                names.join(", ")
+            )));
+        }
+        (Some(wanted), _) => {
+            let at = found.iter().position(|(table, name)| name == wanted || table.map == wanted);
+            let hint = || nearest::hint(wanted, &names);
+            at.ok_or_else(|| Error::failed(format!("{origin}: no congestion control `{wanted}` in it{}", hint())))?
+        }
+    };
+    Ok(found.swap_remove(at))
+}
+
+fn ops_value<'a>(object: &'a mut OpenObject, table: &OpsTable, origin: &str) -> Result<&'a mut [u8]> {
+    let map = object.maps_mut().find(|m| m.name().to_str() == Some(&table.map));
+    // The map hands out a slice that borrows from the object, not from the temporary handle.
+    let value = map.and_then(|mut m| m.initial_value_mut().map(|v| (v.as_mut_ptr(), v.len())));
+    let (at, len) = value.ok_or_else(|| Error::failed(format!("the struct_ops map of {origin} has no value")))?;
+    // SAFETY: libbpf owns this buffer for the life of the object, which is borrowed mutably for as long as the slice
+    // lives.
+    Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
+}
+
+/// Whether libbpf would pin a map.
+fn is_pinned(map: &OpenMapMut<'_>) -> bool {
+    // SAFETY: the map is libbpf's own.
+    unsafe { !libbpf_rs::libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()).is_null() }
+}
+
+/// All that libbpf does before it gives the kernel the programs. Pins nothing. The object cannot be used afterwards.
+fn prepare(object: &mut OpenObject) -> io::Result<()> {
+    for map in object.maps_mut() {
+        // SAFETY: the map is libbpf's own; no path means that it is not pinned.
+        unsafe { libbpf_rs::libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), std::ptr::null()) };
+    }
+    // SAFETY: the object is libbpf's own, and opened.
+    match unsafe { libbpf_rs::libbpf_sys::bpf_object__prepare(object.as_libbpf_object().as_ptr()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::tunables::Setting;
 use bytemuck::Pod;
 use hotcc_abi::pins;
+use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{OpenMapMut, OpenObject};
-use std::fs;
 
 /// Writes settings into an object's initial values.
 pub(crate) fn apply(object: &mut OpenObject, origin: &str, settings: &[Setting]) -> Result<()> {
@@ -25,7 +25,7 @@ pub(crate) fn use_shared(map: &mut OpenMapMut<'_>) -> Result<()> {
     let name = map.name().to_string_lossy().into_owned();
     let Some(path) = pins::shared(&name) else { return Ok(()) };
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).tried(|| format!("cannot create {}", directory.display()))?;
+        bpffs::make(directory)?;
     }
     map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))
 }

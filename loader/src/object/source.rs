@@ -1,37 +1,53 @@
 //! Object files, built in or from a path: found and opened.
 
 use super::libbpf_log;
-use super::opened::Opened;
+use super::opened::{Opened, cc_names};
+use super::rehearsal::rehearse;
+use hotcc_abi::version::Meta;
+use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::nearest;
-use libbpf_rs::ObjectBuilder;
+use libbpf_rs::{ObjectBuilder, OpenObject};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Machine of a BPF object, in the ELF header.
 const EM_BPF: u16 = 247;
 
+/// The largest object file that is read. Those of algorithms have some tens of kilobytes, with a whole vmlinux.h under 1 MiB.
+const LONGEST_MIB: u64 = 16;
+
 /// An object file's bytes and where they came from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// `builtin:NAME`, or the path.
     pub origin: String,
     bytes: Cow<'static, [u8]>,
+    /// Which of the object's tables of operations, by its congestion control's name or its variable's.
+    table: Option<String>,
 }
 
 impl Source {
-    /// Whether it looks like a path: has a `/` or ends in `.o`.
+    /// Whether it looks like a path: has a `/` or ends in `.o`, or in `.o:TABLE`.
     #[must_use]
     pub fn is_path(name_or_path: &str) -> bool {
-        name_or_path.contains('/') || name_or_path.ends_with(".o")
+        name_or_path.contains('/') || name_or_path.ends_with(".o") || name_or_path.contains(".o:")
     }
 
-    /// The built-in algorithm of that name, or the file if it looks like a path.
+    /// The built-in algorithm of that name, or the file if it looks like a path. `PATH:TABLE` is one of the congestion
+    /// controls in a file that has several.
     pub fn find(name_or_path: &str) -> Result<Self> {
         if Self::is_path(name_or_path) {
-            return Self::file(Path::new(name_or_path));
+            return match name_or_path.rsplit_once(':') {
+                Some((path, table)) if !Path::new(name_or_path).exists() => {
+                    Ok(Self::file(Path::new(path))?.with_table(table.to_owned()))
+                }
+                _ => Self::file(Path::new(name_or_path)),
+            };
         }
         let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
             let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
@@ -51,22 +67,46 @@ impl Source {
     /// An embedded object.
     #[must_use]
     pub fn builtin(object: &hotcc_bpf::Object) -> Self {
-        Self { origin: format!("builtin:{}", object.name), bytes: Cow::Borrowed(object.bytes) }
+        Self { origin: format!("builtin:{}", object.name), bytes: Cow::Borrowed(object.bytes), table: None }
     }
 
     fn file(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).tried(|| format!("cannot read {}", path.display()))?;
+        let bytes = read(path)?;
         let what = match bytes.get(18..20) {
             _ if !bytes.starts_with(b"\x7fELF") => Some("not an ELF file"),
             Some(machine) if machine != EM_BPF.to_le_bytes() => Some("an ELF file, but not a BPF object"),
             _ => None,
         };
         if let Some(what) = what {
-            let text = "compile one with `clang -target bpf -g -O2 -c`";
-            return Err(Error::failed(format!("{} is {what}; {text}", path.display())));
+            let advice = "compile one with `clang -target bpf -g -O2 -c`";
+            return Err(Error::failed(format!("{} is {what}; {advice}", path.display())));
         }
         let origin = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
-        Ok(Self { origin, bytes: Cow::Owned(bytes) })
+        Ok(Self { origin, bytes: Cow::Owned(bytes), table: None })
+    }
+
+    fn with_table(self, table: String) -> Self {
+        Self { origin: format!("{}:{table}", self.origin), table: Some(table), ..self }
+    }
+
+    /// Whether a version came from this object and table.
+    #[must_use]
+    pub fn is_of(&self, meta: &Meta) -> bool {
+        let of_table = |table: &String| text(&meta.object).ends_with(&format!(":{table}"));
+        meta.sha256 == self.sha256() && self.table.as_ref().is_none_or(of_table)
+    }
+
+    /// The object once for each of its congestion controls.
+    pub fn tables(self) -> Result<Vec<Self>> {
+        if self.table.is_some() {
+            return Ok(vec![self]);
+        }
+        let names = cc_names(&mut self.parse_checked()?, &self.origin)?;
+        Ok(if names.len() < 2 {
+            vec![self]
+        } else {
+            names.into_iter().map(|name| self.clone().with_table(name)).collect()
+        })
     }
 
     /// SHA-256 of the file.
@@ -77,14 +117,78 @@ impl Source {
 
     /// Parses the object. Needs no privilege.
     pub fn open(&self) -> Result<Opened> {
-        let (result, log) = libbpf_log::capture(|| {
-            // without it, libbpf's messages contain a generated name
-            ObjectBuilder::default().name(&self.origin).and_then(|builder| builder.open_memory(&self.bytes))
-        });
-        let object = result.map_err(|e| {
-            let hint = log.lines().last().unwrap_or_default();
-            Error::failed(format!("cannot parse the BPF object {}: {e} {hint}", self.origin))
-        })?;
-        Opened::new(object, &self.origin)
+        let object = self.parse_checked()?;
+        self.opened(object)
+    }
+
+    fn parse_checked(&self) -> Result<OpenObject> {
+        if self.is_foreign() {
+            let in_child = || match self.parse() {
+                Ok(object) => {
+                    let _ = self.opened(object); // what is wrong with a description is no matter of libbpf's
+                    Ok(())
+                }
+                Err(_) => Err(io::Error::last_os_error()), // as libbpf left it
+            };
+            let (result, log) = rehearse(&self.origin, in_child)?;
+            result.tried(|| self.cannot_parse()).map_err(|error| explained(error, &log))?;
+        }
+        let (object, log) = libbpf_log::capture(|| self.parse());
+        object.tried(|| self.cannot_parse()).map_err(|error| explained(error, &log))
+    }
+
+    /// Whether the object came from a file.
+    fn is_foreign(&self) -> bool {
+        matches!(self.bytes, Cow::Owned(_))
+    }
+
+    fn parse(&self) -> libbpf_rs::Result<OpenObject> {
+        // without a name, libbpf's messages contain a generated one
+        ObjectBuilder::default().name(&self.origin)?.open_memory(&self.bytes)
+    }
+
+    fn opened(&self, object: OpenObject) -> Result<Opened> {
+        Opened::new(object, &self.origin, self.table.as_deref(), self.is_foreign())
+    }
+
+    fn cannot_parse(&self) -> String {
+        format!("cannot parse the BPF object {}", self.origin)
+    }
+}
+
+fn explained(error: Error, log: &str) -> Error {
+    match libbpf_log::cause(log) {
+        "" => error,
+        cause => error.and(cause),
+    }
+}
+
+/// Reads a regular file. Opening does not wait, as it would for the writer of a FIFO.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let tried = || format!("cannot read {}", path.display());
+    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).tried(tried)?;
+    if !file.metadata().tried(tried)?.is_file() {
+        return Err(Error::failed(format!("{}: it is not a regular file", tried())));
+    }
+    let mut bytes = Vec::new();
+    file.take((LONGEST_MIB << 20) + 1).read_to_end(&mut bytes).tried(tried)?;
+    if bytes.len() as u64 > LONGEST_MIB << 20 {
+        return Err(Error::failed(format!("{}: it is larger than {LONGEST_MIB} MiB", tried())));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn an_invalid_object_keeps_libbpfs_error_as_its_cause() {
+        let source = Source { origin: "x.bpf.o".to_owned(), bytes: Cow::Borrowed(b"\x7fELF"), table: None };
+        let error = source.open().unwrap_err();
+        assert!(error.source().is_some_and(|cause| cause.is::<libbpf_rs::Error>()));
+        let text = format!("{error:#}");
+        assert!(text.starts_with("cannot parse the BPF object x.bpf.o: "), "{text}");
     }
 }

@@ -5,11 +5,12 @@ use super::unload::unload_locked;
 use crate::killpoint::killpoint;
 use crate::object::{Source, check_cc_name};
 use crate::registry::counters::count;
+use crate::registry::defaults::Defaults;
 use crate::registry::install::{pin_version, prepare, register};
 use crate::registry::{self, Algo, begin, runs};
 use crate::sysctl;
 use crate::tunables::values;
-use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Kind, Result, need_root};
 use std::time::Instant;
 
 /// What to load, and how.
@@ -27,29 +28,42 @@ pub struct Request {
 
 /// Loads an object and registers it.
 pub fn load(request: &Request) -> Result<Outcome> {
+    let source = read("hotcc load", request)?;
     let _lock = begin("hotcc load")?;
+    load_and_count(request, source, false)
+}
+
+/// As [`load`]. Call with the lock held.
+pub(crate) fn load_and_count(request: &Request, source: Result<Source>, for_runs: bool) -> Result<Outcome> {
     let counter = counter();
-    let outcome = load_locked(request, counter, false);
+    let outcome = source.and_then(|source| load_locked(request, source, counter, for_runs));
     count(|c| if outcome.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
     outcome
 }
 
-/// Loads an object that is to go when no run uses it. Call with the lock held.
-pub(crate) fn load_for_runs(request: &Request) -> Result<()> {
-    registry::need_bpffs()?;
-    let loaded = load_locked(request, counter(), true);
-    count(|c| if loaded.is_ok() { c.loads += 1 } else { c.load_failures += 1 });
-    loaded.map(|_| ())
+/// Reads the object for a command: before it takes the lock, since reading may take as long as the file's system likes.
+pub(super) fn read(command: &str, request: &Request) -> Result<Result<Source>> {
+    need_root(command)?;
+    Ok(Source::find(&request.object))
 }
 
-fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Outcome> {
-    let source = Source::find(&request.object)?;
+/// Loads an object that is to go when no run uses it. Call with the lock held. Returns what
+/// to warn of.
+pub(crate) fn load_for_runs(request: &Request, source: Source) -> Result<Vec<String>> {
+    registry::need_bpffs()?;
+    load_and_count(request, Ok(source), true).map(|outcome| outcome.warnings)
+}
+
+fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bool) -> Result<Outcome> {
     let mut opened = source.open()?;
     if let Some(name) = &request.cc_name {
         opened.rename(name)?;
     }
     let name = opened.cc_name.clone();
-    check_cc_name(&name)?;
+    check_cc_name(&name).map_err(|error| match request.cc_name {
+        Some(_) => error,
+        None => error.during(&format!("cannot load {}", source.origin)).as_kind(Kind::Failed),
+    })?;
     let algo = Algo::named(&name);
     algo.tidy()?;
     if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
@@ -61,8 +75,11 @@ fn load_locked(request: &Request, counter: Counter, for_runs: bool) -> Result<Ou
     opened.apply(&values::settings(&opened.description.tunables, &request.profile, &[], &request.set)?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
+    Defaults::note(&algo).inspect_err(|_| {
+        let _ = registry::remove_tree(algo.dir());
+    })?;
     if for_runs {
-        std::fs::create_dir(algo.runs_path()).tried(|| format!("cannot create {}", algo.runs_path().display()))?;
+        runs::mark(&algo)?;
     }
     killpoint("pinned");
     let started = Instant::now();

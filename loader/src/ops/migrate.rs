@@ -3,12 +3,12 @@
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
 use crate::registry::registrations::registrations;
-use crate::registry::{begin, load_advice};
+use crate::registry::{self, load_advice};
 use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use hotcc_host::cstr::padded;
-use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Result, Tried, need_root};
 use hotcc_host::netns::{self, NetNs};
 use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
@@ -79,7 +79,9 @@ pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
 pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<Migrated> {
     check_cc_name(from)?;
     check_cc_name(to)?;
-    let _lock = begin("hotcc migrate")?;
+    need_root("hotcc migrate")?;
+    registry::need_bpffs()?;
+    let _lock = if dry_run { None } else { Some(registry::lock()?) };
     let available = sysctl::available()?;
     let is_available = |name: &str| available.iter().any(|a| a == name);
     if !is_available(to) {

@@ -11,7 +11,10 @@ mod switch;
 pub mod tune;
 mod unload;
 
+pub(crate) use load::load_and_count;
 pub use load::{Request, load};
 pub use swap::{Tunables, rollback, swap, swap_tuned};
+pub(crate) use swap::{rollback_and_count, swap_and_count};
 pub use switch::Outcome;
+pub(crate) use unload::unload_locked;
 pub use unload::{Unloaded, unload};

@@ -1,6 +1,6 @@
 //! Replaces what stands behind a name by another version, or by the one before.
 
-use super::load::Request;
+use super::load::{Request, read};
 use super::switch::{Counter, Outcome, Pending, counter, finish};
 use crate::killpoint::killpoint;
 use crate::object::{Opened, Source};
@@ -28,9 +28,21 @@ pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
 
 /// As [`swap`], with the tunables as told.
 pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool) -> Result<Outcome> {
+    let source = read("hotcc swap", request)?;
     let _lock = begin("hotcc swap")?;
+    swap_and_count(name, request, source, tunables, live)
+}
+
+/// As [`swap_tuned`]. Call with the lock held.
+pub(crate) fn swap_and_count(
+    name: &str,
+    request: &Request,
+    source: Result<Source>,
+    tunables: Tunables,
+    live: bool,
+) -> Result<Outcome> {
     let counter = counter();
-    let outcome = swap_locked(name, request, tunables, live, counter);
+    let outcome = source.and_then(|source| swap_locked(name, request, source, tunables, live, counter));
     count(|c| match &outcome {
         Ok(outcome) => c.swaps += u64::from(!outcome.served_already),
         Err(_) => c.swap_failures += 1,
@@ -38,8 +50,14 @@ pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool)
     outcome
 }
 
-fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, counter: Counter) -> Result<Outcome> {
-    let source = Source::find(&request.object)?;
+fn swap_locked(
+    name: &str,
+    request: &Request,
+    source: Source,
+    tunables: Tunables,
+    live: bool,
+    counter: Counter,
+) -> Result<Outcome> {
     let mut opened = source.open()?;
     let (algo, old) = Algo::serving(name)?;
     algo.tidy()?;
@@ -73,8 +91,12 @@ fn swap_locked(name: &str, request: &Request, tunables: Tunables, live: bool, co
 /// Puts the previous version of `name` back. Doing it twice undoes the undoing.
 pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
     let _lock = begin("hotcc rollback")?;
-    let counter = counter();
-    let outcome = rollback_locked(name, live, counter);
+    rollback_and_count(name, live)
+}
+
+/// As [`rollback`]. Call with the lock held.
+pub(crate) fn rollback_and_count(name: &str, live: bool) -> Result<Outcome> {
+    let outcome = rollback_locked(name, live, counter());
     count(|c| if outcome.is_ok() { c.rollbacks += 1 } else { c.rollback_failures += 1 });
     outcome
 }
@@ -101,7 +123,7 @@ fn values_for_comparison(version: &Version) -> Vec<Setting> {
 
 /// Whether a version is what `opened`, ready to be loaded from `source`, would become.
 fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
-    Ok(version.meta()?.sha256 == source.sha256()
+    Ok(source.is_of(&version.meta()?)
         && version.section(Section::Data)? == opened.initial_values(Section::Data)
         && version.section(Section::Rodata)? == opened.initial_values(Section::Rodata))
 }

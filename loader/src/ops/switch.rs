@@ -7,6 +7,7 @@ use crate::killpoint::killpoint;
 use crate::registry::{Algo, Version};
 use crate::sockets::count::{FlowCounter, connections};
 use crate::sysctl;
+use crate::tunables::Setting;
 use crate::tunables::present::Changed;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
@@ -41,7 +42,7 @@ pub struct Outcome {
     /// Whether it served before already, from the same object with the same tunables: then nothing was swapped, and what
     /// rolling back would bring is still that.
     pub served_already: bool,
-    /// What went wrong after the kernel had switched.
+    /// What went wrong after the kernel had switched, and what the algorithm's author warns of in its tunables' values.
     pub warnings: Vec<String>,
 }
 
@@ -66,7 +67,8 @@ pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool,
     let mut warnings = Vec::new();
     let mut warn = |error: Error| warnings.push(format!("{error:#}"));
     // Without this, new sockets on the default would go on getting the old version.
-    let defaults = sysctl::replace_defaults(&algo.name, &[&algo.name]).map_err(&mut warn).unwrap_or_default();
+    let defaults =
+        sysctl::replace_defaults(&algo.name, |_| vec![algo.name.clone()]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;
     killpoint("defaults");
     let moved = live.then(|| migrate::to_version(&algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
@@ -85,6 +87,7 @@ pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool,
     killpoint("noted");
     let counted = pending.counter.join().unwrap_or_else(|_| Err(Error::failed("loading the socket iterator panicked")));
     let groups = counted.and_then(|mut c| c.count()).map_err(&mut warn).ok();
+    warnings.extend(new.settings().iter().flatten().filter_map(Setting::warning));
     let of = |current: bool| connections(&groups, |g| g.cc == algo.name && (g.map_id == new.map_id) == current);
     Outcome {
         name: algo.name.clone(),

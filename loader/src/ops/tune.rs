@@ -23,12 +23,19 @@ pub struct SetOutcome {
     pub versions: usize,
     /// Connections that run a version that could not be reached; `None` where sockets cannot be walked.
     pub connections_missed: Option<u64>,
+    /// What the algorithm's author warns of in the values that were set.
+    pub warnings: Vec<String>,
 }
 
 /// Sets tunables of every version of `name` that is still pinned. All are checked before the first is set.
 pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     need_root("hotcc set")?;
     let _lock = registry::lock()?;
+    set_locked(name, assignments)
+}
+
+/// As [`set`]. Call with the lock held.
+pub(crate) fn set_locked(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     let (algo, serving) = Algo::serving(name)?;
     algo.tidy()?;
     let parse = |version: &Version| -> Result<Vec<Setting>> {
@@ -54,5 +61,6 @@ pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     }
     let connections_missed =
         connections(&count_sockets(), |g| g.cc == name && g.map_id != 0 && !reached.contains(&g.map_id));
-    Ok(SetOutcome { versions: reached.len(), connections_missed })
+    let warnings = settings.iter().filter_map(Setting::warning).collect();
+    Ok(SetOutcome { versions: reached.len(), connections_missed, warnings })
 }

@@ -2,11 +2,13 @@
 
 use crate::killpoint::killpoint;
 use crate::registry::counters::count;
+use crate::registry::defaults::Defaults;
 use crate::registry::{self, Algo, begin, install};
 use crate::sockets::count::{connections, count_sockets};
 use crate::sysctl;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::nearest;
+use hotcc_host::netns::NetNs;
 use serde::Serialize;
 
 /// What unloading came to.
@@ -22,9 +24,9 @@ pub struct Unloaded {
     pub defaults_moved: usize,
     /// What they got.
     pub fallback: Vec<String>,
-    /// What they were to get.
+    /// What kernels refused in its place.
     pub fallback_wanted: String,
-    /// Of them, those whose kernel refused that: outside the initial namespace only what
+    /// Of them, those whose kernel refused what they were to get: outside the initial namespace only what
     /// `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
     pub fallback_refused: usize,
     /// What went wrong after it was gone.
@@ -41,14 +43,25 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
     registry::need_bpffs()?;
     let algo = Algo::named(name);
     let Some(serving) = algo.current()? else { return Err(Algo::nothing_to_unload(name)?) };
-    let fallback = choose_fallback(name, fallback)?;
+    let available = sysctl::available()?;
+    let fallback = fallback.map(|wanted| check_fallback(name, wanted, &available)).transpose()?;
+    let before = Defaults::noted(&algo)?;
+    let candidates = |ns: &NetNs| {
+        let of_choice = fallback.map(str::to_owned).or_else(|| before.of(ns.inode));
+        let usual = if fallback.is_none() { "cubic" } else { "reno" };
+        let mut candidates: Vec<String> = of_choice.into_iter().chain([usual, "reno"].map(str::to_owned)).collect();
+        candidates.retain(|c| c != name && available.contains(c));
+        candidates.dedup();
+        candidates
+    };
     let groups = count_sockets();
     // First the defaults: a default would go on handing the dead one to new sockets.
-    let defaults = sysctl::replace_defaults(name, &[&fallback, "reno"])?;
+    let defaults = sysctl::replace_defaults(name, candidates)?;
     if defaults.refused > 0 {
         return Err(Error::failed(format!(
-            "cannot unload {name}: it is the default of {} network namespace(s) that accept neither {fallback} nor reno; set another default there",
-            defaults.refused
+            "cannot unload {name}: it is the default of {} network namespace(s) that accept none of {}; set another default there",
+            defaults.refused,
+            defaults.not_taken.join(", ")
         )));
     }
     killpoint("defaults");
@@ -58,7 +71,8 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         install::unregister(&serving)?;
     }
     killpoint("unlinked");
-    let done = registry::remove_tree(algo.dir()).and_then(|()| wait_until_gone(name));
+    let done = before.replace_in_others(name);
+    let done = done.and(registry::remove_tree(algo.dir())).and_then(|()| wait_until_gone(name));
     count(|c| c.unloads += 1);
     let listeners = groups.as_ref().map(|g| g.iter().filter(|g| g.cc == name).map(|g| g.counts.listeners).sum());
     Ok(Unloaded {
@@ -67,23 +81,18 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         listeners_left: listeners,
         defaults_moved: defaults.replaced,
         fallback: defaults.used,
-        fallback_wanted: fallback,
+        fallback_wanted: defaults.not_taken.join(" or "),
         fallback_refused: defaults.second_best,
         warnings: done.err().iter().map(Error::to_string).collect(),
     })
 }
 
-fn choose_fallback(name: &str, wanted: Option<&str>) -> Result<String> {
-    let available = sysctl::available()?;
-    if let Some(wanted) = wanted {
-        if wanted == name || !available.iter().any(|a| a == wanted) {
-            let others: Vec<&str> = available.iter().map(String::as_str).filter(|a| *a != name).collect();
-            return Err(Error::usage(format!("invalid fallback `{wanted}`{}", nearest::hint(wanted, &others))));
-        }
-        return Ok(wanted.to_owned());
+fn check_fallback<'a>(name: &str, wanted: &'a str, available: &[String]) -> Result<&'a str> {
+    if wanted == name || !available.iter().any(|a| a == wanted) {
+        let others: Vec<&str> = available.iter().map(String::as_str).filter(|a| *a != name).collect();
+        return Err(Error::usage(format!("invalid fallback `{wanted}`{}", nearest::hint(wanted, &others))));
     }
-    let usual = ["cubic", "reno"].into_iter().find(|c| *c != name && available.iter().any(|a| a == c));
-    Ok(usual.unwrap_or("reno").to_owned())
+    Ok(wanted)
 }
 
 /// The kernel unregisters after the last reference is dropped, which is not at once.

@@ -4,15 +4,14 @@
 //! a change, it is another one than before. The clock moves last, so that nobody looks too early.
 
 use crate::registry;
-use crate::registry::feeders::share_with_feeders;
 use hotcc_abi::path::{ENTRIES, PathKey};
 use hotcc_abi::pins::{self, PATH_CLOCK, PATH_GEN, PATH_LOCK};
+use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::lock::{self, Lock};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ObjectBuilder};
-use nix::fcntl::{Flock, FlockArg};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 const CLOCK_KEY: [u8; 4] = [0; 4];
@@ -82,7 +81,7 @@ impl PathMaps {
         if let Some(maps) = Self::open()? {
             return Ok(maps);
         }
-        fs::create_dir_all(pins::SIGNAL).tried(|| format!("cannot create {}", pins::SIGNAL))?;
+        bpffs::make(Path::new(pins::SIGNAL))?;
         let tried = || "cannot create the path maps".to_owned();
         let embedded =
             hotcc_bpf::prog("path_maps").ok_or_else(|| Error::failed("the object path_maps is not built in"))?;
@@ -92,8 +91,6 @@ impl PathMaps {
             map.set_pin_path(pin).tried(tried)?;
         }
         open.load().tried(tried)?;
-        fs::create_dir_all(pins::RUN).tried(|| format!("cannot create {}", pins::RUN))?;
-        share_with_feeders()?;
         Self::open()?.ok_or_else(|| Error::failed("another process removed the path maps as soon as they were created"))
     }
 
@@ -194,12 +191,8 @@ fn open_pin(name: &str, map_type: MapType, shape: [u32; 3]) -> Result<Option<Map
 }
 
 /// Held by whoever changes the maps.
-fn lock() -> Result<Flock<File>> {
-    fs::create_dir_all(pins::RUN).tried(|| format!("cannot create {}", pins::RUN))?;
-    let path = Path::new(pins::RUN).join(PATH_LOCK);
-    let tried = || format!("cannot lock {}", path.display());
-    let file = File::options().append(true).create(true).open(&path).tried(tried)?;
-    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, why)| why).tried(tried)
+fn lock() -> Result<Lock> {
+    lock::acquire(&Path::new(pins::RUN).join(PATH_LOCK), 0o600, lock::PATIENCE)
 }
 
 #[cfg(test)]

@@ -55,8 +55,8 @@ fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {
     }
 }
 
-/// Bumps what changed. The maps are opened each time: somebody may have removed them and made others meanwhile.
-fn publish(before: &Routes, now: &Routes) -> Result<Option<(Vec<Change>, Bumped)>> {
+/// Gives the destinations whose way changed a new generation; `None` if there are none. The maps are opened each time: somebody may have removed them and made others meanwhile.
+pub fn publish(before: &Routes, now: &Routes) -> Result<Option<(Vec<Change>, Bumped)>> {
     let maps = PathMaps::open_or_create()?;
     let mut changes = Vec::new();
     let bumped = maps.bump(|known| {

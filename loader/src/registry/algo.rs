@@ -141,7 +141,7 @@ impl Algo {
             // a command was killed after the kernel had switched, and before all was done
             let versions = self.versions()?;
             let swaps = versions.iter().filter_map(|v| v.meta().ok()).map(|m| m.swaps).max().unwrap_or(0);
-            sysctl::replace_defaults(&self.name, &[&self.name])?;
+            sysctl::replace_defaults(&self.name, |_| vec![self.name.clone()])?;
             current.settle(swaps + u64::from(versions.len() > 1))?;
         }
         let previous = self.previous()?.map(|v| v.map_id);
@@ -151,6 +151,13 @@ impl Algo {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is nothing that [`tidy`](Self::tidy) would change.
+    pub(crate) fn is_tidy(&self) -> Result<bool> {
+        let Some(current) = self.current()? else { return Ok(!self.dir.exists()) };
+        let wanted = 1 + usize::from(self.previous()?.is_some());
+        Ok(current.meta()?.settled != 0 && self.versions()?.len() <= wanted)
     }
 
     /// Where the counters of all its versions are pinned.

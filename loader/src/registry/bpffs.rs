@@ -6,9 +6,9 @@ use hotcc_host::error::{Result, Tried};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fails unless a BPF file system is mounted where the pins are.
+/// Fails unless a BPF file system is mounted where the pins are, and nobody but root can change them.
 pub fn need_bpffs() -> Result<()> {
-    bpffs::need(Path::new(pins::BPFFS))
+    bpffs::need(Path::new(pins::ROOT))
 }
 
 /// Directories in a directory of pins; empty if it does not exist.

@@ -3,8 +3,8 @@
 use super::cells::{read_cell, write_cell};
 use hotcc_abi::pins;
 use hotcc_abi::version::{Counters, META_VERSION};
-use hotcc_host::error::{Result, Tried};
-use std::fs;
+use hotcc_host::bpffs;
+use hotcc_host::error::Result;
 use std::path::Path;
 
 /// What commands did so far; zeros where nothing was ever done.
@@ -22,6 +22,6 @@ fn try_count(what: impl FnOnce(&mut Counters)) -> Result<()> {
     let mut value = counters()?;
     value.version = u64::from(META_VERSION);
     what(&mut value);
-    fs::create_dir_all(pins::ROOT).tried(|| format!("cannot create {}", pins::ROOT))?;
+    bpffs::make(Path::new(pins::ROOT))?;
     write_cell(&Path::new(pins::ROOT).join("counters"), "hotcc_counters", bytemuck::bytes_of(&value))
 }

@@ -3,7 +3,6 @@
 use super::algo::Algo;
 use super::bpffs::remove_tree;
 use super::cells::create_cell;
-use super::feeders::share_with_feeders;
 use super::version::Version;
 use crate::killpoint::killpoint;
 use crate::object::{Loaded, Opened, Source, kernel};
@@ -12,10 +11,11 @@ use crate::tunables::{Section, present};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
 use hotcc_abi::version::{META_VERSION, Meta};
+use hotcc_host::bpffs;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_radio_map::share_with_feeders;
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Loads an object into the kernel; nothing is registered yet.
@@ -30,7 +30,7 @@ pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, pro
     let ops = loaded.ops()?;
     let map_id = ops.info().tried(|| "cannot read the struct_ops map".to_owned())?.info.id;
     let dir = algo.dir().join(format!("v{map_id}"));
-    fs::create_dir_all(&dir).tried(|| format!("cannot create {}", dir.display()))?;
+    bpffs::make(&dir)?;
     let version = Version { map_id, dir };
     pin_parts(algo, &version, loaded, source, profile).inspect_err(|_| {
         let _ = remove_tree(&version.dir);

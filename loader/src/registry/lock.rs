@@ -5,13 +5,10 @@ use hotcc_abi::pins;
 use hotcc_host::error::{Result, need_root};
 use hotcc_host::lock::{self, Lock};
 use std::path::Path;
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes the lock; waits a while for another command to finish.
 pub fn lock() -> Result<Lock> {
-    lock::acquire(&Path::new(pins::RUN).join("lock"), PATIENCE)
+    lock::acquire(&Path::new(pins::RUN).join("lock"), 0o600, lock::PATIENCE)
 }
 
 /// What every command that changes something begins with.

@@ -6,6 +6,7 @@
 //! /sys/fs/bpf/hotcc/algo/NAME/vID/        one version each; ID is its struct_ops map's
 //!     map  prog  meta  tunables  constants
 //! /sys/fs/bpf/hotcc/algo/NAME/run/        there where it was loaded for `hotcc run` only; locked by each run
+//! /sys/fs/bpf/hotcc/algo/NAME/defaults    defaults of network namespaces before it was loaded
 //! /sys/fs/bpf/hotcc/algo/NAME/stats       counters of all versions, those included that are gone
 //! ```
 //! A version directory is complete before its version serves, and the kernel says which one serves, so a command
@@ -16,7 +17,7 @@ mod algo;
 mod bpffs;
 mod cells;
 pub mod counters;
-pub(crate) mod feeders;
+pub(crate) mod defaults;
 pub(crate) mod install;
 mod lock;
 pub mod registrations;

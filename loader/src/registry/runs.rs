@@ -3,11 +3,38 @@
 use super::algo::Algo;
 use hotcc_host::error::{Result, Tried};
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::File;
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 
 /// Whether it was loaded for runs, and not to stay.
 pub(crate) fn is_for_runs(algo: &Algo) -> bool {
     algo.runs_path().exists()
+}
+
+/// Marks it as loaded for runs. Nobody but root may open the mark, since whoever can open it can lock it.
+pub(crate) fn mark(algo: &Algo) -> Result<()> {
+    let path = algo.runs_path();
+    DirBuilder::new().mode(0o700).create(&path).tried(|| format!("cannot create {}", path.display()))
+}
+
+/// Whether a run uses it, for commands that only read: they take no lock. `None` if it was not loaded for runs.
+pub(crate) fn is_held(algo: &Algo) -> Result<Option<bool>> {
+    let mark = match fs::metadata(algo.runs_path()) {
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+        mark => mark.tried(|| format!("cannot read {}", algo.runs_path().display()))?,
+    };
+    let locks = fs::read_to_string("/proc/locks").tried(|| "cannot read /proc/locks".to_owned())?;
+    Ok(Some(names_lock(&locks, mark.dev(), mark.ino())))
+}
+
+/// Whether `/proc/locks` has a `flock` on this inode. Its lines are `1: FLOCK  ADVISORY  READ 4711 00:1c:42 0 EOF`.
+fn names_lock(locks: &str, device: u64, inode: u64) -> bool {
+    let place = format!("{:02x}:{:02x}:{inode}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    locks.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        fields.next() == Some("FLOCK") && fields.nth(3) == Some(&place)
+    })
 }
 
 /// Whether a run uses one that was loaded for runs. Call with the registry's lock held: a run that ends looks the same
@@ -23,5 +50,22 @@ pub(crate) fn hold(algo: &Algo, how: FlockArg) -> Result<Option<Flock<File>>> {
         Ok(held) => Ok(Some(held)),
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
         Err((_, why)) => Err(why).tried(tried),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_found_in_the_kernels_list() {
+        let file = tempfile::tempfile().unwrap();
+        let metadata = file.metadata().unwrap();
+        let is_listed = || names_lock(&fs::read_to_string("/proc/locks").unwrap(), metadata.dev(), metadata.ino());
+        assert!(!is_listed());
+        let held = Flock::lock(file, FlockArg::LockSharedNonblock).map_err(|(_, why)| why).unwrap();
+        assert!(is_listed());
+        drop(held);
+        assert!(!is_listed());
     }
 }

@@ -81,7 +81,7 @@ impl Version {
         let path = self.dir.join("prog");
         let tried = || format!("cannot read the BTF of {}", path.display());
         let program = ProgramHandle::from_pinned_path(&path).tried(tried)?;
-        Ok(describe(&Btf::from_prog_id(program.id()).tried(tried)?))
+        Ok(describe(&Btf::from_prog_id(program.id()).tried(tried)?, None))
     }
 
     /// Bytes of its `.data` or `.rodata`; `None` if it has none.

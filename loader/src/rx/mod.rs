@@ -15,15 +15,16 @@ use crate::object::{btf, libbpf_log, load_error, prepare};
 use crate::registry::begin;
 use crate::sockets::walk::walk;
 use crate::tunables::present::{self, Value};
-use crate::tunables::values;
+use crate::tunables::{Tunable, values};
 use crate::{cgroup, registry};
 use hotcc_abi::pins;
 use hotcc_abi::rx::RxCounters;
+use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried, need_root};
 use hotcc_host::netns;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -129,6 +130,11 @@ pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
 /// Loads a receiver. Connections that are opened from then on have it; what listens already must do so anew.
 pub fn load(request: &Request) -> Result<Receiver> {
     let _lock = begin("hotcc rx load")?;
+    load_locked(request)
+}
+
+/// As [`load`]. Call with the lock held.
+pub(crate) fn load_locked(request: &Request) -> Result<Receiver> {
     let method = request.method;
     let path = request.cgroup.clone().map_or_else(cgroup::cgroup2_root, Ok)?;
     let cgroup = cgroup::open(&path)?;
@@ -150,7 +156,7 @@ pub fn load(request: &Request) -> Result<Receiver> {
     let dir = method.dir();
     finish(method)?; // what a command that was killed began
     let object = load_object(request)?;
-    fs::create_dir_all(&dir).tried(|| format!("cannot create {}", dir.display()))?;
+    bpffs::make(&dir)?;
     attach(&object, &cgroup, &dir).inspect_err(|_| {
         let _ = registry::remove_tree(&dir);
     })?;
@@ -168,20 +174,31 @@ fn loaded_already(method: Method, link: &Link) -> Error {
     Error::failed(format!("{name} is already loaded {at}; to load it again, first run: hotcc rx unload {name}"))
 }
 
-fn load_object(request: &Request) -> Result<Object> {
-    let name = format!("rx_{}", request.method.name());
+/// A method's object, the name of that, and its tunables.
+fn open_object(method: Method) -> Result<(OpenObject, String, Vec<Tunable>)> {
+    let name = format!("rx_{}", method.name());
     let embedded =
         hotcc_bpf::prog(&name).ok_or_else(|| Error::failed(format!("the program {name} is not built in")))?;
-    let tried = || format!("cannot open the program {name}");
-    let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
-    let description = describe(&btf::btf_of(&open, &name)?);
-    let settings = values::settings(&description.tunables, &request.profile, &[], &request.set)?;
+    let opened = ObjectBuilder::default().open_memory(embedded.bytes);
+    let opened = opened.tried(|| format!("cannot open the program {name}"))?;
+    let tunables = describe(&btf::btf_of(&opened, &name)?, None).tunables;
+    Ok((opened, name, tunables))
+}
+
+/// A method's tunables.
+pub(crate) fn tunables(method: Method) -> Result<Vec<Tunable>> {
+    Ok(open_object(method)?.2)
+}
+
+fn load_object(request: &Request) -> Result<Object> {
+    let (mut open, name, tunables) = open_object(request.method)?;
+    let settings = values::settings(&tunables, &request.profile, &[], &request.set)?;
     prepare::apply(&mut open, &name, &settings)?;
     for mut map in open.maps_mut() {
         prepare::use_shared(&mut map)?;
     }
     let (loaded, log) = libbpf_log::capture(|| open.load());
-    loaded.map_err(|error| load_error::load_error(&name, "builtin", &error, &log))
+    load_error::explained(loaded, &name, "builtin", &log)
 }
 
 /// Attaches and pins; the link that says "loaded" comes last.
@@ -206,6 +223,11 @@ fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
 /// Takes a receiver away, and lifts the clamps that it set. Connections run on as ordinary ones; returns what it was.
 pub fn unload(method: Method) -> Result<Receiver> {
     let _lock = begin("hotcc rx unload")?;
+    unload_locked(method)
+}
+
+/// As [`unload`]. Call with the lock held.
+pub(crate) fn unload_locked(method: Method) -> Result<Receiver> {
     let Some(receiver) = receiver(method)? else {
         finish(method)?; // what a command that was killed began
         return Err(Error::failed(format!("{} is not loaded; see: hotcc rx status", method.name())));
@@ -214,8 +236,13 @@ pub fn unload(method: Method) -> Result<Receiver> {
     Ok(receiver)
 }
 
+/// The methods of which a killed command left a part.
+pub(crate) fn left_over() -> Vec<Method> {
+    Method::ALL.into_iter().filter(|m| m.dir().exists() && !m.dir().join(OPTIONS).exists()).collect()
+}
+
 /// Takes away what there is of a receiver, whole or in part. What does not come to its end here can be done again.
-fn finish(method: Method) -> Result<()> {
+pub(crate) fn finish(method: Method) -> Result<()> {
     let dir = method.dir();
     if !dir.exists() {
         return Ok(());
@@ -241,9 +268,21 @@ fn detach(dir: &Path) -> Result<()> {
             fs::remove_file(&path).tried(|| format!("cannot remove {}", path.display()))?;
         }
     }
+    // A killed command may have removed the pin of a program that the kernel still has: the program uses this map.
+    let data = dir.join(TUNABLES);
+    let data = if data.exists() {
+        let map = MapHandle::from_pinned_path(&data).and_then(|map| map.info());
+        Some(map.tried(|| format!("cannot read {}", data.display()))?.info.id)
+    } else {
+        None // pinned first, so no program was
+    };
     let started = Instant::now();
     // a link's number goes before it lets go of what it is attached to, its program's after that
-    while ProgInfoIter::default().any(|program| programs.contains(&program.id)) {
+    let is_ours = |program: &ProgramInfo| {
+        programs.contains(&program.id) || data.is_some_and(|data| program.map_ids.contains(&data))
+    };
+    let with_maps = || ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true));
+    while with_maps().any(|program| is_ours(&program)) {
         if started.elapsed() > UNLOAD_PATIENCE {
             return Err(Error::failed(
                 "the kernel still has the programs attached after 5 s: another process holds their links",
@@ -258,11 +297,12 @@ fn detach(dir: &Path) -> Result<()> {
 pub fn status() -> Result<Status> {
     need_root("hotcc rx status")?;
     registry::need_bpffs()?;
-    let mut receivers = Vec::new();
-    for method in Method::ALL {
-        receivers.extend(receiver(method)?);
-    }
-    Ok(Status { receivers, counters: counters()?.map(Counters) })
+    Ok(Status { receivers: loaded()?, counters: counters()?.map(Counters) })
+}
+
+/// What is loaded.
+pub(crate) fn loaded() -> Result<Vec<Receiver>> {
+    Method::ALL.into_iter().filter_map(|method| receiver(method).transpose()).collect()
 }
 
 /// What the programs did so far, on all CPUs; `None` where nothing that counts was ever loaded.
@@ -292,7 +332,8 @@ fn receiver(method: Method) -> Result<Option<Receiver>> {
     let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
     // they are fixed while it is loaded
     let value = |setting| Value { settable: false, ..Value::from(setting) };
-    let tunables = present::read(&describe(&btf).tunables, data.as_deref(), None).into_iter().map(value).collect();
+    let tunables =
+        present::read(&describe(&btf, None).tunables, data.as_deref(), None).into_iter().map(value).collect();
     Ok(Some(Receiver { method, cgroup: cgroup_of(&link)?, tunables }))
 }
 

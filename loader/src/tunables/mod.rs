@@ -52,6 +52,9 @@ pub struct Tunable {
     pub choices: Vec<String>,
     /// What it does.
     pub help: String,
+    /// A value, by its name, that whoever sets it is warned of, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<(String, String)>,
     /// Whether it can be set while running.
     pub section: Section,
     /// Where it stands in its section.
@@ -117,6 +120,15 @@ pub struct Setting {
     pub tunable: Tunable,
     /// To what; within its range.
     pub value: i128,
+}
+
+impl Setting {
+    /// What its author warns of in this value.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let (value, why) = self.tunable.warning.as_ref()?;
+        (*value == values::format_value(&self.tunable, self.value))
+            .then(|| format!("{}={value}: {why}", self.tunable.name))
+    }
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ mod tests {
             paper: None,
             choices: choices.iter().map(|&c| c.to_owned()).collect(),
             help: String::new(),
+            warning: None,
             section: Section::Data,
             place: Place { offset: 0, size: 4, signed: false },
         }

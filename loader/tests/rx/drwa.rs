@@ -161,7 +161,12 @@ fn what_a_killed_unload_left_is_done_by_the_next_command() {
         clamped
     };
     let _loaded = Loaded::new("drwa", &arguments);
+    // as the kernel does for a while
+    let still_attached = libbpf_rs::Link::open("/sys/fs/bpf/hotcc/rx/drwa/options").unwrap();
     let clamped = killed();
+    let says = fails(1, &["rx", "unload", "drwa"]);
+    assert!(says.contains("the kernel still has the programs attached after 5 s"), "{says}");
+    drop(still_attached);
     let says = fails(1, &["rx", "unload", "drwa"]);
     assert!(says.contains("drwa is not loaded"), "{says}");
     clamped.are_lifted();

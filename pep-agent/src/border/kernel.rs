@@ -19,7 +19,8 @@ use nix::libc::{EINVAL, ENOSYS, EOPNOTSUPP};
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
 use std::fmt::{self, Display, Formatter};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -173,12 +174,14 @@ fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
 
 fn make_directory(pins: &Path) -> Result<()> {
     bpffs::need(pins)?;
-    fs::create_dir_all(pins).tried(|| format!("cannot create {}", pins.display()))
+    bpffs::make(pins)
 }
 
-/// Goes with the process, however that ends.
+/// Goes with the process, however that ends. Whoever can open the directory can lock it, so only root may.
 fn lock(pins: &Path) -> Result<Flock<File>> {
     let file = File::open(pins).tried(|| format!("cannot open {}", pins.display()))?;
+    let private = file.set_permissions(Permissions::from_mode(0o700));
+    private.tried(|| format!("cannot set the permissions of {}", pins.display()))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).or_else(|(_, why)| match why {
         Errno::EWOULDBLOCK => {
             Err(Error::failed("another `pep-agent border` runs on this machine").and("stop that one first"))

@@ -72,7 +72,7 @@ pub fn run(
         daemon.announce()?;
         // while it may; and before the transport, whose threads are not urgent
         let urgent = Urgent::begin();
-        drop_all_but(capabilities(config.transport))?;
+        let left = drop_all_but(capabilities(config.transport))?;
         let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
         let pump = std::thread::Builder::new().name("reports".to_owned());
         let thread = pump
@@ -84,6 +84,7 @@ pub fn run(
             .tried(|| "cannot start the thread that sends reports".to_owned())?;
         drop(urgent);
         let transport = start()?;
+        tracing::info!("running as {left}");
         let sent = transport.sent();
         let pump_ended = || Error::failed("the thread that sends reports ended unexpectedly");
         give.send(transport).map_err(|_| pump_ended())?;

@@ -9,7 +9,6 @@ use hotcc_abi::pins;
 use hotcc_host::bpffs;
 use hotcc_host::error::{Result, Tried};
 use nix::ifaddrs::getifaddrs;
-use std::fs;
 use std::path::Path;
 
 #[repr(transparent)]
@@ -32,7 +31,7 @@ impl Kernel {
     pub fn load() -> Result<Self> {
         let directory = Path::new(pins::PEP);
         bpffs::need(directory)?;
-        fs::create_dir_all(directory).tried(|| format!("cannot create {}", directory.display()))?;
+        bpffs::make(directory)?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object::bytes("pep_server")?);
         let mut ebpf = loaded.tried(|| "cannot load the BPF object of the PEP".to_owned())?;
         let program: &mut SchedClassifier = object::program_mut(&mut ebpf, HAND_OVER)?;

@@ -42,8 +42,10 @@ pub fn run(config: &Config) -> Result<()> {
     let attached = server.take_attached();
     let keep: &[Capability] =
         if attached.as_ref().is_some_and(Attached::has_filters) { &[Capability::CAP_NET_ADMIN] } else { &[] };
-    drop_all_but(keep)?;
-    tracing::info!("receiving reports at {}", server.address()?);
+    let left = drop_all_but(keep)?;
+    tracing::info!("receiving reports at {}, with keys from {}", server.address()?, config.key_file.display());
+    tracing::info!("writing reports to the sockets of this network namespace");
+    tracing::info!("running as {left}");
     let mut registry = Registry::default();
     let counters = server.counters();
     registry.register_collector(Box::new(Metrics(server.counters())));

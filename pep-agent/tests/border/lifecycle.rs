@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 /// How many programs of ours are at a place, by either way.
@@ -53,6 +54,8 @@ fn killed_and_started_again(test: &str, method: &str, one_each: (usize, usize)) 
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("another `pep-agent border` runs"), "{said}");
+    let mode = fs::metadata(&network.pins).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "whoever can open the directory can lock it and keep the agent from starting");
     network.transfer(&mut flow, 100_000);
     border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0) && r.ranges.is_empty());
 
@@ -273,6 +276,23 @@ fn options_that_make_no_sense_leave_nothing_behind() {
     assert!(fails(2, &[&own[..], &["10.0.0.0/40"]].concat()).contains("at most 32 bits"));
     assert!(fails(1, &["--internet", "wan0", "--access", "lan", "--server", "::/0"]).contains("no such interface"));
     assert!(fails(1, &["--config", "/nowhere.toml"]).contains("cannot read /nowhere.toml"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("border.toml");
+    for (text, says) in [("segmets = 4\n", "did you mean `segments`?"), ("segments = 0\n", "expected a number from 1")]
+    {
+        fs::write(&file, text).unwrap();
+        let said = fails(1, &[&own[..], &["10.0.0.0/8", "--config", file.to_str().unwrap()]].concat());
+        assert!(said.contains(says) && said.contains("border.toml"), "{said}");
+    }
+    // a file could have named the keys: then the command line is not to blame
+    fs::write(&file, "").unwrap();
+    for (config, code) in [(&[][..], 2), (&["--config", file.to_str().unwrap()], 1)] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pep-agent"));
+        let output = command.arg("border").args(own).arg("10.0.0.0/8").args(config).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("--key-file is missing"), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+    }
 }
 
 /// A device whose packets begin with IP, as a UPF has it towards its subscribers.

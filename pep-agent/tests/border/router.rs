@@ -1,9 +1,10 @@
 //! The command on a router between two hosts, with real flows.
 
-use crate::common::{metric, page};
+use crate::common::metric;
 use aya::Ebpf;
 use aya::maps::Array;
 use aya::programs::{SchedClassifier, TcAttachType};
+use hotcc_testbed::http;
 use hotcc_testbed::kernel::{is_root_with_bpffs, skipped};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
@@ -262,9 +263,7 @@ impl Border {
 
     /// Head and body.
     pub fn get(&self, network: &Network, path: &str) -> (String, String) {
-        let connection = network.enter("r", || TcpStream::connect(self.http)).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
-        page(connection, path)
+        network.enter("r", || http::get(self.http, path)).unwrap()
     }
 
     /// The value of a series, labels as they stand on the page.

@@ -1,8 +1,6 @@
-//! What the tests of both commands share: a unit's capabilities, and the pages that are served.
+//! What the tests of both commands share: a unit's capabilities, and the series that are served.
 
 use caps::{CapSet, CapsHashSet};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -24,16 +22,6 @@ pub fn capabilities(pid: u32, set: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let value = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t")).unwrap();
     u64::from_str_radix(value, 16).unwrap()
-}
-
-/// Head and body of a page; whoever does not answer has the connection's time.
-pub fn page(mut connection: TcpStream, path: &str) -> (String, String) {
-    let host = connection.peer_addr().unwrap();
-    write!(connection, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
-    let mut text = String::new();
-    connection.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), body.to_owned())
 }
 
 /// The value of a series, labels as they stand on the page.

@@ -1,12 +1,13 @@
 //! Both commands, as a service manager starts them, and a flow between them.
 
-use crate::common::{capabilities, metric, page};
+use crate::common::{capabilities, metric};
 use crate::host::*;
+use hotcc_testbed::http;
 use hotcc_testbed::netlab::{Namespace, Process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
@@ -45,9 +46,7 @@ impl Running {
     }
 
     pub fn page(&self) -> String {
-        let connection = self.host.enter(|| TcpStream::connect(self.http).unwrap()).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
-        page(connection, "/metrics").1
+        self.host.enter(|| http::get(self.http, "/metrics")).unwrap().unwrap().1
     }
 
     /// A series, its labels as they stand on the page.
@@ -109,6 +108,11 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         let border = border(&hosts, &keys, transport, &log(&format!("border-{transport}")));
         assert_eq!(server.capabilities(), [0; 3]);
         assert_eq!(border.capabilities(), [NET_ADMIN | BPF | more; 3], "{transport}");
+        let both = server.said() + &border.said();
+        for line in ["running as user 0, with no capability", "running as user 0, with CAP_BPF, CAP_NET_ADMIN"] {
+            assert!(both.contains(line), "{both}");
+        }
+        assert_eq!(both.matches(&format!(", with keys from {}\n", keys.display())).count(), 2, "{both}");
         let flow = Flow::open(&hosts, SERVER, cc);
         let reader = flow.read_at_client();
         let clocked = || server.metric(r#"hotcc_pep_server_records_total{result="clocked"}"#);

@@ -387,7 +387,9 @@ impl Flow {
     /// As `hotcc flows` shows it.
     pub fn connection(&self) -> Connection {
         let found = hotcc::sockets::list::connections(Some(self.cc), &[]).unwrap();
-        found.into_iter().find(|c| c.peer == self.key.client).expect("the flow is open")
+        // flows to several servers may share the client's port
+        let is_it = |c: &Connection| (c.local, c.peer) == (self.key.server, self.key.client);
+        found.into_iter().find(is_it).expect("the flow is open")
     }
 
     pub fn state(&self, field: &str) -> i128 {

@@ -8,6 +8,7 @@ use crate::reading::{RawReading, Ue};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
+use hotcc_host::error::chain;
 use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -132,7 +133,7 @@ impl Feed {
                     let key = writer.key();
                     drop(writer);
                     if let Some(Err(e)) = feed.map.as_mut().map(|map| map.remove_link(key, false)) {
-                        warn!("{e}");
+                        warn!("{}", chain(&e));
                     }
                 }
                 return Err(e);
@@ -213,7 +214,7 @@ impl Feed {
             return Ok(*entry);
         }
         self.add_entry(None, &[link]).map_err(|e| {
-            warn!("{e}");
+            warn!("{}", chain(&e));
             Reject::NoRoom
         })
     }
@@ -232,7 +233,7 @@ impl Feed {
             self.entries[index].writers.clear();
             self.vacant.push(index);
             if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
-                warn!("{e}");
+                warn!("{}", chain(&e));
             }
         }
     }

@@ -50,9 +50,9 @@ impl Sink {
     }
 
     /// Hands over many: `each` calls what it is given for every reading. All came at the same moment.
-    pub fn batch(&self, each: impl FnOnce(&mut Batch<'_>)) {
+    pub fn batch<T>(&self, each: impl FnOnce(&mut Batch<'_>) -> T) -> T {
         let feed = &mut *self.feed.lock();
-        each(&mut Batch { feed, source: self.source, now_ns: monotonic_ns() });
+        each(&mut Batch { feed, source: self.source, now_ns: monotonic_ns() })
     }
 
     /// Counts what never became a reading.

@@ -7,6 +7,7 @@ use crate::error::SourceError;
 use crate::line::Line;
 use crate::link::Granted;
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_host::error::chain;
 use hotcc_keys::{Key, Keys};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ impl PeerExporter {
     }
 
     pub(super) fn open(mut self) -> Result<Self, SourceError> {
-        let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
+        let keys = Keys::<Granted>::read(&self.file).map_err(|e| SourceError(chain(&e)))?;
         let (key, _) = keys.iter().next().ok_or_else(|| SourceError(format!("{} has no key", self.file.display())))?;
         let any: SocketAddr = if self.address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
         let socket = UdpSocket::bind(any).and_then(|s| s.set_nonblocking(true).map(|()| s));

@@ -14,6 +14,7 @@ use crate::publish::peer::VERSION;
 use crate::reading::Ue;
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
+use hotcc_host::error::chain;
 use hotcc_keys::{Keys, MAC_BYTES, Window};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -46,7 +47,7 @@ impl Source for PeerSource {
     }
 
     fn open(&mut self) -> Result<(), SourceError> {
-        let keys = Keys::read(&self.file).map_err(|e| SourceError(e.to_string()))?;
+        let keys = Keys::read(&self.file).map_err(|e| SourceError(chain(&e)))?;
         if let Some((key, _)) = keys.iter().find(|(_, link)| link.is_none()) {
             let file = self.file.display();
             return Err(SourceError(format!(

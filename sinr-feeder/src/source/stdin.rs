@@ -31,27 +31,40 @@ impl Source for StdinSource {
         let (ended, end) = oneshot::channel();
         // A thread of its own, which nobody waits for: a read from a terminal cannot be given up.
         std::thread::spawn(move || ended.send(read(&sink)));
-        Box::pin(async move {
-            let read = end.await.unwrap_or(Ok(()));
-            read.map_err(|e| SourceError(format!("cannot read standard input: {e}")))
-        })
+        Box::pin(async move { end.await.unwrap_or(Ok(())) })
     }
 }
 
-fn read(sink: &Sink) -> io::Result<()> {
+/// Reads until the end. An input without a single reading is an error: it is not what was meant to be piped in.
+fn read(sink: &Sink) -> Result<(), SourceError> {
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
+    let (mut number, mut has_reading) = (0_u64, false);
+    let mut first_wrong = None;
+    let failed = |e: io::Error| SourceError(format!("cannot read standard input: {e}"));
     loop {
         line.clear();
         // What is longer than any line comes in pieces, of which none is a line.
-        if (&mut input).take(LONGEST as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
+        if (&mut input).take(LONGEST as u64 + 1).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            break;
         }
-        if line.len() > LONGEST && line.last() != Some(&b'\n') {
-            input.skip_until(b'\n')?;
-            sink.reject(Reject::Malformed, &format_args!("the line is longer than {LONGEST} bytes"));
-            continue;
+        number += 1;
+        let offered = if line.len() > LONGEST && line.last() != Some(&b'\n') {
+            input.skip_until(b'\n').map_err(failed)?;
+            Err((Reject::Malformed, format!("the line is longer than {LONGEST} bytes")))
+        } else {
+            sink.batch(|batch| super::udp::offer_line(batch, &line))
+        };
+        match offered {
+            Ok(()) => has_reading |= !line.trim_ascii().is_empty(),
+            Err((reason, why)) => {
+                sink.reject(reason, &why);
+                first_wrong.get_or_insert_with(|| format!("line {number}: {why}"));
+            }
         }
-        sink.batch(|batch| super::udp::take_line(batch, &line));
+    }
+    match first_wrong.filter(|_| !has_reading) {
+        Some(why) => Err(SourceError(format!("standard input has no reading; {why}"))),
+        None => Ok(()),
     }
 }

@@ -108,15 +108,17 @@ fn receive_all(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> Errno {
 
 /// One line of JSON; an empty one is none.
 pub(super) fn take_line(batch: &mut Batch<'_>, line: &[u8]) {
+    if let Err((reason, what)) = offer_line(batch, line) {
+        batch.reject(reason, &what);
+    }
+}
+
+/// Hands over the reading of a line; an error if it is none. An empty line is no error.
+pub(super) fn offer_line(batch: &mut Batch<'_>, line: &[u8]) -> Result<(), (Reject, String)> {
     let line = line.trim_ascii();
-    if line.is_empty() {
-        return;
+    if !line.is_empty() {
+        let line = Line::parse(line).map_err(|what| (Reject::Malformed, what))?;
+        batch.offer(line.ue()?, &line.reading());
     }
-    match Line::parse(line) {
-        Ok(line) => match line.ue() {
-            Ok(ue) => batch.offer(ue, &line.reading()),
-            Err((reason, what)) => batch.reject(reason, &what),
-        },
-        Err(what) => batch.reject(Reject::Malformed, &what),
-    }
+    Ok(())
 }

@@ -169,7 +169,11 @@ fn what_is_missing_is_said() {
     };
     let unmounted = run(&mut command(), &elsewhere);
     assert_eq!(unmounted.status.code(), Some(1));
-    assert!(stderr(&unmounted).contains("mount it: mount -t bpf bpf /sys/fs/bpf"), "{}", stderr(&unmounted));
+    assert!(
+        stderr(&unmounted).contains("mount it: mount -t bpf -o mode=0755 bpf /sys/fs/bpf"),
+        "{}",
+        stderr(&unmounted)
+    );
     fs::create_dir(&sandbox.root).unwrap();
     let nobody = run(command().uid(65_534).gid(65_534), &sandbox.root);
     assert_eq!(nobody.status.code(), Some(4), "{}", stderr(&nobody));

@@ -63,9 +63,13 @@ fn a_member_of_the_group_may_feed() {
         return;
     }
     let (command, trace) = shared(&sandbox);
-    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let made = sandbox.output(&["init"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let mut map = RadioMap::open(&sandbox.root).unwrap();
     for pin in ["radio_index", "radio_slots"] {
-        chown(sandbox.root.join("signal").join(pin), None, Some(GROUP)).unwrap();
+        let pin = sandbox.root.join("signal").join(pin);
+        chown(&pin, None, Some(GROUP)).unwrap();
+        fs::set_permissions(&pin, Permissions::from_mode(0o660)).unwrap();
     }
     let root = sandbox.root.display().to_string();
     let feeder = |group, args: &[&str]| as_user(group, &[&[&command, "--pin-root", &root], args].concat());
@@ -95,4 +99,74 @@ fn a_member_of_the_group_may_feed() {
         assert_eq!(stranger.status.code(), Some(4), "{}", stderr(&stranger));
     }
     assert!(map.view().links().unwrap().is_empty());
+}
+
+/// Holds a lock file of its own in place of the system's, and runs the rest meanwhile.
+const WITH_HELD_LOCK: &str = "mount -t tmpfs -o mode=0755 tmpfs /run/hotcc
+exec 9> /run/hotcc/radio.lock
+flock 9
+\"$@\" 9>&-
+";
+
+#[test]
+fn a_held_lock_is_an_error_in_time() {
+    let Some(sandbox) = sandbox("a_held_lock_is_an_error_in_time") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    drop(map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap());
+    let root = sandbox.root.display().to_string();
+    let script = ["--mount", "--propagation", "private", "sh", "-c", WITH_HELD_LOCK, "sh", "timeout", "25"];
+    let remove = [env!("CARGO_BIN_EXE_sinr-feeder"), "--pin-root", &root, "remove", "--link", "10.0.0.0/8"];
+    let refused = Command::new("unshare").args(script).args(remove).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("radio.lock"), "{}", stderr(&refused));
+}
+
+/// A system where only root may enter the BPF file system, with a group `hotcc`; runs `$1` as root, and the rest as a user
+/// of group `$2`.
+const ROOT_THEN_FEEDER: &str = "set -e
+mount -t bpf -o mode=0700 bpf /sys/fs/bpf
+mkdir -p /run/hotcc
+mount -t tmpfs -o mode=0755 tmpfs /run/hotcc
+touch \"$3/group\"
+{ grep -v '^hotcc:' /etc/group; echo \"hotcc:x:54321:\"; } > \"$3/group\"
+mount --bind \"$3/group\" /etc/group
+sh -ec \"$1\"
+own=$2
+shift 3
+setpriv --reuid=65534 --regid=\"$own\" --clear-groups --inh-caps=-all --no-new-privs -- sh -c \"$1\"
+";
+
+#[test]
+fn a_feeder_needs_no_way_into_roots_file_system() {
+    const NAME: &str = "a_feeder_needs_no_way_into_roots_file_system";
+    let Some(sandbox) = sandbox(NAME) else { return };
+    if let Some(reason) = closed_to_users() {
+        skipped(NAME, reason);
+        return;
+    }
+    let (command, trace) = shared(&sandbox);
+    let files = sandbox.files.path().display().to_string();
+    let as_feeder = |group: u32, root: &str, feeder: &str| {
+        let script = ["--mount", "--propagation", "private", "sh", "-c", ROOT_THEN_FEEDER, "sh"];
+        let arguments = [root, &group.to_string(), &files, feeder];
+        Command::new("unshare").args(script).args(arguments).env_remove("RUST_LOG").output().unwrap()
+    };
+    let feed = format!("{command} run --source {trace} --link 10.0.0.0/8 --max-age-ms 30000");
+    let again = format!("{feed} && rm /sys/fs/bpf/hotcc/signal/radio_* && {feed} --take-over");
+    for root in [&feed, &again] {
+        let show = format!("{feed} --take-over && {command} show --json");
+        let member = as_feeder(GROUP, root, &show);
+        assert!(member.status.success(), "{}", stderr(&member));
+        let report: serde_json::Value = serde_json::from_slice(&member.stdout).unwrap();
+        assert_eq!(report["links"][0]["updates"], 4, "root's two and the member's two, in one map: {report}");
+    }
+    let shut = "! ls /sys/fs/bpf/hotcc && ! touch /run/hotcc/bpf/x && ! rm -f /run/hotcc/bpf/signal/radio_index \
+                && ! mv /run/hotcc/bpf/signal /run/hotcc/bpf/mine && ! rm -f /run/hotcc/radio.lock";
+    let member = as_feeder(GROUP, &feed, shut);
+    assert!(member.status.success(), "a member of the group can change root's directories: {}", stderr(&member));
+    for action in [feed.as_str(), &format!("{command} show"), "ls /run/hotcc/bpf"] {
+        let stranger = as_feeder(65_534, &feed, action);
+        assert!(!stranger.status.success(), "{action}");
+        assert!(stderr(&stranger).contains("Permission denied"), "{}", stderr(&stranger));
+    }
 }

@@ -2,6 +2,8 @@
 
 use crate::sandbox::{Sandbox, sandbox};
 use crate::tools::{Process, Sender, free_port, local, page, rejected, wait};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -42,6 +44,54 @@ fn lines_on_stdin_until_it_ends() {
         (&json!(7.0), &json!(3.0))
     );
     assert_eq!((links.len(), feeder.said("malformed")), (3, 1));
+}
+
+#[test]
+fn an_input_without_a_reading_is_an_error() {
+    let Some(sandbox) = sandbox("an_input_without_a_reading_is_an_error") else { return };
+    for (input, said) in [
+        ("garbage\n", "line 1: the line is not a JSON object"),
+        ("\n\n{\"sinr_db\": 1, \"link\": \"10.0.0.1/8\"}\ngarbage\n", "line 3: "),
+    ] {
+        let mut feeder = Process::feeder(&sandbox, &["--source", "stdin", "--link", "10.0.0.1"]);
+        feeder.stdin().write_all(input.as_bytes()).unwrap();
+        assert_eq!(feeder.child.wait().unwrap().code(), Some(1), "{input}: {}", feeder.all_said());
+        let expected = format!("standard input has no reading; {said}");
+        assert!(feeder.all_said().contains(&expected), "{input}: {}", feeder.all_said());
+    }
+    let mut feeder = Process::feeder(&sandbox, &["--source", "stdin", "--link", "10.0.0.1"]);
+    feeder.stdin().write_all(b"garbage\n{\"sinr_db\": 1}\n").unwrap();
+    assert_eq!(feeder.child.wait().unwrap().code(), Some(0), "one bad line does not stop the others");
+}
+
+#[test]
+fn a_source_of_which_nothing_was_applied_fails_when_it_is_stopped() {
+    let Some(sandbox) = sandbox("a_source_of_which_nothing_was_applied_fails_when_it_is_stopped") else { return };
+    let unknown_ue = r#"{"ue": "car-7", "sinr_db": 1}"#;
+    let good = r#"{"sinr_db": 1}"#;
+    // without lines, its link shows that it is there: so this comes first, before the others leave the link behind
+    for (lines, code) in [(&[][..], 0), (&["garbage", unknown_ue], 1), (&["garbage", good], 0)] {
+        let port = free_port();
+        let args = ["--source", &format!("udp:{}", local(port)), "--link", "10.0.0.1"];
+        let mut feeder = Process::feeder(&sandbox, &args);
+        let sender = Sender::new(port);
+        for line in lines {
+            let applied = || sandbox.links().first().is_some_and(|l| l["sinr_db"] == 1.0);
+            let seen = || if *line == good { applied() } else { feeder.said("reading not applied") > 0 };
+            let sent = || {
+                sender.send(line);
+                sleep(Duration::from_millis(20));
+                seen()
+            };
+            wait(line, sent, || feeder.all_said());
+        }
+        wait("link", || !sandbox.links().is_empty(), || feeder.all_said());
+        kill(Pid::from_raw(feeder.child.id() as i32), Signal::SIGTERM).unwrap();
+        assert_eq!(feeder.child.wait().unwrap().code(), Some(code), "{lines:?}: {}", feeder.all_said());
+        if code == 1 {
+            wait("reasons", || feeder.said("no reading was applied: malformed ") == 1, || feeder.all_said());
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What tests of live sources have in common.
 
 use crate::sandbox::Sandbox;
+use hotcc_testbed::http;
 use hotcc_testbed::kernel::skipped;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -64,9 +65,15 @@ pub fn wait(what: &str, mut is_so: impl FnMut() -> bool, otherwise: impl Fn() ->
     }
 }
 
-/// A port that nobody has at the moment.
+/// Returns a port that is free at the moment, for UDP and for TCP.
 pub fn free_port() -> u16 {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    loop {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = udp.local_addr().unwrap();
+        if TcpListener::bind(address).is_ok() {
+            return address.port();
+        }
+    }
 }
 
 pub fn local(port: u16) -> SocketAddr {
@@ -93,14 +100,10 @@ impl Sender {
     }
 }
 
-/// A page over HTTP; what stands behind its header.
+/// Status and body of a page.
 pub fn page(port: u16, path: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(local(port)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let status = text.split(' ').nth(1)?.parse().ok()?;
-    Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
+    let (head, body) = http::get(local(port), path).ok()?;
+    Some((head.split(' ').next()?.parse().ok()?, body))
 }
 
 /// Samples of `/metrics`, by name with labels.

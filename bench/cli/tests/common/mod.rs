@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod machine;
+pub mod routes;
 
 use hotcc_lab::results::{Results, locate};
 use hotcc_testbed::command::succeed;

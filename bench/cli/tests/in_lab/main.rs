@@ -7,6 +7,7 @@ mod cost;
 mod links;
 mod matrix;
 mod objects;
+mod paths;
 mod pep;
 mod pep_on_kernels;
 mod receivers;

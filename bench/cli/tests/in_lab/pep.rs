@@ -112,6 +112,28 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     }
 }
 
+/// The paper bounds nothing: slow start then sends for as long as the client's first ACK takes, and loses most of it.
+#[test]
+fn slow_start_does_not_flood_a_slow_domain_2() {
+    const NAME: &str = "slow_start_does_not_flood_a_slow_domain_2";
+    if stock_kernel(NAME, "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let less = [("duration_s = 4", "duration_s = 1"), ("seeds = [1, 2, 3]", "seeds = [1]")];
+    let path = smaller("pep-deep.toml", &less, scratch.path());
+    let results = run_lab("vm:6.12", ["rate=50Mbit/s", "cc=paper", "cc=mdcubic"], &path, scratch.path());
+    let [unbounded, bounded] = ["paper", "mdcubic"].map(|cc| {
+        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+        let dropped = run.flows[0].queue_drops as f64 / run.flows[0].packets as f64;
+        println!("{cc}: {} of {} packets dropped", run.flows[0].queue_drops, run.flows[0].packets);
+        (dropped, run.flows[0].bytes as f64)
+    });
+    assert!(unbounded.0 > 0.3, "without a bound {} of all packets are dropped: not the case meant here", unbounded.0);
+    assert!(bounded.0 < unbounded.0 / 8.0, "{} of all packets are dropped, {} without a bound", bounded.0, unbounded.0);
+    assert!(bounded.1 > 0.9 * unbounded.1, "{} B arrive, {} without a bound", bounded.1, unbounded.1);
+}
+
 #[test]
 fn the_first_megabyte_takes_round_trips_of_domain_1() {
     const NAME: &str = "the_first_megabyte_takes_round_trips_of_domain_1";
@@ -121,7 +143,7 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
     // a client of the oldest kernel grants 64 KB, and two segments more for each that came: less than the PEP gives
     for (name, most) in [("6.1", 0.8), ("6.12", 0.7), ("newest", 0.7)] {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
-        let results = run_lab(&format!("vm:{name}"), [], &path, &scratch.path().join(name));
+        let results = run_lab(&format!("vm:{name}"), ["paced=false"], &path, &scratch.path().join(name));
         let seconds = |cc: &str| {
             let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
             run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))

@@ -60,7 +60,7 @@ fn a_window_falls_with_each_burst_of_others_and_comes_back() {
         ("at_s = 80", "at_s = 40"),
     ];
     let path = smaller("arwa-bursts.toml", &shorter, scratch.path());
-    let results = run_lab("vm:6.12", ["rx=arwa"], &path, scratch.path());
+    let results = run_lab("vm:6.12", ["rx=arwa", "others=bursts"], &path, scratch.path());
     let place = locate(scratch.path()).unwrap().join(results.runs[0].run.path());
     let series = fs::read_to_string(place.join("flows.csv")).unwrap();
     let rows: Vec<_> = csv_rows(&series).collect();

@@ -1,15 +1,17 @@
 //! What happens at which time: readings published, flows stopped, events, progress.
 
-use super::net::Net;
+use super::net::{Namespace, Net};
 use super::pep::Agents;
 use super::traffic::{Traffic, sleep_until};
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use hotcc::ops::{self, Request, tune};
+use hotcc::paths::routes::Routes;
+use hotcc::paths::watch;
 use hotcc::tunables::present::Value;
 use hotcc_abi::radio::{IndexKey, SOURCE_TRACE};
 use hotcc_abi::{clock, pins};
-use hotcc_lab_proto::plan::{Action, Plan, PlannedReading};
+use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedReading};
 use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use hotcc_testbed::netlab;
 use std::path::Path;
@@ -157,10 +159,7 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
             tune::set(cc, set)?;
             Ok(format!("set {cc} {}", changes(&before, &tune::get(cc)?)))
         }
-        Action::Route { host, arguments } => {
-            net.hosts[*host].batch("ip", std::slice::from_ref(arguments))?;
-            Ok(arguments.clone())
-        }
+        Action::Route { host, arguments, watched } => reroute(&net.hosts[*host], arguments, *watched),
         Action::Border(runs) => {
             let agents = agents.context("the scenario has no PEP")?;
             if *runs {
@@ -172,4 +171,20 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
         }
         Action::Note(text) => Ok(text.clone()),
     }
+}
+
+/// Changes a route. If the host watches its routes, publishes the change as `hotcc paths watch` does at a notice from the
+/// kernel.
+fn reroute(host: &Namespace, arguments: &String, watched: bool) -> Result<String> {
+    let change = || host.batch("ip", std::slice::from_ref(arguments));
+    if !watched {
+        change()?;
+        return Ok(arguments.clone());
+    }
+    let published = host.enter(|| {
+        let before = Routes::read()?;
+        change()?;
+        anyhow::Ok(watch::publish(&before, &Routes::read()?)?)
+    })??;
+    Ok(format!("{arguments}{}", if published.is_some() { PATH_PUBLISHED } else { "" }))
 }

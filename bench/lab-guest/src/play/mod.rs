@@ -15,11 +15,12 @@ mod traffic;
 mod wires;
 
 use crate::stage::Stage;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use calendar::Calendar;
 use hotcc::ops::{self, Request};
+use hotcc::paths::maps::PathMaps;
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_lab_proto::plan::Plan;
+use hotcc_lab_proto::plan::{Action, Plan};
 use hotcc_lab_proto::played::{FlowEnd, Played};
 use instruments::Instruments;
 use net::Net;
@@ -67,6 +68,9 @@ impl<'a> Scene<'a> {
     pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<Played> {
         let receivers = Receivers::load(self.plan)?;
         let writers = calendar::writers(self.plan)?;
+        if self.plan.events.iter().any(|event| matches!(event.action, Action::Route { watched: true, .. })) {
+            PathMaps::open_or_create()?; // before time zero: to make them takes a while
+        }
         let mut agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
         let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         self.instruments.set_zero(zero_ns);
@@ -113,7 +117,8 @@ impl Algorithms {
                 profile: algorithm.profile.clone(),
                 set: algorithm.set.clone(),
             };
-            ops::load(&request)?;
+            // as text: anyhow would leave out the verifier's lines, which are advice
+            ops::load(&request).map_err(|error| anyhow!("{error:#}"))?;
             loaded.0.push(algorithm.cc.clone());
         }
         Ok(loaded)

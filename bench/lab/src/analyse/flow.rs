@@ -4,9 +4,10 @@ use super::LinkHistories;
 use super::rates::{Capacity, Progress};
 use crate::planner::Planned;
 use crate::results::{Distribution, FlowSummary};
-use hotcc_lab_proto::plan::{Action, PlannedEvent};
+use hotcc_lab_proto::plan::{Action, Plan, PlannedEvent, Wire};
 use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -33,14 +34,20 @@ pub(super) fn summary(
     let mean = |link: &usize| capacities[*link].mean_bps(flow.start_ns, end_ns);
     // a route that changes leaves the way that the plan knows
     let rerouted = |e: &PlannedEvent| matches!(e.action, Action::Route { .. }) && e.at_ns < end_ns;
-    let way: &[usize] = if planned.plan.events.iter().any(rerouted) { &[] } else { &flow.way };
+    let is_rerouted = planned.plan.events.iter().any(rerouted);
+    let way: &[usize] = if is_rerouted { &[] } else { &flow.way };
     let narrowest = way.iter().filter_map(|l| mean(l).map(|bps| (*l, bps))).min_by(|a, b| a.1.total_cmp(&b.1));
-    let first = flow.way.iter().find(|l| planned.plan.links[**l].keeps_records());
+    let taken = if is_rerouted { links_of(packets) } else { flow.way.clone() };
+    let entered = if is_rerouted {
+        entries(&planned.plan, flow.from, &taken)
+    } else {
+        taken.iter().copied().find(|l| planned.plan.links[*l].keeps_records()).into_iter().collect()
+    };
     let count = |wanted: &dyn Fn(&PacketRecord) -> bool| -> u64 {
         packets.iter().filter(|r| wanted(r)).map(|r| u64::from(r.segments)).sum()
     };
     let progress = Progress(acks);
-    let (slowest, queue_delay_ms) = longest_wait(&flow.way, packets).unzip();
+    let (slowest, queue_delay_ms) = longest_wait(&taken, packets).unzip();
     FlowSummary {
         name: flow.name.clone(),
         cc: end.cc.clone(),
@@ -59,7 +66,7 @@ pub(super) fn summary(
         queue_delay_ms: queue_delay_ms.unwrap_or_default(),
         queue_delay_time_mean_ms: slowest.map(|link| links.delays[link].mean_ms(flow.start_ns, end_ns)),
         mean_cwnd: mean_cwnd(acks),
-        packets: count(&|r| Some(usize::from(r.link)) == first.copied()),
+        packets: count(&|r| entered.contains(&r.link.into())),
         police_drops: count(&|r| r.fate() == POLICED),
         queue_drops: count(&|r| r.fate() == QUEUE_DROP),
         losses: count(&|r| r.fate() == LOST),
@@ -70,6 +77,33 @@ pub(super) fn summary(
             .map(|(link, _)| recoveries(planned, link, &progress, flow.start_ns, end_ns, &capacities[link]))
             .unwrap_or_default(),
     }
+}
+
+/// The links that packets came to.
+fn links_of(packets: &[PacketRecord]) -> Vec<usize> {
+    let links: BTreeSet<usize> = packets.iter().map(|r| r.link.into()).collect();
+    links.into_iter().collect()
+}
+
+/// Those of a flow's links that its packets came to first: those that other links with records do not lead to.
+fn entries(plan: &Plan, from: usize, taken: &[usize]) -> Vec<usize> {
+    let ways_out = |host| {
+        let both = |Wire { ends: [a, b], .. }: &Wire| [(a.host, b.host, b.receives), (b.host, a.host, a.receives)];
+        let from_here = plan.wires.iter().flat_map(both).filter(move |(from, ..)| *from == host);
+        from_here.map(|(_, to, link)| (to, link))
+    };
+    let (mut entered, mut hosts, mut visited) = (Vec::new(), vec![from], 0);
+    while let Some(&host) = hosts.get(visited) {
+        visited += 1;
+        for (to, link) in ways_out(host) {
+            if taken.contains(&link) {
+                entered.push(link);
+            } else if !plan.links[link].keeps_records() && !hosts.contains(&to) {
+                hosts.push(to);
+            }
+        }
+    }
+    entered
 }
 
 /// The link of its way where its packets waited longest in the mean, and how long; `None` where none left a link.

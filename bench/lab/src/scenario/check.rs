@@ -1,7 +1,7 @@
 //! What TOML cannot check: names that must exist, values that must go together.
 
 use super::congestion::{check_cc, check_objects, check_swap, check_tune};
-use super::file::{Event, Flow, Kind, Link, Scenario, Way};
+use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use super::quantity::Queue;
 use super::wrong::{Checked, known, known_at, unique, within, within_whole, wrong};
@@ -88,6 +88,9 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     check_peps(scenario)?;
     for event in &scenario.event {
         check_event(scenario, event)?;
+    }
+    for host in scenario.host.iter().filter(|host| *host.watch_paths.get_ref()) {
+        check_watch(scenario, host)?;
     }
     for figure in &scenario.expected {
         let entry = figure.get_ref();
@@ -329,4 +332,23 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     } else {
         wrong(&event.at_s, format!("an event needs exactly one of {}, not {actions}", EVENTS.join(", ")))
     }
+}
+
+/// Only a sender uses what a watch publishes, and only a `route` event gives it something to publish.
+fn check_watch(scenario: &Scenario, host: &Host) -> Checked {
+    let name = host.name.get_ref();
+    if !scenario.flow.iter().any(|flow| flow.kind == Kind::Tcp && flow.from.get_ref() == name) {
+        return wrong(
+            &host.watch_paths,
+            format!("`watch_paths` needs a TCP flow from `{name}`: only a sender uses the report"),
+        );
+    }
+    let mut routes = scenario.event.iter().filter_map(|event| event.route.as_ref());
+    if !routes.any(|route| route.host.get_ref() == name) {
+        return wrong(
+            &host.watch_paths,
+            format!("`watch_paths` needs a `route` event of `{name}`: nothing else changes its routes"),
+        );
+    }
+    Ok(())
 }

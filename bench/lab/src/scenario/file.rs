@@ -189,6 +189,9 @@ pub struct Host {
     /// How it holds back those that send to it.
     #[serde(default = "no_receiver")]
     pub rx: Spanned<Rx>,
+    /// Whether algorithms learn of changes of its routes.
+    #[serde(default = "no")]
+    pub watch_paths: Spanned<bool>,
     /// sysctls of this host, over those of all.
     #[serde(default)]
     pub sysctl: BTreeMap<String, Spanned<toml::Value>>,

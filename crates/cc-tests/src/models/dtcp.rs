@@ -1,7 +1,7 @@
-//! NexGen D-TCP (Kanagarathinam et al., IEEE Access 2020): equations 1 to 16 and Algorithm 1.
+//! NexGen D-TCP (Kanagarathinam et al., IEEE Access 2020): equations 1 to 16 as printed, and Algorithm 1.
 
 mod agreement;
-mod sinr;
+pub(super) mod sinr;
 mod tunables;
 
 pub use tunables::Tunables;

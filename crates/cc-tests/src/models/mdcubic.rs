@@ -5,6 +5,7 @@
 //! after a loss: what is modelled is which losses and which ACKs it gets to see, and with what window.
 
 mod agreement;
+mod bound;
 mod tunables;
 mod view;
 
@@ -91,6 +92,10 @@ counters! {
         growth_unlimited: "news while not limited by the window",
         floors: "windows of less than D2",
         clamped: "windows cut off by the clamp",
+        d2_bounded: "D2 that counts in part",
+        w1_bounded: "W1 cut to domain 2's rate",
+        starts_held: "slow starts held before domain 2 is full",
+        rates_bound: "bounds by domain 2's rate",
         behind: "ACKs ahead of the PEP",
         fallbacks: "fallbacks",
         still_fallen_back: "ACKs level with a PEP without a new report, after a fallback",
@@ -202,8 +207,7 @@ impl Mdcubic {
     /// left of the least RTT beyond the PEP, by three sixteenths of the smoothed one. What the client has a SACK block
     /// behind is there no more: it was lost, or has arrived.
     fn waits_in_domain_2(&mut self, sock: &View, window: u32) -> bool {
-        let to_the_pep_us = self.report().map_or(0, |report| report.rtt_us);
-        let beyond_us = f64::from(sock.min_rtt_us.saturating_sub(to_the_pep_us));
+        let beyond_us = self.beyond_us(sock);
         let rtt_us = f64::from(sock.srtt_us / 8);
         let segments = f64::from(self.in_domain_2_now(sock));
         let waits =
@@ -263,12 +267,12 @@ impl Mdcubic {
         self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
         self.renew_d2(sock);
         let segments = self.whole_segments(sock, risen);
-        if segments == 0 {
-            return;
+        if segments > 0 {
+            let before = sock.snd_cwnd;
+            self.grow(sock, segments);
+            self.coverage.grown += u64::from(sock.snd_cwnd > before);
         }
-        let before = sock.snd_cwnd;
-        self.grow(sock, segments);
-        self.coverage.grown += u64::from(sock.snd_cwnd > before);
+        self.bound(sock);
     }
 
     /// A loss in domain 2 is none to CUBIC: W goes on growing, and shows it after the recovery. Not in slow start.
@@ -518,6 +522,7 @@ impl Model for Mdcubic {
                 if self.clocked && self.is_usable(sock) {
                     self.coverage.renewed += 1;
                     self.renew_d2(sock);
+                    self.bound(sock);
                 }
             }
             EVENT_LOSS => {

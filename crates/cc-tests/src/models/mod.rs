@@ -1,11 +1,14 @@
-//! The algorithms in f64, from the papers; nothing here follows the BPF sources.
+//! The algorithms in f64, from the papers (crest: from its page); nothing here follows the BPF sources.
 
 pub mod arwa;
+pub mod crest;
 pub mod dcm;
 pub mod dcmplus;
 pub mod dtcp;
+pub mod dtcp_default;
 pub mod fbtcp;
 mod growth;
+mod interval;
 pub mod mdcubic;
 mod named;
 mod rate_ca;

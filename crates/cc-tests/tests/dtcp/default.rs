@@ -3,7 +3,7 @@
 use super::{assert_n, epoch, epoch_with_rtt, n, radio, set, taken_over};
 use hotcc_cc_tests::models::dtcp::Tunables;
 use hotcc_host_algo::ca_state::LOSS;
-use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
+use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// The tunables of `default`, with epochs of 0.5 s.
 fn room() -> Tunables {
@@ -162,7 +162,7 @@ fn a_longer_rtt_ends_slow_start_of_default() {
         flow.set(&view);
         flow.pkts_acked(1, Some(80_000));
         epoch(&mut flow, &mut view, 500); // that RTT is this epoch's, too
-        epoch(&mut flow, &mut view, 500); // 100 ms: a queue of alpha
+        epoch_with_rtt(&mut flow, &mut view, 500, 101_000); // a queue of more than alpha: (101 - 80) / 101
         view = flow.get(&view);
         assert!(view.snd_cwnd.abs_diff(want.0) <= 1 && view.snd_ssthresh.abs_diff(want.1) <= 1, "{view:?}");
     }
@@ -182,4 +182,154 @@ fn losses_without_a_queue_halve_n_and_a_few_do_not() {
         assert_n(&flow, want);
         assert_eq!(ssthresh, if lost == 200 { 84 } else { 92 }); // 100 * (1 - 2/13), 100 * (1 - 2/28) = 92.9
     }
+}
+
+/// A connection at 1,000,000 bytes/s with a base of 100 ms that fully believes the signal: g = 1, so BW_0 = B_i, and each
+/// dB over the average is worth 50,000 bytes/s. Rounds of 110 ms show a queue of (110 - 100) / 110: more than alpha / 4.
+///
+/// Each lesson foretells a step between 1,000,000 and 1,500,000 bytes/s: +500,000 of 1,000,000, in 64ths 32; -500,000 of
+/// 1,500,000, in 64ths -21. So E1, the mean square of what is left, goes to 31 / 16384, whose 32nd part is no step, and E0
+/// lies between 1/9 and 1/4: the weight is (E0^2 - E1^2) / (E0^2 + E1^2) > 0.999, in 256ths 255.
+fn believer(algo: &HostAlgo) -> (Flow<'_>, View) {
+    let tunables =
+        Tunables { g_permille: 1000, sinr_term: 1, sinr_gain_kbps: 400, base_window_s: 0, n_max: 1, ..room() };
+    let (mut flow, mut view) = taken_over(algo, tunables);
+    view.snd_cwnd = 150;
+    epoch(&mut flow, &mut view, 500);
+    for lesson in 0..300 {
+        let (sinr_db, acked) = if lesson % 2 == 0 { (20, 750) } else { (0, 500) };
+        radio(algo, &view, sinr_db, 10, 0);
+        epoch_with_rtt(&mut flow, &mut view, 1250 - acked, 110_000);
+        algo.set_radio(None);
+        epoch_with_rtt(&mut flow, &mut view, acked, 110_000);
+    }
+    (flow, view)
+}
+
+#[test]
+fn the_window_follows_a_signal_to_a_queue_of_three_alpha() {
+    let algo = HostAlgo::load("dtcp");
+    for (sinr_db, want) in [
+        // g S = 500,000 * 255/256 = 498,046: room of alpha. (1,000,000 + 498,046) * 0.1 s * 1.6 = 239.7 segments of 1000
+        (20, 239),
+        // (1,000,000 - 498,046) * 0.1 * 1.6 = 80.3
+        (0, 80),
+        (10, 150),
+    ] {
+        let (mut flow, mut view) = believer(&algo);
+        radio(&algo, &view, sinr_db, 10, 0);
+        epoch_with_rtt(&mut flow, &mut view, 500, 110_000);
+        assert_eq!(flow.get(&view).snd_cwnd, want, "{sinr_db} dB");
+    }
+}
+
+/// As Algorithm 1's doubling does, and not more.
+#[test]
+fn room_doubles_n_and_a_fall_ends_it_in_one_epoch() {
+    let algo = HostAlgo::load("dtcp");
+    for (sinr_db, rtt_us, want) in [(20, 100_000, 13.0), (10, 100_000, 7.0), (0, 110_000, 1.0)] {
+        let (mut flow, mut view) = believer(&algo);
+        algo.set_tunable("n_max", Tunables::DEFAULT.n_max);
+        algo.set_radio(None);
+        (0..5).for_each(|_| epoch(&mut flow, &mut view, 500));
+        assert_n(&flow, 6.0);
+        radio(&algo, &view, sinr_db, 10, 0);
+        epoch_with_rtt(&mut flow, &mut view, 500, rtt_us);
+        assert_n(&flow, want);
+    }
+}
+
+/// Slow start would be back at ssthresh within a round.
+#[test]
+fn slow_start_does_not_undo_a_fall() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = believer(&algo);
+    view.snd_ssthresh = 140;
+    radio(&algo, &view, 0, 10, 0);
+    epoch_with_rtt(&mut flow, &mut view, 500, 110_000);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (80, 80));
+    flow.cong_avoid(60);
+    assert_eq!(flow.get(&view).snd_cwnd, 80);
+}
+
+/// It was for the epoch that followed, and that one says nothing.
+#[test]
+fn a_forecast_is_not_judged_by_a_later_epoch() {
+    let algo = HostAlgo::load("dtcp");
+    for idle in [false, true] {
+        let (mut flow, mut view) = believer(&algo);
+        radio(&algo, &view, 20, 10, 0);
+        epoch_with_rtt(&mut flow, &mut view, 500, 110_000);
+        let errors = |flow: &Flow<'_>| ["weight.error_without", "weight.error_with"].map(|e| flow.private(e));
+        let before = errors(&flow);
+        algo.set_radio(None);
+        if idle {
+            view.now_us += 60_000_000;
+            flow.set(&view);
+            flow.cwnd_event(EVENT_TX_START);
+        } else {
+            view.app_limited = 1;
+            epoch_with_rtt(&mut flow, &mut view, 100, 110_000);
+            view.app_limited = 0;
+            epoch_with_rtt(&mut flow, &mut view, 100, 110_000); // held back at its start
+        }
+        epoch_with_rtt(&mut flow, &mut view, 500, 110_000);
+        assert_eq!(errors(&flow), before, "{idle}");
+    }
+}
+
+/// 33 of 10,033 are 0.3 %, of the last 2048 as of all.
+#[test]
+fn losses_are_a_share_of_what_was_sent_however_much_that_was() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, room());
+    (0..7).for_each(|_| epoch(&mut flow, &mut view, 10_000));
+    view.lost += 33;
+    epoch(&mut flow, &mut view, 10_000);
+    assert_eq!(flow.ssthresh(), 92); // 100 * (1 - 2/28)
+    assert_n(&flow, 9.0);
+}
+
+/// The least RTT of an epoch is known to 64 us: rounded up, it would be a queue that nothing drains.
+#[test]
+fn a_short_path_is_no_queue() {
+    let algo = HostAlgo::load("dtcp");
+    for rtt_us in [30, 100, 130, 200, 1000] {
+        let (mut flow, mut view) = taken_over(&algo, room());
+        epoch_with_rtt(&mut flow, &mut view, 500, rtt_us);
+        flow.cong_avoid(100);
+        assert!(flow.get(&view).snd_cwnd > view.snd_cwnd, "{rtt_us}");
+    }
+}
+
+/// A connection in slow start whose RTT has grown from 80 to 95 ms, and which had earned 0.9 segments before.
+fn slower_start(algo: &HostAlgo) -> (Flow<'_>, View) {
+    let (mut flow, mut view) = taken_over(algo, Tunables { n_max: 1, ..room() });
+    epoch_with_rtt(&mut flow, &mut view, 500, 80_000);
+    flow.cong_avoid(90);
+    view.snd_ssthresh = INFINITE_SSTHRESH;
+    epoch_with_rtt(&mut flow, &mut view, 500, 95_000);
+    (flow, view)
+}
+
+/// What congestion avoidance had gathered counts by W: it is 0.9 segments, not 90.
+#[test]
+fn a_slower_start_pays_a_quarter_and_nothing_else() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, view) = slower_start(&algo);
+    flow.cong_avoid(4);
+    assert_eq!(flow.get(&view).snd_cwnd, 101);
+}
+
+#[test]
+fn each_slow_start_is_watched_from_its_beginning() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = slower_start(&algo);
+    view.snd_ssthresh = 50;
+    epoch_with_rtt(&mut flow, &mut view, 500, 95_000);
+    view.snd_ssthresh = INFINITE_SSTHRESH;
+    flow.set(&view);
+    flow.cong_avoid(4);
+    assert_eq!(flow.get(&view).snd_cwnd, 104);
 }

@@ -27,6 +27,24 @@ fn claimed(report: &PepFlow, sock: &View) -> u32 {
     ends.windows(2).filter(|pair| is_claimed(pair[0])).map(|pair| pair[1] - pair[0]).sum()
 }
 
+/// D2 counts as no more than what is bound, or domain 2 delivers in one and a half times the time it needs; nor may slow
+/// start exceed that by more than domain 1's share.
+fn within_bound(model: &Mdcubic, sock: &View) {
+    let (bytes, Some(report)) = (u128::from(model.tunables.d2_bound_kb) * 1000, model.pep) else { return };
+    if bytes == 0 {
+        return;
+    }
+    let [rate, interval_us, least_us, to_pep_us] =
+        [sock.rate_delivered, sock.rate_interval_us, sock.min_rtt_us, report.rtt_us].map(u128::from);
+    let beyond_us = least_us.saturating_sub(to_pep_us);
+    let most = (bytes / u128::from(sock.mss)).max((3 * rate * beyond_us).checked_div(2 * interval_us).unwrap_or(0));
+    assert!(u128::from(model.d2_segments) <= most, "more than {most} in domain 2: {sock:?}\n{model:?}");
+    let (w1, window) = (model.w1(sock.snd_cwnd), u128::from(sock.snd_cwnd));
+    if let (true, Some(share)) = (w1 < sock.snd_ssthresh, (4 * most * to_pep_us).checked_div(3 * beyond_us)) {
+        assert!(window <= most + share.max(2), "more than {most} and {share} in slow start: {sock:?}\n{model:?}");
+    }
+}
+
 /// What no report and no loss may do.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
@@ -68,6 +86,7 @@ impl Bounds {
         let allowed = u64::from(is.snd_cwnd) * u64::from(is.mss);
         let in_domain_1 = allowed.saturating_sub(u64::from(covered));
         assert!(in_domain_1 <= u64::from(after.w1(is.snd_cwnd)) * u64::from(is.mss), "{}", context());
+        within_bound(after, is);
         // a count left from a larger W is worth a segment by itself
         let most = w1 + news / is.mss + u32::from(news >= is.mss && was.snd_cwnd_cnt >= w1);
         assert!(u64::from(is.snd_cwnd) <= u64::from(most) + u64::from(covered / is.mss), "grown twice: {}", context());
@@ -100,7 +119,8 @@ impl Invariants<Mdcubic> for Bounds {
                 let is_renewed = after.clocked && after.d2_segments <= claimed;
                 assert!(is_renewed || after.d2_segments == before.d2_segments, "{}", context());
                 let whole = before.w1(was.snd_cwnd).saturating_add(after.d2_segments).min(is.snd_cwnd_clamp);
-                let is_w1_kept = is.snd_cwnd == was.snd_cwnd || is_renewed && is.snd_cwnd == whole;
+                let is_bounded = after.tunables.d2_bound_kb > 0 && is.snd_cwnd < whole;
+                let is_w1_kept = is.snd_cwnd == was.snd_cwnd || is_renewed && (is.snd_cwnd == whole || is_bounded);
                 assert!(is_w1_kept || before.in_domain_2, "{}", context());
                 assert!(!after.in_domain_2, "{}", context());
             }

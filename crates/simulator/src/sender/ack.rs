@@ -261,8 +261,8 @@ impl Sender {
         }
         smoothed = smoothed.or(from_sack.map(|(first, _)| first));
         if smoothed.is_none() && acked > 0 {
-            // only data sent again: from the time stamp
-            let by_stamp = self.echo_ms.map(|echo| ms(now_ns).wrapping_sub(echo).max(1) * 1000);
+            // only data sent again: from the time stamp; that of a paced segment may be from after now
+            let by_stamp = self.echo_ms.and_then(|echo| ms(now_ns).wrapping_sub(echo).max(1).checked_mul(1000));
             smoothed = by_stamp;
             latest = by_stamp;
         }
@@ -280,7 +280,9 @@ impl Sender {
         } else if let (Some((sack_us, _)), Some(head)) = (from_sack, self.board.head()) {
             flags.set_timer |= sack_us > since(head.sent_ns);
         }
-        let in_flight = self.sock.mss * self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
+        // an ACK of nothing has no earlier count: the product of all segments wraps, as it does in the kernel
+        let delivered = self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
+        let in_flight = self.sock.mss.wrapping_mul(delivered);
         self.cc.pkts_acked(&mut self.sock, acked, latest, in_flight);
     }
 
@@ -313,4 +315,28 @@ impl Sender {
 
 fn ms(ns: u64) -> u32 {
     (ns / 1_000_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, START_MS, ack, sender};
+
+    /// The only segment is sent again by a probe; its ACK echoes a time stamp from after now, as one that was paced bears.
+    #[test]
+    fn a_time_stamp_from_the_future_is_no_round_trip_time() {
+        let mut sender = sender(1, Some(1));
+        sender.timer(1312 * MS);
+        assert_eq!(sender.sock.total_retrans, 1);
+        let before = sender.sock.srtt_us;
+        sender.acknowledge(1400 * MS, &ack(1, 0..0, 1401));
+        assert_eq!((sender.sock.packets_out, sender.sock.srtt_us), (0, before));
+    }
+
+    #[test]
+    fn a_duplicate_ack_after_4_gib_changes_nothing() {
+        let mut sender = sender(20, None);
+        sender.sock.delivered = 5_000_000;
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 0..0, START_MS));
+        assert_eq!((sender.sock.delivered, sender.sock.packets_out), (5_000_000, 20));
+    }
 }

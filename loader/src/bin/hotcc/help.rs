@@ -5,6 +5,7 @@ Examples:
   hotcc list                                   list the built-in algorithms
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1   try one: only this command's sockets use it
   hotcc load dtcp --profile paper              register one
+  hotcc apply                                  load and set what /etc/hotcc/hotcc.toml declares
   sysctl -w net.ipv4.tcp_congestion_control=dtcp          use it for all new sockets
   ip route change 198.51.100.0/24 via … congctl dtcp      use it for one route
   hotcc set dtcp alpha_permille=300            tune it while it runs
@@ -26,14 +27,17 @@ Examples:
   hotcc load dtcp
   hotcc load dtcp --profile paper --set alpha_permille=300
   hotcc load ./mine.bpf.o --as mine
+  hotcc load ./several.bpf.o:one               one of several congestion controls in a file
   hotcc load dtcp --as dtcp_paper --profile paper    a second instance under another name";
 
 pub const UNLOAD_HELP: &str = "\
-Connections that use the algorithm keep it until they close. Network namespaces whose default was NAME get the fallback.
+Connections that use the algorithm keep it until they close. Network namespaces whose default was NAME get the default \
+that they had when NAME was loaded, or the fallback.
 
 Examples:
   hotcc unload dtcp
   hotcc unload dtcp --fallback bbr
+  hotcc unload --all
   hotcc unload dtcp --json";
 
 pub const SWAP_HELP: &str = "\
@@ -64,6 +68,30 @@ Examples:
   hotcc set dtcp alpha_permille=300
   hotcc set dtcp alpha_permille=300 n_rule=alg1  set both or, if one is invalid, none
   hotcc set dtcp queue=rtt --json";
+
+pub const APPLY_HELP: &str = "\
+The file is complete: what hotcc has loaded and the file does not declare is unloaded, except for `hotcc run`. If a step \
+fails, the steps before it are undone. Open connections keep the version that they run.
+
+Examples:
+  hotcc apply                                  the file is /etc/hotcc/hotcc.toml
+  hotcc apply ./hotcc.toml --dry-run           print the steps
+  hotcc apply --json";
+
+pub const DIFF_HELP: &str = "\
+Exit codes: 0 the kernel is as declared, 5 it is not.
+
+Examples:
+  hotcc diff
+  hotcc diff ./hotcc.toml --json | jq -r '.steps[].name'";
+
+pub const SAVE_HELP: &str = "\
+The file declares all algorithms and receivers, with the tunables that differ from their profile; the default of this \
+network namespace; and the defaults of named network namespaces (see `ip netns`) that are algorithms of hotcc's.
+
+Examples:
+  hotcc save
+  hotcc save ./hotcc.toml --json";
 
 pub const RUN_HELP: &str = "\
 If hotcc receives a signal that would end it, it forwards the signal to the command. It exits with the command's \
@@ -119,14 +147,22 @@ Examples:
   hotcc rx load arwa --profile paper --set hint_copies=1
   hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads";
 
+pub const REPORT_HELP: &str = "\
+The report contains no configuration file and no key, and the logs' URLs without passwords. It does contain addresses \
+that the logs name: read it before you publish it.
+
+Examples:
+  hotcc report > report.json";
+
 pub const FLOWS_HELP: &str = "\
 With --cc, the algorithm's own state follows each connection, decoded by the version that the connection runs. `hotcc \
-list NAME` describes the fields.
+list NAME` describes the fields. A look-up that is \"not consulted yet\" means that the flow has not looked at that signal.
 
 Examples:
   hotcc flows
   hotcc flows --cc dtcp
   hotcc flows --cc dtcp --netns edge
+  hotcc flows --peer 10.45.0.0/16 --sort rate --watch
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
 pub const EXPORTER_HELP: &str = "\
@@ -150,12 +186,16 @@ mod tests {
             ("rollback", ROLLBACK_HELP),
             ("get", GET_HELP),
             ("set", SET_HELP),
+            ("apply", APPLY_HELP),
+            ("diff", DIFF_HELP),
+            ("save", SAVE_HELP),
             ("run", RUN_HELP),
             ("migrate", MIGRATE_HELP),
             ("paths", PATHS_HELP),
             ("paths watch", PATHS_WATCH_HELP),
             ("rx", RX_HELP),
             ("rx load", RX_LOAD_HELP),
+            ("report", REPORT_HELP),
             ("flows", FLOWS_HELP),
             ("exporter", EXPORTER_HELP),
         ];

@@ -2,26 +2,32 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::ops::{self, Tunables, migrate, run, tune};
-use hotcc::{doctor, exporter, paths, rx, sockets, status};
+use hotcc::{declared, doctor, exporter, paths, report, rx, status};
 use hotcc_abi::path::PathKey;
-use hotcc_host::error::Result;
+use hotcc_host::error::{Result, Tried};
+use hotcc_host::printable::printable;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod flows;
 mod help;
 mod show;
 
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
 /// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
-/// (nothing changed), 2 usage error, 3 the kernel lacks a feature (see `hotcc doctor`), 4 not permitted.
+/// (nothing changed), 2 usage error, 3 the kernel lacks a feature (see `hotcc doctor`), 4 not permitted, 5 a difference
+/// (`hotcc diff`).
 #[derive(Parser)]
 #[command(name = "hotcc", version, after_help = help::EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// Exit code of `hotcc diff` if the kernel is not as declared.
+const DIFFERENT: u8 = 5;
 
 #[derive(Subcommand)]
 enum Command {
@@ -45,8 +51,13 @@ enum Command {
     #[command(after_help = help::UNLOAD_HELP)]
     Unload {
         /// Congestion control
-        name: String,
-        /// New default of network namespaces whose default was NAME [default: cubic if available, else reno]
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// Unload all algorithms and receivers; if one cannot be unloaded, load the others again
+        #[arg(long, conflicts_with = "fallback")]
+        all: bool,
+        /// New default of network namespaces whose default was NAME [default: what it was
+        /// when NAME was loaded; if that is refused: cubic, else reno]
         #[arg(long, value_name = "CC")]
         fallback: Option<String>,
         /// Print JSON
@@ -102,17 +113,7 @@ enum Command {
     },
     /// Show open connections, with their algorithm's own state
     #[command(after_help = help::FLOWS_HELP)]
-    Flows {
-        /// Only connections that use this congestion control, each with the algorithm's own state
-        #[arg(long, value_name = "NAME")]
-        cc: Option<String>,
-        /// Only in this network namespace: a name from `ip netns`, or a path; may be repeated [default: all]
-        #[arg(long, value_name = "NAME|PATH")]
-        netns: Vec<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Flows(flows::FlowsArgs),
     /// Show a loaded algorithm's tunables and their current values
     #[command(after_help = help::GET_HELP)]
     Get {
@@ -142,12 +143,48 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make the kernel follow a file that declares algorithms, defaults and receivers
+    #[command(after_help = help::APPLY_HELP)]
+    Apply {
+        /// The file
+        #[arg(default_value = declared::FILE)]
+        file: PathBuf,
+        /// Only print what would be done
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare the kernel with a file that declares algorithms, defaults and receivers; exits with 5 if they differ
+    #[command(after_help = help::DIFF_HELP)]
+    Diff {
+        /// The file
+        #[arg(default_value = declared::FILE)]
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the file that declares what hotcc has loaded now
+    #[command(after_help = help::SAVE_HELP)]
+    Save {
+        /// The file; it is replaced
+        #[arg(default_value = declared::FILE)]
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Check this machine's kernel and privileges
     Doctor {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
+    /// Print what a report of a problem should contain, as JSON: versions, doctor, status, differences, logs; no secrets
+    #[command(after_help = help::REPORT_HELP)]
+    Report,
     /// Run a command under a congestion control, loading it for the duration if necessary
     #[command(after_help = help::RUN_HELP)]
     Run {
@@ -189,10 +226,10 @@ enum Command {
     },
     /// Print a completion script
     #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
-    Completions {
-        /// Shell to print it for
-        shell: clap_complete::Shell,
-    },
+    Completions(hotcc_manual::Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(hotcc_manual::Man),
 }
 
 #[derive(Subcommand)]
@@ -272,7 +309,7 @@ fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
 
 #[derive(clap::Args)]
 struct ObjectArgs {
-    /// Built-in name, or the path of a .bpf.o
+    /// Built-in name, or the path of a .bpf.o; PATH:NAME if the file has several congestion controls
     #[arg(value_name = "NAME|PATH")]
     object: String,
     /// Set of tunable values to start from: default (recommended) or paper (as published)
@@ -314,7 +351,7 @@ fn main() -> ExitCode {
     match dispatch(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("hotcc: {error:#}");
+            eprintln!("hotcc: {}", printable(&format!("{error:#}")));
             ExitCode::from(error.exit_code())
         }
     }
@@ -334,9 +371,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let outcome = ops::load(&args.object.request(args.cc_name))?;
             show::switched::outcome("loaded", &outcome, args.json)?;
         }
-        Command::Unload { name, fallback, json } => {
+        Command::Unload { name: Some(name), fallback, json, .. } => {
             show::switched::unloaded(&ops::unload(&name, fallback.as_deref())?, json)?;
         }
+        Command::Unload { name: None, json, .. } => show::declared::emptied(&declared::unload_all()?, json)?,
         Command::Swap { name, new, live, keep_tunables, json } => {
             let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
             let outcome = ops::swap_tuned(&name, &new.request(None), tunables, live)?;
@@ -348,19 +386,30 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Migrate { from, to, netns, dry_run, json } => {
             show::switched::migrated(&migrate::migrate(&from, &to, &netns, dry_run)?, json)?;
         }
-        Command::Flows { cc, netns, json } => {
-            show::flows::flows(&sockets::list::connections(cc.as_deref(), &netns)?, cc.is_some(), json)?;
-        }
+        Command::Flows(args) => flows::flows(&args)?,
         Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
             show::tunables::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;
         }
         Command::Status { json } => show::status::status(&status::status()?, json)?,
+        Command::Apply { file, dry_run, json } => {
+            let difference = if dry_run { declared::diff(&file)? } else { declared::apply(&file)? };
+            show::declared::difference(&difference, json)?;
+        }
+        Command::Diff { file, json } => {
+            let difference = declared::diff(&file)?;
+            show::declared::difference(&difference, json)?;
+            if !difference.steps.is_empty() {
+                return Ok(ExitCode::from(DIFFERENT));
+            }
+        }
+        Command::Save { file, json } => show::declared::saved(&declared::save(&file)?, json)?,
         Command::Doctor { json } => {
             let report = doctor::report();
             show::doctor::doctor(&report, json)?;
             return Ok(ExitCode::from(report.exit_code()));
         }
+        Command::Report => show::print::print_json(&report::report())?,
         Command::Run { cc, profile, set, command } => {
             return run_command(&run::Choice { cc, profile, set }, &command);
         }
@@ -379,9 +428,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             RxCommand::Status { json } => show::rx::status(&rx::status()?, json)?,
         },
         Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "hotcc", &mut std::io::stdout());
+        Command::Completions(args) => {
+            args.print(Cli::command()).tried(|| "cannot print the completion script".to_owned())?;
         }
+        Command::Man(args) => args.write(Cli::command()).tried(|| "cannot write the manual pages".to_owned())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -390,9 +440,23 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
     let ran = run::run(choice, command)?;
+    show::print::warn(&ran.warnings);
     let loaded = if ran.loaded_for_runs { ", loaded for this run" } else { "" };
     let sockets = |n: u64| if n == 1 { "1 socket".to_owned() } else { format!("{n} sockets") };
     eprintln!("hotcc: {} used {}{loaded}", sockets(ran.sockets), ran.cc);
+    let traffic = ran.traffic;
+    if traffic.acked_bytes > 0 {
+        let seconds = traffic.ended_ns.saturating_sub(traffic.began_ns) as f64 / 1e9;
+        let (bytes, rtt_us) = (traffic.acked_bytes as f64, traffic.srtt_us as f64 / traffic.ended as f64);
+        eprintln!(
+            "hotcc: {:.3} MB acknowledged in {seconds:.2} s, {:.2} Mbit/s; RTT {:.2} ms; {} of {} segments sent again",
+            bytes / 1e6,
+            bytes * 8e-6 / seconds,
+            rtt_us / 1e3,
+            traffic.retransmitted_segments,
+            traffic.sent_segments,
+        );
+    }
     if ran.changed > 0 {
         eprintln!("hotcc: {} of {} changed to another congestion control later", ran.changed, sockets(ran.sockets));
     }

@@ -12,11 +12,14 @@ use crate::registry::{self, Algo, Version};
 use crate::sysctl;
 use crate::tunables::present::{self, Changed};
 use crate::tunables::values;
+use hotcc_abi::pins;
+use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result};
 use hotcc_host::nearest;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
+use std::path::Path;
 
 /// Which congestion control a run is to have.
 #[derive(Clone, Debug)]
@@ -29,6 +32,11 @@ pub struct Choice {
     pub set: Vec<String>,
 }
 
+/// Reads the object file, if a path was chosen.
+pub(super) fn read(choice: &Choice) -> Result<Option<Source>> {
+    Source::is_path(&choice.cc).then(|| Source::find(&choice.cc)).transpose()
+}
+
 /// The use of a congestion control by one run.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -36,13 +44,14 @@ pub(crate) struct Lease {
     pub(crate) name: String,
     /// `None` for one that others look after: the kernel's own, or one that was loaded to stay.
     hold: Option<Flock<File>>,
+    /// What its loading warned of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Lease {
-    /// Takes what was chosen, and loads it if it is not there.
-    pub(crate) fn take(choice: &Choice) -> Result<Self> {
+    /// Takes what was chosen, and loads it if it is not there. Call with the lock held; `file` is what [`read`] returned.
+    pub(crate) fn take(choice: &Choice, file: Option<Source>) -> Result<Self> {
         let cc = &choice.cc;
-        let file = if Source::is_path(cc) { Some(Source::find(cc)?) } else { None };
         let name = match &file {
             Some(file) => file.open()?.cc_name,
             None => cc.clone(),
@@ -53,9 +62,13 @@ impl Lease {
             profile: choice.profile.clone().unwrap_or_else(|| "default".to_owned()),
             set: choice.set.clone(),
         };
+        if bpffs::is_at(Path::new(pins::ROOT)) {
+            registry::need_bpffs()?;
+        }
         let values_matter = choice.profile.is_some() || !choice.set.is_empty();
-        let _lock = registry::lock()?;
         let algo = Algo::named(&name);
+        let load = |file: Option<Source>| load_for_runs(&request, file.map_or_else(|| Source::find(cc), Ok)?);
+        let mut warnings = Vec::new();
         match algo.current()? {
             Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => {
                 same_file(&name, &serving, file.as_ref())?;
@@ -64,7 +77,7 @@ impl Lease {
                 }
             }
             // of a killed run: loaded anew, since its tunables may have been set meanwhile
-            Some(_) => load_for_runs(&request)?,
+            Some(_) => warnings = load(file)?,
             None if file.is_none() && sysctl::is_registered(&name)? => {
                 if values_matter {
                     registry::need_bpffs()?; // where it is hidden, so is whose it is
@@ -76,10 +89,10 @@ impl Lease {
             None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
                 return Err(unknown(&name)?);
             }
-            None => load_for_runs(&request)?,
+            None => warnings = load(file)?,
         }
         let hold = is_for_runs(&algo).then(|| hold(&algo, FlockArg::LockSharedNonblock)).transpose()?.flatten();
-        Ok(Self { name, hold })
+        Ok(Self { name, hold, warnings })
     }
 
     /// Whether it is there for runs only.
@@ -123,7 +136,7 @@ fn unknown(name: &str) -> Result<Error> {
 
 fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()> {
     match file {
-        Some(file) if file.sha256() != serving.meta()?.sha256 => Err(Error::failed(format!(
+        Some(file) if !file.is_of(&serving.meta()?) => Err(Error::failed(format!(
             "`{name}` is already loaded from another object than {}; to use the loaded one: --cc {name}",
             file.origin
         ))),

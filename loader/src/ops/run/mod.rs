@@ -12,6 +12,7 @@ mod signals;
 pub use lease::Choice;
 
 use crate::object::prepare::set_job;
+use crate::registry;
 use bytemuck::{Pod, Zeroable};
 use group::Group;
 use hotcc_host::cstr::padded;
@@ -38,8 +39,32 @@ pub struct Ran {
     pub refused: u64,
     /// Of those that got it and have closed, how many ran another by then.
     pub changed: u64,
+    /// What the connections did that the command made and ended.
+    pub traffic: Traffic,
     /// Whether it was loaded for this run, or for another one at the same time, and goes with the last of them.
     pub loaded_for_runs: bool,
+    /// What its loading warned of.
+    pub warnings: Vec<String>,
+}
+
+/// What connections did until they ended, or the command did; under any congestion control.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Traffic {
+    /// How many they were.
+    pub ended: u64,
+    /// When the first one was connected, CLOCK_MONOTONIC.
+    pub began_ns: u64,
+    /// When the last data were acknowledged, as seen at a change of a connection's state.
+    pub ended_ns: u64,
+    /// Bytes that were acknowledged.
+    pub acked_bytes: u64,
+    /// Segments with data that were sent, those that were sent again included.
+    pub sent_segments: u64,
+    /// Segments that were sent again.
+    pub retransmitted_segments: u64,
+    /// Sum of their smoothed RTTs, microseconds.
+    pub srtt_us: u64,
 }
 
 /// `struct choose_job` of `cgroup_cc`.
@@ -50,6 +75,7 @@ struct ChooseJob {
     chosen: u64,
     refused: u64,
     changed: u64,
+    traffic: Traffic,
 }
 
 /// Runs `command` with the sockets it and its children open under what was chosen. What is not loaded is loaded for as
@@ -57,10 +83,15 @@ struct ChooseJob {
 pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     need_root("hotcc run")?;
     let (program, arguments) = command.split_first().ok_or_else(|| Error::usage("no command to run after `--`"))?;
-    // First, and so undone last: from here on no signal ends this process before it has cleaned up.
+    // What may take long comes while a signal still ends this process.
+    let file = lease::read(choice)?;
+    let lock = registry::lock()?;
+    // Before anything that must be undone, and so undone last: no signal ends this process before it has cleaned up.
     let signals = Signals::hold()?;
-    let lease = Lease::take(choice)?;
-    let group = Group::new()?;
+    let lease = Lease::take(choice, file)?;
+    let group = Group::new();
+    drop(lock); // the lease takes it to end
+    let group = group?;
     let (object, _link) = attach(&lease.name, &group)?;
     let procs = File::options().write(true).open(group.path.join("cgroup.procs"));
     let procs = procs.tried(|| format!("cannot open {}/cgroup.procs", group.path.display()))?;
@@ -70,14 +101,18 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     // SAFETY: between fork and exec the closure only writes to an open descriptor ("0" stands for the writer itself) and
     // sets the signal mask.
     unsafe { child.pre_exec(move || (&procs).write_all(b"0").and_then(|()| Ok(mask.thread_set_mask()?))) };
+    if signals.end_was_asked()? {
+        // nobody passed it on to the command; it arrives here when `signals` goes, after all that was to be undone
+        return Err(Error::failed("a signal arrived before the command began"));
+    }
     let mut child = child.spawn().map_err(|why| Error::not_started(program, why))?;
     let status = signals.wait(&mut child).tried(|| format!("cannot wait for {program}"))?;
     let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data"));
     let value = map.and_then(|m| m.lookup(&[0; 4], MapFlags::empty()).ok().flatten()).unwrap_or_default();
     let job: ChooseJob = bytemuck::try_pod_read_unaligned(&value).unwrap_or_else(|_| Zeroable::zeroed());
-    let (cc, loaded_for_runs) = (lease.name.clone(), lease.is_for_runs());
-    let ChooseJob { chosen: sockets, refused, changed, .. } = job;
-    Ok(Ran { cc, status, sockets, refused, changed, loaded_for_runs })
+    let (cc, loaded_for_runs, warnings) = (lease.name.clone(), lease.is_for_runs(), lease.warnings.clone());
+    let ChooseJob { chosen: sockets, refused, changed, traffic, .. } = job;
+    Ok(Ran { cc, status, sockets, refused, changed, traffic, loaded_for_runs, warnings })
 }
 
 fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {

@@ -2,12 +2,16 @@
 
 use hotcc_host::error::{Result, Tried};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use std::os::fd::AsFd;
 use std::process::{Child, ExitStatus};
 
-/// Signals that end a process which does not expect them, held back as long as the value lives.
+const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Signals that end a process which does not expect them, and SIGCHLD, held back as long as the value lives.
 pub(super) struct Signals {
     arrivals: SignalFd,
     pub(super) before: SigSet,
@@ -15,11 +19,18 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn hold() -> Result<Self> {
-        let held = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
-        let held: SigSet = held.into_iter().collect();
+        let held: SigSet = ENDING.into_iter().chain([Signal::SIGCHLD]).collect();
         let tried = || "cannot block signals".to_owned();
         let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK).tried(tried)?;
         Ok(Self { arrivals: SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC).tried(tried)?, before })
+    }
+
+    /// Whether one is waiting that asks this process to end; SIGCHLD may be of a child that checked an object.
+    pub(super) fn end_was_asked(&self) -> Result<bool> {
+        let tried = || "cannot look for signals".to_owned();
+        let ending = SignalFd::with_flags(&ENDING.into_iter().collect(), SfdFlags::SFD_CLOEXEC).tried(tried)?;
+        let mut polled = [PollFd::new(ending.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).map(|ready| ready > 0).tried(tried)
     }
 
     /// Waits until the command ends, and passes on what arrives meanwhile.

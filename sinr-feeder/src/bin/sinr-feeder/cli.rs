@@ -1,8 +1,6 @@
 //! Arguments of the command.
 
 use clap::{Args, Parser, Subcommand, value_parser};
-use clap_complete::Shell;
-use hotcc_abi::pins;
 use hotcc_abi::radio::{IndexKey, MAX_AGE_LIMIT_MS};
 use hotcc_channel_model::trace::generate::Kind;
 use hotcc_channel_model::{RateSpec, Table};
@@ -26,7 +24,7 @@ pub struct Cli {
     #[arg(short, long, global = true, display_order = 100, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Directory of the pinned maps.
-    #[arg(long, global = true, hide = true, default_value = pins::ROOT)]
+    #[arg(long, global = true, hide = true, default_value_os = hotcc_radio_map::default_pin_root().as_os_str())]
     pub pin_root: PathBuf,
 }
 
@@ -38,6 +36,8 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments, 3 the kernel lacks a feat
 pub enum Command {
     /// Publish readings until all sources end, or until SIGTERM or SIGINT.
     Run(Box<RunArgs>),
+    /// Create the radio map as root, so that members of group hotcc can feed it.
+    Init,
     /// List every link of the radio map with its latest reading.
     Show(ShowArgs),
     /// Record the readings of one link into a trace file, as they appear in the radio map.
@@ -47,10 +47,10 @@ pub enum Command {
     /// Generate a synthetic trace and write it to stdout.
     Generate(GenerateArgs),
     /// Write a shell completion script to stdout.
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
+    Completions(hotcc_manual::Completions),
+    /// Write the manual pages.
+    #[command(hide = true)]
+    Man(hotcc_manual::Man),
 }
 
 const LINK_HELP: &str = "\
@@ -156,7 +156,7 @@ pub struct RunArgs {
     /// Remove the links from the map on exit.
     #[arg(long)]
     pub remove_on_exit: bool,
-    /// Do not print progress.
+    /// Do not print progress, or at the start what is read and written.
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -21,7 +21,8 @@ pub fn parse(args: Vec<OsString>) -> Result<Cli, String> {
     let options = options(&text, file)?;
     let at = args.iter().position(|arg| arg == "run").map_or(args.len(), |run| run + 1);
     let (before, after) = args.split_at(at);
-    Ok(Cli::parse_from([before, &options, after].concat()))
+    // the command line alone is right, so what is wrong came with the file
+    Cli::try_parse_from([before, &options, after].concat()).map_err(|e| format!("{}: {e}", file.display()))
 }
 
 fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {

@@ -10,6 +10,7 @@ mod show;
 use clap::CommandFactory;
 use cli::{Cli, Command, GenerateArgs, RemoveArgs};
 use hotcc_channel_model::trace::generate::Generator;
+use hotcc_host::printable::printable;
 use hotcc_radio_map::{MapError, RadioMap};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -20,8 +21,8 @@ fn main() -> ExitCode {
     let cli = match config::parse(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(what) => {
-            eprintln!("sinr-feeder: {what}");
-            return ExitCode::from(2);
+            eprintln!("sinr-feeder: {}", printable(&what));
+            return ExitCode::FAILURE; // the command line is right, the file is not
         }
     };
     let level = ["warn", "info", "debug"][usize::from(cli.verbose.min(2))];
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS // the reader of our output has closed the pipe
         }
         Err(e) => {
-            eprintln!("sinr-feeder: {}", message(&e));
+            eprintln!("sinr-feeder: {}", printable(&message(&e)));
             ExitCode::from(exit_code(&e))
         }
     }
@@ -60,15 +61,13 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 fn execute(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Run(args) => run::run(args, &cli.pin_root, cli.verbose > 0),
+        Command::Init => Ok(RadioMap::open_or_create(&cli.pin_root).map(drop)?),
         Command::Record(args) => record::record(args, &cli.pin_root),
         Command::Show(args) => show::show(args, &cli.pin_root),
         Command::Remove(args) => remove(args, &cli.pin_root),
         Command::Generate(args) => generate(args),
-        Command::Completions { shell } => {
-            let mut script = Vec::new(); // the generator panics where a pipe is closed
-            clap_complete::generate(*shell, &mut Cli::command(), "sinr-feeder", &mut script);
-            Ok(io::stdout().write_all(&script)?)
-        }
+        Command::Completions(args) => Ok(args.print(Cli::command())?),
+        Command::Man(args) => Ok(args.write(Cli::command())?),
     }
 }
 

@@ -4,8 +4,8 @@ use crate::cli::RunArgs;
 use crate::metrics::FeedPages;
 use anyhow::{Context, anyhow, bail};
 use hotcc_channel_model::trace::replay::ReplayOptions;
-use hotcc_host::metrics_server;
 use hotcc_host::service::{self, Stop};
+use hotcc_host::{capabilities, metrics_server};
 use hotcc_radio_map::{RadioMap, default_max_age_ms};
 use sinr_feeder::condition::{Conditioning, Pace};
 use sinr_feeder::error::SourceError;
@@ -13,7 +13,8 @@ use sinr_feeder::feed::sink::SharedFeed;
 use sinr_feeder::feed::{Feed, Plan};
 use sinr_feeder::publish::Exporter;
 use sinr_feeder::source::Source;
-use std::collections::HashSet;
+use sinr_feeder::source::spec::Spec;
+use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
             Some(at) => Some(metrics_server::bind(at).await?),
             None => None,
         };
+        let announcement = announcement(args, map.is_some().then_some(pin_root), &exporters)?;
         let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
         let mut tasks = JoinSet::new();
         for (name, source) in sources {
@@ -50,12 +52,24 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
         if let Some(listener) = listener {
             tokio::spawn(metrics_server::serve(listener, FeedPages(feed.clone())));
         }
+        if !args.quiet {
+            eprintln!("{announcement}");
+        }
         let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
         let exporters = feed.lock().take_exporters();
         futures_util::future::join_all(exporters.into_iter().map(Exporter::finish)).await;
         let finished = feed.lock().finish(args.remove_on_exit);
-        outcome.and(finished.map_err(Into::into))
+        outcome.and(finished.map_err(Into::into)).and_then(|()| something_was_applied(&feed))
     })
+}
+
+/// What it reads, where it writes, and as whom.
+fn announcement(args: &RunArgs, pin_root: Option<&Path>, exporters: &[Box<dyn Exporter>]) -> anyhow::Result<String> {
+    let sources: Vec<String> = args.sources.iter().chain(&args.subscribe).map(Spec::name).collect();
+    let map = pin_root.map(|root| root.display().to_string());
+    let targets: Vec<String> = map.into_iter().chain(exporters.iter().map(|exporter| exporter.name())).collect();
+    let (sources, targets) = (sources.join(", "), targets.join(", "));
+    Ok(format!("reading {sources}; writing to {targets}; running as {}", capabilities::identity()?))
 }
 
 fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
@@ -155,6 +169,21 @@ async fn feed_until_done(
     service::stopping();
     progress.finish();
     outcome
+}
+
+/// Returns an error if readings arrived but none was applied: then the source or the options are wrong.
+fn something_was_applied(feed: &SharedFeed) -> anyhow::Result<()> {
+    let feed = feed.lock();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (reason, count) in feed.sources().iter().flat_map(|source| source.rejections.counts()) {
+        *counts.entry(reason.label()).or_default() += count;
+    }
+    counts.retain(|_, count| *count > 0);
+    if counts.is_empty() || feed.sources().iter().any(|source| source.applied > 0) {
+        return Ok(());
+    }
+    let counts: Vec<String> = counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    bail!("no reading was applied: {}", counts.join(", "))
 }
 
 /// A line on stderr, at most once a second.

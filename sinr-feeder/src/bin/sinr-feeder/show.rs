@@ -1,6 +1,7 @@
 //! `show`: every link and its latest reading, as a table or as JSON.
 
 use crate::cli::ShowArgs;
+use comfy_table::{CellAlignment, Table, presets};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::{q8_to_db, source_name};
 use hotcc_radio_map::{Freshness, Link, RadioView};
@@ -138,17 +139,55 @@ fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "the radio map has no links".to_owned();
     }
-    let lines: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(rows.iter().map(Row::cells)).collect();
-    let widths: Vec<usize> =
-        (0..COLUMNS.len()).map(|i| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0)).collect();
-    let line = |cells: &[String; COLUMNS.len()]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(i, (cell, &width))| if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
-            .collect();
-        padded.join("  ")
-    };
-    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).add_row(COLUMNS).add_rows(rows.iter().map(Row::cells));
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if i == 0 { 0 } else { 2 }, 0));
+        column.set_cell_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_stand_to_the_left_and_figures_to_the_right() {
+        let row = |link: &str, sinr_db, updates| Row {
+            link: link.to_owned(),
+            slot: 0,
+            sinr_db,
+            average_db: sinr_db,
+            age_ms: sinr_db.map(|_| 5),
+            state: "fresh",
+            max_age_ms: 400,
+            updates,
+            period_ms: None,
+            capacity_bps: Some(12_345_678),
+            rsrp_dbm: None,
+            rsrq_db: None,
+            cqi: None,
+            mcs: None,
+            source: "udp",
+            owner_pid: Some(77),
+            owner_alive: sinr_db.is_none(),
+        };
+        let rows = [row("192.0.2.1/32", Some(-3.25), 1_234_567_890), row("::/0", None, 0)];
+        let lines = [
+            concat!(
+                "LINK          SINR dB  AVG dB  AGE ms  STATE  MAX AGE ms     UPDATES",
+                "  PERIOD ms  CAPACITY Mbit/s  RSRP dBm  RSRQ dB  CQI  SOURCE      OWNER"
+            ),
+            concat!(
+                "192.0.2.1/32     -3.2    -3.2       5  fresh         400  1234567890",
+                "          -            12.35         -        -    -     udp  77 (gone)"
+            ),
+            concat!(
+                "::/0                -       -       -  fresh         400           0",
+                "          -            12.35         -        -    -     udp         77"
+            ),
+        ];
+        assert_eq!(table(&rows), lines.join("\n"));
+    }
 }

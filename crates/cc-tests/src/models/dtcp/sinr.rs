@@ -9,11 +9,11 @@ const FUTURE_MS: u32 = 10;
 /// far that is from the logarithm itself.
 const LOG_STEP: f64 = 0.25;
 /// Resolution of the table and of the interpolation, bit/s/Hz.
-const LOG_ERROR: f64 = 1.5 / (1 << 20) as f64;
+pub(in crate::models) const LOG_ERROR: f64 = 1.5 / (1 << 20) as f64;
 
 /// Outcome of looking for a reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Signal {
+pub(in crate::models) enum Signal {
     /// SINR and average, dB.
     Fresh(f64, f64),
     Stale,
@@ -21,33 +21,34 @@ enum Signal {
 }
 
 /// Spectral efficiency of a signal-to-noise ratio in dB (Shannon), bit/s/Hz, interpolated.
-fn efficiency(db: f64) -> f64 {
+pub(in crate::models) fn efficiency(db: f64) -> f64 {
     let at = |step: f64| (1.0 + 10f64.powf(step * LOG_STEP / 10.0)).log2();
     let (below, within) = ((db / LOG_STEP).floor(), (db / LOG_STEP).fract().rem_euclid(1.0));
     at(below) + (at(below + 1.0) - at(below)) * within
 }
 
-impl Dtcp {
-    fn signal(&self, sock: &View) -> Signal {
-        let Some((word, max_age_ms)) = self.radio else { return Signal::Absent };
-        let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
-        let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
-        let now_ms = (sock.now_us / 1000) as u32; // the clock of Decision::time_ms
-        let age = now_ms.wrapping_sub(decision.time_ms);
-        let ahead = decision.time_ms.wrapping_sub(now_ms);
-        if age > limit && ahead > FUTURE_MS {
-            return Signal::Stale;
-        }
-        let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
-        Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
+/// What the radio map, a packed decision and its maximum age in ms, says at a time.
+pub(in crate::models) fn signal(radio: Option<(u64, u32)>, now_us: u64) -> Signal {
+    let Some((word, max_age_ms)) = radio else { return Signal::Absent };
+    let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
+    let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
+    let now_ms = (now_us / 1000) as u32; // the clock of Decision::time_ms
+    let age = now_ms.wrapping_sub(decision.time_ms);
+    let ahead = decision.time_ms.wrapping_sub(now_ms);
+    if age > limit && ahead > FUTURE_MS {
+        return Signal::Stale;
     }
+    let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
+    Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
+}
 
+impl Dtcp {
     /// The SINR term of eq 6 in bytes/s, and how far integer arithmetic may be from it.
     pub(super) fn sinr_term(&mut self, sock: &View) -> (f64, f64) {
         if self.tunables.sinr_term == 2 {
             return (0.0, 0.0);
         }
-        let (now, average) = match self.signal(sock) {
+        let (now, average) = match signal(self.radio, sock.now_us) {
             Signal::Fresh(now, average) => (now, average),
             Signal::Stale => {
                 self.coverage.stale += 1;

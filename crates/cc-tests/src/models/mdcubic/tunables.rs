@@ -11,6 +11,8 @@ pub struct Tunables {
     pub d2_segments_per_loss: u32,
     /// What W1 gives up then, 0: as many segments as were lost, 1: what CUBIC does.
     pub d2_reduction: u32,
+    /// What D2 may count as at least, kB; 0: no bound.
+    pub d2_bound_kb: u32,
     /// 1: without a PEP, losses are domain 2's.
     pub without_pep: u32,
     /// Older reports are not used, milliseconds.
@@ -21,13 +23,14 @@ pub struct Tunables {
 
 impl Tunables {
     /// Profile `default`.
-    pub const DEFAULT: Self = Self { d2_segments_per_loss: 16, d2_reduction: 0, ..Self::PAPER };
+    pub const DEFAULT: Self = Self { d2_segments_per_loss: 16, d2_reduction: 0, d2_bound_kb: 1000, ..Self::PAPER };
     /// Profile `paper`.
     pub const PAPER: Self = Self {
         kind: 0,
         d2_loss_events: 0,
         d2_segments_per_loss: 0,
         d2_reduction: 1,
+        d2_bound_kb: 0,
         without_pep: 0,
         pep_max_age_ms: 1000,
         pep_clock: 1,
@@ -41,6 +44,7 @@ impl Tunables {
             ("d2_loss_events", self.d2_loss_events),
             ("d2_segments_per_loss", self.d2_segments_per_loss),
             ("d2_reduction", self.d2_reduction),
+            ("d2_bound_kb", self.d2_bound_kb),
             ("without_pep", self.without_pep),
             ("pep_max_age_ms", self.pep_max_age_ms),
             ("pep_clock", self.pep_clock),

@@ -1,6 +1,6 @@
 //! How `hotcc doctor` is printed.
 
-use super::print::{print_json, row, table};
+use super::print::{print_json, row, say, table};
 use hotcc::doctor::{Report, Verdict};
 use hotcc_host::error::Result;
 
@@ -8,7 +8,7 @@ pub fn doctor(report: &Report, json: bool) -> Result<()> {
     if json {
         return print_json(report);
     }
-    println!("kernel {} on {}", report.kernel, report.machine);
+    say!("kernel {} on {}", report.kernel, report.machine);
     let mut rows = Vec::new();
     for f in &report.findings {
         let verdict = match f.verdict {
@@ -27,6 +27,6 @@ pub fn doctor(report: &Report, json: bool) -> Result<()> {
         rows.push(row([verdict, f.what, &text]));
     }
     table(&rows);
-    println!("verdict: {}", report.verdict());
+    say!("verdict: {}", report.verdict());
     Ok(())
 }

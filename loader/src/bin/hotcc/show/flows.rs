@@ -1,14 +1,10 @@
 //! How `hotcc flows` is printed.
 
-use super::print::{lines, print_json, row};
+use super::print::{lines, row, say};
 use hotcc::sockets::list::{Connection, SeenByPep, StateValue};
-use hotcc_host::error::Result;
 
 /// Open connections; `with_state`: each followed by its algorithm's state.
-pub fn flows(all: &[Connection], with_state: bool, json: bool) -> Result<()> {
-    if json {
-        return print_json(&all);
-    }
+pub fn flows(all: &[Connection], with_state: bool) {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let ms = |us: Option<u32>| or_dash(us.map(|us| format!("{:.3}", f64::from(us) / 1e3)));
     let mut rows = vec![row([
@@ -42,15 +38,14 @@ pub fn flows(all: &[Connection], with_state: bool, json: bool) -> Result<()> {
         ]);
     }
     let lines = lines(&rows);
-    println!("{}", lines[0]);
+    say!("{}", lines[0]);
     for (connection, line) in all.iter().zip(&lines[1..]) {
-        println!("{line}");
+        say!("{line}");
         if with_state {
-            connection.state.iter().for_each(|value| println!("    {}", state_text(value)));
-            connection.pep.iter().for_each(|seen| println!("    {}", pep_text(seen)));
+            connection.state.iter().for_each(|value| say!("    {}", state_text(value)));
+            connection.pep.iter().for_each(|seen| say!("    {}", pep_text(seen)));
         }
     }
-    Ok(())
 }
 
 /// `pep: all up to 14480 bytes beyond the client, and 20000..28960; 12 segments; rtt 10.2 ms; 3 ms ago`
@@ -66,10 +61,16 @@ fn pep_text(seen: &SeenByPep) -> String {
 /// What an algorithm keeps in a threshold or window that is not set: the kernel's infinite ssthresh, or all bits.
 const UNSET: [i128; 2] = [0x7fff_ffff, u32::MAX as i128];
 
+/// What an algorithm remembers of its latest look at its signal: 0 before the first one.
+const LATEST_LOOK: [&str; 2] = ["radio.generation", "path.clock"];
+
 /// Fixed point as what it stands for: `n_q16 4.25 segments per RTT (278528 / 65536)`.
 fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
     if unit == "segments" && UNSET.contains(value) {
         return format!("{name} not set");
+    }
+    if *value == 0 && LATEST_LOOK.contains(&name.as_str()) {
+        return format!("{name} not consulted yet");
     }
     let parts = unit.rsplit_once(" / ").or_else(|| Some(("", unit.strip_prefix("1/")?)));
     let scaled = parts.and_then(|(unit, scale)| Some((unit, scale, scale.parse::<f64>().ok()?)));
@@ -99,5 +100,8 @@ mod tests {
             let value = StateValue { name: "f".to_owned(), value, unit: unit.to_owned() };
             assert_eq!(state_text(&value), text);
         }
+        let look = |value| StateValue { name: "radio.generation".to_owned(), value, unit: String::new() };
+        assert_eq!(state_text(&look(0)), "radio.generation not consulted yet");
+        assert_eq!(state_text(&look(1)), "radio.generation 1");
     }
 }

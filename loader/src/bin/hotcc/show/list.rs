@@ -1,6 +1,6 @@
 //! How `hotcc list` is printed.
 
-use super::print::{page, print_json, row};
+use super::print::{page, print_json, row, say};
 use hotcc::object::Source;
 use hotcc::object::describe::Description;
 use hotcc::tunables::values::format_value;
@@ -34,7 +34,10 @@ fn listed(source: &Source, name: &str) -> Result<Listed> {
 /// One object, or all built-in ones; `all`: each with its tunables and per-flow state.
 pub fn list(object: Option<&str>, all: bool, json: bool) -> Result<()> {
     let found: Vec<Listed> = match object {
-        Some(object) => vec![listed(&Source::find(object)?, object)?],
+        Some(object) => match &Source::find(object)?.tables()?[..] {
+            [one] => vec![listed(one, object)?],
+            several => several.iter().map(|one| listed(one, &one.origin)).collect::<Result<_>>()?,
+        },
         None => hotcc_bpf::ALGOS.iter().map(|o| listed(&Source::builtin(o), o.name)).collect::<Result<_>>()?,
     };
     if json {
@@ -46,7 +49,7 @@ pub fn list(object: Option<&str>, all: bool, json: bool) -> Result<()> {
     }
     for (index, one) in found.iter().enumerate() {
         if index > 0 {
-            println!();
+            say!("");
         }
         details(one);
     }
@@ -61,15 +64,15 @@ fn overview(all: &[Listed]) {
         row([&one.cc_name, one.summary(), &one.signals(), paper])
     }));
     page(&rows);
-    println!("\nTunables and per-flow state: hotcc list NAME, or hotcc list --all");
+    say!("\nTunables and per-flow state: hotcc list NAME, or hotcc list --all");
 }
 
 fn details(one: &Listed) {
     let d = &one.description;
-    println!("{}  {}", one.cc_name, one.summary());
-    println!("  signals: {}", one.signals());
+    say!("{}  {}", one.cc_name, one.summary());
+    say!("  signals: {}", one.signals());
     if let Some(paper) = &d.paper {
-        println!("  paper: {paper}");
+        say!("  paper: {paper}");
     }
     let mut rows = vec![row(["  tunable", "default", "paper", "range", "meaning"])];
     for t in &d.tunables {
@@ -83,13 +86,13 @@ fn details(one: &Listed) {
         rows.push(vec![name, value(t.default), value(t.paper), range, t.help.clone()]);
     }
     if rows.len() > 1 {
-        println!();
+        say!("");
         page(&rows);
     }
     if !d.state.is_empty() {
         let mut rows = vec![row(["  per-flow state", "unit", "meaning"])];
         rows.extend(d.state.iter().map(|f| vec![format!("  {}", f.name), f.unit.clone(), f.help.clone()]));
-        println!();
+        say!("");
         page(&rows);
     }
 }

@@ -1,10 +1,12 @@
 //! How results are printed, one file for each subject.
+#![deny(clippy::print_stdout, reason = "`say!` prints no control characters of what it quotes")]
 
+pub mod declared;
 pub mod doctor;
 pub mod flows;
 pub mod list;
 pub mod paths;
-mod print;
+pub mod print;
 pub mod rx;
 pub mod status;
 pub mod switched;

@@ -1,11 +1,11 @@
 //! How `hotcc paths` is printed.
 
-use super::print::{print_json, row, table, warn};
+use super::print::{print_json, print_json_line, row, say, table, warn};
 use hotcc::paths::maps::{Bumped, Paths};
 use hotcc::paths::routes::{Change, Way};
 use hotcc::paths::watch::News;
 use hotcc_abi::path::PathKey;
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::Result;
 use serde::Serialize;
 
 pub fn known(paths: &Paths, json: bool) -> Result<()> {
@@ -13,13 +13,13 @@ pub fn known(paths: &Paths, json: bool) -> Result<()> {
         return print_json(paths);
     }
     let Some(clock) = paths.clock else {
-        println!("no path change has been recorded on this machine; see: hotcc paths watch --help");
+        say!("no path change has been recorded on this machine; see: hotcc paths watch --help");
         return Ok(());
     };
     let mut rows = vec![row(["destination", "generation"])];
     rows.extend(paths.paths.iter().map(|(key, generation)| vec![key.to_string(), generation.to_string()]));
     table(&rows);
-    println!("clock {clock}; all other destinations have generation 0");
+    say!("clock {clock}; all other destinations have generation 0");
     Ok(())
 }
 
@@ -27,12 +27,12 @@ pub fn bumped(prefix: PathKey, bumped: &Bumped, json: bool) -> Result<()> {
     if json {
         return print_json(bumped);
     }
-    println!("{prefix}: generation {}", bumped.generation);
+    say!("{prefix}: generation {}", bumped.generation);
     match bumped.destinations.saturating_sub(1) {
         0 => {}
         _ if bumped.everything => {}
-        1 => println!("  and 1 destination in it"),
-        within => println!("  and {within} destinations in it"),
+        1 => say!("  and 1 destination in it"),
+        within => say!("  and {within} destinations in it"),
     }
     warn_of_everything(bumped);
     Ok(())
@@ -56,7 +56,7 @@ pub fn news(news: &News, json: bool) -> Result<()> {
     let (changes, bumped) = match news {
         News::Began(_) if json => return Ok(()),
         News::Began(routes) => {
-            println!("watching the routes to {routes} destinations");
+            say!("watching the routes to {routes} destinations");
             return Ok(());
         }
         News::Changed(changes, bumped) => (changes, bumped),
@@ -66,12 +66,11 @@ pub fn news(news: &News, json: bool) -> Result<()> {
         let [before, after] = [before, after].map(text);
         let (prefix, table, generation) = (destination.to_string(), *table, bumped.generation);
         if json {
-            let line = serde_json::to_string(&Line { prefix, table, before, after, generation });
-            println!("{}", line.map_err(|e| Error::failed(format!("cannot write JSON: {e}")))?);
+            print_json_line(&Line { prefix, table, before, after, generation })?;
             continue;
         }
         let [before, after] = [before, after].map(|way| way.unwrap_or_else(|| "no route".to_owned()));
-        println!("{prefix} (table {table}): {before} -> {after}, generation {generation}");
+        say!("{prefix} (table {table}): {before} -> {after}, generation {generation}");
     }
     warn_of_everything(bumped);
     Ok(())

@@ -1,27 +1,56 @@
 //! Tables for people, JSON for programs, warnings on stderr.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::{Result, Tried};
+use hotcc_host::printable::printable;
 use serde::Serialize;
+use std::io::IsTerminal;
 use terminal_size::{Width, terminal_size_of};
+
+/// Prints a line on stdout, without control characters of what it quotes.
+macro_rules! say {
+    ($($part:tt)*) => { $crate::show::print::print_line(&format!($($part)*)) };
+}
+pub(crate) use say;
+
+#[expect(clippy::print_stdout, reason = "all text is printed by this function")]
+pub fn print_line(text: &str) {
+    println!("{}", printable(text));
+}
 
 /// Columns of the pages that are wrapped even if stdout is not a terminal.
 pub const PAGE_COLUMNS: u16 = 120;
 
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::failed(format!("cannot write JSON: {e}")))?;
-    println!("{text}");
+    print_text(serde_json::to_string_pretty(value))
+}
+
+/// Prints it as one line.
+pub fn print_json_line(value: &impl Serialize) -> Result<()> {
+    print_text(serde_json::to_string(value))
+}
+
+fn print_text(text: serde_json::Result<String>) -> Result<()> {
+    say!("{}", text.tried(|| "cannot write JSON".to_owned())?);
     Ok(())
+}
+
+/// Clears the terminal, for what is printed again and again.
+#[expect(clippy::print_stdout, reason = "control characters of our own")]
+pub fn clear() {
+    if std::io::stdout().is_terminal() {
+        print!("\x1b[H\x1b[2J");
+    }
 }
 
 /// Prints rows in columns. On a terminal, cells wrap at its width; elsewhere a row is one line.
 pub fn table(rows: &[Vec<String>]) {
-    println!("{}", columns(rows, terminal_columns()));
+    say!("{}", columns(rows, terminal_columns()));
 }
 
 /// Prints rows in columns whose cells wrap: at the terminal's width, elsewhere at [`PAGE_COLUMNS`].
 pub fn page(rows: &[Vec<String>]) {
-    println!("{}", columns(rows, terminal_columns().or(Some(PAGE_COLUMNS))));
+    say!("{}", columns(rows, terminal_columns().or(Some(PAGE_COLUMNS))));
 }
 
 /// Rows in columns, one line each.
@@ -51,13 +80,24 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 pub fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("hotcc: warning: {warning}");
+        eprintln!("hotcc: warning: {}", printable(warning));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+    use std::error::Error;
+
+    #[test]
+    fn what_is_no_json_keeps_its_cause() {
+        let wrong = BTreeMap::from([((1, 2), 3)]);
+        for error in [print_json(&wrong), print_json_line(&wrong)].map(Result::unwrap_err) {
+            assert!(error.source().is_some_and(|cause| cause.is::<serde_json::Error>()));
+            assert_eq!(format!("{error:#}"), "cannot write JSON: key must be a string");
+        }
+    }
 
     #[test]
     fn columns_align_and_end_without_blanks() {

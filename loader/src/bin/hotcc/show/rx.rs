@@ -1,6 +1,6 @@
 //! How the results of `hotcc rx` are printed.
 
-use super::print::{print_json, row, table};
+use super::print::{print_json, row, say, table};
 use hotcc::rx::{Receiver, Status};
 use hotcc_host::error::Result;
 
@@ -13,7 +13,7 @@ pub fn changed(done: &str, receiver: &Receiver, json: bool) -> Result<()> {
     if json {
         return print_json(receiver);
     }
-    println!("{done} {} for the sockets in {}", receiver.method.name(), place(receiver));
+    say!("{done} {} for the sockets in {}", receiver.method.name(), place(receiver));
     Ok(())
 }
 
@@ -22,15 +22,15 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         return print_json(status);
     }
     if status.receivers.is_empty() {
-        println!("no receiver is loaded; to load one, see: hotcc rx load --help");
+        say!("no receiver is loaded; to load one, see: hotcc rx load --help");
     }
     for receiver in &status.receivers {
-        println!("{} for the sockets in {}", receiver.method.name(), place(receiver));
+        say!("{} for the sockets in {}", receiver.method.name(), place(receiver));
         let rows: Vec<_> = receiver.tunables.iter().map(|t| row(["   ", &t.name, &t.value, &t.unit])).collect();
         table(&rows);
     }
     let Some(counters) = status.counters.map(|counters| counters.0) else { return Ok(()) };
-    println!("since the first load on this machine, over all loads and sockets:");
+    say!("since the first load on this machine, over all loads and sockets:");
     table(&[
         row(["   connections whose ends both support hints", &counters.flows_agreed.to_string()]),
         row(["   hints made from estimates", &counters.hints_made.to_string()]),

@@ -1,6 +1,6 @@
 //! How `hotcc status` is printed.
 
-use super::print::{lines, print_json, row, table};
+use super::print::{lines, print_json, row, say, table};
 use hotcc::status::Status;
 use hotcc_host::error::Result;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         return print_json(status);
     }
     if status.algorithms.is_empty() {
-        println!("hotcc has loaded no algorithm; to see what is available: hotcc list");
+        say!("hotcc has loaded no algorithm; to see what is available: hotcc list");
     } else {
         let mut rows = vec![row([
             "name",
@@ -50,18 +50,21 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
             ]);
         }
         let lines = lines(&rows);
-        println!("{}", lines[0]);
+        say!("{}", lines[0]);
         for (algorithm, line) in status.algorithms.iter().zip(&lines[1..]) {
-            println!("{line}");
+            say!("{line}");
+            if let Some(problem) = &algorithm.problem {
+                say!("    problem: {problem}");
+            }
             if !algorithm.default_in.is_empty() {
-                println!("    default in: {}", algorithm.default_in.join(", "));
+                say!("    default in: {}", algorithm.default_in.join(", "));
             }
             if let (Some(object), Some(profile)) = (&algorithm.previous_object, &algorithm.previous_profile) {
-                println!("    rollback restores: {object} (profile {profile})");
+                say!("    rollback restores: {object} (profile {profile})");
             }
         }
     }
-    println!();
+    say!("");
     let mut rows = vec![row(["others", "connections", "listeners", "kind"])];
     for o in &status.others {
         let default = if o.name == status.default { " [default here]" } else { "" };

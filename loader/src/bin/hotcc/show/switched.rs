@@ -1,6 +1,6 @@
 //! How a load, a swap, a rollback, an unload or a migration is printed.
 
-use super::print::{print_json, warn};
+use super::print::{print_json, say, warn};
 use hotcc::ops::migrate::{Migrated, Moved, MovedIn};
 use hotcc::ops::{Outcome, Unloaded};
 use hotcc::tunables::present::Changed;
@@ -13,34 +13,35 @@ pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
     if outcome.served_already {
-        println!(
+        say!(
             "{name} not {verb}: {object} already serves with the same tunables; `hotcc rollback` still undoes the previous swap"
         );
     } else {
-        println!("{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
+        say!("{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
     }
     for Changed { name, old, new } in &outcome.tunables_changed {
-        println!("  {name}: {old} -> {new}");
+        say!("  {name}: {old} -> {new}");
     }
     if outcome.defaults_rewritten > 0 {
-        println!("  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
+        say!("  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
     }
     if outcome.defaults_refused > 0 {
         let n = outcome.defaults_refused;
-        println!(
+        say!(
             "  default of {n} network namespace(s): NOT updated, because the algorithm is not TCP_CONG_NON_RESTRICTED;"
         );
-        println!("  new sockets there get the previous version");
+        say!("  new sockets there get the previous version");
     }
     if let Some(moved) = outcome.moved {
-        println!("  open sockets moved to the new version: {}", moved.moved);
+        say!("  open sockets moved to the new version: {}", moved.moved);
         if moved.failed > 0 {
-            println!("  open sockets that the kernel refused to move: {}", moved.failed);
+            say!("  open sockets that the kernel refused to move: {}", moved.failed);
         }
     }
     warn(&outcome.warnings);
     if let Some(n) = outcome.connections_older.filter(|&n| n > 0) {
-        println!("  connections that keep their version until they close: {n} (--live moves them)");
+        let how = if verb == "loaded" { format!("hotcc migrate {name} {name}") } else { "--live".to_owned() };
+        say!("  connections that keep their version until they close: {n} ({how} moves them)");
     }
     Ok(())
 }
@@ -49,26 +50,22 @@ pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
     if json {
         return print_json(unloaded);
     }
-    println!("{} unloaded", unloaded.name);
+    say!("{} unloaded", unloaded.name);
     if unloaded.defaults_moved > 0 {
-        println!(
-            "  default of {} network namespace(s): now {}",
-            unloaded.defaults_moved,
-            unloaded.fallback.join(" or ")
-        );
+        say!("  default of {} network namespace(s): now {}", unloaded.defaults_moved, unloaded.fallback.join(" or "));
         if unloaded.fallback_refused > 0 {
             let Unloaded { fallback_wanted, fallback_refused, .. } = unloaded;
-            println!(
+            say!(
                 "  {fallback_wanted} was refused in {fallback_refused} of them: outside the initial network namespace, a default must"
             );
-            println!("  be listed in net.ipv4.tcp_allowed_congestion_control");
+            say!("  be listed in net.ipv4.tcp_allowed_congestion_control");
         }
     }
     if let Some(n) = unloaded.connections_left.filter(|&n| n > 0) {
-        println!("  connections that keep it until they close: {n}");
+        say!("  connections that keep it until they close: {n}");
     }
     if let Some(n) = unloaded.listeners_left.filter(|&n| n > 0) {
-        println!("  listeners that chose it, and pass it to accepted connections until they choose another: {n}");
+        say!("  listeners that chose it, and pass it to accepted connections until they choose another: {n}");
     }
     warn(&unloaded.warnings);
     Ok(())
@@ -80,16 +77,16 @@ pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
     }
     let Migrated { from, to, dry_run, sockets, namespaces } = migrated;
     let would = if *dry_run { "would be " } else { "" };
-    println!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
+    say!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
     if sockets.failed > 0 {
-        println!(
+        say!(
             "  open sockets that the kernel refuses to move (their route locks the congestion control): {}",
             sockets.failed
         );
     }
     for ns in namespaces {
         let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
-        println!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
+        say!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
         warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
     }
     Ok(())

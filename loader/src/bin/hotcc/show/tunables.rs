@@ -1,6 +1,6 @@
 //! How `hotcc get` and `hotcc set` are printed.
 
-use super::print::{print_json, row, table};
+use super::print::{print_json, row, say, table, warn};
 use hotcc::ops::tune::SetOutcome;
 use hotcc::tunables::present::Value;
 use hotcc::tunables::values::unknown;
@@ -13,7 +13,7 @@ pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
         if json {
             return print_json(found);
         }
-        println!("{}", found.value);
+        say!("{}", found.value);
         return Ok(());
     }
     if json {
@@ -29,13 +29,14 @@ pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
 }
 
 pub fn set(name: &str, assignments: &[String], outcome: &SetOutcome, json: bool) -> Result<()> {
+    warn(&outcome.warnings);
     if json {
         return print_json(outcome);
     }
     let versions = if outcome.versions > 1 { format!(" in {} versions", outcome.versions) } else { String::new() };
-    println!("{name}: {} set{versions}", assignments.join(" "));
+    say!("{name}: {} set{versions}", assignments.join(" "));
     if let Some(n) = outcome.connections_missed.filter(|&n| n > 0) {
-        println!("  connections on older versions that cannot be tuned: {n}");
+        say!("  connections on older versions that cannot be tuned: {n}");
     }
     Ok(())
 }

@@ -1,0 +1,127 @@
+//! The manual's page on installing, followed in a clean Debian 12 that boots systemd in a virtual machine.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::machine::stock_kernel;
+use cpio::newc::{Builder, trailer};
+use hotcc_testbed::command::succeed;
+use hotcc_testbed::debian;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+const MANUAL: &str = include_str!("../../../docs/guide/install.md");
+const SCRIPT: &str = include_str!("installed.sh");
+const UNIT: &str = "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/packages/installed.sh\n[Install]\nWantedBy=graphical.target\n";
+/// From the package to the first flow.
+const FIRST_FLOW_WITHIN_S: u32 = 60;
+
+/// What the script has in the place of a name: a command of the manual, in its words.
+fn manual(command: &str) -> &str {
+    assert!(MANUAL.contains(command), "the manual no longer says: {command}");
+    command
+}
+
+#[test]
+#[ignore = "boots systemd on a translated processor, two minutes: `just test-package`"]
+fn the_manuals_page_on_installing_is_true() {
+    const NAME: &str = "the_manuals_page_on_installing_is_true";
+    if !debian::can_be_made(NAME) {
+        return;
+    }
+    let Some(kernel) = stock_kernel(NAME, "bookworm") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("root");
+    debian::unpack("bookworm", "libelf1,systemd-sysv", &root);
+    for needless in ["usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt"] {
+        fs::remove_dir_all(root.join(needless)).unwrap();
+    }
+    let packages = root.join("packages");
+    debian::make_packages(&packages);
+    let script = [
+        ("@INSTALL@", manual("apt install ./hotcc_0.1.0_amd64.deb")),
+        ("@DOCTOR@", manual("hotcc doctor")),
+        ("@RUN@", manual("hotcc run --cc dtcp --")),
+        ("@BOOT@", manual("hotcc save && systemctl enable hotcc")),
+        ("@EXPORTER@", &manual("systemctl enable --now sinr-feeder").replace("sinr-feeder", "hotcc-exporter")),
+        ("@FEEDER@", manual("systemctl enable --now sinr-feeder")),
+        ("@REPORT@", &manual("hotcc report > report.json").replace("report.json", "/tmp/report.json")),
+        ("@PURGE@", manual("apt purge hotcc")),
+    ];
+    let script = script.iter().fold(SCRIPT.to_owned(), |text, (name, command)| text.replace(name, command));
+    fs::write(packages.join("sender.pl"), debian::SENDER).unwrap();
+    fs::write(packages.join("installed.sh"), script).unwrap();
+    succeed(Command::new("chmod").arg("755").arg(packages.join("installed.sh")));
+    fs::write(root.join("etc/systemd/system/installed.service"), UNIT).unwrap();
+    let wants = root.join("etc/systemd/system/graphical.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    symlink("../installed.service", wants.join("installed.service")).unwrap();
+    symlink("lib/systemd/systemd", root.join("init")).unwrap();
+
+    let (initramfs, console) = (scratch.path().join("initramfs"), scratch.path().join("console"));
+    write_initramfs(&root, &initramfs);
+    let mut qemu = Command::new("timeout");
+    qemu.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-cx16", "-m", "2048"]);
+    qemu.args(["-nodefaults", "-display", "none", "-no-reboot", "-append"]);
+    qemu.arg("console=ttyS0 quiet panic=-1 systemd.show_status=0 systemd.mask=getty.target");
+    qemu.arg("-serial").arg(format!("file:{}", console.display()));
+    qemu.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(&initramfs);
+    succeed(&mut qemu);
+    let said = fs::read_to_string(console).unwrap().replace('\r', "");
+    println!("{said}");
+
+    let of = |heading: &str| {
+        let rest = said.split_once(&format!("== {heading}\n")).unwrap_or_else(|| panic!("no {heading}")).1;
+        rest.split("\n== ").next().unwrap()
+    };
+    let first_flow = said.lines().find_map(|line| line.strip_prefix("== first flow after ")?.strip_suffix(" s"));
+    assert!(first_flow.unwrap().parse::<u32>().unwrap() < FIRST_FLOW_WITHIN_S);
+    assert!(of("install").contains("verdict: algorithms load") && of("install").contains("1 socket used dtcp"));
+    assert!(of("exporter").contains("hotcc_algorithm_loaded{cc=\"dtcp\"} 1"));
+    let uid = of("feeder").lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().split_whitespace().next();
+    assert_ne!(uid, Some("0"), "the feeder is not root");
+    assert!(of("feeder").lines().any(|line| line.starts_with("10.45.0.0/16      7.0")));
+    assert!(of("feeder").contains("reading udp:127.0.0.1:9000; writing to /run/hotcc/bpf; running as user"));
+    assert!(of("upgrade").starts_with("active\nactive\nactive\n") && of("upgrade").contains("127.0.0.1:"));
+    assert!(said.contains("== nothing is left\n== end 0\n"));
+}
+
+/// The initramfs of a whole directory.
+fn write_initramfs(root: &Path, file: &Path) {
+    let mut out = BufWriter::new(File::create(file).unwrap());
+    let (mut directories, mut inode) = (vec![root.to_owned()], 0);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let metadata = entry.symlink_metadata().unwrap();
+            let kind = metadata.file_type();
+            let content = if kind.is_symlink() {
+                entry.read_link().unwrap().as_os_str().as_bytes().to_owned()
+            } else if kind.is_file() {
+                fs::read(&entry).unwrap()
+            } else {
+                Vec::new()
+            };
+            inode += 1;
+            let name = entry.strip_prefix(root).unwrap().to_str().unwrap();
+            let mut builder = Builder::new(name).ino(inode).mode(metadata.mode()).nlink(1);
+            builder = builder.uid(metadata.uid()).gid(metadata.gid());
+            if kind.is_char_device() {
+                let device = metadata.rdev();
+                builder = builder.rdev_major(nix::sys::stat::major(device) as u32);
+                builder = builder.rdev_minor(nix::sys::stat::minor(device) as u32);
+            }
+            let mut writer = builder.write(&mut out, u32::try_from(content.len()).unwrap());
+            writer.write_all(&content).unwrap();
+            writer.finish().unwrap();
+            if kind.is_dir() {
+                directories.push(entry);
+            }
+        }
+    }
+    trailer(&mut out).unwrap();
+    out.flush().unwrap();
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * crest (`crest`): the window is the rate that the link just served, times the least RTT and a small queue. The radio's SINR
+ * corrects the rate as far as the SINR proved to foretell it. A loss alone does not move the window.
+ *
+ * This project's own law; there is no paper. docs/algorithms/crest.md describes it, and what it does not achieve.
+ *
+ *            +-------+  a queue, or losses  +--------+  the least RTT is old, or a queue stands   +-------+
+ *  init ---> | START | -------------------> | CRUISE | -----------------------------------------> | PROBE |
+ *            +-------+                      +--------+                                            +-------+
+ *             W doubles                      ^  ^  W of the model                   W small, two rounds | |
+ *             per RTT          two rounds    |  |                                                       | |
+ *                       +--------+           |  |     the least RTT was seen, or the queue is its own   | |
+ *                       | REFILL | ----------+  |  <----------------------------------------------------+ |
+ *                       +--------+ W as before  |                                                         |
+ *                          ^                    | the queue is gone                 others own the queue, |
+ *         the queue is its |                    | or the path is longer             in two probes on end  |
+ *         own, or is never |  +---------+  +---------+                                                    |
+ *         full             +- | RECHECK |  | COMPETE | <--------------------------------------------------+
+ *                             +---------+  +---------+ W as CUBIC's
+ *                              |    ^  ^        | |
+ *                              |    |  +--------+ | after 12, 25, 50 .. rounds, or the queue doubled
+ *                              +----|-------------+
+ *                                   W smaller, two rounds; others own the queue: back to COMPETE
+ *
+ *   sample   B = delivered / RTT of the segment just acknowledged (Little's law over its flight), once per slice, a quarter
+ *            of an RTT. The kernel's delivered / interval spans stalls, and is too low after each.
+ *   window   W = B base + (B q + extra) room, q = max(5 ms, base / 8) + burst, extra = max(3, 1.25 sqrt(W)) segments
+ *            In a queue of more than 2 q, B goes over to the rate of the last two slices, if that is less.
+ *            Without a queue for half an RTT, W grows by 25 % per RTT and more, to twice the model's at most.
+ *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
+ *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
+ *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
+ *
+ * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_signal.h the radio.
+ * Hooks: `cong_control`, which also sets the pacing rate. ssthresh stays as it is. ECN marks are not read.
+ */
+#include <hotcc/fixed.h>
+#include <hotcc/path.h>
+#include <hotcc/round.h>
+#include <hotcc/stats.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
+
+#include "account_map.h"
+#include "crest_compete.h"
+#include "crest_group.h"
+#include "crest_log2.h"
+#include "crest_signal.h"
+#include "crest_state.h"
+
+char _license[] SEC("license") = "GPL";
+
+TUNABLE(u32, target_us, 5000, 5000, 0, 1000000, "us", "queueing delay wanted, at least");
+TUNABLE(u32, target_permille, 125, 125, 0, 2000, "permille", "queueing delay wanted, as a share of the least RTT");
+TUNABLE(u32, burst_permille, 500, 500, 0, 2000, "permille",
+	"most that links served in bursts add to it, of the least RTT");
+TUNABLE(u32, extra_segments, 3, 3, 0, 100, "segments",
+	"own segments in the queue beyond that, at least: make shares even");
+TUNABLE(u32, base_window_ms, 5000, 5000, 100, 100000, "ms", "how long a least RTT holds until a probe looks for it");
+TUNABLE(u32, loss_permille, 30, 30, 0, 200, "permille", "share of lost segments that is ignored");
+TUNABLE_CHOICE(radio, 1, 1, "off,on", "whether to read the radio's SINR");
+
+FLOW_STATE(struct crest);
+
+/* -- Window -- */
+
+static __always_inline u32 least_target_us(const struct crest *f)
+{
+	return max((u64)target_us, (u64)f->base_us * target_permille / 1000);
+}
+
+static __always_inline u32 queue_target_us(const struct crest *f)
+{
+	return least_target_us(f) + (u64)f->base_us * f->burst / 1000;
+}
+
+/* Own segments in the queue, 1/256: the larger a flow's W, the smaller their share of it, so that shares become even. */
+static __always_inline u64 extra_of(u32 window_log)
+{
+	return max((u64)extra_segments * SEGMENT, exp2_q10(window_log / 2) * 20); /* 20 / 16 sqrt(W) */
+}
+
+static __always_inline u64 segments_of(u64 rate, u32 time_us)
+{
+	return rate * min(time_us, RTT_MAX_US) / (RATE_UNIT / SEGMENT);
+}
+
+static __always_inline void pace(struct sock *sk, const struct crest *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 bytes = (u64)f->window * tp->mss_cache / SEGMENT;
+	u32 rtt_us = f->base_us ?: tp->srtt_us >> 3;
+
+	sk->sk_pacing_rate =
+		bytes * (f->phase == START ? START_PACING_PERMILLE : PACING_PERMILLE) / max(rtt_us, 1U) * 1000;
+}
+
+static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest *f)
+{
+	f->slice_start_us = tp->tcp_mstamp;
+	f->slice_delivered = tp->delivered;
+	f->slice_rtt_us = 0;
+}
+
+/* W doubles per RTT. */
+static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 acked)
+{
+	f->window = min(f->window + acked * SEGMENT, W_MAX);
+	pace(sk, f);
+}
+
+/* -- Least RTT -- */
+
+static __always_inline void base_sample(const struct tcp_sock *tp, struct crest *f, u32 rtt_us)
+{
+	if (f->base_us && rtt_us > f->base_us + (f->base_us >> 6))
+		return;
+	if (!f->base_us || rtt_us < f->base_us)
+		f->base_us = rtt_us;
+	f->base_seen_ms = tp->tcp_mstamp / 1000;
+}
+
+static __always_inline bool probe_is_due(const struct crest *f, u32 now_ms)
+{
+	u32 age_ms = now_ms - f->base_seen_ms;
+
+	if (f->probes < YOUNG_PROBES)
+		return age_ms > max(YOUNG_WINDOW_MS, f->base_us / 100) << f->probes;
+	return age_ms > max(base_window_ms, f->base_us / 16);
+}
+
+/* -- Rounds -- */
+
+static __always_inline void cruise_round(struct sock *sk, struct crest *f, struct crest_group *g, u32 q_us, bool lost)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 now_ms = tp->tcp_mstamp / 1000, window_log = log2_q10(f->window), flows = group_flows(g);
+	/* what flows of this kind leave standing together */
+	u64 stands = queue_target_us(f) * 3ULL / 2;
+	bool squeezed, stood;
+
+	if (g && flows > 1) {
+		squeezed = group_is_squeezed(g);
+		stands += flows * extra_of(window_log) * (USEC_PER_SEC / SEGMENT) / max(exp2_q10(g->peak), 1ULL);
+	} else {
+		squeezed = window_log + LOG2_ONE < f->peak;
+		stands += extra_of(f->peak) * f->base_us / max(exp2_q10(f->peak), 1ULL);
+	}
+	f->peak = max(window_log, max(f->peak, (u16)2) - 2U); /* halves in 512 rounds */
+	if (lost && q_us > stands) {
+		f->filled = true;
+		f->rounds = 255;
+	}
+	if (q_us > stands && (q_us > f->base_us / 2 || squeezed))
+		f->rounds = min(f->rounds + (squeezed ? 2 : 1), 255);
+	else if (q_us <= stands)
+		f->rounds -= min(f->rounds, (u8)1);
+	if (!tp->app_limited) {
+		if (q_us <= least_target_us(f) / 4 && f->loss <= loss_permille)
+			f->burst = min(f->burst + 60U, burst_permille);
+		else
+			f->burst -= min(f->burst, (u16)10);
+	}
+	if (group_probes(g, f, now_ms, tp->srtt_us / 8000)) {
+		probe_begin(f, group_least_window(g));
+		return;
+	}
+	stood = f->rounds >= STAND_ROUNDS << f->doubt && q_us > stands && !lost;
+	if (!stood && !probe_is_due(f, now_ms))
+		return;
+	f->probes += !stood && f->probes < YOUNG_PROBES;
+	if (g)
+		g->probe_ms = now_ms;
+	probe_begin(f, group_least_window(g));
+}
+
+static __always_inline void losses_add(struct sock *sk, struct crest *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u16 lost = tp->lost - f->round_lost;
+
+	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's */
+		lost = 0;
+	f->loss = (3 * f->loss + min(lost * 1000ULL / (f->window / SEGMENT + 1), 255ULL) + 2) / 4;
+	if (f->loss > loss_permille)
+		f->room -= f->room / 4;
+	else
+		f->room = min(f->room + 8, ROOM_ONE);
+}
+
+static __always_inline void round_end(struct sock *sk, struct crest *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct crest_group *g = group_find(sk, f->signal.radio.slot);
+	bool lost = (u16)tp->lost != f->round_lost;
+	u32 q_us;
+
+	if (path_changed(sk, &f->path)) {
+		f->base_us = f->round_rtt_us;
+		if (g)
+			g->base_us = 0;
+	}
+	if (g) {
+		group_count(g, f, tp->tcp_mstamp / 1000);
+		group_share_base(g, f, tp->tcp_mstamp / 1000, 2 * base_window_ms);
+	}
+	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
+	losses_add(sk, f);
+	f->round_lost = tp->lost;
+	switch (f->phase) {
+	case START:
+		if (f->loss > loss_permille)
+			f->phase = CRUISE;
+		break;
+	case CRUISE:
+		cruise_round(sk, f, g, q_us, lost);
+		break;
+	case PROBE:
+	case RECHECK:
+		if (++f->rounds >= 2)
+			probe_end(tp, f);
+		break;
+	case REFILL: /* the samples are of the probe */
+		if (++f->rounds < 2)
+			break;
+		f->phase = CRUISE;
+		f->rounds = f->stood;
+		f->empty = 0;
+		break;
+	case COMPETE:
+		compete_round(tp, f, q_us, queue_target_us(f), lost, group_least_window(g));
+		break;
+	}
+	f->round_rtt_us = 0;
+}
+
+/* -- Samples -- */
+
+/* The rate of the model: of the last flight; in a deep queue, which makes that a long time ago, of the last two slices. */
+static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flight, u64 rate, u64 recent, u32 q_us,
+				      u32 low)
+{
+	u32 deep = 2 * queue_target_us(f), forecast;
+
+	recent = min(recent, flight);
+	if (radio) {
+		forecast = signal_slice(sk, &f->signal, log2_q10(rate), q_us > low);
+		flight = min(signal_expect(&f->signal, flight, forecast, f->empty < 8), RATE_MAX);
+		recent = min(signal_expect(&f->signal, recent, forecast, f->empty < 8), RATE_MAX);
+	}
+	if (q_us <= deep || f->phase >= PROBE)
+		return flight;
+	if (q_us >= 2ULL * deep)
+		return recent;
+	return (flight * (2ULL * deep - q_us) + recent * (q_us - deep)) / max(deep, 1U);
+}
+
+/* W of the model, and how far beyond it W grows where no queue is seen. */
+static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32 low, u32 elapsed_us)
+{
+	u64 least = segments_of(rate, f->base_us), queue, w, grow;
+	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(f->base_us, 1U), 1000ULL);
+
+	if (f->phase >= PROBE)
+		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
+	queue = (segments_of(rate, target) + extra_of(log2_q10(f->window))) * f->room / ROOM_ONE;
+	w = max(least + queue, least * 11 / 10 + SEGMENT);
+	if (q_us > low) {
+		f->empty = 0;
+	} else {
+		if (f->phase == CRUISE && f->loss <= loss_permille && f->empty > 4) {
+			grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
+			w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
+		}
+		f->empty = min(f->empty + span / 125, 255U);
+	}
+	return min(max(w, (u64)W_MIN), (u64)W_MAX);
+}
+
+/* The end of a slice. Not inline, or every ACK would save the registers that it needs. */
+static __noinline void slice_end(struct sock *sk, struct crest *f, const struct rate_sample *rs, u32 elapsed_us)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 n = tp->delivered - f->slice_delivered, q_us, low;
+	u64 flight = min((u64)rs->delivered * RATE_UNIT / rs->rtt_us, RATE_MAX);
+	u64 rate = min(n * RATE_UNIT / elapsed_us, RATE_MAX), recent, w;
+
+	recent = min(((u64)n + f->last_delivered) * RATE_UNIT / ((u64)elapsed_us + f->last_us), RATE_MAX);
+	base_sample(tp, f, f->slice_rtt_us);
+	q_us = f->slice_rtt_us - f->base_us;
+	/* a segment's own time on the link is no queue */
+	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
+	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us);
+	f->last_us = elapsed_us;
+	f->last_delivered = n;
+	if (f->phase == START && q_us > queue_target_us(f) / 2) {
+		f->phase = CRUISE;
+	}
+	if (f->phase == CRUISE && !(tp->app_limited && w < f->window))
+		f->window = w;
+	else if (f->phase >= PROBE && q_us > queue_target_us(f))
+		f->window = min((u64)f->window, w);
+	least_rtt(&f->round_rtt_us, f->slice_rtt_us);
+	if ((f->phase == PROBE || f->phase == RECHECK) && f->slice_rtt_us <= f->base_us + f->base_us / 64) {
+		f->round_rtt_us = f->slice_rtt_us;
+		probe_end(tp, f);
+	}
+	slice_begin(tp, f);
+	if (round_over(tp, &f->round_end))
+		round_end(sk, f);
+	pace(sk, f);
+}
+
+/* -- Events -- */
+
+CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct crest *f = flow_state(sk);
+	u32 elapsed_us = (u32)tp->tcp_mstamp - f->slice_start_us, acked = min(rs->acked_sacked, ACKED_MAX), rtt_us, w;
+
+	least_rtt(&f->slice_rtt_us, rs->rtt_us > 0 ? min(rs->rtt_us, (long)RTT_MAX_US) : 0);
+	if (f->phase == START && !rs->is_app_limited)
+		start_grow(sk, f, acked);
+	rtt_us = f->base_us ? min(f->base_us, f->slice_rtt_us) : f->slice_rtt_us;
+	if (rtt_us && elapsed_us >= max((u32)SLICE_MIN_US, rtt_us / 4) && rs->delivered > 0 && rs->rtt_us > 0 &&
+	    !rs->is_retrans && (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS || elapsed_us >= rtt_us))
+		slice_end(sk, f, rs, elapsed_us);
+	w = f->window / SEGMENT;
+	if (w > tp->snd_cwnd) /* after a timeout or a probe, by two segments for each that arrives */
+		w = min(w, tp->snd_cwnd + 2 * acked);
+	tp->snd_cwnd = min(w, tp->snd_cwnd_clamp);
+}
+
+SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct crest *f = flow_state(sk);
+
+	__builtin_memset(f, 0, sizeof(*f));
+	mapped_account_open(sk);
+	f->window = min(max(tp->snd_cwnd, W_MIN / SEGMENT), W_MAX / SEGMENT) * SEGMENT;
+	f->base_seen_ms = tp->tcp_mstamp / 1000;
+	f->room = ROOM_ONE;
+	f->round_end = tp->snd_nxt;
+	f->round_lost = tp->lost;
+	slice_begin(tp, f);
+	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* by TCP itself, unless fq does */
+	pace(sk, f);
+}
+
+SEC("struct_ops") void BPF_PROG(crest_release, struct sock *sk)
+{
+	mapped_account_close(sk);
+}
+
+SEC("struct_ops") u32 BPF_PROG(crest_ssthresh, struct sock *sk)
+{
+	struct crest *f = flow_state(sk);
+
+	if (f->phase == COMPETE) {
+		u32 log = log2_q10(f->window);
+
+		if (f->peak == PEAK_UNKNOWN) {
+			f->window = max(f->window / 10 * 9, W_MIN);
+		} else {
+			f->peak = f->stood && log < f->peak ? log - LOG2_ONE / 4 : log;
+			f->window = max(f->window / 10 * 7, W_MIN);
+		}
+		f->stood = 0;
+	}
+	return max(tcp_sk(sk)->snd_ssthresh, 2U);
+}
+
+SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
+{
+	if (new_state == TCP_CA_Recovery)
+		mapped_account_loss(sk);
+	else if (new_state == TCP_CA_Loss)
+		mapped_account_timeout(sk);
+}
+
+/* After an idle period: it was no part of the link's rate. */
+SEC("struct_ops") void BPF_PROG(crest_tx_start, struct sock *sk)
+{
+	slice_begin(tcp_sk(sk), flow_state(sk));
+}
+
+SEC("struct_ops") void BPF_PROG(crest_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	if (event == CA_EVENT_TX_START)
+		slice_begin(tcp_sk(sk), flow_state(sk));
+}
+
+/* W is the model's, and no loss changed it. */
+SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
+{
+	return max(tcp_sk(sk)->snd_cwnd, 2U);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops___hotcc crest ALGORITHM("W = rate served x (least RTT + small queue); SINR corrects it",
+						  "this project: docs/algorithms/crest.md") = {
+	.init = (void *)crest_init,
+	.release = (void *)crest_release,
+	.cong_control = (void *)crest_cong_control,
+	.ssthresh = (void *)crest_ssthresh,
+	.set_state = (void *)crest_set_state,
+	.cwnd_event = (void *)crest_cwnd_event,
+	.cwnd_event_tx_start = (void *)crest_tx_start,
+	.undo_cwnd = (void *)crest_undo_cwnd,
+	.name = "crest",
+	.flags = TCP_CONG_NON_RESTRICTED,
+};

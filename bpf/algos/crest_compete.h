@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Probes, and competition with flows that fill the buffer until they lose: the least RTT of the path, whose queue it is, and how W
+ * grows against others. For `crest`.
+ *
+ * Flows of crest that share a link leave a queue as well. COMPETE is a trial until a loss shows that the queue was full: until
+ * then W grows by an eighth per round, but the queue only to half more than it was. After four probes without such a loss, the
+ * flow takes the queue for one of its own kind, and the next trial needs a queue that stands twice as long.
+ * After the first loss, W keeps growing like that, and loses a tenth per loss, until a probe shows that a quarter of the queue is
+ * this flow's. From then on it follows CUBIC. A newcomer would else take minutes to get its share from a CUBIC flow.
+ */
+#pragma once
+#include <hotcc/kernel.h>
+
+#include "crest_log2.h"
+#include "crest_state.h"
+
+#define CUBE_SHIFT 20
+#define CUBE_GAIN 110 /* RFC 9438's C = 0.4 segments/s^3, for milliseconds, 1/256 segments and this shift */
+#define CUBE_TIME_MAX_MS 60000LL
+#define RENO_STEP 294 /* 1.15 segments */
+
+/* W for a test: all of a queue that is this flow's falls by half. */
+static __always_inline u32 test_window(u32 window, u32 rtt_us, u32 base_us)
+{
+	u32 q_us = rtt_us > base_us ? rtt_us - base_us : 0;
+
+	return window - (u64)window * q_us / (2ULL * max(rtt_us, 1U));
+}
+
+/*
+ * A probe made W smaller. If all of the queue is this flow's, RTT falls as W does, by at least half of the queue. Next to flows
+ * that keep their windows, it falls by this flow's share of it.
+ */
+static __always_inline bool queue_is_own(u32 before_us, u32 now_us, u32 base_us)
+{
+	u32 q_us = before_us > base_us ? before_us - base_us : 0;
+
+	return now_us < before_us && (before_us - now_us) * 8ULL >= q_us * 3ULL;
+}
+
+/* W (1/256 segments) after a round: RFC 9438's curve through the plateau, or Reno's line, and at most an eighth more. */
+static __always_inline u32 compete_grow(u32 window, u32 plateau, u32 since_loss_ms)
+{
+	/* K = cbrt(0.3 plateau / 0.4), in seconds and segments; the plateau has 8 binary digits after the point */
+	u32 k_log = log2_q10(((u64)plateau * 3) >> 2) / 3;
+	s64 k_ms = (exp2_q10(k_log + 20 * LOG2_ONE - 8 * LOG2_ONE / 3) * 1000) >> 20;
+	s64 t_ms = max(min((s64)since_loss_ms - k_ms, CUBE_TIME_MAX_MS), -CUBE_TIME_MAX_MS);
+	s64 curve = (s64)plateau + (((t_ms * t_ms) >> 10) * t_ms * CUBE_GAIN >> CUBE_SHIFT);
+
+	return max((s64)window + RENO_STEP, min(curve, (s64)window + (window >> 3)));
+}
+
+static __always_inline u16 rtt_ticks(u32 rtt_us)
+{
+	return min(rtt_us >> RTT_TICK_SHIFT, 65535U);
+}
+
+static __always_inline u32 rtt_of(u16 ticks)
+{
+	return (u32)ticks << RTT_TICK_SHIFT;
+}
+
+/* The longest queue of a trial: half more than before, but at most the least RTT for its own sake. */
+static __always_inline u32 trial_queue_us(const struct crest *f)
+{
+	u32 rtt_us = rtt_of(f->entry_rtt), before_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
+
+	return max(before_us, min(before_us / 2 * 3, f->base_us));
+}
+
+/* `least`: W of a probe. */
+static __always_inline void probe_begin(struct crest *f, u32 least)
+{
+	u64 flight = (u64)f->last_delivered * SEGMENT * f->base_us / max(f->last_us, 1U);
+
+	if (f->phase == COMPETE) {
+		f->phase = RECHECK;
+	} else {
+		f->phase = PROBE;
+		f->stood = f->rounds;
+	}
+	f->rounds = 0;
+	f->resume = log2_q10(f->window);
+	f->probe_rtt = rtt_ticks(f->round_rtt_us);
+	if (f->phase == RECHECK || f->stood >= STAND_ROUNDS)
+		f->window = max(test_window(f->window, f->round_rtt_us, f->base_us), least);
+	else
+		f->window = max(min(f->window / 2ULL, flight * 7 / 8), (u64)least);
+}
+
+static __always_inline void probe_refill(struct crest *f, u32 window)
+{
+	f->phase = REFILL;
+	f->window = max(window, W_MIN);
+	f->rounds = 0;
+}
+
+static __always_inline bool is_same_rtt(u32 a_us, u32 b_us)
+{
+	return a_us <= b_us + b_us / 64 && b_us <= a_us + a_us / 64;
+}
+
+/* Three probes on end saw the same RTT, and W had no effect on it: a queue of others is not that even. */
+static __always_inline bool path_is_longer(struct crest *f, u32 before_us, u32 rtt_us)
+{
+	bool again = is_same_rtt(rtt_us, before_us) && is_same_rtt(rtt_us, rtt_of(f->entry_rtt));
+
+	f->entry_rtt = rtt_ticks(rtt_us);
+	if (f->probes >= YOUNG_PROBES)
+		f->probes = again ? f->probes + 1 : YOUNG_PROBES;
+	if (f->probes < YOUNG_PROBES + 2)
+		return false;
+	f->probes = YOUNG_PROBES;
+	return true;
+}
+
+static __always_inline void probe_end(const struct tcp_sock *tp, struct crest *f)
+{
+	u32 rtt = f->round_rtt_us, resume = exp2_q10(f->resume), before = rtt_of(f->probe_rtt);
+	bool competed = f->phase == RECHECK, tested = competed || f->stood >= STAND_ROUNDS;
+
+	f->base_seen_ms = tp->tcp_mstamp / 1000;
+	if (rtt <= f->base_us + f->base_us / 32 || queue_is_own(before, rtt, f->base_us)) {
+		f->peak = f->resume;
+		f->rivals = f->stood = f->filled = 0;
+		probe_refill(f, resume);
+		return;
+	}
+	if (tested)
+		f->rivals = min(f->rivals + 1, 5);
+	else if (path_is_longer(f, before, rtt))
+		f->base_us = rtt;
+	if (!competed && f->rivals < 2) { /* look again */
+		probe_refill(f, resume);
+		return;
+	}
+	if (!competed) {
+		f->peak = PEAK_UNKNOWN;
+		f->entry_rtt = f->probe_rtt;
+	} else if (!f->filled && f->rivals == 5) { /* a queue that is never full */
+		f->peak = f->resume;
+		f->rivals = f->stood = 0;
+		f->doubt = min(f->doubt + 1, 3);
+		probe_refill(f, resume);
+		return;
+	} else if (f->filled && f->peak == PEAK_UNKNOWN &&
+		   (f->rivals == 5 || (before - min(rtt, before)) * 8ULL >= before - f->base_us)) {
+		f->peak = f->resume; /* a quarter of the queue is this flow's */
+	}
+	f->stood = competed ? f->stood : 0;
+	f->phase = COMPETE;
+	f->rounds = 0;
+	f->window = max(resume, W_MIN);
+}
+
+static __always_inline void compete_round(const struct tcp_sock *tp, struct crest *f, u32 q_us, u32 target_us,
+					  bool lost, u32 least)
+{
+	u32 rtt_us = min(tp->srtt_us >> 3, 8 * f->base_us), before = rtt_of(f->probe_rtt);
+	u32 patience = f->peak == PEAK_UNKNOWN ? STAND_ROUNDS / 2 : STAND_ROUNDS << min(f->rivals - 2, 3);
+
+	if (lost && q_us > target_us * 3 / 2) {
+		f->filled = true;
+		f->doubt = 0;
+	}
+	f->stood = min(f->stood + 1, 255);
+	f->rounds = min(f->rounds + 1, 255);
+	if (!tp->app_limited)
+		f->window = min(compete_grow(f->window, exp2_q10(f->peak), (u64)f->stood * rtt_us / 1000), W_MAX);
+	if (f->rivals == 2 && f->peak == PEAK_UNKNOWN && log2_q10(f->window) >= f->resume + 3U * LOG2_ONE &&
+	    f->round_rtt_us <= before + before / 64 &&
+	    f->round_rtt_us >= before - before / 64) { /* W had no effect on the RTT: the path is longer */
+		f->base_us = f->round_rtt_us;
+		f->empty = 255;
+	}
+	if (f->empty > 128) {
+		f->phase = CRUISE;
+		f->rivals = 0;
+		f->rounds = 0;
+		f->peak = log2_q10(f->window);
+	} else if (q_us > 2ULL * (before - min(before, f->base_us)) + target_us ||
+		   f->rounds >= min(2 * patience, 255U) ||
+		   (f->rounds >= patience && f->stood >= 4 && f->stood < 12)) { /* not shortly before the next loss */
+		probe_begin(f, least);
+	}
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the flows of one network namespace to one receiver tell each other: to one link of the radio map, or else to one address,
+ * never to a prefix. For `crest`.
+ *
+ * Each of these flows leaves a few segments in the queue, and keeps four in flight at least. So a flow by itself cannot tell the
+ * queue of many siblings from a rival's, nor see the least RTT of the path. In the record of their group they find
+ *
+ *   how many they are     which queue they leave together, and which rate they had together at their best
+ *   a common probe        the first whose probe is due says so, and the others join it: the queue of all of them goes
+ *   the least RTT         that a newcomer takes over
+ *
+ * A flow reads the record once per round. What two flows write at the same time may be lost; the next round mends it.
+ */
+#pragma once
+#include <hotcc/kernel.h>
+#include <hotcc/peer.h>
+#include <hotcc/tags.h>
+
+#include "crest_log2.h"
+#include "crest_state.h"
+
+#define GROUPS 32768 /* the least recently used is forgotten */
+#define GROUP_EPOCH_SHIFT 10 /* an epoch is 1024 ms */
+#define GROUP_FLOWS_SHIFT 40
+#define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
+#define GROUP_PEAK_DECAY 40U /* of log2 in 1/1024 per epoch: halves in 26 s */
+
+struct crest_group_key {
+	u64 net; /* the namespace; with a link of the radio map, its slot */
+	u8 peer[16];
+};
+
+struct crest_group {
+	u64 now;    /* in this epoch: flows in the upper 24 bits, and the sum of their rates, in segments/s */
+	u64 before; /* in the one before, likewise */
+	u32 epoch;
+	u32 peak;     /* log2 of the best sum of rates */
+	u32 probe_ms; /* when the latest probe began */
+	u32 base_us;  /* least RTT that one of them saw; 0: none */
+	u32 base_ms;  /* when */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, GROUPS);
+	__type(key, struct crest_group_key);
+	__type(value, struct crest_group);
+} crest_groups SEC(".maps");
+
+#ifndef HOTCC_HOST
+static __always_inline struct crest_group *group_find(const struct sock *sk, u32 slot)
+{
+	struct crest_group_key key = { .net = slot };
+	struct crest_group fresh = {}, *found;
+
+	if (!slot) {
+		key.net = (u64)sk->__sk_common.skc_net.net;
+		peer_address(sk, key.peer);
+	}
+	found = bpf_map_lookup_elem(&crest_groups, &key);
+	if (found)
+		return found;
+	bpf_map_update_elem(&crest_groups, &key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&crest_groups, &key);
+}
+#else
+static inline struct crest_group *group_find(const struct sock *sk, u32 slot)
+{
+	(void)sk;
+	(void)slot;
+	return host_group;
+}
+#endif
+
+/* Counts a flow once per epoch. */
+static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)
+{
+	u32 epoch = now_ms >> GROUP_EPOCH_SHIFT, passed = epoch - g->epoch;
+	u64 rate, ended;
+
+	if (passed) {
+		ended = g->now;
+		g->now = 0;
+		g->before = passed == 1 ? ended : 0;
+		g->epoch = epoch;
+		g->peak = max(log2_q10(ended & GROUP_RATE_MASK),
+			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min(passed, 256U)));
+	}
+	if (f->counted != (u8)epoch) {
+		f->counted = epoch;
+		rate = (u64)f->window * USEC_PER_SEC / SEGMENT / max(f->round_rtt_us, 1U);
+		__sync_fetch_and_add(&g->now, (1ULL << GROUP_FLOWS_SHIFT) + min(rate, GROUP_RATE_MASK >> 16));
+	}
+}
+
+/* A newcomer's first RTTs hold the queue of its siblings: it takes their least RTT, and probes when they do. */
+static __always_inline void group_share_base(struct crest_group *g, struct crest *f, u32 now_ms, u32 holds_ms)
+{
+	if (!g->base_us || f->base_us <= g->base_us || now_ms - g->base_ms > holds_ms) {
+		g->base_us = f->base_us;
+		g->base_ms = f->base_seen_ms;
+	} else if (f->probes < YOUNG_PROBES) {
+		f->base_us = g->base_us;
+		f->base_seen_ms = g->probe_ms;
+		f->probes = YOUNG_PROBES;
+	}
+}
+
+/* Flows in the group, this one included. */
+static __always_inline u32 group_flows(const struct crest_group *g)
+{
+	return g ? max(max(g->now >> GROUP_FLOWS_SHIFT, g->before >> GROUP_FLOWS_SHIFT), 1ULL) : 1;
+}
+
+/* W of a probe: four segments of each of many flows may be more than the path holds. */
+static __always_inline u32 group_least_window(const struct crest_group *g)
+{
+	return group_flows(g) > 1 ? W_MIN / 2 : W_MIN;
+}
+
+/* Others took half of the rate that the group had at its best. */
+static __always_inline bool group_is_squeezed(const struct crest_group *g)
+{
+	return log2_q10(g->before & GROUP_RATE_MASK) + LOG2_ONE < g->peak;
+}
+
+/* A sibling began a probe less than a round ago, and this flow has not probed meanwhile. */
+static __always_inline bool group_probes(const struct crest_group *g, const struct crest *f, u32 now_ms, u32 rtt_ms)
+{
+	return g && now_ms - g->probe_ms <= rtt_ms * 3 / 2 && now_ms - f->base_seen_ms > 4 * rtt_ms;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the radio says, and how far it is believed. For `crest`.
+ *
+ *   e = log2 of the spectral efficiency of the SINR, level = mean of log2(rate) - e: what the link makes of an efficiency
+ *   forecast = level + e
+ *   weight = E0^2 / (E0^2 + E1^2), with the mean squares E of the errors of two forecasts of the rate that the link has
+ *            just shown, as they were when its packets left: the forecast above (E1), and no change (E0)
+ *
+ * A slice is a quarter of a round trip. Its packets were served two slices ago on average, and left four slices ago.
+ * A forecast that is too low would keep the queue empty, so that it never proves wrong. So a link without a queue that
+ * delivers more than the forecast raises the level and counts as an error, and a signal does not lower the rate of a
+ * link that had no queue for a round trip.
+ */
+#pragma once
+#include <hotcc/radio.h>
+#include <hotcc/tags.h>
+
+#include "crest_log2.h"
+#include "shannon.h"
+
+#define NO_EFFICIENCY (-32768)
+#define LEARN_SHIFT 6	      /* errors and level are averaged over 64 slices */
+#define ERROR_LIMIT_Q10 2000  /* an error of a factor of four counts as the worst */
+#define ERROR_FIRST 1000
+#define FORECAST_RAISE_Q10 1024 /* at most a factor of 2 up, */
+#define FORECAST_LOWER_Q10 4096 /* and of 16 down */
+
+struct crest_signal {
+	u64 rates FIELD("log2(segment/s) / 1024",
+			"rates of the last four slices, the newest in the low 16 bits; 0: none");
+	u64 efficiencies FIELD("log2(bit/s/Hz) / 1024", "spectral efficiencies at their ends, likewise");
+	struct radio_ref radio;
+	u16 level FIELD("log2(segment/s) / 1024", "rate over efficiency, averaged; 0: not known yet");
+	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast");
+	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate");
+	u8 weight FIELD("1/256", "how far the signal's forecast is believed");
+	u8 busy FIELD("", "bit map of the last eight slices: whether there was a queue, the newest in bit 0");
+};
+
+static __always_inline s32 efficiency_now(struct sock *sk, struct crest_signal *s)
+{
+	s32 sinr_q8, average_q8;
+
+	if (radio_read(sk, &s->radio, &sinr_q8, &average_q8) != RADIO_FRESH)
+		return NO_EFFICIENCY;
+	return (s32)log2_q10(shannon_efficiency_q20(sinr_q8)) - SHANNON_SHIFT * LOG2_ONE;
+}
+
+static __always_inline void error_mean(u16 *mean, s32 error_q10)
+{
+	u32 square;
+
+	error_q10 = max(min(error_q10, ERROR_LIMIT_Q10), -ERROR_LIMIT_Q10);
+	square = (u32)(error_q10 * error_q10) >> 7;
+	*mean += (square >> LEARN_SHIFT) - (*mean >> LEARN_SHIFT);
+}
+
+static __always_inline void signal_learn(struct crest_signal *s, s32 rate)
+{
+	s32 served = (s16)(s->efficiencies >> 16), left = (s16)(s->efficiencies >> 48), before = (u16)(s->rates >> 48);
+	s32 level = rate - served;
+	u64 with, without;
+	bool busy = (s->busy & 0x11) == 0x11;
+
+	if (!before || served == NO_EFFICIENCY || left == NO_EFFICIENCY)
+		return;
+	if (!s->level) {
+		if (!busy || level <= 0)
+			return;
+		s->level = level;
+		s->error_with = s->error_without = ERROR_FIRST;
+	}
+	if (!busy && level <= s->level)
+		return;
+	error_mean(&s->error_with, rate - (s->level + left));
+	if (busy)
+		error_mean(&s->error_without, rate - before);
+	s->level += (level - s->level) >> (busy ? LEARN_SHIFT : 2);
+	with = (u64)s->error_with * s->error_with;
+	without = (u64)s->error_without * s->error_without;
+	s->weight = without * 255 / (with + without + 1);
+}
+
+/* A slice has ended at which the link delivered at `rate`, a logarithm: learns, and returns the signal's forecast or 0. */
+static __always_inline u32 signal_slice(struct sock *sk, struct crest_signal *s, u32 rate, bool queued)
+{
+	s32 now = efficiency_now(sk, s);
+
+	s->busy = s->busy << 1 | queued;
+	if (now != NO_EFFICIENCY)
+		signal_learn(s, rate);
+	s->rates = s->rates << 16 | min(rate, 65535U);
+	s->efficiencies = s->efficiencies << 16 | (u16)now;
+	if (now == NO_EFFICIENCY || !s->level)
+		return 0;
+	return max(s->level + now, 1);
+}
+
+/* The rate that is expected, from one that was measured. */
+static __always_inline u64 signal_expect(const struct crest_signal *s, u64 rate, u32 forecast, bool may_lower)
+{
+	s32 change;
+
+	if (!forecast)
+		return rate;
+	change = (s32)forecast - (s32)log2_q10(rate);
+	change = max(min(change, FORECAST_RAISE_Q10), may_lower ? -FORECAST_LOWER_Q10 : 0) * s->weight >> 8;
+	return rate * exp2_q10(20 * LOG2_ONE + change) >> 20;
+}

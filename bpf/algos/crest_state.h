@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The state of a flow, its units, and the constants of the law. For `crest`.
+ */
+#pragma once
+#include <hotcc/path.h>
+#include <hotcc/tags.h>
+
+#include "crest_signal.h"
+
+#define SEGMENT 256U /* W is in 1/256 segments */
+#define W_MIN (4 * SEGMENT)
+#define W_MAX (1U << 30)
+#define RATE_UNIT (16 * USEC_PER_SEC) /* rates are in 1/16 segments per second */
+#define RATE_MAX 0xffffffffULL
+#define SLICE_MIN_US 8000
+#define SLICE_SEGMENTS 4
+#define ACKED_MAX (1U << 16)
+#define ROOM_ONE 255
+#define START_PACING_PERMILLE 5000
+#define PACING_PERMILLE 1250
+#define YOUNG_PROBES 4 /* a newcomer's least RTT holds the others' queue: it looks sooner */
+#define YOUNG_WINDOW_MS 300U
+#define STAND_ROUNDS 25
+#define PEAK_UNKNOWN (30 * LOG2_ONE)
+#define RTT_TICK_SHIFT 6
+
+enum phase { START, CRUISE, PROBE, REFILL, COMPETE, RECHECK };
+
+struct crest {
+	struct path_ref path;
+	struct crest_signal signal;
+	u32 base_us FIELD("us", "least RTT of the path; 0: none yet");
+	u32 base_seen_ms FIELD("ms", "when an RTT near it was last seen, or looked for");
+	u32 slice_start_us FIELD("us", "start of the slice");
+	u32 slice_delivered FIELD("segments", "delivered at its start");
+	u32 slice_rtt_us FIELD("us", "least RTT of the slice; 0: none yet");
+	u32 last_us FIELD("us", "length of the slice before");
+	u32 last_delivered FIELD("segments", "delivered in the slice before");
+	u32 round_end FIELD("", "sequence number whose acknowledgement ends the round");
+	u32 round_rtt_us FIELD("us", "least RTT of the round; 0: none yet");
+	u32 window FIELD("segments / 256", "W");
+	u16 resume FIELD("log2(segments / 256) / 1024", "W before the probe");
+	u16 peak FIELD("log2(segments / 256) / 1024", "W at its recent best; in COMPETE, before the last loss");
+	u16 probe_rtt FIELD("us / 64", "RTT before the probe");
+	u16 entry_rtt FIELD("us / 64", "RTT of the last probe; in COMPETE, before the probe that led to it");
+	u16 burst FIELD("permille", "share of the least RTT that is added to the queue wanted");
+	u16 round_lost FIELD("segments", "lost before the round, modulo 65536");
+	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK");
+	u8 empty FIELD("RTT / 8", "time without a queue");
+	u8 rounds FIELD("rounds", "of a queue that others may own; in other phases, since their start");
+	u8 stood FIELD("rounds", "of such a queue before the probe; in COMPETE, since the last loss");
+	u8 probes FIELD("", "probes since the start, at most 4; more: probes on end that saw the same RTT");
+	u8 rivals FIELD("", "probes on end that found a queue of others");
+	u8 loss FIELD("permille", "share of segments lost, averaged over four rounds");
+	u8 room FIELD("1/255", "share of the queue wanted that losses leave");
+	u8 filled FIELD("", "whether a loss showed that the queue was full");
+	u8 doubt FIELD("", "times on end that COMPETE saw no such loss, at most 3");
+	u8 counted FIELD("", "last epoch in which the group counted this flow, modulo 256");
+};

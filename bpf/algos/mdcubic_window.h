@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The state of `mdcubic`, and how its window W = W1 + D2 grows: clocked by the PEP or by the client's ACKs, and within what
+ * domain 2 should hold.
+ */
+#pragma once
+#include "cubic.h"
+#include "domains.h"
+#include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
+#include <hotcc/tags.h>
+
+TUNABLE(u32, d2_bound_kb, 1000, 0, 0, 1000000, "kB",
+	"D2 counts up to this, or to what domain 2 holds with a short queue if that is more; 0: no bound");
+
+/* `flags` */
+#define PEP_USED 1U	     /* the last ACK found a record to go by */
+#define PEP_CLOCKED 2U	     /* and W is clocked by it */
+#define TAKEN_FOR_DOMAIN_2 4U /* the reduction that goes on */
+#define FALLEN_BACK 8U	     /* the client was ahead of the PEP for an RTT */
+#define NO_DELEGATE 128U     /* this kernel's CUBIC needs more room: Reno */
+#define FLAGS_BIT 48	     /* of the word that they are in */
+/* `marks` */
+#define CLIENT_AHEAD 1U /* of the PEP, since behind_since_us */
+#define REDUCING 2U	/* ssthresh is that of a reduction, and holds D2 */
+#define UNDONE 4U	/* so is the one that the kernel made of it for the undo */
+
+struct mdcubic {
+	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
+	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
+	u16 events FIELD("", "domain 2 losses in this round");
+	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
+			   "128: Reno in CUBIC's place, whose state has no room here");
+	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
+
+	u32 covered_to FIELD("", "sequence number up to which client and PEP, taken in all, have bytes");
+	u32 round_end FIELD("", "sequence number at which the running round ends");
+	u32 lost_mark FIELD("segments", "losses of the connection up to which `events` has counted");
+	u32 prior_window FIELD("segments", "W at the last ssthresh(), less what an undo must not bring back");
+	u32 prior_ssthresh FIELD("segments", "ssthresh at that time");
+	u32 behind_since_us FIELD("us", "since when the client is ahead of the PEP");
+	u16 behind_updates FIELD("", "number of the PEP's record then, modulo 65536");
+	u16 remainder_bytes FIELD("bytes", "seen by the PEP, and no whole segment of growth yet");
+	u16 losses_d1 FIELD("", "recoveries that began as domain 1's");
+	u16 losses_d2 FIELD("", "recoveries that began as domain 2's");
+};
+FLOW_STATE(struct mdcubic);
+
+/* The delegate; Reno where its state would not fit. */
+static __always_inline void delegate_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	if (CUBIC_FITS())
+		cubictcp_cong_avoid(sk, ack, acked);
+	else
+		tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+static __always_inline u32 delegate_ssthresh(struct sock *sk)
+{
+	return CUBIC_FITS() ? cubictcp_recalc_ssthresh(sk) : tcp_reno_ssthresh(sk);
+}
+
+/* W1 of a window: what CUBIC sees of it. */
+static __always_inline u32 domain1_window(const struct mdcubic *f, u32 window)
+{
+	if (!f->d2_segments)
+		return window;
+	return window > f->d2_segments + 2 ? window - f->d2_segments : 2;
+}
+
+/* CUBIC's growth of W1 by that many segments. */
+static __always_inline void domain1_grow(struct sock *sk, const struct mdcubic *f, u32 ack, u32 segments)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
+	delegate_cong_avoid(sk, ack, segments);
+	tp->snd_cwnd = min(tp->snd_cwnd + f->d2_segments, tp->snd_cwnd_clamp);
+}
+
+/* A loss that changes nothing keeps nothing from growing: W as it will be after the recovery, and PRR up to it. */
+static __always_inline void grow_through_recovery(struct sock *sk, struct mdcubic *f, u32 segments)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 kept = tp->snd_cwnd;
+
+	if (domain1_window(f, f->prior_window) < f->prior_ssthresh)
+		return; /* slow start would come at the end, at once */
+	tp->snd_cwnd = f->prior_window;
+	tp->snd_ssthresh = f->prior_ssthresh;
+	domain1_grow(sk, f, tp->snd_una, segments);
+	f->prior_window = tp->snd_cwnd;
+	tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
+	tp->snd_cwnd = kept;
+}
+
+/* W = W1 + D2, as D2 is now. */
+static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
+{
+	u32 window = max(domain1_window(f, tp->snd_cwnd), 2U);
+
+	f->d2_segments = domain2_segments(tp, seen);
+	tp->snd_cwnd = max(min(window + f->d2_segments, tp->snd_cwnd_clamp), 2U);
+}
+
+/*
+ * Domain 2 fills up: D2 counts as no more than it should hold, and W1 is no more than domain 1 needs for domain 2's rate. Slow
+ * start is held before that, for all that it sends is in domain 2 an RTT of domain 1 later.
+ */
+static __always_inline void bound_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
+{
+	u32 w1 = domain1_window(f, tp->snd_cwnd), d2 = f->d2_segments;
+	u32 least = d2_bound_kb * 1000 / (tp->mss_cache ?: 1), limit;
+	bool is_starting = w1 < tp->snd_ssthresh;
+
+	if (!d2_bound_kb || (d2 <= least && (!is_starting || tp->snd_cwnd <= least)))
+		return;
+	limit = domain2_limit(tp, seen, least);
+	f->d2_segments = min(d2, limit);
+	if (is_starting || d2 > limit)
+		w1 = min(w1, domain1_limit(tp, seen, limit) + limit - f->d2_segments);
+	tp->snd_cwnd = min(w1 + f->d2_segments, tp->snd_cwnd);
+}
+
+/* Whole segments of what is new since the last ACK, and 0 where W did not hold the sender back. */
+static __always_inline u32 segments_to_grow_by(struct sock *sk, struct mdcubic *f, u32 news)
+{
+	u32 mss = tcp_sk(sk)->mss_cache ?: 1;
+
+	news += f->remainder_bytes;
+	f->remainder_bytes = news % mss;
+	return tcp_is_cwnd_limited(sk) ? news / mss : 0;
+}
+
+/* W1 grows by what is new since the last ACK. */
+static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen, u8 state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	bool is_open = state <= TCP_CA_Disorder;
+	u32 covered_to = tp->snd_una + seen->bytes;
+	u32 news = covered_to - f->covered_to, segments;
+
+	if (f->flags & PEP_CLOCKED && (s32)news < 0) {
+		covered_to = f->covered_to; /* less than it told before: no news */
+		news = 0;
+	}
+	if (!(f->flags & PEP_CLOCKED)) /* what was there before is no growth */
+		news = f->remainder_bytes = 0;
+	f->flags |= PEP_CLOCKED;
+	f->covered_to = covered_to;
+	if (!is_open && !(state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2))
+		return;
+	if (is_open)
+		renew_d2(tp, f, seen);
+	segments = segments_to_grow_by(sk, f, news);
+	if (segments && is_open)
+		domain1_grow(sk, f, tp->snd_una, segments);
+	else if (segments)
+		grow_through_recovery(sk, f, segments);
+	if (is_open)
+		bound_d2(tp, f, seen);
+}
+
+/* W = W1: the client's ACKs are all there is. What grows W outside recoveries is cong_avoid. */
+static __always_inline void clock_by_client(struct sock *sk, struct mdcubic *f, u8 state)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	s32 news = tp->snd_una - f->covered_to;
+	u32 segments;
+
+	f->flags &= ~PEP_CLOCKED;
+	f->covered_to = tp->snd_una;
+	if (state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2) {
+		segments = segments_to_grow_by(sk, f, max(news, 0));
+		if (segments)
+			grow_through_recovery(sk, f, segments);
+	}
+	if (state > TCP_CA_Disorder || !f->d2_segments)
+		return;
+	tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
+	f->d2_segments = 0;
+}

@@ -1,0 +1,83 @@
+//! What the radio foretells, and how far it is believed.
+
+use super::state::{Choices, State, World};
+use super::weight::{CHANGE, EFFICIENCY, FORECAST, averaged};
+use crate::models::dtcp::sinr::{LOG_ERROR, Signal, efficiency, signal};
+use crate::models::interval::Interval;
+use hotcc_host_algo::View;
+
+/// A smaller change is the noise of readings.
+const NOISE: f64 = 6.0 * FORECAST;
+
+impl State {
+    /// What the last epoch's signal foretold, against what this one delivered of `expected`. Without a queue, the rate
+    /// may be the sender's own: it only shows that the link can do more than was foretold.
+    pub(super) fn judge(&mut self, expected: Interval, sample: Interval, busy: bool, choices: &mut Choices) {
+        let forecast = self.weight.forecast;
+        if forecast == Interval::ZERO || choices.decide(expected.is_below(Interval::point(1.0))) {
+            return;
+        }
+        let change = ((sample.min(expected * 2.0) - expected) / expected).about(CHANGE);
+        let beyond = (change - forecast).about(CHANGE);
+        if !busy && !choices.decide(Interval::ZERO.is_below(beyond)) {
+            self.coverage.not_judged += 1;
+            return;
+        }
+        self.coverage.judged += 1;
+        self.weight.with = averaged(self.weight.with, beyond);
+        if busy {
+            self.weight.without = averaged(self.weight.without, change);
+        } else {
+            self.coverage.judged_idle += 1;
+        }
+    }
+
+    /// S: the change of the spectral efficiency against its average, of B_I; within +-B_I.
+    pub(super) fn signal_term(&mut self, world: &World, sock: &View) -> Interval {
+        let t = &world.tunables;
+        if t.sinr_term == 2 {
+            return Interval::ZERO;
+        }
+        let (now, average) = match signal(world.radio, sock.now_us) {
+            Signal::Fresh(now, average) => (now, average),
+            other => {
+                self.coverage.stale += u64::from(other == Signal::Stale);
+                self.coverage.absent += u64::from(other == Signal::Absent);
+                self.weight.average = Interval::ZERO; // none: it begins with the next reading
+                return Interval::ZERO;
+            }
+        };
+        self.coverage.fresh += 1;
+        let filtered = self.filtered.down(1.0).max(Interval::ZERO);
+        let limit = |term: Interval| {
+            let lowest = Interval { low: -filtered.high, high: -filtered.low };
+            term.about(1.0).max(lowest).min(filtered)
+        };
+        if t.sinr_term == 1 {
+            return limit(Interval::point((now - average) * f64::from(t.sinr_gain_kbps) * 125.0));
+        }
+        let now = Interval::point(efficiency(now)).about(LOG_ERROR);
+        let reading = now.down(EFFICIENCY).map(|e| e.clamp(EFFICIENCY, 65_535.0 * EFFICIENCY));
+        let started = self.weight.average != Interval::ZERO;
+        self.coverage.averages_started += u64::from(!started);
+        let average = if started { self.weight.average } else { reading };
+        let kept = f64::from(t.filter_permille) / 1000.0;
+        self.weight.average = (average * kept + reading * (1.0 - kept)).down(EFFICIENCY);
+        limit(filtered * ((now - average) / average))
+    }
+
+    /// g S as far as it is believed, in bytes/s, of the `expected` BW_0.
+    pub(super) fn believed(&mut self, term: Interval, expected: Interval, choices: &mut Choices) -> Interval {
+        let share = term / expected;
+        let (rise, fall) = (Interval::point(NOISE), Interval::point(-NOISE));
+        if choices.decide(share.is_below(rise)) && choices.decide(fall.is_below(share)) {
+            self.coverage.noise += u64::from(share != Interval::ZERO);
+            return Interval::ZERO;
+        }
+        self.coverage.forecasts += 1;
+        self.weight.forecast = share.about(FORECAST).map(|f| f.clamp(-127.0 * FORECAST, 127.0 * FORECAST));
+        let weight = self.weight.share();
+        self.coverage.believed += u64::from(weight.low > 0.0);
+        (term * weight).towards_zero(1.0)
+    }
+}

@@ -1,0 +1,55 @@
+//! What W may have in each domain: not from the paper.
+
+use super::*;
+
+/// Of what domain 2 holds without a queue; the rest of it may be a queue.
+const FULL: f64 = 1.5;
+
+impl Mdcubic {
+    /// What domain 2 takes at the least of an RTT, microseconds.
+    pub(super) fn beyond_us(&self, sock: &View) -> f64 {
+        let to_the_pep_us = self.report().map_or(0, |report| report.rtt_us);
+        f64::from(sock.min_rtt_us.saturating_sub(to_the_pep_us))
+    }
+
+    /// The most segments that should be in domain 2.
+    fn domain_2_holds(&self, sock: &View, least: f64) -> f64 {
+        let empty = match sock.rate_interval_us {
+            0 => 0.0,
+            interval_us => (f64::from(sock.rate_delivered) * self.beyond_us(sock) / f64::from(interval_us)).floor(),
+        };
+        (empty * FULL).floor().max(least)
+    }
+
+    /// Domain 2 fills up: D2 counts as what it should hold, and W1 is at most twice what domain 1 holds at a rate with which
+    /// that fills domain 2. In slow start W as a whole decides, since all that is in domain 1 is about to be in domain 2.
+    pub(super) fn bound(&mut self, sock: &mut View) {
+        let tunable = self.tunables.d2_bound_kb;
+        if tunable == 0 {
+            return;
+        }
+        let least = f64::from(tunable * 1000 / sock.mss);
+        let (w1, d2) = (f64::from(self.w1(sock.snd_cwnd)), f64::from(self.d2_segments));
+        let starts = w1 < f64::from(sock.snd_ssthresh);
+        let holds = self.domain_2_holds(sock, least);
+        let to_the_pep_us = self.report().map_or(0.0, |report| f64::from(report.rtt_us));
+        let beyond_us = self.beyond_us(sock);
+        let in_domain_1 = match beyond_us {
+            0.0 => f64::INFINITY,
+            _ => (2.0 * holds * to_the_pep_us / (FULL * beyond_us)).floor().max(2.0),
+        };
+        let counts = d2.min(holds);
+        let w1_may_be = if starts || d2 > holds { holds + in_domain_1 - counts } else { f64::INFINITY };
+        // without any sign that domain 2 is full there is nothing to bound, whatever the rate
+        if d2.max(if starts { f64::from(sock.snd_cwnd) } else { 0.0 }) <= least {
+            return;
+        }
+        let c = &mut self.coverage;
+        c.d2_bounded += u64::from(counts < d2);
+        c.w1_bounded += u64::from(w1_may_be < w1);
+        c.starts_held += u64::from(w1_may_be < w1 && d2 <= holds);
+        c.rates_bound += u64::from(holds > least && (counts < d2 || w1_may_be < w1));
+        self.d2_segments = counts as u32;
+        sock.snd_cwnd = sock.snd_cwnd.min((w1.min(w1_may_be) + counts) as u32);
+    }
+}

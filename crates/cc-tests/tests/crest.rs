@@ -1,0 +1,299 @@
+//! crest on connections: examples worked by hand, one ACK at a time.
+
+use hotcc_host_algo::{EVENT_TX_START, Flow, Group, HostAlgo, INFINITE_SSTHRESH, RateSample, View};
+
+const START: u64 = 0;
+const CRUISE: u64 = 1;
+const PROBE: u64 = 2;
+const COMPETE: u64 = 4;
+const RECHECK: u64 = 5;
+const MSS: u32 = 1000;
+
+/// A connection under crest with segments of 1000 bytes.
+struct Connection<'a> {
+    flow: Flow<'a>,
+    view: View,
+}
+
+impl<'a> Connection<'a> {
+    /// At 1 s, with a window of ten segments.
+    fn new(algo: &'a HostAlgo) -> Self {
+        let view = View {
+            now_us: 1_000_000,
+            snd_cwnd: 10,
+            snd_cwnd_clamp: u32::MAX,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            srtt_us: 8 * 40_000,
+            mss: MSS,
+            delivered: 5000,
+            data_segs_out: 5000,
+            is_cwnd_limited: 1,
+            snd_una: 7_000_000,
+            snd_nxt: 7_010_000,
+            ..View::default()
+        };
+        let mut flow = Flow::new(algo);
+        flow.set(&view);
+        flow.init();
+        let view = flow.get(&view);
+        Self { flow, view }
+    }
+
+    /// After `after_us`, an ACK for `acked` segments, whose last one had `flight` delivered while it was under way for `rtt_us`.
+    fn ack(&mut self, after_us: u64, acked: u32, flight: i32, rtt_us: i64) {
+        self.view.now_us += after_us;
+        self.view.delivered += acked;
+        self.view.snd_una += acked * MSS;
+        self.view.snd_nxt = self.view.snd_una + self.view.snd_cwnd * MSS;
+        let sample =
+            RateSample { delivered: flight, interval_us: rtt_us, rtt_us, acked_sacked: acked, ..RateSample::default() };
+        self.flow.set(&self.view);
+        self.flow.cong_control(&sample);
+        self.view = self.flow.get(&self.view);
+    }
+
+    fn state(&self, name: &str) -> u64 {
+        self.flow.private(name)
+    }
+
+    /// Past START: a queue of 10 ms over a least RTT of 40 ms, with 100 segments in each flight.
+    fn cruising(algo: &'a HostAlgo) -> Self {
+        let mut connection = Self::new(algo);
+        connection.ack(10_000, 4, 100, 40_000);
+        connection.ack(10_000, 4, 100, 50_000);
+        assert_eq!(connection.state("phase"), CRUISE);
+        connection
+    }
+}
+
+#[test]
+fn the_start_doubles_the_window_and_paces_it_at_five_per_round_trip() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    assert_eq!((connection.view.snd_cwnd, connection.state("phase")), (10, START));
+    // 10 x 1000 bytes x 5 / 40 ms
+    assert_eq!(connection.view.pacing_rate, 1_250_000);
+    for _ in 0..5 {
+        connection.ack(1000, 2, 10, 40_000);
+    }
+    assert_eq!((connection.view.snd_cwnd, connection.state("phase")), (20, START));
+    assert_eq!(connection.view.pacing_rate, 2_500_000);
+}
+
+#[test]
+fn the_window_is_what_the_flight_delivered_and_a_small_queue() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    // B = 100 / 50 ms = 2000 segments/s. B (40 + 5 ms) = 90, and 1.25 sqrt(W) of W = 18, the window of START: 5.3
+    let w = connection.state("window") as f64 / 256.0;
+    assert!((95.0..95.6).contains(&w), "{w}");
+    // the same flight again: 1.25 sqrt(95.3) = 12.2
+    connection.ack(10_000, 20, 100, 50_000);
+    let w = connection.state("window") as f64 / 256.0;
+    assert!((101.9..102.5).contains(&w), "{w}");
+    // snd_cwnd follows by two segments for each that arrives: 14 + 8, then + 40
+    assert_eq!(connection.view.snd_cwnd, 14 + 8 + 40);
+}
+
+#[test]
+fn a_segment_that_was_sent_again_gives_no_sample() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let before = connection.state("window");
+    connection.view.now_us += 10_000;
+    connection.view.delivered += 20;
+    connection.flow.set(&connection.view);
+    let sample =
+        RateSample { delivered: 1, rtt_us: 50_000, acked_sacked: 20, is_retrans: true, ..RateSample::default() };
+    connection.flow.cong_control(&sample);
+    assert_eq!(connection.state("window"), before);
+}
+
+#[test]
+fn losses_shrink_the_queue_that_is_wanted_and_not_the_flight() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    for _ in 0..40 {
+        connection.view.lost += 20; // more than a tenth of each round
+        connection.ack(50_000, 100, 100, 42_000);
+    }
+    assert!(connection.state("loss") > 100);
+    assert!(connection.state("room") <= 3);
+    // the RTTs are near the least one, so that no probe is due. 1.1 x 100 / 42 ms x 40 ms, and a segment: 105.8
+    connection.ack(10_000, 20, 100, 42_000);
+    while connection.state("phase") != CRUISE {
+        connection.ack(50_000, 100, 100, 40_500);
+    }
+    connection.ack(50_000, 100, 100, 42_000);
+    let w = connection.state("window") as f64 / 256.0;
+    assert!((105.3..106.0).contains(&w), "{w}");
+}
+
+#[test]
+fn a_least_rtt_that_is_old_is_looked_for() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let mut probed = false;
+    for _ in 0..20 {
+        connection.ack(50_000, 100, 100, 50_000);
+        if connection.state("phase") == PROBE {
+            probed = true;
+            break;
+        }
+    }
+    assert!(probed, "300 ms for a newcomer");
+    // half of the window, or 7/8 of what the path held: 100 / 50 ms x 40 ms x 7/8 = 70
+    let w = connection.state("window") as f64 / 256.0;
+    assert!(w <= 70.0, "{w}");
+    let resume = connection.state("resume");
+    // the RTT of the path: W is back
+    connection.ack(50_000, 60, 60, 40_000);
+    let back = (connection.state("window") as f64).log2() * 1024.0;
+    assert!((back - resume as f64).abs() < 20.0, "{back} {resume}");
+}
+
+#[test]
+fn an_idle_time_is_in_no_slice() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    connection.view.now_us += 5_000_000;
+    connection.flow.set(&connection.view);
+    connection.flow.cwnd_event(EVENT_TX_START);
+    connection.ack(10_000, 20, 100, 50_000);
+    assert_eq!(connection.state("last_us"), 10_000);
+    assert_eq!(connection.state("last_delivered"), 20);
+}
+
+impl Connection<'_> {
+    /// Rounds of `flight` segments at `rtt_us`, until the phase is another; the number of rounds.
+    fn rounds_in(&mut self, phase: u64, flight: i32, rtt_us: i64) -> u32 {
+        let mut rounds = 0;
+        while self.state("phase") == phase && rounds < 300 {
+            self.ack(rtt_us as u64, flight as u32, flight, rtt_us);
+            rounds += 1;
+        }
+        rounds
+    }
+
+    /// Through probes, beside a queue of 40 ms on which this flow's window has no effect, until it competes.
+    fn competing(algo: &'_ HostAlgo) -> Connection<'_> {
+        let mut connection = Connection::cruising(algo);
+        for _ in 0..200 {
+            connection.ack(80_000, 50, 50, 80_000);
+            if connection.state("phase") == COMPETE {
+                return connection;
+            }
+        }
+        panic!("a queue that stands for 200 rounds is another's");
+    }
+}
+
+#[test]
+fn a_queue_that_others_keep_is_competed_for() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::competing(&algo);
+    let before = connection.state("window") as f64;
+    connection.ack(80_000, 50, 50, 80_000);
+    // not judged yet: an eighth per round
+    let grown = connection.state("window") as f64 / before;
+    assert!((1.12..1.13).contains(&grown), "{grown}");
+    // a loss costs a tenth, and shows that the queue is full
+    let (before, rtt) = (connection.state("window") as f64, 80_000);
+    let _ = connection.flow.ssthresh();
+    let left = connection.state("window") as f64 / before;
+    assert!((0.89..0.91).contains(&left), "{left}");
+    assert_eq!(connection.state("filled"), 0);
+    connection.view.lost += 1;
+    connection.ack(80_000, 50, 50, rtt);
+    assert_eq!(connection.state("filled"), 1);
+}
+
+#[test]
+fn a_queue_that_follows_the_window_is_the_flows_own() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::competing(&algo);
+    // W had no effect so far; now the queue doubles, and all of it falls as the window does
+    assert!(connection.rounds_in(COMPETE, 50, 150_000) < 13);
+    assert_eq!(connection.state("phase"), RECHECK);
+    assert!(connection.rounds_in(RECHECK, 50, 95_000) <= 2);
+    assert_eq!(connection.state("rivals"), 0);
+    connection.ack(50_000, 50, 50, 50_000);
+    connection.ack(50_000, 50, 50, 50_000);
+    assert_eq!(connection.state("phase"), CRUISE);
+}
+
+#[test]
+fn a_path_that_is_longer_is_no_rival() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::competing(&algo);
+    // W grows by an eighth per round, eightfold in 18 rounds, and the RTT stays
+    let mut rounds = 0;
+    while connection.state("phase") != CRUISE {
+        let window = connection.view.snd_cwnd;
+        connection.ack(80_000, window, window as i32, 80_000);
+        rounds += 1;
+        assert!(rounds < 60, "phase {}", connection.state("phase"));
+    }
+    assert_eq!(connection.state("base_us"), 80_000);
+}
+
+#[test]
+fn a_queue_that_is_never_full_is_left_to_its_own_kind() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::competing(&algo);
+    let mut rounds = 0;
+    while connection.state("doubt") == 0 {
+        let rtt = 80_000 + i64::from(rounds % 7) * 1500; // W has no effect that could be told apart
+        connection.ack(rtt as u64, 50, 50, rtt);
+        rounds += 1;
+        assert!(rounds < 200, "phase {}", connection.state("phase"));
+    }
+    assert_eq!((connection.state("rivals"), connection.state("filled")), (0, 0));
+}
+
+/// crest for flows to one receiver.
+fn member(group: &Group) -> HostAlgo {
+    let mut algo = HostAlgo::load("crest");
+    algo.join(group);
+    algo
+}
+
+/// Rounds of a second connection to the same receiver, which meets a queue of 60 ms, until it is done with START.
+fn newcomer<'a>(algo: &'a HostAlgo, sibling: &Connection<'_>) -> Connection<'a> {
+    let mut connection = Connection::new(algo);
+    connection.view.now_us = sibling.view.now_us;
+    for _ in 0..3 {
+        connection.ack(100_000, 10, 10, 100_000);
+    }
+    connection
+}
+
+#[test]
+fn a_newcomer_takes_its_siblings_least_rtt() {
+    let (algo, to_another) = (member(&Group::default()), member(&Group::default()));
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    assert_eq!(first.state("base_us"), 40_000);
+    assert_eq!(newcomer(&algo, &first).state("base_us"), 40_000);
+    assert_eq!(newcomer(&to_another, &first).state("base_us"), 100_000);
+}
+
+#[test]
+fn siblings_probe_together() {
+    let algo = member(&Group::default());
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    let mut second = newcomer(&algo, &first);
+    let mut phases = Vec::new();
+    for _ in 0..200 {
+        for connection in [&mut first, &mut second] {
+            connection.ack(50_000, 100, 100, 50_000);
+        }
+        second.view.now_us = first.view.now_us;
+        phases.push([first.state("phase"), second.state("phase")]);
+    }
+    let probes = |flow: usize| phases.windows(2).filter(|w| w[0][flow] != PROBE && w[1][flow] == PROBE).count();
+    let together = phases.iter().filter(|phases| phases.iter().all(|phase| *phase == PROBE)).count();
+    assert!(probes(0) >= 2 && probes(1) >= 2, "{phases:?}");
+    assert!(together >= probes(0), "{phases:?}");
+}

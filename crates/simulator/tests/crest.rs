@@ -1,0 +1,184 @@
+//! crest through random paths: it uses the link, keeps the queue short, and recovers from what happens to the path.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_lab_proto::plan::{
+    Algorithm, End, Feed, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedReading, Wire,
+};
+use hotcc_simulator::play::{Outcome, simulate};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use std::net::Ipv4Addr;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const SECONDS: u64 = 40;
+
+/// A path, without what happens to it: its rate and the delay each way.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    rate_bps: u64,
+    delay_ms: u64,
+}
+
+impl Path {
+    fn phase(self, from_s: u64, loss: f64) -> PlannedPhase {
+        let delay_ns = self.delay_ms * 1_000_000;
+        PlannedPhase { from_ns: from_s * SECOND_NS, delay_ns, loss, ..PlannedPhase::default() }
+    }
+
+    /// One flow of crest on the path, which these phases describe, behind 2 MB of queue.
+    fn plan(self, phases: Vec<PlannedPhase>) -> Plan {
+        let host = |name: &str, address: &str| PlannedHost {
+            name: name.to_owned(),
+            setup: vec![format!("address add {address}/24 dev e0")],
+            sysctls: Vec::new(),
+            rx: None,
+        };
+        let link = |name: &str, seed| PlannedLink {
+            name: name.to_owned(),
+            seed,
+            step_ns: SECOND_NS,
+            rates: vec![(1, self.rate_bps)],
+            queue_bytes: 2_000_000,
+            phases: vec![self.phase(0, 0.0)],
+            ..PlannedLink::default()
+        };
+        let end = |host, receives| End { host, device: "e0".to_owned(), receives };
+        let flow = PlannedFlow {
+            name: "crest".to_owned(),
+            from: 0,
+            to: 1,
+            address: TO,
+            cc: Some("crest".to_owned()),
+            watch: None,
+            start_ns: 0,
+            stop_ns: u64::MAX,
+            bytes: None,
+            pace: None,
+            paced: false,
+            way: vec![0],
+        };
+        let algorithm =
+            Algorithm { object: "crest".into(), cc: "crest".into(), profile: "default".into(), set: Vec::new() };
+        Plan {
+            duration_ns: SECONDS * SECOND_NS,
+            hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
+            wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+            links: vec![
+                PlannedLink { phases, ..link("l:a>b", 1) },
+                PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) },
+            ],
+            flows: vec![flow],
+            algorithms: vec![algorithm],
+            packet_records: 5_000_000,
+            ack_records: 5_000_000,
+            ..Plan::default()
+        }
+    }
+
+    /// That many flows of a kind, all from the start, behind 2 MB of queue.
+    fn crowd(self, cc: &str, flows: usize) -> Plan {
+        let mut plan = self.plan(vec![self.phase(0, 0.0)]);
+        let one = PlannedFlow { cc: Some(cc.to_owned()), ..plan.flows[0].clone() };
+        plan.flows = (0..flows).map(|i| PlannedFlow { name: format!("f{i}"), ..one.clone() }).collect();
+        plan
+    }
+
+    /// Share of the link's rate that the flow had from `from_s` to the end.
+    fn share(self, outcome: &Outcome, from_s: u64) -> f64 {
+        let at = |time_ns| {
+            outcome.acks.iter().take_while(|ack| ack.time_ns <= time_ns).last().map_or(0, |ack| ack.bytes_acked)
+        };
+        let bytes = at(SECONDS * SECOND_NS) - at(from_s * SECOND_NS);
+        bytes as f64 * 8.0 / (SECONDS - from_s) as f64 / self.rate_bps as f64
+    }
+
+    /// The queueing delay that 95 % of the packets stay below from `from_s` on.
+    fn p95_ms(outcome: &Outcome, from_s: u64) -> f64 {
+        let on_link = outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= from_s * SECOND_NS);
+        let mut waits: Vec<u64> = on_link.map(|p| p.wait_ns).collect();
+        waits.sort_unstable();
+        waits[waits.len() * 95 / 100] as f64 / 1e6
+    }
+
+    /// Jain's index of the flows' bytes.
+    fn jain(outcome: &Outcome) -> f64 {
+        let bytes: Vec<f64> = outcome.played.flows.iter().map(|end| end.bytes as f64).collect();
+        let sum: f64 = bytes.iter().sum();
+        sum * sum / (bytes.len() as f64 * bytes.iter().map(|b| b * b).sum::<f64>())
+    }
+
+    /// Twice the queue that crest wants, and four segments.
+    fn allowed_ms(self) -> f64 {
+        let (rtt_ms, segment_ms) = (2.0 * self.delay_ms as f64, 12e6 / self.rate_bps as f64);
+        let target_ms = f64::max(5.0, rtt_ms / 8.0);
+        let window = (rtt_ms + target_ms) / segment_ms;
+        2.0 * (target_ms + f64::max(3.0, 1.25 * window.sqrt()) * segment_ms) + 4.0 * segment_ms
+    }
+}
+
+fn run(plan: &Plan) -> Outcome {
+    simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
+}
+
+/// 2 to 100 Mbit/s, RTTs of 16 to 80 ms: beyond 100 ms and 80 Mbit/s, the queue is longer than `allowed_ms` for over 5 % of the time.
+fn paths() -> impl Strategy<Value = Path> {
+    (0.3f64..2.0, 8u64..40)
+        .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
+    #[test]
+    fn alone_it_uses_the_link_and_keeps_the_queue_short(path in paths()) {
+        let outcome = run(&path.plan(vec![path.phase(0, 0.0)]));
+        let (share, p95_ms) = (path.share(&outcome, 3), Path::p95_ms(&outcome, 3));
+        prop_assert!(share > 0.88, "{share} of the link");
+        prop_assert!(p95_ms < path.allowed_ms(), "{p95_ms} ms of queue, {} allowed", path.allowed_ms());
+    }
+
+    #[test]
+    fn it_recovers_from_an_outage(path in paths(), outage_s in 1u64..4) {
+        let dead = path.phase(8, 1.0);
+        let outcome = run(&path.plan(vec![path.phase(0, 0.0), dead, path.phase(8 + outage_s, 0.0)]));
+        let share = path.share(&outcome, 20);
+        prop_assert!(share > 0.88, "{share} of the link");
+    }
+
+    #[test]
+    fn it_recovers_from_5_percent_loss(path in paths()) {
+        let outcome = run(&path.plan(vec![path.phase(0, 0.0), path.phase(5, 0.05), path.phase(15, 0.0)]));
+        let share = path.share(&outcome, 20);
+        prop_assert!(share > 0.88, "{share} of the link");
+    }
+
+    /// Also where four segments of each, the least that a flow has in flight, are more than the path holds.
+    #[test]
+    fn siblings_share_the_link_and_leave_less_queue_than_bbr(
+        log_mbps in 1f64..2.0, delay_ms in 8u64..40, flows in 2usize..17
+    ) {
+        let path = Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms };
+        let [crest, bbr] = ["crest", "bbr"].map(|cc| run(&path.crowd(cc, flows)));
+        let (jain, p95_ms, of_bbr_ms) = (Path::jain(&crest), Path::p95_ms(&crest, 3), Path::p95_ms(&bbr, 3));
+        prop_assert!(jain > 0.95, "{jain}");
+        prop_assert!(p95_ms < of_bbr_ms, "{p95_ms} ms of queue, BBR {of_bbr_ms}");
+    }
+
+    #[test]
+    fn a_signal_that_foretells_nothing_costs_little(path in paths(), noise in prop::collection::vec(-10f32..30.0, 400)) {
+        let plan = path.plan(vec![path.phase(0, 0.0)]);
+        let without = path.share(&run(&plan), 3);
+        let reading = |(i, sinr_db): (u64, f32)| PlannedReading {
+            at_ns: i * SECOND_NS / 10,
+            made_ns: i * SECOND_NS / 10,
+            sinr_db: Some(sinr_db),
+            average_db: Some(10.0),
+            capacity_bps: None,
+        };
+        let readings = (0..).zip(noise).map(reading).collect();
+        let feed = Feed { address: TO, max_age_ms: 500, period_ms: 100, readings };
+        let with = path.share(&run(&Plan { feeds: vec![feed], ..plan }), 3);
+        prop_assert!(with > 0.97 * without, "{with} with the signal, {without} without");
+    }
+}

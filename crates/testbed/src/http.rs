@@ -1,0 +1,18 @@
+//! Pages over HTTP.
+
+use anyhow::Result;
+use std::net::SocketAddr;
+
+/// How long a server may take to answer.
+const PATIENCE_S: u64 = 20;
+
+/// Head (status and fields, a line each) and body of a page.
+///
+/// # Errors
+/// Nobody answers there, or not in HTTP, or not in time.
+pub fn get(address: SocketAddr, path: &str) -> Result<(String, String)> {
+    let response = minreq::get(format!("http://{address}{path}")).with_timeout(PATIENCE_S).send()?;
+    let mut head = format!("{} {}\n", response.status_code, response.reason_phrase);
+    head.extend(response.headers.iter().map(|(name, value)| format!("{name}: {value}\n")));
+    Ok((head, response.as_str()?.to_owned()))
+}

@@ -1,0 +1,85 @@
+//! The systemd units: valid, hardened, and each remaining exposure explained.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_testbed::command::{build, json, stderr};
+use hotcc_testbed::kernel::skipped;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Worst exposure that a unit may have, in tenths, by `systemd-analyze security`.
+const WORST_EXPOSURE_TENTHS: u32 = 35;
+
+const PROGRAMS: [&str; 3] = ["hotcc", "sinr-feeder", "pep-agent"];
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+/// Name and text of each unit; none if systemd's tool is missing, which skips the test.
+fn units(test: &str) -> Vec<(PathBuf, String)> {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        skipped(test, "systemd-analyze is not installed");
+        return Vec::new();
+    }
+    let files = fs::read_dir(deploy()).unwrap().map(|entry| entry.unwrap().path());
+    let units = files.filter(|path| path.extension().is_some_and(|extension| extension == "service"));
+    let units: Vec<_> = units.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect();
+    assert!(units.len() >= 5, "{units:?}");
+    units
+}
+
+#[test]
+fn units_are_valid_and_start_commands_that_exist() {
+    let units = units("units_are_valid_and_start_commands_that_exist");
+    build(&PROGRAMS);
+    let own = std::env::current_exe().unwrap(); // DIRECTORY/debug/deps/NAME
+    let built = own.ancestors().nth(2).unwrap().display().to_string();
+    let files = tempfile::tempdir().unwrap();
+    for (path, unit) in units {
+        let copy = files.path().join(path.file_name().unwrap());
+        let unit = PROGRAMS.iter().fold(unit, |unit, program| {
+            let unit = unit.replace(&format!("={program} "), &format!("={built}/{program} "));
+            unit.replace(&format!("=+{program} "), &format!("=+{built}/{program} "))
+        });
+        fs::write(&copy, &unit).unwrap();
+        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output().unwrap();
+        assert!(verified.status.success() && verified.stderr.is_empty(), "{}", stderr(&verified));
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let (program, arguments) = start.split_once(' ').unwrap();
+        let help = Command::new(program).args(arguments.split(' ')).arg("--help").output().unwrap();
+        assert!(help.status.success(), "{start}: {}", stderr(&help));
+    }
+}
+
+#[test]
+fn units_are_hardened_and_explain_what_they_leave_open() {
+    for (path, unit) in units("units_are_hardened_and_explain_what_they_leave_open") {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", "--json=short"]).arg(&path);
+        let findings = json(&mut analyze);
+        let open = findings.as_array().unwrap().iter().filter(|finding| finding["set"] == Value::Bool(false));
+        let names: Vec<&str> = open.map(|finding| finding["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&"PrivateNetwork="), "the tool no longer prints what is open: {names:?}");
+        for name in names {
+            // `RootDirectory=/RootImage=` and `SystemCallFilter=~@resources` stand for their first setting
+            let setting = name.split_inclusive('=').next().unwrap();
+            assert!(unit.contains(setting), "{} leaves {setting} open without a reason", path.display());
+        }
+        let threshold = format!("--threshold={WORST_EXPOSURE_TENTHS}");
+        let mut analyze = Command::new("systemd-analyze");
+        let judged = analyze.args(["security", "--offline=true", &threshold]).arg(&path).output().unwrap();
+        assert!(judged.status.success(), "{}", String::from_utf8_lossy(&judged.stdout));
+    }
+}
+
+#[test]
+fn no_unit_has_a_secret_in_its_command_line() {
+    for (path, unit) in units("no_unit_has_a_secret_in_its_command_line") {
+        for line in unit.lines().filter(|line| line.starts_with("Exec") || line.starts_with("Environment=")) {
+            let words = ["password", "secret", "token", "://", "key="];
+            assert!(!words.iter().any(|word| line.contains(word)), "{}: {line}", path.display());
+        }
+    }
+}

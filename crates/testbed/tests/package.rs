@@ -1,0 +1,149 @@
+//! The packages in a clean Debian: what they install, what an upgrade keeps, and that removing them leaves nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_testbed::command::succeed;
+use hotcc_testbed::debian;
+use hotcc_testbed::kernel::exclusive;
+use std::fs;
+use std::process::Command;
+
+/// Run in mount and PID namespaces of its own, as `sh -c SCRIPT ROOT`: ROOT is a clean Debian, with the package in /packages.
+/// INSTALL, LIST, UPGRADE and PURGE are the package manager's commands.
+const IN_ROOT: &str = r#"set -eu
+cd "$0"
+mount --make-rprivate /
+mount -t proc proc proc
+mount -t sysfs sys sys
+mount -t bpf -o mode=1700 bpf sys/fs/bpf
+mount -t tmpfs run run
+exec chroot . /bin/sh -c '
+set -eu
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
+say() { echo "== $*"; }
+files() { find / -xdev ! -path "/packages*" ! -path "/var/lib/dpkg/*" ! -path "/root/.rpmdb*" ! -path "/var/cache/*" ! -path "/var/lib/apt/*" \
+	! -path "/var/log/*" ! -path "/tmp/*" ! -path "/etc/*-" | sort; find /run /sys/fs/bpf | sort; cat /etc/group; }
+apt() { apt-get -qq -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }; }
+files >/tmp/before
+
+say installed
+eval "$INSTALL"
+eval "$LIST"
+say configuration
+stat -c "%a %U %G %n" /etc/hotcc/feeder.toml
+grep -c "^hotcc:" /etc/group
+say runs
+hotcc load dtcp --as pkg_old
+perl -e "$SENDER" pkg_old &
+connection=$!
+until [ -s /tmp/sent ]; do sleep 0.1; done
+echo "listen = \"127.0.0.1:9720\"" >>/etc/hotcc/feeder.toml
+say upgraded
+eval "$UPGRADE"
+sent=$(cat /tmp/sent)
+until [ "$(cat /tmp/sent)" -gt "$sent" ]; do kill -0 $connection; sleep 0.1; done
+hotcc status --json
+kill $connection
+cat /etc/hotcc/feeder.toml
+say purged
+touch /etc/hotcc/pep.keys
+eval "$PURGE"
+files >/tmp/after
+diff /tmp/before /tmp/after
+grep -c pkg_old /proc/sys/net/ipv4/tcp_available_congestion_control || true
+'
+"#;
+
+/// What the script printed below `== HEADING`.
+fn said<'a>(output: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = output.split_once(&format!("== {heading}\n")).unwrap_or_else(|| panic!("no {heading}: {output}"));
+    rest.split_once("\n== ").map_or(rest, |(part, _)| part)
+}
+
+/// The environment of the script.
+const DEB: [(&str, &str); 4] = [
+    ("INSTALL", "apt install -y /packages/hotcc.deb"),
+    ("LIST", "dpkg -L hotcc"),
+    ("UPGRADE", "apt install -y --reinstall /packages/hotcc.deb"),
+    ("PURGE", "apt purge -y hotcc"),
+];
+
+/// On Debian, whose libraries rpm does not know (hence `--nodeps`). It keeps a configuration that was changed.
+const RPM: [(&str, &str); 4] = [
+    ("INSTALL", "rpm -i --nodeps /packages/hotcc.rpm"),
+    ("LIST", "rpm -ql hotcc"),
+    ("UPGRADE", "rpm -U --replacepkgs --nodeps /packages/hotcc.rpm"),
+    ("PURGE", "rpm -e hotcc >/tmp/rpm.log 2>&1; rm -r /etc/hotcc"),
+];
+
+#[test]
+fn the_package_installs_upgrades_and_leaves_nothing() {
+    installs_upgrades_and_leaves_nothing(
+        "the_package_installs_upgrades_and_leaves_nothing",
+        "bookworm",
+        "libelf1",
+        DEB,
+    );
+}
+
+#[test]
+#[ignore = "fetches another Debian, a minute: `just test-package`"]
+fn the_package_does_so_on_the_next_debian() {
+    installs_upgrades_and_leaves_nothing("the_package_does_so_on_the_next_debian", "trixie", "libelf1", DEB);
+}
+
+#[test]
+#[ignore = "fetches another Debian, a minute: `just test-package`"]
+fn the_rpm_does_so() {
+    installs_upgrades_and_leaves_nothing("the_rpm_does_so", "bookworm", "libelf1,rpm", RPM);
+}
+
+/// `others`: packages in this Debian beyond a minimum; libelf1, as programs that tests build are not static.
+fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, commands: [(&str, &str); 4]) {
+    if !debian::can_be_made(test) {
+        return;
+    }
+    let Some(_lock) = exclusive(test) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("root");
+    debian::unpack(suite, others, &root);
+    let packages = root.join("packages");
+    debian::make_packages(&packages);
+    succeed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&packages));
+    let version = env!("CARGO_PKG_VERSION");
+    fs::rename(packages.join(format!("hotcc_{version}_amd64.deb")), packages.join("hotcc.deb")).unwrap();
+    fs::rename(packages.join(format!("hotcc-{version}.x86_64.rpm")), packages.join("hotcc.rpm")).unwrap();
+    let rpm_files = succeed(Command::new("rpm").args(["-q", "-p", "-l"]).arg(packages.join("hotcc.rpm")));
+
+    let mut unshare = Command::new("unshare");
+    unshare.env("SENDER", debian::SENDER).envs(commands);
+    unshare.args(["--mount", "--pid", "--fork", "sh", "-c", IN_ROOT]).arg(&root);
+    let output = succeed(&mut unshare);
+    let installed: Vec<&str> = said(&output, "installed").lines().collect();
+    for file in [
+        "/usr/bin/hotcc",
+        "/usr/bin/pep-agent",
+        "/usr/bin/sinr-feeder",
+        "/usr/lib/systemd/system/hotcc.service",
+        "/usr/lib/systemd/system/hotcc-exporter.service",
+        "/usr/lib/systemd/system/sinr-feeder.service",
+        "/usr/lib/sysusers.d/hotcc.conf",
+        "/usr/lib/tmpfiles.d/hotcc.conf",
+        "/usr/share/bash-completion/completions/hotcc",
+        "/usr/share/hotcc/prometheus-rules.yml",
+        "/usr/share/man/man1/hotcc-apply.1.gz",
+        "/usr/share/man/man1/hotcc-paths-watch.1.gz",
+        "/usr/share/man/man1/pep-agent-border.1.gz",
+        "/etc/hotcc/border.toml",
+        "/etc/hotcc/hotcc.toml",
+    ] {
+        assert!(installed.contains(&file), "{file} is not installed");
+        assert!(rpm_files.lines().any(|line| line == file), "the .rpm has no {file}");
+    }
+    assert_eq!(said(&output, "configuration"), "640 root hotcc /etc/hotcc/feeder.toml\n1");
+    assert!(said(&output, "runs").contains("pkg_old loaded"), "{output}");
+    let upgraded = said(&output, "upgraded");
+    assert!(upgraded.contains("\"pkg_old\""), "an upgrade must keep what is loaded: {upgraded}");
+    assert!(upgraded.contains("\"connections_current\": 1"), "an upgrade must keep connections: {upgraded}");
+    assert!(upgraded.contains("listen = \"127.0.0.1:9720\""), "an upgrade must keep the configuration: {upgraded}");
+    assert_eq!(said(&output, "purged"), "0\n");
+}

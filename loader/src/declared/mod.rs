@@ -1,0 +1,76 @@
+//! Declared state: a file says what hotcc has loaded and which defaults network namespaces have; commands compare it with
+//! the kernel, and make the kernel follow it.
+//!
+//! - `document`: the file as TOML
+//! - `wanted`: the file, checked, with what each entry means
+//! - `plan`: the steps from what runs to what is declared
+//! - `steps`: steps carried out, and undone
+//! - `save`: the file for what runs
+//!
+//! The kernel stays the only state: the file is compared with it each time, and nothing else is kept.
+
+mod document;
+mod plan;
+mod save;
+mod steps;
+mod wanted;
+
+pub use plan::{Action, Step, Subject};
+pub use save::{Saved, save};
+
+use crate::registry::{begin, need_bpffs};
+use hotcc_host::error::{Result, need_root};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Where the file is if no other is named.
+pub const FILE: &str = "/etc/hotcc/hotcc.toml";
+
+/// How the kernel differs from a file. Schema of `hotcc diff --json` and `hotcc apply --json`.
+#[derive(Debug, Serialize)]
+pub struct Difference {
+    /// The file.
+    pub file: PathBuf,
+    /// What makes the kernel follow the file, in this order; empty if it does already.
+    pub steps: Vec<Step>,
+    /// Whether the steps were carried out.
+    pub applied: bool,
+    /// What went wrong beside the steps.
+    pub warnings: Vec<String>,
+}
+
+/// Compares the kernel with a file; changes nothing.
+pub fn diff(file: &Path) -> Result<Difference> {
+    need_root("hotcc diff")?;
+    need_bpffs()?;
+    let steps = plan::plan(wanted::read(file)?)?;
+    Ok(Difference { file: file.to_owned(), steps, applied: false, warnings: Vec::new() })
+}
+
+/// Makes the kernel follow a file. If a step fails, those before it are undone.
+pub fn apply(file: &Path) -> Result<Difference> {
+    need_root("hotcc apply")?;
+    let declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
+    let _lock = begin("hotcc apply")?;
+    let steps = plan::plan(declared)?;
+    let warnings = steps::carry_out(&steps)?;
+    Ok(Difference { file: file.to_owned(), steps, applied: true, warnings })
+}
+
+/// What [`unload_all`] did. Schema of `hotcc unload --all --json`.
+#[derive(Debug, Serialize)]
+pub struct Emptied {
+    /// What was done, in this order.
+    pub steps: Vec<Step>,
+    /// What went wrong beside the steps.
+    pub warnings: Vec<String>,
+}
+
+/// Makes the kernel follow a file that declares nothing.
+pub fn unload_all() -> Result<Emptied> {
+    let _lock = begin("hotcc unload")?;
+    need_bpffs()?;
+    let steps = plan::plan(wanted::Declared::default())?;
+    let warnings = steps::carry_out(&steps)?;
+    Ok(Emptied { steps, warnings })
+}

@@ -1,0 +1,152 @@
+//! The file for what runs.
+
+use super::document::{AlgorithmTable, DefaultTable, Document, ReceiverTable, Tunables, written};
+use crate::object::Source;
+use crate::registry::{Algo, Version, need_bpffs, runs};
+use crate::tunables::{Section, present, values};
+use crate::{cgroup, rx, sysctl};
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result, Tried, need_root};
+use hotcc_host::netns;
+use serde::Serialize;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use toml::Value;
+
+const HEAD: &str = "# What hotcc had loaded when `hotcc save` wrote this file.\n\n";
+
+/// What was saved.
+#[derive(Debug, Serialize)]
+pub struct Saved {
+    /// The file.
+    pub file: PathBuf,
+    /// Algorithms in it.
+    pub algorithms: usize,
+    /// Network namespaces whose default is in it.
+    pub defaults: usize,
+    /// Receivers in it.
+    pub receivers: usize,
+    /// What runs and cannot be declared.
+    pub warnings: Vec<String>,
+}
+
+/// Writes the file for what runs, in place of what the file had.
+pub fn save(file: &Path) -> Result<Saved> {
+    need_root("hotcc save")?;
+    need_bpffs()?;
+    let mut warnings = Vec::new();
+    let document =
+        Document { algorithm: algorithms()?, default: defaults(&mut warnings)?, receiver: receivers(&mut warnings)? };
+    let tables = toml::to_string(&document).tried(|| "cannot write TOML".to_owned())?;
+    write(file, &format!("{HEAD}{tables}")).tried(|| format!("cannot write {}", file.display()))?;
+    let Document { algorithm, default, receiver } = document;
+    let (algorithms, defaults, receivers) = (algorithm.len(), default.len(), receiver.len());
+    Ok(Saved { file: file.to_owned(), algorithms, defaults, receivers, warnings })
+}
+
+/// The whole file or nothing, even if the machine stops meanwhile.
+fn write(file: &Path, content: &str) -> std::io::Result<()> {
+    let directory = file.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let mut new = NamedTempFile::new_in(directory)?;
+    new.write_all(content.as_bytes())?;
+    new.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    new.as_file().sync_all()?;
+    new.persist(file)?;
+    Ok(())
+}
+
+fn algorithms() -> Result<Vec<AlgorithmTable>> {
+    let mut tables = Vec::new();
+    for algo in Algo::all()? {
+        if !runs::is_for_runs(&algo)
+            && let Some(serving) = algo.current()?
+        {
+            tables.push(algorithm(&algo, &serving).map_err(|e| e.during(&format!("cannot save {}", algo.name)))?);
+        }
+    }
+    Ok(tables)
+}
+
+fn algorithm(algo: &Algo, serving: &Version) -> Result<AlgorithmTable> {
+    let meta = serving.meta()?;
+    let (origin, profile) = (text(&meta.object), text(&meta.profile));
+    let object = match origin.strip_prefix("builtin:") {
+        Some(name) => name.to_owned(),
+        None if origin.starts_with('/') => origin.clone(),
+        None => {
+            return Err(Error::failed(format!(
+                "the path of its object ends in {origin}, and its beginning is unknown"
+            ))
+            .and("load it from a shorter path"));
+        }
+    };
+    let source = Source::find(&object)?;
+    if source.sha256() != meta.sha256 {
+        return Err(Error::failed(format!("{origin} has changed since it was loaded"))
+            .and(&format!("load what it is now: hotcc swap {} {object}", algo.name)));
+    }
+    let mut opened = source.open()?;
+    opened.apply(&values::profile(&opened.description.tunables, &profile)?)?;
+    let [data, rodata] = [Section::Data, Section::Rodata].map(|section| opened.initial_values(section));
+    let before = present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref());
+    let changed = present::changed(&before, &serving.settings()?);
+    Ok(AlgorithmTable {
+        object: written(object),
+        name: Some(written(algo.name.clone())),
+        profile: Some(written(profile)),
+        tunables: tunables(changed.into_iter().map(|change| (change.name, change.new))),
+    })
+}
+
+/// The default here, and those of named network namespaces that are an algorithm of hotcc's.
+fn defaults(warnings: &mut Vec<String>) -> Result<Vec<DefaultTable>> {
+    let here = DefaultTable { congestion_control: written(sysctl::default()?), netns: None };
+    let mut tables = vec![here];
+    for algo in Algo::all()?.into_iter().filter(|algo| !runs::is_for_runs(algo)) {
+        for namespace in sysctl::namespaces_with_default(&algo.name)?.into_iter().filter(|label| label != netns::HERE) {
+            if namespace.contains('/') {
+                warnings.push(format!(
+                    "the default of network namespace {namespace} is {}; it has no name in /run/netns, so it is not saved",
+                    algo.name
+                ));
+                continue;
+            }
+            let congestion_control = written(algo.name.clone());
+            tables.push(DefaultTable { congestion_control, netns: Some(written(namespace)) });
+        }
+    }
+    Ok(tables)
+}
+
+fn receivers(warnings: &mut Vec<String>) -> Result<Vec<ReceiverTable>> {
+    let mut tables = Vec::new();
+    for receiver in rx::loaded()? {
+        let method = receiver.method;
+        let Some(cgroup) = receiver.cgroup else {
+            warnings.push(format!("{} is loaded for a removed cgroup, so it is not saved", method.name()));
+            continue;
+        };
+        let profile = values::profile(&rx::tunables(method)?, "default")?;
+        let profile: Vec<present::Value> = profile.into_iter().map(Into::into).collect();
+        let changed = receiver
+            .tunables
+            .into_iter()
+            .filter(|now| !profile.iter().any(|p| p.name == now.name && p.value == now.value));
+        tables.push(ReceiverTable {
+            method: written(method),
+            cgroup: (cgroup != cgroup::cgroup2_root()?).then(|| written(cgroup)),
+            profile: None,
+            tunables: tunables(changed.map(|now| (now.name, now.value))),
+        });
+    }
+    Ok(tables)
+}
+
+fn tunables(values: impl Iterator<Item = (String, String)>) -> Tunables {
+    let value = |text: String| text.parse().map_or(Value::String(text), Value::Integer);
+    values.map(|(name, text)| (written(name), written(value(text)))).collect()
+}

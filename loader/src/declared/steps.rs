@@ -1,0 +1,156 @@
+//! Steps carried out; and undone in reverse order if one fails.
+
+use super::plan::{Action, Step, Work};
+use crate::killpoint::{failpoint, killpoint};
+use crate::object::Source;
+use crate::ops::{self, Tunables, tune};
+use crate::registry::Algo;
+use crate::tunables::present::{Changed, Value};
+use crate::{rx, sysctl};
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result};
+use hotcc_host::netns::{self, NetNs};
+
+/// Carries out all steps, or none. Returns what to warn of. Call with the lock held.
+pub(super) fn carry_out(steps: &[Step]) -> Result<Vec<String>> {
+    let (mut done, mut warnings) = (Vec::new(), Vec::new());
+    for (n, step) in steps.iter().enumerate() {
+        let place = format!("step{n}");
+        killpoint(&place);
+        match failpoint(&place).and_then(|()| carry_out_one(step, &mut warnings)) {
+            Ok(undo) => done.push((step, undo)),
+            Err(error) => return Err(undo_all(done, error, &format!("cannot {}", what(step)))),
+        }
+    }
+    killpoint("applied");
+    Ok(warnings)
+}
+
+/// Takes the steps back, the last one first. If that fails for one, the others are taken back nevertheless.
+fn undo_all(done: Vec<(&Step, Undo<'_>)>, error: Error, tried: &str) -> Error {
+    let mut left = Vec::new();
+    for (step, undo) in done.into_iter().rev() {
+        killpoint("undo");
+        if let Err(why) = undo.carry_out() {
+            left.push(format!("{} ({why:#})", what(step)));
+        }
+    }
+    if left.is_empty() {
+        return error.during(&format!("{tried}; nothing changed"));
+    }
+    error.during(tried).and(&format!("these steps could not be undone: {}; see: hotcc diff", left.join(", ")))
+}
+
+fn what(step: &Step) -> String {
+    let action = match step.action {
+        Action::Repair => "repair",
+        Action::Load => "load",
+        Action::Swap => "swap",
+        Action::Set => "set",
+        Action::Unload => "unload",
+    };
+    match &step.work {
+        Work::Default { netns, new, .. } => format!("set the default of network namespace {} to {new}", netns.label()),
+        Work::LoadReceiver(_) | Work::UnloadReceiver(_) | Work::RepairReceiver(_) => {
+            format!("{action} the receiver {}", step.name)
+        }
+        _ => format!("{action} {}", step.name),
+    }
+}
+
+/// How a step is taken back.
+enum Undo<'a> {
+    Nothing,
+    Unload(&'a str),
+    Rollback(&'a str),
+    Set(&'a str, Vec<String>),
+    Default(&'a NetNs, &'a str),
+    /// What it takes to load it again, and the network namespaces whose default it was.
+    Load(Result<(ops::Request, Source)>, Vec<u64>),
+    UnloadReceiver(rx::Method),
+    LoadReceiver(rx::Request),
+}
+
+fn carry_out_one<'a>(step: &'a Step, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
+    let name = &step.name;
+    match &step.work {
+        Work::Repair(algo) => algo.tidy().map(|()| Undo::Nothing),
+        Work::RepairReceiver(method) => rx::finish(*method).map(|()| Undo::Nothing),
+        Work::Load(request, source) => {
+            warnings.extend(ops::load_and_count(request, Ok(source.clone()), false)?.warnings);
+            Ok(Undo::Unload(name))
+        }
+        Work::Swap(request, source) => {
+            warnings.extend(ops::swap_and_count(name, request, Ok(source.clone()), Tunables::Anew, false)?.warnings);
+            Ok(Undo::Rollback(name))
+        }
+        Work::Set => {
+            let values = |of: fn(&Changed) -> &String| -> Vec<String> {
+                step.changes.iter().map(|change| format!("{}={}", change.name, of(change))).collect()
+            };
+            warnings.extend(tune::set_locked(name, &values(|change| &change.new))?.warnings);
+            Ok(Undo::Set(name, values(|change| &change.old)))
+        }
+        Work::Default { netns, old, new } => {
+            sysctl::set_default_in(netns, new)?;
+            Ok(Undo::Default(netns, old))
+        }
+        Work::Unload(algo) => {
+            let request = request_of(algo);
+            let of_namespace = |ns: &NetNs| Ok((sysctl::default()? == *name).then_some(ns.inode));
+            let namespaces = netns::in_each(of_namespace)?.into_iter().flatten().collect();
+            warnings.extend(ops::unload_locked(name, None)?.warnings);
+            Ok(Undo::Load(request, namespaces))
+        }
+        Work::LoadReceiver(request) => {
+            rx::load_locked(request)?;
+            Ok(Undo::UnloadReceiver(request.method))
+        }
+        Work::UnloadReceiver(receiver) => {
+            rx::unload_locked(receiver.method)?;
+            let rx::Receiver { method, cgroup, tunables } = receiver.clone();
+            let profile = "default".to_owned();
+            Ok(Undo::LoadReceiver(rx::Request { method, cgroup, profile, set: assignments(tunables) }))
+        }
+    }
+}
+
+impl Undo<'_> {
+    fn carry_out(self) -> Result<()> {
+        match self {
+            Undo::Nothing => Ok(()),
+            Undo::Unload(name) => ops::unload_locked(name, None).map(|_| ()),
+            Undo::Rollback(name) => ops::rollback_and_count(name, false).map(|_| ()),
+            Undo::Set(name, values) => tune::set_locked(name, &values).map(|_| ()),
+            Undo::Default(netns, name) => sysctl::set_default_in(netns, name),
+            Undo::Load(request, namespaces) => {
+                let (request, source) = request?;
+                let name = ops::load_and_count(&request, Ok(source), false)?.name;
+                let again = |ns: &NetNs| {
+                    if namespaces.contains(&ns.inode) { sysctl::set_default(&name) } else { Ok(()) }
+                };
+                netns::in_each(again).map(|_| ())
+            }
+            Undo::UnloadReceiver(method) => rx::unload_locked(method).map(|_| ()),
+            Undo::LoadReceiver(request) => rx::load_locked(&request).map(|_| ()),
+        }
+    }
+}
+
+/// What loads the version that serves again.
+fn request_of(algo: &Algo) -> Result<(ops::Request, Source)> {
+    let (_, serving) = Algo::serving(&algo.name)?;
+    let meta = serving.meta()?;
+    let (origin, profile) = (text(&meta.object), text(&meta.profile));
+    let object = origin.strip_prefix("builtin:").unwrap_or(&origin).to_owned();
+    let source = Source::find(&object)?;
+    if source.sha256() != meta.sha256 {
+        return Err(Error::failed(format!("{origin} has changed since it was loaded")));
+    }
+    let set = assignments(serving.settings()?.into_iter().map(Value::from).collect());
+    Ok((ops::Request { object, cc_name: Some(algo.name.clone()), profile, set }, source))
+}
+
+fn assignments(values: Vec<Value>) -> Vec<String> {
+    values.into_iter().map(|value| format!("{}={}", value.name, value.value)).collect()
+}

@@ -1,0 +1,62 @@
+//! The default of each network namespace before an algorithm was loaded, for the time when it is unloaded.
+
+use super::Algo;
+use super::cells::{create_cell, read_cell, write_cell};
+use crate::sysctl;
+use bytemuck::{Pod, Zeroable};
+use hotcc_host::cstr::{padded, text};
+use hotcc_host::error::Result;
+use hotcc_host::netns::{self, NetNs};
+use std::path::PathBuf;
+
+/// The default of one network namespace.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Entry {
+    netns_inode: u64,
+    cc_name: [u8; 16],
+}
+
+/// The defaults that there were. The first is of the network namespace that the algorithm was loaded from.
+pub(crate) struct Defaults(Vec<Entry>);
+
+fn path(algo: &Algo) -> PathBuf {
+    algo.dir().join("defaults")
+}
+
+impl Defaults {
+    /// Notes what they are now.
+    pub(crate) fn note(algo: &Algo) -> Result<()> {
+        let entry = |ns: &NetNs| Ok(Entry { netns_inode: ns.inode, cc_name: padded(&sysctl::default()?) });
+        let entries = netns::in_each(entry)?;
+        create_cell(&path(algo), "hotcc_defaults", bytemuck::cast_slice(&entries))
+    }
+
+    /// What was noted; nothing if an older version of hotcc loaded the algorithm.
+    pub(crate) fn noted(algo: &Algo) -> Result<Self> {
+        let bytes = read_cell(&path(algo))?.unwrap_or_default();
+        Ok(Self(bytes.chunks_exact(size_of::<Entry>()).map(bytemuck::pod_read_unaligned).collect()))
+    }
+
+    /// The default that a network namespace had. One that is newer has got the first one's.
+    pub(crate) fn of(&self, netns_inode: u64) -> Option<String> {
+        let entry = self.0.iter().find(|entry| entry.netns_inode == netns_inode).or(self.0.first())?;
+        Some(text(&entry.cc_name))
+    }
+
+    /// Puts these defaults in the place of `gone` in what was noted for the other algorithms.
+    pub(crate) fn replace_in_others(&self, gone: &str) -> Result<()> {
+        for other in Algo::all()?.into_iter().filter(|other| other.name != gone) {
+            let mut noted = Self::noted(&other)?;
+            for entry in noted.0.iter_mut().filter(|entry| text(&entry.cc_name) == gone) {
+                if let Some(before) = self.of(entry.netns_inode) {
+                    entry.cc_name = padded(&before);
+                }
+            }
+            if !noted.0.is_empty() {
+                write_cell(&path(&other), "hotcc_defaults", bytemuck::cast_slice(&noted.0))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Locks that are held: commands that change something give up in time, those that only read do not wait.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+use common::*;
+use hotcc_abi::pins;
+use hotcc_testbed::command::failed;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a command may wait for others, and some time for its own work.
+const BOUND: Duration = Duration::from_secs(25);
+
+fn hold(path: &Path) -> Flock<File> {
+    Flock::lock(File::open(path).unwrap(), FlockArg::LockExclusive).map_err(|(_, why)| why).unwrap()
+}
+
+fn locks() -> [PathBuf; 2] {
+    ["lock", pins::PATH_LOCK].map(|name| Path::new(pins::RUN).join(name))
+}
+
+/// A run that has begun; it ends with the value.
+struct Run(Child);
+
+impl Run {
+    fn new() -> Self {
+        let run = Self(start(&["run", "--cc", "dtcp", "--", "sleep", "60"]));
+        while status_of("dtcp").is_none_or(|status| status["loaded_for"] != "run") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0.id() as i32), Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(hotcc_path()).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn held_locks_stop_no_reader_and_nobody_for_ever() {
+    let Some(test) = kernel_test("held_locks_stop_no_reader_and_nobody_for_ever", &["lock_cc"]) else { return };
+    ok(&["load", "westwoodp", "--as", "lock_cc"]);
+    ok(&["paths", "bump", "192.0.2.1"]);
+    let saved = test.file("saved.toml", b"");
+    ok(&["save", &saved]);
+    let _run = Run::new();
+    let held = locks().map(|path| hold(&path));
+    let started = Instant::now();
+    let waiting =
+        [&["load", "dtcp", "--as", "lock_2"][..], &["paths", "bump", "192.0.2.1"], &["apply", &saved]].map(start);
+    for reader in [
+        &["status"][..],
+        &["get", "lock_cc"],
+        &["flows"],
+        &["list"],
+        &["paths", "show"],
+        &["rx", "status"],
+        &["doctor"],
+        &["migrate", "reno", "lock_cc", "--dry-run"],
+        &["save", &saved],
+        &["diff", &saved],
+    ] {
+        ok(reader);
+    }
+    assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "run");
+    assert!(started.elapsed() < Duration::from_secs(9), "a reader waited: {:?}", started.elapsed());
+    for mut child in waiting {
+        while child.try_wait().unwrap().is_none() {
+            if started.elapsed() > BOUND {
+                child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let message = failed(1, &child.wait_with_output().unwrap());
+        assert!(message.contains("has been running for 10 s"), "{message}");
+    }
+    drop(held); // before the run ends: it needs the lock
+}
+
+/// A lock file, or what else is locked, that any user can open is a lock that any user can hold.
+#[test]
+fn other_users_hold_no_lock() {
+    let Some(_test) = kernel_test("other_users_hold_no_lock", &["dtcp"]) else { return };
+    ok(&["paths", "bump", "192.0.2.1"]);
+    let _run = Run::new();
+    let mark = pins::algo_dir("dtcp").join("run");
+    for path in locks().iter().chain([&mark]) {
+        let mode = path.metadata().unwrap().mode() & 0o7777;
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+        let mut flock = Command::new("flock");
+        let taken = flock.args(["--nonblock".as_ref(), path.as_os_str(), "true".as_ref()]).uid(65534).gid(65534);
+        let output = taken.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("Permission denied"), "{}: {said}", path.display());
+    }
+}
