@@ -30,9 +30,11 @@
  *            Without a queue for half an RTT, W grows by 25 % per RTT and more, to twice the model's at most.
  *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
+ *   limit    losses without a queue: W is what arrives, for a while (a policer)
  *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
  *
- * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_signal.h the radio.
+ * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_policer.h the limit,
+ * crest_signal.h the radio.
  * Hooks: `cong_control`, which also sets the pacing rate. ssthresh stays as it is. ECN marks are not read.
  */
 #include <hotcc/fixed.h>
@@ -46,6 +48,7 @@
 #include "crest_compete.h"
 #include "crest_group.h"
 #include "crest_log2.h"
+#include "crest_policer.h"
 #include "crest_signal.h"
 #include "crest_state.h"
 
@@ -103,9 +106,13 @@ static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest 
 	f->slice_rtt_us = 0;
 }
 
-/* W doubles per RTT. */
+/* W doubles per RTT. Where a policer takes much of it, nearly all that arrives was sent again: no slice ends, and no round. */
 static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 acked)
 {
+	if ((u16)(tcp_sk(sk)->lost - f->round_lost) > f->window / (8 * SEGMENT) + 4) {
+		f->phase = CRUISE;
+		return;
+	}
 	f->window = min(f->window + acked * SEGMENT, W_MAX);
 	pace(sk, f);
 }
@@ -189,7 +196,7 @@ static __always_inline void losses_add(struct sock *sk, struct crest *f)
 		f->room = min(f->room + 8, ROOM_ONE);
 }
 
-static __always_inline void round_end(struct sock *sk, struct crest *f)
+static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
@@ -214,6 +221,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f)
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
+		policer_round(f, segments_of(rate, f->base_us), f->loss > loss_permille, q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost);
 		break;
 	case PROBE:
@@ -275,6 +283,8 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 		}
 		f->empty = min(f->empty + span / 125, 255U);
 	}
+	if (f->phase == CRUISE && policer_limits(f))
+		w = min(w, exp2_q10(f->resume));
 	return min(max(w, (u64)W_MIN), (u64)W_MAX);
 }
 
@@ -308,7 +318,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	}
 	slice_begin(tp, f);
 	if (round_over(tp, &f->round_end))
-		round_end(sk, f);
+		round_end(sk, f, flight);
 	pace(sk, f);
 }
 

@@ -150,6 +150,7 @@ static __always_inline void probe_end(const struct tcp_sock *tp, struct crest *f
 	}
 	f->stood = competed ? f->stood : 0;
 	f->phase = COMPETE;
+	f->policed = 0;
 	f->rounds = 0;
 	f->window = max(resume, W_MIN);
 }

@@ -11,6 +11,7 @@
 #define SEGMENT 256U /* W is in 1/256 segments */
 #define W_MIN (4 * SEGMENT)
 #define W_MAX (1U << 30)
+#define W_MAX_LOG (30 * LOG2_ONE)
 #define RATE_UNIT (16 * USEC_PER_SEC) /* rates are in 1/16 segments per second */
 #define RATE_MAX 0xffffffffULL
 #define SLICE_MIN_US 8000
@@ -40,7 +41,8 @@ struct crest {
 	u32 round_end FIELD("", "sequence number whose acknowledgement ends the round");
 	u32 round_rtt_us FIELD("us", "least RTT of the round; 0: none yet");
 	u32 window FIELD("segments / 256", "W");
-	u16 resume FIELD("log2(segments / 256) / 1024", "W before the probe");
+	u16 resume FIELD("log2(segments / 256) / 1024",
+			 "W before the probe; in CRUISE, the limit for losses without a queue");
 	u16 peak FIELD("log2(segments / 256) / 1024", "W at its recent best; in COMPETE, before the last loss");
 	u16 probe_rtt FIELD("us / 64", "RTT before the probe");
 	u16 entry_rtt FIELD("us / 64", "RTT of the last probe; in COMPETE, before the probe that led to it");
@@ -56,5 +58,6 @@ struct crest {
 	u8 room FIELD("1/255", "share of the queue wanted that losses leave");
 	u8 filled FIELD("", "whether a loss showed that the queue was full");
 	u8 doubt FIELD("", "times on end that COMPETE saw no such loss, at most 3");
+	u8 policed FIELD("rounds", "since a limit for losses without a queue, plus 51 for each on end; from 204: random");
 	u8 counted FIELD("", "last epoch in which the group counted this flow, modulo 256");
 };

@@ -8,6 +8,9 @@ const PROBE: u64 = 2;
 const COMPETE: u64 = 4;
 const RECHECK: u64 = 5;
 const MSS: u32 = 1000;
+/// `policed` from a limit on, and where losses are taken for random.
+const LIMIT: u64 = 51;
+const RANDOM: u64 = 4 * LIMIT;
 
 /// A connection under crest with segments of 1000 bytes.
 struct Connection<'a> {
@@ -127,6 +130,83 @@ fn losses_shrink_the_queue_that_is_wanted_and_not_the_flight() {
     connection.ack(50_000, 100, 100, 42_000);
     let w = connection.state("window") as f64 / 256.0;
     assert!((105.3..106.0).contains(&w), "{w}");
+}
+
+/// Rounds without a queue, each with 6 % of its segments lost, until W is no more than what arrives; the number of rounds.
+fn lossy_rounds_to_a_limit(connection: &mut Connection<'_>) -> u32 {
+    for round in 1..40 {
+        connection.view.lost += 6;
+        connection.ack(40_000, 100, 100, 40_000);
+        if connection.state("policed") >= LIMIT {
+            return round;
+        }
+    }
+    panic!(
+        "no limit: {} per mille lost, {} / 8 RTTs without a queue",
+        connection.state("loss"),
+        connection.state("empty")
+    );
+}
+
+#[test]
+fn losses_without_a_queue_limit_the_window_to_what_arrives() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let rounds = lossy_rounds_to_a_limit(&mut connection);
+    assert!(rounds >= 4, "{rounds} rounds");
+    for _ in 0..49 {
+        connection.ack(40_000, 100, 100, 40_000);
+        let w = connection.state("window") as f64 / 256.0;
+        assert!((98.5..101.5).contains(&w), "100 segments arrive per RTT, W is {w}");
+    }
+    // then 2 % more per round; a round is more than one of these ACKs now
+    for _ in 0..10 {
+        connection.ack(40_000, 100, 100, 40_000);
+    }
+    let w = connection.state("window") as f64 / 256.0;
+    assert!((105.0..125.0).contains(&w), "{w}");
+}
+
+#[test]
+fn losses_that_no_limit_ends_are_random() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    lossy_rounds_to_a_limit(&mut connection);
+    let mut rounds = 0;
+    while connection.state("policed") < RANDOM {
+        connection.view.lost += 6;
+        connection.ack(40_000, 100, 100, 40_000);
+        rounds += 1;
+        assert!(rounds < 40, "{}", connection.state("policed"));
+    }
+    connection.ack(40_000, 100, 100, 40_000);
+    assert!(connection.state("window") > 105 * 256, "1.1 times what arrives again");
+}
+
+#[test]
+fn a_queue_ends_the_limit() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    lossy_rounds_to_a_limit(&mut connection);
+    for _ in 0..6 {
+        // W had grown, so a round is more than one of them
+        connection.ack(50_000, 100, 100, 50_000);
+    }
+    assert_eq!(connection.state("policed"), 0);
+}
+
+/// Where a policer takes most of what is sent, nearly all that arrives was sent again, and gives no sample.
+#[test]
+fn losses_end_the_start_without_a_sample() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.view.lost += 20;
+    connection.view.now_us += 1000;
+    connection.view.delivered += 10;
+    connection.flow.set(&connection.view);
+    let sample = RateSample { acked_sacked: 10, is_retrans: true, rtt_us: -1, ..RateSample::default() };
+    connection.flow.cong_control(&sample);
+    assert_eq!(connection.state("phase"), CRUISE);
 }
 
 #[test]

@@ -59,9 +59,9 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
         if random.once_in(20) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
         }
-        let before = ["window", "burst", "room", "empty", "loss", "last_us", "last_delivered"]
+        let before = ["window", "burst", "room", "empty", "loss", "last_us", "last_delivered", "policed", "resume"]
             .map(|name| connection.state(name));
-        let [window, burst, room, empty, loss, last_us, last_delivered] = before;
+        let [window, burst, room, empty, loss, last_us, last_delivered, policed, resume] = before;
         let cruised = connection.flow.private("phase") == CRUISE;
         connection.view.now_us += elapsed_us;
         let delivered = ((rate * rtt_us as f64 / 1e6) as i32).max(1);
@@ -89,6 +89,7 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
             burst: burst / 1000.0,
             room: room / 255.0,
             empty_rtts: empty / 8.0,
+            limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
             lossy: loss > 30.0,
         };
         let (expected, got) = (slice.window_after(), connection.state("window") / 256.0);

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{
-    Algorithm, End, Feed, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedReading, Wire,
+    Algorithm, End, Feed, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading,
+    Wire,
 };
+use hotcc_lab_proto::records::POLICED;
 use hotcc_simulator::play::{Outcome, simulate};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -93,6 +95,23 @@ impl Path {
         bytes as f64 * 8.0 / (SECONDS - from_s) as f64 / self.rate_bps as f64
     }
 
+    /// The path behind a policer of its rate, whose bucket holds what comes in half a round trip, without a queue.
+    fn policed(self) -> Plan {
+        let mut plan = self.plan(vec![self.phase(0, 0.0)]);
+        let burst_bytes = (self.rate_bps / 8 * self.delay_ms / 1000).max(20_000);
+        let police = Some(PlannedPolice { rate_bps: self.rate_bps, burst_bytes });
+        plan.links[0] = PlannedLink { rates: vec![(1, 4 * self.rate_bps)], police, ..plan.links[0].clone() };
+        plan
+    }
+
+    /// Share of the packets that the link dropped from `from_s` on.
+    fn lost(outcome: &Outcome, from_s: u64) -> f64 {
+        let on_link = outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= from_s * SECOND_NS);
+        let (all, dropped) =
+            on_link.fold((0, 0), |(all, dropped), p| (all + 1, dropped + u32::from(p.fate() == POLICED)));
+        f64::from(dropped) / f64::from(all)
+    }
+
     /// The queueing delay that 95 % of the packets stay below from `from_s` on.
     fn p95_ms(outcome: &Outcome, from_s: u64) -> f64 {
         let on_link = outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= from_s * SECOND_NS);
@@ -136,6 +155,15 @@ proptest! {
         let (share, p95_ms) = (path.share(&outcome, 3), Path::p95_ms(&outcome, 3));
         prop_assert!(share > 0.88, "{share} of the link");
         prop_assert!(p95_ms < path.allowed_ms(), "{p95_ms} ms of queue, {} allowed", path.allowed_ms());
+    }
+
+    /// A policer's rate is found, and most of what is sent arrives.
+    #[test]
+    fn a_policer_loses_little(path in paths()) {
+        let outcome = run(&path.policed());
+        let (share, lost) = (path.share(&outcome, 3), Path::lost(&outcome, 3));
+        prop_assert!(lost < 0.03, "{lost} lost, {share} of the rate");
+        prop_assert!(share > 0.8, "{share} of the rate");
     }
 
     #[test]

@@ -350,7 +350,8 @@ impl Flow {
         })
     }
 
-    /// A filter at the client loses so many segments, some way on from those that it has, until told otherwise.
+    /// A filter at the client loses packets that begin within so many segments, some way on from those that it has, until told
+    /// otherwise.
     pub fn lose_at_client(&self, segments: u32) {
         const SEQUENCE_AT: u32 = 4;
         /// Further on than what can arrive before the filter is there, on a machine that does other things, too.

@@ -23,6 +23,8 @@ pub struct Slice {
     pub room: f64,
     /// Time without a queue, in least RTTs.
     pub empty_rtts: f64,
+    /// Segments that W does not exceed, where losses without a queue set a limit.
+    pub limit: f64,
     /// Whether more segments were lost than are ignored.
     pub lossy: bool,
 }
@@ -61,6 +63,6 @@ impl Slice {
             let grown = self.window * (1.0 + growth * (self.elapsed_s / self.base_s).min(1.0));
             window = window.max(grown.min(2.0 * model));
         }
-        window.max(4.0)
+        window.min(self.limit).max(4.0)
     }
 }
