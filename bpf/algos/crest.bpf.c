@@ -221,7 +221,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
-		policer_round(f, segments_of(rate, f->base_us), f->loss > loss_permille, q_us > least_target_us(f));
+		policer_round(f, segments_of(rate, f->base_us), loss_permille, q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost);
 		break;
 	case PROBE:
