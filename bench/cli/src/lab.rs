@@ -210,6 +210,9 @@ impl LabCommand {
         let mut source = Source::read(path)?;
         source.trace_directories = self.traces.directories();
         let mut work = Workload::of(&source, selection)?;
+        if self.sim {
+            simulated::check_runs(&source, selection)?;
+        }
         if self.check {
             check_plans(&source)?;
             work.real_s = self.real_s(&source, &work, selection)?;

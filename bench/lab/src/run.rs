@@ -43,7 +43,7 @@ pub enum Backend<'a> {
     Vm(&'a Kernel, Clock),
     /// The kernel that runs here.
     Native(&'a Native),
-    /// The simulator.
+    /// The simulator, for scenarios that pass [`simulated::check_runs`].
     Simulator,
 }
 
@@ -86,10 +86,6 @@ impl Lab<'_> {
         let runs = self.selection.runs(self.source, &cases)?;
         if let Backend::Native(native) = self.backend {
             runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
-        }
-        if let Backend::Simulator = self.backend {
-            let wanted = |case: &Case| runs.iter().any(|one| one.case.values == case.values);
-            self.source.check_some_cases(wanted, |scenario, _, _| simulated::check(scenario))?;
         }
         let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
