@@ -101,3 +101,18 @@ fn a_summary_that_has_changed_since_its_run_is_refused_and_its_run_repeated() {
     assert_eq!(sha256(&changed), of_changed);
     assert_eq!(run(&["report", "lab-results/x"]).0, 0);
 }
+
+#[test]
+fn quick_simulates_the_first_seed() {
+    let directory = tempfile::tempdir().unwrap();
+    write_scenario(directory.path(), "[7, 2]");
+    let done = lab(&["--quick", "x.toml"], directory.path());
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{said}");
+    assert!(said.contains("1 of 2 runs of the scenario: first seed only"), "{said}");
+    let case = directory.path().join("lab-results/x/simulator/loss=0.01");
+    let seeds: Vec<_> = fs::read_dir(case).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(seeds, ["seed-7"]);
+    let refused = lab(&["--quick", "--lab", "vm", "x.toml"], directory.path());
+    assert_eq!(refused.status.code(), Some(2));
+}
