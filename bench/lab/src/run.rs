@@ -243,7 +243,8 @@ impl Lab<'_> {
             fs::create_dir_all(parent)?;
         }
         fs::rename(&scratch, &target).with_context(|| format!("cannot create {}", target.display()))?;
-        Ok(verdict(&analysed, &planned))
+        let counts_instructions = matches!(self.backend, Backend::Vm(_, Clock::Virtual));
+        Ok(verdict(&analysed.summary, counts_instructions))
     }
 }
 
@@ -327,17 +328,48 @@ fn keep(analysed: &Analysed, directory: &Path) -> Result<Vec<u8>> {
     Ok(summary)
 }
 
-fn verdict(analysed: &Analysed, planned: &Planned) -> String {
-    let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
-    let seconds = planned.plan.duration_ns as f64 / 1e9;
-    let why = analysed.summary.invalid.join("; ");
+/// How a run ended. In virtual time, the time in which the guest's processor was busy is its number of instructions.
+fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
+    let mbps: f64 = summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
+    let packets: u64 = summary.flows.iter().map(|f| f.packets).sum();
+    let instructions = if counts_instructions && packets > 0 {
+        let busy_ns = summary.busy_mean * summary.duration_s * 1e9;
+        format!(", {:.0} instructions per packet", busy_ns / packets as f64)
+    } else {
+        String::new()
+    };
+    let why = summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
-    format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
+    let busy_percent = summary.busy_mean * 100.0;
+    format!("done: {} s, {mbps:.2} Mbit/s, {busy_percent:.0} % busy{instructions}{invalid}", summary.duration_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::FlowSummary;
+
+    #[test]
+    fn a_run_in_virtual_time_ends_with_its_instructions_per_packet() {
+        let flow = FlowSummary { throughput_bps: 4e6, packets: 4000, ..FlowSummary::default() };
+        let mut summary = RunSummary {
+            run: RunId { case: BTreeMap::new(), seed: 1 },
+            duration_s: 20.0,
+            invalid: Vec::new(),
+            busy_max: 0.2,
+            busy_mean: 0.01,
+            flows: vec![flow.clone(), flow],
+            bounds: Vec::new(),
+            links: Vec::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        };
+        assert_eq!(verdict(&summary, true), "done: 20 s, 8.00 Mbit/s, 1 % busy, 25000 instructions per packet");
+        assert_eq!(verdict(&summary, false), "done: 20 s, 8.00 Mbit/s, 1 % busy");
+        summary.flows = vec![FlowSummary::default()];
+        summary.invalid = vec!["a fault".to_owned()];
+        assert_eq!(verdict(&summary, true), "done: 20 s, 0.00 Mbit/s, 1 % busy, INVALID: a fault");
+    }
 
     #[test]
     fn progress_says_how_far_and_how_fast() {
