@@ -66,10 +66,18 @@ figures name kernels="6.12 newest" *args: build
     #!/usr/bin/env bash
     set -euo pipefail
     page="docs/algorithms/figures/{{ name }}.md"
-    mapfile -t scenarios < <(sed -n 's|^<!-- figures: \([a-z0-9-]*\).* -->$|bench/scenarios/\1.toml|p' "$page" | sort -u)
-    for kernel in {{ kernels }}; do
-        target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${scenarios[@]}" || true # the page names invalid runs
-    done
+    scenarios() { sed -n 's|^<!-- figures: \([a-z0-9-]*\).* -->$|bench/scenarios/\1.toml|p' | sort -u; }
+    mapfile -t measured < <(grep -v ' simulated' "$page" | scenarios)
+    mapfile -t simulated < <(grep ' simulated' "$page" | scenarios)
+    # the page names invalid runs
+    if ((${#measured[@]})); then
+        for kernel in {{ kernels }}; do
+            target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${measured[@]}" || true
+        done
+    fi
+    if ((${#simulated[@]})); then
+        target/release/hotcc-bench lab --sim {{ args }} "${simulated[@]}" || true
+    fi
     target/release/hotcc-bench figures "$page"
 
 # Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600

@@ -32,6 +32,7 @@ use std::time::Instant;
     hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab native bench/scenarios/demo.toml\n  \
     hotcc-bench lab --sim bench/scenarios/fbtcp-1-trees.toml\n  \
+    hotcc-bench lab --quick bench/scenarios/fbtcp-1-trees.toml\n  \
     hotcc-bench lab --check bench/scenarios/*.toml")]
 pub struct LabCommand {
     /// Scenario files
@@ -45,6 +46,9 @@ pub struct LabCommand {
     /// as simulated. Fails if a case needs what only a kernel has, e.g. a PEP
     #[arg(long, conflicts_with_all = ["lab", "real_time"])]
     sim: bool,
+    /// Simulate the first seed of each case: the same as `--sim --one-seed`
+    #[arg(long, conflicts_with_all = ["lab", "real_time"])]
+    quick: bool,
     /// Number of parallel runs; results do not depend on it; always 1 with `--lab native`
     #[arg(long, short, default_value_t = default_jobs())]
     jobs: NonZeroUsize,
@@ -116,7 +120,7 @@ impl LabCommand {
     /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
         let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
-        let selection = Selection { one_seed: self.one_seed, cases: self.case.clone(), drawn };
+        let selection = Selection { one_seed: self.one_seed || self.quick, cases: self.case.clone(), drawn };
         let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
@@ -126,7 +130,7 @@ impl LabCommand {
         in_all.iter().for_each(|line| eprintln!("{line}"));
         let (kernel, native);
         let backend = match &self.lab {
-            _ if self.sim => Backend::Simulator,
+            _ if self.simulates() => Backend::Simulator,
             Choice::Native => {
                 native = Native::ready()?;
                 eprintln!("{}", native.note());
@@ -210,6 +214,9 @@ impl LabCommand {
         let mut source = Source::read(path)?;
         source.trace_directories = self.traces.directories();
         let mut work = Workload::of(&source, selection)?;
+        if self.simulates() {
+            simulated::check_runs(&source, selection)?;
+        }
         if self.check {
             check_plans(&source)?;
             work.real_s = self.real_s(&source, &work, selection)?;
@@ -221,7 +228,7 @@ impl LabCommand {
 
     /// Seconds of real time that a scenario takes. Guests in real time, and this machine, take as long as they run.
     fn real_s(&self, source: &Source, work: &Workload, selection: &Selection) -> Result<f64> {
-        if self.sim {
+        if self.simulates() {
             return Ok(work.seconds * simulated::WALL_S_PER_S / self.at_once().min(work.runs.max(1)) as f64);
         }
         if self.real_time || matches!(self.lab, Choice::Native) {
@@ -234,8 +241,12 @@ impl LabCommand {
         format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
     }
 
+    fn simulates(&self) -> bool {
+        self.sim || self.quick
+    }
+
     fn at_once(&self) -> usize {
-        if !self.sim && matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() }
+        if !self.simulates() && matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() }
     }
 
     fn clock(&self) -> Clock {

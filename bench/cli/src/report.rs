@@ -55,7 +55,9 @@ pub struct DiffCommand {
 #[command(
     after_help = "Example:\n  hotcc-bench figures --results lab-results docs/algorithms/figures/*.md\n\nA document marks where its tables belong:\n\n  <!-- figures: dtcp-lte-loss -->\n  \
     <!-- end of figures -->\n\nTo show only some cases, add swept values:\n\n  \
-    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->"
+    <!-- figures: dtcp-lte-loss loss=0.01 cc=dtcp cc=cubic -->\n  <!-- end of figures -->\n\nTo show results of `lab \
+    --sim`, with these figures side by side for each congestion control:\n\n  \
+    <!-- figures: crest-recorded simulated throughput_mbps queue_delay_p95_ms -->\n  <!-- end of figures -->"
 )]
 pub struct FiguresCommand {
     /// Markdown documents to update in place

@@ -4,6 +4,8 @@
 #[path = "scenarios/command.rs"]
 mod command;
 mod common;
+#[path = "scenarios/directory.rs"]
+mod directory;
 #[path = "scenarios/objects.rs"]
 mod objects;
 #[path = "scenarios/simulated.rs"]

@@ -209,7 +209,10 @@ fn files_are_checked_and_drawn() {
     }
     assert!(out(&shown).lines().all(|line| line.chars().count() <= 100));
     let svg = fs::read_to_string(bench.path("drive.svg")).unwrap();
-    assert!(svg.starts_with("<svg xmlns=") && svg.contains("SINR, dB"));
+    assert!(svg.starts_with("<svg xmlns="));
+    for part in ["capacity, Mbit/s", "SINR, dB", "RTT, ms", "time, s", "age of the SINR that is compared"] {
+        assert!(svg.contains(part), "{part}");
+    }
     let shown = bench.run(&["show", "drive.csv", "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown["samples"], &shown["correlations"][0]["pairs"]), (&120.into(), &120.into()));

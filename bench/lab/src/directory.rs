@@ -1,20 +1,60 @@
 //! A result directory before its runs: results of the same manifest stay, those of another are moved out of the way.
 
 use crate::changes::changes;
-use crate::results::Manifest;
-use anyhow::{Context, Result, bail};
+use crate::results::{Manifest, RunId, sha256};
+use anyhow::{Context, Result, anyhow, bail};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a run is made until it is whole.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
-/// Makes OUT/NAME/KERNEL ready for runs of this manifest. Where it has results of another, they go to OUT/NAME.N/KERNEL,
-/// with the first N that is free, and what is returned says so.
-pub(super) fn prepare(directory: &Path, manifest: &Manifest, scenario: &str) -> Result<Option<String>> {
-    let path = directory.join("manifest.json");
+/// The file that [`prepare`] makes, and its next version until it is complete.
+const MANIFEST: &str = "manifest.json";
+const NEXT_MANIFEST: &str = "manifest.json.part";
+
+/// A result directory to which only this process writes.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    directory: &'a Path,
+    manifest: Mutex<Manifest>,
+    /// A message for the user, if results of another manifest were moved.
+    pub moved: Option<String>,
+    /// The kernel releases it when the process ends, however it ends.
+    _lock: Flock<File>,
+}
+
+impl Prepared<'_> {
+    /// Whether a run's summary is the one that the run wrote.
+    pub(super) fn lists(&self, run: &RunId, summary: &[u8]) -> bool {
+        self.manifest().results.get(&run.summary()).is_some_and(|listed| *listed == sha256(summary))
+    }
+
+    /// Adds a run's summary to the manifest. Call it before the summary is in its place, so that no complete run is
+    /// without its hash.
+    pub(super) fn list(&self, run: &RunId, summary: &[u8]) -> Result<()> {
+        let mut manifest = self.manifest();
+        manifest.results.insert(run.summary(), sha256(summary));
+        write_manifest(self.directory, &manifest)
+    }
+
+    fn manifest(&self) -> MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes OUT/NAME/KERNEL ready for runs of this manifest, and locks it. If it has results of another manifest, moves them to
+/// OUT/NAME.N/KERNEL, with the first N that is free.
+pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<Prepared<'a>> {
+    let mut held = lock(directory)?;
+    let path = directory.join(MANIFEST);
     let old = match fs::read(&path) {
         Ok(text) => Some(serde_json::from_slice::<Manifest>(&text).with_context(|| {
             let path = path.display();
@@ -30,20 +70,51 @@ pub(super) fn prepare(directory: &Path, manifest: &Manifest, scenario: &str) -> 
     }
     remove(&directory.join(UNFINISHED))?;
     // other seeds and cases of the same are kept: a quick look must not cost what took hours
-    let of_the_same = |old: &Manifest| *manifest == Manifest { runs: manifest.runs.clone(), ..old.clone() };
-    let moved = match old.filter(|old| !of_the_same(old)) {
+    let of_the_same =
+        |old: &Manifest| manifest == Manifest { runs: manifest.runs.clone(), results: BTreeMap::new(), ..old.clone() };
+    let mut moved = None;
+    match old {
+        Some(old) if of_the_same(&old) => manifest.results = old.results,
         Some(old) if has_results(directory) => {
             let aside = move_aside(directory)?;
-            let changed: Vec<String> = changes(&old, manifest).into_iter().map(|change| change.what).collect();
+            held = lock(directory)?;
+            let changed: Vec<String> = changes(&old, &manifest).into_iter().map(|change| change.what).collect();
             let (changed, directory, aside) = (changed.join(", "), directory.display(), aside.display());
-            Some(format!("{directory} had results of another setup (changed: {changed}); moved them to {aside}"))
+            moved =
+                Some(format!("{directory} had results of another setup (changed: {changed}); moved them to {aside}"));
         }
-        _ => None,
-    };
-    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        _ => {}
+    }
     write(&directory.join("scenario.toml"), scenario.as_bytes())?;
-    write(&path, &serde_json::to_vec_pretty(manifest)?)?;
-    Ok(moved)
+    write_manifest(directory, &manifest)?;
+    Ok(Prepared { directory, manifest: Mutex::new(manifest), moved, _lock: held })
+}
+
+/// Creates the directory if necessary, and takes the lock on it.
+fn lock(directory: &Path) -> Result<Flock<File>> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let in_use = || {
+        let directory = directory.display();
+        anyhow!(
+            "cannot write results to {directory}: another `hotcc-bench lab` is using it; wait, or use another --out"
+        )
+    };
+    let tried = || format!("cannot lock {}", directory.display());
+    let held = match Flock::lock(File::open(directory).with_context(tried)?, FlockArg::LockExclusiveNonblock) {
+        Err((_, Errno::EWOULDBLOCK)) => return Err(in_use()),
+        held => held.map_err(|(_, why)| why).with_context(tried)?,
+    };
+    // between opening and locking, another process may have moved the directory and made a new one
+    let number = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let named = fs::metadata(directory).with_context(tried)?;
+    if number(held.metadata().with_context(tried)?) == number(named) { Ok(held) } else { Err(in_use()) }
+}
+
+/// Replaces the manifest at once: a process that is killed leaves either the old one or the new one.
+fn write_manifest(directory: &Path, manifest: &Manifest) -> Result<()> {
+    let (next, path) = (directory.join(NEXT_MANIFEST), directory.join(MANIFEST));
+    write(&next, &serde_json::to_vec_pretty(manifest)?)?;
+    fs::rename(&next, &path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Whether any run in it is whole.
@@ -89,8 +160,6 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::RunId;
-    use std::collections::BTreeMap;
 
     fn manifest(scenario_sha256: &str, seeds: &[u64]) -> Manifest {
         let run = |seed: &u64| RunId { case: BTreeMap::new(), seed: *seed };
@@ -105,6 +174,7 @@ mod tests {
             cpu: String::new(),
             objects: BTreeMap::from([("dtcp".to_owned(), "c".to_owned())]),
             runs: seeds.iter().map(run).collect(),
+            results: BTreeMap::new(),
         }
     }
 
@@ -119,15 +189,16 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).join("6.12");
         let (directory, first) = (at("small"), manifest("a", &[1]));
-        assert_eq!(prepare(&directory, &first, "first").unwrap(), None);
+        let moved = |manifest: &Manifest, scenario| prepare(&directory, manifest.clone(), scenario).unwrap().moved;
+        assert_eq!(moved(&first, "first"), None);
         // nothing is whole yet: nothing is worth keeping
         let second = manifest("b", &[1]);
-        assert_eq!(prepare(&directory, &second, "second").unwrap(), None);
+        assert_eq!(moved(&second, "second"), None);
         finish(&directory, &second.runs[0]);
 
         let mut third = manifest("b", &[1]);
         third.objects.insert("dtcp".to_owned(), "d".to_owned());
-        let said = prepare(&directory, &third, "third").unwrap().unwrap();
+        let said = moved(&third, "third").unwrap();
         assert!(said.contains("(changed: object dtcp)") && said.ends_with("small.1/6.12"), "{said}");
         assert!(at("small.1").join("all/seed-1/summary.json").exists());
         assert_eq!(fs::read_to_string(at("small.1").join("scenario.toml")).unwrap(), "second");
@@ -135,7 +206,7 @@ mod tests {
         assert_eq!(fs::read_to_string(directory.join("scenario.toml")).unwrap(), "third");
 
         finish(&directory, &third.runs[0]);
-        let said = prepare(&directory, &first, "first").unwrap().unwrap();
+        let said = moved(&first, "first").unwrap();
         assert!(said.contains("(changed: scenario's SHA-256, object dtcp)"), "{said}");
         assert!(said.ends_with("small.2/6.12"), "{said}");
     }
@@ -145,10 +216,31 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         let all = manifest("a", &[1, 2]);
-        prepare(&directory, &all, "text").unwrap();
+        let first = prepare(&directory, all.clone(), "text").unwrap();
+        first.list(&all.runs[1], b"{}").unwrap();
         finish(&directory, &all.runs[1]);
-        assert_eq!(prepare(&directory, &manifest("a", &[1]), "text").unwrap(), None);
+        drop(first);
+        let second = prepare(&directory, manifest("a", &[1]), "text").unwrap();
+        assert_eq!(second.moved, None);
+        assert!(second.lists(&all.runs[1], b"{}") && !second.lists(&all.runs[0], b"{}"));
         assert!(directory.join("all/seed-2/summary.json").exists());
+    }
+
+    #[test]
+    fn a_directory_is_locked_also_after_its_results_were_moved() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("small/6.12");
+        let old = manifest("a", &[1]);
+        let first = prepare(&directory, old.clone(), "first").unwrap();
+        finish(&directory, &old.runs[0]);
+        let refused = || prepare(&directory, manifest("b", &[1]), "second").unwrap_err().to_string();
+        let error = refused();
+        assert!(error.contains("small/6.12: another `hotcc-bench lab` is using it"), "{error}");
+        assert_eq!(fs::read_to_string(directory.join("scenario.toml")).unwrap(), "first");
+        drop(first);
+        let second = prepare(&directory, manifest("b", &[1]), "second").unwrap();
+        assert!(second.moved.is_some());
+        assert_eq!(refused(), error);
     }
 
     #[test]
@@ -157,7 +249,7 @@ mod tests {
         let directory = scratch.path().join("small/6.12");
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("diary"), "").unwrap();
-        let error = prepare(&directory, &manifest("a", &[1]), "text").unwrap_err().to_string();
+        let error = prepare(&directory, manifest("a", &[1]), "text").unwrap_err().to_string();
         assert!(error.contains("no lab results"), "{error}");
         assert!(directory.join("diary").exists());
     }

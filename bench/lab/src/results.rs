@@ -1,7 +1,7 @@
 //! What a scenario's runs leave behind, as files and as types.
 //!
 //! ```text
-//! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects (see Manifest)
+//! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects, and summaries' hashes (see Manifest)
 //! DIR/scenario.toml                    the scenario as it was
 //! DIR/CASE/seed-N/summary.json         one run (see RunSummary); written last, so a run that has it is whole
 //! DIR/CASE/seed-N/flows.csv            series of each flow (see FLOW_COLUMNS)
@@ -14,8 +14,10 @@ mod expected;
 
 pub use expected::{Expected, Wanted, equal};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,6 +79,10 @@ pub struct Manifest {
     pub objects: BTreeMap<String, String>,
     /// Every run there is to be, in order.
     pub runs: Vec<RunId>,
+    /// SHA-256 of each complete run's `summary.json`, by its path in the directory. Empty also if an earlier version of the
+    /// lab wrote the manifest.
+    #[serde(default)]
+    pub results: BTreeMap<String, String>,
 }
 
 /// One run of a scenario.
@@ -102,6 +108,12 @@ impl RunId {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         Path::new(&self.case_name()).join(format!("seed-{}", self.seed))
+    }
+
+    /// Its summary under the result directory.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        self.path().join("summary.json").display().to_string()
     }
 }
 
@@ -350,24 +362,40 @@ pub fn locate(path: &Path) -> Result<PathBuf> {
 }
 
 impl Results {
-    /// Reads `manifest.json` and every summary there is.
+    /// Reads `manifest.json` and every summary there is. Fails if a summary is not the one that its run wrote.
     pub fn read(directory: &Path) -> Result<Self> {
-        let manifest: Manifest = read_json(&directory.join("manifest.json"))?;
+        let path = directory.join("manifest.json");
+        let manifest: Manifest = parse(&path, &read(&path)?)?;
         let mut runs = Vec::new();
         for run in &manifest.runs {
-            let path = directory.join(run.path()).join("summary.json");
-            if path.exists() {
-                runs.push(read_json(&path)?);
+            let path = directory.join(run.summary());
+            if !path.exists() {
+                continue;
             }
+            let text = read(&path)?;
+            ensure!(
+                manifest.results.is_empty() || manifest.results.get(&run.summary()) == Some(&sha256(&text)),
+                "cannot use {}: its SHA-256 is not the one in manifest.json, so it has changed since the run; run \
+                 `hotcc-bench lab` again to repeat that run",
+                path.display()
+            );
+            runs.push(parse(&path, &text)?);
         }
         Ok(Self { directory: directory.to_owned(), manifest, runs })
     }
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text)
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text)
         .with_context(|| format!("cannot read {}: another version of the lab wrote it", path.display()))
+}
+
+pub(super) fn sha256(content: impl AsRef<[u8]>) -> String {
+    HEXLOWER.encode(&Sha256::digest(content))
 }
 
 #[cfg(test)]

@@ -2,23 +2,21 @@
 
 use crate::algorithms;
 use crate::analyse::{Analysed, Measured, analyse};
-use crate::directory::{UNFINISHED, prepare, remove, write};
+use crate::directory::{Prepared, UNFINISHED, prepare, remove, write};
 use crate::guest::Versatile;
 use crate::native::Native;
 use crate::planner::{Planned, check_plans, plan};
-use crate::results::{Manifest, Results, RunId, RunSummary};
+use crate::results::{Manifest, Results, RunId, RunSummary, sha256};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
 use crate::snapshots::{self, Snapshots, Waiting};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
-use data_encoding::HEXLOWER;
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
 use hotcc_testbed::programs;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -43,7 +41,7 @@ pub enum Backend<'a> {
     Vm(&'a Kernel, Clock),
     /// The kernel that runs here.
     Native(&'a Native),
-    /// The simulator.
+    /// The simulator, for scenarios that pass [`simulated::check_runs`].
     Simulator,
 }
 
@@ -87,16 +85,13 @@ impl Lab<'_> {
         if let Backend::Native(native) = self.backend {
             runs.iter().try_for_each(|one| native.check(&one.case.scenario))?;
         }
-        if let Backend::Simulator = self.backend {
-            let wanted = |case: &Case| runs.iter().any(|one| one.case.values == case.values);
-            self.source.check_some_cases(wanted, |scenario, _, _| simulated::check(scenario))?;
-        }
         let jobs = if matches!(self.backend, Backend::Native(_)) { 1 } else { self.jobs.clamp(1, runs.len().max(1)) };
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
         check_plans(self.source)?;
         let manifest = self.manifest(&cases, &runs)?;
-        if let Some(moved) = prepare(self.directory, &manifest, &self.source.text)? {
-            say(&Progress::Note(&moved));
+        let prepared = prepare(self.directory, manifest, &self.source.text)?;
+        if let Some(moved) = &prepared.moved {
+            say(&Progress::Note(moved));
         }
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failures = Mutex::new(Vec::new());
@@ -104,7 +99,7 @@ impl Lab<'_> {
         std::thread::scope(|scope| {
             for worker in 0..jobs {
                 let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
-                let (runs, next, done, failures) = (&runs, &next, &done, &failures);
+                let (prepared, runs, next, done, failures) = (&prepared, &runs, &next, &done, &failures);
                 scope.spawn(move || {
                     while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
                         if netlab::check().is_err() {
@@ -114,7 +109,7 @@ impl Lab<'_> {
                             let done = (done.load(Ordering::SeqCst), runs.len());
                             say(&Progress::Run { run: &one.id, done, text });
                         };
-                        let outcome = self.run_one(one, cpu, &tell);
+                        let outcome = self.run_one(one, prepared, cpu, &tell);
                         done.fetch_add(1, Ordering::SeqCst);
                         match outcome {
                             Ok(verdict) => tell(&verdict),
@@ -161,11 +156,11 @@ impl Lab<'_> {
         let named: Vec<(PathBuf, PathBuf)> = traces_named.chain(objects_named).collect::<Result<_>>()?;
         for (file, path) in named {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            files.insert(file.display().to_string(), HEXLOWER.encode(&Sha256::digest(content)));
+            files.insert(file.display().to_string(), sha256(content));
         }
         let mut objects = BTreeMap::new();
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
-            objects.insert(object.name.to_owned(), HEXLOWER.encode(&Sha256::digest(object.bytes)));
+            objects.insert(object.name.to_owned(), sha256(object.bytes));
         }
         // this program plans and reckons; the others are what a run is made with
         let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
@@ -184,11 +179,11 @@ impl Lab<'_> {
         }
         for (name, path) in programs {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            objects.insert(name.to_owned(), HEXLOWER.encode(&Sha256::digest(content)));
+            objects.insert(name.to_owned(), sha256(content));
         }
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
             Backend::Vm(kernel, clock) => {
-                let image = HEXLOWER.encode(&Sha256::digest(fs::read(&kernel.vmlinuz)?));
+                let image = sha256(fs::read(&kernel.vmlinuz)?);
                 (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
@@ -197,7 +192,7 @@ impl Lab<'_> {
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {
             scenario: name,
-            scenario_sha256: HEXLOWER.encode(&Sha256::digest(&self.source.text)),
+            scenario_sha256: sha256(&self.source.text),
             files,
             backend: backend.to_owned(),
             kernel,
@@ -206,20 +201,30 @@ impl Lab<'_> {
             cpu,
             objects,
             runs: runs.iter().map(|one| one.id.clone()).collect(),
+            results: BTreeMap::new(),
         })
     }
 
-    /// A run that was not valid is not done where another one may be.
-    fn is_done(&self, target: &Path) -> bool {
-        let Ok(text) = fs::read(target.join("summary.json")) else { return false };
+    /// Whether a run has the summary that it wrote. An invalid run is repeated where the next one may be valid.
+    fn is_done(&self, run: &RunId, prepared: &Prepared<'_>) -> bool {
+        let Ok(text) = fs::read(self.directory.join(run.summary())) else { return false };
+        if !prepared.lists(run, &text) {
+            return false;
+        }
         matches!(self.backend, Backend::Vm(_, Clock::Virtual) | Backend::Simulator)
             || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
     }
 
     /// Does a run, and says how it ended.
-    fn run_one(&self, one: &OneRun<'_>, cpu: Option<usize>, say: &dyn Fn(&str)) -> Result<String> {
+    fn run_one(
+        &self,
+        one: &OneRun<'_>,
+        prepared: &Prepared<'_>,
+        cpu: Option<usize>,
+        say: &dyn Fn(&str),
+    ) -> Result<String> {
         let target = self.directory.join(one.id.path());
-        if self.is_done(&target) {
+        if self.is_done(&one.id, prepared) {
             return Ok("already complete".to_owned());
         }
         let planned = plan(&one.case.scenario, one.id.seed, &self.source.traces())?;
@@ -232,13 +237,14 @@ impl Lab<'_> {
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
-        keep(&analysed, &scratch)?;
+        prepared.list(&one.id, &keep(&analysed, &scratch)?)?;
         remove(&target)?;
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
         fs::rename(&scratch, &target).with_context(|| format!("cannot create {}", target.display()))?;
-        Ok(verdict(&analysed, &planned))
+        let counts_instructions = matches!(self.backend, Backend::Vm(_, Clock::Virtual));
+        Ok(verdict(&analysed.summary, counts_instructions))
     }
 }
 
@@ -310,26 +316,60 @@ fn how_far(text: &str, duration_ns: u64, took: Duration) -> String {
     format!("{done_s:.1} of {all_s:.1} s at {:.2} guest seconds a second, {text}", done_s / took_s)
 }
 
-fn keep(analysed: &Analysed, directory: &Path) -> Result<()> {
+/// Writes a run's files, and returns its summary as written.
+fn keep(analysed: &Analysed, directory: &Path) -> Result<Vec<u8>> {
     write(&directory.join("flows.csv"), analysed.flows_csv.as_bytes())?;
     write(&directory.join("links.csv"), analysed.links_csv.as_bytes())?;
     for leftover in ["console.log", "qemu.err"] {
         let _ = fs::remove_file(directory.join(leftover));
     }
-    write(&directory.join("summary.json"), &serde_json::to_vec_pretty(&analysed.summary)?)
+    let summary = serde_json::to_vec_pretty(&analysed.summary)?;
+    write(&directory.join("summary.json"), &summary)?;
+    Ok(summary)
 }
 
-fn verdict(analysed: &Analysed, planned: &Planned) -> String {
-    let mbps: f64 = analysed.summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
-    let seconds = planned.plan.duration_ns as f64 / 1e9;
-    let why = analysed.summary.invalid.join("; ");
+/// How a run ended. In virtual time, the time in which the guest's processor was busy is its number of instructions.
+fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
+    let mbps: f64 = summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
+    let packets: u64 = summary.flows.iter().map(|f| f.packets).sum();
+    let instructions = if counts_instructions && packets > 0 {
+        let busy_ns = summary.busy_mean * summary.duration_s * 1e9;
+        format!(", {:.0} instructions per packet", busy_ns / packets as f64)
+    } else {
+        String::new()
+    };
+    let why = summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
-    format!("done: {seconds} s, {mbps:.2} Mbit/s, {:.0} % busy{invalid}", analysed.summary.busy_mean * 100.0)
+    let busy_percent = summary.busy_mean * 100.0;
+    format!("done: {} s, {mbps:.2} Mbit/s, {busy_percent:.0} % busy{instructions}{invalid}", summary.duration_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::FlowSummary;
+
+    #[test]
+    fn a_run_in_virtual_time_ends_with_its_instructions_per_packet() {
+        let flow = FlowSummary { throughput_bps: 4e6, packets: 4000, ..FlowSummary::default() };
+        let mut summary = RunSummary {
+            run: RunId { case: BTreeMap::new(), seed: 1 },
+            duration_s: 20.0,
+            invalid: Vec::new(),
+            busy_max: 0.2,
+            busy_mean: 0.01,
+            flows: vec![flow.clone(), flow],
+            bounds: Vec::new(),
+            links: Vec::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        };
+        assert_eq!(verdict(&summary, true), "done: 20 s, 8.00 Mbit/s, 1 % busy, 25000 instructions per packet");
+        assert_eq!(verdict(&summary, false), "done: 20 s, 8.00 Mbit/s, 1 % busy");
+        summary.flows = vec![FlowSummary::default()];
+        summary.invalid = vec!["a fault".to_owned()];
+        assert_eq!(verdict(&summary, true), "done: 20 s, 0.00 Mbit/s, 1 % busy, INVALID: a fault");
+    }
 
     #[test]
     fn progress_says_how_far_and_how_fast() {

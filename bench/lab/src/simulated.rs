@@ -3,7 +3,8 @@
 use crate::algorithms::description;
 use crate::analyse::Measured;
 use crate::planner::Planned;
-use crate::scenario::{Place, Scenario};
+use crate::scenario::{Case, Place, Scenario, Source};
+use crate::selection::Selection;
 use anyhow::{Context, Result};
 use hotcc::tunables::{Setting, values};
 use hotcc_lab_proto::plan::RxMethod;
@@ -15,8 +16,15 @@ pub const BACKEND: &str = "simulator";
 /// Seconds of real time that a second of a usual scenario takes, for estimates.
 pub const WALL_S_PER_S: f64 = 0.01;
 
-/// Whether the simulator can run a case; the error has the place in the scenario that asks for what it does not have.
-pub(crate) fn check(scenario: &Scenario) -> Result<()> {
+/// Whether the simulator can run the selected cases; the error names the line that asks for what it does not have.
+pub fn check_runs(source: &Source, selection: &Selection) -> Result<()> {
+    let cases = source.cases()?;
+    let runs = selection.runs(source, &cases)?;
+    let is_selected = |case: &Case| runs.iter().any(|one| one.case.values == case.values);
+    Ok(source.check_some_cases(is_selected, |scenario, _, _| check(scenario))?)
+}
+
+fn check(scenario: &Scenario) -> Result<()> {
     let refuse = |place: Place, why: String| {
         let why = format!("{why}; use --lab vm, or select other cases with --case");
         Err(anyhow::Error::msg(why).context(place))

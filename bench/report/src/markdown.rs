@@ -1,7 +1,8 @@
 //! Tables as Markdown that is readable as it stands, and documents in which recipes keep such tables up to date.
 
-use super::data::Data;
+use super::data::{COLUMNS, Column, Data};
 use super::html::{Cell, Table};
+use super::rows::by_flow_name;
 use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
 use hotcc_lab::selection::SweptValue;
@@ -15,8 +16,12 @@ const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of figures -->\n";
 /// In a part's mark: a row for each flow.
 const FLOWS: &str = "flows";
+/// In a part's mark: what the simulator made instead of what was measured on kernels.
+const SIMULATED: &str = "simulated";
 /// The line above a kernel's tables begins with it.
 const LINUX: &str = "Linux ";
+/// The line above simulated tables begins with it.
+const NOT_MEASURED: &str = "Simulated, not measured on a kernel";
 
 impl Table {
     /// As Markdown, columns padded; without caption and remark.
@@ -52,8 +57,7 @@ impl Table {
 /// A result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    let heading =
-        if data.results.manifest.backend == BACKEND { "Simulated, not measured on a kernel:\n\n" } else { "" };
+    let heading = if data.results.manifest.backend == BACKEND { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
     format!("{heading}{}", with_papers(&tables::figures(data, Place::Report), data))
 }
 
@@ -76,8 +80,9 @@ fn with_papers(figures: &Table, data: &Data) -> String {
 
 /// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
 /// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
-/// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. What a part says of a
-/// kernel of which nothing is there stays as it is.
+/// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. With names of figures, the
+/// tables have one column for each congestion control or flow, with these figures in each cell. With `simulated`, the part
+/// has what the simulator made, and nothing else. What a part says of a kernel of which nothing is there stays as it is.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -88,28 +93,84 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
         let (mark, after) = after
             .split_once(BEGIN_END)
             .context("a `<!-- figures: SCENARIO` is not closed: ` -->` and the end of the line must follow")?;
-        let (scenario, by_flow, cases) = marked(mark)?;
+        let marked = Marked::parse(mark)?;
         let (old, after) = after.split_once(END).with_context(|| {
             format!("`{BEGIN}{mark} -->` has no end: expected a line `{}` below it", END.trim_end())
         })?;
-        let new = figures(&results.join(scenario), by_flow, &cases)?;
-        let part = if new.is_empty() { old } else { &merged(old, &new) };
+        let new = marked.figures(results)?;
+        let part = match marked.simulated {
+            _ if new.is_empty() => old.to_owned(),
+            true => new,
+            false => merged(old, &new),
+        };
         out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
         rest = after;
     }
     Ok(out + rest)
 }
 
-/// `SCENARIO [flows] KEY=VALUE...`.
-fn marked(mark: &str) -> Result<(&str, bool, Vec<SweptValue>)> {
-    let (scenario, words) = mark.split_once(' ').unwrap_or((mark, ""));
-    ensure!(
-        scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
-        "invalid scenario name `{scenario}`: expected only letters, digits and `-`"
-    );
-    let (flows, cases): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == FLOWS);
-    let cases = cases.into_iter().map(str::parse).collect::<Result<_, String>>();
-    Ok((scenario, !flows.is_empty(), cases.map_err(|why| anyhow!("`<!-- figures: {mark} -->`: {why}"))?))
+/// `SCENARIO [flows] [simulated] [FIGURE...] [KEY=VALUE...]`.
+struct Marked<'a> {
+    scenario: &'a str,
+    by_flow: bool,
+    simulated: bool,
+    /// With any, the table has a column for each label.
+    columns: Vec<&'static Column>,
+    cases: Vec<SweptValue>,
+}
+
+impl<'a> Marked<'a> {
+    fn parse(mark: &'a str) -> Result<Self> {
+        let (scenario, words) = mark.split_once(' ').unwrap_or((mark, ""));
+        ensure!(
+            scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+            "invalid scenario name `{scenario}`: expected only letters, digits and `-`"
+        );
+        let mut marked = Self { scenario, by_flow: false, simulated: false, columns: Vec::new(), cases: Vec::new() };
+        for word in words.split_whitespace() {
+            match COLUMNS.iter().find(|column| column.metric == word) {
+                Some(column) => marked.columns.push(column),
+                None if word == FLOWS => marked.by_flow = true,
+                None if word == SIMULATED => marked.simulated = true,
+                None => marked
+                    .cases
+                    .push(word.parse().map_err(|why| anyhow!("`{BEGIN}{mark} -->`: invalid word `{word}`: {why}"))?),
+            }
+        }
+        Ok(marked)
+    }
+
+    /// The tables of what is there, empty for nothing.
+    fn figures(&self, results: &Path) -> Result<String> {
+        let Ok(kernels) = fs::read_dir(results.join(self.scenario)) else { return Ok(String::new()) };
+        let mut kernels: Vec<_> =
+            kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
+        kernels.sort();
+        let mut out = String::new();
+        for directory in kernels {
+            let data = Data::of_cases(&directory, &self.cases)?;
+            if data.results.runs.is_empty() || (data.results.manifest.backend == BACKEND) != self.simulated {
+                continue;
+            }
+            let name = directory.file_name().unwrap_or_default().to_string_lossy();
+            let heading = if self.simulated { NOT_MEASURED.to_owned() } else { format!("{LINUX}{name}") };
+            let (table, cells) = self.table(&data);
+            out.push_str(&format!("\n{heading}. {}.{cells}\n\n{}\n", data.state(), with_papers(&table, &data)));
+        }
+        Ok(out)
+    }
+
+    /// The table, and a sentence about its cells, if it needs one.
+    fn table(&self, data: &Data) -> (Table, String) {
+        match (self.columns.is_empty(), self.by_flow) {
+            (true, true) => return (tables::by_flow(&data.flows, Place::Document), String::new()),
+            (true, false) => return (tables::figures(data, Place::Document), String::new()),
+            _ => {}
+        }
+        let rows = if self.by_flow { &by_flow_name(&data.results) } else { &data.rows };
+        let headings: Vec<&str> = self.columns.iter().map(|column| column.heading).collect();
+        (tables::side_by_side(rows, &self.columns), format!(" Each cell has: {}.", headings.join("; ")))
+    }
 }
 
 /// A part with new tables in the place of those of the same kernel's series, `6.12` say.
@@ -131,29 +192,6 @@ fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
         }
     }
     tables
-}
-
-/// The tables of what is there, empty for nothing.
-fn figures(scenario: &Path, by_flow: bool, cases: &[SweptValue]) -> Result<String> {
-    let Ok(kernels) = fs::read_dir(scenario) else { return Ok(String::new()) };
-    let mut kernels: Vec<_> =
-        kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
-    kernels.sort();
-    let mut out = String::new();
-    for directory in kernels {
-        let data = Data::of_cases(&directory, cases)?;
-        if data.results.runs.is_empty() || data.results.manifest.backend == BACKEND {
-            continue; // documents show what was measured on kernels
-        }
-        let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        let table = if by_flow {
-            tables::by_flow(&data.flows, Place::Document)
-        } else {
-            tables::figures(&data, Place::Document)
-        };
-        out.push_str(&format!("\n{LINUX}{name}. {}.\n\n{}\n", data.state(), with_papers(&table, &data)));
-    }
-    Ok(out)
 }
 
 #[cfg(test)]
@@ -203,6 +241,6 @@ mod tests {
             "invalid scenario name `../x`: expected only letters, digits and `-`"
         );
         let case = told("<!-- figures: x cc -->\n<!-- end of figures -->\n");
-        assert!(case.starts_with("`<!-- figures: x cc -->`: expected KEY=VALUE"), "{case}");
+        assert!(case.starts_with("`<!-- figures: x cc -->`: invalid word `cc`: expected KEY=VALUE"), "{case}");
     }
 }

@@ -120,6 +120,14 @@ pub fn by_flow(results: &Results) -> Vec<Row> {
     })
 }
 
+/// Likewise, each flow under its name alone: one column for the flows with that name in all cases.
+#[must_use]
+pub fn by_flow_name(results: &Results) -> Vec<Row> {
+    gather(&results.runs, |run| {
+        run.flows.iter().map(|flow| (run.run.case.clone(), flow.name.clone(), vec![flow])).collect()
+    })
+}
+
 /// `bulk-1 (dtcp)`.
 #[must_use]
 pub fn flow_label(flow: &FlowSummary) -> String {

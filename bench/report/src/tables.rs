@@ -3,7 +3,7 @@
 use super::data::{COLUMNS, Column, Data, Shown};
 use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
-use super::rows::{Row, case_text};
+use super::rows::{Case, Row, case_text, conditions, labels};
 use hotcc_lab::results::Wanted;
 
 /// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
@@ -61,6 +61,25 @@ pub fn figures(data: &Data, place: Place) -> Table {
 /// Figures by case and flow.
 pub fn by_flow(flows: &[Row], place: Place) -> Table {
     of_rows(flows, place, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
+}
+
+/// A row for each case, and a column for each congestion control or flow, with these figures in each cell.
+pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
+    let labels = labels(rows);
+    let cell = |row: &Row| {
+        let texts = figures.iter().map(|c| figure_text(row.estimate(c.metric), c.factor, row.runs.len()));
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    let cells = |(case, of_case): (&Case, Vec<&Row>)| {
+        let of =
+            |label: &String| of_case.iter().find(|row| row.label == *label).map_or("–".to_owned(), |row| cell(row));
+        let mut cells = vec![Cell::Text(case_text(case))];
+        cells.extend(labels.iter().map(|label| Cell::Figure(of(label))));
+        cells
+    };
+    let rows = conditions(rows).into_iter().map(cells).collect();
+    let columns = ["case".to_owned()].into_iter().chain(labels.iter().cloned()).collect();
+    Table { columns, rows, ..Table::default() }
 }
 
 /// The papers' figures beside ours; `None` where there are none.

@@ -82,14 +82,24 @@ fn prediction(shown: &Shown) -> String {
     out
 }
 
-/// The chart as an SVG file.
-pub fn svg(name: &str, trace: &Trace) -> Result<String> {
+/// The chart as an SVG file: the quantities over time, then how well the SINR predicts the capacity, as far as it does.
+pub fn svg(shown: &Shown, trace: &Trace) -> Result<String> {
     let quantity = |(name, column, scale, from_zero): Panel| Quantity {
         name,
         points: trace.means(column, POINTS).iter().map(|(t, mean)| (*t, mean * scale)).collect(),
         from_zero,
+        axis: None,
     };
-    draw(name, trace.duration().as_secs_f64(), PANELS.map(quantity).into())
+    let mut quantities = Vec::from(PANELS.map(quantity));
+    if let Some(oldest) = shown.correlations.last() {
+        quantities.push(Quantity {
+            name: "correlation",
+            points: shown.correlations.iter().map(|at| (at.lag_s, at.coefficient)).collect(),
+            from_zero: shown.correlations.iter().all(|at| at.coefficient >= 0.0),
+            axis: Some((oldest.lag_s, "age of the SINR that is compared with the capacity, s")),
+        });
+    }
+    draw(&shown.facts.name, shown.facts.duration_s, quantities)
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ fn show(name: &str, svg: Option<&Path>, known: &Known, json: bool) -> Result<Exi
         print!("{}", chart::text(&shown, &trace));
     }
     if let Some(out) = svg {
-        let drawn = chart::svg(name, &trace)?;
+        let drawn = chart::svg(&shown, &trace)?;
         fs::write(out, drawn).with_context(|| format!("cannot write {}", out.display()))?;
         eprintln!("chart in {}", out.display());
     }

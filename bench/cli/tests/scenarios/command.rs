@@ -81,10 +81,10 @@ fn a_choice_that_leaves_nothing_is_refused() {
 fn the_simulator_refuses_what_it_lacks_by_line() {
     let directory = tempfile::tempdir().unwrap();
     let (without_pep, pep) = RIGHT.split_once("[[pep]]").unwrap();
-    let sim = |right: &str, other: &str| {
+    let sim = |arguments: &[&str], right: &str, other: &str| {
         fs::write(directory.path().join("x.toml"), without_pep.replace(right, other)).unwrap();
-        let done = lab(&["--sim", "x.toml"], directory.path());
-        (done.status.success(), String::from_utf8(done.stderr).unwrap())
+        let done = lab(&[&["--sim", "x.toml"], arguments].concat(), directory.path());
+        (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
     };
     let only = "the simulator has only net.ipv4.tcp_ecn and net.ipv4.tcp_rmem; use --lab vm";
     for (right, wrong, what) in [
@@ -105,11 +105,14 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
         ),
         ("[[event]]", &format!("[[pep]]{pep}\n[[event]]"), &"x.toml:59: PEP: the simulator has no PEP".to_owned()),
     ] {
-        let (succeeds, output) = sim(right, wrong);
-        assert!(!succeeds && output.contains(what), "{output}");
+        let (code, said) = sim(&["--check"], right, wrong);
+        assert!(code == 1 && said.contains(what), "{said}");
+        assert_eq!(sim(&[], right, wrong), (code, said), "a run refuses what --check refuses");
     }
     assert!(!directory.path().join("lab-results").exists());
     let known = "seeds = [1]\n[sysctl]\n\"net.ipv4.tcp_ecn\" = 1\n\"net.ipv4.tcp_rmem\" = \"4096 65536 65536\"\n";
-    let (succeeds, output) = sim("seeds = [1]", known);
-    assert!(succeeds, "{output}");
+    for arguments in [&["--check"][..], &[]] {
+        let (code, said) = sim(arguments, "seeds = [1]", known);
+        assert_eq!(code, 0, "{said}");
+    }
 }

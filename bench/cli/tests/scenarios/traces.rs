@@ -119,6 +119,47 @@ fn a_feeder_publishes_what_it_is_to_publish() {
     assert_eq!(first, [None, Some((30_000_000, Some(10.0))), None, Some((30_000_000, Some(13.0)))]);
 }
 
+#[test]
+fn a_sweep_makes_readings_rarer_older_noisier_biased_or_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.csv"), "time_s,sinr_db,capacity_bps\n0,10,1000000\n5,10,1000000\n").unwrap();
+    let signals = r#"loss = [0.01]
+signal = [
+    { name = "right", period = 100, phase = 0, delay = 0, noise = 0, bias = 0, out = [] },
+    { name = "rare", period = 500, phase = 0, delay = 0, noise = 0, bias = 0, out = [] },
+    { name = "shifted", period = 100, phase = 30, delay = 0, noise = 0, bias = 0, out = [] },
+    { name = "old", period = 100, phase = 0, delay = 300, noise = 0, bias = 0, out = [] },
+    { name = "noisy", period = 100, phase = 0, delay = 0, noise = 2, bias = 0, out = [] },
+    { name = "high", period = 100, phase = 0, delay = 0, noise = 0, bias = 3, out = [] },
+    { name = "out", period = 100, phase = 0, delay = 0, noise = 0, bias = 0, out = [[0, 0.5], [0.6, 0.9]] },
+]"#;
+    let readings = "{ period_ms = \"$signal.period\", phase_ms = \"$signal.phase\", delay_ms = \"$signal.delay\", \
+                    noise_db = \"$signal.noise\", bias_db = \"$signal.bias\" }";
+    let text = scenario("file = \"a.csv\"", "outages_s = \"$signal.out\"")
+        .replace("loss = [0.01]", signals)
+        .replace("{ period_ms = 100 }", readings);
+    let source = Source::parse(&directory.path().join("x.toml"), text).unwrap();
+    let of_case = |name: &str| {
+        let case = source.cases().unwrap().into_iter().find(|case| case.values["signal"] == name).unwrap();
+        let plan = plan(&case.scenario, 1, &source.traces()).unwrap().plan;
+        let readings: Vec<(u64, u64, f32)> = plan.feeds[0]
+            .readings
+            .iter()
+            .map(|r| (r.made_ns / 1_000_000, r.at_ns / 1_000_000, r.sinr_db.unwrap()))
+            .collect();
+        readings
+    };
+    let first = |name: &str| of_case(name)[..2].to_vec();
+    assert_eq!(first("right"), [(0, 0, 10.0), (100, 100, 10.0)]);
+    assert_eq!(first("rare"), [(0, 0, 10.0), (500, 500, 10.0)]);
+    assert_eq!(first("shifted"), [(30, 30, 10.0), (130, 130, 10.0)]);
+    assert_eq!(first("old"), [(0, 300, 10.0), (100, 400, 10.0)]);
+    assert_eq!(first("high"), [(0, 0, 13.0), (100, 100, 13.0)]);
+    assert_eq!(first("out"), [(500, 500, 10.0), (900, 900, 10.0)]);
+    let noisy = of_case("noisy");
+    assert!(noisy.iter().any(|reading| (reading.2 - 10.0).abs() > 1.0), "{noisy:?}");
+}
+
 /// What `lab --check` prints to stderr for a scenario.
 fn error_of(directory: &Path, text: &str, options: &[&str]) -> String {
     fs::write(directory.join("x.toml"), text).unwrap();

@@ -70,6 +70,8 @@ pub(super) struct Panel {
     area: Option<Points>,
     /// Style, parts of the line.
     lines: Vec<(usize, Vec<Points>)>,
+    /// Length and name of its horizontal axis, if that is not the time.
+    pub(super) own_axis: Option<(f64, &'static str)>,
 }
 
 impl Panel {
@@ -81,7 +83,7 @@ impl Panel {
     ) -> Option<Self> {
         let values = lines.iter().flat_map(|line| &line.1).flatten().chain(area.iter().flatten());
         let range = range_from_zero(values.map(|p| p.1))?;
-        Some(Self { name, height, range, area, lines })
+        Some(Self { name, height, range, area, lines, own_axis: None })
     }
 }
 
@@ -213,11 +215,15 @@ pub(super) fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64
     const TOP: i32 = 22;
     const BOTTOM: i32 = 46;
     let duration = if duration > 0.0 { duration } else { 1.0 };
-    let height = TOP + BOTTOM + panels.iter().map(|panel| panel.height).sum::<i32>();
+    // the panels of one axis share its labels, which are below the last of them
+    let is_labelled = |index: usize| panels.get(index + 1).is_none_or(|next| next.own_axis.is_some());
+    let labelled = (0..panels.len()).filter(|index| is_labelled(*index)).count().max(1);
+    let height = TOP + BOTTOM * labelled as i32 + panels.iter().map(|panel| panel.height).sum::<i32>();
     svg((WIDTH, height), title, |root| {
         let mut rest = root.clone();
         for (index, panel) in panels.iter().enumerate() {
-            let (first, last) = (index == 0, index + 1 == panels.len());
+            let (first, last) = (index == 0, is_labelled(index));
+            let (length, axis) = panel.own_axis.unwrap_or((duration, "time, s"));
             let height = panel.height + if first { TOP } else { 0 } + if last { BOTTOM } else { 0 };
             let (area, below) = rest.split_vertically(px(height));
             rest = below;
@@ -227,15 +233,15 @@ pub(super) fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64
                 .margin_right(px(14))
                 .x_label_area_size(px(if last { BOTTOM } else { 0 }))
                 .y_label_area_size(px(70))
-                .build_cartesian_2d(0.0..duration, panel.range.clone())?;
+                .build_cartesian_2d(0.0..length, panel.range.clone())?;
             if let Some(corners) = panel.area.as_ref().filter(|corners| !corners.is_empty()) {
                 let ends = [(corners[corners.len() - 1].0, 0.0), (corners[0].0, 0.0)];
                 chart.draw_series([Polygon::new([corners.as_slice(), &ends].concat(), CAPACITY.filled())])?;
             }
-            let names = (if last { "time, s" } else { "" }, panel.name);
+            let names = (if last { axis } else { "" }, panel.name);
             let span = panel.range.end - panel.range.start;
             let labels = (10, usize::try_from(panel.height / 30).unwrap_or(4));
-            mesh(&mut chart, names, labels, &|x| tick(*x, duration), &|y| tick(*y, span))?;
+            mesh(&mut chart, names, labels, &|x| tick(*x, length), &|y| tick(*y, span))?;
             for (_, t) in events {
                 let ends = vec![(*t, panel.range.start), (*t, panel.range.end)];
                 chart.draw_series([PathElement::new(ends, EVENT.stroke_width(2))])?;

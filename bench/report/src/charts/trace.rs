@@ -1,4 +1,4 @@
-//! A recorded link over time, as an SVG file: one panel for each quantity.
+//! A recorded link, as an SVG file: one panel for each quantity.
 
 use super::range_of;
 use super::timeline::{Panel, draw_panels};
@@ -7,15 +7,17 @@ use anyhow::Result;
 /// Height of a panel, in CSS pixels.
 const HEIGHT: i32 = 180;
 
-/// A quantity over time.
+/// A quantity over time, or over something else.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     /// Its name and unit: `SINR, dB`.
     pub name: &'static str,
-    /// Time in s, and value.
+    /// Time in s, or what `axis` names, and value.
     pub points: Vec<(f64, f64)>,
     /// Whether its axis starts at 0.
     pub from_zero: bool,
+    /// Length and name of the horizontal axis, if that is not the time. Those over time come first.
+    pub axis: Option<(f64, &'static str)>,
 }
 
 /// The chart as the text of an SVG file. `title` states what it shows.
@@ -29,6 +31,7 @@ pub fn draw(title: &str, duration_s: f64, quantities: Vec<Quantity>) -> Result<S
         if let (false, Some(range)) = (quantity.from_zero, range) {
             panel.range = range;
         }
+        panel.own_axis = quantity.axis;
         Some(panel)
     };
     let panels: Vec<Panel> = quantities.into_iter().filter_map(panel).collect();
@@ -43,7 +46,7 @@ mod tests {
 
     #[test]
     fn each_quantity_has_a_panel() {
-        let quantity = |name, points, from_zero| Quantity { name, points, from_zero };
+        let quantity = |name, points, from_zero| Quantity { name, points, from_zero, axis: None };
         let line = vec![(0.0, -3.0), (1.0, 4.0), (2.0, 12.0)];
         let drawn =
             draw("a < b", 2.0, vec![quantity("rate, Mbit/s", line.clone(), true), quantity("SINR, dB", line, false)]);
@@ -54,6 +57,9 @@ mod tests {
             assert!(drawn.contains(name), "{name}");
         }
         assert!(drawn.matches("<polyline").count() >= 2);
+        let lags = Quantity { axis: Some((10.0, "age, s")), ..quantity("r", vec![(0.0, 1.0), (10.0, 0.5)], true) };
+        let two = draw("x", 2.0, vec![quantity("rate", vec![(0.0, 1.0), (2.0, 2.0)], true), lags]).unwrap();
+        assert!(two.contains("time, s") && two.contains("age, s"), "{two}");
         assert!(draw("nothing", 1.0, Vec::new()).is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! Tables in documents: of all that is there, and of some cases.
 
-use crate::fixture::{case, flow, run, write};
+use crate::fixture::{case, flow, manifest, run, write, write_manifest};
+use hotcc_lab::results::Manifest;
+use hotcc_lab::simulated::BACKEND;
 use hotcc_report::markdown::refreshed;
 use std::fs;
 
@@ -65,4 +67,47 @@ fn a_part_about_some_cases_has_their_figures_alone() {
     let one = shown("mmwave loss=0.01 cc=cubic cc=reno");
     has(&one, &[("12.5", false), ("3.25", true), ("Table", false), ("The only run has finished", true)]);
     assert_eq!(shown("mmwave loss=0.5"), part("mmwave loss=0.5"), "what has no results stays");
+}
+
+#[test]
+fn simulated_results_are_shown_where_the_mark_asks_for_them_and_say_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let one = |mbps: f64| run(case(&[]), 1, vec![flow("dl", "dtcp", mbps, 30.0)]);
+    write(&scratch.path().join("mmwave/6.12"), &[one(12.5)]);
+    let simulator = scratch.path().join("mmwave/simulator");
+    write(&simulator, &[one(20.75)]);
+    let simulated = Manifest { backend: BACKEND.to_owned(), ..manifest(vec![one(20.75).run]) };
+    write_manifest(&simulator, &simulated);
+    let part = |mark: &str| format!("<!-- figures: {mark} -->\nLinux 6.12.1. Old.\n<!-- end of figures -->\n");
+    let shown = |mark: &str| refreshed(&part(mark), scratch.path()).unwrap();
+    let measured = shown("mmwave");
+    assert!(measured.contains("12.5") && !measured.contains("20.75"), "{measured}");
+    let simulated = shown("mmwave simulated");
+    assert!(simulated.contains("20.75") && !simulated.contains("12.5") && !simulated.contains("Linux"), "{simulated}");
+    let state = "\n\nSimulated, not measured on a kernel. The only run has finished, none is invalid.\n\n| case";
+    assert!(simulated.contains(state), "{simulated}");
+    assert_eq!(refreshed(&simulated, scratch.path()).unwrap(), simulated, "a second time changes nothing");
+}
+
+#[test]
+fn named_figures_stand_side_by_side() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("small/6.12");
+    let of = |loss: &str, cc: &str, mbps: f64| {
+        run(case(&[("loss", loss), ("cc", cc)]), 1, vec![flow("up", cc, mbps, 30.0), flow("down", cc, 2.5, 30.0)])
+    };
+    write(&directory, &[of("0", "dtcp", 12.5), of("0", "cubic", 3.5), of("1", "dtcp", 20.5)]);
+    let shown = |mark: &str| {
+        let text = format!("<!-- figures: {mark} -->\n<!-- end of figures -->\n");
+        refreshed(&text, scratch.path()).unwrap()
+    };
+    let by_cc = shown("small throughput_mbps queue_delay_p95_ms");
+    let table = "is invalid. Each cell has: throughput, Mbit/s; p95 queue delay, ms.\n\n\
+                 | case   |     dtcp | cubic |\n| ------ | -------: | ----: |\n\
+                 | loss=0 |  7.5, 15 | 3, 15 |\n| loss=1 | 11.5, 15 |     – |\n";
+    assert!(by_cc.contains(table), "{by_cc}");
+    let by_flow = shown("small flows throughput_mbps loss=0");
+    let table = "| case             |   up | down |\n| ---------------- | ---: | ---: |\n\
+                 | cc=dtcp, loss=0  | 12.5 |  2.5 |\n| cc=cubic, loss=0 |  3.5 |  2.5 |\n";
+    assert!(by_flow.contains(table), "{by_flow}");
 }

@@ -24,6 +24,7 @@ pub fn manifest(runs: Vec<RunId>) -> Manifest {
         cpu: "qemu64".to_owned(),
         objects: BTreeMap::from([("dtcp".to_owned(), "c".repeat(64)), ("hotcc".to_owned(), "d".repeat(64))]),
         runs,
+        results: BTreeMap::new(),
     }
 }
 
