@@ -1,5 +1,6 @@
 //! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for whoever restarts it.
 
+mod connections;
 mod format;
 
 use crate::error::{Result, Tried};
@@ -10,9 +11,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use format::Format;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// What a daemon serves.
@@ -33,8 +33,8 @@ pub trait Pages: Send + Sync + 'static {
 ///
 /// # Errors
 /// The address is in use or not this host's.
-pub async fn bind(listen: SocketAddr) -> Result<TcpListener> {
-    let bound = TcpListener::bind(listen).await;
+pub fn bind(listen: SocketAddr) -> Result<TcpListener> {
+    let bound = TcpListener::bind(listen).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.tried(|| format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)"))
 }
 
@@ -47,18 +47,19 @@ pub fn announce(listener: &TcpListener) -> Result<()> {
     writeln!(io::stdout(), "listening on http://{address}").tried(|| "cannot write to stdout".to_owned())
 }
 
-/// Serves until the runtime ends.
+/// Serves until the runtime ends. Each connection serves one request; all together are bounded in number, size and time.
 ///
 /// # Errors
-/// The HTTP server fails.
+/// The runtime does not take the listener.
 pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener).tried(|| "cannot serve HTTP".to_owned())?;
     let index = format!("{}\n\n/metrics  for Prometheus\n/healthz  200 while {}\n", P::NAME, P::HEALTHY);
     let router = Router::new()
         .route("/", get(|| async { index }))
         .route("/healthz", get(healthz::<P>))
         .route("/metrics", get(metrics::<P>))
         .with_state(Arc::new(Server { pages, scrape: Arc::default() }));
-    axum::serve(listener, router).await.tried(|| "cannot serve HTTP".to_owned())
+    connections::serve(listener, router).await
 }
 
 struct Server<P> {
