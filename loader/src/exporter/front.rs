@@ -142,7 +142,7 @@ impl Pages for Collector {
 fn ask(collector: &Mutex<UnixStream>) -> Page {
     let mut collector = collector.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = collector.write_all(&[0]).and_then(|()| receive(&mut collector));
-    answer.unwrap_or_else(|error| Err(format!("the collector does not answer: {error}\n")))
+    answer.unwrap_or_else(|error| Err(format!("the collector does not answer: {error}")))
 }
 
 /// In the collector: makes one page per question, until the HTTP process ends.
@@ -150,7 +150,7 @@ pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut() -> Page) {
     // what the question says does not matter: this process parses nothing that the other one sends
     while front.read_exact(&mut [0]).is_ok() {
         let page = catch_unwind(AssertUnwindSafe(&mut make));
-        let page = page.unwrap_or_else(|_| Err("collecting the page panicked; see the log\n".to_owned()));
+        let page = page.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()));
         if send(&mut front, &page).is_err() {
             return;
         }
