@@ -5,10 +5,9 @@ use hotcc_host::metrics_server::{self, Pages};
 use hotcc_host::service::{self, Stop};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind};
 
@@ -76,10 +75,9 @@ impl Daemon {
     pub fn start(listen: SocketAddr) -> Result<Self> {
         let runtime =
             Builder::new_current_thread().enable_all().build().tried(|| "cannot start the async runtime".to_owned())?;
-        let (listener, stop, hangup) = runtime.block_on(async {
-            let listener = metrics_server::bind(listen).await?;
-            Ok::<_, Error>((listener, Stop::catch()?, service::catch(SignalKind::hangup())?))
-        })?;
+        let listener = metrics_server::bind(listen)?;
+        let (stop, hangup) =
+            runtime.block_on(async { Ok::<_, Error>((Stop::catch()?, service::catch(SignalKind::hangup())?)) })?;
         Ok(Self { runtime, listener, stop, hangup })
     }
 

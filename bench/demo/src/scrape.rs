@@ -2,7 +2,7 @@
 
 use super::tools::Tools;
 use anyhow::{Context, Result, bail, ensure};
-use hotcc_testbed::http;
+use hotcc_testbed::metrics;
 use hotcc_testbed::netlab::{Process, pause};
 use std::fs;
 use std::net::SocketAddr;
@@ -55,10 +55,7 @@ impl Exporter {
     /// One scrape: all lines that are no comment.
     pub fn scrape(&self) -> Result<Vec<String>> {
         let tried = || format!("cannot get {}", self.url());
-        let (head, page) = http::get(self.address, "/metrics").with_context(tried)?;
-        let status = head.lines().next().unwrap_or_default();
-        ensure!(status.starts_with("200 "), "the exporter answered: {status}");
-        ensure!(page.trim_end().ends_with("# EOF"), "the exporter's page is truncated: it lacks `# EOF`");
+        let page = metrics::open_metrics(self.address).with_context(tried)?;
         Ok(page.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect())
     }
 }

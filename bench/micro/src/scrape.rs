@@ -8,7 +8,7 @@ use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
 use hotcc::ops::{self, Request};
-use hotcc_testbed::http;
+use hotcc_testbed::metrics;
 use hotcc_testbed::netlab::{Process, output, pause, quiet};
 use hotcc_testbed::statistics::median;
 use nix::libc;
@@ -97,9 +97,7 @@ fn run_ss() -> Result<()> {
 }
 
 fn scrape_page(address: SocketAddr) -> Result<String> {
-    let (head, page) = http::get(address, "/metrics").context("cannot read the exporter's page")?;
-    ensure!(head.starts_with("200 ") && page.ends_with("# EOF\n"), "the exporter's page is incomplete");
-    Ok(page)
+    metrics::open_metrics(address)
 }
 
 /// This program again, as something else; with the first line it prints, which says that it is ready.

@@ -5,6 +5,7 @@ pub mod command;
 pub mod debian;
 pub mod http;
 pub mod kernel;
+pub mod metrics;
 pub mod netlab;
 pub mod pin_root;
 pub mod programs;

@@ -129,6 +129,45 @@ fn the_map_has_every_folder_and_no_other() {
     assert!(unnamed.is_empty(), "in the tree, not on the map of CONTRIBUTING.md: {unnamed:?}");
 }
 
+/// The text of every Rust file below a folder, but not of what was built.
+fn sources(folder: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() && !["target", ".git"].iter().any(|skipped| path.ends_with(skipped)) {
+            texts.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            texts.push(read(&path));
+        }
+    }
+    texts
+}
+
+/// The functions that a source marks as tests.
+fn tests(source: &str) -> impl Iterator<Item = &str> {
+    let marked = source.split("#[test]\n").skip(1);
+    marked.filter_map(|rest| rest.lines().find_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next()))
+}
+
+#[test]
+fn every_attack_of_the_threat_model_names_tests_that_exist() {
+    let page = read(&root().join("SECURITY.md"));
+    let (_, table) = section(&page, "Threat model").split_once("| attacker | at worst | test |\n").unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    let sources = sources(root());
+    let known: BTreeSet<&str> = sources.iter().flat_map(|source| tests(source)).collect();
+    let is_test = |name: &str| match name.ends_with(".rs") {
+        true => fs::read_to_string(root().join(name)).is_ok_and(|source| tests(&source).next().is_some()),
+        false => known.contains(name),
+    };
+    for row in rows {
+        let named: Vec<&str> = row.split('|').nth(3).unwrap().split('`').skip(1).step_by(2).collect();
+        let missing: Vec<&&str> = named.iter().filter(|name| !is_test(name)).collect();
+        assert!(!named.is_empty() && missing.is_empty(), "no such test: {missing:?} in {row}");
+    }
+}
+
 /// The folders of the top level and directly below [`MAPPED`], without those that git ignores.
 fn folders() -> BTreeSet<String> {
     let ignored = read(&root().join(".gitignore"));

@@ -1,4 +1,4 @@
-//! The metrics page: a plain snapshot of what was gathered, written as OpenMetrics.
+//! The metrics page: a plain snapshot of what was gathered, as `prometheus-client` encodes it.
 //!
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 

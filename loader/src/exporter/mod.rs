@@ -1,5 +1,6 @@
-//! The Prometheus exporter: gathers a snapshot when it is asked for one, and serves it over HTTP.
+//! The Prometheus exporter: gathers a snapshot when it is asked for one. A process without rights serves it over HTTP.
 
+mod front;
 pub mod metrics;
 mod scrape;
 
@@ -7,16 +8,16 @@ pub use scrape::Scraper;
 
 use crate::registry::{self, Algo};
 use caps::Capability;
+use front::Front;
 use hotcc_host::capabilities::drop_all_but;
 use hotcc_host::error::{Result, Tried, need_root};
-use hotcc_host::metrics_server::{self, Pages};
+use hotcc_host::metrics_server;
 use hotcc_host::service::{self, Stop};
 use metrics::page;
-use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::net::{SocketAddr, TcpListener};
 use tokio::runtime::Builder;
 
-/// What it keeps of root's powers: to load socket iterators, to open maps by their id and enter network namespaces, and to
+/// What the collector keeps of root's powers: to load socket iterators, to open maps by their id and enter network namespaces, and to
 /// find these below the processes of all users.
 const CAPABILITIES: [Capability; 5] = [
     Capability::CAP_BPF,
@@ -35,25 +36,37 @@ pub struct Options {
     pub max_links: usize,
 }
 
-/// Serves until SIGTERM or SIGINT. Prints the address that it listens on.
+/// Serves until SIGTERM or SIGINT. Prints the address that it listens on. Call it while the process has one thread.
+///
+/// # Errors
+/// The address is in use, or a right is missing; or the process that serves HTTP ended.
 pub fn serve(options: Options) -> Result<()> {
     need_root("hotcc exporter")?;
-    // one thread for connections; gathering has its own
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.tried(|| "cannot start the exporter".to_owned())?.block_on(run(options))
-}
-
-async fn run(options: Options) -> Result<()> {
-    let mut stop = Stop::catch()?;
-    let listener = metrics_server::bind(options.listen).await?;
+    let listener = metrics_server::bind(options.listen)?;
+    let front = Front::start(listener.try_clone().tried(|| "cannot start the exporter".to_owned())?)?;
     let left = drop_all_but(&CAPABILITIES)?;
     eprintln!(
-        "reading /sys/fs/bpf/hotcc and the sockets of all network namespaces; writing nothing; running as {left}"
+        "reading /sys/fs/bpf/hotcc and the sockets of all network namespaces; writing nothing; running as {left}; \
+         serving HTTP as {}",
+        front.identity
     );
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.tried(|| "cannot start the exporter".to_owned())?.block_on(run(front, listener, options.max_links))
+}
+
+async fn run(front: Front, listener: TcpListener, max_links: usize) -> Result<()> {
+    let Front { child, metrics, health, identity: _, life: _life } = front;
+    let mut stop = Stop::catch()?;
     metrics_server::announce(&listener)?;
+    drop(listener); // the HTTP process has its own
+    let mut scraper = Scraper::new(max_links);
+    std::thread::spawn(move || {
+        front::answer(metrics, || page(scraper.scrape()).map_err(|error| format!("{error:#}")));
+    });
+    std::thread::spawn(move || front::answer(health, check));
     service::ready();
     tokio::select! {
-        served = metrics_server::serve(listener, Machine(Mutex::new(Scraper::new(options.max_links)))) => served,
+        why = front::ended(child) => Err(why?),
         _ = stop.requested() => {
             service::stopping();
             Ok(())
@@ -61,22 +74,10 @@ async fn run(options: Options) -> Result<()> {
     }
 }
 
-/// This machine, as its pages show it.
-struct Machine(Mutex<Scraper>);
-
-impl Pages for Machine {
-    const NAME: &'static str = "hotcc exporter";
-    const HEALTHY: &'static str = "the state of this machine can be read";
-
-    fn metrics(&self) -> std::result::Result<String, String> {
-        let mut scraper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        page(scraper.scrape()).map_err(|error| format!("{error:#}"))
-    }
-
-    fn health(&self) -> std::result::Result<String, String> {
-        match registry::need_bpffs().and_then(|()| Algo::all()) {
-            Ok(_) => Ok("ok\n".to_owned()),
-            Err(error) => Err(format!("{error:#}\n")),
-        }
+/// The text of `/healthz`.
+fn check() -> std::result::Result<String, String> {
+    match registry::need_bpffs().and_then(|()| Algo::all()) {
+        Ok(_) => Ok("ok\n".to_owned()),
+        Err(error) => Err(format!("{error:#}\n")),
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::common::{capabilities, metric};
 use crate::host::*;
-use hotcc_testbed::http;
+use hotcc_testbed::kernel::skipped;
 use hotcc_testbed::netlab::{Namespace, Process};
+use hotcc_testbed::programs::system_program;
+use hotcc_testbed::{http, metrics};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -52,6 +54,11 @@ impl Running {
     /// A series, its labels as they stand on the page.
     pub fn metric(&self, series: &str) -> f64 {
         metric(&self.page(), series)
+    }
+
+    /// What promtool finds wrong with its page.
+    fn complaints(&self) -> Vec<String> {
+        self.host.enter(|| metrics::complaints(self.http)).unwrap().unwrap()
     }
 
     fn said(&self) -> String {
@@ -128,6 +135,11 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
             send_until(&flow, "its time", || server.page(), || server.metric("hotcc_pep_server_rtt_seconds") > 0.0);
         } else {
             assert_eq!(answered(), 0.0);
+        }
+        if system_program("promtool").is_ok() {
+            assert_eq!((border.complaints(), server.complaints()), (vec![], vec![]));
+        } else {
+            skipped(name, "promtool is not installed (./setup.sh installs it)");
         }
         let said = border.said() + &server.said();
         assert!(!said.contains("WARN"), "{said}");

@@ -166,6 +166,8 @@ Examples:
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
 pub const EXPORTER_HELP: &str = "\
+An unprivileged process, user 65534, serves HTTP. If that process ends, the exporter exits with status 1.
+
 Examples:
   hotcc exporter                               http://127.0.0.1:9717/metrics
   hotcc exporter --listen 0.0.0.0:9717         all addresses of this host

@@ -38,10 +38,7 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
         let only_forwards =
             plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
         let map = if only_forwards && !exporters.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
-        let listener = match args.listen {
-            Some(at) => Some(metrics_server::bind(at).await?),
-            None => None,
-        };
+        let listener = args.listen.map(metrics_server::bind).transpose()?;
         let announcement = announcement(args, map.is_some().then_some(pin_root), &exporters)?;
         let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
         let mut tasks = JoinSet::new();

@@ -1,18 +1,19 @@
 //! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for whoever restarts it.
 
+mod connections;
+mod format;
+
 use crate::error::{Result, Tried};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use format::Format;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, OwnedMutexGuard};
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What a daemon serves.
 pub trait Pages: Send + Sync + 'static {
@@ -21,7 +22,7 @@ pub trait Pages: Send + Sync + 'static {
     /// What a healthy `/healthz` means, for the index page.
     const HEALTHY: &'static str;
 
-    /// The OpenMetrics page, or why it cannot be made. May block; one page is made at a time.
+    /// The page as `prometheus-client` encodes it, or why it cannot be made. May block; one page is made at a time.
     fn metrics(&self) -> std::result::Result<String, String>;
 
     /// The text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a page of metrics.
@@ -32,8 +33,8 @@ pub trait Pages: Send + Sync + 'static {
 ///
 /// # Errors
 /// The address is in use or not this host's.
-pub async fn bind(listen: SocketAddr) -> Result<TcpListener> {
-    let bound = TcpListener::bind(listen).await;
+pub fn bind(listen: SocketAddr) -> Result<TcpListener> {
+    let bound = TcpListener::bind(listen).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.tried(|| format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)"))
 }
 
@@ -46,18 +47,19 @@ pub fn announce(listener: &TcpListener) -> Result<()> {
     writeln!(io::stdout(), "listening on http://{address}").tried(|| "cannot write to stdout".to_owned())
 }
 
-/// Serves until the runtime ends.
+/// Serves until the runtime ends. Each connection serves one request; all together are bounded in number, size and time.
 ///
 /// # Errors
-/// The HTTP server fails.
+/// The runtime does not take the listener.
 pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
-    let index = format!("{}\n\n/metrics  OpenMetrics\n/healthz  200 while {}\n", P::NAME, P::HEALTHY);
+    let listener = tokio::net::TcpListener::from_std(listener).tried(|| "cannot serve HTTP".to_owned())?;
+    let index = format!("{}\n\n/metrics  for Prometheus\n/healthz  200 while {}\n", P::NAME, P::HEALTHY);
     let router = Router::new()
         .route("/", get(|| async { index }))
         .route("/healthz", get(healthz::<P>))
         .route("/metrics", get(metrics::<P>))
         .with_state(Arc::new(Server { pages, scrape: Arc::default() }));
-    axum::serve(listener, router).await.tried(|| "cannot serve HTTP".to_owned())
+    connections::serve(listener, router).await
 }
 
 struct Server<P> {
@@ -80,10 +82,15 @@ async fn make<P: Pages>(
     made.await.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()))
 }
 
-async fn metrics<P: Pages>(State(server): State<Arc<Server<P>>>) -> Response {
+async fn metrics<P: Pages>(State(server): State<Arc<Server<P>>>, fields: HeaderMap) -> Response {
+    let accept = fields.get_all(header::ACCEPT).iter();
+    let format = Format::accepted(accept.filter_map(|value| value.to_str().ok()));
     let turn = Arc::clone(&server.scrape).lock_owned().await;
     match make(server, Some(turn), P::metrics).await {
-        Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
+        Ok(page) => {
+            let fields = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "Accept")];
+            (fields, format.render(&page)).into_response()
+        }
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")).into_response(),
     }
 }

@@ -1,0 +1,156 @@
+//! The two formats of a page of metrics, and the choice between them.
+
+/// Units that end a metric's name. OpenMetrics states them in a line of their own.
+const UNITS: [&str; 5] = ["seconds", "bytes", "bits_per_second", "segments", "db"];
+
+/// How a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Prometheus' text format 0.0.4, which every scraper and promtool read.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format that a request's `Accept` fields prefer. It is OpenMetrics only if they name it: wildcards mean text.
+    pub(super) fn accepted<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
+        let ranges: Vec<Range<'_>> = fields.flat_map(|field| split(field, ',')).filter_map(Range::parse).collect();
+        let quality = |media_type: &str, version: &str| {
+            let matching = ranges.iter().filter(|r| r.media_type.eq_ignore_ascii_case(media_type));
+            let matching = matching.filter(|r| r.version.is_none_or(|v| v == version));
+            matching.map(|r| r.quality).reduce(f32::max)
+        };
+        let open = quality("application/openmetrics-text", "1.0.0").unwrap_or(0.0);
+        // the most specific range that matches decides
+        let text = ["text/plain", "text/*", "*/*"].iter().find_map(|range| quality(range, "0.0.4")).unwrap_or(0.0);
+        if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Text }
+    }
+
+    /// Value of the field `Content-Type`.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// Writes a page, as `prometheus-client` encodes it, in this format. Samples are the same in both formats. In the text
+    /// format, a counter's family has the name of its series, an info is a gauge, and units and the end are not stated.
+    pub(super) fn render(self, page: &str) -> String {
+        let mut text = String::with_capacity(page.len() + page.len() / 8);
+        let mut help = None;
+        for line in page.lines() {
+            let metadata = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '));
+            match metadata.map(|(keyword, rest)| (keyword, rest.split_once(' ').unwrap_or((rest, "")))) {
+                // `# TYPE`, which follows it, decides the name
+                Some(("HELP", (_, said))) => help = Some(said),
+                Some(("TYPE", (name, kind))) => self.describe(&mut text, name, kind, help.take()),
+                _ if self == Self::Text && line == "# EOF" => {}
+                _ => text.extend([line, "\n"]),
+            }
+        }
+        text
+    }
+
+    fn describe(self, text: &mut String, name: &str, kind: &str, help: Option<&str>) {
+        let (suffix, kind) = match (self, kind) {
+            (Self::Text, "counter") => ("_total", "counter"),
+            (Self::Text, "info") => ("_info", "gauge"),
+            _ => ("", kind),
+        };
+        if let Some(help) = help {
+            text.extend(["# HELP ", name, suffix, " ", help, "\n"]);
+        }
+        text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+        let unit = UNITS.iter().find(|unit| name.strip_suffix(**unit).is_some_and(|rest| rest.ends_with('_')));
+        if let (Self::OpenMetrics, Some(unit)) = (self, unit) {
+            text.extend(["# UNIT ", name, " ", unit, "\n"]);
+        }
+    }
+}
+
+/// A media range of an `Accept` field (RFC 9110, section 12.5.1).
+struct Range<'a> {
+    media_type: &'a str,
+    version: Option<&'a str>,
+    quality: f32,
+}
+
+impl<'a> Range<'a> {
+    /// `None` if its quality is invalid.
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = split(text, ';');
+        let mut range = Self { media_type: parts.next()?, version: None, quality: 1.0 };
+        for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+            let value = value.trim().trim_matches('"');
+            match name.trim() {
+                "q" | "Q" => range.quality = value.parse().ok().filter(|q| (0.0..=1.0).contains(q))?,
+                name if name.eq_ignore_ascii_case("version") => range.version = Some(value),
+                _ => {}
+            }
+        }
+        Some(range)
+    }
+}
+
+/// Splits at separators that are not inside a quoted string.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    let parts = text.split(move |c| {
+        is_quoted ^= c == '"';
+        c == separator && !is_quoted
+    });
+    parts.map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_metrics_is_served_only_if_it_is_preferred_by_name() {
+        const PROMETHEUS_2: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;\
+                                    q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        const PROMETHEUS_3: &str = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+                                    application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;\
+                                    escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        const TEXT_FIRST: &str =
+            "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1";
+        let cases: [(&[&str], Format); 15] = [
+            (&[], Format::Text),
+            (&[""], Format::Text),
+            (&["*/*"], Format::Text),
+            (&["application/*"], Format::Text),
+            (&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"], Format::Text),
+            (&[PROMETHEUS_2], Format::OpenMetrics),
+            (&[PROMETHEUS_3], Format::OpenMetrics),
+            (&[TEXT_FIRST], Format::Text),
+            (&["application/openmetrics-text;version=0.0.1"], Format::Text),
+            (&["application/openmetrics-text; q=0"], Format::Text),
+            (&["application/openmetrics-text; q=NaN"], Format::Text),
+            (&["Application/OpenMetrics-Text ; Version=\"1.0.0\" ; q=0.2 , */*;q=0.1"], Format::OpenMetrics),
+            (&["text/plain;q=0.1;odd=\"a,b;q=1\"", "application/openmetrics-text;q=0.2"], Format::OpenMetrics),
+            (&["application/openmetrics-text;q=0.5,text/*;q=0.2,*/*;q=0.9"], Format::OpenMetrics),
+            (&["application/openmetrics-text;q=0.5,*/*;q=0.9"], Format::Text),
+        ];
+        for (fields, format) in cases {
+            assert_eq!(Format::accepted(fields.iter().copied()), format, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn each_format_has_its_own_metadata_and_the_same_samples() {
+        const PAGE: &str = "# HELP a_bytes Of a\n# TYPE a_bytes counter\na_bytes_total{x=\"# EOF\"} 1\n# HELP b Of b\n\
+                            # TYPE b info\nb_info{v=\"1\"} 1\n# HELP c_seconds Of c\n# TYPE c_seconds gauge\n\
+                            c_seconds 2.5\n# EOF\n";
+        const TEXT: &str = "# HELP a_bytes_total Of a\n# TYPE a_bytes_total counter\na_bytes_total{x=\"# EOF\"} 1\n\
+                            # HELP b_info Of b\n# TYPE b_info gauge\nb_info{v=\"1\"} 1\n# HELP c_seconds Of c\n\
+                            # TYPE c_seconds gauge\nc_seconds 2.5\n";
+        assert_eq!(Format::Text.render(PAGE), TEXT);
+        let with_units = PAGE
+            .replace("a_bytes counter\n", "a_bytes counter\n# UNIT a_bytes bytes\n")
+            .replace("c_seconds gauge\n", "c_seconds gauge\n# UNIT c_seconds seconds\n");
+        assert_eq!(Format::OpenMetrics.render(PAGE), with_units);
+    }
+}

@@ -1,0 +1,54 @@
+//! A daemon's page of metrics: in both of its formats, and as promtool sees it.
+
+use crate::http;
+use crate::programs::system_program;
+use anyhow::{Context, Result, ensure};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+/// The page in OpenMetrics, which shows by its last line that it is whole.
+///
+/// # Errors
+/// The daemon does not answer, or answers with something else.
+pub fn open_metrics(address: SocketAddr) -> Result<String> {
+    let accept = [("Accept", "application/openmetrics-text; version=1.0.0, text/plain; version=0.0.4; q=0.5")];
+    let page = page(address, &accept, "application/openmetrics-text; version=1.0.0; charset=utf-8")?;
+    ensure!(page.ends_with("# EOF\n"), "the page of metrics is truncated: it lacks `# EOF`");
+    Ok(page)
+}
+
+/// The page as a client gets it that states no preference.
+///
+/// # Errors
+/// The daemon does not answer, or answers with something else.
+pub fn plain(address: SocketAddr) -> Result<String> {
+    page(address, &[], "text/plain; version=0.0.4; charset=utf-8")
+}
+
+fn page(address: SocketAddr, fields: &[(&str, &str)], content_type: &str) -> Result<String> {
+    let (head, page) = http::get_with(address, "/metrics", fields).context("cannot read the page of metrics")?;
+    ensure!(head.starts_with("200 ") && head.contains(&format!(": {content_type}\n")), "unexpected answer: {head}");
+    Ok(page)
+}
+
+/// What `promtool check metrics` finds wrong with the plain page, a finding each.
+///
+/// # Errors
+/// promtool is not installed, or cannot read the page at all; or the daemon has no page in one of the formats.
+pub fn complaints(address: SocketAddr) -> Result<Vec<String>> {
+    open_metrics(address)?;
+    let page = plain(address)?;
+    let mut command = Command::new(system_program("promtool")?);
+    let (reader, mut writer) = std::io::pipe()?;
+    let child =
+        command.args(["check", "metrics"]).stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    drop(command); // it holds our copy of the pipe's other end
+    writer.write_all(page.as_bytes())?;
+    drop(writer);
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8(output.stderr)? + std::str::from_utf8(&output.stdout)?;
+    // 3: it has read the page and finds fault with it
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "promtool cannot read the page: {said}\n{page}");
+    Ok(said.lines().map(str::to_owned).collect())
+}

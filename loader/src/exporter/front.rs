@@ -1,0 +1,179 @@
+//! The process that serves HTTP. It has no rights, and asks the collector, which has, for each page over a socket pair.
+//!
+//! So a client that takes over the HTTP server through a defect gains what any local user has.
+
+use hotcc_host::capabilities::drop_all_but;
+use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::metrics_server::{self, Pages};
+use hotcc_host::service::catch;
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresuid};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use tokio::runtime::Builder;
+use tokio::signal::unix::SignalKind;
+
+/// User and group `nobody`, as Linux numbers them on every distribution.
+const NOBODY: u32 = 65534;
+/// Connections, and what runtime and log need.
+const MAX_FILES: u64 = 256;
+
+/// A page, or why there is none.
+type Page = std::result::Result<String, String>;
+
+/// The collector's end.
+#[derive(Debug)]
+pub(super) struct Front {
+    pub(super) child: Pid,
+    /// Asks for metrics.
+    pub(super) metrics: UnixStream,
+    /// Asks for the state of health, which does not wait for metrics.
+    pub(super) health: UnixStream,
+    /// User and capabilities of the process.
+    pub(super) identity: String,
+    /// While it is open, the process serves.
+    pub(super) life: UnixStream,
+}
+
+impl Front {
+    /// Starts the process, which serves on `listener`. Call it while this process has one thread, and the capabilities to
+    /// change its user and groups.
+    pub(super) fn start(listener: TcpListener) -> Result<Self> {
+        let tried = || "cannot start the HTTP process".to_owned();
+        let (metrics, asks_metrics) = UnixStream::pair().tried(tried)?;
+        let (health, asks_health) = UnixStream::pair().tried(tried)?;
+        let (mut life, parents_life) = UnixStream::pair().tried(tried)?;
+        // SAFETY: this process has one thread, so no lock is held in the copy.
+        let forked = unsafe { fork() }.tried(tried)?;
+        let ForkResult::Parent { child } = forked else {
+            drop((metrics, health, life));
+            let collector = Collector { metrics: asks_metrics.into(), health: asks_health.into() };
+            let served = catch_unwind(AssertUnwindSafe(|| serve(listener, collector, parents_life)));
+            // SAFETY: ends the process; what the parent registered to run at its end is not run.
+            unsafe { nix::libc::_exit(i32::from(!matches!(served, Ok(Ok(()))))) }
+        };
+        drop((asks_metrics, asks_health, parents_life));
+        let started = receive(&mut life).unwrap_or_else(|_| Err("it ended".to_owned()));
+        let identity = started.map_err(|why| Error::failed(format!("{}: {why}", tried())))?;
+        Ok(Self { child, metrics, health, identity, life })
+    }
+}
+
+/// Waits until the process ends, and returns why. Needs a tokio runtime.
+pub(super) async fn ended(child: Pid) -> Result<Error> {
+    let mut child_signal = catch(SignalKind::child())?;
+    let how = loop {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Signaled(_, signal, _)) => break format!("{signal} killed it"),
+            Ok(WaitStatus::Exited(_, status)) => break format!("exit status {status}"),
+            Ok(_) | Err(Errno::EINTR) => child_signal.recv().await,
+            Err(error) => return Err(error).tried(|| "cannot wait for the HTTP process".to_owned()),
+        };
+    };
+    Ok(Error::failed(format!("the HTTP process ended unexpectedly ({how}); start the exporter again")))
+}
+
+/// In the child: gives up rights, reports that it has, and serves until its parent ends.
+fn serve(listener: TcpListener, collector: Collector, mut parents_life: UnixStream) -> Result<()> {
+    let restricted = restrict();
+    let report = restricted.as_ref().map(String::clone).map_err(|error| format!("{error:#}"));
+    let tried = || "cannot start the HTTP server".to_owned();
+    send(&mut parents_life, &report).tried(tried)?;
+    restricted?;
+    parents_life.set_nonblocking(true).tried(tried)?;
+    let runtime = Builder::new_current_thread().enable_all().build().tried(tried)?;
+    runtime.block_on(async {
+        // PR_SET_PDEATHSIG would not do: the parent has no capability to kill another user's process
+        let parents_life = tokio::net::UnixStream::from_std(parents_life).tried(tried)?;
+        tokio::select! {
+            served = metrics_server::serve(listener, collector) => served,
+            ended = parents_life.readable() => ended.tried(tried),
+        }
+    })
+}
+
+/// Becomes an ordinary user who can gain nothing. Returns what is left.
+fn restrict() -> Result<String> {
+    let tried = || "cannot restrict it".to_owned();
+    // A terminal and systemd send these to all processes. The parent decides when to end.
+    let stop: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+    stop.thread_block().tried(tried)?;
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    let become_nobody = || format!("cannot become user {NOBODY} (it needs CAP_SETUID and CAP_SETGID)");
+    setgroups(&[group]).tried(become_nobody)?;
+    setresgid(group, group, group).tried(become_nobody)?;
+    setresuid(user, user, user).tried(become_nobody)?;
+    prctl::set_no_new_privs().tried(tried)?;
+    let left = drop_all_but(&[])?;
+    // other processes of the same user cannot trace it
+    prctl::set_dumpable(false).tried(tried)?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).tried(tried)?;
+    setrlimit(Resource::RLIMIT_NOFILE, MAX_FILES, MAX_FILES).tried(tried)?;
+    Ok(left)
+}
+
+/// The collector, as the HTTP process sees it.
+struct Collector {
+    metrics: Mutex<UnixStream>,
+    health: Mutex<UnixStream>,
+}
+
+impl Pages for Collector {
+    const NAME: &'static str = "hotcc exporter";
+    const HEALTHY: &'static str = "the state of this machine can be read";
+
+    fn metrics(&self) -> Page {
+        ask(&self.metrics)
+    }
+
+    fn health(&self) -> Page {
+        ask(&self.health)
+    }
+}
+
+/// Asks for one page: any byte is the question.
+fn ask(collector: &Mutex<UnixStream>) -> Page {
+    let mut collector = collector.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = collector.write_all(&[0]).and_then(|()| receive(&mut collector));
+    answer.unwrap_or_else(|error| Err(format!("the collector does not answer: {error}")))
+}
+
+/// In the collector: makes one page per question, until the HTTP process ends.
+pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut() -> Page) {
+    // what the question says does not matter: this process parses nothing that the other one sends
+    while front.read_exact(&mut [0]).is_ok() {
+        let page = catch_unwind(AssertUnwindSafe(&mut make));
+        let page = page.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()));
+        if send(&mut front, &page).is_err() {
+            return;
+        }
+    }
+}
+
+fn send(to: &mut UnixStream, page: &Page) -> io::Result<()> {
+    let (is_page, text) = match page {
+        Ok(text) => (1, text),
+        Err(text) => (0, text),
+    };
+    let mut message = vec![is_page];
+    message.extend(text.len().to_ne_bytes());
+    message.extend(text.as_bytes());
+    to.write_all(&message)
+}
+
+fn receive(from: &mut UnixStream) -> io::Result<Page> {
+    let (mut is_page, mut length) = ([0], [0; 8]);
+    from.read_exact(&mut is_page)?;
+    from.read_exact(&mut length)?;
+    let mut text = vec![0; usize::from_ne_bytes(length)];
+    from.read_exact(&mut text)?;
+    let text = String::from_utf8(text).map_err(io::Error::other)?;
+    Ok(if is_page == [1] { Ok(text) } else { Err(text) })
+}
