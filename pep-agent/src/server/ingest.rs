@@ -1,10 +1,12 @@
 //! From the socket to the kernel: each datagram checked, each report dated and handed over.
 
+use super::clock::Clock;
 use super::counters::{Counters, DatagramFate, RecordFate};
 use super::inband::{self, Attached, Inflow};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
-use super::sessions::{Clock, Question, Refused, Sessions};
+
+use super::sessions::{Question, Refused, Sessions};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
 use crate::inband::InbandReport;
@@ -132,7 +134,7 @@ impl Server {
                     }
                 }
             }
-            self.ask()?;
+            self.ask();
             // only now does the runtime see who else has become ready
             tokio::task::yield_now().await;
         }
@@ -174,22 +176,15 @@ impl Server {
     }
 
     /// Sends the questions that are due. One that cannot be sent counts as lost.
-    fn ask(&mut self) -> Result<()> {
-        let mut numbers = [0; 8];
-        let mut failed = Ok(());
-        let asked = self.sessions.due(monotonic_ns() / 1000, || {
-            failed = getrandom::fill(&mut numbers);
-            u64::from_ne_bytes(numbers)
-        });
-        failed.tried(|| "cannot draw a random number".to_owned())?;
+    fn ask(&mut self) {
         let keys = self.keys.get();
-        for Question { to, epoch, key, nonce } in asked {
+        for Question { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
             let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
-            let header =
-                Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
+            let time_us = monotonic_ns() / 1000;
+            let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
+            let nonce = self.sessions.nonce(epoch, key.id, time_us);
             let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
         }
-        Ok(())
     }
 
     fn datagram(&mut self, bytes: &[u8], from: SocketAddr) -> DatagramFate {
@@ -232,7 +227,7 @@ impl Server {
         match header.kind {
             Kind::Probe => Err(Error::Wire(WireError::NotOurs)),
             Kind::Echo => {
-                self.sessions.echo(header, key, datagram.nonce()?, now_us)?;
+                self.sessions.echo(header, key, from, datagram.nonce()?, now_us)?;
                 Ok(DatagramFate::Echo)
             }
             Kind::Report => {
