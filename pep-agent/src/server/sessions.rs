@@ -128,6 +128,18 @@ impl Sessions {
         counted
     }
 
+    /// Whether a report of a border that has answered came for the first time, if it is authentic.
+    #[must_use]
+    pub fn expects_report(&self, header: &Header, key: Fingerprint) -> bool {
+        self.borders.get(&(header.epoch, key)).is_some_and(|border| border.window.is_new(header.counter))
+    }
+
+    /// Whether an answer is one to what was asked, if it is authentic.
+    #[must_use]
+    pub fn expects_echo(&self, header: &Header, nonce: u64, now_us: u64) -> bool {
+        self.round_trip_us(header, nonce, now_us).is_some()
+    }
+
     /// Each of all that are found until the next time is as likely to be asked then.
     fn choose(&mut self, found: Question) {
         if self.chosen.contains(&found) {

@@ -102,6 +102,41 @@ fn borders_whose_keys_share_a_number_do_not_meet() {
     assert_eq!(agent.records(RecordFate::Written), 2, "{}", agent.told());
 }
 
+/// Both keys are for that server. The second border's clock is 20 s ahead, and it names the first one's run.
+#[test]
+fn a_border_makes_no_record_of_another_key_s_older() {
+    const AHEAD_US: u64 = 20_000_000;
+    let (name, cc) = ("a_border_makes_no_record_of_another_key_s_older", "mdcubic_order");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[]);
+    let write = |lines: [&str; 2]| std::fs::write(&keys, lines.concat()).unwrap();
+    let lines = [("a5", "10.248.0.0/16"), ("b6", "10.248.1.0/24")]
+        .map(|(key, prefix)| format!("1 {} {prefix}\n", key.repeat(32)));
+    write([&lines[1], &lines[0]]);
+    let mut second_within = hosts.in_flow_border(&keys);
+    write([&lines[0], &lines[1]]);
+    let mut first_within = hosts.in_flow_border(&keys);
+    let agent = Agent::start(&hosts, &keys, Options { inband: vec!["router".to_owned()], ..options() });
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut first = Scripted::proven_by(0xa5, &hosts, &agent, &flow);
+    let second = Scripted { ahead_us: AHEAD_US, ..Scripted::new(0xb6, &hosts, 77) };
+    let mut second = second.prove(&agent, &flow);
+    let seen = || flow.seen_to(flow.first);
+    let ahead = || FlowReport { seen_at_us: now_us() + AHEAD_US, ..seen() };
+    for _ in 0..2 {
+        first.meets(&agent, seen(), RecordFate::Written);
+        second.meets(&agent, ahead(), RecordFate::Written);
+    }
+    for _ in 0..2 {
+        for (border, report) in [(&mut first_within, seen()), (&mut second_within, ahead())] {
+            let written = agent.records(RecordFate::Written);
+            border.send(std::slice::from_ref(&report), report.seen_at_us);
+            wait("a written record", || agent.told(), || agent.records(RecordFate::Written) > written);
+        }
+    }
+}
+
 /// The agent may be gone long since.
 #[test]
 fn what_was_written_goes_with_its_socket() {

@@ -13,6 +13,8 @@ pub struct Scripted {
     pub key: Key,
     pub epoch: u64,
     pub counter: u64,
+    /// How far its clock is ahead of ours.
+    pub ahead_us: u64,
 }
 
 impl Scripted {
@@ -23,7 +25,12 @@ impl Scripted {
 
     /// The same, with a key of number 1 that repeats that byte.
     pub fn proven_by(secret: u8, hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
-        let mut border = Self::new(secret, hosts, 77);
+        Self::new(secret, hosts, 77).prove(agent, flow)
+    }
+
+    /// The same border, once it has answered.
+    pub fn prove(self, agent: &Agent, flow: &Flow) -> Self {
+        let mut border = self;
         let answers = agent.datagrams(DatagramFate::Echo);
         border.report(&[flow.seen_to(flow.first)]);
         wait("a question", || agent.told(), || border.answers());
@@ -36,7 +43,7 @@ impl Scripted {
         let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
         socket.connect((SERVER, PORT)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch, counter: 0 }
+        Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch, counter: 0, ahead_us: 0 }
     }
 
     /// Answers the server's question, if one has come.
@@ -46,7 +53,8 @@ impl Scripted {
         let asked = Datagram::parse(&buffer[..length]).unwrap();
         assert!(asked.header.kind == Kind::Probe && asked.is_signed_by(&self.key));
         self.counter += 1;
-        let header = Header { kind: Kind::Echo, counter: self.counter, time_us: now_us(), ..asked.header };
+        let header =
+            Header { kind: Kind::Echo, counter: self.counter, time_us: now_us() + self.ahead_us, ..asked.header };
         self.send(&wire::probe(&header, asked.nonce().unwrap(), &self.key));
         true
     }
@@ -56,7 +64,7 @@ impl Scripted {
     }
 
     pub fn datagram(&mut self, reports: &[FlowReport]) -> Vec<u8> {
-        let mut writer = ReportWriter::new(self.epoch, now_us());
+        let mut writer = ReportWriter::new(self.epoch, now_us() + self.ahead_us);
         assert!(reports.iter().all(|r| writer.push(r)));
         self.counter += 1;
         writer.finish(&self.key, self.counter)
