@@ -4,7 +4,7 @@ pub mod sink;
 
 use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, is_used};
 use crate::publish::Exporter;
-use crate::reading::{RawReading, Ue};
+use crate::reading::{Grant, RawReading, Ue};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
@@ -32,10 +32,21 @@ pub struct Plan {
     pub take_over: bool,
     /// Links that readings named themselves are taken out again after so long without one.
     pub forget_after: Duration,
-    /// How many of those there may be; all sources have the same share of them.
+    /// How many of those there may be: all sources have the same share of them, and in one with keys, all keys' links.
     pub max_links: usize,
     /// How readings are conditioned.
     pub conditioning: Conditioning,
+}
+
+/// Whose readings make links: a source's, and of one that has keys, those under keys for the same link.
+type Maker = (usize, Option<IndexKey>);
+
+/// The links that a maker has.
+#[derive(Debug, Default)]
+struct Made {
+    links: usize,
+    /// Whether a reading would have made another one.
+    wants_room: bool,
 }
 
 /// One UE.
@@ -49,8 +60,8 @@ struct Entry {
     described: (u8, u32, u32),
     /// When its latest reading came, in monotonic ns.
     latest_ns: u64,
-    /// The source whose reading named the link first; `None` for those of the plan.
-    made_by: Option<usize>,
+    /// Whose reading named the link first; `None` for those of the plan.
+    made_by: Option<Maker>,
 }
 
 impl Entry {
@@ -72,10 +83,6 @@ pub struct SourceState {
     pub rejections: Rejections,
     /// When the latest applied reading was made, in monotonic ns, and its maximum age in ms.
     pub latest: Option<(u64, u32)>,
-    /// Links that its readings made.
-    made: usize,
-    /// Whether a reading of it would have made another one.
-    wants_room: bool,
     silent: bool,
     /// When its last silence began, in monotonic ns.
     fell_silent_ns: Option<u64>,
@@ -99,6 +106,7 @@ pub struct Feed {
     entries: Vec<Entry>,
     ues: HashMap<String, usize>,
     links: HashMap<IndexKey, usize>,
+    made: HashMap<Maker, Made>,
     /// Places of `entries` that nobody has.
     vacant: Vec<usize>,
     /// When links were last looked for that nobody needs.
@@ -131,6 +139,7 @@ impl Feed {
             entries: Vec::new(),
             ues: HashMap::new(),
             links: HashMap::new(),
+            made: HashMap::new(),
             vacant: Vec::new(),
             forgot_ns: 0,
             is_map_full: false,
@@ -191,8 +200,6 @@ impl Feed {
             applied: 0,
             rejections: Rejections::default(),
             latest: None,
-            made: 0,
-            wants_room: false,
             silent: false,
             fell_silent_ns: None,
             kind,
@@ -230,68 +237,72 @@ impl Feed {
             Ue::Unnamed => return Ok(UNNAMED),
             Ue::Id(id) => return self.ues.get(id).copied().ok_or(Reject::UnknownUe),
             Ue::Link(link) if !self.plan.within.iter().any(|p| p.contains(&link)) => return Err(Reject::Forbidden),
-            Ue::Link(link) | Ue::Granted(link) => link,
+            Ue::Link(link) | Ue::Granted(link, _) => link,
         };
         if let Some(entry) = self.links.get(&link) {
             return Ok(*entry);
         }
-        self.make_link(source, link)
+        let grant = if let Ue::Granted(_, grant) = ue { Some(grant) } else { None };
+        self.make_link(source, grant, link)
     }
 
     /// Whoever can send a source readings can name as many links as there are addresses: each source has its share of what
     /// this feeder takes of the map, and the map is not asked again at once after it had no place.
-    fn make_link(&mut self, source: usize, link: IndexKey) -> Result<usize, Reject> {
-        let share = self.plan.max_links / self.sources.len().max(1);
-        let state = &mut self.sources[source];
-        if self.is_map_full || state.made >= share {
-            state.wants_room = true;
+    fn make_link(&mut self, source: usize, grant: Option<Grant>, link: IndexKey) -> Result<usize, Reject> {
+        let share = self.plan.max_links / (self.sources.len() * grant.map_or(1, |grant| grant.all)).max(1);
+        let maker = (source, grant.map(|grant| grant.link));
+        let made = self.made.entry(maker).or_default();
+        if self.is_map_full || made.links >= share.max(1) {
+            made.wants_room = true;
             return Err(Reject::NoRoom);
         }
-        let made = self.add_entry(None, &[link]);
-        let index = made.map_err(|e| {
+        let added = self.add_entry(None, &[link]);
+        let index = added.map_err(|e| {
             warn!("{}", chain(&e));
             self.is_map_full = true;
             Reject::NoRoom
         })?;
-        self.entries[index].made_by = Some(source);
-        self.sources[source].made += 1;
+        self.entries[index].made_by = Some(maker);
+        self.made.entry(maker).or_default().links += 1;
         Ok(index)
     }
 
     /// Takes out links that readings made: those that have had none for long, and those that no reader uses while their
-    /// source wants room for others. The oldest go first, a few at a time.
+    /// maker wants room for others. The oldest go first, a few at a time.
     fn forget(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
         }
         (self.forgot_ns, self.is_map_full) = (now_ns, false);
         let long_ns = self.plan.forget_after.as_nanos() as u64;
-        let may_go = |entry: &Entry, source: usize| {
+        let may_go = |entry: &Entry, maker: Maker| {
             let idle_ns = now_ns.saturating_sub(entry.latest_ns);
-            idle_ns > long_ns || self.sources[source].wants_room && entry.is_stale(now_ns)
+            idle_ns > long_ns || self.made.get(&maker).is_some_and(|made| made.wants_room) && entry.is_stale(now_ns)
         };
-        let mut found: Vec<(u64, IndexKey, usize, usize)> = Vec::new();
+        let mut found: Vec<(u64, IndexKey, usize, Maker)> = Vec::new();
         for (link, &index) in &self.links {
             let entry = &self.entries[index];
-            if let Some(source) = entry.made_by.filter(|source| may_go(entry, *source)) {
-                found.push((entry.latest_ns, *link, index, source));
+            if let Some(maker) = entry.made_by.filter(|maker| may_go(entry, *maker)) {
+                found.push((entry.latest_ns, *link, index, maker));
             }
         }
         if found.len() > FORGET_AT_ONCE {
             found.select_nth_unstable_by_key(FORGET_AT_ONCE, |(latest_ns, ..)| *latest_ns);
             found.truncate(FORGET_AT_ONCE);
         }
-        for (_, link, index, source) in found {
+        for (_, link, index, maker) in found {
             self.links.remove(&link);
             self.entries[index].writers.clear();
             self.entries[index].made_by = None;
-            self.sources[source].made -= 1;
+            if let Some(made) = self.made.get_mut(&maker) {
+                made.links -= 1;
+            }
             self.vacant.push(index);
             if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
                 warn!("{}", chain(&e));
             }
         }
-        self.sources.iter_mut().for_each(|source| source.wants_room = false);
+        self.made.values_mut().for_each(|made| made.wants_room = false);
     }
 
     fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<Conditioned, Reject> {
@@ -409,7 +420,7 @@ impl Display for Offered<'_> {
         match ue {
             Ue::Unnamed => {}
             Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
-            Ue::Link(link) | Ue::Granted(link) => write!(f, "link {link}: ")?,
+            Ue::Link(link) | Ue::Granted(link, _) => write!(f, "link {link}: ")?,
         }
         if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;

@@ -12,12 +12,12 @@ use crate::line::Line;
 use crate::link::{self, Granted};
 use crate::publish::peer::VERSION;
 use crate::publish::unix_us;
-use crate::reading::Ue;
+use crate::reading::{Grant, Ue};
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
 use hotcc_host::error::chain;
 use hotcc_keys::{Keys, MAC_BYTES, Window};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ impl Source for PeerSource {
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
             let Some((socket, keys)) = self.open else { return Ok(()) };
-            let mut receiver = Receiver { keys, sessions: HashMap::new() };
+            let mut receiver = Receiver::new(keys);
             receive(socket, move |datagram| sink.batch(|batch| receiver.take(batch, datagram))).await
         })
     }
@@ -72,6 +72,8 @@ impl Source for PeerSource {
 #[derive(Debug)]
 struct Receiver {
     keys: Keys<Granted>,
+    /// How many links its keys name.
+    granted: usize,
     /// The session of each key, by number and link.
     sessions: HashMap<(u8, IndexKey), Session>,
 }
@@ -87,14 +89,23 @@ struct Session {
 }
 
 impl Receiver {
+    fn new(keys: Keys<Granted>) -> Self {
+        let granted: HashSet<IndexKey> = keys.iter().filter_map(|(_, link)| link.map(|link| link.0)).collect();
+        Self { keys, granted: granted.len(), sessions: HashMap::new() }
+    }
+
     fn take(&mut self, batch: &mut Batch<'_>, datagram: &[u8]) {
         match self.verify(datagram, unix_us()) {
-            Ok((link, line)) => batch.offer(Ue::Granted(link), &line.reading()),
+            Ok((link, grant, line)) => batch.offer(Ue::Granted(link, grant), &line.reading()),
             Err((reason, what)) => batch.reject(reason, &what),
         }
     }
 
-    fn verify<'a>(&mut self, datagram: &'a [u8], now_unix_us: u64) -> Result<(IndexKey, Line<'a>), (Reject, String)> {
+    fn verify<'a>(
+        &mut self,
+        datagram: &'a [u8],
+        now_unix_us: u64,
+    ) -> Result<(IndexKey, Grant, Line<'a>), (Reject, String)> {
         let short = || (Reject::Malformed, format!("the datagram of {} bytes is too short", datagram.len()));
         let (signed, mac) = datagram.split_last_chunk::<MAC_BYTES>().ok_or_else(short)?;
         let ([version, id], text) = signed.split_first_chunk().ok_or_else(short)?;
@@ -123,7 +134,7 @@ impl Receiver {
         if !granted.contains(&link) {
             return Err((Reject::Forbidden, format!("key {id} may write {granted}, not {link}")));
         }
-        Ok((link, line))
+        Ok((link, Grant { link: granted, all: self.granted }, line))
     }
 
     /// A session is numbered by the time it begins at, in us since 1970; with the time since then, that is the sender's time,
@@ -176,7 +187,7 @@ mod tests {
         let (a, b) = ("0a".repeat(KEY_BYTES), "0b".repeat(KEY_BYTES));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("1 {a} 10.0.0.7\n2 {b} 10.1.0.0/16\n")).unwrap();
-        Receiver { keys: Keys::read(file.path()).unwrap(), sessions: HashMap::new() }
+        Receiver::new(Keys::read(file.path()).unwrap())
     }
 
     fn sent(receiver: &Receiver, id: u8, link: Option<&str>, session: u64, counter: u64) -> Vec<u8> {
@@ -196,7 +207,7 @@ mod tests {
     }
 
     fn verdict_at(receiver: &mut Receiver, datagram: &[u8], now_unix_us: u64) -> Result<String, Reject> {
-        receiver.verify(datagram, now_unix_us).map(|(link, _)| link.to_string()).map_err(|(reason, _)| reason)
+        receiver.verify(datagram, now_unix_us).map(|(link, ..)| link.to_string()).map_err(|(reason, _)| reason)
     }
 
     const MINUTE_US: u64 = 60_000_000;

@@ -3,11 +3,11 @@
 use crate::map::OPTIONS;
 use crate::sandbox::{key, sandbox};
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_abi::radio::SOURCE_UDP;
+use hotcc_abi::radio::{SOURCE_PEER, SOURCE_UDP};
 use hotcc_radio_map::{RadioMap, Reading};
 use sinr_feeder::condition::Pace;
 use sinr_feeder::feed::{Feed, Plan};
-use sinr_feeder::reading::{RawReading, Ue};
+use sinr_feeder::reading::{Grant, RawReading, Ue};
 use sinr_feeder::reject::Reject;
 use std::time::Duration;
 
@@ -65,4 +65,27 @@ fn links_without_end_starve_nobody() {
     }
     assert!(offer(&mut feed, flooded, [10, 100, 100, 1], later_ns));
     assert!(feed.link_count() <= MAX_LINKS);
+}
+
+/// Who holds a key for a wide prefix leaves places to the holders of others.
+#[test]
+fn links_without_end_under_one_key_starve_no_other() {
+    let Some(sandbox) = sandbox("links_without_end_under_one_key_starve_no_other") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let plan = Plan { forget_after: Duration::from_secs(600), max_links: MAX_LINKS, ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let source = feed.add_source("peer".to_owned(), SOURCE_PEER, Pace::Unknown);
+    let now_ns = monotonic_ns();
+    let mut makes = |granted: &str, address: [u8; 4]| {
+        let applied = feed.sources()[source].applied;
+        let (link, grant) = (key(&std::net::Ipv4Addr::from(address).to_string()), Grant { link: key(granted), all: 4 });
+        feed.offer(source, Ue::Granted(link, grant), &reading(7.0), now_ns);
+        feed.sources()[source].applied > applied
+    };
+    let made = (0..1000u32).filter(|n| {
+        let [.., a, b] = n.to_be_bytes();
+        makes("10.1.0.0/16", [10, 1, a, b])
+    });
+    assert_eq!(made.count(), MAX_LINKS / 4);
+    assert!(makes("10.2.0.0/16", [10, 2, 0, 1]) && makes("10.3.0.1", [10, 3, 0, 1]));
 }
