@@ -4,9 +4,11 @@
  *
  * Such a report is a segment of the client's: an ACK without data, that has one option, which fills the header, and a
  * wrong checksum, so that a server without this program drops it. Nothing of the segment but the option and the
- * addresses is used; a real one that looked like it would be an ACK less.
+ * addresses is used; a real one that looked like it would be an ACK less. What is of no connection stays for the stack to
+ * drop: who does not know a connection's ports cannot fill the ring.
  */
 #include "packet.h"
+#include "connection.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -15,6 +17,7 @@ char _license[] SEC("license") = "GPL";
 #define INBAND_LENGTH 40
 #define INBAND_EXID 0x5045
 #define INBAND_BYTES 36
+#define STATE_LISTEN 10
 
 struct pep_inband {
 	u8 server[16]; /* network order; IPv4: the first four bytes */
@@ -55,12 +58,31 @@ static __always_inline bool is_inband(const struct inband_segment *s)
 	       s->length == INBAND_LENGTH && s->exid == swap16(INBAND_EXID);
 }
 
-static __always_inline int pass_to_agent(const struct inband_segment *s, const u8 *client, const u8 *server,
-					 u32 address_bytes)
+/* A socket that listens is of no connection. */
+static __always_inline bool is_connected(struct __sk_buff *skb, const u8 *server, u16 server_port, const u8 *client,
+					 u16 client_port, u32 family)
 {
-	struct pep_inband *report = bpf_ringbuf_reserve(&inband_reports, sizeof(*report), 0);
-	u32 zero = 0;
+	struct bpf_sock *sk = find_connection(skb, server, server_port, client, client_port, family);
+	struct tcp_sock *tp;
+	bool connected;
 
+	if (!sk)
+		return false;
+	tp = bpf_skc_to_tcp_sock(sk);
+	connected = tp && ((struct sock *)tp)->__sk_common.skc_state != STATE_LISTEN;
+	bpf_sk_release(sk);
+	return connected;
+}
+
+static __always_inline int pass_to_agent(struct __sk_buff *skb, const struct inband_segment *s, const u8 *client,
+					 const u8 *server, u32 address_bytes)
+{
+	u32 family = address_bytes == 4 ? 4 : 6, zero = 0;
+	struct pep_inband *report;
+
+	if (!is_connected(skb, server, s->tcp.dest, client, s->tcp.source, family))
+		return TC_ACT_UNSPEC;
+	report = bpf_ringbuf_reserve(&inband_reports, sizeof(*report), 0);
 	if (!report) {
 		u64 *dropped = bpf_map_lookup_elem(&inband_dropped, &zero);
 
@@ -73,7 +95,7 @@ static __always_inline int pass_to_agent(const struct inband_segment *s, const u
 	__builtin_memcpy(report->client, client, address_bytes);
 	report->server_port = s->tcp.dest;
 	report->client_port = s->tcp.source;
-	report->family = address_bytes == 4 ? 4 : 6;
+	report->family = family;
 	__builtin_memcpy(report->option, s->option, INBAND_BYTES);
 	bpf_ringbuf_submit(report, 0);
 	return TC_ACT_SHOT;
@@ -94,7 +116,7 @@ SEC("classifier") int inband(struct __sk_buff *skb)
 		    bpf_skb_load_bytes(skb, ETHERNET_HEADER + sizeof(ip), &segment, sizeof(segment)) ||
 		    !is_inband(&segment))
 			return TC_ACT_UNSPEC;
-		return pass_to_agent(&segment, (u8 *)&ip.source, (u8 *)&ip.dest, 4);
+		return pass_to_agent(skb, &segment, (u8 *)&ip.source, (u8 *)&ip.dest, 4);
 	}
 	if (protocol == swap16(ETHERTYPE_IPV6)) {
 		struct ipv6_header ip;
@@ -104,7 +126,7 @@ SEC("classifier") int inband(struct __sk_buff *skb)
 		    bpf_skb_load_bytes(skb, ETHERNET_HEADER + sizeof(ip), &segment, sizeof(segment)) ||
 		    !is_inband(&segment))
 			return TC_ACT_UNSPEC;
-		return pass_to_agent(&segment, ip.source, ip.dest, 16);
+		return pass_to_agent(skb, &segment, ip.source, ip.dest, 16);
 	}
 	return TC_ACT_UNSPEC;
 }

@@ -19,12 +19,12 @@
  * `closed` adds up what flows did with and without the PEP, where some are kept without for comparison.
  */
 #include "packet.h"
+#include "connection.h"
 #include "abi/pep.h"
 
 char _license[] SEC("license") = "GPL";
 
 #define BPF_F_INGRESS 1
-#define BPF_F_CURRENT_NETNS -1
 #define HOP_LIMIT 64
 /* further behind snd_una nothing was that could still be under way */
 #define FURTHEST_BEHIND (1 << 30)
@@ -74,12 +74,11 @@ struct pep_handover {
 	u8 flags;
 	u16 range_count;
 	u64 time_ns; /* when the PEP saw it, CLOCK_MONOTONIC here */
+	u64 border;  /* whose clock border_us is: a run of one, and its key */
 	u32 in_order;
 	u32 segments;
 	u32 rtt_us;
-	u32 border;    /* whose clock border_us is */
 	u32 border_us; /* when the PEP saw it, there, modulo 2^32 */
-	u32 reserved;
 	struct pep_range ranges[PEP_RANGES];
 };
 
@@ -88,7 +87,7 @@ const struct pep_handover *handover_layout;
 
 /* What the agent keeps of a flow. */
 struct account {
-	u32 border;
+	u64 border;
 	u32 border_us;
 	u32 segments;
 	u32 arm;
@@ -134,20 +133,6 @@ struct {
 	__type(value, struct mac);
 } interfaces SEC(".maps");
 
-/* Kernel ABI. */
-struct sock_tuple {
-	union {
-		struct {
-			u32 remote, local;
-			u16 remote_port, local_port;
-		} v4;
-		struct {
-			u8 remote[16], local[16];
-			u16 remote_port, local_port;
-		} v6;
-	};
-};
-
 static __always_inline u16 fold(u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -160,24 +145,6 @@ static __always_inline u16 fold(u64 sum)
 static __always_inline bool after(u32 a, u32 b)
 {
 	return (s32)(a - b) > 0;
-}
-
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct pep_handover *h)
-{
-	struct sock_tuple tuple = {};
-
-	if (h->family == 4) {
-		tuple.v4.remote = *(const u32 *)h->client;
-		tuple.v4.local = *(const u32 *)h->server;
-		tuple.v4.remote_port = h->client_port;
-		tuple.v4.local_port = h->server_port;
-		return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.v4), BPF_F_CURRENT_NETNS, 0);
-	}
-	__builtin_memcpy(tuple.v6.remote, h->client, 16);
-	__builtin_memcpy(tuple.v6.local, h->server, 16);
-	tuple.v6.remote_port = h->client_port;
-	tuple.v6.local_port = h->server_port;
-	return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.v6), BPF_F_CURRENT_NETNS, 0);
 }
 
 /*
@@ -431,7 +398,7 @@ SEC("classifier") int hand_over(struct __sk_buff *skb)
 
 	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &h, sizeof(h)))
 		return PEP_SHAPE;
-	sk = find_socket(skb, &h);
+	sk = find_connection(skb, h.server, h.server_port, h.client, h.client_port, h.family);
 	if (!sk)
 		return PEP_UNKNOWN_FLOW;
 	verdict = take(skb, sk, &h);

@@ -99,12 +99,11 @@ fn pep_and_hints() {
         flags,
         range_count,
         time_ns,
+        border,
         in_order,
         segments,
         rtt_us,
-        border,
         border_us,
-        reserved,
         ranges,
     );
     let (_file, inband) = btf(hotcc_bpf::prog("pep_inband").unwrap());

@@ -18,7 +18,16 @@ pub enum Ue<'a> {
     /// By its link, which must lie within what was opened to such readings.
     Link(IndexKey),
     /// By its link, which a key gives its sender the right to write.
-    Granted(IndexKey),
+    Granted(IndexKey, Grant),
+}
+
+/// The right that a key gives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grant {
+    /// Its holder may write this link, and all within.
+    pub link: IndexKey,
+    /// How many such links its source has.
+    pub all: usize,
 }
 
 /// A reading, as its source says it.

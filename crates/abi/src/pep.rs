@@ -70,18 +70,16 @@ pub struct Handover {
     pub range_count: u16,
     /// As in [`PepFlow`].
     pub time_ns: u64,
+    /// Whose clock `border_us` is: a run of a border, and its key.
+    pub border: u64,
     /// As in [`PepFlow`].
     pub in_order: u32,
     /// As in [`PepFlow`].
     pub segments: u32,
     /// As in [`PepFlow`].
     pub rtt_us: u32,
-    /// Whose clock `border_us` is.
-    pub border: u32,
     /// When the PEP saw it by that clock, microseconds modulo 2^32.
     pub border_us: u32,
-    /// Zero.
-    pub reserved: u32,
     /// As in [`PepFlow`].
     pub ranges: [PepRange; RANGES],
 }

@@ -180,15 +180,23 @@ impl Window {
         Self { newest: counter, seen: [u64::MAX; (WINDOW / 64) as usize] }
     }
 
+    /// Whether it has not come yet.
+    #[must_use]
+    pub fn is_new(&self, counter: u64) -> bool {
+        let word = self.seen[(counter % WINDOW / 64) as usize];
+        counter > self.newest || self.newest - counter < WINDOW && word & Self::bit(counter) == 0
+    }
+
     /// Whether it has not come yet. From now on it has.
     pub fn take(&mut self, counter: u64) -> bool {
+        if !self.is_new(counter) {
+            return false;
+        }
         if counter > self.newest {
             for skipped in self.newest.saturating_add(1).max(counter.saturating_sub(WINDOW - 1))..counter {
                 *self.word(skipped) &= !Self::bit(skipped);
             }
             self.newest = counter;
-        } else if self.newest - counter >= WINDOW || *self.word(counter) & Self::bit(counter) != 0 {
-            return false;
         }
         *self.word(counter) |= Self::bit(counter);
         true

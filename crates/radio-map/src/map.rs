@@ -17,6 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+/// Abandoned links that make room at a time.
+const EVICTED_AT_ONCE: usize = 64;
+
 /// The radio map, for feeding it.
 #[derive(Debug)]
 pub struct RadioMap {
@@ -139,7 +142,38 @@ impl RadioMap {
             return Ok(slot);
         }
         self.reclaim()?;
+        if let Some(slot) = self.rested_slot() {
+            return Ok(slot);
+        }
+        self.evict()?;
         self.rested_slot().ok_or(MapError::NoFreeSlot)
+    }
+
+    /// Takes out links that no live process feeds and no reader uses any more: the oldest first, a few at a time.
+    fn evict(&mut self) -> Result<(), MapError> {
+        let (now_ms, slots) = (monotonic_ms32(), Arc::clone(&self.view.slots));
+        let mut alive = HashMap::new();
+        let mut abandoned = Vec::new();
+        for entry in self.view.index.entries() {
+            let (key, slot) = entry?;
+            let Some(line) = slots.slot(slot) else { continue };
+            let (owner, last) = (Owner::of(line), Decision::unpack(line.decision.load(Acquire)));
+            let age_ms = last.map_or(u32::MAX, |last| last.age_ms(now_ms));
+            if age_ms > radio::MAX_AGE_LIMIT_MS && !*alive.entry(owner).or_insert_with(|| owner.is_alive()) {
+                abandoned.push((age_ms, key, slot));
+            }
+        }
+        abandoned.sort_unstable_by_key(|(age_ms, ..)| std::cmp::Reverse(*age_ms));
+        abandoned.truncate(EVICTED_AT_ONCE);
+        for (_, key, slot) in &abandoned {
+            self.view.index.remove(*key)?;
+            self.prefixes.remove(slot);
+        }
+        self.bump_generation();
+        for line in abandoned.iter().filter_map(|(.., slot)| slots.slot(*slot)) {
+            give_back(line, 0); // no reader uses what it says: it needs no rest
+        }
+        Ok(())
     }
 
     /// A free slot that has rested: a reader may still hold a freed one for as long as it believes its reading.

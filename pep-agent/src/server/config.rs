@@ -43,8 +43,8 @@ pub struct ServerArgs {
     /// Ignore older reports, 1 to 30000 [default: 1000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub max_age_ms: Option<u64>,
-    /// Datagrams per second to process, per source; for in-flow reports, of all sources together; 1 to 10000000
-    /// [default: 20000]
+    /// Datagrams per second to accept from each border, and to process from each other source prefix; for in-flow reports,
+    /// from each key; 1 to 10000000 [default: 20000]
     #[arg(long, value_name = "NUMBER")]
     pub rate: Option<u64>,
 }

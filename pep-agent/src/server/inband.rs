@@ -5,12 +5,12 @@ use crate::auth::Keys;
 use crate::inband::{InbandReport, decode, is_signed_by};
 use crate::netlink::is_ethernet;
 use crate::object;
-use crate::server::limit::Limiter;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use hotcc_abi::pep::Inband;
 use hotcc_host::error::{Error, Result, Tried};
+use hotcc_keys::Fingerprint;
 use std::collections::HashMap;
 use std::io;
 use tokio::io::Interest;
@@ -62,14 +62,12 @@ pub struct Inflow {
     _ebpf: Ebpf,
     reports: AsyncFd<RingBuf<MapData>>,
     dropped: Array<MapData, u64>,
-    clocks: HashMap<u8, Excess>,
+    clocks: HashMap<Fingerprint, Excess>,
 }
 
 /// Why a report of a flow does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Too many came within flows.
-    RateLimited,
     /// It says nothing that has a meaning.
     Malformed,
     /// No key of that number for this server.
@@ -78,8 +76,8 @@ pub enum Refused {
     WrongCode,
 }
 
-/// An authentic report, or why it does not count.
-pub type Taken = std::result::Result<InbandReport, Refused>;
+/// An authentic report and its key, or why it does not count.
+pub type Taken = std::result::Result<(InbandReport, Fingerprint), Refused>;
 
 impl Inflow {
     /// Attaches to the interfaces of that name. Call within a tokio runtime.
@@ -115,28 +113,25 @@ impl Inflow {
     }
 
     /// The next report, if there is one.
-    pub fn take(&mut self, keys: &Keys, limiter: &mut Limiter, now_us: u64) -> Option<Taken> {
+    pub fn take(&mut self, keys: &Keys) -> Option<Taken> {
         let next = |ring: &mut RingBuf<MapData>| {
             let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
             Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed))
         };
         let inband = self.reports.try_io_mut(Interest::READABLE, next).ok()?;
-        if !limiter.allows_inband(now_us) {
-            return Some(Err(Refused::RateLimited));
-        }
         Some(inband.and_then(|inband| verified(&inband, keys)))
     }
 
     /// How long ago it was seen, microseconds.
-    pub fn age_us(&mut self, report: &InbandReport, now_us: u64) -> u64 {
-        let excess = self.clocks.entry(report.key_id).or_default();
+    pub fn age_us(&mut self, report: &InbandReport, key: Fingerprint, now_us: u64) -> u64 {
+        let excess = self.clocks.entry(key).or_default();
         let under_way_us = excess.over_least((now_us as u32).wrapping_sub(report.time_us), now_us);
         u64::from(under_way_us) + u64::from(report.age_us)
     }
 
     /// Goes by that report, too, from now on. One that came before, or could not be, must not tell a border's clock.
-    pub fn learn(&mut self, report: &InbandReport, now_us: u64) {
-        let excess = self.clocks.entry(report.key_id).or_default();
+    pub fn learn(&mut self, report: &InbandReport, key: Fingerprint, now_us: u64) {
+        let excess = self.clocks.entry(key).or_default();
         excess.learn((now_us as u32).wrapping_sub(report.time_us), now_us);
     }
 
@@ -151,8 +146,8 @@ fn verified(inband: &Inband, keys: &Keys) -> Taken {
     let mut known = false;
     let of_server = keys.numbered(report.key_id).filter(|signer| signer.is_for(report.report.key.server.ip()));
     let mut named = of_server.inspect(|_| known = true);
-    if named.any(|signer| is_signed_by(inband, signer.key)) {
-        return Ok(report);
+    if let Some(signer) = named.find(|signer| is_signed_by(inband, signer.key)) {
+        return Ok((report, signer.key.fingerprint));
     }
     Err(if known { Refused::WrongCode } else { Refused::UnknownKey })
 }

@@ -1,19 +1,21 @@
 //! From the socket to the kernel: each datagram checked, each report dated and handed over.
 
+use super::clock::Clock;
 use super::counters::{Counters, DatagramFate, RecordFate};
 use super::inband::{self, Attached, Inflow};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
-use super::sessions::{Clock, Question, Refused, Sessions};
+
+use super::sessions::{Question, Refused, Sessions};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
-use crate::inband::InbandReport;
 use crate::report::{FlowKey, FlowReport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
 use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,8 +26,6 @@ use tokio::time::MissedTickBehavior;
 
 /// Datagrams, or reports in flows, taken before others get a turn.
 const BATCH: usize = 64;
-/// In place of an epoch, with the key's number.
-const INBAND_BORDER: u32 = 1 << 31;
 const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two looks at what moves slowly.
 const TIDY_TICKS: u32 = 50;
@@ -45,7 +45,8 @@ pub struct Options {
     pub attach: Method,
     /// Older reports are not used.
     pub max_age: Duration,
-    /// Datagrams per second that are looked at, of each source; and reports in flows, of all.
+    /// Datagrams per second of each border, and of each prefix that none of them is known to send from; of reports in
+    /// flows, those of each key.
     pub rate_per_second: u64,
 }
 
@@ -60,6 +61,7 @@ pub struct Server {
     sessions: Sessions,
     limiter: Limiter,
     counters: Arc<Counters>,
+    random: RandomState,
 }
 
 impl Server {
@@ -85,6 +87,7 @@ impl Server {
             kernel: Kernel::load()?,
             sessions: Sessions::default(),
             counters: Arc::default(),
+            random: RandomState::new(),
         })
     }
 
@@ -132,7 +135,7 @@ impl Server {
                     }
                 }
             }
-            self.ask()?;
+            self.ask();
             // only now does the runtime see who else has become ready
             tokio::task::yield_now().await;
         }
@@ -174,34 +177,29 @@ impl Server {
     }
 
     /// Sends the questions that are due. One that cannot be sent counts as lost.
-    fn ask(&mut self) -> Result<()> {
-        let mut numbers = [0; 8];
-        let mut failed = Ok(());
-        let asked = self.sessions.due(monotonic_ns() / 1000, || {
-            failed = getrandom::fill(&mut numbers);
-            u64::from_ne_bytes(numbers)
-        });
-        failed.tried(|| "cannot draw a random number".to_owned())?;
+    fn ask(&mut self) {
         let keys = self.keys.get();
-        for Question { to, epoch, key, nonce } in asked {
+        for Question { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
             let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
-            let header =
-                Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us: monotonic_ns() / 1000 };
+            let time_us = monotonic_ns() / 1000;
+            let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
+            let nonce = self.sessions.nonce(epoch, key.id, time_us);
             let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
         }
-        Ok(())
     }
 
     fn datagram(&mut self, bytes: &[u8], from: SocketAddr) -> DatagramFate {
         let now_us = monotonic_ns() / 1000;
-        if !self.limiter.allows(from.ip(), now_us) {
+        let keys = self.keys.get();
+        let parsed = Datagram::parse(bytes);
+        let is_expected = parsed.is_ok_and(|datagram| self.expects(&datagram, &keys, now_us));
+        if !is_expected && !self.limiter.allows_source(from.ip(), now_us) {
             return DatagramFate::RateLimited;
         }
-        let datagram = match Datagram::parse(bytes) {
+        let datagram = match parsed {
             Ok(datagram) => datagram,
             Err(error) => return malformed(error),
         };
-        let keys = self.keys.get();
         let mut signers: Vec<Signer<'_>> = keys.numbered(datagram.header.key_id).collect();
         if signers.is_empty() {
             return DatagramFate::UnknownKey;
@@ -220,6 +218,19 @@ impl Server {
         }
     }
 
+    /// Whether a datagram says what only a reader of the wire can make up: its code is looked at in any case.
+    fn expects(&self, datagram: &Datagram<'_>, keys: &Keys, now_us: u64) -> bool {
+        let header = &datagram.header;
+        match header.kind {
+            Kind::Probe => false,
+            Kind::Echo => datagram.nonce().is_ok_and(|nonce| self.sessions.expects_echo(header, nonce, now_us)),
+            Kind::Report => {
+                let mut signers = keys.numbered(header.key_id);
+                signers.any(|signer| self.sessions.expects_report(header, signer.key.fingerprint))
+            }
+        }
+    }
+
     fn authentic(
         &mut self,
         datagram: &Datagram<'_>,
@@ -232,7 +243,7 @@ impl Server {
         match header.kind {
             Kind::Probe => Err(Error::Wire(WireError::NotOurs)),
             Kind::Echo => {
-                self.sessions.echo(header, key, datagram.nonce()?, now_us)?;
+                self.sessions.echo(header, key, from, datagram.nonce()?, now_us)?;
                 Ok(DatagramFate::Echo)
             }
             Kind::Report => {
@@ -242,13 +253,17 @@ impl Server {
                     return Ok(DatagramFate::UnknownKey);
                 }
                 let clock = self.sessions.report(header, key, from, now_us)?;
-                self.reports(&reports, &clock, header.epoch as u32, now_us);
+                if !self.limiter.allows_border((Some(header.epoch), key), now_us) {
+                    return Ok(DatagramFate::RateLimited);
+                }
+                self.limiter.charge((Some(header.epoch), key));
+                self.reports(&reports, &clock, self.border(Some(header.epoch), &key), now_us);
                 Ok(DatagramFate::Accepted)
             }
         }
     }
 
-    fn reports(&self, reports: &[FlowReport], clock: &Clock, border: u32, now_us: u64) {
+    fn reports(&self, reports: &[FlowReport], clock: &Clock, border: u64, now_us: u64) {
         let hand = self.kernel.hand();
         for report in reports {
             let record = Handover { rtt_us: clock.rtt_us(), border, ..record_of(report) };
@@ -257,25 +272,31 @@ impl Server {
         }
     }
 
+    /// Whose clock a record goes by: that of a run, under its key; within flows there are no runs.
+    fn border(&self, epoch: Option<u64>, key: &Fingerprint) -> u64 {
+        self.random.hash_one((epoch, key))
+    }
+
     fn drain_inband(&mut self) {
         let Some(mut inflow) = self.inflow.take() else { return };
         let (keys, hand) = (self.keys.get(), self.kernel.hand());
         for _ in 0..BATCH {
             let now_us = monotonic_ns() / 1000;
-            let Some(taken) = inflow.take(&keys, &mut self.limiter, now_us) else { break };
+            let Some(taken) = inflow.take(&keys) else { break };
             let fate = match taken {
-                Ok(inband) => {
-                    let InbandReport { key_id, report, .. } = &inband;
-                    let record = Handover { border: INBAND_BORDER | u32::from(*key_id), ..record_of(report) };
-                    let seen_us = now_us.saturating_sub(inflow.age_us(&inband, now_us));
+                Ok((_, key)) if !self.limiter.allows_border((None, key), now_us) => DatagramFate::RateLimited,
+                Ok((inband, key)) => {
+                    let report = &inband.report;
+                    let record = Handover { border: self.border(None, &key), ..record_of(report) };
+                    let seen_us = now_us.saturating_sub(inflow.age_us(&inband, key, now_us));
                     let fate = self.hand_over(hand.as_ref().ok(), report, record, seen_us, now_us);
                     if fate.is_taken() {
-                        inflow.learn(&inband, now_us);
+                        self.limiter.charge((None, key)); // what is sent again uses up nothing
+                        inflow.learn(&inband, key, now_us);
                     }
                     self.counters.record(fate);
                     DatagramFate::Accepted
                 }
-                Err(inband::Refused::RateLimited) => DatagramFate::RateLimited,
                 Err(inband::Refused::Malformed) => DatagramFate::Malformed,
                 Err(inband::Refused::UnknownKey) => DatagramFate::UnknownKey,
                 Err(inband::Refused::WrongCode) => DatagramFate::WrongCode,

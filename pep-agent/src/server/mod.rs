@@ -1,5 +1,6 @@
 //! `pep-agent server`: takes what borders report, and hands what is authentic, new and possible to the senders' sockets.
 
+mod clock;
 pub mod config;
 mod counters;
 mod inband;

@@ -4,96 +4,67 @@
 //! run, or before the server's start, comes without that answer, or with a counter below it. The answer also measures the
 //! round trip, and how far both clocks are apart.
 //!
+//! Nothing is kept of a run that has not answered: the number itself says when the server drew it. So whoever sends again
+//! what was recorded, from wherever, takes no place of a border's. Each address that an authentic report comes from may be
+//! asked, and of more addresses than questions chance decides: an honest border is asked in its turn.
+//!
 //! The same run is another border under another key: anybody on the wire can read which runs there are, and who has a key
 //! for other servers must not speak for them.
 
+use super::clock::{Clock, Sample};
 use crate::wire::Header;
 use hotcc_keys::{Fingerprint, Window};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 /// Borders at a time.
 const BORDERS: usize = 256;
-const UNPROVEN_PROBE_US: u64 = 100_000;
-const PROVEN_PROBE_US: u64 = 1_000_000;
-/// Questions of which the answers may be under way.
-const QUESTIONS: usize = 16;
-/// A border that says nothing is not asked, and later forgotten.
+/// Questions to new addresses at a time, and how far these times are apart.
+const QUESTIONS: usize = 64;
+const QUESTIONS_US: u64 = 20_000;
+/// How often an address that has answered is asked again, and how many addresses of a border are.
+const PROBE_US: u64 = 1_000_000;
+const ADDRESSES: usize = 4;
+/// How long an answer may take.
+const ANSWER_US: u32 = 3_000_000;
+/// A border that says nothing is not asked, and later forgotten; so is an address that does not answer.
 const QUIET_US: u64 = 5_000_000;
 const GONE_US: u64 = 60_000_000;
-/// How long a measurement of the clocks' distance is as good as a new one: they drift apart by 50 us/s at the most.
-const CLOCK_SPAN_US: u64 = 10_000_000;
 
-/// A measurement of the way to a border and back.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    rtt_us: u64,
-    /// Our clock less the border's.
-    offset_us: i64,
-}
-
-/// Our clock and a border's: by the quickest answer of the last ten to twenty seconds, in which the two can have
-/// misjudged each other least.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    current: Sample,
-    previous: Sample,
-    since_us: u64,
-}
-
-impl Clock {
-    fn new(sample: Sample, now_us: u64) -> Self {
-        Self { current: sample, previous: sample, since_us: now_us }
-    }
-
-    fn add(&mut self, sample: Sample, now_us: u64) {
-        if now_us - self.since_us >= CLOCK_SPAN_US {
-            *self = Self { current: sample, previous: self.current, since_us: now_us };
-        } else if sample.rtt_us <= self.current.rtt_us {
-            self.current = sample;
-        }
-    }
-
-    fn best(&self) -> Sample {
-        if self.previous.rtt_us < self.current.rtt_us { self.previous } else { self.current }
-    }
-
-    /// Least time to the border and back, microseconds.
-    #[must_use]
-    pub fn rtt_us(&self) -> u32 {
-        self.best().rtt_us.min(u32::MAX.into()) as u32
-    }
-
-    /// A moment of the border's clock by ours, microseconds; never later than now.
-    #[must_use]
-    pub fn ours(&self, border_us: u64, now_us: u64) -> u64 {
-        border_us.saturating_add_signed(self.best().offset_us).min(now_us)
-    }
-}
-
+/// An address that has answered.
 #[derive(Debug)]
-struct Asked {
-    nonce: u64,
-    at_us: u64,
-}
-
-#[derive(Debug)]
-struct Proven {
-    window: Window,
-    clock: Clock,
+struct Address {
+    at: SocketAddr,
+    asked_us: u64,
+    answered_us: u64,
 }
 
 /// A run of a border, and the key that it uses.
 type Name = (u64, Fingerprint);
 
+/// One that has answered.
 #[derive(Debug)]
 struct Border {
-    proven: Option<Proven>,
-    address: SocketAddr,
-    /// Oldest first.
-    asked: VecDeque<Asked>,
-    asked_us: Option<u64>,
+    window: Window,
+    clock: Clock,
+    addresses: Vec<Address>,
     heard_us: u64,
+}
+
+impl Border {
+    fn answered(&mut self, from: SocketAddr, asked_us: u64, now_us: u64) {
+        self.heard_us = now_us;
+        if let Some(address) = self.addresses.iter_mut().find(|address| address.at == from) {
+            address.answered_us = now_us;
+            return;
+        }
+        if self.addresses.len() == ADDRESSES {
+            let quietest = (0..ADDRESSES).min_by_key(|&i| self.addresses[i].answered_us);
+            quietest.map(|i| self.addresses.swap_remove(i));
+        }
+        self.addresses.push(Address { at: from, asked_us, answered_us: now_us });
+    }
 }
 
 /// Why a report does not count.
@@ -118,13 +89,19 @@ pub struct Question {
     pub epoch: u64,
     /// Which key it uses.
     pub key: Fingerprint,
-    /// What it has to repeat.
-    pub nonce: u64,
 }
 
 /// All borders. What they are told must be authentic.
 #[derive(Debug, Default)]
-pub struct Sessions(HashMap<Name, Border>);
+pub struct Sessions {
+    borders: HashMap<Name, Border>,
+    /// New addresses to ask next: a fair choice of all that were found since the last ones were asked.
+    chosen: Vec<Question>,
+    found: u64,
+    asked_us: u64,
+    /// Makes what nobody else can know.
+    random: RandomState,
+}
 
 impl Sessions {
     /// A report came, signed with that key: the clock to date it by, if it counts.
@@ -135,101 +112,153 @@ impl Sessions {
         from: SocketAddr,
         now_us: u64,
     ) -> Result<Clock, Refused> {
-        let name = (header.epoch, key);
-        if !self.0.contains_key(&name) {
-            self.make_room(now_us)?;
-        }
-        let border = self.0.entry(name).or_insert_with(|| Border {
-            proven: None,
-            address: from,
-            asked: VecDeque::new(),
-            asked_us: None,
-            heard_us: now_us,
-        });
-        let Some(proven) = &mut border.proven else {
-            (border.address, border.heard_us) = (from, now_us);
+        let found = Question { to: from, epoch: header.epoch, key };
+        let Some(border) = self.borders.get_mut(&(header.epoch, key)) else {
+            self.choose(found);
             return Err(Refused::Unproven);
         };
-        if !proven.window.take(header.counter) {
-            return Err(Refused::Replayed);
+        let counted = border.window.take(header.counter).then_some(border.clock).ok_or(Refused::Replayed);
+        if counted.is_ok() {
+            border.heard_us = now_us;
         }
-        (border.address, border.heard_us) = (from, now_us);
-        Ok(proven.clock)
+        // whether the border itself is there now, or who sends its datagrams again, will be seen from the answer
+        if border.addresses.iter().all(|address| address.at != from) {
+            self.choose(found);
+        }
+        counted
     }
 
-    /// Who never answered goes first; who did is not driven out.
-    fn make_room(&mut self, now_us: u64) -> Result<(), Refused> {
-        if self.0.len() < BORDERS {
-            return Ok(());
+    /// Whether a report of a border that has answered came for the first time, if it is authentic.
+    #[must_use]
+    pub fn expects_report(&self, header: &Header, key: Fingerprint) -> bool {
+        self.borders.get(&(header.epoch, key)).is_some_and(|border| border.window.is_new(header.counter))
+    }
+
+    /// Whether an answer is one to what was asked, if it is authentic.
+    #[must_use]
+    pub fn expects_echo(&self, header: &Header, nonce: u64, now_us: u64) -> bool {
+        self.round_trip_us(header, nonce, now_us).is_some()
+    }
+
+    /// Each of all that are found until the next time is as likely to be asked then.
+    fn choose(&mut self, found: Question) {
+        if self.chosen.contains(&found) {
+            return;
         }
-        self.tidy(now_us);
-        let unproven = self.0.iter().filter(|(_, b)| b.proven.is_none()).min_by_key(|(_, b)| b.heard_us);
-        match unproven.map(|(name, _)| *name) {
-            Some(name) => drop(self.0.remove(&name)),
-            None if self.0.len() < BORDERS => {}
-            None => return Err(Refused::TooMany),
+        self.found += 1;
+        if self.chosen.len() < QUESTIONS {
+            self.chosen.push(found);
+            return;
         }
-        Ok(())
+        let place = self.random.hash_one((self.asked_us, self.found)) % self.found;
+        if let Some(chosen) = self.chosen.get_mut(place as usize) {
+            *chosen = found;
+        }
     }
 
     /// An answer came, signed with that key.
-    pub fn echo(&mut self, header: &Header, key: Fingerprint, nonce: u64, now_us: u64) -> Result<(), Refused> {
-        let border = self.0.get_mut(&(header.epoch, key)).ok_or(Refused::Unasked)?;
-        let at = border.asked.iter().position(|asked| asked.nonce == nonce).ok_or(Refused::Unasked)?;
-        let asked = border.asked.remove(at).ok_or(Refused::Unasked)?;
-        let rtt_us = now_us.saturating_sub(asked.at_us);
-        let offset_us = (asked.at_us + rtt_us / 2).wrapping_sub(header.time_us).cast_signed();
+    pub fn echo(
+        &mut self,
+        header: &Header,
+        key: Fingerprint,
+        from: SocketAddr,
+        nonce: u64,
+        now_us: u64,
+    ) -> Result<(), Refused> {
+        let rtt_us = self.round_trip_us(header, nonce, now_us).ok_or(Refused::Unasked)?;
+        let asked_us = now_us - rtt_us;
+        let offset_us = (asked_us + rtt_us / 2).wrapping_sub(header.time_us).cast_signed();
         let sample = Sample { rtt_us, offset_us };
-        match &mut border.proven {
-            Some(proven) => {
-                proven.window.take(header.counter);
-                proven.clock.add(sample, now_us);
+        let name = (header.epoch, key);
+        if let Some(border) = self.borders.get_mut(&name) {
+            if !border.window.take(header.counter) {
+                return Err(Refused::Replayed);
             }
-            None => {
-                let (window, clock) = (Window::after(header.counter), Clock::new(sample, now_us));
-                border.proven = Some(Proven { window, clock });
-            }
+            border.clock.add(sample, now_us);
+            border.answered(from, asked_us, now_us);
+            return Ok(());
+        }
+        self.make_room(key, now_us)?;
+        let (window, clock) = (Window::after(header.counter), Clock::new(sample, now_us));
+        let mut border = Border { window, clock, addresses: Vec::new(), heard_us: now_us };
+        border.answered(from, asked_us, now_us);
+        self.borders.insert(name, border);
+        Ok(())
+    }
+
+    /// What to ask at `now_us`: when that is, and what nobody else can make.
+    #[must_use]
+    pub fn nonce(&self, epoch: u64, key_id: u8, now_us: u64) -> u64 {
+        let asked_us = now_us as u32;
+        let code = self.random.hash_one((epoch, key_id, asked_us)) as u32;
+        u64::from(code) << 32 | u64::from(asked_us)
+    }
+
+    /// How long ago it was asked what an answer repeats; `None` if it was not, or is too long ago.
+    fn round_trip_us(&self, answer: &Header, nonce: u64, now_us: u64) -> Option<u64> {
+        let rtt_us = (now_us as u32).wrapping_sub(nonce as u32);
+        let asked_us = now_us.checked_sub(rtt_us.into()).filter(|_| rtt_us <= ANSWER_US)?;
+        (self.nonce(answer.epoch, answer.key_id, asked_us) == nonce).then_some(rtt_us.into())
+    }
+
+    /// Who has a key can make up as many runs as there are places: then those of the key that has most make room for others.
+    fn make_room(&mut self, key: Fingerprint, now_us: u64) -> Result<(), Refused> {
+        if self.borders.len() < BORDERS {
+            return Ok(());
+        }
+        self.tidy(now_us);
+        if self.borders.len() < BORDERS {
+            return Ok(());
+        }
+        let mut places: HashMap<Fingerprint, usize> = HashMap::new();
+        for (_, key) in self.borders.keys() {
+            *places.entry(*key).or_default() += 1;
+        }
+        let has = places.get(&key).copied().unwrap_or(0);
+        let most = places.into_iter().max_by_key(|(_, places)| *places).filter(|(_, most)| *most > has + 1);
+        let (greedy, _) = most.ok_or(Refused::TooMany)?;
+        let theirs = self.borders.iter().filter(|((_, key), _)| *key == greedy);
+        if let Some(quietest) = theirs.min_by_key(|(_, border)| border.heard_us).map(|(name, _)| *name) {
+            self.borders.remove(&quietest);
         }
         Ok(())
     }
 
-    /// Whom to ask now; `random` gives a number that nobody can guess.
-    pub fn due(&mut self, now_us: u64, mut random: impl FnMut() -> u64) -> Vec<Question> {
+    /// Whom to ask now.
+    pub fn due(&mut self, now_us: u64) -> Vec<Question> {
         let mut due = Vec::new();
-        for (&(epoch, key), border) in &mut self.0 {
-            let waits = border.asked_us.is_some_and(|asked_us| match border.proven {
-                Some(_) => now_us - asked_us < PROVEN_PROBE_US,
-                // what somebody recorded, and sends from anywhere, makes one question; a border in use is heard all the time
-                None => now_us - asked_us < UNPROVEN_PROBE_US || border.heard_us <= asked_us,
-            });
-            if waits || now_us.saturating_sub(border.heard_us) > QUIET_US {
+        for (&(epoch, key), border) in &mut self.borders {
+            if now_us.saturating_sub(border.heard_us) > QUIET_US {
                 continue;
             }
-            let nonce = random();
-            if border.asked.len() == QUESTIONS {
-                border.asked.pop_front();
+            for address in &mut border.addresses {
+                if now_us.saturating_sub(address.asked_us) >= PROBE_US {
+                    address.asked_us = now_us;
+                    due.push(Question { to: address.at, epoch, key });
+                }
             }
-            border.asked.push_back(Asked { nonce, at_us: now_us });
-            border.asked_us = Some(now_us);
-            due.push(Question { to: border.address, epoch, key, nonce });
+        }
+        if now_us.saturating_sub(self.asked_us) >= QUESTIONS_US {
+            (self.asked_us, self.found) = (now_us, 0);
+            due.append(&mut self.chosen);
         }
         due
     }
 
     /// Forgets who is gone.
     pub fn tidy(&mut self, now_us: u64) {
-        self.0.retain(|_, border| {
-            let patience = if border.proven.is_some() { GONE_US } else { QUIET_US };
-            now_us.saturating_sub(border.heard_us) <= patience
+        let is_gone = |since_us: u64| now_us.saturating_sub(since_us) > GONE_US;
+        self.borders.retain(|_, border| {
+            border.addresses.retain(|address| !is_gone(address.answered_us));
+            !is_gone(border.heard_us)
         });
     }
 
     /// How many have answered, each under whatever keys, and the least round trip to any of them, microseconds.
     #[must_use]
     pub fn proven(&self) -> (usize, Option<u32>) {
-        let proven = || self.0.iter().filter_map(|((epoch, _), border)| Some((*epoch, border.proven.as_ref()?)));
-        let runs: HashSet<u64> = proven().map(|(epoch, _)| epoch).collect();
-        (runs.len(), proven().map(|(_, proven)| proven.clock.rtt_us()).min())
+        let runs: HashSet<u64> = self.borders.keys().map(|(epoch, _)| *epoch).collect();
+        (runs.len(), self.borders.values().map(|border| border.clock.rtt_us()).min())
     }
 }
 

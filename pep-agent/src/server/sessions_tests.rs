@@ -13,32 +13,65 @@ fn header(epoch: u64, counter: u64, time_us: u64) -> Header {
     Header { kind: Kind::Report, key_id: 1, epoch, counter, time_us }
 }
 
+fn from() -> SocketAddr {
+    FROM.parse().unwrap()
+}
+
+fn elsewhere(port: u16) -> SocketAddr {
+    ([198, 51, 100, 1], port).into()
+}
+
 fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Result<Clock, Refused> {
-    sessions.report(&header(epoch, counter, now_us - OFFSET_US), KEY, FROM.parse().unwrap(), now_us)
+    sessions.report(&header(epoch, counter, now_us - OFFSET_US), KEY, from(), now_us)
 }
 
 /// Asks and answers, with that long on the way there and back.
 fn prove(sessions: &mut Sessions, epoch: u64, counter: u64, asked_us: u64, there_us: u64, back_us: u64) {
-    let asked = sessions.due(asked_us, || asked_us);
-    let question = asked.iter().find(|q| q.epoch == epoch).expect("a question is due");
+    let asked = sessions.due(asked_us);
+    assert!(asked.iter().any(|q| q.epoch == epoch), "a question is due");
+    let nonce = sessions.nonce(epoch, 1, asked_us);
     let answer = header(epoch, counter, asked_us + there_us - OFFSET_US);
-    sessions.echo(&answer, KEY, question.nonce, asked_us + there_us + back_us).unwrap();
+    sessions.echo(&answer, KEY, from(), nonce, asked_us + there_us + back_us).unwrap();
 }
 
 #[test]
 fn a_report_counts_once_its_border_has_answered() {
     let mut sessions = Sessions::default();
     assert_eq!(report(&mut sessions, 5, 1, START_US).unwrap_err(), Refused::Unproven);
-    assert_eq!(sessions.echo(&header(5, 2, 0), KEY, 77, START_US), Err(Refused::Unasked), "nobody asked");
+    let answer = |sessions: &mut Sessions, nonce| sessions.echo(&header(5, 2, 0), KEY, from(), nonce, START_US);
+    assert_eq!(answer(&mut sessions, START_US), Err(Refused::Unasked), "nobody asked");
     prove(&mut sessions, 5, 2, START_US, 4000, 6000);
-    assert!(sessions.due(START_US + 20_000, || 1).is_empty(), "an answer is no reason to ask again");
-    assert_eq!(sessions.echo(&header(5, 2, 0), KEY, START_US, START_US), Err(Refused::Unasked), "it was answered");
+    assert!(sessions.due(START_US + 20_000).is_empty(), "an answer is no reason to ask again");
+    let nonce = sessions.nonce(5, 1, START_US);
+    assert_eq!(answer(&mut sessions, nonce), Err(Refused::Replayed), "it was answered");
     let clock = report(&mut sessions, 5, 3, START_US + 20_000).unwrap();
     assert_eq!(clock.rtt_us(), 10_000);
     assert_eq!(sessions.proven(), (1, Some(10_000)));
     for replayed in [1, 2, 3] {
         assert_eq!(report(&mut sessions, 5, replayed, START_US + 30_000).unwrap_err(), Refused::Replayed);
     }
+}
+
+#[test]
+fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
+    let mut sessions = Sessions::default();
+    let nonce = sessions.nonce(5, 1, START_US);
+    let echo =
+        |sessions: &mut Sessions, header: Header, nonce, now_us| sessions.echo(&header, KEY, from(), nonce, now_us);
+    let late_us = START_US + u64::from(ANSWER_US) + 1;
+    for (epoch, key_id, nonce, now_us) in [
+        (6, 1, nonce, START_US + 1),
+        (5, 2, nonce, START_US + 1),
+        (5, 1, nonce ^ 1 << 32, START_US + 1),
+        (5, 1, nonce ^ 1, START_US + 1),
+        (5, 1, nonce, START_US - 1),
+        (5, 1, nonce, late_us),
+        (5, 1, Sessions::default().nonce(5, 1, START_US), START_US + 1),
+    ] {
+        let header = Header { key_id, ..header(epoch, 1, 0) };
+        assert_eq!(echo(&mut sessions, header, nonce, now_us), Err(Refused::Unasked), "{epoch} {key_id} {nonce:x}");
+    }
+    assert_eq!(echo(&mut sessions, header(5, 1, 0), nonce, late_us - 1), Ok(()));
 }
 
 #[test]
@@ -54,34 +87,35 @@ fn a_restart_on_either_side_locks_nobody_out_and_lets_no_old_report_in() {
     // the server restarts: what was recorded before needs an answer that nobody can give any more
     let mut restarted = Sessions::default();
     assert_eq!(report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(), Refused::Unproven);
-    assert_eq!(restarted.echo(&header(5, 1_000_001, 0), KEY, START_US, START_US + 220_000), Err(Refused::Unasked));
+    let before = sessions.nonce(5, 1, START_US + 220_000);
+    let answer = header(5, 1_000_001, 0);
+    assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(Refused::Unasked));
     // and of the run that answers, what was recorded has a lower counter
     let _ = report(&mut restarted, 6, 3, START_US + 230_000);
-    prove(&mut restarted, 6, 10, START_US + 230_000, 1000, 1000);
-    assert_eq!(report(&mut restarted, 6, 9, START_US + 240_000).unwrap_err(), Refused::Replayed);
-    assert!(report(&mut restarted, 6, 11, START_US + 240_000).is_ok());
+    prove(&mut restarted, 6, 10, START_US + 240_000, 1000, 1000);
+    assert_eq!(report(&mut restarted, 6, 9, START_US + 250_000).unwrap_err(), Refused::Replayed);
+    assert!(report(&mut restarted, 6, 11, START_US + 250_000).is_ok());
 }
 
 /// Which runs there are can be read off the wire, and keys for other servers are others' to use.
 #[test]
 fn a_run_named_under_another_key_is_another_border() {
     const OTHER: Fingerprint = [2; 16];
-    let elsewhere = "198.51.100.1:9".parse().unwrap();
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
     let last = header(5, u64::MAX, START_US);
-    assert_eq!(sessions.report(&last, OTHER, elsewhere, START_US + 5000).unwrap_err(), Refused::Unproven);
-    let asked = sessions.due(START_US + 10_000, || 77);
-    let others = Question { to: elsewhere, epoch: 5, key: OTHER, nonce: 77 };
-    assert_eq!(asked, [others], "the other one is asked where it is, under its own key");
-    assert_eq!(sessions.echo(&last, KEY, 77, START_US + 11_000), Err(Refused::Unasked));
-    sessions.echo(&last, OTHER, 77, START_US + 11_000).unwrap();
+    assert_eq!(sessions.report(&last, OTHER, elsewhere(9), START_US + 5000).unwrap_err(), Refused::Unproven);
+    let asked_us = START_US + 20_000;
+    let others = Question { to: elsewhere(9), epoch: 5, key: OTHER };
+    assert_eq!(sessions.due(asked_us), [others], "the other one is asked where it is, under its own key");
+    let nonce = sessions.nonce(5, 1, asked_us);
+    sessions.echo(&last, OTHER, elsewhere(9), nonce, asked_us + 1000).unwrap();
     assert_eq!(sessions.proven(), (1, Some(1000)), "they are one run");
-    let clock = report(&mut sessions, 5, 3, START_US + 12_000).unwrap();
-    assert_eq!((clock.rtt_us(), clock.ours(START_US - OFFSET_US, START_US + 12_000)), (2000, START_US));
-    let border = Question { to: FROM.parse().unwrap(), epoch: 5, key: KEY, nonce: 78 };
-    assert!(sessions.due(START_US + 1_000_000, || 78).contains(&border));
+    let clock = report(&mut sessions, 5, 3, asked_us + 2000).unwrap();
+    assert_eq!((clock.rtt_us(), clock.ours(START_US - OFFSET_US, asked_us + 2000)), (2000, START_US));
+    let border = Question { to: from(), epoch: 5, key: KEY };
+    assert!(sessions.due(START_US + 1_000_000).contains(&border));
 }
 
 /// Whatever the way back does, a moment of the border is dated as it was, give or take half of the least round trip.
@@ -95,7 +129,7 @@ fn a_delayed_report_is_dated_when_it_was_made() {
     let made_us = START_US + 2_100_000;
     let header = header(5, 5, made_us - OFFSET_US);
     let arrived_us = made_us + 500_000;
-    let clock = sessions.report(&header, KEY, FROM.parse().unwrap(), arrived_us).unwrap();
+    let clock = sessions.report(&header, KEY, from(), arrived_us).unwrap();
     let error_us = clock.ours(header.time_us, arrived_us).abs_diff(made_us);
     assert!(error_us <= 6000, "{error_us}");
     assert_eq!(clock.ours(header.time_us + 10_000_000, arrived_us), arrived_us, "nothing is from the future");
@@ -109,57 +143,114 @@ fn drifting_clocks_are_followed() {
     for second in 1..100 {
         let now_us = START_US + second * 1_000_000;
         let (drift_us, counter) = (second * 50, second * 2 + 1);
-        let asked = sessions.due(now_us, || now_us);
-        sessions
-            .echo(&header(5, counter, now_us + 2000 - OFFSET_US - drift_us), KEY, asked[0].nonce, now_us + 4000)
-            .unwrap();
+        assert_eq!(sessions.due(now_us).len(), 1);
+        let (nonce, at_us) = (sessions.nonce(5, 1, now_us), now_us + 2000 - OFFSET_US - drift_us);
+        sessions.echo(&header(5, counter, at_us), KEY, from(), nonce, now_us + 4000).unwrap();
         let seen_us = now_us - OFFSET_US - drift_us;
-        let clock =
-            sessions.report(&header(5, counter + 1, seen_us), KEY, FROM.parse().unwrap(), now_us + 5000).unwrap();
+        let clock = sessions.report(&header(5, counter + 1, seen_us), KEY, from(), now_us + 5000).unwrap();
         let error_us = clock.ours(seen_us, now_us + 5000).abs_diff(now_us);
         assert!(error_us <= 2 * 10 * 50, "{error_us} us after {second} s");
     }
 }
 
 #[test]
-fn answers_that_take_longer_than_the_next_question_are_taken() {
-    let mut sessions = Sessions::default();
-    let _ = report(&mut sessions, 5, 1, START_US);
-    let first = sessions.due(START_US, || 1)[0].nonce;
-    assert!(sessions.due(START_US + 50_000, || 2).is_empty());
-    for number in [3, 4] {
-        let asked_us = START_US + (number - 2) * 100_000;
-        let _ = report(&mut sessions, 5, number, asked_us);
-        assert_eq!(sessions.due(asked_us, || number).len(), 1);
-    }
-    sessions.echo(&header(5, 2, 0), KEY, first, START_US + 700_000).unwrap();
-    assert_eq!(sessions.proven(), (1, Some(700_000)));
-}
-
-#[test]
 fn a_datagram_makes_one_question() {
     let mut sessions = Sessions::default();
-    let _ = report(&mut sessions, 5, 1, START_US);
-    assert_eq!(sessions.due(START_US, || 1).len(), 1);
-    for later_us in (20_000..10_000_000).step_by(20_000) {
-        assert!(sessions.due(START_US + later_us, || 2).is_empty(), "{later_us} us later");
+    for came_us in [START_US, START_US + 10_000_000] {
+        let _ = report(&mut sessions, 5, 1, came_us);
+        assert_eq!(sessions.due(came_us).len(), 1);
+        for later_us in (20_000..10_000_000).step_by(20_000) {
+            assert!(sessions.due(came_us + later_us).is_empty(), "{later_us} us later");
+        }
     }
-    let _ = report(&mut sessions, 5, 1, START_US + 10_000_000);
-    assert_eq!(sessions.due(START_US + 10_000_000, || 3).len(), 1);
+}
+
+/// A border that sends as one of a thousand: of each time's questions it has its share.
+#[test]
+fn of_many_addresses_chance_decides_which_are_asked() {
+    let mut sessions = Sessions::default();
+    let mut asked = 0;
+    for time in 0..500 {
+        let now_us = START_US + time * QUESTIONS_US;
+        for port in 1..1000 {
+            let _ = sessions.report(&header(5, 1, 0), KEY, elsewhere(port), now_us);
+            if port == 1 {
+                let _ = report(&mut sessions, 5, time, now_us);
+            }
+        }
+        let due = sessions.due(now_us);
+        assert_eq!(due.len(), QUESTIONS);
+        asked += u32::from(due.iter().any(|question| question.to == from()));
+    }
+    assert!((16..=64).contains(&asked), "{asked} of 500 times, 32 expected");
+}
+
+/// Whose copy of each report is there first, from elsewhere, neither takes the border's place nor keeps it from moving.
+#[test]
+fn a_border_is_where_it_answers() {
+    let mut sessions = Sessions::default();
+    let _ = report(&mut sessions, 5, 1, START_US);
+    prove(&mut sessions, 5, 2, START_US, 1000, 1000);
+    let moved = elsewhere(77);
+    let mut asked: HashMap<SocketAddr, u32> = HashMap::new();
+    for counter in 3..203 {
+        let now_us = START_US + counter * QUESTIONS_US;
+        assert!(sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, elsewhere(1), now_us).is_ok());
+        let own = if counter < 100 { from() } else { moved };
+        let own = sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, own, now_us);
+        assert_eq!(own.unwrap_err(), Refused::Replayed);
+        sessions.due(now_us).into_iter().for_each(|question| *asked.entry(question.to).or_default() += 1);
+    }
+    assert_eq!((asked[&from()], asked[&elsewhere(1)], asked[&moved]), (4, 200, 103));
+    let now_us = START_US + 204 * QUESTIONS_US;
+    let nonce = sessions.nonce(5, 1, now_us);
+    sessions.echo(&header(5, 204, now_us - OFFSET_US), KEY, moved, nonce, now_us + 500).unwrap();
+    assert!(sessions.report(&header(5, 205, now_us - OFFSET_US), KEY, moved, now_us + 1000).is_ok());
+    assert!(sessions.due(now_us + QUESTIONS_US).is_empty(), "it has just answered");
 }
 
 #[test]
-fn many_runs_of_borders_are_bounded_and_drive_out_none_that_answered() {
+fn addresses_of_a_border_are_bounded_and_forgotten() {
+    let mut sessions = Sessions::default();
+    for (counter, port) in (1..).zip(1..=10) {
+        let now_us = START_US + counter;
+        let nonce = sessions.nonce(5, 1, now_us);
+        sessions.echo(&header(5, counter, 0), KEY, elsewhere(port), nonce, now_us + 1).unwrap();
+    }
+    let asked: HashSet<SocketAddr> = sessions.due(START_US + 2_000_000).iter().map(|question| question.to).collect();
+    assert_eq!(asked, (7..=10).map(elsewhere).collect(), "those that answered last");
+    assert!(sessions.due(START_US + 8_000_000).is_empty(), "it is quiet");
+    sessions.tidy(START_US + 70_000_000);
+    assert_eq!(sessions.borders.len(), 0);
+}
+
+#[test]
+fn runs_that_were_recorded_take_no_place() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 0, 1, START_US);
     prove(&mut sessions, 0, 2, START_US, 1000, 1000);
     for epoch in 1..10_000 {
         assert_eq!(report(&mut sessions, epoch, 1, START_US + epoch).unwrap_err(), Refused::Unproven);
     }
-    assert_eq!(sessions.0.len(), BORDERS);
+    assert_eq!((sessions.borders.len(), sessions.chosen.len()), (1, QUESTIONS));
     assert!(report(&mut sessions, 0, 3, START_US + 20_000).is_ok());
-    sessions.tidy(START_US + 30_000_000);
-    assert_eq!(sessions.0.len(), 1);
-    sessions.tidy(START_US + 100_000_000);
-    assert_eq!(sessions.0.len(), 0);
+}
+
+/// Who holds one key leaves places to those who hold others.
+#[test]
+fn the_runs_of_one_key_make_room_for_those_of_others() {
+    let mut sessions = Sessions::default();
+    let mut answers = |key: u8, epoch: u64, now_us: u64| {
+        let nonce = sessions.nonce(epoch, 1, now_us);
+        let answered = sessions.echo(&header(epoch, 1, 0), [key; 16], from(), nonce, now_us + 1);
+        let of = |key: u8| sessions.borders.keys().filter(|(_, k)| *k == [key; 16]).count();
+        (answered, of(1), of(2), of(3))
+    };
+    assert_eq!(answers(2, 0, START_US), (Ok(()), 0, 1, 0));
+    for epoch in 1..BORDERS as u64 {
+        assert_eq!(answers(1, epoch, START_US + epoch), (Ok(()), epoch as usize, 1, 0));
+    }
+    assert_eq!(answers(1, 256, START_US + 256), (Err(Refused::TooMany), BORDERS - 1, 1, 0));
+    assert_eq!(answers(3, 257, START_US + 257), (Ok(()), BORDERS - 2, 1, 1), "its quietest went");
+    assert_eq!(answers(2, 258, START_US + 258), (Ok(()), BORDERS - 3, 2, 1));
 }

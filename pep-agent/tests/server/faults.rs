@@ -3,77 +3,15 @@
 
 use crate::held::Held;
 use crate::host::*;
+use crate::scripted::{Scripted, met};
 use hotcc_abi::pep::Handover;
 use hotcc_cc_tests::storage::{newest, sockets_in};
-use hotcc_keys::{KEY_BYTES, Key};
 use pep_agent::report::{FlowReport, SeqRange, Transport};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
-use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
+use pep_agent::wire::{self, Header, Kind, PORT};
 use std::net::{TcpListener, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// A border that sends what it is told to, byte by byte.
-struct Scripted {
-    socket: UdpSocket,
-    key: Key,
-    epoch: u64,
-    counter: u64,
-}
-
-impl Scripted {
-    /// One that has answered the server's question.
-    fn proven(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
-        Self::proven_by(0xa5, hosts, agent, flow)
-    }
-
-    /// The same, with a key of number 1 that repeats that byte.
-    fn proven_by(secret: u8, hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
-        let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
-        socket.connect((SERVER, PORT)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut border = Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch: 77, counter: 0 };
-        let answers = agent.datagrams(DatagramFate::Echo);
-        border.report(&[flow.seen_to(flow.first)]);
-        let mut buffer = [0; wire::MAX_DATAGRAM_BYTES];
-        let length = border.socket.recv(&mut buffer).expect("a question");
-        let asked = Datagram::parse(&buffer[..length]).unwrap();
-        assert!(asked.header.kind == Kind::Probe && asked.is_signed_by(&border.key));
-        border.counter += 1;
-        let header = Header { kind: Kind::Echo, counter: border.counter, time_us: now_us(), ..asked.header };
-        border.send(&wire::probe(&header, asked.nonce().unwrap(), &border.key));
-        wait("the proof", || agent.told(), || agent.datagrams(DatagramFate::Echo) == answers + 1);
-        border
-    }
-
-    fn send(&self, bytes: &[u8]) {
-        self.socket.send(bytes).unwrap();
-    }
-
-    fn datagram(&mut self, reports: &[FlowReport]) -> Vec<u8> {
-        let mut writer = ReportWriter::new(self.epoch, now_us());
-        assert!(reports.iter().all(|r| writer.push(r)));
-        self.counter += 1;
-        writer.finish(&self.key, self.counter)
-    }
-
-    fn report(&mut self, reports: &[FlowReport]) -> Vec<u8> {
-        let bytes = self.datagram(reports);
-        self.send(&bytes);
-        bytes
-    }
-
-    /// Waits until that became of a report.
-    fn meets(&mut self, agent: &Agent, report: FlowReport, fate: RecordFate) {
-        let before = agent.records(fate);
-        self.report(&[report]);
-        wait(fate.label(), || agent.told(), || agent.records(fate) == before + 1);
-    }
-}
-
-fn met(agent: &Agent, fate: DatagramFate, times: u64) {
-    wait(fate.label(), || agent.told(), || agent.datagrams(fate) == times);
-}
 
 #[test]
 fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
@@ -162,6 +100,41 @@ fn borders_whose_keys_share_a_number_do_not_meet() {
     first.report(&[flows[0].seen_to(flows[0].first)]);
     met(&agent, DatagramFate::Accepted, 2);
     assert_eq!(agent.records(RecordFate::Written), 2, "{}", agent.told());
+}
+
+/// Both keys are for that server. The second border's clock is 20 s ahead, and it names the first one's run.
+#[test]
+fn a_border_makes_no_record_of_another_key_s_older() {
+    const AHEAD_US: u64 = 20_000_000;
+    let (name, cc) = ("a_border_makes_no_record_of_another_key_s_older", "mdcubic_order");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let hosts = Hosts::new();
+    let keys = test.key_file(&[]);
+    let write = |lines: [&str; 2]| std::fs::write(&keys, lines.concat()).unwrap();
+    let lines = [("a5", "10.248.0.0/16"), ("b6", "10.248.1.0/24")]
+        .map(|(key, prefix)| format!("1 {} {prefix}\n", key.repeat(32)));
+    write([&lines[1], &lines[0]]);
+    let mut second_within = hosts.in_flow_border(&keys);
+    write([&lines[0], &lines[1]]);
+    let mut first_within = hosts.in_flow_border(&keys);
+    let agent = Agent::start(&hosts, &keys, Options { inband: vec!["router".to_owned()], ..options() });
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let mut first = Scripted::proven_by(0xa5, &hosts, &agent, &flow);
+    let second = Scripted { ahead_us: AHEAD_US, ..Scripted::new(0xb6, &hosts, 77) };
+    let mut second = second.prove(&agent, &flow);
+    let seen = || flow.seen_to(flow.first);
+    let ahead = || FlowReport { seen_at_us: now_us() + AHEAD_US, ..seen() };
+    for _ in 0..2 {
+        first.meets(&agent, seen(), RecordFate::Written);
+        second.meets(&agent, ahead(), RecordFate::Written);
+    }
+    for _ in 0..2 {
+        for (border, report) in [(&mut first_within, seen()), (&mut second_within, ahead())] {
+            let written = agent.records(RecordFate::Written);
+            border.send(std::slice::from_ref(&report), report.seen_at_us);
+            wait("a written record", || agent.told(), || agent.records(RecordFate::Written) > written);
+        }
+    }
 }
 
 /// The agent may be gone long since.

@@ -11,3 +11,5 @@ mod faults;
 mod held;
 mod host;
 mod inband;
+mod replays;
+mod scripted;

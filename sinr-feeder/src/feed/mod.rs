@@ -4,7 +4,7 @@ pub mod sink;
 
 use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, is_used};
 use crate::publish::Exporter;
-use crate::reading::{RawReading, Ue};
+use crate::reading::{Grant, RawReading, Ue};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
@@ -32,8 +32,21 @@ pub struct Plan {
     pub take_over: bool,
     /// Links that readings named themselves are taken out again after so long without one.
     pub forget_after: Duration,
+    /// How many of those there may be: all sources have the same share of them, and in one with keys, all keys' links.
+    pub max_links: usize,
     /// How readings are conditioned.
     pub conditioning: Conditioning,
+}
+
+/// Whose readings make links: a source's, and of one that has keys, those under keys for the same link.
+type Maker = (usize, Option<IndexKey>);
+
+/// The links that a maker has.
+#[derive(Debug, Default)]
+struct Made {
+    links: usize,
+    /// Whether a reading would have made another one.
+    wants_room: bool,
 }
 
 /// One UE.
@@ -47,6 +60,16 @@ struct Entry {
     described: (u8, u32, u32),
     /// When its latest reading came, in monotonic ns.
     latest_ns: u64,
+    /// Whose reading named the link first; `None` for those of the plan.
+    made_by: Option<Maker>,
+}
+
+impl Entry {
+    /// Whether no reader uses its latest reading any more.
+    fn is_stale(&self, now_ns: u64) -> bool {
+        let (_, max_age_ms, _) = self.described;
+        !is_used(self.latest_ns, max_age_ms.max(DEFAULT_MAX_AGE_MS), now_ns)
+    }
 }
 
 /// One source, and what became of its readings.
@@ -83,10 +106,13 @@ pub struct Feed {
     entries: Vec<Entry>,
     ues: HashMap<String, usize>,
     links: HashMap<IndexKey, usize>,
+    made: HashMap<Maker, Made>,
     /// Places of `entries` that nobody has.
     vacant: Vec<usize>,
     /// When links were last looked for that nobody needs.
     forgot_ns: u64,
+    /// Whether the map has had no place since then.
+    is_map_full: bool,
     sources: Vec<SourceState>,
     exporters: Vec<Box<dyn Exporter>>,
     latest: Option<Conditioned>,
@@ -113,8 +139,10 @@ impl Feed {
             entries: Vec::new(),
             ues: HashMap::new(),
             links: HashMap::new(),
+            made: HashMap::new(),
             vacant: Vec::new(),
             forgot_ns: 0,
+            is_map_full: false,
             sources: Vec::new(),
             exporters,
             latest: None,
@@ -146,7 +174,8 @@ impl Feed {
         let options =
             LinkOptions { source: 0, max_age_ms: DEFAULT_MAX_AGE_MS, period_ms: 0, take_over: self.plan.take_over };
         let latest_ns = monotonic_ns();
-        let entry = Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0), latest_ns };
+        let entry =
+            Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0), latest_ns, made_by: None };
         let index = self.vacant.pop().unwrap_or(self.entries.len());
         if index == self.entries.len() {
             self.entries.push(entry);
@@ -184,7 +213,7 @@ impl Feed {
         if self.entries.is_empty() {
             return; // feeding has ended; what receives does not know yet
         }
-        let outcome = self.entry(ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
+        let outcome = self.entry(source, ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
         match outcome {
             Ok(conditioned) => {
                 let state = &mut self.sources[source];
@@ -202,40 +231,78 @@ impl Feed {
         state.rejections.add(&state.name, reason, detail);
     }
 
-    fn entry(&mut self, ue: Ue<'_>) -> Result<usize, Reject> {
+    fn entry(&mut self, source: usize, ue: Ue<'_>) -> Result<usize, Reject> {
         let link = match ue {
             Ue::Unnamed if self.plan.links.is_empty() && self.plan.own_id.is_none() => return Err(Reject::UnknownUe),
             Ue::Unnamed => return Ok(UNNAMED),
             Ue::Id(id) => return self.ues.get(id).copied().ok_or(Reject::UnknownUe),
             Ue::Link(link) if !self.plan.within.iter().any(|p| p.contains(&link)) => return Err(Reject::Forbidden),
-            Ue::Link(link) | Ue::Granted(link) => link,
+            Ue::Link(link) | Ue::Granted(link, _) => link,
         };
         if let Some(entry) = self.links.get(&link) {
             return Ok(*entry);
         }
-        self.add_entry(None, &[link]).map_err(|e| {
-            warn!("{}", chain(&e));
-            Reject::NoRoom
-        })
+        let grant = if let Ue::Granted(_, grant) = ue { Some(grant) } else { None };
+        self.make_link(source, grant, link)
     }
 
-    /// Takes out links that readings made and that have had none for long: a few at a time, as each is looked for.
+    /// Whoever can send a source readings can name as many links as there are addresses: each source has its share of what
+    /// this feeder takes of the map, and the map is not asked again at once after it had no place.
+    fn make_link(&mut self, source: usize, grant: Option<Grant>, link: IndexKey) -> Result<usize, Reject> {
+        let share = self.plan.max_links / (self.sources.len() * grant.map_or(1, |grant| grant.all)).max(1);
+        let maker = (source, grant.map(|grant| grant.link));
+        let made = self.made.entry(maker).or_default();
+        if self.is_map_full || made.links >= share.max(1) {
+            made.wants_room = true;
+            return Err(Reject::NoRoom);
+        }
+        let added = self.add_entry(None, &[link]);
+        let index = added.map_err(|e| {
+            warn!("{}", chain(&e));
+            self.is_map_full = true;
+            Reject::NoRoom
+        })?;
+        self.entries[index].made_by = Some(maker);
+        self.made.entry(maker).or_default().links += 1;
+        Ok(index)
+    }
+
+    /// Takes out links that readings made: those that have had none for long, and those that no reader uses while their
+    /// maker wants room for others. The oldest go first, a few at a time.
     fn forget(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
         }
-        self.forgot_ns = now_ns;
-        let (fixed, long_ns) = (1 + self.plan.ues.len(), self.plan.forget_after.as_nanos() as u64);
-        let idle = |index: usize| index >= fixed && now_ns.saturating_sub(self.entries[index].latest_ns) > long_ns;
-        let found = self.links.iter().map(|(link, index)| (*link, *index)).filter(|(_, index)| idle(*index));
-        for (link, index) in found.take(FORGET_AT_ONCE).collect::<Vec<_>>() {
+        (self.forgot_ns, self.is_map_full) = (now_ns, false);
+        let long_ns = self.plan.forget_after.as_nanos() as u64;
+        let may_go = |entry: &Entry, maker: Maker| {
+            let idle_ns = now_ns.saturating_sub(entry.latest_ns);
+            idle_ns > long_ns || self.made.get(&maker).is_some_and(|made| made.wants_room) && entry.is_stale(now_ns)
+        };
+        let mut found: Vec<(u64, IndexKey, usize, Maker)> = Vec::new();
+        for (link, &index) in &self.links {
+            let entry = &self.entries[index];
+            if let Some(maker) = entry.made_by.filter(|maker| may_go(entry, *maker)) {
+                found.push((entry.latest_ns, *link, index, maker));
+            }
+        }
+        if found.len() > FORGET_AT_ONCE {
+            found.select_nth_unstable_by_key(FORGET_AT_ONCE, |(latest_ns, ..)| *latest_ns);
+            found.truncate(FORGET_AT_ONCE);
+        }
+        for (_, link, index, maker) in found {
             self.links.remove(&link);
             self.entries[index].writers.clear();
+            self.entries[index].made_by = None;
+            if let Some(made) = self.made.get_mut(&maker) {
+                made.links -= 1;
+            }
             self.vacant.push(index);
             if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
                 warn!("{}", chain(&e));
             }
         }
+        self.made.values_mut().for_each(|made| made.wants_room = false);
     }
 
     fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<Conditioned, Reject> {
@@ -276,8 +343,7 @@ impl Feed {
     }
 
     /// What is to be done now and then: tells of sources that fell silent or speak again, and of bursts that ended.
-    pub fn tick(&mut self) {
-        let now_ns = monotonic_ns();
+    pub fn tick(&mut self, now_ns: u64) {
         self.forget(now_ns);
         for source in &mut self.sources {
             source.rejections.settle(&source.name);
@@ -354,7 +420,7 @@ impl Display for Offered<'_> {
         match ue {
             Ue::Unnamed => {}
             Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
-            Ue::Link(link) | Ue::Granted(link) => write!(f, "link {link}: ")?,
+            Ue::Link(link) | Ue::Granted(link, _) => write!(f, "link {link}: ")?,
         }
         if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;

@@ -36,21 +36,61 @@ struct Session {
     counter: u64,
 }
 
+/// A wall clock that differs by more from what it was at the session's beginning was set meanwhile.
+const CLOCK_SET_US: u64 = 60_000_000;
+
 impl Session {
-    /// Numbered by the time it begins at, in us since 1970, so that a later one has a greater number.
+    /// One that begins now.
     fn begin() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self { id: since.map_or(0, |t| t.as_micros() as u64), began_ns: monotonic_ns(), counter: 0 }
+        Self::begin_at(unix_us(), monotonic_ns())
+    }
+
+    /// Numbered by the time it begins at, in us since 1970, so that a later one has a greater number.
+    fn begin_at(unix_us: u64, now_ns: u64) -> Self {
+        Self { id: unix_us, began_ns: now_ns, counter: 0 }
     }
 
     /// The stamp and the counter of the next message, which is sent at `now_ns`.
     fn next(&mut self, now_ns: u64) -> (Sent, u64) {
-        self.counter += 1;
-        (Sent { session: self.id, at_us: now_ns.saturating_sub(self.began_ns) / 1000 }, self.counter)
+        self.next_at(unix_us(), now_ns)
     }
+
+    /// Receivers compare the time of day: once the clock was set, or the host slept, another session has the right one.
+    fn next_at(&mut self, unix_us: u64, now_ns: u64) -> (Sent, u64) {
+        let since_us = |began_ns| now_ns.saturating_sub(began_ns) / 1000;
+        if unix_us.abs_diff(self.id.saturating_add(since_us(self.began_ns))) > CLOCK_SET_US {
+            *self = Self::begin_at(unix_us, now_ns);
+        }
+        self.counter += 1;
+        (Sent { session: self.id, at_us: since_us(self.began_ns) }, self.counter)
+    }
+}
+
+/// The time of day.
+pub(crate) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_micros() as u64)
 }
 
 /// Age of a reading in ms, to the us.
 fn age_ms(made_ns: u64, now_ns: u64) -> f64 {
     (now_ns.saturating_sub(made_ns) / 1000) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At boot there may be no time of day yet.
+    #[test]
+    fn a_clock_that_is_set_begins_another_session() {
+        const DAY_US: u64 = 86_400_000_000;
+        let mut session = Session::begin_at(DAY_US, 5_000_000);
+        let mut next = |unix_us, now_ms: u64| session.next_at(unix_us, now_ms * 1_000_000);
+        assert_eq!(next(DAY_US + 1_000_000, 1005), (Sent { session: DAY_US, at_us: 1_000_000 }, 1));
+        assert_eq!(next(DAY_US + 30_000_000, 2005), (Sent { session: DAY_US, at_us: 2_000_000 }, 2));
+        let set = 20_000 * DAY_US;
+        assert_eq!(next(set, 3005), (Sent { session: set, at_us: 0 }, 1));
+        assert_eq!(next(set + 1000, 3006), (Sent { session: set, at_us: 1000 }, 2));
+        assert_eq!(next(set - DAY_US, 3007), (Sent { session: set - DAY_US, at_us: 0 }, 1));
+    }
 }

@@ -11,19 +11,19 @@ use crate::feed::sink::{Batch, Sink};
 use crate::line::Line;
 use crate::link::{self, Granted};
 use crate::publish::peer::VERSION;
-use crate::reading::Ue;
+use crate::publish::unix_us;
+use crate::reading::{Grant, Ue};
 use crate::reject::Reject;
 use hotcc_abi::radio::{IndexKey, SOURCE_PEER};
 use hotcc_host::error::chain;
 use hotcc_keys::{Keys, MAC_BYTES, Window};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
-/// How far the clocks of two hosts may be apart: a feeder that was just started knows no session yet, and takes none that
-/// was recorded longer ago.
-const CLOCKS_APART: Duration = Duration::from_secs(300);
+/// How far the clocks of two hosts may be apart when a session is first heard of: a feeder that was just started takes none
+/// that was recorded longer ago, and none that is further ahead stops those that follow.
+const CLOCKS_APART_US: u64 = 300_000_000;
 
 #[derive(Debug)]
 pub(super) struct PeerSource {
@@ -62,7 +62,7 @@ impl Source for PeerSource {
     fn run(self: Box<Self>, sink: Sink) -> Running {
         Box::pin(async move {
             let Some((socket, keys)) = self.open else { return Ok(()) };
-            let mut receiver = Receiver { keys, sessions: HashMap::new() };
+            let mut receiver = Receiver::new(keys);
             receive(socket, move |datagram| sink.batch(|batch| receiver.take(batch, datagram))).await
         })
     }
@@ -72,19 +72,40 @@ impl Source for PeerSource {
 #[derive(Debug)]
 struct Receiver {
     keys: Keys<Granted>,
-    /// The newest session of each key, by number and link, and the counters of it that came.
-    sessions: HashMap<(u8, IndexKey), (u64, Window)>,
+    /// How many links its keys name.
+    granted: usize,
+    /// The session of each key, by number and link.
+    sessions: HashMap<(u8, IndexKey), Session>,
+}
+
+/// A run of a sender.
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    /// The counters of it that came.
+    window: Window,
+    /// The sender's time in the latest line of this and earlier sessions, in us since 1970.
+    latest_us: u64,
 }
 
 impl Receiver {
+    fn new(keys: Keys<Granted>) -> Self {
+        let granted: HashSet<IndexKey> = keys.iter().filter_map(|(_, link)| link.map(|link| link.0)).collect();
+        Self { keys, granted: granted.len(), sessions: HashMap::new() }
+    }
+
     fn take(&mut self, batch: &mut Batch<'_>, datagram: &[u8]) {
         match self.verify(datagram, unix_us()) {
-            Ok((link, line)) => batch.offer(Ue::Granted(link), &line.reading()),
+            Ok((link, grant, line)) => batch.offer(Ue::Granted(link, grant), &line.reading()),
             Err((reason, what)) => batch.reject(reason, &what),
         }
     }
 
-    fn verify<'a>(&mut self, datagram: &'a [u8], now_unix_us: u64) -> Result<(IndexKey, Line<'a>), (Reject, String)> {
+    fn verify<'a>(
+        &mut self,
+        datagram: &'a [u8],
+        now_unix_us: u64,
+    ) -> Result<(IndexKey, Grant, Line<'a>), (Reject, String)> {
         let short = || (Reject::Malformed, format!("the datagram of {} bytes is too short", datagram.len()));
         let (signed, mac) = datagram.split_last_chunk::<MAC_BYTES>().ok_or_else(short)?;
         let ([version, id], text) = signed.split_first_chunk().ok_or_else(short)?;
@@ -103,8 +124,9 @@ impl Receiver {
             return Err((Reject::Malformed, "session, counter or sent_us is missing".to_owned()));
         };
         let granted = granted.ok_or((Reject::Forbidden, format!("key {id} has no link")))?;
-        let apart_us = session.saturating_add(sent_us).abs_diff(now_unix_us);
-        self.check_replay((*id, granted), session, counter, Duration::from_micros(apart_us))?;
+        let at_us = session.saturating_add(sent_us);
+        self.check_replay((*id, granted), session, counter, at_us, now_unix_us)
+            .map_err(|what| (Reject::Replayed, format!("key {id}, session {session}: {what}")))?;
         let link = match &line.link {
             None => granted,
             Some(text) => link::parse(text).map_err(|e| (Reject::Malformed, e.to_string()))?,
@@ -112,39 +134,43 @@ impl Receiver {
         if !granted.contains(&link) {
             return Err((Reject::Forbidden, format!("key {id} may write {granted}, not {link}")));
         }
-        Ok((link, line))
+        Ok((link, Grant { link: granted, all: self.granted }, line))
     }
 
-    /// Sessions are numbered by the time they begin at, in us since 1970, so a later one is known to be later.
+    /// A session is numbered by the time it begins at, in us since 1970; with the time since then, that is the sender's time,
+    /// which only goes on from line to line. So what another session says later is no record of an earlier one: nor is it
+    /// where the sender's clock was set back, and the new session has the smaller number.
     fn check_replay(
         &mut self,
         sender: (u8, IndexKey),
-        session: u64,
+        number: u64,
         counter: u64,
-        apart: Duration,
-    ) -> Result<(), (Reject, String)> {
-        let replayed = |what: &str| Err((Reject::Replayed, format!("key {}, session {session}: {what}", sender.0)));
-        match self.sessions.get_mut(&sender) {
-            Some((newest, _)) if session < *newest => return replayed("a later session has started"),
-            Some((newest, window)) if session == *newest => {
-                return if window.take(counter) { Ok(()) } else { replayed("received before, or too late") };
+        at_us: u64,
+        now_us: u64,
+    ) -> Result<(), &'static str> {
+        let known = self.sessions.get_mut(&sender);
+        let before_us = known.as_ref().map_or(0, |session| session.latest_us);
+        // whatever one line says of its time, another session can begin soon
+        let latest_us = before_us.max(at_us.min(now_us.saturating_add(CLOCKS_APART_US)));
+        if let Some(session) = known.filter(|session| session.number == number) {
+            if !session.window.take(counter) {
+                return Err("received before, or too late");
             }
-            None if apart > CLOCKS_APART => {
-                return replayed("sent more than 300 s ago, or the hosts' clocks differ by more than that");
-            }
-            _ => {}
+            session.latest_us = latest_us;
+            return Ok(());
         }
-        let mut window = Window::after(0);
-        if !window.take(counter) {
-            return replayed("the counter is 0; counters start at 1");
+        if at_us.abs_diff(now_us) > CLOCKS_APART_US {
+            return Err("sent more than 300 s ago, or the hosts' clocks differ by more than that");
         }
-        self.sessions.insert(sender, (session, window));
+        if at_us <= before_us {
+            return Err("another session has sent later lines");
+        }
+        if counter == 0 {
+            return Err("the counter is 0; counters start at 1");
+        }
+        self.sessions.insert(sender, Session { number, window: Window::after(counter), latest_us });
         Ok(())
     }
-}
-
-fn unix_us() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_micros() as u64)
 }
 
 #[cfg(test)]
@@ -161,19 +187,78 @@ mod tests {
         let (a, b) = ("0a".repeat(KEY_BYTES), "0b".repeat(KEY_BYTES));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("1 {a} 10.0.0.7\n2 {b} 10.1.0.0/16\n")).unwrap();
-        Receiver { keys: Keys::read(file.path()).unwrap(), sessions: HashMap::new() }
+        Receiver::new(Keys::read(file.path()).unwrap())
     }
 
     fn sent(receiver: &Receiver, id: u8, link: Option<&str>, session: u64, counter: u64) -> Vec<u8> {
+        sent_at(receiver, id, link, (session, 500), counter)
+    }
+
+    fn sent_at(receiver: &Receiver, id: u8, link: Option<&str>, (session, at_us): (u64, u64), counter: u64) -> Vec<u8> {
         let (key, _) = receiver.keys.numbered(id).next().unwrap();
         let reading = Reading { sinr_db: Some(7.0), ..Reading::default() };
-        let mut line = Line::message(&reading, 1.0, Sent { session, at_us: 500 }, counter);
+        let mut line = Line::message(&reading, 1.0, Sent { session, at_us }, counter);
         line.link = link.map(Into::into);
         datagram(key, &line)
     }
 
     fn verdict(receiver: &mut Receiver, datagram: &[u8]) -> Result<String, Reject> {
-        receiver.verify(datagram, NOW_US).map(|(link, _)| link.to_string()).map_err(|(reason, _)| reason)
+        verdict_at(receiver, datagram, NOW_US)
+    }
+
+    fn verdict_at(receiver: &mut Receiver, datagram: &[u8], now_unix_us: u64) -> Result<String, Reject> {
+        receiver.verify(datagram, now_unix_us).map(|(link, ..)| link.to_string()).map_err(|(reason, _)| reason)
+    }
+
+    const MINUTE_US: u64 = 60_000_000;
+
+    /// Neither of a session, nor of a moment of one.
+    #[test]
+    fn a_line_from_far_in_the_future_locks_nobody_out() {
+        let mut r = receiver();
+        let first = sent(&r, 1, None, NOW_US, 1);
+        assert!(verdict(&mut r, &first).is_ok());
+        for ahead_us in [6 * MINUTE_US, 525_600 * MINUTE_US, u64::MAX - NOW_US] {
+            let future = sent(&r, 1, None, NOW_US + ahead_us, 1);
+            assert_eq!(verdict(&mut r, &future), Err(Reject::Replayed), "{ahead_us}");
+        }
+        let next = sent(&r, 1, None, NOW_US, 2);
+        assert!(verdict(&mut r, &next).is_ok());
+        let odd = sent_at(&r, 1, None, (NOW_US, u64::MAX - NOW_US), 3);
+        assert!(verdict(&mut r, &odd).is_ok(), "its session is known");
+        let restarted = sent(&r, 1, None, NOW_US + 6 * MINUTE_US, 1);
+        assert!(verdict_at(&mut r, &restarted, NOW_US + 6 * MINUTE_US).is_ok());
+    }
+
+    /// A sender's clock was four minutes ahead, was set, and the sender was started again a minute later.
+    #[test]
+    fn a_sender_whose_clock_was_set_back_is_heard_again_by_itself() {
+        let mut r = receiver();
+        let ahead = sent(&r, 1, None, NOW_US + 4 * MINUTE_US, 1);
+        assert!(verdict(&mut r, &ahead).is_ok());
+        let session = NOW_US + MINUTE_US;
+        let verdicts = [1u64, 2, 3, 4, 5, 6].map(|minute| {
+            let line = sent_at(&r, 1, None, (session, (minute - 1) * MINUTE_US + 1000), minute);
+            verdict_at(&mut r, &line, NOW_US + minute * MINUTE_US).is_ok()
+        });
+        assert_eq!(verdicts, [false, false, false, true, true, true]);
+        // what was recorded of either run is as old as it was
+        for recorded in [ahead, sent(&r, 1, None, NOW_US + 4 * MINUTE_US, 2), sent(&r, 1, None, session, 6)] {
+            assert_eq!(verdict_at(&mut r, &recorded, NOW_US + 7 * MINUTE_US), Err(Reject::Replayed));
+        }
+    }
+
+    /// With the same key, by mistake.
+    #[test]
+    fn two_senders_at_once_let_no_recorded_line_in() {
+        let mut r = receiver();
+        let lines: Vec<_> = (1..20).map(|n| sent_at(&r, 1, None, (NOW_US + n % 2, n * 1000), n)).collect();
+        for (n, line) in lines.iter().enumerate() {
+            assert!(verdict(&mut r, line).is_ok(), "{n}");
+            for recorded in &lines[..=n] {
+                assert_eq!(verdict(&mut r, recorded), Err(Reject::Replayed), "{n}");
+            }
+        }
     }
 
     #[test]
@@ -207,10 +292,12 @@ mod tests {
         }
         assert!(verdict(&mut r, &first).is_ok());
         assert_eq!(verdict(&mut r, &first), Err(Reject::Replayed));
-        let datagrams = [4, 6].map(|counter| sent(&r, 1, None, NOW_US, counter));
+        let datagrams = [7, 6].map(|counter| sent(&r, 1, None, NOW_US, counter));
         assert!(datagrams.iter().all(|d| verdict(&mut r, d).is_ok()));
+        let before_the_first = sent(&r, 1, None, NOW_US, 4);
+        assert_eq!(verdict(&mut r, &before_the_first), Err(Reject::Replayed));
         let later = sent(&r, 1, None, NOW_US + 1, 1);
-        let earlier = sent(&r, 1, None, NOW_US, 7);
+        let earlier = sent(&r, 1, None, NOW_US, 8);
         assert!(verdict(&mut r, &later).is_ok());
         assert_eq!(verdict(&mut r, &earlier), Err(Reject::Replayed));
         // A feeder that was just started knows no session: what was recorded some time ago is refused all the same.

@@ -6,4 +6,5 @@ mod command;
 mod group;
 mod interrupted;
 mod map;
+mod quota;
 mod sandbox;

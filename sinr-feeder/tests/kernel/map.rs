@@ -205,6 +205,33 @@ fn full_maps_are_refused() {
     assert_eq!(map.view().links().unwrap().len(), INDEX_ENTRIES as usize);
 }
 
+/// Of a feeder that was killed, whose links the next one does not name.
+#[test]
+fn links_that_nobody_feeds_make_room_the_oldest_first() {
+    let Some(sandbox) = sandbox("links_that_nobody_feeds_make_room_the_oldest_first") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let slots = RadioSlots::writable(slots_map(&sandbox).fd()).unwrap();
+    let fed = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
+    let abandoned: Vec<_> = (2..6).map(|n| map.take_link(key(&format!("10.0.0.{n}")), &OPTIONS).unwrap()).collect();
+    let now_ms = monotonic_ms32();
+    for (writer, age_ms) in abandoned.iter().zip([40_000, 20_000, 60_000, 50_000u32]) {
+        writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, now_ms.wrapping_sub(age_ms)).unwrap();
+    }
+    drop(abandoned);
+    let taken = |slot: u32| slots.slot(slot).unwrap().state.load(Relaxed) == STATE_TAKEN;
+    for slot in (1..SLOTS).filter(|slot| !taken(*slot)) {
+        let line = slots.slot(slot).unwrap();
+        line.owner_pid.store(std::process::id(), Relaxed);
+        line.state.store(STATE_TAKEN, Relaxed);
+    }
+    let new = map.take_link(key("10.0.1.1"), &OPTIONS).unwrap();
+    let mut links: Vec<String> = map.view().links().unwrap().iter().map(|link| link.key.to_string()).collect();
+    links.sort();
+    assert_eq!(links, ["10.0.0.1/32", "10.0.0.3/32", "10.0.1.1/32"], "what is fed, what may be used, what is new");
+    fed.publish(&Reading { sinr_db: Some(2.0), ..Reading::default() }, now_ms).unwrap();
+    new.publish(&Reading { sinr_db: Some(2.0), ..Reading::default() }, now_ms).unwrap();
+}
+
 #[test]
 fn another_version_is_refused() {
     let Some(sandbox) = sandbox("another_version_is_refused") else { return };

@@ -109,6 +109,10 @@ pub struct RunArgs {
     /// Remove a link that was created through --within if it gets no reading for this long.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub forget_after: Duration,
+    /// Maximum number of links that readings create; each source has an equal share. If a source has used up its share,
+    /// its links whose readings are too old make room, the oldest first.
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub max_links: u32,
     /// Send readings to another host: nats://HOST[:PORT] or peer:ADDRESS:PORT,keys=FILE.
     #[arg(long, value_name = "TO")]
     pub publish: Vec<publish::spec::Spec>,

@@ -3,6 +3,7 @@
 use crate::cli::RunArgs;
 use crate::metrics::FeedPages;
 use anyhow::{Context, anyhow, bail};
+use hotcc_abi::clock::monotonic_ns;
 use hotcc_channel_model::trace::replay::ReplayOptions;
 use hotcc_host::service::{self, Stop};
 use hotcc_host::{capabilities, metrics_server};
@@ -95,6 +96,7 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
         own_id: args.own_id.clone(),
         take_over: args.take_over,
         forget_after: args.forget_after,
+        max_links: args.max_links as usize,
         conditioning: Conditioning {
             average_time_constant: args.average_time_constant,
             hold_over: args.hold_over,
@@ -154,7 +156,7 @@ async fn feed_until_done(
                 Some(Err(e)) => break Err(anyhow!("a source task failed: {e}")),
             },
             _ = ticks.tick() => {
-                feed.lock().tick();
+                feed.lock().tick(monotonic_ns());
                 progress.show(feed);
                 if watchdog.is_some_and(|within| fed_dog.elapsed() > within / 3) {
                     service::alive();

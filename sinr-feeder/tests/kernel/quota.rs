@@ -1,0 +1,91 @@
+//! Sources whose readings name links without end.
+
+use crate::map::OPTIONS;
+use crate::sandbox::{key, sandbox};
+use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::radio::{SOURCE_PEER, SOURCE_UDP};
+use hotcc_radio_map::{RadioMap, Reading};
+use sinr_feeder::condition::Pace;
+use sinr_feeder::feed::{Feed, Plan};
+use sinr_feeder::reading::{Grant, RawReading, Ue};
+use sinr_feeder::reject::Reject;
+use std::time::Duration;
+
+const MAX_LINKS: usize = 200;
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn reading(sinr_db: f64) -> RawReading {
+    RawReading { reading: Reading { sinr_db: Some(sinr_db), ..Reading::default() }, ..RawReading::default() }
+}
+
+fn offer(feed: &mut Feed, source: usize, address: [u8; 4], now_ns: u64) -> bool {
+    let applied = feed.sources()[source].applied;
+    let link = key(&std::net::Ipv4Addr::from(address).to_string());
+    feed.offer(source, Ue::Link(link), &reading(7.0), now_ns);
+    feed.sources()[source].applied > applied
+}
+
+fn no_room(feed: &Feed, source: usize) -> u64 {
+    feed.sources()[source].rejections.counts().find(|(reason, _)| *reason == Reject::NoRoom).map_or(0, |(_, n)| n)
+}
+
+/// Neither the links that are in use, nor those of other sources and other feeders.
+#[test]
+fn links_without_end_starve_nobody() {
+    let Some(sandbox) = sandbox("links_without_end_starve_nobody") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let plan = Plan {
+        within: vec![key("10.0.0.0/8")],
+        forget_after: Duration::from_secs(600),
+        max_links: MAX_LINKS,
+        ..Plan::default()
+    };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let [flooded, other] = ["flooded", "other"].map(|name| feed.add_source(name.to_owned(), SOURCE_UDP, Pace::Unknown));
+    let start_ns = monotonic_ns();
+    assert!(offer(&mut feed, flooded, [10, 0, 0, 1], start_ns));
+    for n in 0..70_000u32 {
+        let [_, a, b, c] = n.to_be_bytes();
+        offer(&mut feed, flooded, [10, 1 + a, b, c], start_ns + 1);
+    }
+    assert_eq!(feed.link_count(), MAX_LINKS / 2);
+    assert!(no_room(&feed, flooded) > 69_000);
+    // a neighbour in this feeder, and one in another
+    assert!((0..MAX_LINKS as u8 / 2).all(|n| offer(&mut feed, other, [10, 200, 0, n], start_ns + 1)));
+    let mut neighbour = RadioMap::open(&sandbox.root).unwrap();
+    assert!(neighbour.take_link(key("192.0.2.1"), &OPTIONS).is_ok());
+    // what is in use stays, what is not makes room for who comes anew
+    let mut later_ns = start_ns;
+    for round in 0..20u8 {
+        later_ns += SECOND_NS / 5;
+        assert!(offer(&mut feed, flooded, [10, 0, 0, 1], later_ns), "{round}");
+        assert!((0..10).all(|n| offer(&mut feed, other, [10, 200, 0, n], later_ns)), "{round}");
+        offer(&mut feed, flooded, [10, 100, round, 1], later_ns);
+        feed.tick(later_ns);
+    }
+    assert!(offer(&mut feed, flooded, [10, 100, 100, 1], later_ns));
+    assert!(feed.link_count() <= MAX_LINKS);
+}
+
+/// Who holds a key for a wide prefix leaves places to the holders of others.
+#[test]
+fn links_without_end_under_one_key_starve_no_other() {
+    let Some(sandbox) = sandbox("links_without_end_under_one_key_starve_no_other") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let plan = Plan { forget_after: Duration::from_secs(600), max_links: MAX_LINKS, ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let source = feed.add_source("peer".to_owned(), SOURCE_PEER, Pace::Unknown);
+    let now_ns = monotonic_ns();
+    let mut makes = |granted: &str, address: [u8; 4]| {
+        let applied = feed.sources()[source].applied;
+        let (link, grant) = (key(&std::net::Ipv4Addr::from(address).to_string()), Grant { link: key(granted), all: 4 });
+        feed.offer(source, Ue::Granted(link, grant), &reading(7.0), now_ns);
+        feed.sources()[source].applied > applied
+    };
+    let made = (0..1000u32).filter(|n| {
+        let [.., a, b] = n.to_be_bytes();
+        makes("10.1.0.0/16", [10, 1, a, b])
+    });
+    assert_eq!(made.count(), MAX_LINKS / 4);
+    assert!(makes("10.2.0.0/16", [10, 2, 0, 1]) && makes("10.3.0.1", [10, 3, 0, 1]));
+}
