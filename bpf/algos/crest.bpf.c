@@ -182,18 +182,20 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	probe_begin(f, group_least_window(g));
 }
 
-static __always_inline void losses_add(struct sock *sk, struct crest *f)
+/* Losses of the round, per mille, at most 255. */
+static __always_inline u32 losses_add(struct sock *sk, struct crest *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u16 lost = tp->lost - f->round_lost;
+	u32 lost = min((u16)(tp->lost - f->round_lost) * 1000ULL / (f->window / SEGMENT + 1), 255ULL);
 
 	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's */
 		lost = 0;
-	f->loss = (3 * f->loss + min(lost * 1000ULL / (f->window / SEGMENT + 1), 255ULL) + 2) / 4;
+	f->loss = (3 * f->loss + lost + 2) / 4;
 	if (f->loss > loss_permille)
 		f->room -= f->room / 4;
 	else
 		f->room = min(f->room + 8, ROOM_ONE);
+	return lost;
 }
 
 static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate)
@@ -201,7 +203,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
 	bool lost = (u16)tp->lost != f->round_lost;
-	u32 q_us;
+	u32 q_us, lost_permille;
 
 	if (path_changed(sk, &f->path)) {
 		f->base_us = f->round_rtt_us;
@@ -213,7 +215,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 		group_share_base(g, f, tp->tcp_mstamp / 1000, 2 * base_window_ms);
 	}
 	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
-	losses_add(sk, f);
+	lost_permille = losses_add(sk, f);
 	f->round_lost = tp->lost;
 	switch (f->phase) {
 	case START:
@@ -221,7 +223,8 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
-		policer_round(f, segments_of(rate, f->base_us), loss_permille, q_us > least_target_us(f));
+		policer_round(f, segments_of(rate, f->base_us), lost_permille, loss_permille,
+			      q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost);
 		break;
 	case PROBE:

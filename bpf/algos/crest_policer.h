@@ -26,16 +26,16 @@ static __always_inline bool policer_limits(const struct crest *f)
 }
 
 /*
- * After a round of CRUISE. `arrives`: what the path delivers per least RTT, in 1/256 segments; `ignored`: the losses that are,
- * per mille; `queue`: the round saw one.
+ * After a round of CRUISE. `arrives`: what the path delivers per least RTT, in 1/256 segments; `lost`: the round's losses, and
+ * `ignored` those that are, per mille; `queue`: the round saw one. The average outlives a queue that was full.
  *
  * Below a limit, half as many losses are too many. What is sent again leaves when the loss is seen, one RTT after it, and so
  * may find the bucket empty each time: with 2 % of losses, nothing arrived in order for half a minute.
  */
-static __always_inline void policer_round(struct crest *f, u64 arrives, u32 ignored, bool queue)
+static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost, u32 ignored, bool queue)
 {
 	u32 tries = f->policed / POLICED_TRY, rounds = min(f->policed % POLICED_TRY + 1U, POLICED_TRY - 1);
-	bool lossy = f->loss > (policer_limits(f) ? ignored / 2 : ignored);
+	bool lossy = min(lost, (u32)f->loss) > (policer_limits(f) ? ignored / 2 : ignored);
 
 	if (queue || (tries == POLICED_RANDOM && rounds >= POLICED_HOLD)) {
 		f->policed = 0;

@@ -58,6 +58,7 @@ struct crest {
 	u8 room FIELD("1/255", "share of the queue wanted that losses leave");
 	u8 filled FIELD("", "whether a loss showed that the queue was full");
 	u8 doubt FIELD("", "times on end that COMPETE saw no such loss, at most 3");
-	u8 policed FIELD("rounds", "since a limit for losses without a queue, plus 51 for each on end; from 204: random");
+	u8 policed FIELD("rounds",
+			 "since a limit for losses without a queue, plus 51 for each on end; from 204: random");
 	u8 counted FIELD("", "last epoch in which the group counted this flow, modulo 256");
 };
