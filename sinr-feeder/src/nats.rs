@@ -7,8 +7,10 @@
 use crate::args::Args;
 use crate::error::SourceError;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use hotcc_host::error::chain;
+use hotcc_keys::secret_file;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{info, warn};
@@ -29,8 +31,10 @@ pub fn is_name(id: &str) -> bool {
 /// A server, and how to reach it.
 #[derive(Clone)]
 pub(crate) struct Server {
+    /// `nats://HOST[:PORT]`.
     url: String,
-    login: Option<(String, String)>,
+    /// User, and the file with the password.
+    login: Option<(String, PathBuf)>,
     credentials: Option<PathBuf>,
     ca: Option<PathBuf>,
     tls: bool,
@@ -38,21 +42,33 @@ pub(crate) struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name())
+        f.write_str(self.name())
     }
 }
 
 impl Server {
-    /// Of `//HOST[:PORT][,credentials=FILE][,tls][,ca=FILE]`, which follows `nats:`.
+    /// Of `//[USER@]HOST[:PORT][,password=FILE][,credentials=FILE][,tls][,ca=FILE]`, which follows `nats:`.
     pub(crate) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let host = args.main("the NATS server")?;
-        if !host.starts_with("//") {
+        let Some(address) = host.strip_prefix("//") else {
             return Err(format!("invalid NATS server `nats:{host}`: expected nats://HOST[:PORT]"));
+        };
+        let (user, address) = address.rsplit_once('@').map_or((None, address), |(user, rest)| (Some(user), rest));
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(format!(
+                "invalid NATS server nats://…@{address}: all users of a host can read a password on a command line; put it \
+                 into a file of mode 600: nats://USER@{address},password=FILE"
+            ));
         }
-        let url = format!("nats:{host}");
-        let address: ServerAddr =
-            url.parse().map_err(|e| format!("invalid NATS server `nats:{host}`: {e}; expected nats://HOST[:PORT]"))?;
-        let login = address.username().map(|user| (user.to_owned(), address.password().unwrap_or_default().to_owned()));
+        let url = format!("nats://{address}");
+        url.parse::<ServerAddr>()
+            .map_err(|e| format!("invalid NATS server `{url}`: {e}; expected nats://HOST[:PORT]"))?;
+        let login = match (user, args.text("password")) {
+            (Some(user), Some(file)) => Some((user.to_owned(), PathBuf::from(file))),
+            (None, None) => None,
+            (Some(_), None) => return Err(format!("the user of {url} needs a password: add `,password=FILE`")),
+            (None, Some(_)) => return Err(format!("no user for the password of {url}: expected nats://USER@HOST")),
+        };
         let credentials = args.text("credentials").map(PathBuf::from);
         let ca = args.text("ca").map(PathBuf::from);
         let tls = args.flag("tls")? || ca.is_some();
@@ -60,21 +76,24 @@ impl Server {
         Ok(Self { url, login, credentials, ca, tls })
     }
 
-    /// Without user name and password.
-    pub(crate) fn name(&self) -> String {
-        format!("nats://{}", self.url.rsplit(['@', '/']).next().unwrap_or_default())
+    /// Without user name.
+    pub(crate) fn name(&self) -> &str {
+        &self.url
     }
 
     /// What can be found out before anything starts.
     pub(crate) fn check_files(&self) -> Result<(), SourceError> {
-        for file in self.credentials.iter().chain(&self.ca) {
+        for file in self.credentials.iter().chain(self.login.as_ref().map(|(_, file)| file)) {
+            secret(file).map_err(SourceError)?;
+        }
+        if let Some(file) = &self.ca {
             File::open(file).map_err(|e| SourceError(format!("cannot read {}: {e}", file.display())))?;
         }
         Ok(())
     }
 
-    async fn options(&self) -> Result<ConnectOptions, String> {
-        let (name, refused) = (self.name(), Mutex::new(None));
+    fn options(&self) -> Result<ConnectOptions, String> {
+        let (name, refused) = (self.name().to_owned(), Mutex::new(None));
         let mut options = ConnectOptions::new()
             .name("sinr-feeder")
             .connection_timeout(Duration::from_secs(1))
@@ -85,29 +104,33 @@ impl Server {
                 std::future::ready(())
             })
             .require_tls(self.tls);
-        if let Some((user, password)) = &self.login {
-            options = options.user_and_password(user.clone(), password.clone());
+        if let Some((user, file)) = &self.login {
+            options = options.user_and_password(user.clone(), secret(file)?.trim_end().to_owned());
         }
         if let Some(ca) = &self.ca {
             options = options.add_root_certificates(ca.clone());
         }
         if let Some(file) = &self.credentials {
-            let read = options.credentials_file(file).await;
-            options = read.map_err(|e| format!("cannot read the credentials in {}: {e}", file.display()))?;
+            let read = options.credentials(&secret(file)?);
+            options = read.map_err(|e| format!("cannot use the credentials in {}: {e}", file.display()))?;
         }
         Ok(options)
     }
 
     /// A client that connects again by itself.
     pub(crate) async fn subscriber(&self) -> Result<Client, String> {
-        self.options().await?.connect(&self.url).await.map_err(|e| e.to_string())
+        self.options()?.connect(&self.url).await.map_err(|e| e.to_string())
     }
 
     /// A client that gives up, and with it all that it could not send.
     pub(crate) async fn publisher(&self) -> Result<Client, String> {
-        let options = self.options().await?.max_reconnects(1);
+        let options = self.options()?.max_reconnects(1);
         options.connect(&self.url).await.map_err(|e| e.to_string())
     }
+}
+
+fn secret(file: &Path) -> Result<String, String> {
+    secret_file::read(file).map_err(|e| chain(&e))
 }
 
 /// Logs what happens to the connection. The same error again (for the next reading, for example) is not logged again.

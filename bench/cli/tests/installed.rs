@@ -85,6 +85,7 @@ fn the_manuals_page_on_installing_is_true() {
     let uid = of("feeder").lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().split_whitespace().next();
     assert_ne!(uid, Some("0"), "the feeder is not root");
     assert!(of("feeder").lines().any(|line| line.starts_with("10.45.0.0/16      7.0")));
+    assert!(of("credentials").lines().any(|line| line.starts_with("10.46.0.0/16      9.0")));
     assert!(of("feeder").contains("reading udp:127.0.0.1:9000; writing to /run/hotcc/bpf; running as user"));
     assert!(of("upgrade").starts_with("active\nactive\nactive\n") && of("upgrade").contains("127.0.0.1:"));
     assert!(said.contains("== nothing is left\n== end 0\n"));

@@ -52,6 +52,22 @@ sinr-feeder show
 @REPORT@
 grep -e udp:127.0.0.1:9000 -e '"journalctl' /tmp/report.json
 
+say credentials
+(umask 077 && printf '1 %064d 10.46.0.0/16\n' 7 >/etc/hotcc/radio.keys)
+mkdir /etc/systemd/system/sinr-feeder.service.d
+printf '%s\n' "[Service]" LoadCredential=radio.keys:/etc/hotcc/radio.keys >/etc/systemd/system/sinr-feeder.service.d/override.conf
+sed -i 's|^source = .*|source = ["udp:127.0.0.1:9000", "peer:127.0.0.1:9001,keys=/run/credentials/sinr-feeder.service/radio.keys"]|' \
+	/etc/hotcc/feeder.toml
+systemctl daemon-reload
+systemctl restart sinr-feeder
+echo '{"sinr_db":9}' | sinr-feeder run --source stdin --publish peer:127.0.0.1:9001,keys=/etc/hotcc/radio.keys --as car
+sleep 0.5
+sinr-feeder show
+rm -r /etc/systemd/system/sinr-feeder.service.d
+sed -i 's|^source = .*|source = ["udp:127.0.0.1:9000"]|' /etc/hotcc/feeder.toml
+systemctl daemon-reload
+systemctl restart sinr-feeder
+
 say upgrade
 perl /packages/sender.pl dtcp &
 sender=$!

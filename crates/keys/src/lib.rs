@@ -1,11 +1,11 @@
 //! Who sent a datagram, and whether it came before: keys and the files they stand in, their codes, the window of counters.
 
+pub mod secret_file;
+
 use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, Mac};
+use secret_file::SecretError;
 use sha2::Sha256;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Length of a code: HMAC-SHA-256, cut to 128 bits.
@@ -68,17 +68,9 @@ fn code(keyed: &Hmac<Sha256>, message: &[u8]) -> [u8; MAC_BYTES] {
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read.
-    #[error("cannot read {path}")]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Others than its owner may read it.
-    #[error("cannot use {path}: users other than its owner can access it; run `chmod 600 {path}`", path = .0.display())]
-    Exposed(PathBuf),
+    /// No secret is read from that file.
+    #[error(transparent)]
+    File(#[from] SecretError),
     /// A line that is not understood.
     #[error("{path}:{line}: {reason}")]
     Line {
@@ -112,13 +104,9 @@ impl<S: Scope> Keys<S> {
     /// Reads a file that nobody but its owner can read.
     ///
     /// # Errors
-    /// Others can read it, or it cannot be read; a line that is not understood; no key.
+    /// Those of [`secret_file::read`]; a line that is not understood; no key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-        if fs::metadata(path).map_err(unreadable)?.mode() & 0o077 != 0 {
-            return Err(KeyError::Exposed(path.to_owned()));
-        }
-        Self::parse(&fs::read_to_string(path).map_err(unreadable)?, path)
+        Self::parse(&secret_file::read(path)?, path)
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, KeyError> {
@@ -216,6 +204,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use std::fs;
 
     /// Any word but `wrong`.
     #[derive(Debug, PartialEq)]
@@ -277,17 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_for_its_owner_alone() {
+    fn a_key_file_is_a_secret() {
         use std::error::Error;
         use std::os::unix::fs::PermissionsExt;
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), format!("1 {}", "0a".repeat(32))).unwrap();
         assert!(Keys::<Word>::read(file.path()).is_ok());
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Keys::<Word>::read(file.path()), Err(KeyError::Exposed(_))));
+        assert!(matches!(Keys::<Word>::read(file.path()), Err(KeyError::File(SecretError::Exposed(_)))));
         let error = Keys::<Word>::read(Path::new("/nonexistent")).unwrap_err();
-        assert!(matches!(error, KeyError::Unreadable { .. }), "{error:?}");
-        assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
+        assert!(error.source().is_some_and(|cause| cause.is::<std::io::Error>()), "{error:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl NatsExporter {
     pub(super) fn start(server: Server) -> Self {
         let (queue, readings) = mpsc::channel(QUEUE);
         let counts = Arc::new(Counts::default());
-        let name = server.name();
+        let name = server.name().to_owned();
         let task = tokio::spawn(publish(server, readings, Arc::clone(&counts)));
         Self { name, queue, counts, task }
     }

@@ -93,7 +93,7 @@ mod tests {
             "at:/dev/ttyUSB2,baud=9600,qeng",
             "srsran:ws://gnb:8001,uplink",
             "model:street.toml",
-            "nats://u:secret@h:4222,tls,ca=/ca.pem",
+            "nats://u@h:4222,password=/etc/nats,tls,ca=/ca.pem",
             "peer:0.0.0.0:9001,keys=/etc/keys",
         ] {
             assert!(text.parse::<Spec>().is_ok(), "{text}: {:?}", text.parse::<Spec>());
@@ -117,6 +117,9 @@ mod tests {
             ("trce:a.csv", "did you mean `trace`?"),
             ("nats:", "missing"),
             ("nats:h", "nats://"),
+            ("nats://u:secret@h:4222", "nats://…@h:4222: all users of a host can read a password"),
+            ("nats://u@h", "password=FILE"),
+            ("nats://h,password=/etc/nats", "no user"),
         ] {
             let error = text.parse::<Spec>().expect_err(text);
             assert!(error.contains(says), "{text}: {error}");
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn names_hold_no_secret() {
         let name = |text: &str| text.parse::<Spec>().unwrap().name();
-        assert_eq!(name("nats://u:secret@h:4222,ca=x"), "nats://h:4222");
+        assert_eq!(name("nats://u@h:4222,password=/etc/nats,ca=x"), "nats://h:4222");
         assert_eq!(name("peer:0.0.0.0:9001,keys=/etc/keys"), "peer:0.0.0.0:9001");
     }
 }

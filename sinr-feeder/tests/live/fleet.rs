@@ -57,16 +57,19 @@ impl Nats {
         self.server = Self::run(self.port, &self.config);
     }
 
-    fn url(&self, user: &str) -> String {
-        format!("nats://{user}@{}", local(self.port))
+    /// With a login of `USER:PASSWORD`.
+    fn url(&self, sandbox: &Sandbox, login: &str) -> String {
+        let (user, password) = login.split_once(':').unwrap();
+        let file = secret_file(sandbox, &format!("{user}.password"), &format!("{password}\n"));
+        format!("nats://{user}@{},password={file}", local(self.port))
     }
 
-    fn car(&self, sandbox: &Sandbox, user: &str, name: &str) -> (Process, Sender) {
-        car(sandbox, &self.url(user), name)
+    fn car(&self, sandbox: &Sandbox, login: &str, name: &str) -> (Process, Sender) {
+        car(sandbox, &self.url(sandbox, login), name)
     }
 
     fn subscriber(&self, sandbox: &Sandbox, http: u16) -> Process {
-        let (url, listen) = (self.url("server:srv"), local(http).to_string());
+        let (url, listen) = (self.url(sandbox, "server:srv"), local(http).to_string());
         let ues = ["--ue", "car-1=10.0.0.1", "--ue", "car-2=192.0.2.1:4096/6"];
         Process::feeder(sandbox, &[&["--subscribe", &url, "--listen", &listen], &ues[..]].concat())
     }
@@ -99,7 +102,7 @@ pub fn sinr_of(sandbox: &Sandbox, link: &str) -> Option<f64> {
 fn what_is_said_last_is_published_before_the_end() {
     let Some((sandbox, mut nats)) = nats("what_is_said_last_is_published_before_the_end", CONFIG) else { return };
     let server = nats.subscriber(&sandbox, free_port());
-    let url = nats.url("car-1:one");
+    let url = nats.url(&sandbox, "car-1:one");
     {
         let (_car, to_car) = nats.car(&sandbox, "car-1:one", "car-1");
         let seen = || (to_car.sinr(3.0), sinr_of(&sandbox, "10.0.0.1/32")).1 == Some(3.0);
@@ -277,7 +280,7 @@ fn tls_with_a_root_of_ones_own() {
     wait("a reading", seen, || format!("{}\n{}", server.all_said(), feeder.all_said()));
 }
 
-fn keys(sandbox: &Sandbox, name: &str, text: &str) -> String {
+fn secret_file(sandbox: &Sandbox, name: &str, text: &str) -> String {
     let path = sandbox.files.path().join(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -290,7 +293,7 @@ fn authenticated_datagrams_between_two_hosts() {
     let (port, source_port, http) = (free_port(), free_port(), free_port());
     let secrets = ["0a", "0b", "0c"].map(|byte| byte.repeat(32));
     let known = format!("1 {} 10.0.0.1\n2 {} 192.0.2.1:4096/6\n", secrets[0], secrets[1]);
-    let at_server = keys(&sandbox, "server.keys", &known);
+    let at_server = secret_file(&sandbox, "server.keys", &known);
     let source = format!("peer:{},keys={at_server}", local(port));
     let server = Process::feeder(&sandbox, &["--source", &source, "--listen", &local(http).to_string()]);
     wait("the server", || !metrics(http).is_empty(), || server.all_said());
@@ -300,7 +303,7 @@ fn authenticated_datagrams_between_two_hosts() {
     middle.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let to = format!("peer:{}", middle.local_addr().unwrap());
     let car = |file: &str, secret: &str, id: u8| {
-        let file = keys(&sandbox, file, &format!("{id} {secret}\n"));
+        let file = secret_file(&sandbox, file, &format!("{id} {secret}\n"));
         let (source, to) = (format!("udp:{}", local(source_port)), format!("{to},keys={file}"));
         Process::feeder(&sandbox, &["--source", &source, "--publish", &to, "--as", "me"])
     };
@@ -354,7 +357,7 @@ fn authenticated_datagrams_between_two_hosts() {
     let link = view.links().unwrap().into_iter().find(|l| l.key == key("192.0.2.1:4096/6")).unwrap();
     assert_ne!(link.snapshot.freshness(monotonic_ms32()), Freshness::Never);
     // A key that names no link is no right to write any.
-    let open = keys(&sandbox, "open.keys", &format!("1 {}\n", secrets[0]));
+    let open = secret_file(&sandbox, "open.keys", &format!("1 {}\n", secrets[0]));
     let refused = sandbox.output(&["run", "--source", &format!("peer:{},keys={open}", local(free_port()))]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("key 1 names no link"));
 }
