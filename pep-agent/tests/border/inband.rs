@@ -1,5 +1,5 @@
 //! Frames of every kind, good and bad, at the program that takes reports off the wire (BPF_PROG_TEST_RUN): it takes those that
-//! have the form, whole, and lets all others be.
+//! have the form and are of a connection, whole, and lets all others be.
 
 use crate::packet::{Packet, ethernet, ipv4};
 use crate::program::{PASS, given};
@@ -9,12 +9,43 @@ use aya::{Ebpf, EbpfLoader};
 use bytemuck::Zeroable;
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
 use hotcc_testbed::kernel::is_root_with_bpffs;
+use hotcc_testbed::netlab::Lab;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
 use pep_agent::inband::OPTION_HEADER;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const SHOT: u32 = 2;
+/// Both ends of the connections that there are: the client, and the server.
+const CONNECTIONS: [[&str; 2]; 2] =
+    [["198.51.100.7:5000", "192.0.2.1:443"], ["[2001:db8:f::9]:5000", "[2001:db8::1]:443"]];
+
+/// Runs `work` on a host that has both ends of the connections.
+fn with_connections(name: &str, work: impl FnOnce() + Send) {
+    let lab = Lab::new(name).unwrap();
+    let host = lab.namespace("host").unwrap();
+    for address in CONNECTIONS.as_flattened() {
+        let address: SocketAddr = address.parse().unwrap();
+        host.ip(&format!("address add {} dev lo", address.ip())).unwrap();
+    }
+    host.enter(|| {
+        let _ends = CONNECTIONS.map(|ends| connected(ends.map(|end| end.parse().unwrap())));
+        work();
+    })
+    .unwrap();
+}
+
+fn connected([client, server]: [SocketAddr; 2]) -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind(server).unwrap();
+    let family = if client.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let end = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(end.as_raw_fd(), &SockaddrStorage::from(client)).unwrap();
+    connect(end.as_raw_fd(), &SockaddrStorage::from(server)).unwrap();
+    (end, listener.accept().unwrap().0)
+}
 
 fn report(from: &str, to: &str) -> Packet {
     let tcp_options = OPTION_HEADER.into_iter().chain(1..=INBAND_BYTES as u8).collect();
@@ -22,7 +53,7 @@ fn report(from: &str, to: &str) -> Packet {
 }
 
 fn reports() -> [Packet; 2] {
-    [report("198.51.100.7:5000", "192.0.2.1:443"), report("[2001:db8:f::9]:5000", "[2001:db8::1]:443")]
+    CONNECTIONS.map(|[client, server]| report(client, server))
 }
 
 /// What is to be told of the frame, if anything is.
@@ -45,7 +76,21 @@ fn taken(frame: &[u8]) -> Option<Inband> {
     report.client_port.copy_from_slice(&segment[..2]);
     report.server_port.copy_from_slice(&segment[2..4]);
     report.option.copy_from_slice(&segment[24..]);
-    Some(report)
+    is_connected(&report).then_some(report)
+}
+
+fn is_connected(report: &Inband) -> bool {
+    let is = |address: &[u8; 16], port: [u8; 2], end: &str| {
+        let end: SocketAddr = end.parse().unwrap();
+        let same = match end.ip() {
+            IpAddr::V4(ip) => report.family == 4 && address[..4] == ip.octets(),
+            IpAddr::V6(ip) => report.family == 6 && *address == ip.octets(),
+        };
+        same && port == end.port().to_be_bytes()
+    };
+    CONNECTIONS.iter().any(|[client, server]| {
+        is(&report.client, report.client_port, client) && is(&report.server, report.server_port, server)
+    })
 }
 
 struct Program {
@@ -80,6 +125,10 @@ fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
     if !is_root_with_bpffs("only_what_has_a_reports_form_is_taken_and_as_it_stands") {
         return;
     }
+    with_connections("hotcc-inband-form", forms);
+}
+
+fn forms() {
     let mut program = Program::load();
     for packet in reports() {
         let frame = packet.frame();
@@ -100,6 +149,12 @@ fn only_what_has_a_reports_form_is_taken_and_as_it_stands() {
         }
         assert_eq!(program.check(&Packet { padding: 6, ..packet.clone() }.frame()), Some(true));
     }
+    for [client, server] in CONNECTIONS {
+        let other_port = |end: &str| end.replace("5000", "5001").replace("443", "444");
+        for of_none in [report(&other_port(client), server), report(client, &other_port(server))] {
+            assert_eq!(program.check(&of_none.frame()), Some(false), "{of_none:?}");
+        }
+    }
     let [v4, v6] = reports();
     assert_eq!(program.check(&Packet { ip_options: vec![1; 4], ..v4 }.frame()), Some(false));
     assert_eq!(program.check(&Packet { extensions: vec![(0, vec![0; 8])], ..v6 }.frame()), Some(false));
@@ -113,6 +168,10 @@ fn random_and_mutated_frames_are_taken_by_their_form_alone() {
     if !is_root_with_bpffs("random_and_mutated_frames_are_taken_by_their_form_alone") {
         return;
     }
+    with_connections("hotcc-inband-random", random_frames);
+}
+
+fn random_frames() {
     let valid = prop::sample::select(reports().map(|packet| packet.frame()).to_vec());
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     let mutated = (valid, changes, 15..160usize).prop_map(|(mut frame, changes, length)| {

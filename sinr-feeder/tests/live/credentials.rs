@@ -6,7 +6,8 @@ use crate::tools::{Process, local, wait};
 use data_encoding::BASE64URL_NOPAD;
 use nkeys::KeyPair;
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 /// What `issuer` says of the holder of a key.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
@@ -28,6 +29,7 @@ fn user(sandbox: &Sandbox, account: &KeyPair, name: &str, publish: &Value, subsc
          -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
     );
     fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     format!("credentials={}", file.display())
 }
 
