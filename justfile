@@ -80,6 +80,10 @@ figures name kernels="6.12 newest" *args: build
     fi
     target/release/hotcc-bench figures "$page"
 
+# Run what is asked of an algorithm, and put the table of gates into its page of figures; hours in the lab, minutes with --sim.
+gates name *args: build
+    target/release/hotcc-bench gates --page "docs/algorithms/figures/{{ name }}.md" {{ args }} bench/scenarios/{{ name }}-*.toml
+
 # Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600
 fuzz name *options:
     #!/usr/bin/env bash

@@ -119,13 +119,18 @@ fn default_jobs() -> NonZeroUsize {
 impl LabCommand {
     /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
+        self.run_all(true).map(|(code, _)| ExitCode::from(code))
+    }
+
+    /// Runs them, with or without their tables of figures on stdout. The exit code, and each scenario's directory of results.
+    pub fn run_all(&self, shows_tables: bool) -> Result<(u8, Vec<PathBuf>)> {
         let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
         let selection = Selection { one_seed: self.one_seed || self.quick, cases: self.case.clone(), drawn };
-        let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
+        let Some((sources, all)) = self.sources(&selection) else { return Ok((1, Vec::new())) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
             in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(&all)));
-            return Ok(ExitCode::SUCCESS);
+            return Ok((0, Vec::new()));
         }
         in_all.iter().for_each(|line| eprintln!("{line}"));
         let (kernel, native);
@@ -147,9 +152,14 @@ impl LabCommand {
             Backend::Simulator => simulated::BACKEND.to_owned(),
         };
         netlab::catch_interrupts()?;
-        let mut code = 0;
+        let (mut code, mut directories) = (0, Vec::new());
         for source in &sources {
-            match self.run_one(source, backend, &place, &selection) {
+            let directory = self.out.join(stem(&source.path)).join(&place);
+            let run = self.run_one(source, backend, &directory, &selection, shows_tables);
+            if directory.join("manifest.json").exists() {
+                directories.push(directory);
+            }
+            match run {
                 Ok(valid) => code = code.max(u8::from(!valid)),
                 Err(why) if why.is::<netlab::Interrupted>() => {
                     bail!("{why}; run the same command again to resume")
@@ -160,21 +170,27 @@ impl LabCommand {
                 }
             }
         }
-        Ok(ExitCode::from(code))
+        Ok((code, directories))
     }
 
     /// One scenario; whether all its runs are valid.
-    fn run_one(&self, source: &Source, backend: Backend<'_>, place: &str, selection: &Selection) -> Result<bool> {
-        let directory = self.out.join(stem(&source.path)).join(place);
-        let lab = Lab { source, backend, directory: &directory, jobs: self.jobs.get(), selection };
+    fn run_one(
+        &self,
+        source: &Source,
+        backend: Backend<'_>,
+        directory: &Path,
+        selection: &Selection,
+        shows_tables: bool,
+    ) -> Result<bool> {
+        let lab = Lab { source, backend, directory, jobs: self.jobs.get(), selection };
         let started = Instant::now();
         let results = lab.run(&|progress| show(progress))?;
         let page = directory.join("report.html");
-        let data = hotcc_report::write(&directory, &page, hotcc_report::CHARTS)?;
+        let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS)?;
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
-        if self.json {
+        if shows_tables && self.json {
             println!("{}", serde_json::to_string_pretty(&results.runs)?);
-        } else {
+        } else if shows_tables {
             if let Some(reduced) = &data.reduced {
                 println!("{reduced}");
             }
@@ -239,6 +255,21 @@ impl LabCommand {
 
     fn estimate(&self, work: &Workload) -> String {
         format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
+    }
+
+    /// Whether nothing is run.
+    pub fn only_checks(&self) -> bool {
+        self.check
+    }
+
+    /// Whether stdout is JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Where results are.
+    pub fn out(&self) -> &Path {
+        &self.out
     }
 
     fn simulates(&self) -> bool {

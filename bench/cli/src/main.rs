@@ -1,6 +1,7 @@
 //! The `hotcc-bench` command: stock kernels, and what runs on them.
 
 mod cost;
+mod gates;
 mod kernels;
 mod lab;
 mod report;
@@ -11,6 +12,7 @@ mod validate;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use cost::CostCommand;
+use gates::GatesCommand;
 use hotcc_kernels::Selector;
 use hotcc_lab::{matrix, native};
 use hotcc_lab_proto::job::Row;
@@ -45,6 +47,7 @@ struct Cli {
 enum Command {
     Kernels(kernels::KernelsCommand),
     Lab(LabCommand),
+    Gates(GatesCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
     /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
@@ -65,6 +68,8 @@ enum Command {
     Report(report::ReportCommand),
     /// Update the result tables in documents, between their markers
     Figures(report::FiguresCommand),
+    /// Draw throughput and delay of one congestion control as multiples of another's, a dot for each case
+    Picture(report::PictureCommand),
     /// One native run: what `lab --lab native` starts for each
     #[command(name = native::COMMAND, hide = true)]
     PlayNatively {
@@ -102,12 +107,14 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Kernels(command) => Ok(kernels::run(command)),
         Command::Lab(command) => command.run(),
+        Command::Gates(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results)
             .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
+        Command::Picture(command) => report::run_picture(&command),
         Command::Traces(command) => command.run(),
         Command::Soak(command) => command.run(),
         Command::Validate(command) => command.run(),

@@ -6,6 +6,7 @@ pub mod diff;
 pub mod ellipse;
 pub mod estimate;
 pub mod expected;
+pub mod gates;
 pub mod html;
 pub mod markdown;
 pub mod page;

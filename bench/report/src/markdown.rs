@@ -153,7 +153,7 @@ impl<'a> Marked<'a> {
                 continue;
             }
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
-            let heading = if self.simulated { NOT_MEASURED.to_owned() } else { format!("{LINUX}{name}") };
+            let heading = heading(&name);
             let (table, cells) = self.table(&data);
             out.push_str(&format!("\n{heading}. {}.{cells}\n\n{}\n", data.state(), with_papers(&table, &data)));
         }
@@ -171,6 +171,11 @@ impl<'a> Marked<'a> {
         let headings: Vec<&str> = self.columns.iter().map(|column| column.heading).collect();
         (tables::side_by_side(rows, &self.columns), format!(" Each cell has: {}.", headings.join("; ")))
     }
+}
+
+/// What the line above tables begins with, from the name of the directory of results.
+pub(crate) fn heading(backend: &str) -> String {
+    if backend == BACKEND { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
 }
 
 /// A part with new tables in the place of those of the same kernel's series, `6.12` say.
