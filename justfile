@@ -49,6 +49,10 @@ demo *args: build
 bench *args: build
     cargo run --release -p hotcc-micro --bin hotcc-microbench -- {{ args }}
 
+# Rank every congestion control on recorded links, and write docs/scoreboard.md: --quick simulates, --only cc,... chooses.
+scoreboard *args: build
+    target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
+
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}

@@ -262,6 +262,11 @@ impl LabCommand {
         self.check
     }
 
+    /// Narrows the runs to these values of a swept key, beside those that `--case` names.
+    pub fn only_cases(&mut self, key: &str, values: &[String]) {
+        self.case.extend(values.iter().map(|value| SweptValue { key: key.to_owned(), value: value.clone() }));
+    }
+
     /// Whether stdout is JSON.
     pub fn json(&self) -> bool {
         self.json

@@ -5,6 +5,7 @@ mod gates;
 mod kernels;
 mod lab;
 mod report;
+mod scoreboard;
 mod soak;
 mod traces;
 mod validate;
@@ -18,6 +19,7 @@ use hotcc_lab::{matrix, native};
 use hotcc_lab_proto::job::Row;
 use hotcc_testbed::netlab;
 use lab::LabCommand;
+use scoreboard::ScoreboardCommand;
 use soak::SoakCommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ enum Command {
     Kernels(kernels::KernelsCommand),
     Lab(LabCommand),
     Gates(GatesCommand),
+    Scoreboard(ScoreboardCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
     /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
@@ -108,6 +111,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Kernels(command) => Ok(kernels::run(command)),
         Command::Lab(command) => command.run(),
         Command::Gates(command) => command.run(),
+        Command::Scoreboard(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results)
             .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),

@@ -10,6 +10,7 @@ pub mod gates;
 pub mod html;
 pub mod markdown;
 pub mod page;
+pub mod ranking;
 pub mod rows;
 pub mod series;
 pub mod tables;

@@ -5,6 +5,7 @@
 //! plotters can only draw each dash as an element of its own.
 
 pub mod against;
+pub mod board;
 pub mod curves;
 pub mod scatter;
 pub mod timeline;
