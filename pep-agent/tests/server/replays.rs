@@ -2,6 +2,7 @@
 
 use crate::host::*;
 use crate::scripted::Scripted;
+use hotcc_testbed::soak;
 use pep_agent::server::{DatagramFate, Options};
 use pep_agent::wire::PORT;
 use std::net::UdpSocket;
@@ -33,7 +34,7 @@ fn eavesdropper(hosts: &Hosts, overheard: &Overheard) -> Always {
 /// The eavesdropper's copy is there before the border's own datagram, each time.
 #[test]
 fn no_handshake_is_denied_by_replays() {
-    const HANDSHAKES: u64 = 60;
+    let handshakes = soak::times(60);
     let Some(Scene { test: _test, hosts, agent, flow, .. }) =
         scene("no_handshake_is_denied_by_replays", "mdcubic_replay")
     else {
@@ -41,7 +42,7 @@ fn no_handshake_is_denied_by_replays() {
     };
     let overheard = Overheard::default();
     let eavesdropper = eavesdropper(&hosts, &overheard);
-    for handshake in 1..=HANDSHAKES {
+    for handshake in 1..=handshakes {
         let mut border = Scripted::new(0xa5, &hosts, handshake);
         let told = || format!("handshake {handshake}: {}", agent.told());
         let mut echoes = None;
@@ -59,7 +60,8 @@ fn no_handshake_is_denied_by_replays() {
         });
     }
     drop(eavesdropper);
-    assert!(agent.datagrams(DatagramFate::Unproven) > HANDSHAKES, "{}", agent.told());
+    assert!(agent.datagrams(DatagramFate::Unproven) > handshakes, "{}", agent.told());
+    soak::report(&format!("{handshakes} of {handshakes} handshakes succeed"));
 }
 
 /// Whoever floods the server in the border's name, and cannot read what it sends.
