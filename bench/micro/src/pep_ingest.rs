@@ -1,21 +1,25 @@
 //! How many reports of flows the PEP's server takes per second of its own processor time: received, verified, dated, and
-//! written to their sockets, with and without clocking the senders.
+//! written to their sockets, with and without clocking the senders; and what verifying a forged report within a flow costs
+//! beside that.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::pep::{INBAND_BYTES, Inband};
 use hotcc_testbed::netlab::{Lab, Namespace, pause};
 use hotcc_testbed::sequence::next_to_write;
 use hotcc_testbed::statistics::median;
 use nix::time::{ClockId, clock_gettime};
 use pep_agent::attach::Method;
 use pep_agent::auth::{Keys, LiveKeys};
+use pep_agent::inband;
 use pep_agent::report::{FlowKey, FlowReport, Transport};
 use pep_agent::server::{self, Counters, RecordFate, Server};
 use pep_agent::transport;
+use std::hint::black_box;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +45,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     std::fs::set_permissions(keys.path(), std::fs::Permissions::from_mode(0o600))?;
     std::fs::write(keys.path(), format!("1 {}\n", "a5".repeat(32)))?;
     let flows = in_flight(&server, &client)?;
-    let mut findings = Vec::new();
+    let mut findings = vec![verification(&server, &flows, keys.path(), rounds, each)?];
     for (subject, clock, bound) in
         [("reports written", false, Bound::AtLeast(BOUND)), ("reports written, senders clocked", true, Bound::None)]
     {
@@ -53,6 +57,54 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         findings.push(Finding::new(NAME, subject, "reports per second and core", rate, bound).figure(text));
     }
     Ok(findings)
+}
+
+/// The server verifies reports within flows before it limits them: so the time that a forged one takes, against the time
+/// that a report takes which is written, in turns.
+fn verification(server: &Namespace, flows: &[InFlight], keys: &Path, rounds: usize, each: Duration) -> Result<Finding> {
+    let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let written = round(server, flows, keys, false, each)?;
+        let verified = forged_per_second(&flows[0].report, keys, each)?;
+        ratios.push(written / verified);
+        rates.push(verified);
+    }
+    let subject = "forged in-flow report, verified";
+    let finding = Finding::new(NAME, subject, "of a written report's time", median(&ratios), Bound::AtMost(1.0));
+    let rate = median(&rates).context("no rounds")?;
+    Ok(finding.figure(format!("{} k/s and core", significant(rate / 1e3))))
+}
+
+/// How many reports within flows a core verifies per second whose code is wrong.
+fn forged_per_second(report: &FlowReport, keys: &Path, length: Duration) -> Result<f64> {
+    let keys = Keys::read(keys)?;
+    let key = keys.signing(report.key.server.ip()).context("no key for the server")?;
+    let address = |of: SocketAddr| match of.ip() {
+        IpAddr::V4(v4) => std::array::from_fn(|i| v4.octets().get(i).copied().unwrap_or(0)),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let mut forged = Inband {
+        server: address(report.key.server),
+        client: address(report.key.client),
+        server_port: report.key.server.port().to_be_bytes(),
+        client_port: report.key.client.port().to_be_bytes(),
+        family: 4,
+        option: inband::encode(report, monotonic_ns() / 1000, key),
+        reserved: 0,
+    };
+    ensure!(inband::is_signed_by(&forged, key), "the report is invalid before it is changed");
+    forged.option[INBAND_BYTES - 1] ^= 1;
+    let mut verified = 0u32;
+    let begun = cpu_seconds()?;
+    let mut taken = 0.0;
+    while taken < length.as_secs_f64() {
+        for _ in 0..1000 {
+            let decoded = black_box(inband::decode(black_box(&forged)));
+            verified += u32::from(decoded.is_some() && !inband::is_signed_by(&forged, key));
+        }
+        taken = cpu_seconds()? - begun;
+    }
+    Ok(f64::from(verified) / taken)
 }
 
 /// A connection's sender, with segments in flight that nobody will acknowledge, and its report.
