@@ -9,8 +9,22 @@ use std::path::Path;
 use std::process::Command;
 
 /// The programs that setup.sh itself runs.
-const TOOLS: [&str; 12] =
-    ["apt-cache", "apt-get", "bash", "cargo", "cut", "head", "mktemp", "rm", "rustc", "sed", "sort", "tr"];
+const TOOLS: [&str; 14] = [
+    "apt-cache",
+    "apt-get",
+    "bash",
+    "cargo",
+    "cut",
+    "dirname",
+    "head",
+    "mktemp",
+    "rm",
+    "rustc",
+    "sed",
+    "sort",
+    "stat",
+    "tr",
+];
 
 /// The packages that setup.sh finds missing if only its own tools are on PATH.
 fn missing(tools: &Path, options: &[&str]) -> BTreeSet<String> {
