@@ -50,11 +50,20 @@ pub fn diff(file: &Path) -> Result<Difference> {
 /// Makes the kernel follow a file. If a step fails, those before it are undone.
 pub fn apply(file: &Path) -> Result<Difference> {
     need_root("hotcc apply")?;
-    let declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
-    let _lock = begin("hotcc apply")?;
-    let steps = plan::plan(declared)?;
-    let warnings = steps::carry_out(&steps)?;
+    let (steps, warnings) = follow("hotcc apply", wanted::read(file)?)?;
     Ok(Difference { file: file.to_owned(), steps, applied: true, warnings })
+}
+
+/// Makes the kernel follow what is declared. All files are read before the lock is taken, since reading may take as long as
+/// the files' system likes.
+fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<String>)> {
+    need_root(command)?;
+    need_bpffs()?;
+    let files = steps::Files::read(&declared)?;
+    let _lock = begin(command)?;
+    let steps = plan::plan(declared)?;
+    let warnings = steps::carry_out(&steps, files)?;
+    Ok((steps, warnings))
 }
 
 /// What [`unload_all`] did. Schema of `hotcc unload --all --json`.
@@ -68,9 +77,6 @@ pub struct Emptied {
 
 /// Makes the kernel follow a file that declares nothing.
 pub fn unload_all() -> Result<Emptied> {
-    let _lock = begin("hotcc unload")?;
-    need_bpffs()?;
-    let steps = plan::plan(wanted::Declared::default())?;
-    let warnings = steps::carry_out(&steps)?;
+    let (steps, warnings) = follow("hotcc unload", wanted::Declared::default())?;
     Ok(Emptied { steps, warnings })
 }

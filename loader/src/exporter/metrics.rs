@@ -148,7 +148,7 @@ struct Scale {
 
 const SEGMENTS: Scale = Scale { first: 0, last: 16, base_units: |n| n };
 const RTT: Scale = Scale { first: 6, last: 24, base_units: |us| us / 1e6 };
-const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 1e3 };
+const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 125.0 };
 const DURATION: Scale = Scale { first: 0, last: 22, base_units: |ms| ms / 1e3 };
 
 impl Scale {
@@ -289,8 +289,8 @@ impl Page<'_> {
             }),
             ("hotcc_open_sockets_by_srtt_seconds", "hotcc_srtt_sum_seconds", "smoothed RTT", RTT, |s| &s.srtt_us),
             (
-                "hotcc_open_sockets_by_delivery_bits_per_second",
-                "hotcc_delivery_sum_bits_per_second",
+                "hotcc_open_sockets_by_delivery_bytes_per_second",
+                "hotcc_delivery_sum_bytes_per_second",
                 "latest delivery rate",
                 RATE,
                 |s| &s.delivery_kbps,
@@ -298,7 +298,7 @@ impl Page<'_> {
         ];
         for (name, sum_name, what, scale, pick) in &distributions {
             let samples = all.iter().flat_map(|(cc, s)| at_most(cc, scale.buckets(pick(s))));
-            self.gauges(name, &format!("Open connections whose {what} is at most `le`"), samples)?;
+            self.gauges(name, &format!("Open connections whose {what} is at most `upper_bound`"), samples)?;
             let sums = all.iter().map(|(cc, s)| (labels([("cc", cc)]), scale.sum(pick(s))));
             self.gauges(sum_name, &format!("Sum of the {what} over open connections"), sums)?;
         }
@@ -356,8 +356,8 @@ impl Page<'_> {
             ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 if it is stale or missing", |l| {
                 Some(f64::from(u8::from(l.fresh)))
             }),
-            ("hotcc_radio_capacity_bits_per_second", "Capacity, if the source knows it", |l| {
-                l.capacity_bps.map(|bps| bps as f64)
+            ("hotcc_radio_capacity_bytes_per_second", "Capacity, if the source knows it", |l| {
+                l.capacity_bps.map(|bps| bps as f64 / 8.0)
             }),
         ];
         for (name, help, reading) in readings {
@@ -400,12 +400,13 @@ impl Page<'_> {
     }
 }
 
-/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall.
+/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall, so it is a gauge, and its
+/// label is not a histogram's `le`.
 fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (Labels<'a>, u64)> {
     buckets.into_iter().scan(0, move |below, (bound, count)| {
         *below += count;
         let bound = if bound.is_infinite() { Cow::Borrowed("+Inf") } else { Cow::Owned(bound.to_string()) };
-        Some((vec![("cc", Cow::Borrowed(cc)), ("le", bound)], *below))
+        Some((vec![("cc", Cow::Borrowed(cc)), ("upper_bound", bound)], *below))
     })
 }
 
