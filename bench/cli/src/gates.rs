@@ -33,7 +33,7 @@ pub struct GatesCommand {
 impl GatesCommand {
     /// Runs them. Exit code 1 if a gate fails, or a run.
     pub fn run(&self) -> Result<ExitCode> {
-        let (code, directories) = self.lab.run_all(false)?;
+        let (code, directories) = self.lab.with_gates()?.run_all(false)?;
         if self.lab.only_checks() || directories.is_empty() {
             return Ok(ExitCode::from(code));
         }

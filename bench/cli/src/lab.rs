@@ -2,12 +2,13 @@
 
 use crate::exit_code;
 use crate::traces::TracesDirectory;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use hotcc_kernels::Selector;
 use hotcc_lab::estimate;
 use hotcc_lab::native::Native;
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
+use hotcc_lab::results::Wanted;
 use hotcc_lab::run::{Backend, Lab, Progress};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
@@ -26,7 +27,7 @@ use std::time::Instant;
 ///
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
 /// completed runs. Exits with 1 if a file is invalid, or if a run fails or is invalid.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
     hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
@@ -255,6 +256,20 @@ impl LabCommand {
 
     fn estimate(&self, work: &Workload) -> String {
         format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
+    }
+
+    /// The same for the scenarios that have gates, and those that cannot be read, so that the error is reported.
+    pub fn with_gates(&self) -> Result<Self> {
+        let has_gates = |path: &&PathBuf| {
+            let Ok(source) = Source::read(path) else { return true };
+            let cases = source.cases().unwrap_or_default();
+            let mut expected = cases.iter().flat_map(|case| &case.scenario.expected);
+            expected.any(|expected| matches!(expected.get_ref().wanted, Wanted::Gate(_)))
+        };
+        let (with, without): (Vec<_>, Vec<_>) = self.scenarios.iter().partition(has_gates);
+        without.iter().for_each(|path| eprintln!("{}: no gates: not run", path.display()));
+        ensure!(!with.is_empty(), "none of the scenarios has a gate: expected an [[expected]] with `gate`");
+        Ok(Self { scenarios: with.into_iter().cloned().collect(), ..self.clone() })
     }
 
     /// Whether nothing is run.

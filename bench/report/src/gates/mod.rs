@@ -148,14 +148,14 @@ fn asked(expected: &Expected, limits: &BTreeMap<&Swept, Gate>) -> String {
     let range = |limit: fn(&Gate) -> Option<f64>| {
         let mut all: Vec<f64> = limits.values().filter_map(limit).collect();
         all.sort_by(f64::total_cmp);
-        let (least, most) = (all.first()?, all.last()?);
-        Some(if least == most { number(*least) } else { format!("{} to {}, by case", number(*least), number(*most)) })
+        let [least, most] = [all.first()?, all.last()?].map(|limit| number(*limit));
+        Some(if least == most { (least, "") } else { (format!("{least} to {most}"), ", by case") })
     };
     let text = match (range(|gate| gate.at_least), range(|gate| gate.at_most)) {
         (None, None) => return "–".to_owned(),
-        (Some(least), None) => format!("at least {least}{unit}"),
-        (None, Some(most)) => format!("at most {most}{unit}"),
-        (Some(least), Some(most)) => format!("{least} to {most}{unit}"),
+        (Some((least, by)), None) => format!("at least {least}{unit}{by}"),
+        (None, Some((most, by))) => format!("at most {most}{unit}{by}"),
+        (Some((least, _)), Some((most, by))) => format!("{least} to {most}{unit}{by}"),
     };
     let gate = limits.values().next();
     let whose = if gate.is_some_and(|gate| gate.of == Of::Median) {
