@@ -82,10 +82,12 @@ impl From<&Sample> for RawReading {
             sinr_db: sample.sinr_db,
             average_db: None,
             capacity_bps: sample.capacity_bps,
+            is_capacity_derived: false,
             rsrp_dbm: sample.rsrp_dbm,
             rsrq_db: sample.rsrq_db,
             cqi: sample.cqi,
             mcs: sample.mcs,
+            cell: sample.cell,
         };
         Self { reading, ..Self::default() }
     }

@@ -204,6 +204,7 @@ proptest! {
             sinr_db: Some(sinr_db),
             average_db: Some(10.0),
             capacity_bps: None,
+            cell: 0,
         };
         let readings = (0..).zip(noise).map(reading).collect();
         let feed = Feed { address: TO, max_age_ms: 500, period_ms: 100, readings };

@@ -425,6 +425,9 @@ impl Display for Offered<'_> {
         if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;
         }
+        if let Some(bps) = raw.reading.capacity_bps {
+            write!(f, "capacity {bps} bit/s, ")?;
+        }
         write!(f, "{} ms old", raw.age_ms)
     }
 }
