@@ -35,7 +35,8 @@
 struct crest_signal {
 	u64 rates FIELD("log2(segment/s) / 1024",
 			"rates of the last four slices, the newest in the low 16 bits; 0: none");
-	u64 readings FIELD("log2 / 1024", "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
+	u64 readings FIELD("log2 / 1024",
+			   "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
 	struct radio_ref radio;
 	u16 level FIELD("log2(segment/s) / 1024", "rate over reading, averaged; 0: not known yet");
 	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast");
