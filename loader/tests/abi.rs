@@ -43,7 +43,7 @@ fn radio_maps() {
             radio::Slot,
             decision,
             updates,
-            capacity_bps,
+            capacity,
             rsrp_q8_dbm,
             rsrq_q8_db,
             max_age_ms,
@@ -55,6 +55,7 @@ fn radio_maps() {
             mcs,
             source,
             reserved,
+            cell,
             owner_start,
         );
     }

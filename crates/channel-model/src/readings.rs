@@ -32,9 +32,23 @@ pub struct FeederSpec {
     /// Error that all readings of the capacity have in common, as a share of the capacity.
     #[serde(default)]
     pub capacity_bias: f64,
+    /// Readings of the capacity are multiplied by this and divided by it, in turn; 1: they are not.
+    #[serde(default = "default_capacity_swing")]
+    pub capacity_swing: f64,
+    /// How long each lasts, in ms.
+    #[serde(default = "default_capacity_swing_ms")]
+    pub capacity_swing_ms: u32,
     /// Time constant of the running average, in ms; 0: the average is the latest reading.
     #[serde(default = "default_average_time_constant_ms")]
     pub average_time_constant_ms: u32,
+}
+
+fn default_capacity_swing() -> f64 {
+    1.0
+}
+
+fn default_capacity_swing_ms() -> u32 {
+    10_000
 }
 
 /// As `sinr-feeder run` has it.
@@ -54,6 +68,8 @@ impl FeederSpec {
             bias_db: 0.0,
             capacity_noise: 0.0,
             capacity_bias: 0.0,
+            capacity_swing: default_capacity_swing(),
+            capacity_swing_ms: default_capacity_swing_ms(),
             average_time_constant_ms: default_average_time_constant_ms(),
         }
     }
@@ -70,6 +86,8 @@ impl FeederSpec {
         check::range("bias_db", self.bias_db, -40.0..=40.0)?;
         check::range("capacity_noise", self.capacity_noise, 0.0..=10.0)?;
         check::range("capacity_bias", self.capacity_bias, -1.0..=10.0)?;
+        check::range("capacity_swing", self.capacity_swing, 1.0..=1000.0)?;
+        check::range("capacity_swing_ms", self.capacity_swing_ms.into(), 1.0..=3_600_000.0)?;
         check::range("average_time_constant_ms", self.average_time_constant_ms.into(), 0.0..=3_600_000.0)
     }
 }
@@ -119,8 +137,10 @@ impl Radio {
             if let Some(sinr_db) = sinr_db {
                 average = Some(average.map_or(sinr_db, |last| last + alpha * (sinr_db - last)));
             }
+            let swings = made.as_millis() / u128::from(feeder.capacity_swing_ms.max(1));
+            let swing = if swings.is_multiple_of(2) { feeder.capacity_swing } else { 1.0 / feeder.capacity_swing };
             let error = 1.0 + feeder.capacity_bias + feeder.capacity_noise * capacity_noise.normal();
-            let capacity_bps = self.mean_capacity_bps(made.saturating_sub(period), made) * error;
+            let capacity_bps = self.mean_capacity_bps(made.saturating_sub(period), made) * error * swing;
             readings.push(ReadingAt {
                 at: made + delay,
                 made,
@@ -208,6 +228,14 @@ mod tests {
         assert!(read.iter().all(|r| r.sinr_db == Some(7.0) && r.average_db == Some(7.0)));
         let read = Radio::flat("a", None, vec![1000; 5]).readings(&biased, 1);
         assert!(read.iter().all(|r| r.capacity_bps == 1500));
+    }
+
+    #[test]
+    fn a_swing_multiplies_and_divides_in_turn() {
+        let swinging = FeederSpec { capacity_swing: 10.0, capacity_swing_ms: 20, ..feeder(10) };
+        let read = Radio::flat("a", None, vec![1000; 5]).readings(&swinging, 1);
+        let seen: Vec<u64> = read.iter().map(|r| r.capacity_bps).collect();
+        assert_eq!(seen, [10_000, 10_000, 100, 100, 10_000]);
     }
 
     #[test]

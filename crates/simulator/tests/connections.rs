@@ -158,6 +158,7 @@ fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
         sinr_db: Some(sinr_db),
         average_db: Some(10.0),
         capacity_bps: None,
+        cell: 0,
     };
     let readings = (0..60).map(|n| reading(n * SECOND_NS / 10, 10.0)).collect();
     plan.feeds = vec![Feed { address: TO, max_age_ms: 500, period_ms: 100, readings }];

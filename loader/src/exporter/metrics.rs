@@ -63,14 +63,18 @@ pub struct Link {
     pub sinr_db: Option<f64>,
     /// Its running average, dB.
     pub average_db: Option<f64>,
-    /// Age of that reading; `u32::MAX` for one that claims to come from the future.
+    /// Age of the younger of SINR and capacity; `u32::MAX` for one that claims to come from the future.
     pub age_ms: Option<u32>,
-    /// Whether algorithms use the reading: there is one, and it is not too old.
+    /// Whether algorithms use the SINR or a measured capacity: there is one, and it is not too old.
     pub fresh: bool,
     /// Readings written so far.
     pub updates: u64,
     /// Capacity, bit/s, where the source knows it.
     pub capacity_bps: Option<u64>,
+    /// Its age.
+    pub capacity_age_ms: Option<u32>,
+    /// Generation of the serving cell.
+    pub cell: u32,
 }
 
 /// Links, of which only the first are shown.
@@ -349,7 +353,7 @@ impl Page<'_> {
         let keys: Vec<String> = links.shown.iter().map(|l| l.key.to_string()).collect();
         let by_link = || keys.iter().zip(&links.shown).map(|(key, link)| (labels([("link", key)]), link));
         type Reading = fn(&Link) -> Option<f64>;
-        let readings: [(&str, &str, Reading); 5] = [
+        let readings: [(&str, &str, Reading); 6] = [
             ("hotcc_radio_sinr_db", "Latest SINR", |l| l.sinr_db),
             ("hotcc_radio_sinr_average_db", "Running average of the SINR", |l| l.average_db),
             ("hotcc_radio_age_seconds", "Age of the latest reading", |l| l.age_ms.map(|ms| f64::from(ms) / 1e3)),
@@ -359,12 +363,17 @@ impl Page<'_> {
             ("hotcc_radio_capacity_bytes_per_second", "Capacity, if the source knows it", |l| {
                 l.capacity_bps.map(|bps| bps as f64 / 8.0)
             }),
+            ("hotcc_radio_capacity_age_seconds", "Age of the capacity", |l| {
+                l.capacity_age_ms.map(|ms| f64::from(ms) / 1e3)
+            }),
         ];
         for (name, help, reading) in readings {
             self.gauges(name, help, by_link().filter_map(|(label, link)| Some((label, reading(link)?))))?;
         }
         let updates = by_link().map(|(label, link)| (label, link.updates));
-        self.counters("hotcc_radio_updates", "Readings written", updates)
+        self.counters("hotcc_radio_updates", "Readings written", updates)?;
+        let cells = by_link().map(|(label, link)| (label, link.cell.into()));
+        self.counters("hotcc_radio_cell_changes", "Changes of the serving cell", cells)
     }
 
     /// Counters without labels.

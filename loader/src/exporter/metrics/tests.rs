@@ -33,7 +33,17 @@ fn link(last: u8, sinr_db: Option<f64>) -> Link {
     let age_ms = sinr_db.map(|_| 250);
     let capacity_bps = sinr_db.map(|_| 30_000_000);
     let fresh = sinr_db.is_some();
-    Link { key, sinr_db, average_db: sinr_db, age_ms, fresh, updates: 9, capacity_bps }
+    Link {
+        key,
+        sinr_db,
+        average_db: sinr_db,
+        age_ms,
+        fresh,
+        updates: 9,
+        capacity_bps,
+        capacity_age_ms: age_ms,
+        cell: 3,
+    }
 }
 
 fn full() -> Snapshot {
@@ -158,7 +168,9 @@ fn radio_tells_what_it_knows_and_what_it_leaves_out() {
         hotcc_radio_fresh{link="192.0.2.1/32"} 1.0
         hotcc_radio_fresh{link="192.0.2.2/32"} 0.0
         hotcc_radio_capacity_bytes_per_second{link="192.0.2.1/32"} 3750000.0
-        hotcc_radio_updates_total{link="192.0.2.2/32"} 9"#,
+        hotcc_radio_capacity_age_seconds{link="192.0.2.1/32"} 0.25
+        hotcc_radio_updates_total{link="192.0.2.2/32"} 9
+        hotcc_radio_cell_changes_total{link="192.0.2.1/32"} 3"#,
     );
     assert!(!page.contains(r#"sinr_db{link="192.0.2.2/32"}"#), "never written, and still told:\n{page}");
 }
