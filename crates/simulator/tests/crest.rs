@@ -239,7 +239,7 @@ proptest! {
     fn a_wrong_capacity_costs_little(path in paths(), swing_s in 1u64..10) {
         let plan = path.plan(vec![path.phase(0, 0.0)]);
         let without = path.share(&run(&plan), 3);
-        let factor = |at_ns: u64| if at_ns / (swing_s * SECOND_NS) % 2 == 0 { 10.0 } else { 0.1 };
+        let factor = |at_ns: u64| if (at_ns / (swing_s * SECOND_NS)).is_multiple_of(2) { 10.0 } else { 0.1 };
         let capacity = |at_ns| (path.rate_bps as f64 * factor(at_ns)) as u64;
         let with = path.share(&run(&Plan { feeds: vec![every_20_ms(capacity, |_| 0)], ..plan }), 3);
         prop_assert!(with > 0.97 * without, "{with} with the wrong capacity, {without} without");
