@@ -8,6 +8,8 @@ mod common;
 mod directory;
 #[path = "scenarios/objects.rs"]
 mod objects;
+#[path = "scenarios/peers.rs"]
+mod peers;
 #[path = "scenarios/simulated.rs"]
 mod simulated;
 #[path = "scenarios/traces.rs"]
