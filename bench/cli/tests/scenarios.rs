@@ -10,6 +10,8 @@ mod directory;
 mod gates;
 #[path = "scenarios/objects.rs"]
 mod objects;
+#[path = "scenarios/peers.rs"]
+mod peers;
 #[path = "scenarios/simulated.rs"]
 mod simulated;
 #[path = "scenarios/traces.rs"]

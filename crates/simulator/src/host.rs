@@ -10,9 +10,6 @@ use std::io;
 /// a time of 0 for "never".
 const CLOCK_START_NS: u64 = 100_000_000_000;
 
-/// Algorithms that call functions of the kernel which the host build only stands in for.
-pub const NOT_SIMULATED: [&str; 1] = ["mdcubic"];
-
 /// One connection under one of hotcc's algorithms, with tunables and a radio map of its own.
 pub struct HostControl {
     flow: Flow<'static>,
@@ -61,7 +58,7 @@ impl HostControl {
             snd_una: sock.snd_una,
             snd_nxt: sock.snd_nxt,
             lost: sock.lost,
-            // the rate sample: only mdcubic reads it, and simulations have no PEP
+            // the rate sample: only mdcubic reads it, which is not simulated by its C file
             ..View::default()
         };
         self.flow.set(&view);
