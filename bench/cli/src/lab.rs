@@ -1,6 +1,6 @@
 //! `hotcc-bench lab`: scenarios from the command line.
 
-use crate::exit_code;
+use crate::exit::exit_code;
 use crate::traces::TracesDirectory;
 use anyhow::{Result, bail, ensure};
 use hotcc_kernels::Selector;
@@ -279,7 +279,7 @@ impl LabCommand {
 
     /// Narrows the runs to these values of a swept key, beside those that `--case` names.
     pub fn only_cases(&mut self, key: &str, values: &[String]) {
-        self.case.extend(values.iter().map(|value| SweptValue { key: key.to_owned(), value: value.clone() }));
+        self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
     }
 
     /// Whether stdout is JSON.

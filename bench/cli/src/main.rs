@@ -1,6 +1,7 @@
 //! The `hotcc-bench` command: stock kernels, and what runs on them.
 
 mod cost;
+mod exit;
 mod gates;
 mod kernels;
 mod lab;
@@ -13,6 +14,7 @@ mod validate;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use cost::CostCommand;
+use exit::exit_code;
 use gates::GatesCommand;
 use hotcc_kernels::Selector;
 use hotcc_lab::{matrix, native};
@@ -99,11 +101,6 @@ fn main() -> ExitCode {
             ExitCode::from(if netlab::check().is_err() { INTERRUPTED } else { exit_code(&error) })
         }
     }
-}
-
-/// What a command ends with that fails so: 1, or what the error itself asks for.
-fn exit_code(error: &anyhow::Error) -> u8 {
-    error.downcast_ref().map_or(1, hotcc_host::error::Error::exit_code)
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {

@@ -48,7 +48,8 @@ impl ScoreboardCommand {
             let picture = board::svg(&standings, &self.what, data.results.manifest.backend == BACKEND)?;
             let json = serde_json::to_string_pretty(&standings)?;
             let page = self.page.as_ref().map(|page| (page.with_extension("svg"), &picture));
-            let files = [("scoreboard.svg", &picture), ("scoreboard.csv", &csv(&standings)), ("scoreboard.json", &json)];
+            let files =
+                [("scoreboard.svg", &picture), ("scoreboard.csv", &csv(&standings)), ("scoreboard.json", &json)];
             for (path, text) in files.map(|(name, text)| (directory.join(name), text)).into_iter().chain(page) {
                 fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             }
@@ -60,7 +61,8 @@ impl ScoreboardCommand {
         }
         if let Some(page) = &self.page {
             let old = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-            fs::write(page, refreshed(&old, self.lab.out())?).with_context(|| format!("cannot write {}", page.display()))?;
+            fs::write(page, refreshed(&old, self.lab.out())?)
+                .with_context(|| format!("cannot write {}", page.display()))?;
         }
         Ok(ExitCode::from(code))
     }

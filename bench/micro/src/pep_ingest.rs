@@ -141,7 +141,7 @@ fn in_flight(server: &Namespace, client: &Namespace) -> Result<Vec<InFlight>> {
 
 fn round(server: &Namespace, flows: &[InFlight], keys: &Path, clock: bool, length: Duration) -> Result<f64> {
     let options = server::Options {
-        listen: (SERVER.parse::<std::net::IpAddr>()?, pep_agent::wire::PORT).into(),
+        listen: (SERVER.parse::<IpAddr>()?, pep_agent::wire::PORT).into(),
         clock,
         control_share: 0.0,
         inband: Vec::new(),

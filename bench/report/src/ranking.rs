@@ -86,7 +86,12 @@ pub fn rank(rows: &[Row]) -> Vec<Standing> {
             share: Estimate::of(&shares)?,
             delay_p95_ms: median(mine.iter().map(|trade| trade.delay))?,
             delay_p95_most_ms: mine.iter().map(|trade| trade.delay).fold(0.0, f64::max),
-            timeouts: rows.iter().filter(|row| row.label == *label).filter_map(|r| r.estimate("timeouts")).map(|e| e.mean).sum(),
+            timeouts: rows
+                .iter()
+                .filter(|row| row.label == *label)
+                .filter_map(|r| r.estimate("timeouts"))
+                .map(|e| e.mean)
+                .sum(),
             best_trades: if is_bound(label) { 0 } else { whole.iter().filter(unbeaten).count() },
         })
     };
@@ -133,7 +138,8 @@ pub fn table(standings: &[Standing]) -> Table {
         most(|s| s.best_trades as f64),
     ];
     let row = |s: &Standing| {
-        let percent = Estimate { mean: s.share.mean * 100.0, half_width: s.share.half_width.map(|h| h * 100.0), ..s.share };
+        let percent =
+            Estimate { mean: s.share.mean * 100.0, half_width: s.share.half_width.map(|h| h * 100.0), ..s.share };
         let figures = [
             (s.share.mean, percent.text()),
             (s.delay_p95_ms, number(s.delay_p95_ms)),
@@ -164,7 +170,10 @@ pub fn csv(standings: &[Standing]) -> String {
     let line = |s: &Standing| {
         let half = s.share.half_width.map_or_else(String::new, |half| half.to_string());
         let (share, delay, most) = (s.share.mean, s.delay_p95_ms, s.delay_p95_most_ms);
-        format!("{},{},{},{share},{half},{delay},{most},{},{}\n", s.label, s.is_bound, s.cases, s.timeouts, s.best_trades)
+        format!(
+            "{},{},{},{share},{half},{delay},{most},{},{}\n",
+            s.label, s.is_bound, s.cases, s.timeouts, s.best_trades
+        )
     };
     head.to_owned() + &standings.iter().map(line).collect::<String>()
 }
@@ -220,7 +229,7 @@ mod tests {
     fn the_best_of_each_column_is_marked_and_no_bound_is() {
         let standings = rank(&rows());
         let text = table(&standings).markdown();
-        assert!(text.contains("**2 of 2**") && text.contains("| **30** |"), "{text}");
+        assert!(text.contains("**2 of 2**") && text.contains("**30**"), "{text}");
         assert!(text.lines().find(|line| line.contains("oracle")).is_some_and(|line| !line.contains("**")), "{text}");
         assert_eq!(csv(&standings).lines().count(), 5);
         assert!(csv(&standings).lines().nth(1).is_some_and(|line| line.starts_with("a,false,2,0.85,")));

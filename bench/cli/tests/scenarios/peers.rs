@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Scenarios without one of them, and why.
-const WITHOUT: [(&str, &str); 8] = [
+const WITHOUT: [(&str, &str); 10] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
     ("arwa-limits", "values of a tunable, against each other"),
@@ -15,6 +15,11 @@ const WITHOUT: [(&str, &str); 8] = [
     ("arwa-queues", "NewReno at several lengths of queue: no algorithm is compared"),
     ("arwa-users", "compares receivers under the same sender; arwa-fast has the senders"),
     ("arwa-window", "NewReno at several receive windows: no algorithm is compared"),
+    (
+        "crest-capacity",
+        "crest with and without readings of the capacity, on the links of crest-recorded, which has the peers",
+    ),
+    ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
 ];
 
 /// The congestion controls that a scenario names.

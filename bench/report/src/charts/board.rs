@@ -30,14 +30,14 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
     let least_share = standings.iter().map(low).fold(1.0, f64::min);
     let floor = ((least_share - 0.02) * 20.0).floor() / 20.0;
     let most_ms = standings.iter().map(|s| s.delay_p95_ms).fold(LEAST_DELAY_MS * 4.0, f64::max) * 2.5;
-    let x = |ms: f64| LEFT + (ms.max(LEAST_DELAY_MS) / LEAST_DELAY_MS).ln() / (most_ms / LEAST_DELAY_MS).ln() * (RIGHT - LEFT);
+    let x = |ms: f64| {
+        LEFT + (ms.max(LEAST_DELAY_MS) / LEAST_DELAY_MS).ln() / (most_ms / LEAST_DELAY_MS).ln() * (RIGHT - LEFT)
+    };
     let y = |share: f64| BOTTOM - (share - floor) / (1.02 - floor) * (BOTTOM - TOP);
     let places: Vec<(f64, f64)> = standings.iter().map(|s| (x(s.delay_p95_ms), y(s.share.mean))).collect();
     let names = names(standings, &places);
-    let line: Vec<String> = front(standings)
-        .iter()
-        .map(|s| format!("{},{}", tenths(x(s.delay_p95_ms)), tenths(y(s.share.mean))))
-        .collect();
+    let line: Vec<String> =
+        front(standings).iter().map(|s| format!("{},{}", tenths(x(s.delay_p95_ms)), tenths(y(s.share.mean)))).collect();
     let twentieths = || (0..=20).map(|n| f64::from(n) / 20.0).filter(|share| *share >= floor);
     let cases = standings.iter().map(|s| s.cases).max().unwrap_or_default();
     let title = format!("Throughput and queueing delay on {cases} {what}");
