@@ -217,7 +217,7 @@ impl Connection<'_> {
         let (got_rate, rate) = (now.rates[0]?, rate.log2() + RATE_LOG);
         assert!((got_rate - rate).abs() < LOG_ERROR, "rate {got_rate}, by the model {rate}");
         let (got_reading, (_, reading)) = (now.readings[0], heard?);
-        let got_reading = got_reading.expect("a reading that is fresh was used");
+        let got_reading = got_reading.unwrap();
         assert!((got_reading - reading).abs() < LOG_ERROR, "reading {got_reading}, by the model {reading}: {heard:?}");
         // step by step, from the flow's own logarithms
         let model = before.after(got_rate, Some(got_reading), now.queued[0]);
