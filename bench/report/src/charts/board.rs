@@ -78,7 +78,7 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
                 text x=(tenths(*at_x)) y=(tenths(*at_y)) fill=(if s.is_bound { "#555" } else { "#222" }) { (s.label) }
             }
             text x="10" y=(HEIGHT - 12.0) fill="#555" {
-                "Up and left is better. Dashed: none has more throughput with less delay. Rings: bounds. Bars: 95 % interval."
+                "Up and left is better. Dashed: the Pareto front. Rings: bounds. Bars: 95 % interval."
                 @if simulated { " Simulated." }
             }
         }
