@@ -1,5 +1,6 @@
 //! Congestion controls by throughput and delay over all cases of a scenario: a picture that stands alone.
 
+use super::tenths;
 use crate::estimate::number;
 use crate::ranking::{Standing, front};
 use anyhow::{Result, ensure};
@@ -102,11 +103,6 @@ fn names(standings: &[Standing], places: &[(f64, f64)]) -> Vec<(f64, f64)> {
         placed.push((left, baseline, width));
     }
     placed.into_iter().map(|(x, y, _)| (x, y)).collect()
-}
-
-/// Places need no more digits.
-fn tenths(place: f64) -> f64 {
-    (place * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
