@@ -32,7 +32,8 @@
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
  *   limit    losses without a queue: W is what arrives, for a while (a policer)
  *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
- *            A change of the path or of the serving cell restarts it, at the ends of two rounds.
+ *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
+ *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
  * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_policer.h the limit,
  * crest_signal.h the radio.
@@ -128,6 +129,28 @@ static __always_inline void base_sample(const struct tcp_sock *tp, struct crest 
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 }
 
+/* The path is another one. */
+static __always_inline void base_restart(struct crest *f, struct crest_group *g)
+{
+	if (f->phase == PROBE || f->phase == RECHECK)
+		f->window = max(exp2_q10(f->resume), (u64)W_MIN);
+	f->phase = MOVED;
+	f->rounds = f->rivals = f->doubt = f->filled = f->policed = 0;
+	f->entry_rtt = 0;
+	if (g)
+		g->base_us = 0;
+}
+
+static __always_inline void base_restarted(const struct tcp_sock *tp, struct crest *f)
+{
+	f->phase = CRUISE;
+	f->rounds = f->stood = f->loss = f->empty = 0;
+	f->room = ROOM_ONE;
+	f->peak = log2_q10(f->window);
+	f->base_us = f->round_rtt_us;
+	f->base_seen_ms = tp->tcp_mstamp / 1000;
+}
+
 static __always_inline bool probe_is_due(const struct crest *f, u32 now_ms)
 {
 	u32 age_ms = now_ms - f->base_seen_ms;
@@ -202,17 +225,12 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
-	bool lost = (u16)tp->lost != f->round_lost;
+	bool lost = (u16)tp->lost != f->round_lost, moved = path_changed(sk, &f->signal.path);
 	u32 q_us, lost_permille;
 
-	if (path_changed(sk, &f->signal.path))
-		radio_cell_move(&f->signal.radio);
-	if (radio_cell_moved(&f->signal.radio)) {
-		f->base_us = f->round_rtt_us;
-		if (g)
-			g->base_us = 0;
-	}
-	if (g) {
+	if (radio_cell_changed(&f->signal.radio) || moved)
+		base_restart(f, g);
+	if (g && f->phase != MOVED) {
 		group_count(g, f, tp->tcp_mstamp / 1000);
 		group_share_base(g, f, tp->tcp_mstamp / 1000, 2 * base_window_ms);
 	}
@@ -243,6 +261,10 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 		break;
 	case COMPETE:
 		compete_round(tp, f, q_us, queue_target_us(f), lost, group_least_window(g));
+		break;
+	case MOVED:
+		if (++f->rounds > 2)
+			base_restarted(tp, f);
 		break;
 	}
 	f->round_rtt_us = 0;
@@ -309,12 +331,11 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us);
 	f->last_us = elapsed_us;
 	f->last_delivered = n;
-	if (f->phase == START && q_us > queue_target_us(f) / 2) {
+	if (f->phase == START && q_us > queue_target_us(f) / 2)
 		f->phase = CRUISE;
-	}
 	if (f->phase == CRUISE && !(tp->app_limited && w < f->window))
 		f->window = w;
-	else if (f->phase >= PROBE && q_us > queue_target_us(f))
+	else if (f->phase >= PROBE && (f->phase == MOVED ? q_us <= low : q_us > queue_target_us(f)))
 		f->window = min((u64)f->window, w);
 	least_rtt(&f->round_rtt_us, f->slice_rtt_us);
 	if ((f->phase == PROBE || f->phase == RECHECK) && f->slice_rtt_us <= f->base_us + f->base_us / 64) {

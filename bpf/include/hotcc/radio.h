@@ -108,7 +108,7 @@ enum radio_answer { RADIO_FRESH, RADIO_STALE, RADIO_ABSENT };
 struct radio_ref {
 	u32 generation FIELD("", "index generation of the look-up, plus one");
 	u16 slot FIELD("", "line in radio_slots, 0: none");
-	u8 cell FIELD("", "generation of the cell times two, modulo 256, as far as the flow followed it");
+	u8 cell FIELD("", "generation of the cell, modulo 256, as far as the flow followed it");
 	u8 kind FIELD("", "latest signal used: 0 none, 1 SINR, 2 capacity");
 };
 
@@ -127,11 +127,6 @@ static __always_inline u32 radio_lookup(struct sock *sk)
 	return slot && *slot < RADIO_SLOTS ? *slot : 0;
 }
 
-static __always_inline u8 radio_cell(const union radio_line *line)
-{
-	return READ_ONCE(line->slot.cell) * 2;
-}
-
 /* The line of the link to the flow's peer, or NULL. Call per epoch, not per ACK. */
 static __always_inline union radio_line *radio_line_of(struct sock *sk, struct radio_ref *ref)
 {
@@ -145,7 +140,7 @@ static __always_inline union radio_line *radio_line_of(struct sock *sk, struct r
 		slot = radio_lookup(sk);
 		line = slot ? radio_at(slot) : NULL;
 		if (slot != ref->slot)
-			ref->cell = line ? radio_cell(line) : 0;
+			ref->cell = line ? READ_ONCE(line->slot.cell) : 0;
 		ref->slot = slot;
 		ref->generation = generation;
 	}
@@ -207,21 +202,13 @@ static __always_inline u32 radio_capacity(struct sock *sk, const union radio_lin
 	return kbit_per_s;
 }
 
-/*
- * Whether the flow's serving cell changed. Call at the end of each round. Answers yes at the end of two rounds: RTTs of
- * the first are also of the cell before. Knows nothing until a line was read.
- */
-static __always_inline bool radio_cell_moved(struct radio_ref *ref)
+/* Whether the flow's serving cell changed since the last call. Knows nothing until a line was read. */
+static __always_inline bool radio_cell_changed(struct radio_ref *ref)
 {
 	union radio_line *line = ref->slot ? radio_at(ref->slot) : NULL;
-	u8 now = line ? radio_cell(line) : 0, behind = now - ref->cell;
+	u8 now = line ? READ_ONCE(line->slot.cell) : 0;
+	bool changed = now != ref->cell;
 
-	ref->cell = behind > 1 ? now - 1 : now;
-	return behind;
-}
-
-/* As if the cell had changed. */
-static __always_inline void radio_cell_move(struct radio_ref *ref)
-{
-	ref->cell -= 2;
+	ref->cell = now;
+	return changed;
 }

@@ -486,21 +486,27 @@ fn a_capacity_weighs_as_much_as_it_foretold() {
 }
 
 #[test]
-fn a_change_of_the_cell_restarts_the_least_rtt_for_two_rounds() {
+fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     let said = Said { capacity: Some((16e6, false)), cell: 7, ..Said::default() };
     connection.slices(&algo, 10, 100, said);
     assert_eq!(connection.state("base_us"), 40_000, "the first cell is no change");
-    let rounds = |connection: &mut Connection<'_>, cell, rtt_us| {
-        connection.say(&algo, Said { cell, ..said });
+    let round = |connection: &mut Connection<'_>, rtt_us| {
+        connection.say(&algo, Said { cell: 8, ..said });
         connection.ack(100_000, 400, 100, rtt_us);
     };
-    rounds(&mut connection, 8, 70_000);
-    rounds(&mut connection, 8, 80_000);
+    // at the end of the first round the flow sees the change; what the second acknowledges was sent before that
+    round(&mut connection, 60_000);
+    let window = connection.state("window");
+    for rtt_us in [70_000, 80_000] {
+        assert_eq!(connection.state("base_us"), 40_000);
+        round(&mut connection, rtt_us);
+    }
     assert_eq!(connection.state("base_us"), 80_000);
+    assert_eq!(connection.state("window"), window);
     for _ in 0..3 {
-        rounds(&mut connection, 8, 85_000);
-        assert_eq!(connection.state("base_us"), 80_000, "after two rounds it holds");
+        round(&mut connection, 85_000);
+        assert_eq!(connection.state("base_us"), 80_000, "then it holds");
     }
 }
