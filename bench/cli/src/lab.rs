@@ -26,7 +26,8 @@ use std::time::Instant;
 /// Run scenarios and write their results: summaries, series, a report
 ///
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
-/// completed runs. Exits with 1 if a file is invalid, or if a run fails or is invalid.
+/// completed runs. Exits with 1 if a file is invalid, if a run fails or is invalid, or if an `at_least` of an [[expected]] does
+/// not hold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
@@ -118,7 +119,7 @@ fn default_jobs() -> NonZeroUsize {
 }
 
 impl LabCommand {
-    /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
+    /// Runs them. Exit code 1 if one failed or is not valid, or an `at_least` does not hold; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
         self.run_all(true).map(|(code, _)| ExitCode::from(code))
     }
@@ -161,7 +162,7 @@ impl LabCommand {
                 directories.push(directory);
             }
             match run {
-                Ok(valid) => code = code.max(u8::from(!valid)),
+                Ok(good) => code = code.max(u8::from(!good)),
                 Err(why) if why.is::<netlab::Interrupted>() => {
                     bail!("{why}; run the same command again to resume")
                 }
@@ -174,7 +175,7 @@ impl LabCommand {
         Ok((code, directories))
     }
 
-    /// One scenario; whether all its runs are valid.
+    /// One scenario; whether all its runs are valid, and its limits hold.
     fn run_one(
         &self,
         source: &Source,
@@ -197,7 +198,9 @@ impl LabCommand {
             }
             print!("{}", hotcc_report::markdown::text(&data));
         }
-        Ok(results.runs.iter().all(|run| run.invalid.is_empty()))
+        let failures = data.papers.iter().filter(|paper| paper.is_failure());
+        let failed = failures.inspect(|paper| eprintln!("does not hold: {}", paper.text())).count();
+        Ok(failed == 0 && results.runs.iter().all(|run| run.invalid.is_empty()))
     }
 
     /// The scenarios, and how much there is to run in all. `None`, after telling what is wrong with each file, where any

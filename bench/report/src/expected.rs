@@ -1,6 +1,6 @@
 //! The papers' figures, `[[expected]]` in `scenario.toml`, beside ours. Gates are not among them.
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, number};
 use super::rows::case_text;
 use hotcc_lab::algorithms::text;
 use hotcc_lab::results::{Expected, METRICS, Results, RunId, RunSummary, Wanted};
@@ -29,12 +29,35 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// Whether ours does not fall below the paper's limit.
     pub holds: Option<bool>,
+    /// Whether the scenario says that it does not.
+    pub missed: bool,
     /// Where the paper says so.
     pub source: String,
     /// What to know when comparing.
     pub note: Option<String>,
     /// Why there is nothing of ours, or over how many cases a seed's figure is the mean.
     pub remark: Option<String>,
+}
+
+impl Comparison {
+    /// Whether ours is below the limit although the scenario does not say so.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.holds == Some(false) && !self.missed
+    }
+
+    /// What does not hold, in words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let over = self.over.as_ref().map_or(String::new(), |over| format!(" over that of {over}"));
+        let ours = self.ours.map_or_else(String::new, |ours| format!(" is {}", number(ours.mean)));
+        let asked = if let Wanted::AtLeast(least) = self.paper {
+            format!(", not at least {}", number(least))
+        } else {
+            String::new()
+        };
+        format!("{}: {}{over}{ours}{asked} ({})", self.case, self.metric, self.source)
+    }
 }
 
 /// Reads the scenario's `[[expected]]`, and nothing else of it. What cannot be read is said in words.
@@ -140,6 +163,7 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
         ours,
         ratio,
         holds,
+        missed: expected.missed,
         source: expected.source.clone(),
         note: expected.note.clone(),
         remark,

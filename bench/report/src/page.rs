@@ -1,16 +1,17 @@
 //! The page: one HTML file that needs nothing else.
 
-use super::charts::{curves, scatter, style_sheet, timeline};
+use super::charts::{MAX_SERIES, curves, scatter, style_sheet, timeline};
 use super::data::Data;
 use super::html::{document, items, note};
-use super::rows::{Row, case_text, conditions, placed};
+use super::rows::{Case, Row, case_text, condition, conditions, placed};
 use super::tables::{self, Place};
 use anyhow::Result;
+use hotcc_lab::results::{RunId, RunSummary};
 use hotcc_lab::simulated::BACKEND;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use timeline::Recording;
+use timeline::{Ranges, Recording, Shown};
 
 /// Runs, reasons and files that a list shows before it says how many more there are.
 const MOST_LISTED: usize = 30;
@@ -61,7 +62,6 @@ fn header(data: &Data) -> Markup {
         other => other,
     };
     let is_simulated = manifest.backend == BACKEND;
-    let state = format!("{}.", data.state());
     let invalid: Vec<String> = data
         .invalid()
         .map(|run| format!("{}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.invalid.join("; ")))
@@ -78,8 +78,9 @@ fn header(data: &Data) -> Markup {
     html! {
         header {
             h1 { (manifest.scenario) @if is_simulated { " (simulated)" } }
+            p.verdict { (verdict(data)) }
             (entries(&[("purpose", &data.summary), ("paper", &data.paper)]))
-            (entries(&[("kernel", &manifest.kernel), ("environment", backend), ("runs", &state)]))
+            (entries(&[("kernel", &manifest.kernel), ("environment", backend)]))
             @if !invalid.is_empty() {
                 div.bad {
                     p { "Invalid runs, excluded from every figure:" }
@@ -95,6 +96,43 @@ fn header(data: &Data) -> Markup {
             details { summary { "Versions and checksums" } (entries(&facts)) }
         }
     }
+}
+
+/// The page in one line: whether to trust it, what does not hold, and who is ahead.
+fn verdict(data: &Data) -> String {
+    let limits: Vec<bool> = data.papers.iter().filter_map(|paper| paper.holds).collect();
+    let held = limits.iter().filter(|holds| **holds).count();
+    let limits = if limits.is_empty() { String::new() } else { format!(" {held} of {} limits hold.", limits.len()) };
+    let ahead = [("Most throughput", "throughput_mbps", 1.0), ("shortest p95 queue delay", "queue_delay_p95_ms", -1.0)]
+        .into_iter()
+        .filter_map(|(what, metric, sign)| ahead(data, metric, sign).map(|who| format!("{what}: {who}")))
+        .collect::<Vec<_>>()
+        .join("; ");
+    format!("{}.{limits}{}", data.state(), if ahead.is_empty() { ahead } else { format!(" {ahead}.") })
+}
+
+/// Who has the greatest mean of a figure (times `sign`) in most of the cases with several congestion controls.
+fn ahead(data: &Data, metric: &str, sign: f64) -> Option<String> {
+    let is_bound = |row: &&&Row| data.results.runs.iter().any(|run| run.bounds.iter().any(|b| b.name == row.label));
+    let mut times: Vec<(&str, usize)> = Vec::new();
+    let mut cases = 0;
+    for (_, rows) in conditions(&data.rows) {
+        let known: Vec<(&str, f64)> = rows
+            .iter()
+            .filter(|row| !is_bound(row))
+            .filter_map(|row| Some((row.label.as_str(), row.estimate(metric)?.mean * sign)))
+            .collect();
+        let Some((best, _)) = known.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known.len() > 1) else {
+            continue;
+        };
+        cases += 1;
+        match times.iter_mut().find(|(label, _)| label == best) {
+            Some((_, count)) => *count += 1,
+            None => times.push((best, 1)),
+        }
+    }
+    let (label, count) = times.iter().max_by_key(|(_, count)| *count)?;
+    Some(if cases == 1 { (*label).to_owned() } else { format!("{label} in {count} of {cases} cases") })
 }
 
 /// Names and values; without those that have no value.
@@ -172,18 +210,52 @@ fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> R
     curves::rtt_distributions(name, all, &of_seeds)
 }
 
+/// Runs that differ only in their congestion control have the same axes, and a chart with all of them.
 fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Markup> {
     let all = data.shown_runs();
-    let mut shown = Vec::new();
+    let mut compared: Vec<(Case, Vec<&RunSummary>)> = Vec::new();
     for run in all.iter().take(most) {
+        recordings.of(data, &run.run);
+        let condition = condition(run);
+        match compared.iter_mut().find(|(other, _)| *other == condition) {
+            Some((_, runs)) => runs.push(run),
+            None => compared.push((condition, vec![run])),
+        }
+    }
+    let mut shown = Vec::new();
+    for (condition, runs) in &compared {
+        shown.push(compared_series(data, condition, runs, recordings)?);
+    }
+    Ok(html! {
+        @for one in &shown { (one) }
+        @if all.is_empty() { (note("No run has finished.")) }
+        (left_out(all.len().min(most), all.len(), "cases"))
+    })
+}
+
+fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordings: &Recordings) -> Result<Markup> {
+    let label = |run: &RunSummary, cc: &str| placed(run, cc).0;
+    // datagram flows have no row: the last style
+    let place = |label: &str| data.labels.iter().position(|other| other == label).unwrap_or(MAX_SERIES - 1);
+    let (mut ranges, mut overlaid) = (Ranges::default(), Shown::default());
+    let mut each = Vec::new();
+    for run in runs {
+        let recording = recordings.known(&run.run);
+        let shown = Shown::of_run(run, recording, |cc| place(&label(run, cc)));
+        ranges.widen(&shown);
+        if let [flow] = run.flows.as_slice() {
+            let label = label(run, &flow.cc);
+            overlaid.overlay(run, recording, place(&label) % MAX_SERIES, &label);
+        }
+        each.push((run, recording, shown));
+    }
+    let is_overlaid = runs.len() > 1 && runs.iter().all(|run| run.flows.len() == 1);
+    let title = format!("{}: all congestion controls", case_text(condition));
+    let mut charts = Vec::new();
+    for (run, recording, shown) in &each {
         let title = format!("{}, seed {}", case_text(&run.run.case), run.run.seed);
-        let place = |cc: &str| {
-            let label = placed(run, cc).0;
-            // datagram flows have no row: the last style
-            data.labels.iter().position(|other| *other == label).unwrap_or(super::charts::MAX_SERIES - 1)
-        };
-        let chart = timeline::draw(run, recordings.of(data, &run.run), &title, place)?;
-        shown.push(html! {
+        let chart = timeline::draw(run, recording, &title, shown, &ranges)?;
+        charts.push(html! {
             div.keep {
                 h3 { (title) }
                 @if !run.invalid.is_empty() { (note(&format!("This run is invalid: {}.", run.invalid.join("; ")))) }
@@ -192,9 +264,8 @@ fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Marku
         });
     }
     Ok(html! {
-        @for one in &shown { (one) }
-        @if all.is_empty() { (note("No run has finished.")) }
-        (left_out(shown.len(), all.len(), "cases"))
+        @if is_overlaid { div.keep { h3 { (title) } (timeline::draw_overlaid(&overlaid, &title, &ranges)?) } }
+        @for chart in &charts { (chart) }
     })
 }
 
@@ -228,7 +299,12 @@ fn left_out(drawn: usize, there_are: usize, what: &str) -> Markup {
 struct Recordings(BTreeMap<PathBuf, Recording>);
 
 impl Recordings {
-    fn of(&mut self, data: &Data, run: &hotcc_lab::results::RunId) -> &Recording {
+    fn of(&mut self, data: &Data, run: &RunId) -> &Recording {
         self.0.entry(run.path()).or_insert_with(|| Recording::read(&data.results.directory.join(run.path())))
+    }
+
+    /// Of a run that was read.
+    fn known(&self, run: &RunId) -> &Recording {
+        &self.0[&run.path()]
     }
 }

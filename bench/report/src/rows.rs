@@ -58,6 +58,16 @@ fn cc_key(case: &Case) -> Option<&str> {
     keys.next().is_none().then_some(key)
 }
 
+/// The case of a run without its congestion control, if that is swept.
+#[must_use]
+pub fn condition(run: &RunSummary) -> Case {
+    let mut condition = run.run.case.clone();
+    if let Some(key) = cc_key(&run.run.case) {
+        condition.remove(key);
+    }
+    condition
+}
+
 /// Whether a swept value names that congestion control: itself, or with a profile behind it.
 fn names(value: &str, cc: &str) -> bool {
     value.strip_prefix(cc).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
@@ -102,10 +112,7 @@ fn of_ccs(runs: &[RunSummary]) -> Vec<Row> {
             (condition, label, run.flows.iter().filter(|flow| flow.cc == cc).collect())
         });
         // they depend on the path alone: the same beside each congestion control
-        let mut path = run.run.case.clone();
-        if let Some(key) = cc_key(&run.run.case) {
-            path.remove(key);
-        }
+        let path = condition(run);
         let bounds = run.bounds.iter().map(|bound| (path.clone(), bound.name.clone(), vec![bound]));
         rows.chain(bounds).collect()
     })

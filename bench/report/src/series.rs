@@ -90,11 +90,13 @@ pub fn period<'a>(all: impl Iterator<Item = &'a Points>) -> Option<f64> {
     gaps.get(gaps.len() / 20).copied()
 }
 
-/// A rate in buckets of `width` seconds: what arrived in each over its length. Periods without a row carried nothing.
+/// A rate in buckets of `width` seconds: what arrived in each over its length. A row's rate is that of the period that ends
+/// with it; periods without a row carried nothing. The last bucket is as long as there are rows.
 #[must_use]
 pub fn bucket_rates(points: &Points, period: f64, width: f64) -> Points {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Points::new() };
-    let bucket = |t: f64| (t / width).floor() as i64;
+    let middle = |t: f64| t - period.min(width) / 2.0;
+    let bucket = |t: f64| (middle(t) / width).floor() as i64;
     let (from, to) = (bucket(first.0), bucket(last.0));
     let mut sums = vec![0.0; (to - from + 1).unsigned_abs() as usize];
     for (t, rate) in points {
@@ -102,7 +104,12 @@ pub fn bucket_rates(points: &Points, period: f64, width: f64) -> Points {
             *sum += rate * period.min(width);
         }
     }
-    sums.iter().enumerate().map(|(k, sum)| ((from as f64 + k as f64 + 0.5) * width, sum / width)).collect()
+    let rate = |(k, sum): (usize, &f64)| {
+        let start = (from as f64 + k as f64) * width;
+        let length = width.min(last.0 - start);
+        (start + length / 2.0, sum / length)
+    };
+    sums.iter().enumerate().map(rate).collect()
 }
 
 /// A level (capacity) in buckets of `width` seconds: mean of each that has points.
@@ -180,11 +187,20 @@ mod tests {
     #[test]
     fn rates_keep_their_bytes() {
         // 10 ms periods; silent from 0.02 to 0.08
-        let points = vec![(0.0, 100.0), (0.01, 300.0), (0.08, 100.0), (0.09, 500.0)];
+        let points = vec![(0.01, 100.0), (0.02, 300.0), (0.09, 100.0), (0.1, 500.0)];
         assert!((period([&points].into_iter()).unwrap() - 0.01).abs() < 1e-9);
         let buckets = bucket_rates(&points, 0.01, 0.05);
         assert_eq!(buckets.len(), 2);
         assert!((buckets[0].1 - 80.0).abs() < 1e-9 && (buckets[1].1 - 120.0).abs() < 1e-9, "{buckets:?}");
+    }
+
+    #[test]
+    fn a_last_span_that_is_cut_short_is_no_drop() {
+        let steady: Points = (1..=12).map(|k| (f64::from(k) * 0.01, 100.0)).collect();
+        let buckets = bucket_rates(&steady, 0.01, 0.05);
+        assert_eq!(buckets.len(), 3);
+        assert!(buckets.iter().all(|(_, rate)| (rate - 100.0).abs() < 1e-6), "{buckets:?}");
+        assert!((buckets[2].0 - 0.11).abs() < 1e-9, "{buckets:?}");
     }
 
     #[test]

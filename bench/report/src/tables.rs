@@ -4,7 +4,7 @@ use super::data::{COLUMNS, Column, Data, Shown};
 use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
 use super::rows::{Case, Row, case_text, conditions, labels};
-use hotcc_lab::results::Wanted;
+use hotcc_lab::results::{METRICS, Wanted};
 
 /// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
 fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
@@ -82,6 +82,11 @@ pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
     Table { columns, rows, ..Table::default() }
 }
 
+/// What a metric is, with its unit.
+fn plain_name(metric: &str) -> String {
+    METRICS.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, meaning)| meaning).to_owned()
+}
+
 /// The papers' figures beside ours; `None` where there are none.
 pub fn papers(data: &Data) -> Option<Table> {
     if data.papers.is_empty() {
@@ -91,7 +96,7 @@ pub fn papers(data: &Data) -> Option<Table> {
         let notes: Vec<&str> = paper.remark.as_deref().into_iter().chain(paper.note.as_deref()).collect();
         let seeds = paper.ours.map_or(0, |ours| ours.n);
         let figure =
-            paper.over.iter().fold(paper.metric.clone(), |figure, over| format!("{figure}, over that of {over}"));
+            paper.over.iter().fold(plain_name(&paper.metric), |figure, over| format!("{figure}, over that of {over}"));
         let verdict = match paper.holds {
             Some(true) => "holds".to_owned(),
             Some(false) => "does not hold".to_owned(),

@@ -116,3 +116,20 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
         assert_eq!(code, 0, "{said}");
     }
 }
+
+#[test]
+fn a_limit_that_does_not_hold_is_a_failure_unless_it_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let (scenario, _) = RIGHT.split_once("[[expected]]").unwrap(); // without a PEP, too
+    let run = |limit: &str| {
+        let expected = format!("\n[[expected]]\nmetric = \"utilisation\"\n{limit}\nsource = \"this project\"\n");
+        fs::write(directory.path().join("limit.toml"), scenario.to_owned() + &expected).unwrap();
+        let ended = lab(&["--sim", "limit.toml"], directory.path());
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    assert_eq!(run("at_least = 0.1").0, Some(0));
+    assert_eq!(run("at_least = 1.1\nmissed = true").0, Some(0));
+    let (code, told) = run("at_least = 1.1");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("does not hold: all: utilisation is 0.") && told.contains("not at least 1.1"), "{told}");
+}

@@ -25,6 +25,8 @@ pub struct Expected {
     pub source: String,
     /// What to know when comparing.
     pub note: Option<String>,
+    /// Known not to hold: the algorithm's page says why.
+    pub missed: bool,
 }
 
 /// What is asked of an algorithm. Without limits, the figure is only shown.
@@ -40,8 +42,6 @@ pub struct Gate {
     pub of: Of,
     /// A case whose figure itself, not its ratio, is at most this is within the limits.
     pub or_at_most: Option<f64>,
-    /// Known to be missed: the algorithm's page has what was tried.
-    pub missed: bool,
 }
 
 /// Which figure of several cases a gate is about.
@@ -94,15 +94,16 @@ impl TryFrom<ExpectedKeys> for Expected {
     type Error = &'static str;
 
     fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
-        let ExpectedKeys { case, over, flow, link, metric, value, at_least, at_most, source, note, .. } = keys;
-        let is_plain = at_most.is_none() && keys.of.is_none() && keys.or_at_most.is_none() && !keys.missed;
+        let ExpectedKeys { case, over, flow, link, metric, value, at_least, at_most, source, note, missed, .. } = keys;
+        let is_plain = at_most.is_none() && keys.of.is_none() && keys.or_at_most.is_none();
         let wanted = match (keys.gate, value, at_least) {
             (Some(name), None, at_least) => {
-                let (of, or_at_most, missed) = (keys.of.unwrap_or_default(), keys.or_at_most, keys.missed);
-                Wanted::Gate(Gate { name, at_least, at_most, of, or_at_most, missed })
+                let (of, or_at_most) = (keys.of.unwrap_or_default(), keys.or_at_most);
+                Wanted::Gate(Gate { name, at_least, at_most, of, or_at_most })
             }
             (Some(_), Some(_), _) => return Err("[[expected]] with `gate` has limits, and no `value`"),
-            _ if !is_plain => return Err("`at_most`, `of`, `or_at_most` and `missed` need a `gate` in [[expected]]"),
+            _ if !is_plain => return Err("`at_most`, `of` and `or_at_most` need a `gate` in [[expected]]"),
+            (None, Some(_), None) if missed => return Err("`missed` in [[expected]] needs a limit, not a `value`"),
             (None, Some(value), None) => Wanted::Value(value),
             (None, None, Some(least)) => Wanted::AtLeast(least),
             _ => return Err("[[expected]] needs exactly one of `value` and `at_least`"),
@@ -110,7 +111,7 @@ impl TryFrom<ExpectedKeys> for Expected {
         if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
             return Err("[[expected]] with `link` needs the metric `utilisation` and no `flow`");
         }
-        Ok(Self { case, over, flow, link, metric, wanted, source, note })
+        Ok(Self { case, over, flow, link, metric, wanted, source, note, missed })
     }
 }
 
@@ -172,7 +173,8 @@ mod tests {
         assert_eq!((within.at_least, within.at_most, within.of), (Some(0.4), Some(0.55), Of::Median));
         assert_eq!(gate("gate = 'shares'").unwrap().of, Of::Each);
         assert_eq!(gate("gate = 'shares'\nvalue = 1"), None);
-        assert!(parse("at_most = 1").is_err() && parse("at_least = 1\nmissed = true").is_err());
+        assert!(parse("at_most = 1").is_err() && parse("value = 1\nmissed = true").is_err());
+        assert!(parse("at_least = 1\nmissed = true").unwrap().missed);
     }
 
     #[test]

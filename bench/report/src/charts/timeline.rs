@@ -12,6 +12,7 @@ use hotcc_lab::results::RunSummary;
 use maud::{Markup, html};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -87,46 +88,123 @@ impl Panel {
     }
 }
 
-/// The chart of a run with its legend and events, as HTML. `series` gives a congestion control its place among all.
-pub fn draw(run: &RunSummary, recording: &Recording, title: &str, series: impl Fn(&str) -> usize) -> Result<Markup> {
-    let styles = flow_styles(run, series);
-    let shown: Vec<(&Series, usize, &str)> = styles
-        .iter()
-        .filter_map(|(name, cc, style)| {
-            let recorded = recording.flows.series.iter().find(|flow| flow.name == *name)?;
-            Some((recorded, *style, *cc))
-        })
-        .collect();
-    let (links, bottleneck) = shown_links(&recording.links.series);
-    let panels = panels(run.duration_s, &shown, &links, bottleneck);
+/// What a chart draws of one run, or of several.
+#[derive(Default)]
+pub struct Shown<'a> {
+    duration_s: f64,
+    /// Flows with their styles and what the legend calls them.
+    flows: Vec<(&'a Series, usize, String)>,
+    /// Links with their styles.
+    links: Vec<(&'a Series, usize)>,
+    bottleneck: Option<&'a Series>,
+}
+
+impl<'a> Shown<'a> {
+    /// The flows and links of a run. `series` gives a congestion control its place among all.
+    pub fn of_run(run: &RunSummary, recording: &'a Recording, series: impl Fn(&str) -> usize) -> Self {
+        let flows = flow_styles(run, series).into_iter().filter_map(|(name, cc, style)| {
+            let recorded = recording.flows.series.iter().find(|flow| flow.name == name)?;
+            Some((recorded, style, format!("{name} ({cc})")))
+        });
+        let (links, bottleneck) = shown_links(&recording.links.series);
+        let links = links.into_iter().enumerate().map(|(k, link)| (link, LINK_STYLE + k)).collect();
+        Self { duration_s: run.duration_s, flows: flows.collect(), links, bottleneck }
+    }
+
+    /// Adds the only flow of a run, and the queue that it waited in.
+    pub fn overlay(&mut self, run: &RunSummary, recording: &'a Recording, style: usize, label: &str) {
+        self.duration_s = self.duration_s.max(run.duration_s);
+        self.flows.extend(recording.flows.series.iter().map(|flow| (flow, style, label.to_owned())));
+        let bottleneck = shown_links(&recording.links.series).1;
+        self.links.extend(bottleneck.map(|link| (link, style)));
+        self.bottleneck = self.bottleneck.or(bottleneck);
+    }
+}
+
+/// Ranges of panels by their names: the same for all charts that are compared.
+#[derive(Default)]
+pub struct Ranges(BTreeMap<&'static str, Range<f64>>);
+
+impl Ranges {
+    /// Makes room for a chart.
+    pub fn widen(&mut self, shown: &Shown<'_>) {
+        for panel in panels(shown) {
+            let range = self.0.entry(panel.name).or_insert_with(|| panel.range.clone());
+            *range = range.start.min(panel.range.start)..range.end.max(panel.range.end);
+        }
+    }
+}
+
+/// The chart of a run with its legend and events, as HTML.
+pub fn draw(
+    run: &RunSummary,
+    recording: &Recording,
+    title: &str,
+    shown: &Shown<'_>,
+    ranges: &Ranges,
+) -> Result<Markup> {
     let problems = recording.flows.problem.iter().chain(&recording.links.problem);
     let problems = html! { @for problem in problems { (note(problem)) } };
-    if panels.is_empty() {
-        return Ok(html! { (problems) (note("No data was recorded over time.")) });
-    }
     // numbered as in the list below the chart, those without a time included
     let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
     let events: Vec<(usize, f64)> = numbered.filter_map(|(k, event)| Some((k + 1, event_time(event)?))).collect();
-    let drawn = draw_panels(&panels, run.duration_s, &events, title)?;
-    let entries = shown.iter().map(|(flow, style, cc)| (*style, format!("{} ({cc})", flow.name)));
-    let queues = links.iter().enumerate().map(|(k, link)| (LINK_STYLE + k, format!("{} (link)", link.name)));
-    let entries: Vec<_> = entries.chain(queues).collect();
-    let width = bucket_width(run.duration_s);
-    let capacity = bottleneck.map_or(String::new(), |link| {
-        format!(" Filled: capacity of {}, the narrowest link that carried the traffic.", link.name)
-    });
-    let caption = format!(
-        "{title}.{capacity} Rates are means over {} ms; for everything else, each such span shows its minimum and maximum.",
-        tick(width * 1e3, 100.0)
-    );
+    let queues = shown.links.iter().map(|(link, style)| (*style, format!("{} (link)", link.name)));
+    let Some(chart) = chart(shown, title, &events, queues, ranges)? else {
+        return Ok(html! { (problems) (note("No data was recorded over time.")) });
+    };
     let flows = run.flows.len();
     let numbered = run.events.iter().enumerate().map(|(k, event)| format!("{}: {event}", k + 1));
     Ok(html! {
         (problems)
-        (figure("whole", &drawn, &legend(&entries, false), &caption))
+        (chart)
         @if flows > MOST_FLOWS { (note(&format!("The first {MOST_FLOWS} of {flows} flows are drawn."))) }
         @if !run.events.is_empty() { ul.events aria-label="events" { (items(numbered, MOST_EVENTS)) } }
     })
+}
+
+/// The chart of several runs, one congestion control each, with its legend, as HTML.
+pub fn draw_overlaid(shown: &Shown<'_>, title: &str, ranges: &Ranges) -> Result<Markup> {
+    Ok(chart(shown, title, &[], std::iter::empty(), ranges)?.unwrap_or_default())
+}
+
+fn chart(
+    shown: &Shown<'_>,
+    title: &str,
+    events: &[(usize, f64)],
+    queues: impl Iterator<Item = (usize, String)>,
+    ranges: &Ranges,
+) -> Result<Option<Markup>> {
+    let mut panels = panels(shown);
+    if panels.is_empty() {
+        return Ok(None);
+    }
+    for panel in &mut panels {
+        panel.range = ranges.0.get(panel.name).unwrap_or(&panel.range).clone();
+    }
+    let drawn = draw_panels(&panels, shown.duration_s, events, title)?;
+    let flows = shown.flows.iter().map(|(_, style, name)| (*style, name.clone()));
+    let capacity = shown.bottleneck.map_or(String::new(), |link| {
+        format!(" Filled: capacity of {}, the narrowest link that carried the traffic.", link.name)
+    });
+    let above = if exceeds(&panels[0]) {
+        " A rate is above the capacity where data that was lost or overtaken arrives, and what waited for it is delivered \
+         at once."
+    } else {
+        ""
+    };
+    let caption = format!(
+        "{title}.{capacity}{above} Rates are means over {} ms; for everything else, each such span shows its minimum and maximum.",
+        tick(bucket_width(shown.duration_s) * 1e3, 100.0)
+    );
+    Ok(Some(figure("whole", &drawn, &legend(&flows.chain(queues).collect::<Vec<_>>(), false), &caption)))
+}
+
+/// Whether a line of the panel is above the area of its time.
+fn exceeds(panel: &Panel) -> bool {
+    let Some(area) = &panel.area else { return false };
+    let level = |t: f64| area.iter().take_while(|corner| corner.0 <= t).last().map(|corner| corner.1);
+    let points = panel.lines.iter().flat_map(|line| &line.1).flatten();
+    points.into_iter().any(|(t, rate)| level(*t).is_some_and(|level| *rate > level * 1.01))
 }
 
 /// Each drawn flow's name, congestion control and style: that of its congestion control where every flow has another one
@@ -158,12 +236,9 @@ fn bucket_width(duration: f64) -> f64 {
     (duration / BUCKETS).max(0.01)
 }
 
-fn panels(
-    duration: f64,
-    flows: &[(&Series, usize, &str)],
-    links: &[&Series],
-    bottleneck: Option<&Series>,
-) -> Vec<Panel> {
+fn panels(shown: &Shown<'_>) -> Vec<Panel> {
+    let Shown { duration_s: duration, flows, links, bottleneck } = shown;
+    let duration = *duration;
     let width = bucket_width(duration);
     let sampling = period(flows.iter().map(|flow| &flow.0.columns[RATE])).unwrap_or(width);
     // a few samples at least, or rates would be a comb
@@ -178,12 +253,12 @@ fn panels(
     };
     let rates = flows.iter().map(|(flow, style, _)| {
         let rates = bucket_rates(&flow.columns[RATE], sampling, rate_width);
-        (*style, vec![rates.iter().map(|(t, v)| (t.min(duration), v / 1e6)).collect()])
+        (*style, vec![rates.iter().map(|(t, v)| (*t, v / 1e6)).collect()])
     });
     let capacity = bottleneck.map(|link| steps(&link.columns[CAPACITY_BPS], width, duration));
-    let radio = bottleneck.into_iter().chain(links.iter().copied()).find(|link| !link.columns[SINR].is_empty());
+    let radio = bottleneck.iter().chain(links.iter().map(|(link, _)| link)).find(|link| !link.columns[SINR].is_empty());
     let sinr = radio.map(|link| vec![(LINK_STYLE, line(&link.columns[SINR], 1.0))]).unwrap_or_default();
-    let queues = links.iter().enumerate().map(|(k, link)| (LINK_STYLE + k, line(&link.columns[QUEUE], 1e-3)));
+    let queues = links.iter().map(|(link, style)| (*style, line(&link.columns[QUEUE], 1e-3)));
     let mut sinr = Panel::new("SINR, dB", 120, sinr, None);
     if let Some(panel) = &mut sinr {
         // decibels have no bottom

@@ -122,7 +122,7 @@ fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
         holds: (has_limits && !found.is_empty()).then_some(beyond == 0),
         cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
         runs: (done, all),
-        known: gate.missed,
+        known: expected.missed,
         gate: gate.name,
     })
 }

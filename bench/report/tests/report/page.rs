@@ -82,12 +82,44 @@ fn the_papers_stand_beside_ours() {
     fs::write(dir.path().join("scenario.toml"), format!("anything = 1\n{expected}")).unwrap();
     let html = page(dir.path());
     assert_eq!(
-        row(&html, "throughput_mbps"),
-        ["loss=0.01", "run", "throughput_mbps", "10.0 ± 2.5", "8", "1.25", "3", "Doe 2017, Table 4", "indoors"]
+        row(&html, "mean throughput of the flows, Mbit/s"),
+        [
+            "loss=0.01",
+            "run",
+            "mean throughput of the flows, Mbit/s",
+            "10.0 ± 2.5",
+            "8",
+            "1.25",
+            "3",
+            "Doe 2017, Table 4",
+            "indoors"
+        ]
     );
-    assert_eq!(row(&html, "jain")[8], "no run matches this case");
+    assert_eq!(row(&html, "Jain's fairness index")[8], "no run matches this case");
     assert_eq!(row(&html, "speed")[8], "unknown metric `speed`");
     assert!(html.contains("[[expected]] number 4 is ignored: missing field"));
+}
+
+#[test]
+fn the_first_line_says_what_holds_and_who_is_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runs = Vec::new();
+    for (loss, dtcp, reno) in [("0", 8.0, 4.0), ("0.1", 3.0, 2.0)] {
+        for (cc, mbps) in [("dtcp", dtcp), ("reno", reno)] {
+            runs.push(run(case(&[("cc", cc), ("loss", loss)]), 1, vec![flow("bulk", cc, mbps, 10.0 * mbps)]));
+        }
+    }
+    fixture::write(dir.path(), &runs);
+    let block = |least: f64| {
+        format!(
+            "[[expected]]\ncase = {{ cc = 'dtcp' }}\nmetric = 'throughput_mbps'\nat_least = {least}\nsource = 'S'\n"
+        )
+    };
+    fs::write(dir.path().join("scenario.toml"), block(3.0) + &block(3.5)).unwrap();
+    let html = page(dir.path());
+    let verdict = "All 4 runs have finished, none is invalid. 1 of 2 limits hold. Most throughput: dtcp in 2 of 2 cases; \
+                   shortest p95 queue delay: reno in 2 of 2 cases.";
+    assert!(html.contains(&format!("<p class=\"verdict\">{verdict}</p>")), "{html}");
 }
 
 #[test]
@@ -123,16 +155,24 @@ fn the_papers_orderings_are_held_against_the_worst_case() {
     fs::write(dir.path().join("scenario.toml"), expected.concat()).unwrap();
     let html = page(dir.path());
     let rows: Vec<Vec<&str>> = (1..=5).map(|n| row_with(&html, &format!(">S{n}</td>"))).collect();
-    let over_reno = "throughput_mbps, over that of cc=reno";
+    let over_reno = "mean throughput of the flows, Mbit/s, over that of cc=reno";
     assert_eq!(rows[0][2..7], [over_reno, "1.5 ± 6.4", "at least 1.5", "holds", "2"]);
     assert_eq!(rows[1][2..7], [over_reno, "1.5 ± 6.4", "at least 1.51", "does not hold", "2"]);
-    assert_eq!(rows[2][2..7], ["throughput_mbps", "3.5 ± 6.4", "at least 3.5", "holds", "2"]);
+    assert_eq!(rows[2][2..7], ["mean throughput of the flows, Mbit/s", "3.5 ± 6.4", "at least 3.5", "holds", "2"]);
     // seed 1: the mean of 8/0.5 and 3/0.5; seed 2's bbr is invalid
-    assert_eq!(rows[3][2..7], ["throughput_mbps, over that of cc=bbr", "11", "8", "1.38", "1"]);
+    assert_eq!(rows[3][2..7], ["mean throughput of the flows, Mbit/s, over that of cc=bbr", "11", "8", "1.38", "1"]);
     assert_eq!(rows[4][3..7], ["–", "at least 1", "–", "0"]);
-    let listed = ["cc=reno or cubic, loss=0.01 or 0.5", "run", "throughput_mbps", "4", "at least 4", "holds", "1"];
+    let listed = [
+        "cc=reno or cubic, loss=0.01 or 0.5",
+        "run",
+        "mean throughput of the flows, Mbit/s",
+        "4",
+        "at least 4",
+        "holds",
+        "1",
+    ];
     assert_eq!(row_with(&html, ">S6</td>")[..7], listed);
-    let of_link = ["link radio", "utilisation", "0.9 ± 0", "0.45", "2.00", "2"]; // the same 0.9 in both seeds
+    let of_link = ["link radio", "share of the capacity that existed, 0..1", "0.9 ± 0", "0.45", "2.00", "2"]; // the same 0.9 in both seeds
     assert_eq!(row_with(&html, ">S7</td>")[1..7], of_link);
     let remarks = rows.iter().map(|row| row[8]).collect::<Vec<_>>();
     assert_eq!(
@@ -190,6 +230,26 @@ fn broken_series_do_not_keep_the_rest_from_being_shown() {
     let html = page(dir.path());
     assert!(html.contains("flows.csv is incomplete: line "), "the reader is told");
     assert!(html.contains("aria-label=\"all, seed 1\""), "half of it is drawn");
+}
+
+#[test]
+fn congestion_controls_that_are_compared_share_axes_and_a_chart() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |cc: &str, mbps| run(case(&[("cc", cc)]), 1, vec![flow("bulk", cc, mbps, 40.0)]);
+    let runs = [of("dtcp", 10.0), of("reno", 2.0)];
+    fixture::write(dir.path(), &runs);
+    runs.iter().for_each(|one| fixture::write_series(dir.path(), one, 0.1));
+    let html = page(dir.path());
+    assert!(html.contains("aria-label=\"all: all congestion controls\""));
+    // the labels of the axis of rates, in each chart
+    let axis = |chart: &str| {
+        let svg = html.split(&format!("aria-label=\"{chart}\"")).nth(1).unwrap().split("</svg>").next().unwrap();
+        let labels: Vec<&str> =
+            svg.split("</text>").filter_map(|text| text.rsplit_once('>')).map(|t| t.1.trim()).collect();
+        labels.into_iter().filter(|label| label.parse::<f64>().is_ok()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(axis("cc=dtcp, seed 1"), axis("cc=reno, seed 1"));
+    assert_eq!(axis("cc=dtcp, seed 1"), axis("all: all congestion controls"));
 }
 
 #[test]
