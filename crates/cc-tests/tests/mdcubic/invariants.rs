@@ -114,7 +114,8 @@ impl Invariants<Mdcubic> for Bounds {
                 let by_queue = if may_have_queue { was.snd_cwnd } else { 0 };
                 assert!(after.in_domain_2 || said <= reduced.max(by_queue), "less than CUBIC does: {}", context());
                 let least = reduced.min(was.snd_cwnd.max(2));
-                let starts = before.w1(was.snd_cwnd) < was.snd_ssthresh; // W may be far beyond what is there
+                // slow start by what ssthresh was before an undo, and W may be far beyond what is there
+                let starts = before.w1(was.snd_cwnd) < is.snd_ssthresh;
                 let most = least.min(was.snd_cwnd.saturating_sub(claimed / 2));
                 assert!(starts || said >= most, "more than CUBIC: {}", context());
                 assert!(!after.in_domain_2 || said == was.snd_cwnd.max(2), "{}", context());
