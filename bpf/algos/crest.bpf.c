@@ -377,6 +377,8 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	mapped_account_open(sk);
 	f->window = min(max(tp->snd_cwnd, W_MIN / SEGMENT), W_MAX / SEGMENT) * SEGMENT;
+	if (tp->data_segs_out && tp->rtt_min.s[0].v != ~0U) /* moved here: the kernel has watched its RTT */
+		f->base_us = min(tp->rtt_min.s[0].v, RTT_MAX_US);
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_end = tp->snd_nxt;

@@ -85,6 +85,18 @@ fn the_start_doubles_the_window_and_paces_it_at_five_per_round_trip() {
 }
 
 #[test]
+fn a_flow_that_moves_here_takes_the_least_rtt_that_the_kernel_saw() {
+    let algo = HostAlgo::load("crest");
+    let view = View { data_segs_out: 5000, min_rtt_us: 30_000, ..Connection::new(&algo).view };
+    for (data_segs_out, min_rtt_us, want) in [(5000, 30_000, 30_000), (0, 30_000, 0), (5000, u32::MAX, 0)] {
+        let mut flow = Flow::new(&algo);
+        flow.set(&View { data_segs_out, min_rtt_us, ..view });
+        flow.init();
+        assert_eq!(flow.private("base_us"), want, "{data_segs_out} {min_rtt_us}");
+    }
+}
+
+#[test]
 fn the_window_is_what_the_flight_delivered_and_a_small_queue() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
