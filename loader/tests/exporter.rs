@@ -286,18 +286,22 @@ fn counters_never_fall_while_versions_come_and_go() {
     wait_for("all flows to be counted", || (value(&scrape(address), SERIES) == Some(f64::from(ROUNDS))).then_some(()));
 }
 
+/// Slot of the first link, which has a reading. The second has none.
+const SLOT: u32 = 65_000;
+
 /// Two links of documentation addresses in the real radio maps, for as long as this lives.
 struct RadioLinks(MapHandle, [IndexKey; 2]);
 
 impl RadioLinks {
     fn new() -> Self {
-        const SLOT: u32 = 65_000;
         let open = |name| MapHandle::from_pinned_path(pins::signal(name)).unwrap();
         let keys = [1, 2].map(|n| IndexKey::prefix([203, 0, 113, n].into(), 32).unwrap());
         let links = Self(open(pins::RADIO_INDEX), keys);
         let slots = RadioSlots::writable(open(pins::RADIO_SLOTS)).unwrap();
         for (key, number) in links.1.iter().zip(SLOT..) {
-            slots.slot(number).unwrap().decision.store(0, Relaxed);
+            let slot = slots.slot(number).unwrap();
+            slot.decision.store(0, Relaxed);
+            slot.owner_pid.store(0, Relaxed);
             links.0.update(bytemuck::bytes_of(key), &number.to_ne_bytes(), MapFlags::ANY).unwrap();
         }
         let slot = slots.slot(SLOT).unwrap();
@@ -306,6 +310,13 @@ impl RadioLinks {
         slot.max_age_ms.store(10_000, Relaxed);
         slot.decision.store(decision.pack(), Relaxed);
         links
+    }
+
+    /// As if this process fed the second link.
+    fn feed_second(&self) {
+        let slots =
+            RadioSlots::writable(MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS)).unwrap()).unwrap();
+        slots.slot(SLOT + 1).unwrap().owner_pid.store(std::process::id(), Relaxed);
     }
 }
 
@@ -321,14 +332,18 @@ impl Drop for RadioLinks {
 fn radio_links_are_shown_up_to_the_limit() {
     let Some(_test) = kernel_test("radio_links_are_shown_up_to_the_limit", &["dtcp_radio"]) else { return };
     ok(&["load", "dtcp", "--as", "dtcp_radio"]); // makes the maps
-    let _links = RadioLinks::new();
+    let links = RadioLinks::new();
     let (_all, address) = exporter(&[]);
     let page = scrape(address);
     assert_eq!(value(&page, r#"hotcc_radio_sinr_db{link="203.0.113.1/32"}"#), Some(12.5));
     assert_eq!(value(&page, r#"hotcc_radio_sinr_average_db{link="203.0.113.1/32"}"#), Some(10.0));
     assert_eq!(value(&page, r#"hotcc_radio_fresh{link="203.0.113.1/32"}"#), Some(1.0));
-    assert_eq!(value(&page, r#"hotcc_radio_fresh{link="203.0.113.2/32"}"#), Some(0.0));
     assert_eq!(value(&page, r#"hotcc_radio_sinr_db{link="203.0.113.2/32"}"#), None);
+    // a feeder that has ended is not missed
+    let is_fresh = |page: &str| value(page, r#"hotcc_radio_fresh{link="203.0.113.2/32"}"#);
+    assert_eq!(is_fresh(&page), None);
+    links.feed_second();
+    assert_eq!(is_fresh(&scrape(address)), Some(0.0));
     let (_first, address) = exporter(&["--max-links", "1"]);
     let page = scrape(address);
     assert_eq!(page.matches("hotcc_radio_fresh{").count(), 1);

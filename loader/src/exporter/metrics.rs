@@ -65,8 +65,9 @@ pub struct Link {
     pub average_db: Option<f64>,
     /// Age of the younger of SINR and capacity; `u32::MAX` for one that claims to come from the future.
     pub age_ms: Option<u32>,
-    /// Whether algorithms use the SINR or a measured capacity: there is one, and it is not too old.
-    pub fresh: bool,
+    /// Whether algorithms use the SINR or a measured capacity: there is one, and it is not too old. `None` once its feeder
+    /// ended in good order: then nobody is to be told that readings are missing.
+    pub fresh: Option<bool>,
     /// Readings written so far.
     pub updates: u64,
     /// Capacity, bit/s, where the source knows it.
@@ -358,7 +359,7 @@ impl Page<'_> {
             ("hotcc_radio_sinr_average_db", "Running average of the SINR", |l| l.average_db),
             ("hotcc_radio_age_seconds", "Age of the latest reading", |l| l.age_ms.map(|ms| f64::from(ms) / 1e3)),
             ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 if it is stale or missing", |l| {
-                Some(f64::from(u8::from(l.fresh)))
+                l.fresh.map(|fresh| f64::from(u8::from(fresh)))
             }),
             ("hotcc_radio_capacity_bytes_per_second", "Capacity, if the source knows it", |l| {
                 l.capacity_bps.map(|bps| bps as f64 / 8.0)

@@ -108,6 +108,40 @@ fn stopped_feeder_leaves_a_value_that_goes_stale() {
 }
 
 #[test]
+fn links_that_nobody_feeds_are_removed_at_once() {
+    let Some(sandbox) = sandbox("links_that_nobody_feeds_are_removed_at_once") else { return };
+    let source = sandbox.trace("t.csv", &readings(2));
+    let ended = sandbox.output(&["run", "--source", &source, "--link", "10.1.0.0/16", "--speed", "100"]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let mut killed = sandbox.feeder(&["--source", &source, "--link", "10.2.0.0/16", "--loop"]);
+    let _fed = sandbox.feeder(&["--source", &source, "--link", "10.3.0.0/16", "--loop"]);
+    let state = |link: &str| sandbox.links().into_iter().find(|l| l["link"] == link).map(|l| l["state"].clone());
+    let wait = |link: &str, wanted: &str| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while state(link) != Some(wanted.into()) {
+            assert!(Instant::now() < end, "{link}: {:?}", state(link));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait("10.2.0.0/16", "fresh");
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    ["10.1.0.0/16", "10.2.0.0/16"].into_iter().for_each(|link| wait(link, "stale"));
+    wait("10.3.0.0/16", "fresh");
+    let remove = |more: &[&str]| {
+        let done = sandbox.output(&[&["remove", "--stale"], more].concat());
+        assert!(done.status.success(), "{}", stderr(&done));
+        String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let said = |what: &str| ["10.1.0.0/16", "10.2.0.0/16"].map(|link| format!("{what} {link}")).into();
+    assert_eq!(remove(&["--dry-run"]), said("would remove"));
+    assert_eq!(sandbox.links().len(), 3);
+    assert_eq!(remove(&[]), said("removed"));
+    assert_eq!(sandbox.links().len(), 1);
+    assert!(remove(&[]).is_empty());
+}
+
+#[test]
 fn end_of_the_trace_is_success() {
     let Some(sandbox) = sandbox("end_of_the_trace_is_success") else { return };
     let source = sandbox.trace("t.csv", &readings(2));

@@ -32,7 +32,7 @@ fn link(last: u8, sinr_db: Option<f64>) -> Link {
     let key = IndexKey::prefix([192, 0, 2, last].into(), 32).unwrap();
     let age_ms = sinr_db.map(|_| 250);
     let capacity_bps = sinr_db.map(|_| 30_000_000);
-    let fresh = sinr_db.is_some();
+    let fresh = Some(sinr_db.is_some());
     Link {
         key,
         sinr_db,

@@ -193,10 +193,16 @@ pub struct ShowArgs {
 
 /// Arguments of `remove`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: sinr-feeder remove --link 10.45.0.0/16")]
+#[command(after_help = "Examples:\n  sinr-feeder remove --link 10.45.0.0/16\n  sinr-feeder remove --stale --dry-run")]
 pub struct RemoveArgs {
-    #[arg(long = "link", value_name = "PREFIX", required = true, value_parser = link::parse, help = LINK_HELP)]
+    #[arg(long = "link", value_name = "PREFIX", required_unless_present = "stale", value_parser = link::parse, help = LINK_HELP)]
     pub links: Vec<IndexKey>,
+    /// Remove every link that has no fresh reading and no running feeder.
+    #[arg(long, conflicts_with_all = ["links", "take_over"])]
+    pub stale: bool,
+    /// Print what would be removed; remove nothing.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Remove links even if a feeder publishes to them; that feeder then stops.
     #[arg(long)]
     pub take_over: bool,

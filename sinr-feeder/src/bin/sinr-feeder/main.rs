@@ -9,9 +9,10 @@ mod show;
 
 use clap::CommandFactory;
 use cli::{Cli, Command, GenerateArgs, RemoveArgs};
+use hotcc_abi::radio::IndexKey;
 use hotcc_channel_model::trace::generate::Generator;
 use hotcc_host::printable::printable;
-use hotcc_radio_map::{MapError, RadioMap};
+use hotcc_radio_map::{Freshness, MapError, RadioMap};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -73,11 +74,33 @@ fn execute(cli: &Cli) -> anyhow::Result<()> {
 
 fn remove(args: &RemoveArgs, pin_root: &Path) -> anyhow::Result<()> {
     let mut map = RadioMap::open(pin_root)?;
-    for link in &args.links {
-        map.remove_link(*link, args.take_over)?;
-        writeln!(io::stdout(), "removed {link}")?;
+    let links = if args.stale { abandoned(&map)? } else { args.links.clone() };
+    for link in links {
+        if args.dry_run {
+            writeln!(io::stdout(), "would remove {link}")?;
+            continue;
+        }
+        match map.remove_link(link, args.take_over) {
+            // a feeder took it, or another command removed it, in between
+            Err(MapError::Owned { .. } | MapError::NoSuchLink { .. }) if args.stale => {}
+            removed => {
+                removed?;
+                writeln!(io::stdout(), "removed {link}")?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Links without a fresh reading, and without a feeder that runs.
+fn abandoned(map: &RadioMap) -> anyhow::Result<Vec<IndexKey>> {
+    let mut links = map.view().links()?;
+    links.retain(|link| {
+        let s = &link.snapshot;
+        let is_fresh = [s.freshness(s.taken_ms), s.capacity_freshness(s.taken_ms)].contains(&Freshness::Fresh);
+        !is_fresh && !s.owner_alive()
+    });
+    Ok(links.into_iter().map(|link| link.key).collect())
 }
 
 fn generate(args: &GenerateArgs) -> anyhow::Result<()> {
