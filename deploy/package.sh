@@ -33,7 +33,7 @@ gzip -9n "$tree"/usr/share/man/man1/*.1
 install -D -m 644 -t "$tree/usr/lib/systemd/system" deploy/*.service
 install -D -m 644 deploy/sysusers.conf "$tree/usr/lib/sysusers.d/hotcc.conf"
 install -D -m 644 deploy/tmpfiles.conf "$tree/usr/lib/tmpfiles.d/hotcc.conf"
-install -D -m 644 -t "$tree/usr/share/hotcc" deploy/prometheus-rules.yml
+install -D -m 644 -t "$tree/usr/share/hotcc" deploy/prometheus-rules.yml deploy/grafana-dashboard.json
 install -D -m 644 -t "$tree/etc/hotcc" deploy/config/*.toml
 install -d "$tree/usr/share/doc/hotcc"
 cat LICENSE.md LICENSE-MIT LICENSE-APACHE >"$tree/usr/share/doc/hotcc/copyright"

@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use hotcc_abi::radio::{Decision, IndexKey, sinr_to_q8};
+use hotcc_abi::radio::{Capacity, Decision, IndexKey, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::http::get;
@@ -301,6 +301,7 @@ impl RadioLinks {
         for (key, number) in links.1.iter().zip(SLOT..) {
             let slot = slots.slot(number).unwrap();
             slot.decision.store(0, Relaxed);
+            slot.capacity.store(0, Relaxed);
             slot.owner_pid.store(0, Relaxed);
             links.0.update(bytemuck::bytes_of(key), &number.to_ne_bytes(), MapFlags::ANY).unwrap();
         }
@@ -309,6 +310,7 @@ impl RadioLinks {
         let decision = Decision { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
         slot.max_age_ms.store(10_000, Relaxed);
         slot.decision.store(decision.pack(), Relaxed);
+        slot.capacity.store(Capacity::new(20e6, false, time_ms).unwrap().pack(), Relaxed);
         links
     }
 
@@ -414,9 +416,10 @@ fn a_real_prometheus_scrapes_it() {
             .stdout(log.try_clone().unwrap())
             .stderr(log),
     );
-    // The value of the first series of that name.
-    let query = |name: &str| -> Option<(serde_json::Value, String)> {
-        let (_, body) = get(server, &format!("/api/v1/query?query={name}")).ok()?;
+    // the value of the first series that a query gives
+    let query = |query: &str| -> Option<(serde_json::Value, String)> {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let (_, body) = get(server, &format!("/api/v1/query?query={encoded}")).ok()?;
         let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
         let first = answer["data"]["result"].get(0)?;
         Some((first["metric"].clone(), first["value"][1].as_str()?.to_owned()))
@@ -424,10 +427,35 @@ fn a_real_prometheus_scrapes_it() {
     wait_for("up == 1", || query("up").filter(|(_, value)| value == "1"));
     let (labels, one) = wait_for("the first samples", || query("hotcc_build_info"));
     assert_eq!((labels["version"].as_str(), one.as_str()), (Some(env!("CARGO_PKG_VERSION")), "1"));
-    let (labels, _) = wait_for("the algorithm", || query("hotcc_algorithm_info%7Bcc=%22dtcp_prom%22%7D"));
+    let (labels, _) = wait_for("the algorithm", || query("hotcc_algorithm_info{cc=\"dtcp_prom\"}"));
     assert_eq!(labels["object"], "builtin:dtcp");
     for name in ["hotcc_flow_duration_seconds_bucket", "hotcc_acked_bytes_total", "hotcc_sockets", "hotcc_swaps_total"]
     {
         assert!(query(name).is_some(), "{name}");
     }
+    let _links = RadioLinks::new();
+    let _open = Connection::new("dtcp_prom");
+    for (panel, expression) in dashboard() {
+        wait_for(&format!("data for {panel}: {expression}"), || {
+            Connection::new("dtcp_prom").send(1000);
+            query(&expression).filter(|(_, value)| value.parse::<f64>().is_ok_and(f64::is_finite))
+        });
+    }
+}
+
+/// Title and query of what each panel of the dashboard shows, with values in place of Grafana's variables.
+fn dashboard() -> Vec<(String, String)> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana-dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row");
+    let queries: Vec<(String, String)> = panels
+        .flat_map(|panel| {
+            let title = panel["title"].as_str().unwrap();
+            panel["targets"].as_array().unwrap().iter().map(move |target| (title, target["expr"].as_str().unwrap()))
+        })
+        .map(|(title, query)| (title, query.replace("$instance", ".*").replace("$__rate_interval", "10s")))
+        .map(|(title, query)| (title.to_owned(), query))
+        .collect();
+    assert!(queries.len() >= 16 && queries.iter().all(|(_, query)| !query.contains('$')), "{queries:?}");
+    queries
 }

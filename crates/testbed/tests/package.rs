@@ -129,6 +129,7 @@ fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, c
         "/usr/lib/sysusers.d/hotcc.conf",
         "/usr/lib/tmpfiles.d/hotcc.conf",
         "/usr/share/bash-completion/completions/hotcc",
+        "/usr/share/hotcc/grafana-dashboard.json",
         "/usr/share/hotcc/prometheus-rules.yml",
         "/usr/share/man/man1/hotcc-apply.1.gz",
         "/usr/share/man/man1/hotcc-paths-watch.1.gz",
