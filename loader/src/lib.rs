@@ -11,6 +11,7 @@
 //! - [`sockets`]: open sockets walked, counted, listed
 //! - [`ops`]: load, swap, unload, set, migrate, run
 //! - [`paths`] and [`rx`]: path changes, and the receiver's side
+//! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`declared`]: the file that says what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
 
@@ -22,6 +23,7 @@ mod killpoint;
 pub mod object;
 pub mod ops;
 pub mod paths;
+pub mod policy;
 pub mod registry;
 pub mod report;
 pub mod rx;

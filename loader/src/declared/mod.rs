@@ -3,6 +3,7 @@
 //!
 //! - `document`: the file as TOML
 //! - `wanted`: the file, checked, with what each entry means
+//! - `rules`: the policy rules among them
 //! - `plan`: the steps from what runs to what is declared
 //! - `steps`: steps carried out, and undone
 //! - `save`: the file for what runs
@@ -11,6 +12,7 @@
 
 mod document;
 mod plan;
+mod rules;
 mod save;
 mod steps;
 mod wanted;
@@ -35,7 +37,7 @@ pub struct Difference {
     pub steps: Vec<Step>,
     /// Whether the steps were carried out.
     pub applied: bool,
-    /// What went wrong beside the steps.
+    /// What the file declares in vain, and what went wrong beside the steps.
     pub warnings: Vec<String>,
 }
 
@@ -43,17 +45,20 @@ pub struct Difference {
 pub fn diff(file: &Path) -> Result<Difference> {
     need_root("hotcc diff")?;
     need_bpffs()?;
-    let steps = plan::plan(wanted::read(file)?)?;
-    Ok(Difference { file: file.to_owned(), steps, applied: false, warnings: Vec::new() })
+    let mut declared = wanted::read(file)?;
+    let warnings = std::mem::take(&mut declared.warnings);
+    let steps = plan::plan(declared)?;
+    Ok(Difference { file: file.to_owned(), steps, applied: false, warnings })
 }
 
 /// Makes the kernel follow a file. If a step fails, those before it are undone.
 pub fn apply(file: &Path) -> Result<Difference> {
     need_root("hotcc apply")?;
-    let declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
+    let mut declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
     let _lock = begin("hotcc apply")?;
+    let mut warnings = std::mem::take(&mut declared.warnings);
     let steps = plan::plan(declared)?;
-    let warnings = steps::carry_out(&steps)?;
+    warnings.extend(steps::carry_out(&steps)?);
     Ok(Difference { file: file.to_owned(), steps, applied: true, warnings })
 }
 

@@ -6,7 +6,7 @@ use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
 use crate::registry::Algo;
 use crate::tunables::present::{Changed, Value};
-use crate::{rx, sysctl};
+use crate::{policy, rx, sysctl};
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
 use hotcc_host::netns::{self, NetNs};
@@ -51,6 +51,7 @@ fn what(step: &Step) -> String {
     };
     match &step.work {
         Work::Default { netns, new, .. } => format!("set the default of network namespace {} to {new}", netns.label()),
+        Work::Policy(_) | Work::RemovePolicy => format!("{action} the policy rules"),
         Work::LoadReceiver(_) | Work::UnloadReceiver(_) | Work::RepairReceiver(_) => {
             format!("{action} the receiver {}", step.name)
         }
@@ -69,6 +70,8 @@ enum Undo<'a> {
     Load(Result<(ops::Request, Source)>, Vec<u64>),
     UnloadReceiver(rx::Method),
     LoadReceiver(rx::Request),
+    Policy(policy::Replaced),
+    RemovedPolicy(policy::Removed),
 }
 
 fn carry_out_one<'a>(step: &'a Step, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
@@ -106,6 +109,8 @@ fn carry_out_one<'a>(step: &'a Step, warnings: &mut Vec<String>) -> Result<Undo<
             rx::load_locked(request)?;
             Ok(Undo::UnloadReceiver(request.method))
         }
+        Work::Policy(rules) => Ok(Undo::Policy(policy::install(rules)?)),
+        Work::RemovePolicy => Ok(policy::remove()?.map_or(Undo::Nothing, Undo::RemovedPolicy)),
         Work::UnloadReceiver(receiver) => {
             rx::unload_locked(receiver.method)?;
             let rx::Receiver { method, cgroup, tunables } = receiver.clone();
@@ -132,6 +137,8 @@ impl Undo<'_> {
                 netns::in_each(again).map(|_| ())
             }
             Undo::UnloadReceiver(method) => rx::unload_locked(method).map(|_| ()),
+            Undo::Policy(replaced) => replaced.put_back(),
+            Undo::RemovedPolicy(removed) => removed.put_back(),
             Undo::LoadReceiver(request) => rx::load_locked(&request).map(|_| ()),
         }
     }
