@@ -4,6 +4,7 @@
  * accepts inherits it). Looks at connected ones again when they close: counts those that have another by then, and adds up
  * what they did.
  */
+#include "policy_mark.h"
 #include "sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
@@ -95,6 +96,8 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	__sync_fetch_and_add(&job.chosen, 1);
+	if (ctx->sk)
+		policy_put_mark(ctx->sk, POLICY_BY_RUN, job.cc_name);
 	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) { /* what a listener accepts would inherit it */
 		job.began_ns = job.began_ns ?: bpf_ktime_get_ns();
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);

@@ -2,15 +2,27 @@
 /*
  * Gives sockets the congestion control of the first rule that matches: when a connection is established, from either
  * side, and when a socket listens. A socket that has another choice than hotcc's is left alone, unless the rule overrides
- * that. Runs on the root cgroup, after the programs of all cgroups below it.
+ * that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an iterator does the same;
+ * and the loader asks by a packet which rules match.
  */
-#include "policy.h"
 #include "policy_flow.h"
+#include "policy_mark.h"
 #include "sock_ops.h"
+#include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
 
 #define ENOENT 2
+
+struct policy_job job SEC(".data") = {};
+
+/* The loader gives these maps as many entries as there are rules. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct policy_rule);
+} policy_rules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -27,140 +39,28 @@ struct {
 	__type(value, struct policy_text);
 } policy_texts SEC(".maps");
 
-/* The kernel's types that lead from a socket to its cgroup, namespace and interface. */
-struct kernfs_node {
-	const char *name;
-} __core;
+struct policy_search {
+	struct policy_flow flow;
+	u32 found; /* job.rules: none */
+	u32 pad;
+};
 
-struct cgroup_subsys_state {
-	struct cgroup *cgroup;
-	struct cgroup_subsys_state *parent;
-} __core;
-
-struct cgroup {
-	struct cgroup_subsys_state self;
-	int level;
-	struct kernfs_node *kn;
-} __core;
-
-struct sock_cgroup_data {
-	struct cgroup *cgroup;
-} __core;
-
-struct ns_common {
-	u32 inum;
-} __core;
-
-struct net {
-	struct ns_common ns;
-} __core;
-
-struct net_device {
-	char name[16];
-} __core;
-
-struct dst_entry {
-	struct net_device *dev;
-} __core;
-
-typedef struct {
-	u32 val;
-} __core kuid_t;
-
-/* kernel.h's `struct sock` has what algorithms read. */
-struct sock___policy {
-	kuid_t sk_uid;
-	struct dst_entry *sk_dst_cache;
-	struct sock_cgroup_data sk_cgrp_data;
-} __core;
-
-static long (*const bpf_probe_read_kernel_str)(void *dst, u32 size, const void *src) = (void *)115;
-
-static __noinline u64 hash_of_name(const char *name)
+static long try_rule(u32 index, struct policy_search *search)
 {
-	u64 words[POLICY_CGROUP_NAME / 8] = {}, hash = 0;
+	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
 
-	bpf_probe_read_kernel_str(words, sizeof(words), name);
-	for (int i = 0; i < POLICY_CGROUP_NAME / 8; i++)
-		hash = policy_mix(hash, words[i]);
-	return hash;
-}
-
-static __always_inline void read_cgroup(const struct sock___policy *sk, struct policy_flow *flow)
-{
-	const struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
-
-	for (int i = 0; i < POLICY_CGROUP_WALK && cgroup; i++) {
-		const struct cgroup_subsys_state *parent = cgroup->self.parent;
-		const struct kernfs_node *node = cgroup->kn;
-		u32 level = cgroup->level - 1; /* the root, which has no name, has level 0 */
-
-		if (!parent || !node)
-			break;
-		if (level < POLICY_CGROUP_LEVELS)
-			flow->cgroup[level] = hash_of_name(node->name);
-		cgroup = parent->cgroup;
-	}
-}
-
-static __always_inline void read_interface(const struct sock___policy *sk, struct policy_flow *flow)
-{
-	const struct dst_entry *route = sk->sk_dst_cache;
-	const struct net_device *device = route ? route->dev : NULL;
-
-	if (device)
-		bpf_probe_read_kernel_str(flow->interface, sizeof(flow->interface), &device->name);
-}
-
-static __always_inline void read_flow(struct tcp_sock *tp, bool is_outgoing, struct policy_flow *flow)
-{
-	struct sock *sk = (struct sock *)tp;
-	const struct sock___policy *more = (const struct sock___policy *)tp;
-	struct sock_common *skc = &sk->__sk_common;
-	u32 *local = (u32 *)flow->local;
-	struct radio_ref link = {};
-	s32 newest_q8;
-	u16 port;
-
-	peer_address(sk, flow->remote);
-	if (skc->skc_family == AF_INET6) {
-		for (int i = 0; i < 4; i++)
-			local[i] = skc->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
-	} else {
-		local[2] = 0xffff0000;
-		local[3] = skc->skc_rcv_saddr;
-	}
-	port = skc->skc_dport;
-	flow->remote_port = port << 8 | port >> 8;
-	flow->local_port = skc->skc_num;
-	flow->netns = skc->skc_net.net->ns.inum;
-	if (skc->skc_state != TCP_LISTEN)
-		flow->known |= POLICY_KNOWS_PEER;
-	if (is_outgoing) { /* what is accepted gets its user later, when a process takes it */
-		flow->known |= POLICY_KNOWS_UID;
-		flow->uid = more->sk_uid.val;
-	}
-	read_interface(more, flow);
-	if (job.wants_cgroup)
-		read_cgroup(more, flow);
-	if (job.wants_signal && flow->known & POLICY_KNOWS_PEER &&
-	    radio_read(sk, &link, &newest_q8, &flow->signal_q8) == RADIO_FRESH)
-		flow->known |= POLICY_KNOWS_SIGNAL;
+	if (!rule || policy_mismatch(rule, &search->flow) != POLICY_MATCHES)
+		return 0;
+	search->found = index;
+	return 1;
 }
 
 /* Whether somebody chose whom the rule is to yield to. */
-static __always_inline bool is_chosen(struct tcp_sock *tp, struct bpf_sock_ops *ctx, const struct policy_rule *rule)
+static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struct policy_rule *rule)
 {
-	char name[POLICY_MARK_NAME] = {};
-	struct policy_mark *mark;
+	enum policy_chooser chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, sk, NULL, 0));
 
-	if (!core_flag(&tp->inet_conn, icsk_ca_setsockopt))
-		return false;
-	mark = bpf_sk_storage_get(&policy_mark, ctx->sk, NULL, 0);
-	if (!mark || bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) ||
-	    !policy_same_name(name, mark->cc_name))
-		return !rule->overrides;
-	return mark->by == POLICY_BY_RUN;
+	return chooser == POLICY_BY_RUN || (chooser == POLICY_BY_APPLICATION && !rule->overrides);
 }
 
 SEC("sockops") int choose(struct bpf_sock_ops *ctx)
@@ -178,13 +78,15 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	tp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
 	if (!tp)
 		return 1;
-	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, &search.flow);
-	policy_find(&search);
+	/* what is accepted gets its user later, when a process takes it */
+	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.wants, &search.flow);
+	search.found = job.rules;
+	bpf_loop(job.rules, try_rule, &search, 0);
 	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
 	counts = bpf_map_lookup_elem(&policy_counts, &search.found);
 	if (!rule || !counts)
 		return 1;
-	if (is_chosen(tp, ctx, rule)) {
+	if (is_chosen(tp, ctx->sk, rule)) {
 		__sync_fetch_and_add(&counts->left_alone, 1);
 		return 1;
 	}
@@ -196,6 +98,52 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	__sync_fetch_and_add(ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB ? &counts->listeners : &counts->connections, 1);
 	policy_put_mark(ctx->sk, POLICY_BY_RULE, rule->cc_name);
 	return 1;
+}
+
+struct policy_moved moved = {};
+
+/* The same for the open sockets of one network namespace. */
+SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
+{
+	struct policy_search search = {};
+	struct policy_rule *rule;
+	struct socket_cc cc = {};
+	struct tcp_sock *tp;
+	long result;
+
+	tp = ctx->sk_common ? bpf_skc_to_tcp_sock(ctx->sk_common) : NULL;
+	if (!tp || !read_socket_cc(tp, &cc))
+		return 0;
+	/* who opened a connection is not known any more: what was accepted has the user of the process that accepted it */
+	read_flow(tp, true, job.wants, &search.flow);
+	search.found = job.rules;
+	bpf_loop(job.rules, try_rule, &search, 0);
+	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
+	if (!rule) {
+		moved.unmatched++;
+		return 0;
+	}
+	if (same_name(cc.name, rule->cc_name)) {
+		moved.same++;
+		return 0;
+	}
+	if (is_chosen(tp, tp, rule)) {
+		moved.left_alone++;
+		return 0;
+	}
+	if (job.only_count)
+		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
+	else
+		result = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
+	if (result == -ENOENT)
+		moved.unavailable++;
+	else if (result)
+		moved.refused++;
+	else
+		moved.moved++;
+	if (!result && !job.only_count)
+		policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
+	return 0;
 }
 
 struct xdp_md {

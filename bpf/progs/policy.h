@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Rules that choose a congestion control for a flow: what they say, what is known of a flow, and whether one matches.
- * Layout: loader/src/policy/layout.rs, which a test compares with this. For policy.
+ * Layout: loader/src/policy/layout.rs, which a test compares with this. For policy and
+ * sock_migrate.
  */
 #pragma once
 #include <hotcc/radio.h>
@@ -91,24 +92,28 @@ struct policy_text {
 	char toml[POLICY_TEXT]; /* the rule, as the file has it */
 };
 
-/* Set by the loader before it runs. */
+/* Set by the loader before a program runs. */
 struct policy_job {
 	u32 rules;
-	u32 wants_cgroup;
-	u32 wants_signal;
+	u32 wants; /* criteria that any rule has */
+	u32 only_count;
 	u32 pad;
 };
 
-struct policy_job job SEC(".data") = {};
+/* What became of open sockets. */
+struct policy_moved {
+	u64 moved;
+	u64 same; /* ran it already */
+	u64 left_alone;
+	u64 unavailable;
+	u64 refused;
+	u64 unmatched; /* by any rule */
+};
 
-/* The loader gives the maps as many entries as there are rules or prefixes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct policy_rule);
-} policy_rules SEC(".maps");
+#define POLICY_CRITERIA 11
+#define POLICY_SIGNALS (POLICY_SIGNAL | POLICY_SIGNAL_ABOVE | POLICY_SIGNAL_BELOW)
 
+/* The loader gives it as many entries as there are prefixes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1);
@@ -224,7 +229,7 @@ static __always_inline enum policy_criterion policy_mismatch(const struct policy
 		return POLICY_UID;
 	if (asks & POLICY_INTERFACE && !policy_same_text(flow->interface, rule->interface))
 		return POLICY_INTERFACE;
-	if (asks & (POLICY_SIGNAL | POLICY_SIGNAL_ABOVE | POLICY_SIGNAL_BELOW) && !(flow->known & POLICY_KNOWS_SIGNAL))
+	if (asks & POLICY_SIGNALS && !(flow->known & POLICY_KNOWS_SIGNAL))
 		return POLICY_SIGNAL;
 	if (asks & POLICY_SIGNAL_ABOVE && flow->signal_q8 <= rule->signal_q8)
 		return POLICY_SIGNAL_ABOVE;
@@ -233,27 +238,4 @@ static __always_inline enum policy_criterion policy_mismatch(const struct policy
 	if (asks & POLICY_SHARE && (!(flow->known & POLICY_KNOWS_PEER) || policy_hash(flow, rule->seed) >= rule->share))
 		return POLICY_SHARE;
 	return POLICY_MATCHES;
-}
-
-struct policy_search {
-	struct policy_flow flow;
-	u32 found; /* job.rules: none */
-	u32 pad;
-};
-
-static long policy_try(u32 index, struct policy_search *search)
-{
-	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
-
-	if (!rule || policy_mismatch(rule, &search->flow) != POLICY_MATCHES)
-		return 0;
-	search->found = index;
-	return 1;
-}
-
-/* The first rule that matches. */
-static __always_inline void policy_find(struct policy_search *search)
-{
-	search->found = job.rules;
-	bpf_loop(job.rules, policy_try, search, 0);
 }

@@ -9,9 +9,9 @@
 //! - [`object`]: objects found, described, loaded
 //! - [`registry`]: what is pinned, which version serves, how a version takes another's place
 //! - [`sockets`]: open sockets walked, counted, listed
+//! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`ops`]: load, swap, unload, set, migrate, run
 //! - [`paths`] and [`rx`]: path changes, and the receiver's side
-//! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`declared`]: the file that says what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
 

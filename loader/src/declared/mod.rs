@@ -20,6 +20,8 @@ mod wanted;
 pub use plan::{Action, Step, Subject};
 pub use save::{Saved, save};
 
+use crate::policy::layout::Moved;
+use crate::policy::{self, Explained, Question};
 use crate::registry::{begin, need_bpffs};
 use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
@@ -53,13 +55,27 @@ pub fn diff(file: &Path) -> Result<Difference> {
 
 /// Makes the kernel follow a file. If a step fails, those before it are undone.
 pub fn apply(file: &Path) -> Result<Difference> {
+    apply_live(file, false).map(|(difference, _)| difference)
+}
+
+/// As [`apply`]; with `live`, also gives open sockets the congestion controls of their rules. Returns what became of
+/// them.
+pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)> {
     need_root("hotcc apply")?;
     let mut declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
     let _lock = begin("hotcc apply")?;
     let mut warnings = std::mem::take(&mut declared.warnings);
     let steps = plan::plan(declared)?;
     warnings.extend(steps::carry_out(&steps)?);
-    Ok(Difference { file: file.to_owned(), steps, applied: true, warnings })
+    let moved = if live { Some(policy::move_open(false)?) } else { None };
+    Ok((Difference { file: file.to_owned(), steps, applied: true, warnings }, moved))
+}
+
+/// Which rule of a file a flow would get; changes nothing.
+pub fn explain(file: &Path, question: &Question) -> Result<Explained> {
+    need_root("hotcc policy test")?;
+    need_bpffs()?;
+    policy::explain_by(&wanted::read(file)?.policy, question)
 }
 
 /// What [`unload_all`] did. Schema of `hotcc unload --all --json`.

@@ -1,7 +1,8 @@
 //! Rules loaded, replaced, removed and read back.
 
 use super::Policy;
-use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry, criterion};
+use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
+use super::set::Set;
 use crate::object::prepare::{set_job, use_shared};
 use crate::object::{libbpf_log, load_error};
 use crate::{cgroup, sys};
@@ -13,15 +14,15 @@ use hotcc_radio_map::share_with_feeders;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-const OBJECT: &str = "policy";
+pub(super) const OBJECT: &str = "policy";
 pub(super) const CHOOSE: &str = "choose";
 const RULES: &str = "policy_rules";
 const TEXTS: &str = "policy_texts";
 const COUNTS: &str = "policy_counts";
-const PREFIXES: &str = "policy_prefixes";
+pub(crate) const PREFIXES: &str = "policy_prefixes";
 
 fn link_path() -> PathBuf {
     Path::new(pins::POLICY).join("link")
@@ -134,16 +135,8 @@ impl Replaced {
 /// The object with one of its programs, and maps of the size that these rules need.
 pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     let mut open = open(program)?;
-    let asked = policy.entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
-    let asks = |criteria: u32| u32::from(asked & criteria != 0);
-    let job = JobEntry {
-        rules: policy.entries.len() as u32,
-        wants_cgroup: asks(criterion::CGROUP),
-        wants_signal: asks(criterion::SIGNAL | criterion::SIGNAL_ABOVE | criterion::SIGNAL_BELOW),
-        pad: 0,
-    };
-    set_job(&mut open, &job)?;
-    let prefixes: usize = policy.sets.iter().map(super::set::Set::len).sum();
+    set_job(&mut open, &job(&policy.entries, false))?;
+    let prefixes: usize = policy.sets.iter().map(Set::len).sum();
     for mut map in open.maps_mut() {
         let count = match map.name().to_str() {
             Some(RULES | TEXTS | COUNTS) => policy.entries.len(),
@@ -159,15 +152,47 @@ pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     load_error::explained(loaded, OBJECT, "builtin", &log)
 }
 
+/// What the programs are told about these rules.
+fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> JobEntry {
+    let wants = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
+    JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), pad: 0 }
+}
+
+/// Prepares an object with one of its programs to use the rules that apply.
+pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only_count: bool) -> Result<()> {
+    set_job(open, &job(&current.entries, only_count))?;
+    let maps = maps_of(current.program)?;
+    for mut map in open.maps_mut() {
+        match maps.iter().find(|other| [RULES, PREFIXES].contains(&&*other.name().to_string_lossy()) && other.name() == map.name()) {
+            Some(other) => map.reuse_fd(other.as_fd()).tried(cannot_read)?,
+            None => use_shared(&mut map)?,
+        }
+    }
+    Ok(())
+}
+
+/// The object with one of its programs, for the rules that apply.
+pub(super) fn load_for_current(current: &Current, program: &str) -> Result<Object> {
+    let mut open = open(program)?;
+    prepare_for_current(&mut open, current, false)?;
+    let (loaded, log) = libbpf_log::capture(|| open.load());
+    load_error::explained(loaded, OBJECT, "builtin", &log)
+}
+
+/// Leaves only one program of an object to be loaded.
+pub(super) fn only(open: &mut OpenObject, program: &str) {
+    for mut other in open.progs_mut() {
+        let wanted = other.name() == program;
+        other.set_autoload(wanted);
+    }
+}
+
 fn open(program: &str) -> Result<OpenObject> {
     let embedded =
         hotcc_bpf::prog(OBJECT).ok_or_else(|| Error::failed(format!("the program {OBJECT} is not built in")))?;
     let opened = ObjectBuilder::default().open_memory(embedded.bytes);
     let mut open = opened.tried(|| format!("cannot open the program {OBJECT}"))?;
-    for mut other in open.progs_mut() {
-        let wanted = other.name() == program;
-        other.set_autoload(wanted);
-    }
+    only(&mut open, program);
     Ok(open)
 }
 
@@ -188,15 +213,20 @@ pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
         rules.update(&index.to_ne_bytes(), bytemuck::bytes_of(rule), MapFlags::ANY).tried(tried)?;
         texts.update(&index.to_ne_bytes(), bytemuck::bytes_of(text), MapFlags::ANY).tried(tried)?;
     }
-    let prefixes = map(PREFIXES)?;
-    for (number, set) in (1u32..).zip(&policy.sets) {
+    fill_prefixes(&map(PREFIXES)?, &policy.sets)
+}
+
+/// Writes the prefixes of the sets, which are numbered from 1.
+pub(crate) fn fill_prefixes(map: &impl MapCore, sets: &[Set]) -> Result<()> {
+    for (number, set) in (1u32..).zip(sets) {
         let key = |(prefix, is_in): (hotcc_abi::path::PathKey, bool)| {
             let set = number * 2 + u32::from(prefix.is_v4());
             (PrefixKey { prefix_len: SET_BITS + prefix.prefix_len, set, addr: prefix.addr }, u32::from(is_in))
         };
         let (keys, values): (Vec<_>, Vec<_>) = set.iter().map(key).unzip();
         let (keys, values) = (bytemuck::cast_slice(&keys), bytemuck::cast_slice::<u32, u8>(&values));
-        prefixes.update_batch(keys, values, set.len() as u32, MapFlags::ANY, MapFlags::ANY).tried(tried)?;
+        let written = map.update_batch(keys, values, set.len() as u32, MapFlags::ANY, MapFlags::ANY);
+        written.tried(|| "cannot write the policy's prefixes".to_owned())?;
     }
     Ok(())
 }

@@ -26,6 +26,28 @@ pub(super) mod criterion {
     pub(in crate::policy) const SHARE: u32 = 1 << 10;
 }
 
+/// For each criterion, in the order of its bits, why a socket does not fulfil it.
+pub(crate) const REASONS: [&str; 11] = [
+    "the remote address is not in the rule's prefixes",
+    "the local address is not in the rule's prefixes",
+    "neither port is the rule's",
+    "the cgroup is another one",
+    "the network namespace is another one",
+    "the user is another one, or not known",
+    "the interface is another one, or not known",
+    "no fresh radio signal is known",
+    "the radio signal is not above the threshold",
+    "the radio signal is not below the threshold",
+    "the connection's hash is not in the share",
+];
+
+/// What of a [`FlowEntry`] is known.
+pub(super) mod known {
+    pub(in crate::policy) const PEER: u32 = 1;
+    pub(in crate::policy) const UID: u32 = 2;
+    pub(in crate::policy) const SIGNAL: u32 = 4;
+}
+
 /// `struct policy_rule`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -99,9 +121,27 @@ pub struct TextEntry {
 #[allow(missing_docs, reason = "described in policy.h")]
 pub struct JobEntry {
     pub rules: u32,
-    pub wants_cgroup: u32,
-    pub wants_signal: u32,
+    pub wants: u32,
+    pub only_count: u32,
     pub pad: u32,
+}
+
+/// What became of open sockets. `struct policy_moved`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, serde::Serialize)]
+pub struct Moved {
+    /// Sockets that got the congestion control of their rule.
+    pub moved: u64,
+    /// Sockets that ran it already.
+    pub same: u64,
+    /// Sockets that had chosen for themselves, or that `hotcc run` had chosen for.
+    pub left_alone: u64,
+    /// Sockets whose rule's congestion control is not loaded.
+    pub unavailable: u64,
+    /// Sockets for which the kernel refused it.
+    pub refused: u64,
+    /// Sockets that no rule matches.
+    pub unmatched: u64,
 }
 
 /// What became of sockets that a rule matched. `struct policy_counts`.

@@ -12,17 +12,29 @@
 //! - `overlap`: rules that get in each other's way
 //! - `kernel`: rules loaded, replaced, removed, read back
 //! - `show`: what applies, for people and programs
+//! - `explain`: which rule a flow gets, and why
+//! - `live`: rules for sockets that are already open
+//! - `chosen`: one rule as options of a command
 
+mod chosen;
+mod explain;
 mod kernel;
 pub mod layout;
+mod live;
 mod overlap;
 mod set;
 mod show;
 mod table;
 
+pub use chosen::Chosen;
+pub(crate) use chosen::Condition;
+pub(crate) use explain::explain_by;
+pub use explain::{Explained, Question, explain};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove};
+pub(crate) use live::move_open;
 pub(crate) use overlap::overlaps;
-pub use show::{Shown, show};
+pub use show::{Shown, ShownRule, line, show};
+pub(crate) use show::shown;
 pub(crate) use table::{Rule, RuleTable};
 
 use hotcc_host::error::{Error, Result};

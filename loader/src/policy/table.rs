@@ -160,7 +160,7 @@ impl RuleTable {
 
 /// The same for rules that differ only in their share or in their congestion control, so that a larger share keeps the
 /// connections of a smaller one.
-fn seed(entry: &RuleEntry) -> u32 {
+pub(super) fn seed(entry: &RuleEntry) -> u32 {
     let conditions = RuleEntry { share: 0, seed: 0, cc_name: [0; 16], overrides: 0, ..*entry };
     let words: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&conditions));
     hash_of_path(words) as u32 | 1
@@ -179,20 +179,26 @@ fn prefixes(
 }
 
 fn list(value: &Value) -> Result<Set> {
-    let mut set = Set::default();
     let one = std::slice::from_ref(value);
     let values = value.as_array().map_or(one, Vec::as_slice);
-    for value in values {
-        let text = value.as_str().ok_or_else(|| Error::failed(format!("invalid prefix `{value}`: expected a string")))?;
-        set.add(text)?;
-    }
-    if values.is_empty() {
-        return Err(Error::failed("the list of prefixes is empty"));
-    }
-    Ok(set)
+    let text = |value: &Value| match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Error::failed(format!("invalid prefix `{value}`: expected a string"))),
+    };
+    let texts: Vec<String> = values.iter().map(text).collect::<Result<_>>()?;
+    prefix_list(texts.iter().map(String::as_str))
 }
 
-fn ports(value: &Value) -> Result<(u16, u16)> {
+/// A set of the prefixes listed, of which there must be some.
+pub(super) fn prefix_list<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Set> {
+    let mut set = Set::default();
+    for text in texts {
+        set.add(text)?;
+    }
+    if set.len() == 0 { Err(Error::failed("the list of prefixes is empty")) } else { Ok(set) }
+}
+
+pub(super) fn ports(value: &Value) -> Result<(u16, u16)> {
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port != 0);
     let found = match value {
         Value::Integer(number) => port(&number.to_string()).map(|port| (port, port)),
@@ -228,7 +234,7 @@ pub(super) fn cgroup_names(path: &Path) -> Result<Vec<u64>> {
     Ok(names)
 }
 
-fn cgroup_path(path: &Path, warnings: &mut Vec<String>) -> Result<(u64, u32)> {
+pub(super) fn cgroup_path(path: &Path, warnings: &mut Vec<String>) -> Result<(u64, u32)> {
     let names = cgroup_names(path)?;
     if !path.exists() {
         warnings.push(format!("cgroup {} does not exist now; the rule applies once it does", path.display()));
@@ -246,14 +252,14 @@ fn unit_name(unit: &str) -> Result<u64> {
     Ok(hash_of_name(unit))
 }
 
-fn uid(value: &Value) -> Result<u32> {
+pub(super) fn uid(value: &Value) -> Result<u32> {
     let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
     let named = || User::from_name(value.as_str()?).ok()?.map(|user| user.uid.as_raw());
     let found = number.or_else(named);
     found.ok_or_else(|| Error::failed(format!("no user `{}`: expected a number or a user's name", plain(value))))
 }
 
-fn interface_name(name: &str) -> Result<[u8; 16]> {
+pub(super) fn interface_name(name: &str) -> Result<[u8; 16]> {
     if name.is_empty() || name.len() > INTERFACE_MAX || name.contains(['/', ' ']) {
         let expected = format!("expected 1 to {INTERFACE_MAX} bytes without `/` and spaces");
         return Err(Error::failed(format!("invalid interface name `{name}`: {expected}")));
