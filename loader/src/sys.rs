@@ -22,9 +22,8 @@ pub fn link_update(link: impl AsFd, new_map: impl AsFd, expected: impl AsFd) -> 
 /// Puts another program behind a link.
 pub fn link_update_program(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
     // SAFETY: both file descriptors are open for the call, and no options are given.
-    let result = unsafe {
-        bpf::bpf_link_update(link.as_fd().as_raw_fd(), program.as_fd().as_raw_fd(), std::ptr::null())
-    };
+    let result =
+        unsafe { bpf::bpf_link_update(link.as_fd().as_raw_fd(), program.as_fd().as_raw_fd(), std::ptr::null()) };
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 

@@ -122,7 +122,10 @@ mod tests {
             ("[[receiver]]\nmethod = \"rwa\"\n", "f.toml:2: unknown variant `rwa`, expected `arwa` or `drwa`"),
             ("\n[[algorithm]\n", "f.toml:2: "),
             ("\n[[policy]]\nport = 80\n", "f.toml:2: missing field `congestion_control`"),
-            ("[[policy]]\ncongestion_control = \"dtcp\"\nhost = \"x\"\n", "f.toml:3: unknown key `host`, expected one of"),
+            (
+                "[[policy]]\ncongestion_control = \"dtcp\"\nhost = \"x\"\n",
+                "f.toml:3: unknown key `host`, expected one of",
+            ),
             ("[paths]\nnetns = \"edge\"\n", "f.toml:1: unknown key `paths`: a watch is a process"),
         ] {
             let said = says(text);

@@ -178,7 +178,8 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
         if !usable.contains(&name) {
             let mut error = Error::failed(sysctl::unregistered(&name, usable));
             if hotcc_bpf::algo(&name).is_some() {
-                error = error.and(&format!("to load the built-in algorithm, declare it: [[algorithm]] object = \"{name}\""));
+                error = error
+                    .and(&format!("to load the built-in algorithm, declare it: [[algorithm]] object = \"{name}\""));
             } else if sysctl::has_module(&name) {
                 error = error.and(&format!("the kernel loads no module for a rule; first run: modprobe tcp_{name}"));
             }
@@ -191,7 +192,8 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
     }
     let changes = (0..wanted.entries.len().max(running.len())).filter_map(|n| {
         let (old, new) = (running.get(n), wanted.entries.get(n));
-        let line = |rule: Option<&(_, policy::layout::TextEntry)>| rule.map_or_else(String::new, |(_, text)| text.line());
+        let line =
+            |rule: Option<&(_, policy::layout::TextEntry)>| rule.map_or_else(String::new, |(_, text)| text.line());
         (old != new).then(|| Changed { name: format!("rule {}", n + 1), old: line(old), new: line(new) })
     });
     let changes = changes.collect();

@@ -71,13 +71,16 @@ fn write(file: &Path, content: &str) -> std::io::Result<()> {
 fn policy_rules() -> Result<Vec<RuleTable>> {
     let entries = policy::current()?.map(|current| current.entries).unwrap_or_default();
     let table = |(_, text): &(_, policy::layout::TextEntry)| toml::from_str(&text.toml());
-    entries.iter().map(table).collect::<std::result::Result<_, _>>().tried(|| "cannot read a rule in the kernel".to_owned())
+    entries
+        .iter()
+        .map(table)
+        .collect::<std::result::Result<_, _>>()
+        .tried(|| "cannot read a rule in the kernel".to_owned())
 }
 
 /// Without the registrations of rules with tunables, which the rules stand for.
 fn algorithms(policy: &[RuleTable]) -> Result<Vec<AlgorithmTable>> {
-    let of_rules: Vec<String> =
-        policy.iter().filter(|rule| !rule.tunables.is_empty()).map(own_name).collect();
+    let of_rules: Vec<String> = policy.iter().filter(|rule| !rule.tunables.is_empty()).map(own_name).collect();
     let mut tables = Vec::new();
     for algo in Algo::all()? {
         if !runs::is_for_runs(&algo)

@@ -60,7 +60,8 @@ pub(super) struct Receiver {
 pub(super) fn read(file: &Path) -> Result<Declared> {
     let text = Text::read(file)?;
     let document = text.parse()?;
-    let mut algorithms: Vec<_> = document.algorithm.iter().map(|table| algorithm(&text, table)).collect::<Result<_>>()?;
+    let mut algorithms: Vec<_> =
+        document.algorithm.iter().map(|table| algorithm(&text, table)).collect::<Result<_>>()?;
     let defaults: Vec<_> = document.default.iter().map(|table| default(&text, table)).collect::<Result<_>>()?;
     let receivers = document.receiver.iter().map(|table| receiver(&text, table)).collect::<Result<_>>()?;
     once(algorithms.iter().map(|a| (&a.name, &a.place)), |name| format!("the algorithm `{name}`"))?;
@@ -141,11 +142,7 @@ fn choice(
 }
 
 /// Tunables as `hotcc set` takes them, and what they mean.
-pub(super) fn assignments(
-    text: &Text<'_>,
-    known: &[Tunable],
-    tunables: &Tunables,
-) -> Result<Vec<(String, Setting)>> {
+pub(super) fn assignments(text: &Text<'_>, known: &[Tunable], tunables: &Tunables) -> Result<Vec<(String, Setting)>> {
     let at = |span: Range<usize>| move |e| wrong(&text.place(&span), e);
     let assignment = |(tunable, value): (&Spanned<String>, &Spanned<Value>)| {
         let value = match value.get_ref() {

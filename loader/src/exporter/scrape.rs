@@ -2,8 +2,8 @@
 
 use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
 use crate::registry::{Algo, counters};
-use crate::{policy, rx};
 use crate::sockets::count::{FlowCounter, Group};
+use crate::{policy, rx};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_host::cstr::text;
@@ -47,7 +47,17 @@ impl Scraper {
         let rx = kept(errors, 5, rx).flatten();
         let policy = kept(errors, 6, policy);
         let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
-        Snapshot { algorithms, stats, sockets, radio, commands, rx, policy, errors: *errors, duration: started.elapsed() }
+        Snapshot {
+            algorithms,
+            stats,
+            sockets,
+            radio,
+            commands,
+            rx,
+            policy,
+            errors: *errors,
+            duration: started.elapsed(),
+        }
     }
 }
 

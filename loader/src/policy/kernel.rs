@@ -163,7 +163,10 @@ pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only
     set_job(open, &job(&current.entries, only_count))?;
     let maps = maps_of(current.program)?;
     for mut map in open.maps_mut() {
-        match maps.iter().find(|other| [RULES, PREFIXES].contains(&&*other.name().to_string_lossy()) && other.name() == map.name()) {
+        match maps
+            .iter()
+            .find(|other| [RULES, PREFIXES].contains(&&*other.name().to_string_lossy()) && other.name() == map.name())
+        {
             Some(other) => map.reuse_fd(other.as_fd()).tried(cannot_read)?,
             None => use_shared(&mut map)?,
         }

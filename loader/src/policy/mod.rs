@@ -33,8 +33,8 @@ pub use explain::{Explained, Question, explain};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove};
 pub(crate) use live::move_open;
 pub(crate) use overlap::overlaps;
-pub use show::{Shown, ShownRule, line, show};
 pub(crate) use show::shown;
+pub use show::{Shown, ShownRule, line, show};
 pub(crate) use table::{Rule, RuleTable};
 
 use hotcc_host::error::{Error, Result};

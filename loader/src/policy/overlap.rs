@@ -23,7 +23,10 @@ pub(crate) fn overlaps(rules: &[(String, Rule)]) -> Vec<String> {
                 warnings.push(format!("{later_place}: the rule {why}"));
                 break;
             }
-            if differ && earlier.entry.criteria == later.entry.criteria && intersect(earlier, later) && !covers(later, earlier)
+            if differ
+                && earlier.entry.criteria == later.entry.criteria
+                && intersect(earlier, later)
+                && !covers(later, earlier)
             {
                 warnings.push(format!(
                     "{later_place}: the rule overlaps with {earlier_place}, which comes first and applies where both match"
@@ -94,9 +97,10 @@ fn intersect(one: &Rule, other: &Rule) -> bool {
     if asks(a, criterion::SHARE) {
         return false;
     }
-    let prefixes_meet = prefixes(one).into_iter().zip(prefixes(other)).all(|((asked, a_prefix, _), (_, b_prefix, _))| {
-        !asks(a, asked) || a_prefix.zip(b_prefix).is_some_and(|(a, b)| a.covers(b) || b.covers(a))
-    });
+    let prefixes_meet =
+        prefixes(one).into_iter().zip(prefixes(other)).all(|((asked, a_prefix, _), (_, b_prefix, _))| {
+            !asks(a, asked) || a_prefix.zip(b_prefix).is_some_and(|(a, b)| a.covers(b) || b.covers(a))
+        });
     let same = |asked: u32, same: bool| !asks(a, asked) || same;
     prefixes_meet
         && same(criterion::PORT, a.port_first <= b.port_last && b.port_first <= a.port_last)

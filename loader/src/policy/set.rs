@@ -33,8 +33,7 @@ impl Set {
 
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
         let (text, is_in) = entry.strip_prefix('!').map_or((entry, true), |rest| (rest.trim(), false));
-        let prefix: PathKey =
-            text.parse().map_err(|why| Error::failed(format!("invalid prefix `{entry}`: {why}")))?;
+        let prefix: PathKey = text.parse().map_err(|why| Error::failed(format!("invalid prefix `{entry}`: {why}")))?;
         if self.0.insert(prefix, is_in).is_some_and(|before| before != is_in) {
             return Err(Error::failed(format!("{prefix} is both in the set and taken out of it")));
         }

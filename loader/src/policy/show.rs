@@ -51,7 +51,13 @@ pub(crate) fn shown() -> Result<Shown> {
     Ok(Shown { rules: rules.collect::<Result<_>>()? })
 }
 
-fn shown_rule(rule: usize, entry: &RuleEntry, text_of: &TextEntry, counts: Counts, available: &[String]) -> Result<ShownRule> {
+fn shown_rule(
+    rule: usize,
+    entry: &RuleEntry,
+    text_of: &TextEntry,
+    counts: Counts,
+    available: &[String],
+) -> Result<ShownRule> {
     let congestion_control = text(&entry.cc_name);
     Ok(ShownRule {
         rule,

@@ -105,7 +105,9 @@ impl RuleTable {
         if let Some(user) = &self.uid {
             entry.uid = at(user, uid)?;
             entry.criteria |= criterion::UID;
-            warnings.push("`uid` applies to outgoing connections only: others have no user yet when they are set up".to_owned());
+            warnings.push(
+                "`uid` applies to outgoing connections only: others have no user yet when they are set up".to_owned(),
+            );
         }
         if let Some(interface) = &self.interface {
             entry.interface = at(interface, |name| interface_name(name))?;
@@ -174,7 +176,9 @@ fn prefixes(
         (None, None) => Ok(None),
         (None, Some(file)) => at(file, |file| Set::read(file)).map(Some),
         (Some(listed), None) => at(listed, list).map(Some),
-        (Some(_), Some(file)) => at(file, |_| Err(Error::failed("a rule has either a list of prefixes or a file of them"))),
+        (Some(_), Some(file)) => {
+            at(file, |_| Err(Error::failed("a rule has either a list of prefixes or a file of them")))
+        }
     }
 }
 
@@ -287,7 +291,7 @@ fn parse_signal(text: &str) -> Result<(u32, i32)> {
 pub(super) fn parse_share(text: &str) -> Result<u64> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-    let percent =
-        percent.ok_or_else(|| Error::failed(format!("invalid share `{text}`: expected more than 0% and at most 100%")))?;
+    let percent = percent
+        .ok_or_else(|| Error::failed(format!("invalid share `{text}`: expected more than 0% and at most 100%")))?;
     Ok((percent / 100.0 * (1u64 << 32) as f64).round() as u64)
 }

@@ -8,6 +8,7 @@ Examples:
   hotcc apply                                  load and set what /etc/hotcc/hotcc.toml declares
   sysctl -w net.ipv4.tcp_congestion_control=dtcp          use it for all new sockets
   ip route change 198.51.100.0/24 via … congctl dtcp      use it for one route
+  hotcc policy test 192.0.2.1:40000 203.0.113.5:443       which rule chooses for this connection, and why
   hotcc set dtcp alpha_permille=300            tune it while it runs
   hotcc swap dtcp ./mine.bpf.o --live          replace it, for open connections too
   hotcc rollback dtcp --live                   undo the swap
