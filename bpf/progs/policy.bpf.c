@@ -66,6 +66,7 @@ static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struc
 SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 {
 	struct policy_search search = {};
+	struct bpf_sock *sk = ctx->sk; /* read once: the verifier forgets that another one was not NULL */
 	struct policy_counts *counts;
 	struct policy_rule *rule;
 	struct tcp_sock *tp;
@@ -75,7 +76,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
-	tp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
+	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
 		return 1;
 	/* what is accepted gets its user later, when a process takes it */
@@ -86,7 +87,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	counts = bpf_map_lookup_elem(&policy_counts, &search.found);
 	if (!rule || !counts)
 		return 1;
-	if (is_chosen(tp, ctx->sk, rule)) {
+	if (is_chosen(tp, sk, rule)) {
 		__sync_fetch_and_add(&counts->left_alone, 1);
 		return 1;
 	}
@@ -96,7 +97,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	__sync_fetch_and_add(ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB ? &counts->listeners : &counts->connections, 1);
-	policy_put_mark(ctx->sk, POLICY_BY_RULE, rule->cc_name);
+	policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
 	return 1;
 }
 
@@ -105,13 +106,14 @@ struct policy_moved moved = {};
 /* The same for the open sockets of one network namespace. */
 SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 {
+	struct sock_common *skc = ctx->sk_common;
 	struct policy_search search = {};
 	struct policy_rule *rule;
 	struct socket_cc cc = {};
 	struct tcp_sock *tp;
 	long result;
 
-	tp = ctx->sk_common ? bpf_skc_to_tcp_sock(ctx->sk_common) : NULL;
+	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
 	if (!tp || !read_socket_cc(tp, &cc))
 		return 0;
 	/* who opened a connection is not known any more: what was accepted has the user of the process that accepted it */

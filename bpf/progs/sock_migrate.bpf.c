@@ -30,14 +30,14 @@ struct migrate_job job SEC(".data") = {};
 /* Whether the rule matches; counts it if not. */
 static __always_inline bool is_meant(struct tcp_sock *tp)
 {
-	struct policy_rule rule = job.rule;
+	const struct policy_rule *rule = &job.rule;
 	struct policy_flow flow = {};
 	u32 why;
 
-	if (!rule.criteria)
+	if (!rule->criteria)
 		return true;
-	read_flow(tp, true, rule.criteria & ~POLICY_SIGNALS, &flow);
-	why = policy_mismatch(&rule, &flow);
+	read_flow(tp, true, rule->criteria & ~POLICY_SIGNALS, &flow);
+	why = policy_mismatch(rule, &flow);
 	for (int i = 0; i < POLICY_CRITERIA; i++)
 		if (why == 1 << i)
 			job.unmatched[i]++;
