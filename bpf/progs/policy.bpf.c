@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Gives sockets the congestion control of the first rule that matches: when a connection is established, from either
- * side, and when a socket listens. A socket that has another choice than hotcc's is left alone, unless the rule overrides
- * that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an iterator does the same;
- * and the loader asks by a packet which rules match.
+ * Gives sockets the congestion control of the first rule that matches: when a connection is established, from
+ * either side, and when a socket listens. A socket that has another choice than hotcc's is left alone, unless the
+ * rule overrides that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an
+ * iterator does the same; and the loader asks by a packet which rules match.
  */
 #include "policy_flow.h"
 #include "policy_mark.h"

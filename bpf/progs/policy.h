@@ -14,7 +14,7 @@
 #define POLICY_TEXT 2048
 #define POLICY_SET_BITS 32 /* of the key, before the address */
 
-/* What a rule asks for, in the order of the checks. Bits of policy_rule.criteria; a check that fails is named by its bit. */
+/* What a rule asks for, in the order of the checks: bits of policy_rule.criteria. A failed check is named by its bit. */
 enum policy_criterion {
 	POLICY_MATCHES = 0,
 	POLICY_REMOTE = 1 << 0,
