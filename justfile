@@ -49,6 +49,10 @@ demo *args: build
 bench *args: build
     cargo run --release -p hotcc-micro --bin hotcc-microbench -- {{ args }}
 
+# Rank every congestion control on recorded links, and write docs/scoreboard.md: --quick simulates, --only cc,... chooses.
+scoreboard *args: build
+    target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
+
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
@@ -80,6 +84,10 @@ figures name kernels="6.12 newest" *args: build
     fi
     target/release/hotcc-bench figures "$page"
 
+# Run what is asked of an algorithm, and put the table of gates into its page of figures; hours in the lab, minutes with --sim.
+gates name *args: build
+    target/release/hotcc-bench gates --page "docs/algorithms/figures/{{ name }}.md" {{ args }} bench/scenarios/{{ name }}-*.toml
+
 # Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600
 fuzz name *options:
     #!/usr/bin/env bash
@@ -90,7 +98,7 @@ fuzz name *options:
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
 # Run scenarios in the simulator and on Linux 6.12, and write how far apart they are to docs/reference/simulator.md.
-validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml": build
+validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/every-trace.toml": build
     #!/usr/bin/env bash
     set -euo pipefail
     target/release/hotcc-bench lab --sim --one-seed {{ scenarios }}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * crest (`crest`): the window is the rate that the link just served, times the least RTT and a small queue. The radio's SINR
- * corrects the rate as far as the SINR proved to foretell it. A loss alone does not move the window.
+ * crest (`crest`): the window is the rate that the link just served, times the least RTT and a small queue. The radio's
+ * capacity or SINR corrects the rate as far as it proved to foretell it. A loss alone does not move the window.
  *
  * This project's own law; there is no paper. docs/algorithms/crest.md describes it, and what it does not achieve.
  *
@@ -32,13 +32,13 @@
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
  *   limit    losses without a queue: W is what arrives, for a while (a policer)
  *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
+ *            A change of the path or of the serving cell restarts it, at the ends of two rounds.
  *
  * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_policer.h the limit,
  * crest_signal.h the radio.
  * Hooks: `cong_control`, which also sets the pacing rate. ssthresh stays as it is. ECN marks are not read.
  */
 #include <hotcc/fixed.h>
-#include <hotcc/path.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -62,7 +62,7 @@ TUNABLE(u32, extra_segments, 3, 3, 0, 100, "segments",
 	"own segments in the queue beyond that, at least: make shares even");
 TUNABLE(u32, base_window_ms, 5000, 5000, 100, 100000, "ms", "how long a least RTT holds until a probe looks for it");
 TUNABLE(u32, loss_permille, 30, 30, 0, 200, "permille", "share of lost segments that is ignored");
-TUNABLE_CHOICE(radio, 1, 1, "off,on", "whether to read the radio's SINR");
+TUNABLE_CHOICE(radio, 1, 1, "off,on", "whether to read the radio's capacity and SINR");
 
 FLOW_STATE(struct crest);
 
@@ -205,7 +205,9 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	bool lost = (u16)tp->lost != f->round_lost;
 	u32 q_us, lost_permille;
 
-	if (path_changed(sk, &f->path)) {
+	if (path_changed(sk, &f->signal.path))
+		radio_cell_move(&f->signal.radio);
+	if (radio_cell_moved(&f->signal.radio)) {
 		f->base_us = f->round_rtt_us;
 		if (g)
 			g->base_us = 0;
@@ -413,7 +415,7 @@ SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc crest ALGORITHM("W = rate served x (least RTT + small queue); SINR corrects it",
+struct tcp_congestion_ops___hotcc crest ALGORITHM("W = rate served x (least RTT + small queue); radio corrects it",
 						  "this project: docs/algorithms/crest.md") = {
 	.init = (void *)crest_init,
 	.release = (void *)crest_release,

@@ -2,24 +2,30 @@
 /*
  * What the radio says, and how far it is believed. For `crest`.
  *
- *   e = log2 of the spectral efficiency of the SINR, level = mean of log2(rate) - e: what the link makes of an efficiency
+ *   e = log2 of the link's capacity if that is known, else of the spectral efficiency of the SINR
+ *   level = mean of log2(rate) - e: what the flow gets of a capacity, or makes of an efficiency
  *   forecast = level + e
  *   weight = E0^2 / (E0^2 + E1^2), with the mean squares E of the errors of two forecasts of the rate that the link has
  *            just shown, as they were when its packets left: the forecast above (E1), and no change (E0)
  *
+ * Capacity and SINR each have a level and an error. If one takes the other's place, its own come back, and it learns again
+ * when it was there for a round trip.
  * A slice is a quarter of a round trip. Its packets were served two slices ago on average, and left four slices ago.
  * A forecast that is too low would keep the queue empty, so that it never proves wrong. So a link without a queue that
  * delivers more than the forecast raises the level and counts as an error, and a signal does not lower the rate of a
  * link that had no queue for a round trip.
  */
 #pragma once
+#include <hotcc/path.h>
 #include <hotcc/radio.h>
 #include <hotcc/tags.h>
 
 #include "crest_log2.h"
 #include "shannon.h"
 
-#define NO_EFFICIENCY (-32768)
+#define NO_READING (-32768)
+#define NO_READINGS 0x8000800080008000ULL /* in four slices */
+#define CAPACITY_ONE_LOG (20 * LOG2_ONE) /* of kbit/s: keeps the level above 0, as a rate's logarithm is there */
 #define LEARN_SHIFT 6	      /* errors and level are averaged over 64 slices */
 #define ERROR_LIMIT_Q10 2000  /* an error of a factor of four counts as the worst */
 #define ERROR_FIRST 1000
@@ -29,22 +35,64 @@
 struct crest_signal {
 	u64 rates FIELD("log2(segment/s) / 1024",
 			"rates of the last four slices, the newest in the low 16 bits; 0: none");
-	u64 efficiencies FIELD("log2(bit/s/Hz) / 1024", "spectral efficiencies at their ends, likewise");
+	u64 readings FIELD("log2 / 1024",
+			   "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
 	struct radio_ref radio;
-	u16 level FIELD("log2(segment/s) / 1024", "rate over efficiency, averaged; 0: not known yet");
+	u16 level FIELD("log2(segment/s) / 1024", "rate over reading, averaged; 0: not known yet");
 	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast");
 	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate");
+	u16 other_level FIELD("log2(segment/s) / 1024", "of the other kind of signal, as it was when that was used");
+	u16 other_error FIELD("1/8192", "likewise");
 	u8 weight FIELD("1/256", "how far the signal's forecast is believed");
 	u8 busy FIELD("", "bit map of the last eight slices: whether there was a queue, the newest in bit 0");
+	struct path_ref path;
 };
 
-static __always_inline s32 efficiency_now(struct sock *sk, struct crest_signal *s)
+/* The other kind of signal takes over, with what was learned of it. */
+static __always_inline void signal_turn(struct crest_signal *s, u8 kind)
 {
-	s32 sinr_q8, average_q8;
+	u16 level = s->level, error = s->error_with;
 
-	if (radio_read(sk, &s->radio, &sinr_q8, &average_q8) != RADIO_FRESH)
-		return NO_EFFICIENCY;
-	return (s32)log2_q10(shannon_efficiency_q20(sinr_q8)) - SHANNON_SHIFT * LOG2_ONE;
+	if (s->radio.kind != RADIO_NONE) {
+		s->level = s->other_level;
+		s->error_with = s->other_error;
+		s->other_level = level;
+		s->other_error = error;
+		s->readings = NO_READINGS;
+	}
+	s->radio.kind = kind;
+}
+
+/* The logarithm of the best signal there is. */
+static __always_inline s32 signal_read(struct sock *sk, struct crest_signal *s)
+{
+	union radio_line *line = radio_line_of(sk, &s->radio);
+	s32 sinr_q8, average_q8, reading;
+	u32 kbit_per_s;
+	u8 kind;
+
+	if (!line)
+		return NO_READING;
+	kbit_per_s = radio_capacity(sk, line);
+	if (kbit_per_s) {
+		kind = RADIO_CAPACITY;
+		reading = (s32)log2_q10(kbit_per_s) - CAPACITY_ONE_LOG;
+	} else {
+		if (radio_sinr(sk, line, &sinr_q8, &average_q8) != RADIO_FRESH)
+			return NO_READING;
+		kind = RADIO_SINR;
+		reading = (s32)log2_q10(shannon_efficiency_q20(sinr_q8)) - SHANNON_SHIFT * LOG2_ONE;
+	}
+	if (s->radio.kind != kind)
+		signal_turn(s, kind);
+	return reading;
+}
+
+static __always_inline void signal_weigh(struct crest_signal *s)
+{
+	u64 with = (u64)s->error_with * s->error_with, without = (u64)s->error_without * s->error_without;
+
+	s->weight = without * 255 / (with + without + 1);
 }
 
 static __always_inline void error_mean(u16 *mean, s32 error_q10)
@@ -58,18 +106,18 @@ static __always_inline void error_mean(u16 *mean, s32 error_q10)
 
 static __always_inline void signal_learn(struct crest_signal *s, s32 rate)
 {
-	s32 served = (s16)(s->efficiencies >> 16), left = (s16)(s->efficiencies >> 48), before = (u16)(s->rates >> 48);
+	s32 served = (s16)(s->readings >> 16), left = (s16)(s->readings >> 48), before = (u16)(s->rates >> 48);
 	s32 level = rate - served;
-	u64 with, without;
 	bool busy = (s->busy & 0x11) == 0x11;
 
-	if (!before || served == NO_EFFICIENCY || left == NO_EFFICIENCY)
+	if (!before || served == NO_READING || left == NO_READING)
 		return;
 	if (!s->level) {
 		if (!busy || level <= 0)
 			return;
 		s->level = level;
-		s->error_with = s->error_without = ERROR_FIRST;
+		s->error_with = ERROR_FIRST;
+		s->error_without = s->error_without ?: ERROR_FIRST;
 	}
 	if (!busy && level <= s->level)
 		return;
@@ -77,23 +125,21 @@ static __always_inline void signal_learn(struct crest_signal *s, s32 rate)
 	if (busy)
 		error_mean(&s->error_without, rate - before);
 	s->level += (level - s->level) >> (busy ? LEARN_SHIFT : 2);
-	with = (u64)s->error_with * s->error_with;
-	without = (u64)s->error_without * s->error_without;
-	s->weight = without * 255 / (with + without + 1);
 }
 
 /* A slice has ended at which the link delivered at `rate`, a logarithm: learns, and returns the signal's forecast or 0. */
 static __always_inline u32 signal_slice(struct sock *sk, struct crest_signal *s, u32 rate, bool queued)
 {
-	s32 now = efficiency_now(sk, s);
+	s32 now = signal_read(sk, s);
 
 	s->busy = s->busy << 1 | queued;
-	if (now != NO_EFFICIENCY)
+	if (now != NO_READING)
 		signal_learn(s, rate);
 	s->rates = s->rates << 16 | min(rate, 65535U);
-	s->efficiencies = s->efficiencies << 16 | (u16)now;
-	if (now == NO_EFFICIENCY || !s->level)
+	s->readings = s->readings << 16 | (u16)now;
+	if (now == NO_READING || !s->level)
 		return 0;
+	signal_weigh(s);
 	return max(s->level + now, 1);
 }
 

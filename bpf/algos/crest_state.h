@@ -3,7 +3,6 @@
  * The state of a flow, its units, and the constants of the law. For `crest`.
  */
 #pragma once
-#include <hotcc/path.h>
 #include <hotcc/tags.h>
 
 #include "crest_signal.h"
@@ -29,7 +28,6 @@
 enum phase { START, CRUISE, PROBE, REFILL, COMPETE, RECHECK };
 
 struct crest {
-	struct path_ref path;
 	struct crest_signal signal;
 	u32 base_us FIELD("us", "least RTT of the path; 0: none yet");
 	u32 base_seen_ms FIELD("ms", "when an RTT near it was last seen, or looked for");

@@ -66,13 +66,18 @@ static __always_inline u32 domain2_empty_us(const struct tcp_sock *tp, const str
 }
 
 /*
- * Whether a queue of domain 2's may have dropped what was lost there. Its share of W is its share of the RTT (Little's law).
+ * Segments of a window that wait in domain 2: the time they spend there is D2's share of the RTT (Little's law), and what an
+ * empty domain 2 takes is no waiting. 0 where that is less than so many sixteenths of the RTT.
  */
-static __always_inline bool domain2_has_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen)
+static __always_inline u32 domain2_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen,
+					 u32 sixteenths)
 {
-	u64 rtt_us = tp->srtt_us >> 3, empty_us = domain2_empty_us(tp, seen);
+	u64 rtt_us = tp->srtt_us >> 3, empty_us = domain2_empty_us(tp, seen),
+	    here = domain2_segments(tp, seen) * rtt_us;
 
-	return rtt_us && domain2_segments(tp, seen) * rtt_us >= window * (empty_us + (3 * rtt_us >> 4));
+	if (!rtt_us || here < window * (empty_us + (sixteenths * rtt_us >> 4)))
+		return 0;
+	return (here - window * empty_us) / rtt_us;
 }
 
 #define MOST_SEGMENTS (1U << 29) /* keeps products within 64 bits */

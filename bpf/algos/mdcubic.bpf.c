@@ -30,6 +30,9 @@
  *    them run dry. Where domain 2 has a queue, W1 gives up as many segments as were lost, and not more than CUBIC would
  *    (`d2_reduction`; `paper`: CUBIC). It has one where D2 takes longer than the least RTT and the record's leave for it, by
  *    three sixteenths of the RTT at least: at an eighth a PEP that lies takes too much, at a quarter queues are missed.
+ *  - A long queue of domain 2's, of seven sixteenths of the RTT at least, drops what is too much for it: the first loss there is
+ *    congestion. W gives up half of that queue, and not more than CUBIC would; slow start ends with what the rate fills. In a
+ *    shorter one a loss of the radio's is as likely: three sixteenths left links half empty.
  *  - Ten losses are many for a small W, and what a PEP that lies takes from others grows with them: of a W under 160 it is
  *    one for 16 segments, and three at least (`d2_segments_per_loss`; `paper`: ten).
  *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
@@ -81,8 +84,9 @@ TUNABLE(u32, d2_loss_events, 0, 0, 0, 1000, "per RTT",
 	"domain 2 losses from which CUBIC reacts; 0: by type, lossy 10, reliable 1");
 TUNABLE(u32, d2_segments_per_loss, 16, 0, 0, 1000, "segments",
 	"lossy and by type: of a smaller W one loss per so many, 3 at least; 0: always 10");
-TUNABLE_CHOICE(d2_reduction, BY_LOSSES, BY_CUBIC, "losses,cubic",
-	       "what W1 then gives up, PEP-clocked and where a lossy domain 2 has a queue: what was lost, or as CUBIC");
+TUNABLE_CHOICE(
+	d2_reduction, BY_LOSSES, BY_CUBIC, "losses,cubic",
+	"PEP-clocked, and where a lossy domain 2 has a queue: W gives up what was lost, and half of a long one; or as CUBIC");
 TUNABLE(u32, pep_max_age_ms, 1000, 1000, 1, 30000, "ms", "older records of the PEP are not used");
 TUNABLE_CHOICE(without_pep, DOMAIN_1, DOMAIN_1, "domain1,domain2", "which domain's a loss is where no PEP tells");
 TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
@@ -91,6 +95,9 @@ TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by t
 #define LEAST_LOSSY_EVENTS 3U
 #define RELIABLE_EVENTS 1
 #define U16_MAX 0xffffU
+/* sixteenths of the RTT */
+#define ANY_QUEUE 3
+#define LONG_QUEUE 7
 
 /* d2_segments (bits 0 to 31), events, and flags (from FLAGS_BIT on) in a single load, for what runs at every ACK. */
 static __always_inline u64 state_word(const struct sock *sk)
@@ -154,16 +161,41 @@ static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic 
 	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
 }
 
+/* What of W waits in domain 2, where its losses may be congestion. */
+static __always_inline u32 waiting_segments(const struct tcp_sock *tp, const struct mdcubic *f, u32 window,
+					    const struct pep_seen *seen, u32 sixteenths)
+{
+	if (d2_reduction != BY_LOSSES || type != TYPE_LOSSY || !(f->flags & PEP_CLOCKED))
+		return 0;
+	return domain2_queue(tp, window, seen, sixteenths);
+}
+
 /* The same after too many losses in domain 2. */
 static __always_inline u32 excess_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window,
 					   const struct pep_seen *seen)
 {
 	u32 ssthresh = whole_ssthresh(sk, f, window);
-	bool by_losses = d2_reduction == BY_LOSSES && type == TYPE_LOSSY && f->flags & PEP_CLOCKED &&
-			 domain2_has_queue(tcp_sk(sk), window, seen);
 
 	/* at U16_MAX it is not known how many there were */
-	return by_losses && f->events < min(window, U16_MAX) ? max(ssthresh, window - f->events) : ssthresh;
+	if (f->events >= min(window, U16_MAX) || !waiting_segments(tcp_sk(sk), f, window, seen, ANY_QUEUE))
+		return ssthresh;
+	return max(ssthresh, window - f->events);
+}
+
+/*
+ * The same after a loss of a long queue in domain 2, of which W gives up half. Slow start has gone far beyond the queue by
+ * then: what the rate fills is left of W.
+ */
+static __always_inline u32 queue_ssthresh(struct sock *sk, struct mdcubic *f, u32 window, u32 queue,
+					  const struct pep_seen *seen)
+{
+	u32 ssthresh = max(whole_ssthresh(sk, f, window), window - min(queue / 2, window)), limit;
+
+	f->marks |= D2_WAS_FULL;
+	if (domain1_window(f, window) >= f->prior_ssthresh)
+		return ssthresh;
+	limit = domain2_limit(tcp_sk(sk), seen, TCP_INIT_CWND);
+	return min(ssthresh, limit + domain1_limit(tcp_sk(sk), seen, limit));
 }
 
 /* A recovery that was taken for domain 2's is no more. */
@@ -214,22 +246,26 @@ static __always_inline void end_reduction_by_timeout(struct sock *sk, struct mdc
 
 /*
  * The kernel has made W the threshold, with the D2 of when the reduction began. What left domain 2 since then would be
- * sent at once, into the very queue that was too long.
+ * sent at once, into the very queue that was too long. Slow start that a queue ended left a W of what the rate fills: D2's
+ * share of that is no more than the bound.
  */
 static __always_inline void end_reduction(struct sock *sk, struct mdcubic *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct pep_seen seen;
+	bool is_renewed = f->flags & PEP_CLOCKED && pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH;
 
 	if (f->flags & TAKEN_FOR_DOMAIN_2) {
 		tp->snd_cwnd = min(max(tp->snd_cwnd, f->prior_window), tp->snd_cwnd_clamp);
 		tp->snd_ssthresh = f->prior_ssthresh;
 	} else {
+		if (is_renewed && f->marks & D2_WAS_FULL)
+			f->d2_segments = min(f->d2_segments, domain2_limit(tp, &seen, TCP_INIT_CWND));
 		tp->snd_ssthresh = domain1_window(f, tp->snd_ssthresh);
 	}
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
 	f->marks &= ~REDUCING;
-	if (f->flags & PEP_CLOCKED && pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH) {
+	if (is_renewed) {
 		renew_d2(tp, f, &seen);
 		bound_d2(tp, f, &seen);
 	}
@@ -317,6 +353,7 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	struct mdcubic *f = flow_state(sk);
 	struct pep_seen seen;
 	bool domain_2;
+	u32 queue = 0;
 
 	settle_undo(tp, f);
 	f->prior_window = tp->snd_cwnd;
@@ -327,13 +364,17 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 		f->covered_to = tp->snd_una;
 		f->remainder_bytes = 0;
 	}
-	if (pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK))
+	if (pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK)) {
 		domain_2 = pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen);
-	else
+		queue = waiting_segments(tp, f, tp->snd_cwnd, &seen, LONG_QUEUE);
+	} else {
 		domain_2 = without_pep == DOMAIN_2;
+	}
 	if (!domain_2)
 		return whole_ssthresh(sk, f, tp->snd_cwnd);
 	f->events += f->events < U16_MAX;
+	if (queue)
+		return queue_ssthresh(sk, f, tp->snd_cwnd, queue, &seen);
 	if (f->events >= event_limit(tp->snd_cwnd))
 		return excess_ssthresh(sk, f, tp->snd_cwnd, &seen);
 	f->flags |= TAKEN_FOR_DOMAIN_2;

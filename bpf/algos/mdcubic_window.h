@@ -10,7 +10,7 @@
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
 
-TUNABLE(u32, d2_bound_kb, 1000, 0, 0, 1000000, "kB",
+TUNABLE(u32, d2_bound_kb, 400, 0, 0, 1000000, "kB",
 	"D2 counts up to this, or to what domain 2 holds with a short queue if that is more; 0: no bound");
 
 /* `flags` */
@@ -24,6 +24,7 @@ TUNABLE(u32, d2_bound_kb, 1000, 0, 0, 1000000, "kB",
 #define CLIENT_AHEAD 1U /* of the PEP, since behind_since_us */
 #define REDUCING 2U	/* ssthresh is that of a reduction, and holds D2 */
 #define UNDONE 4U	/* so is the one that the kernel made of it for the undo */
+#define D2_WAS_FULL 8U	/* since the PEP is the clock, a long queue of domain 2 dropped something */
 
 struct mdcubic {
 	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
@@ -31,7 +32,8 @@ struct mdcubic {
 	u16 events FIELD("", "domain 2 losses in this round");
 	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
 			   "128: Reno in CUBIC's place, whose state has no room here");
-	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone");
+	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone, 8: a long "
+			   "queue of domain 2 dropped something");
 
 	u32 covered_to FIELD("", "sequence number up to which client and PEP, taken in all, have bytes");
 	u32 round_end FIELD("", "sequence number at which the running round ends");
@@ -105,19 +107,22 @@ static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, con
 
 /*
  * Domain 2 fills up: D2 counts as no more than it should hold, and W1 is no more than domain 1 needs for domain 2's rate. Slow
- * start is held before that, for all that it sends is in domain 2 an RTT of domain 1 later.
+ * start is held before that, for all that it sends is in domain 2 an RTT of domain 1 later. Once domain 2's queue dropped
+ * something, the rate alone says what D2 may count as, and losses bound W1.
  */
 static __always_inline void bound_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
 {
 	u32 w1 = domain1_window(f, tp->snd_cwnd), d2 = f->d2_segments;
+	bool was_full = f->marks & D2_WAS_FULL, is_starting = w1 < tp->snd_ssthresh;
 	u32 least = d2_bound_kb * 1000 / (tp->mss_cache ?: 1), limit;
-	bool is_starting = w1 < tp->snd_ssthresh;
 
+	if (was_full)
+		least = min(least, TCP_INIT_CWND);
 	if (!d2_bound_kb || (d2 <= least && (!is_starting || tp->snd_cwnd <= least)))
 		return;
 	limit = domain2_limit(tp, seen, least);
 	f->d2_segments = min(d2, limit);
-	if (is_starting || d2 > limit)
+	if (is_starting || (d2 > limit && !was_full))
 		w1 = min(w1, domain1_limit(tp, seen, limit) + limit - f->d2_segments);
 	tp->snd_cwnd = min(w1 + f->d2_segments, tp->snd_cwnd);
 }
@@ -169,6 +174,7 @@ static __always_inline void clock_by_client(struct sock *sk, struct mdcubic *f, 
 	u32 segments;
 
 	f->flags &= ~PEP_CLOCKED;
+	f->marks &= ~D2_WAS_FULL;
 	f->covered_to = tp->snd_una;
 	if (state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2) {
 		segments = segments_to_grow_by(sk, f, max(news, 0));

@@ -44,7 +44,7 @@ fn radio_maps() {
             radio::Slot,
             decision,
             updates,
-            capacity_bps,
+            capacity,
             rsrp_q8_dbm,
             rsrq_q8_db,
             max_age_ms,
@@ -56,6 +56,7 @@ fn radio_maps() {
             mcs,
             source,
             reserved,
+            cell,
             owner_start,
         );
     }

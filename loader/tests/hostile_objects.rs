@@ -89,11 +89,12 @@ impl Random {
 
 #[test]
 fn flipped_bits_end_in_an_error_at_most() {
-    let Some(test) = kernel_test("flipped_bits_end_in_an_error_at_most", &[]) else { return };
     const FLIPS_PER_OBJECT: u64 = 10;
     let (mut flips, mut deep) = (0, 0);
     let mut outcomes = BTreeMap::<&str, u64>::new();
     for object in hotcc_bpf::ALGOS {
+        // for each object, so that a soak does not stop other tests of this machine for its whole length
+        let Some(test) = kernel_test("flipped_bits_end_in_an_error_at_most", &[]) else { return };
         let sections = deep_sections(object.bytes);
         for seed in soak::seeds(1, FLIPS_PER_OBJECT) {
             let mut random = Random(seed);

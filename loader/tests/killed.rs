@@ -4,6 +4,7 @@
 mod common;
 use common::*;
 use hotcc_testbed::command::failed;
+use hotcc_testbed::soak;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -25,15 +26,15 @@ fn usable(name: &str) {
 
 /// Kills `arguments` at points spread over the time it takes, more of them towards its end, where it changes things.
 fn kill_everywhere(name: &str, arguments: &[&str], restore: impl Fn()) {
-    const KILLS: u32 = 24;
+    let kills = u32::try_from(soak::times(24)).unwrap();
     let started = Instant::now();
     assert!(start(arguments).wait().unwrap().success());
     let whole = started.elapsed();
     restore();
     let mut hits = 0;
-    for n in 0..KILLS {
+    for n in 0..kills {
         let mut child = start(arguments);
-        let share = f64::from(n) / f64::from(KILLS);
+        let share = f64::from(n) / f64::from(kills);
         std::thread::sleep(whole.mul_f64(share.sqrt()));
         child.kill().unwrap();
         hits += u32::from(!child.wait().unwrap().success());
@@ -41,7 +42,8 @@ fn kill_everywhere(name: &str, arguments: &[&str], restore: impl Fn()) {
         restore();
         usable(name);
     }
-    assert!(hits >= KILLS / 4, "only {hits} of {KILLS} kills came before the command's end");
+    assert!(hits >= kills / 4, "only {hits} of {kills} kills came before the command's end");
+    soak::report(&format!("{}: {kills} kills, {hits} before the command's end", arguments[0]));
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_derived: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rsrp_dbm: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rsrq_db: Option<f64>,
@@ -31,6 +33,8 @@ pub struct Line<'a> {
     pub cqi: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcs: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,10 +68,12 @@ impl<'a> Line<'a> {
         Self {
             sinr_db: reading.sinr_db,
             capacity_bps: reading.capacity_bps,
+            capacity_derived: (reading.capacity_bps.is_some() && reading.is_capacity_derived).then_some(true),
             rsrp_dbm: reading.rsrp_dbm,
             rsrq_db: reading.rsrq_db,
             cqi: reading.cqi,
             mcs: reading.mcs,
+            cell: reading.cell,
             age_ms: Some(age_ms),
             session: Some(sent.session),
             sent_us: Some(sent.at_us),
@@ -90,10 +96,12 @@ impl<'a> Line<'a> {
                 sinr_db: self.sinr_db,
                 average_db: None,
                 capacity_bps: self.capacity_bps,
+                is_capacity_derived: self.capacity_bps.is_some() && self.capacity_derived == Some(true),
                 rsrp_dbm: self.rsrp_dbm,
                 rsrq_db: self.rsrq_db,
                 cqi: self.cqi,
                 mcs: self.mcs,
+                cell: self.cell,
             },
             age_ms: self.age_ms.unwrap_or(0.0),
             time_s: self.time_s,
@@ -123,12 +131,15 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = br#"{"ue":"car-7","sinr_db":12.5,"capacity_bps":5e7,"rsrp_dbm":-95,"rsrq_db":-11,"cqi":9,"mcs":17,
-            "age_ms":3.5,"time_s":17.25,"session":1,"sent_us":99,"counter":5}"#;
+        let text =
+            br#"{"ue":"car-7","sinr_db":12.5,"capacity_bps":5e7,"capacity_derived":true,"rsrp_dbm":-95,"rsrq_db":-11,
+            "cqi":9,"mcs":17,"cell":68719476735,"age_ms":3.5,"time_s":17.25,"session":1,"sent_us":99,"counter":5}"#;
         let line = Line::parse(text).unwrap();
         let raw = line.reading();
         assert_eq!(line.ue(), Ok(Ue::Id("car-7")));
         assert_eq!((raw.reading.sinr_db, raw.reading.cqi, raw.age_ms), (Some(12.5), Some(9), 3.5));
+        assert_eq!((raw.reading.capacity_bps, raw.reading.is_capacity_derived), (Some(5e7), true));
+        assert_eq!(raw.reading.cell, Some(68_719_476_735));
         assert_eq!((raw.time_s, raw.sent), (Some(17.25), Some(Sent { session: 1, at_us: 99 })));
         assert_eq!(Line::parse(&line.to_json()).unwrap(), line);
         let bare = Line::parse(br#"{"sinr_db":1,"rsrp_dbm":null}"#).unwrap();
@@ -170,6 +181,10 @@ mod tests {
             r#"{"sinr":1}"#,
             r#"{"cqi":-1}"#,
             r#"{"cqi":300}"#,
+            r#"{"cell":-1}"#,
+            r#"{"cell":"0a1b"}"#,
+            r#"{"capacity_bps":NaN}"#,
+            r#"{"capacity_derived":1}"#,
             r#"{"sinr_db":1,"sinr_db":2}"#,
             r#"{"sinr_db":1}{}"#,
             &long,

@@ -6,7 +6,6 @@ use hotcc_channel_model::ranges;
 use hotcc_channel_model::trace::Sample;
 use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
-use std::ops::RangeInclusive;
 
 /// Of whom a reading is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,21 +57,35 @@ impl RawReading {
     /// # Errors
     /// A value is out of its range, or there is none.
     pub fn check(&self) -> Result<(), Reject> {
-        let r = &self.reading;
-        let within = |value: Option<f64>, range: &RangeInclusive<f64>| value.is_none_or(|v| range.contains(&v));
-        let sound = within(r.sinr_db, &ranges::SINR_DB)
-            && within(r.rsrp_dbm, &ranges::RSRP_DBM)
-            && within(r.rsrq_db, &ranges::RSRQ_DB)
-            && within(r.capacity_bps, &ranges::CAPACITY_BPS)
-            && r.cqi.is_none_or(|cqi| cqi <= ranges::CQI)
-            && r.mcs.is_none_or(|mcs| mcs <= ranges::MCS)
-            && (0.0..=1e9).contains(&self.age_ms)
-            && self.time_s.is_none_or(f64::is_finite);
-        if !sound {
+        if self.out_of_range().is_some() {
             return Err(Reject::Range);
         }
+        let r = &self.reading;
         let nothing = Reading { average_db: r.average_db, ..Reading::default() };
         if *r == nothing { Err(Reject::Nothing) } else { Ok(()) }
+    }
+}
+
+impl RawReading {
+    /// The first value that no radio has, and what it may be.
+    #[must_use]
+    pub fn out_of_range(&self) -> Option<String> {
+        let r = &self.reading;
+        let index = |limit: u8| 0.0..=f64::from(limit);
+        let values = [
+            ("sinr_db", r.sinr_db, ranges::SINR_DB),
+            ("rsrp_dbm", r.rsrp_dbm, ranges::RSRP_DBM),
+            ("rsrq_db", r.rsrq_db, ranges::RSRQ_DB),
+            ("capacity_bps", r.capacity_bps, ranges::CAPACITY_BPS),
+            ("cqi", r.cqi.map(f64::from), index(ranges::CQI)),
+            ("mcs", r.mcs.map(f64::from), index(ranges::MCS)),
+            ("age_ms", Some(self.age_ms), 0.0..=1e9),
+            ("time_s", self.time_s, f64::MIN..=f64::MAX),
+        ];
+        let wrong = values
+            .into_iter()
+            .find_map(|(name, value, range)| Some((name, value?, range)).filter(|(_, v, r)| !r.contains(v)));
+        wrong.map(|(name, value, range)| format!("{name} {value} is not within {} to {}", range.start(), range.end()))
     }
 }
 
@@ -82,11 +95,35 @@ impl From<&Sample> for RawReading {
             sinr_db: sample.sinr_db,
             average_db: None,
             capacity_bps: sample.capacity_bps,
+            is_capacity_derived: false,
             rsrp_dbm: sample.rsrp_dbm,
             rsrq_db: sample.rsrq_db,
             cqi: sample.cqi,
             mcs: sample.mcs,
+            cell: sample.cell,
         };
         Self { reading, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_no_radio_has_is_named() {
+        let of = |bps, age_ms| {
+            let reading = Reading { capacity_bps: Some(bps), ..Reading::default() };
+            RawReading { reading, age_ms, ..RawReading::default() }.out_of_range()
+        };
+        for (bps, age_ms, expected) in [
+            (5e7, 0.0, None),
+            (-1.0, 0.0, Some("capacity_bps -1 is not within 0 to 1000000000000000")),
+            (2e15, 0.0, Some("capacity_bps 2000000000000000 is not within 0 to 1000000000000000")),
+            (f64::NAN, 0.0, Some("capacity_bps NaN is not within 0 to 1000000000000000")),
+            (5e7, -1.0, Some("age_ms -1 is not within 0 to 1000000000")),
+        ] {
+            assert_eq!(of(bps, age_ms).as_deref(), expected);
+        }
     }
 }

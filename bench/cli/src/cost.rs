@@ -18,11 +18,15 @@ use std::process::ExitCode;
 /// cost of BPF, so only the algorithms differ. Read a small negative figure as zero: that part costs less than what is
 /// subtracted for counting it. docs/reference/benchmarks.md has the details and the duration.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest\n  hotcc-bench cost --json 6.12")]
+#[command(after_help = "Examples:\n  hotcc-bench cost\n  hotcc-bench cost 6.1 newest\n  \
+    hotcc-bench cost --cc crest --cc bbr\n  hotcc-bench cost --json 6.12")]
 pub struct CostCommand {
     /// Kernels, downloaded if not cached: 6.1, trixie, newest, ...
     #[arg(default_values = ["6.12"], value_name = "KERNEL")]
     kernels: Vec<String>,
+    /// Count only this algorithm and the reference; repeat for more
+    #[arg(long, value_name = "NAME")]
+    cc: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +39,7 @@ impl CostCommand {
         for name in &self.kernels {
             let selector: Selector = name.parse()?;
             let kernel = hotcc_kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
-            let costs = run(&kernel, vm::processors().first().copied(), &mut |line| eprintln!("  {line}"))?;
+            let costs = run(&kernel, &self.cc, vm::processors().first().copied(), &mut |line| eprintln!("  {line}"))?;
             if !self.json {
                 println!("{}", table(&costs));
             }

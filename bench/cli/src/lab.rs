@@ -1,13 +1,14 @@
 //! `hotcc-bench lab`: scenarios from the command line.
 
-use crate::exit_code;
+use crate::exit::exit_code;
 use crate::traces::TracesDirectory;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use hotcc_kernels::Selector;
 use hotcc_lab::estimate;
 use hotcc_lab::native::Native;
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
+use hotcc_lab::results::Wanted;
 use hotcc_lab::run::{Backend, Lab, Progress};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
@@ -26,7 +27,7 @@ use std::time::Instant;
 ///
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
 /// completed runs. Exits with 1 if a file is invalid, or if a run fails or is invalid.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
     hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
@@ -119,13 +120,18 @@ fn default_jobs() -> NonZeroUsize {
 impl LabCommand {
     /// Runs them. Exit code 1 if one failed or is not valid; where a kernel lacks something or more is not permitted, theirs.
     pub fn run(&self) -> Result<ExitCode> {
+        self.run_all(true).map(|(code, _)| ExitCode::from(code))
+    }
+
+    /// Runs them, with or without their tables of figures on stdout. The exit code, and each scenario's directory of results.
+    pub fn run_all(&self, shows_tables: bool) -> Result<(u8, Vec<PathBuf>)> {
         let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
         let selection = Selection { one_seed: self.one_seed || self.quick, cases: self.case.clone(), drawn };
-        let Some((sources, all)) = self.sources(&selection) else { return Ok(ExitCode::FAILURE) };
+        let Some((sources, all)) = self.sources(&selection) else { return Ok((1, Vec::new())) };
         let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
             in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(&all)));
-            return Ok(ExitCode::SUCCESS);
+            return Ok((0, Vec::new()));
         }
         in_all.iter().for_each(|line| eprintln!("{line}"));
         let (kernel, native);
@@ -147,9 +153,14 @@ impl LabCommand {
             Backend::Simulator => simulated::BACKEND.to_owned(),
         };
         netlab::catch_interrupts()?;
-        let mut code = 0;
+        let (mut code, mut directories) = (0, Vec::new());
         for source in &sources {
-            match self.run_one(source, backend, &place, &selection) {
+            let directory = self.out.join(stem(&source.path)).join(&place);
+            let run = self.run_one(source, backend, &directory, &selection, shows_tables);
+            if directory.join("manifest.json").exists() {
+                directories.push(directory);
+            }
+            match run {
                 Ok(valid) => code = code.max(u8::from(!valid)),
                 Err(why) if why.is::<netlab::Interrupted>() => {
                     bail!("{why}; run the same command again to resume")
@@ -160,21 +171,27 @@ impl LabCommand {
                 }
             }
         }
-        Ok(ExitCode::from(code))
+        Ok((code, directories))
     }
 
     /// One scenario; whether all its runs are valid.
-    fn run_one(&self, source: &Source, backend: Backend<'_>, place: &str, selection: &Selection) -> Result<bool> {
-        let directory = self.out.join(stem(&source.path)).join(place);
-        let lab = Lab { source, backend, directory: &directory, jobs: self.jobs.get(), selection };
+    fn run_one(
+        &self,
+        source: &Source,
+        backend: Backend<'_>,
+        directory: &Path,
+        selection: &Selection,
+        shows_tables: bool,
+    ) -> Result<bool> {
+        let lab = Lab { source, backend, directory, jobs: self.jobs.get(), selection };
         let started = Instant::now();
         let results = lab.run(&|progress| show(progress))?;
         let page = directory.join("report.html");
-        let data = hotcc_report::write(&directory, &page, hotcc_report::CHARTS)?;
+        let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS)?;
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
-        if self.json {
+        if shows_tables && self.json {
             println!("{}", serde_json::to_string_pretty(&results.runs)?);
-        } else {
+        } else if shows_tables {
             if let Some(reduced) = &data.reduced {
                 println!("{reduced}");
             }
@@ -239,6 +256,40 @@ impl LabCommand {
 
     fn estimate(&self, work: &Workload) -> String {
         format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
+    }
+
+    /// The same for the scenarios that have gates, and those that cannot be read, so that the error is reported.
+    pub fn with_gates(&self) -> Result<Self> {
+        let has_gates = |path: &&PathBuf| {
+            let Ok(source) = Source::read(path) else { return true };
+            let cases = source.cases().unwrap_or_default();
+            let mut expected = cases.iter().flat_map(|case| &case.scenario.expected);
+            expected.any(|expected| matches!(expected.get_ref().wanted, Wanted::Gate(_)))
+        };
+        let (with, without): (Vec<_>, Vec<_>) = self.scenarios.iter().partition(has_gates);
+        without.iter().for_each(|path| eprintln!("{}: no gates: not run", path.display()));
+        ensure!(!with.is_empty(), "none of the scenarios has a gate: expected an [[expected]] with `gate`");
+        Ok(Self { scenarios: with.into_iter().cloned().collect(), ..self.clone() })
+    }
+
+    /// Whether nothing is run.
+    pub fn only_checks(&self) -> bool {
+        self.check
+    }
+
+    /// Narrows the runs to these values of a swept key, beside those that `--case` names.
+    pub fn only_cases(&mut self, key: &str, values: &[String]) {
+        self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
+    }
+
+    /// Whether stdout is JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Where results are.
+    pub fn out(&self) -> &Path {
+        &self.out
     }
 
     fn simulates(&self) -> bool {

@@ -1,9 +1,12 @@
 //! The `hotcc-bench` command: stock kernels, and what runs on them.
 
 mod cost;
+mod exit;
+mod gates;
 mod kernels;
 mod lab;
 mod report;
+mod scoreboard;
 mod soak;
 mod traces;
 mod validate;
@@ -11,11 +14,14 @@ mod validate;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use cost::CostCommand;
+use exit::exit_code;
+use gates::GatesCommand;
 use hotcc_kernels::Selector;
 use hotcc_lab::{matrix, native};
 use hotcc_lab_proto::job::Row;
 use hotcc_testbed::netlab;
 use lab::LabCommand;
+use scoreboard::ScoreboardCommand;
 use soak::SoakCommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +51,8 @@ struct Cli {
 enum Command {
     Kernels(kernels::KernelsCommand),
     Lab(LabCommand),
+    Gates(GatesCommand),
+    Scoreboard(ScoreboardCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
     /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
@@ -65,6 +73,8 @@ enum Command {
     Report(report::ReportCommand),
     /// Update the result tables in documents, between their markers
     Figures(report::FiguresCommand),
+    /// Draw throughput and delay of one congestion control as multiples of another's, a dot for each case
+    Picture(report::PictureCommand),
     /// One native run: what `lab --lab native` starts for each
     #[command(name = native::COMMAND, hide = true)]
     PlayNatively {
@@ -93,21 +103,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a command ends with that fails so: 1, or what the error itself asks for.
-fn exit_code(error: &anyhow::Error) -> u8 {
-    error.downcast_ref().map_or(1, hotcc_host::error::Error::exit_code)
-}
-
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Kernels(command) => Ok(kernels::run(command)),
         Command::Lab(command) => command.run(),
+        Command::Gates(command) => command.run(),
+        Command::Scoreboard(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results)
             .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),
         Command::Cost(command) => command.run(),
         Command::Report(command) => report::run_report(command),
         Command::Figures(command) => report::run_figures(&command),
+        Command::Picture(command) => report::run_picture(&command),
         Command::Traces(command) => command.run(),
         Command::Soak(command) => command.run(),
         Command::Validate(command) => command.run(),

@@ -3,11 +3,12 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use hotcc_lab::results::locate;
+use hotcc_lab::simulated::BACKEND;
 use hotcc_report::data::Data;
 use hotcc_report::{CHARTS, write_page};
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// `report DIR`.
@@ -68,6 +69,30 @@ pub struct FiguresCommand {
     results: PathBuf,
 }
 
+/// `picture DIR`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  hotcc-bench picture --what \"minutes of recorded links\" --out docs/algorithms/figures/crest.svg \\\n      \
+    lab-results/crest-alone/simulator"
+)]
+pub struct PictureCommand {
+    /// Result directory OUT/NAME/KERNEL; or OUT or OUT/NAME if it contains only one
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// SVG file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The congestion control that the picture is about
+    #[arg(long, default_value = "crest")]
+    cc: String,
+    /// The congestion control that it is compared with
+    #[arg(long, default_value = "bbr")]
+    over: String,
+    /// What the cases are, for the title
+    #[arg(long, default_value = "cases")]
+    what: String,
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected a number, e.g. `2`".to_owned())?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("expected 0 or more".to_owned()) }
@@ -100,18 +125,31 @@ fn unreadable(command: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(UNREADABLE)
 }
 
+/// Runs `picture`.
+pub fn run_picture(command: &PictureCommand) -> Result<ExitCode> {
+    let data = Data::read(&locate(&command.directory)?)?;
+    let simulated = data.results.manifest.backend == BACKEND;
+    let drawn = hotcc_report::charts::against::svg(&data.rows, &command.cc, &command.over, &command.what, simulated)?;
+    fs::write(&command.out, drawn).with_context(|| format!("cannot write {}", command.out.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs `figures`.
 pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
     for path in &command.documents {
         let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let new =
-            hotcc_report::markdown::refreshed(&old, &command.results).with_context(|| path.display().to_string())?;
+        let new = refreshed(&old, &command.results).with_context(|| path.display().to_string())?;
         if new != old {
             fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
         }
         print(&format!("{}: {}", path.display(), if new == old { "unchanged" } else { "updated" }));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The document with its tables of figures and of gates.
+pub fn refreshed(document: &str, results: &Path) -> Result<String> {
+    hotcc_report::gates::refreshed(&hotcc_report::markdown::refreshed(document, results)?, results)
 }
 
 /// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.

@@ -45,7 +45,7 @@ fn the_manuals_page_on_installing_is_true() {
     let script = [
         ("@INSTALL@", manual("apt install ./hotcc_0.1.0_amd64.deb")),
         ("@DOCTOR@", manual("hotcc doctor")),
-        ("@RUN@", manual("hotcc run --cc dtcp --")),
+        ("@RUN@", manual("hotcc run --cc crest --")),
         ("@BOOT@", manual("hotcc save && systemctl enable hotcc")),
         ("@EXPORTER@", &manual("systemctl enable --now sinr-feeder").replace("sinr-feeder", "hotcc-exporter")),
         ("@FEEDER@", manual("systemctl enable --now sinr-feeder")),
@@ -80,7 +80,7 @@ fn the_manuals_page_on_installing_is_true() {
     };
     let first_flow = said.lines().find_map(|line| line.strip_prefix("== first flow after ")?.strip_suffix(" s"));
     assert!(first_flow.unwrap().parse::<u32>().unwrap() < FIRST_FLOW_WITHIN_S);
-    assert!(of("install").contains("verdict: algorithms load") && of("install").contains("1 socket used dtcp"));
+    assert!(of("install").contains("verdict: algorithms load") && of("install").contains("1 socket used crest"));
     assert!(of("exporter").contains("hotcc_algorithm_loaded{cc=\"dtcp\"} 1"));
     let uid = of("feeder").lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().split_whitespace().next();
     assert_ne!(uid, Some("0"), "the feeder is not root");

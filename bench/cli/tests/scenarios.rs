@@ -6,8 +6,12 @@ mod command;
 mod common;
 #[path = "scenarios/directory.rs"]
 mod directory;
+#[path = "scenarios/gates.rs"]
+mod gates;
 #[path = "scenarios/objects.rs"]
 mod objects;
+#[path = "scenarios/peers.rs"]
+mod peers;
 #[path = "scenarios/simulated.rs"]
 mod simulated;
 #[path = "scenarios/traces.rs"]
@@ -433,15 +437,15 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn plans(source: &Source) {
-    // a recording that is not at hand is stood in for: as a table by a constant radio, else by 200 s of 4 Mbit/s
+    // a recording that is not at hand is stood in for: as a table by a constant radio, else by 1000 s of 1.2 Mbit/s
     let stand_ins = tempfile::tempdir().unwrap();
     let traces = source.traces().then(&[stand_ins.path().to_owned()]);
     for case in source.cases().unwrap() {
         for missing in case.scenario.trace_files().filter(|file| traces.find(file).is_err()) {
             let text = if missing.extension().is_some_and(|extension| extension == "csv") {
-                "time_s,sinr_db,capacity_bps\n0,10,4e6\n2000,10,4e6\n".to_owned()
+                "time_s,sinr_db,capacity_bps\n0,10,4e6\n10000,10,4e6\n".to_owned()
             } else {
-                (0..200_000 / 3).map(|packet| format!("{}\n", 3 * packet)).collect()
+                (0..100_000).map(|packet| format!("{}\n", 10 * packet)).collect()
             };
             fs::write(stand_ins.path().join(missing), text).unwrap();
         }

@@ -290,6 +290,8 @@ pub struct PlannedReading {
     pub average_db: Option<f32>,
     /// Capacity, bit/s.
     pub capacity_bps: Option<u64>,
+    /// Serving cell: changes of it so far.
+    pub cell: u32,
 }
 
 /// Something that happens.

@@ -273,6 +273,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
                 let at_s = at.as_secs_f64();
                 feeder.outages_s.iter().any(|o| (o.get_ref()[0]..o.get_ref()[1]).contains(&at_s))
             };
+            let handovers = network.handovers_s(scenario, link);
             let publish = feeder.publish;
             if publish.has_sinr() && radio.sinr_db.is_none() {
                 let why = "this radio, or one after a handover, has no SINR to publish; use one that has \
@@ -287,6 +288,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
                 sinr_db: r.sinr_db.filter(|_| publish.has_sinr()),
                 average_db: r.average_db.filter(|_| publish.has_sinr()),
                 capacity_bps: publish.has_capacity().then_some(r.capacity_bps),
+                cell: handovers.iter().filter(|at_s| **at_s <= r.made.as_secs_f64()).count() as u32,
             });
             let period_ms = feeder.readings.get_ref().period_ms;
             let period = Duration::from_millis(period_ms.into());

@@ -12,7 +12,7 @@
 
 mod expected;
 
-pub use expected::{Expected, Wanted, equal};
+pub use expected::{Expected, Gate, Of, Wanted, equal};
 
 use anyhow::{Context, Result, bail, ensure};
 use data_encoding::HEXLOWER;
@@ -199,6 +199,9 @@ pub struct FlowSummary {
     pub queue_delay_ms: Distribution,
     /// The same queue's delay averaged over the flow's time, packets or not; absent where no packet of the flow left a queue.
     pub queue_delay_time_mean_ms: Option<f64>,
+    /// The delay of that queue that is not exceeded for 95 % of the flow's time, ms; likewise.
+    #[serde(default)]
+    pub queue_delay_time_p95_ms: Option<f64>,
     /// Congestion window per ACK, segments, weighted by time.
     pub mean_cwnd: f64,
     /// Data packets sent over the network, and those lost at policers, in queues and on links.
@@ -219,6 +222,13 @@ pub struct FlowSummary {
     /// For each NLOS -> LOS edge while it ran: time until its rate over 100 ms reached 80 % of the capacity; absent:
     /// not before the next edge or the end.
     pub recovery_s: Vec<Option<f64>>,
+    /// For each change of the path while it ran: time until its rate was what it was before; if it never was, until the next
+    /// change or the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resume_s: Vec<f64>,
+    /// The value of the watched field that is not exceeded for 99 % of the time between ACKs; absent where none is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched_p99: Option<f64>,
 }
 
 /// One direction of a link.
@@ -248,9 +258,10 @@ pub struct LinkSummary {
 }
 
 /// The figures that a run has, with units.
-pub const METRICS: [(&str, &str); 18] = [
+pub const METRICS: [(&str, &str); 22] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
+    ("share", "share of the throughput of all TCP flows, 0..1"),
     ("utilisation", "share of the capacity that existed, 0..1"),
     ("rtt_mean_ms", "mean RTT, ms"),
     ("rtt_p50_ms", "median RTT, ms"),
@@ -259,6 +270,7 @@ pub const METRICS: [(&str, &str); 18] = [
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
     ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
+    ("queue_delay_time_p95_ms", "one-way queueing delay that is not exceeded for 95 % of the time, ms"),
     ("loss_ratio", "data packets lost, on links, in queues and at policers, over those sent, 0..1"),
     ("retransmits", "retransmitted segments"),
     ("timeouts", "retransmission timeouts"),
@@ -266,6 +278,8 @@ pub const METRICS: [(&str, &str); 18] = [
     ("mean_cwnd", "mean congestion window, segments"),
     ("convergence_s", "time to a steady rate, s"),
     ("recovery_s", "mean time to 80 % of the capacity after the line of sight came back, s"),
+    ("watched_p99", "value of the watched field that is not exceeded for 99 % of the time"),
+    ("resume_s", "longest time after a change of the path to 90 % of the rate before it, s"),
     ("jain", "Jain's fairness index"),
 ];
 
@@ -285,6 +299,9 @@ impl FlowSummary {
             "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
             "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
             "queue_delay_time_mean_ms" => self.queue_delay_time_mean_ms,
+            "queue_delay_time_p95_ms" => self.queue_delay_time_p95_ms,
+            "watched_p99" => self.watched_p99,
+            "resume_s" => self.resume_s.iter().copied().reduce(f64::max),
             "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
             "retransmits" => Some(self.retransmits as f64),
             "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
@@ -303,6 +320,11 @@ impl RunSummary {
     pub fn metric(&self, name: &str, flow: Option<&str>) -> Option<f64> {
         if name == "jain" {
             return Some(self.jain);
+        }
+        if name == "share" {
+            let total = |of| self.metric("throughput_mbps_total", of);
+            let all_mbps = total(None).filter(|mbps| *mbps > 0.0)?;
+            return Some(total(Some(flow?))? / all_mbps);
         }
         let is_exact = self.flows.iter().any(|f| Some(f.name.as_str()) == flow);
         let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -426,6 +448,7 @@ mod tests {
         assert_eq!(run.metric("throughput_mbps", Some("ul")), Some(3.0));
         assert_eq!(run.metric("throughput_mbps_total", Some("ul")), Some(6.0));
         assert_eq!(run.metric("throughput_mbps", Some("x")), None);
+        assert_eq!((run.metric("share", Some("ul")), run.metric("share", None)), (Some(6.0 / 112.0), None));
         run.flows[0].cc = "udp".to_owned();
         assert_eq!(run.metric("throughput_mbps_total", None), Some(111.0));
     }

@@ -46,6 +46,14 @@ pub struct SweptValue {
     value: String,
 }
 
+impl SweptValue {
+    /// One value of one key.
+    #[must_use]
+    pub fn of(key: &str, value: &str) -> Self {
+        Self { key: key.to_owned(), value: value.to_owned() }
+    }
+}
+
 impl FromStr for SweptValue {
     type Err = String;
 

@@ -1,21 +1,25 @@
 //! How many reports of flows the PEP's server takes per second of its own processor time: received, verified, dated, and
-//! written to their sockets, with and without clocking the senders.
+//! written to their sockets, with and without clocking the senders; and what verifying a forged report within a flow costs
+//! beside that.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::pep::{INBAND_BYTES, Inband};
 use hotcc_testbed::netlab::{Lab, Namespace, pause};
 use hotcc_testbed::sequence::next_to_write;
 use hotcc_testbed::statistics::median;
 use nix::time::{ClockId, clock_gettime};
 use pep_agent::attach::Method;
 use pep_agent::auth::{Keys, LiveKeys};
+use pep_agent::inband;
 use pep_agent::report::{FlowKey, FlowReport, Transport};
 use pep_agent::server::{self, Counters, RecordFate, Server};
 use pep_agent::transport;
+use std::hint::black_box;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,18 +45,65 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     std::fs::set_permissions(keys.path(), std::fs::Permissions::from_mode(0o600))?;
     std::fs::write(keys.path(), format!("1 {}\n", "a5".repeat(32)))?;
     let flows = in_flight(&server, &client)?;
-    let mut findings = Vec::new();
-    for (subject, clock, bound) in
-        [("reports written", false, Bound::AtLeast(BOUND)), ("reports written, senders clocked", true, Bound::None)]
-    {
-        let rates = (0..rounds).map(|_| round(&server, &flows, keys.path(), clock, each));
-        let rates = rates.collect::<Result<Vec<f64>>>()?;
-        let rate = median(&rates);
-        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-        let text = format!("{FLOWS} flows; minimum of {rounds} rounds: {} k/s", significant(least / 1e3));
-        findings.push(Finding::new(NAME, subject, "reports per second and core", rate, bound).figure(text));
+    let (mut written, mut verified) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        written.push(round(&server, &flows, keys.path(), false, each)?);
+        verified.push(forged_per_second(&flows[0].report, keys.path(), each / 4)?);
     }
-    Ok(findings)
+    let clocked = (0..rounds).map(|_| round(&server, &flows, keys.path(), true, each)).collect::<Result<Vec<f64>>>()?;
+    Ok(vec![
+        rate("reports written", &written, Bound::AtLeast(BOUND)),
+        rate("reports written, senders clocked", &clocked, Bound::None),
+        verification(&written, &verified),
+    ])
+}
+
+fn rate(subject: &str, rates: &[f64], bound: Bound) -> Finding {
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let text = format!("{FLOWS} flows; minimum of {} rounds: {} k/s", rates.len(), significant(least / 1e3));
+    Finding::new(NAME, subject, "reports per second and core", median(rates), bound).figure(text)
+}
+
+/// The server verifies reports within flows before it limits them: so the time that a forged one takes, against the time of
+/// a report that is written, round by round.
+fn verification(written: &[f64], verified: &[f64]) -> Finding {
+    let ratios: Vec<f64> = written.iter().zip(verified).map(|(written, verified)| written / verified).collect();
+    let rate = median(verified).unwrap_or(f64::NAN);
+    let subject = "forged in-flow reports verified";
+    Finding::new(NAME, subject, "time of one, in that of a written report", median(&ratios), Bound::AtMost(1.0))
+        .figure(format!("{} k/s and core", significant(rate / 1e3)))
+}
+
+/// How many reports within flows a core verifies per second whose code is wrong.
+fn forged_per_second(report: &FlowReport, keys: &Path, length: Duration) -> Result<f64> {
+    let keys = Keys::read(keys)?;
+    let key = keys.signing(report.key.server.ip()).context("no key for the server")?;
+    let address = |of: SocketAddr| match of.ip() {
+        IpAddr::V4(v4) => std::array::from_fn(|i| v4.octets().get(i).copied().unwrap_or(0)),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let mut forged = Inband {
+        server: address(report.key.server),
+        client: address(report.key.client),
+        server_port: report.key.server.port().to_be_bytes(),
+        client_port: report.key.client.port().to_be_bytes(),
+        family: 4,
+        option: inband::encode(report, monotonic_ns() / 1000, key),
+        reserved: 0,
+    };
+    ensure!(inband::is_signed_by(&forged, key), "the report is invalid before it is changed");
+    forged.option[INBAND_BYTES - 1] ^= 1;
+    let mut verified = 0u32;
+    let begun = cpu_seconds()?;
+    let mut taken = 0.0;
+    while taken < length.as_secs_f64() {
+        for _ in 0..1000 {
+            let decoded = black_box(inband::decode(black_box(&forged)));
+            verified += u32::from(decoded.is_some() && !inband::is_signed_by(&forged, key));
+        }
+        taken = cpu_seconds()? - begun;
+    }
+    Ok(f64::from(verified) / taken)
 }
 
 /// A connection's sender, with segments in flight that nobody will acknowledge, and its report.
@@ -90,7 +141,7 @@ fn in_flight(server: &Namespace, client: &Namespace) -> Result<Vec<InFlight>> {
 
 fn round(server: &Namespace, flows: &[InFlight], keys: &Path, clock: bool, length: Duration) -> Result<f64> {
     let options = server::Options {
-        listen: (SERVER.parse::<std::net::IpAddr>()?, pep_agent::wire::PORT).into(),
+        listen: (SERVER.parse::<IpAddr>()?, pep_agent::wire::PORT).into(),
         clock,
         control_share: 0.0,
         inband: Vec::new(),

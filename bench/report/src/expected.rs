@@ -1,4 +1,4 @@
-//! The papers' figures, `[[expected]]` in `scenario.toml`, beside ours.
+//! The papers' figures, `[[expected]]` in `scenario.toml`, beside ours. Gates are not among them.
 
 use super::estimate::Estimate;
 use super::rows::case_text;
@@ -60,6 +60,9 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     };
     let (mut read, mut problems) = (Vec::new(), Vec::new());
     for (index, block) in blocks.into_iter().enumerate() {
+        if block.get("gate").is_some() {
+            continue;
+        }
         match block.try_into::<Expected>() {
             Ok(expected) => read.push(expected),
             Err(error) => problems.push(format!("[[expected]] number {} is ignored: {}", index + 1, error.message())),
@@ -69,7 +72,7 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
 }
 
 /// The figure, or the ratio, of each valid run that it is about.
-fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
+pub fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
     let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
     let figure = |run: &RunSummary| expected.figure(run).filter(|v| v.is_finite());
     let value = |run: &'a RunSummary| {
@@ -91,7 +94,7 @@ fn seeds_means(values: &[(&RunId, f64)]) -> Vec<f64> {
 }
 
 /// Swept values as text.
-fn name(case: &BTreeMap<String, toml::Value>) -> String {
+pub fn name(case: &BTreeMap<String, toml::Value>) -> String {
     let any_of = |value: &toml::Value| match value.as_array() {
         Some(list) => list.iter().map(text).collect::<Vec<_>>().join(" or "),
         None => text(value),
@@ -104,16 +107,16 @@ fn name(case: &BTreeMap<String, toml::Value>) -> String {
 pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     let values = values(expected, results);
     let cases: BTreeSet<_> = values.iter().map(|(run, _)| &run.case).collect();
-    let ours = match expected.wanted {
+    let ours = match &expected.wanted {
         Wanted::Value(_) => Estimate::of(&seeds_means(&values)),
-        Wanted::AtLeast(_) => {
+        Wanted::AtLeast(_) | Wanted::Gate(_) => {
             let of_case = |case| values.iter().filter(move |(run, _)| &run.case == case).map(|(_, value)| *value);
             let estimates = cases.iter().filter_map(|case| Estimate::of(&of_case(*case).collect::<Vec<_>>()));
             estimates.min_by(|a, b| a.mean.total_cmp(&b.mean))
         }
     };
     let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
-    let remark = match (cases.len(), expected.wanted) {
+    let remark = match (cases.len(), &expected.wanted) {
         (0, _) if !known => Some(format!("unknown metric `{}`", expected.metric)),
         (0, _) if !results.manifest.runs.iter().any(|run| expected.matches(run)) => {
             Some("no run matches this case".to_owned())
@@ -121,18 +124,19 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
         (0, _) => Some("no valid run has it".to_owned()),
         (1, _) => None,
         (several, Wanted::Value(_)) => Some(format!("mean over {several} cases")),
-        (several, Wanted::AtLeast(_)) => Some(format!("the least of {several} cases")),
+        (several, Wanted::AtLeast(_) | Wanted::Gate(_)) => Some(format!("the least of {several} cases")),
     };
     let (ratio, holds) = match expected.wanted {
         Wanted::Value(value) => (ours.filter(|_| value != 0.0).map(|ours| ours.mean / value), None),
         Wanted::AtLeast(least) => (None, ours.map(|ours| ours.mean >= least)),
+        Wanted::Gate(_) => (None, None),
     };
     Comparison {
         case: name(&expected.case),
         flow: expected.flow.clone().or_else(|| expected.link.as_ref().map(|link| format!("link {link}"))),
         metric: expected.metric.clone(),
         over: (!expected.over.is_empty()).then(|| name(&expected.over)),
-        paper: expected.wanted,
+        paper: expected.wanted.clone(),
         ours,
         ratio,
         holds,

@@ -2,6 +2,7 @@
 
 use super::data::{COLUMNS, Column, Data};
 use super::html::{Cell, Table};
+use super::ranking;
 use super::rows::by_flow_name;
 use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -18,6 +19,8 @@ const END: &str = "<!-- end of figures -->\n";
 const FLOWS: &str = "flows";
 /// In a part's mark: what the simulator made instead of what was measured on kernels.
 const SIMULATED: &str = "simulated";
+/// In a part's mark: congestion controls over all cases.
+const RANKING: &str = "ranking";
 /// The line above a kernel's tables begins with it.
 const LINUX: &str = "Linux ";
 /// The line above simulated tables begins with it.
@@ -81,8 +84,8 @@ fn with_papers(figures: &Table, data: &Data) -> String {
 /// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
 /// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
 /// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. With names of figures, the
-/// tables have one column for each congestion control or flow, with these figures in each cell. With `simulated`, the part
-/// has what the simulator made, and nothing else. What a part says of a kernel of which nothing is there stays as it is.
+/// tables have one column for each congestion control or flow, with these figures in each cell. With `ranking`, the table has
+/// the congestion controls over all cases. With `simulated`, the part has what the simulator made, and nothing else. What a part says of a kernel of which nothing is there stays as it is.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -109,11 +112,12 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     Ok(out + rest)
 }
 
-/// `SCENARIO [flows] [simulated] [FIGURE...] [KEY=VALUE...]`.
+/// `SCENARIO [flows] [ranking] [simulated] [FIGURE...] [KEY=VALUE...]`.
 struct Marked<'a> {
     scenario: &'a str,
     by_flow: bool,
     simulated: bool,
+    ranking: bool,
     /// With any, the table has a column for each label.
     columns: Vec<&'static Column>,
     cases: Vec<SweptValue>,
@@ -126,12 +130,14 @@ impl<'a> Marked<'a> {
             scenario.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
             "invalid scenario name `{scenario}`: expected only letters, digits and `-`"
         );
-        let mut marked = Self { scenario, by_flow: false, simulated: false, columns: Vec::new(), cases: Vec::new() };
+        let (by_flow, simulated, ranking) = (false, false, false);
+        let mut marked = Self { scenario, by_flow, simulated, ranking, columns: Vec::new(), cases: Vec::new() };
         for word in words.split_whitespace() {
             match COLUMNS.iter().find(|column| column.metric == word) {
                 Some(column) => marked.columns.push(column),
                 None if word == FLOWS => marked.by_flow = true,
                 None if word == SIMULATED => marked.simulated = true,
+                None if word == RANKING => marked.ranking = true,
                 None => marked
                     .cases
                     .push(word.parse().map_err(|why| anyhow!("`{BEGIN}{mark} -->`: invalid word `{word}`: {why}"))?),
@@ -153,7 +159,7 @@ impl<'a> Marked<'a> {
                 continue;
             }
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
-            let heading = if self.simulated { NOT_MEASURED.to_owned() } else { format!("{LINUX}{name}") };
+            let heading = heading(&name);
             let (table, cells) = self.table(&data);
             out.push_str(&format!("\n{heading}. {}.{cells}\n\n{}\n", data.state(), with_papers(&table, &data)));
         }
@@ -162,6 +168,9 @@ impl<'a> Marked<'a> {
 
     /// The table, and a sentence about its cells, if it needs one.
     fn table(&self, data: &Data) -> (Table, String) {
+        if self.ranking {
+            return (ranking::table(&ranking::rank(&data.rows)), String::new());
+        }
         match (self.columns.is_empty(), self.by_flow) {
             (true, true) => return (tables::by_flow(&data.flows, Place::Document), String::new()),
             (true, false) => return (tables::figures(data, Place::Document), String::new()),
@@ -171,6 +180,11 @@ impl<'a> Marked<'a> {
         let headings: Vec<&str> = self.columns.iter().map(|column| column.heading).collect();
         (tables::side_by_side(rows, &self.columns), format!(" Each cell has: {}.", headings.join("; ")))
     }
+}
+
+/// What the line above tables begins with, from the name of the directory of results.
+pub(crate) fn heading(backend: &str) -> String {
+    if backend == BACKEND { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
 }
 
 /// A part with new tables in the place of those of the same kernel's series, `6.12` say.

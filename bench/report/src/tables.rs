@@ -102,9 +102,10 @@ pub fn papers(data: &Data) -> Option<Table> {
             Cell::Text(paper.flow.clone().unwrap_or_else(|| "run".to_owned())),
             Cell::Head(figure),
             Cell::Figure(figure_text(paper.ours, 1.0, 0)),
-            Cell::Figure(match paper.paper {
-                Wanted::Value(value) => number(value),
-                Wanted::AtLeast(least) => format!("at least {}", number(least)),
+            Cell::Figure(match &paper.paper {
+                Wanted::Value(value) => number(*value),
+                Wanted::AtLeast(least) => format!("at least {}", number(*least)),
+                Wanted::Gate(gate) => gate.name.clone(),
             }),
             Cell::Figure(verdict),
             Cell::Figure(seeds.to_string()),

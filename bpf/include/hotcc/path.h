@@ -65,8 +65,8 @@ static inline u32 *path_find(struct path_key *key)
 
 /* What a flow remembers of its path. Zero: nothing was read yet. */
 struct path_ref {
-	u32 clock FIELD("", "clock of the latest look-up, plus one");
-	u32 generation FIELD("", "generation of the path at that time");
+	u16 clock FIELD("", "clock of the latest look-up, modulo 65535, plus one");
+	u16 generation FIELD("", "generation of the path at that time, modulo 65536");
 };
 
 static __noinline u32 path_generation(const struct sock *sk)
@@ -86,12 +86,12 @@ static __noinline u32 path_generation(const struct sock *sk)
 static __always_inline bool path_changed(const struct sock *sk, struct path_ref *ref)
 {
 	u32 *at = path_clock_at();
-	u32 clock, generation;
+	u16 clock, generation;
 	bool changed;
 
 	if (!at)
 		return false;
-	clock = READ_ONCE(*at) + 1; /* before the look-up: what changes after it moves the clock again */
+	clock = READ_ONCE(*at) % 65535 + 1; /* before the look-up: what changes after it moves the clock again */
 	if (likely(ref->clock == clock))
 		return false;
 	generation = path_generation(sk);

@@ -9,7 +9,7 @@
 #include <hotcc/peer.h>
 #include <hotcc/tags.h>
 
-#define RADIO_VERSION 1
+#define RADIO_VERSION 2
 #define RADIO_SLOTS 65536
 #define RADIO_INDEX_ENTRIES 65536
 #define RADIO_FULL_PREFIX_LEN 144
@@ -19,6 +19,7 @@
 #define RADIO_CLOCK_SLACK_MS 10
 #define RADIO_SINR_MIN_Q8 (-20 * 256)
 #define RADIO_SINR_MAX_Q8 (50 * 256)
+#define RADIO_CAPACITY_DERIVED (1U << 31) /* computed from the SINR: adds nothing to it */
 
 struct radio_key {
 	u32 prefix_len;
@@ -31,7 +32,7 @@ struct radio_key {
 struct radio_slot {
 	u64 decision; /* s16 SINR, s16 average (both 1/256 dB), u32 monotonic ms; 0: never written */
 	u64 updates;
-	u64 capacity_bps;
+	u64 capacity; /* u32 kbit/s, with RADIO_CAPACITY_DERIVED, and u32 monotonic ms; without a rate: not known */
 	s32 rsrp_q8_dbm;
 	s32 rsrq_q8_db;
 	u32 max_age_ms;
@@ -42,7 +43,8 @@ struct radio_slot {
 	u8 cqi;
 	u8 mcs;
 	u8 source;
-	u8 reserved[7];
+	u8 reserved[3];
+	u32 cell; /* generation of the serving cell: moves when that changes */
 	u32 owner_start;
 };
 
@@ -104,9 +106,13 @@ enum radio_answer { RADIO_FRESH, RADIO_STALE, RADIO_ABSENT };
 
 /* A flow's link, looked up once and again when the index changed. Zero: not looked up yet. */
 struct radio_ref {
-	u32 slot FIELD("", "line in radio_slots, 0: none");
 	u32 generation FIELD("", "index generation of the look-up, plus one");
+	u16 slot FIELD("", "line in radio_slots, 0: none");
+	u8 cell FIELD("", "generation of the cell times two, modulo 256, as far as the flow followed it");
+	u8 kind FIELD("", "latest signal used: 0 none, 1 SINR, 2 capacity");
 };
+
+enum radio_kind { RADIO_NONE, RADIO_SINR, RADIO_CAPACITY };
 
 static __always_inline u32 radio_lookup(struct sock *sk)
 {
@@ -118,44 +124,104 @@ static __always_inline u32 radio_lookup(struct sock *sk)
 	key.port[0] = port; /* already in network order */
 	key.port[1] = port >> 8;
 	slot = radio_find(&key);
-	return slot ? *slot : 0;
+	return slot && *slot < RADIO_SLOTS ? *slot : 0;
+}
+
+static __always_inline u8 radio_cell(const union radio_line *line)
+{
+	return READ_ONCE(line->slot.cell) * 2;
+}
+
+/* The line of the link to the flow's peer, or NULL. Call per epoch, not per ACK. */
+static __always_inline union radio_line *radio_line_of(struct sock *sk, struct radio_ref *ref)
+{
+	union radio_line *header = radio_at(0), *line;
+	u32 generation, slot;
+
+	if (!header || header->header.version != RADIO_VERSION)
+		return NULL;
+	generation = READ_ONCE(header->header.generation) + 1;
+	if (ref->generation != generation) {
+		slot = radio_lookup(sk);
+		line = slot ? radio_at(slot) : NULL;
+		if (slot != ref->slot)
+			ref->cell = line ? radio_cell(line) : 0;
+		ref->slot = slot;
+		ref->generation = generation;
+	}
+	return ref->slot ? radio_at(ref->slot) : NULL;
+}
+
+/* Whether what was made at `time_ms` is young enough. */
+static __always_inline bool radio_is_fresh(struct sock *sk, const union radio_line *line, u32 time_ms)
+{
+	u32 max_age_ms = READ_ONCE(line->slot.max_age_ms) ?: RADIO_DEFAULT_MAX_AGE_MS;
+	/* a time in the future wraps to a great age */
+	u32 age_ms = (u32)(tcp_sk(sk)->tcp_mstamp / 1000) - time_ms;
+
+	/* the socket's stamp is a little older than now, so a reading may seem to come from the future */
+	return age_ms <= min(max_age_ms, (u32)RADIO_MAX_AGE_LIMIT_MS) || age_ms >= (u32)-RADIO_CLOCK_SLACK_MS;
 }
 
 /*
- * The latest reading of the link to the flow's peer, and its running average, both 1/256 dB.
- * Call per epoch, not per ACK. Leaves the outputs alone unless it answers RADIO_FRESH.
+ * The latest reading of the SINR of a line, and its running average, both 1/256 dB. Leaves the outputs alone unless it
+ * answers RADIO_FRESH.
  */
-static __always_inline enum radio_answer radio_read(struct sock *sk, struct radio_ref *ref, s32 *sinr_q8,
+static __always_inline enum radio_answer radio_sinr(struct sock *sk, const union radio_line *line, s32 *sinr_q8,
 						    s32 *average_q8)
 {
-	union radio_line *header = radio_at(0), *line;
-	u32 generation, max_age_ms, age_ms;
-	u64 word;
+	u64 word = READ_ONCE(line->slot.decision);
 
-	if (!header || header->header.version != RADIO_VERSION)
-		return RADIO_ABSENT;
-	generation = READ_ONCE(header->header.generation) + 1;
-	if (ref->generation != generation) {
-		ref->slot = radio_lookup(sk);
-		ref->generation = generation;
-	}
-	if (!ref->slot)
-		return RADIO_ABSENT;
-	line = radio_at(ref->slot);
-	if (!line)
-		return RADIO_ABSENT;
-	word = READ_ONCE(line->slot.decision);
 	if (!word)
 		return RADIO_ABSENT;
-	max_age_ms = READ_ONCE(line->slot.max_age_ms) ?: RADIO_DEFAULT_MAX_AGE_MS;
-	/* a time in the future wraps to a great age */
-	age_ms = (u32)(tcp_sk(sk)->tcp_mstamp / 1000) - (u32)(word >> 32);
-	if (age_ms > min(max_age_ms, (u32)RADIO_MAX_AGE_LIMIT_MS)) {
-		/* the socket's stamp is a little older than now, so a reading may seem to come from the future */
-		if (age_ms < (u32)-RADIO_CLOCK_SLACK_MS)
-			return RADIO_STALE;
-	}
+	if (!radio_is_fresh(sk, line, word >> 32))
+		return RADIO_STALE;
 	*sinr_q8 = max(min((s32)(s16)word, RADIO_SINR_MAX_Q8), RADIO_SINR_MIN_Q8);
 	*average_q8 = max(min((s32)(s16)(word >> 16), RADIO_SINR_MAX_Q8), RADIO_SINR_MIN_Q8);
 	return RADIO_FRESH;
+}
+
+/* The same for the flow's link. */
+static __always_inline enum radio_answer radio_read(struct sock *sk, struct radio_ref *ref, s32 *sinr_q8,
+						    s32 *average_q8)
+{
+	union radio_line *line = radio_line_of(sk, ref);
+	enum radio_answer answer = line ? radio_sinr(sk, line, sinr_q8, average_q8) : RADIO_ABSENT;
+
+	if (answer == RADIO_FRESH)
+		ref->kind = RADIO_SINR;
+	return answer;
+}
+
+/*
+ * The latest measured capacity of a line in kbit/s, 0 if there is none, or only an old one, or one that was computed
+ * from the SINR: read the SINR then.
+ */
+static __always_inline u32 radio_capacity(struct sock *sk, const union radio_line *line)
+{
+	u64 word = READ_ONCE(line->slot.capacity);
+	u32 kbit_per_s = word;
+
+	if (!kbit_per_s || kbit_per_s & RADIO_CAPACITY_DERIVED || !radio_is_fresh(sk, line, word >> 32))
+		return 0;
+	return kbit_per_s;
+}
+
+/*
+ * Whether the flow's serving cell changed. Call at the end of each round. Answers yes at the end of two rounds: RTTs of
+ * the first are also of the cell before. Knows nothing until a line was read.
+ */
+static __always_inline bool radio_cell_moved(struct radio_ref *ref)
+{
+	union radio_line *line = ref->slot ? radio_at(ref->slot) : NULL;
+	u8 now = line ? radio_cell(line) : 0, behind = now - ref->cell;
+
+	ref->cell = behind > 1 ? now - 1 : now;
+	return behind;
+}
+
+/* As if the cell had changed. */
+static __always_inline void radio_cell_move(struct radio_ref *ref)
+{
+	ref->cell -= 2;
 }

@@ -2,8 +2,9 @@
 //!
 //! Two maps. `radio_index` (LPM trie) leads from a peer's address, and port where one address is shared by several
 //! subscribers, to a slot number. `radio_slots` (array, memory-mappable) holds one 64-byte line per link; line 0 is
-//! a [`Header`]. What decisions rest on is one aligned `u64` ([`Decision`]): one store writes it, one load reads it,
-//! so it can never be torn or left half done by a writer that was killed. The rest of a line is informational.
+//! a [`Header`]. What decisions rest on is two aligned `u64`, the SINR ([`Decision`]) and the [`Capacity`], each with its own
+//! time: one store writes one, one load reads it, so neither can be torn or left half done by a writer that was killed.
+//! A line may have either, or both. `cell` moves when the serving cell changes. The rest of a line is informational.
 
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
@@ -11,8 +12,9 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// `Header::magic`: "HCCR".
 pub const MAGIC: u32 = 0x5243_4348;
-/// Version of everything in this module.
-pub const VERSION: u32 = 1;
+/// Version of everything in this module. 2: `Slot::capacity` is a [`Capacity`], and there is `Slot::cell`. A reader or
+/// writer that meets another version refuses the map, and an algorithm reads nothing from it.
+pub const VERSION: u32 = 2;
 /// Lines in `radio_slots`, the header included.
 pub const SLOTS: u32 = 65_536;
 /// Capacity of `radio_index`.
@@ -139,9 +141,66 @@ impl Decision {
     /// Age in milliseconds at `now_ms`; a reading from the future (another clock's) is as old as can be.
     #[must_use]
     pub fn age_ms(self, now_ms: u32) -> u32 {
-        let age = now_ms.wrapping_sub(self.time_ms);
-        if age > i32::MAX as u32 { u32::MAX } else { age }
+        age_ms(self.time_ms, now_ms)
     }
+}
+
+/// Capacity of a link, packed into one `u64`: bits 0..31 kbit/s, bit 31 whether it was computed from the SINR (or from a
+/// CQI or MCS, which follow it), 32..64 monotonic milliseconds of the reading. Without a rate, the word means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Capacity in kbit/s, 1 to [`Capacity::MAX_KBIT_PER_S`].
+    pub kbit_per_s: u32,
+    /// Computed from the SINR, so that it adds nothing to it; otherwise measured by the scheduler.
+    pub is_derived: bool,
+    /// When the reading was made, [`crate::clock::monotonic_ms32`].
+    pub time_ms: u32,
+}
+
+impl Capacity {
+    /// The highest capacity that the word can hold.
+    pub const MAX_KBIT_PER_S: u32 = DERIVED - 1;
+
+    /// The capacity of a reading in bit/s; `None` for one below half a kbit/s, and for NaN.
+    #[must_use]
+    pub fn new(bps: f64, is_derived: bool, time_ms: u32) -> Option<Self> {
+        let kbit_per_s = (bps / 1e3).round().clamp(0.0, Self::MAX_KBIT_PER_S.into()) as u32;
+        (kbit_per_s != 0).then_some(Self { kbit_per_s, is_derived, time_ms })
+    }
+
+    /// The word as it stands in [`Slot::capacity`].
+    #[must_use]
+    pub fn pack(self) -> u64 {
+        let derived = if self.is_derived { DERIVED } else { 0 };
+        u64::from(self.kbit_per_s & Self::MAX_KBIT_PER_S | derived) | u64::from(self.time_ms) << 32
+    }
+
+    /// Reads a word; `None` where no capacity is known.
+    #[must_use]
+    pub fn unpack(word: u64) -> Option<Self> {
+        let kbit_per_s = word as u32 & Self::MAX_KBIT_PER_S;
+        let found = Self { kbit_per_s, is_derived: word as u32 & DERIVED != 0, time_ms: (word >> 32) as u32 };
+        (kbit_per_s != 0).then_some(found)
+    }
+
+    /// Capacity in bit/s.
+    #[must_use]
+    pub fn bps(self) -> u64 {
+        u64::from(self.kbit_per_s) * 1000
+    }
+
+    /// Age in milliseconds at `now_ms`, as [`Decision::age_ms`].
+    #[must_use]
+    pub fn age_ms(self, now_ms: u32) -> u32 {
+        age_ms(self.time_ms, now_ms)
+    }
+}
+
+const DERIVED: u32 = 1 << 31;
+
+fn age_ms(time_ms: u32, now_ms: u32) -> u32 {
+    let age = now_ms.wrapping_sub(time_ms);
+    if age > i32::MAX as u32 { u32::MAX } else { age }
 }
 
 /// dB as 1/256 dB, clamped to [`SINR_RANGE_DB`]. NaN becomes the lowest value.
@@ -188,13 +247,13 @@ pub struct Slot {
     pub decision: AtomicU64,
     /// Readings written since the slot was taken.
     pub updates: AtomicU64,
-    /// Capacity of the link in bit/s, 0 where not known.
-    pub capacity_bps: AtomicU64,
+    /// A packed [`Capacity`], or 0.
+    pub capacity: AtomicU64,
     /// Reference signal received power, 1/256 dBm, or [`UNKNOWN_Q8`].
     pub rsrp_q8_dbm: AtomicI32,
     /// Reference signal received quality, 1/256 dB, or [`UNKNOWN_Q8`].
     pub rsrq_q8_db: AtomicI32,
-    /// Beyond this age readers ignore `decision`: what they make of it is [`effective_max_age_ms`].
+    /// Beyond this age readers ignore `decision` or `capacity`: what they make of it is [`effective_max_age_ms`].
     pub max_age_ms: AtomicU32,
     /// The source's usual time between readings, 0 where not known.
     pub period_ms: AtomicU32,
@@ -211,7 +270,9 @@ pub struct Slot {
     /// Kind of source, one of the `SOURCE_*` values.
     pub source: AtomicU8,
     /// Zero.
-    pub reserved: [u8; 7],
+    pub reserved: [u8; 3],
+    /// Generation of the serving cell: moves at each change of it. Readers only compare it.
+    pub cell: AtomicU32,
     /// When `owner_pid` was started, which tells it from a later process of that number: the low 32 bits of its clock
     /// ticks since boot, 0 where not known.
     pub owner_start: AtomicU32,
@@ -267,6 +328,24 @@ mod tests {
         assert_eq!(Decision::unpack(0), None);
         let zero = Decision { sinr_q8_db: 0, average_q8_db: 0, time_ms: 0 };
         assert_eq!(Decision::unpack(zero.pack()).map(|d| d.time_ms), Some(1));
+    }
+
+    #[test]
+    fn capacity_survives_packing() {
+        for (kbit_per_s, is_derived, time_ms) in
+            [(1, false, 0), (Capacity::MAX_KBIT_PER_S, true, u32::MAX), (50_000, true, 7)]
+        {
+            let c = Capacity { kbit_per_s, is_derived, time_ms };
+            assert_eq!(Capacity::unpack(c.pack()), Some(c));
+        }
+        for word in [0, 7 << 32, 1 << 31] {
+            assert_eq!(Capacity::unpack(word), None, "no rate: {word:#x}");
+        }
+        let kbit_per_s = |bps| Capacity::new(bps, false, 0).map(|c| c.kbit_per_s);
+        assert_eq!([5e7, 1e15].map(kbit_per_s), [Some(50_000), Some(Capacity::MAX_KBIT_PER_S)]);
+        assert_eq!([0.0, 499.0, -1.0, f64::NAN].map(kbit_per_s), [None; 4]);
+        let c = Capacity { kbit_per_s: 1, is_derived: false, time_ms: 11 };
+        assert_eq!((c.bps(), c.age_ms(20), c.age_ms(10)), (1000, 9, u32::MAX));
     }
 
     #[test]

@@ -266,7 +266,8 @@ static void event(struct tcp_sock *tp, u8 what)
 		HOOK(tp, host_init(tp));
 		break;
 	case 15:
-		host_radio((u64)next32() << 32 | next32(), next32(), next8() & 1);
+		host_radio((u64)next32() << 32 | next32(), (u64)next32() << 32 | next32(), next8(), next32(),
+			   next8() & 1);
 		break;
 	case 16:
 		set_tunables();

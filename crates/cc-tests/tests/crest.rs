@@ -1,6 +1,7 @@
 //! crest on connections: examples worked by hand, one ACK at a time.
 
-use hotcc_host_algo::{EVENT_TX_START, Flow, Group, HostAlgo, INFINITE_SSTHRESH, RateSample, View};
+use hotcc_abi::radio::{Capacity, Decision};
+use hotcc_host_algo::{EVENT_TX_START, Flow, Group, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
 
 const START: u64 = 0;
 const CRUISE: u64 = 1;
@@ -376,4 +377,130 @@ fn siblings_probe_together() {
     let together = phases.iter().filter(|phases| phases.iter().all(|phase| *phase == PROBE)).count();
     assert!(probes(0) >= 2 && probes(1) >= 2, "{phases:?}");
     assert!(together >= probes(0), "{phases:?}");
+}
+
+const SINR: u64 = 1;
+const CAPACITY: u64 = 2;
+
+/// What the radio map says of the connection's link now.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    sinr_db: Option<f64>,
+    capacity: Option<(f64, bool)>,
+    cell: u32,
+    age_ms: u32,
+}
+
+impl Connection<'_> {
+    fn say(&self, algo: &HostAlgo, said: Said) {
+        let time_ms = (self.view.now_us / 1000) as u32 - said.age_ms;
+        let sinr = |db: f64| Decision { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
+        let capacity = said.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
+        algo.set_radio_line(Some(RadioLine {
+            decision: said.sinr_db.map_or(0, sinr),
+            capacity: capacity.map_or(0, Capacity::pack),
+            cell: said.cell,
+            max_age_ms: 500,
+        }));
+    }
+
+    /// Slices with a queue, in each of which `rate` segments arrive per flight, and the radio says this.
+    fn slices(&mut self, algo: &HostAlgo, count: u32, flight: i32, said: Said) {
+        for _ in 0..count {
+            self.say(algo, said);
+            self.ack(10_000, flight as u32 / 5, flight, 50_000);
+        }
+    }
+}
+
+#[test]
+fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let sinr_db = Some(10.0);
+    for (said, kind) in [
+        (Said { sinr_db, ..Said::default() }, SINR),
+        (Said { sinr_db, capacity: Some((16e6, false)), ..Said::default() }, CAPACITY),
+        (Said { sinr_db, capacity: Some((16e6, true)), ..Said::default() }, SINR),
+        (Said { capacity: Some((16e6, false)), ..Said::default() }, CAPACITY),
+    ] {
+        connection.slices(&algo, 1, 100, said);
+        assert_eq!(connection.state("signal.radio.kind"), kind);
+    }
+    // too old, and derived without a SINR: none
+    for said in [
+        Said { capacity: Some((16e6, false)), age_ms: 501, ..Said::default() },
+        Said { capacity: Some((16e6, true)), ..Said::default() },
+    ] {
+        connection.slices(&algo, 1, 100, said);
+        assert_eq!(connection.state("signal.readings") as u16, 0x8000, "no reading");
+    }
+}
+
+/// What one kind of signal was found to be worth is its own: the other has to show what it is worth itself.
+#[test]
+fn each_signal_keeps_what_was_learned_of_it() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let sinr = Said { sinr_db: Some(10.0), ..Said::default() };
+    let learned = |c: &Connection<'_>| (c.state("signal.level"), c.state("signal.error_with"));
+    connection.slices(&algo, 40, 100, sinr);
+    let of_sinr = learned(&connection);
+    assert!(of_sinr.0 > 0);
+    let capacity = Said { capacity: Some((16e6, false)), ..sinr };
+    connection.slices(&algo, 1, 100, capacity);
+    assert_eq!(learned(&connection), (0, 0), "nothing is known of the capacity yet");
+    assert_eq!((connection.state("signal.other_level"), connection.state("signal.other_error")), of_sinr);
+    connection.slices(&algo, 40, 100, capacity);
+    // 2000 segments/s of a capacity of 16 Mbit/s: log2(16 * 2000) + 20 - log2(16000) = 21, in 1/1024
+    let level = connection.state("signal.level") as i64;
+    assert!((level - 21 * 1024).abs() < 100, "{level}");
+    let of_capacity = learned(&connection);
+    connection.slices(&algo, 1, 100, sinr);
+    assert_eq!(learned(&connection), of_sinr);
+    connection.slices(&algo, 1, 100, capacity);
+    assert_eq!(learned(&connection), of_capacity);
+}
+
+/// A capacity that foretells the rate moves W before the packets show it, and one that is wrong loses its weight.
+#[test]
+fn a_capacity_weighs_as_much_as_it_foretold() {
+    let algo = HostAlgo::load("crest");
+    let weight = |wrong: bool| {
+        let mut connection = Connection::cruising(&algo);
+        let mut rates = [100, 100, 100, 100, 100];
+        for i in 0..400 {
+            let flight = if i / 7 % 2 == 0 { 60 } else { 140 };
+            // the radio knows the rate four slices before it is measured
+            rates.rotate_left(1);
+            rates[4] = flight;
+            let factor = if wrong { if i / 50 % 2 == 0 { 10.0 } else { 0.1 } } else { 1.0 };
+            let bps = f64::from(flight) / 0.05 * f64::from(MSS) * 8.0 * factor;
+            connection.say(&algo, Said { capacity: Some((bps, false)), ..Said::default() });
+            connection.ack(10_000, rates[2] as u32 / 5, rates[2], 50_000);
+        }
+        connection.state("signal.weight")
+    };
+    assert!(weight(false) > 100, "{}", weight(false));
+    assert!(weight(true) < 60, "{}", weight(true));
+}
+
+#[test]
+fn a_change_of_the_cell_restarts_the_least_rtt_for_two_rounds() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let said = Said { capacity: Some((16e6, false)), cell: 7, ..Said::default() };
+    connection.slices(&algo, 10, 100, said);
+    assert_eq!(connection.state("base_us"), 40_000, "the first cell is no change");
+    let rounds = |connection: &mut Connection<'_>, cell, rtt_us| {
+        connection.say(&algo, Said { cell, ..said });
+        connection.ack(100_000, 400, 100, rtt_us);
+    };
+    rounds(&mut connection, 8, 70_000);
+    rounds(&mut connection, 8, 80_000);
+    assert_eq!(connection.state("base_us"), 80_000);
+    for _ in 0..3 {
+        rounds(&mut connection, 8, 85_000);
+        assert_eq!(connection.state("base_us"), 80_000, "after two rounds it holds");
+    }
 }

@@ -1,14 +1,17 @@
-//! crest's window against the f64 model, slice by slice, through random connections.
+//! crest's window, and what it makes of the radio's signal, against the f64 model, slice by slice, through random connections.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_cc_tests::models::crest::Slice;
+use hotcc_abi::radio::{Capacity, Decision};
+use hotcc_cc_tests::models::crest::{Signal, Slice};
 use hotcc_cc_tests::random::Random;
-use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RateSample, View};
+use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
 
 const CRUISE: u64 = 1;
 const MSS: u32 = 1448;
 /// The logarithms' errors, of which the square root of W has two.
-const TOLERANCE: f64 = 0.02;
+const TOLERANCE: f64 = 0.025;
+/// Of one logarithm to base 2.
+const LOG_ERROR: f64 = 0.015;
 
 struct Connection<'a> {
     flow: Flow<'a>,
@@ -30,8 +33,94 @@ impl Connection<'_> {
     }
 }
 
-/// Plays one connection; the number of slices that the model judged, and of those in which W grew beyond its rate.
-fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
+/// Of a segment rate in 1/16 per second, which the algorithm's logarithms are of.
+const RATE_LOG: f64 = 4.0;
+const SINR: u64 = 1;
+const CAPACITY: u64 = 2;
+const NO_READING: i16 = i16::MIN;
+
+/// What the radio says at a slice.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Nothing,
+    Sinr(f64),
+    Capacity(f64),
+}
+
+impl Said {
+    /// Most connections hear one kind of reading, now and then none or the other; near the rate that will arrive, or not.
+    fn draw(random: &mut Random, usual: u64, rate: f64, is_wrong: bool) -> Self {
+        let rate = if is_wrong { random.scale(100.0, 100_000.0) } else { rate * random.scale(0.9, 1.1) };
+        match if random.once_in(20) { random.between(0, 2) } else { usual } {
+            SINR => Self::Sinr((10.0 * (rate / 100.0).log10()).clamp(-10.0, 40.0)),
+            CAPACITY => Self::Capacity(rate * f64::from(MSS) * 8.0),
+            _ => Self::Nothing,
+        }
+    }
+
+    fn tell(self, algo: &HostAlgo, now_us: u64) {
+        let time_ms = (now_us / 1000) as u32;
+        let (mut line, q8) = (RadioLine { max_age_ms: 100, ..RadioLine::default() }, |db: f64| (db * 256.0) as i16);
+        match self {
+            Self::Nothing => {}
+            Self::Sinr(db) => line.decision = Decision { sinr_q8_db: q8(db), average_q8_db: 0, time_ms }.pack(),
+            Self::Capacity(bps) => line.capacity = Capacity::new(bps, false, time_ms).map_or(0, Capacity::pack),
+        }
+        algo.set_radio_line(Some(line));
+    }
+
+    /// Its kind and logarithm, as the algorithm is to have them.
+    fn reading(self) -> Option<(u64, f64)> {
+        match self {
+            Self::Nothing => None,
+            Self::Sinr(db) => Some((SINR, (1.0 + 10f64.powf((db * 256.0).trunc() / 2560.0)).log2().log2())),
+            Self::Capacity(bps) => Some((CAPACITY, (bps / 1e3).round().log2() - 20.0)),
+        }
+    }
+}
+
+/// The logarithms in a history, the newest first.
+fn history<T>(word: u64, of: impl Fn(u16) -> T) -> [T; 4] {
+    [0, 16, 32, 48].map(|shift| of((word >> shift) as u16))
+}
+
+impl Connection<'_> {
+    fn signal_state(&self, name: &str) -> u64 {
+        self.flow.private(&format!("signal.{name}"))
+    }
+
+    /// What the flow knows of the kind of signal that it hears now.
+    fn signal(&self, heard: Option<u64>) -> Signal {
+        let kind = self.signal_state("radio.kind");
+        let turns = heard.is_some_and(|heard| kind != 0 && heard != kind);
+        let (level, error) = if turns { ("other_level", "other_error") } else { ("level", "error_with") };
+        let level = self.signal_state(level);
+        let reading = |log: u16| (log as i16 != NO_READING && !turns).then_some(f64::from(log as i16) / 1024.0);
+        let busy = self.signal_state("busy");
+        Signal {
+            level: (level != 0).then_some(level as f64 / 1024.0),
+            error_with: self.signal_state(error) as f64 / 8192.0,
+            error_without: self.signal_state("error_without") as f64 / 8192.0,
+            rates: history(self.signal_state("rates"), |log| (log != 0).then_some(f64::from(log) / 1024.0)),
+            readings: history(self.signal_state("readings"), reading),
+            queued: [0, 1, 2, 3].map(|slice| busy >> slice & 1 == 1),
+        }
+    }
+}
+
+/// What was judged of one connection.
+#[derive(Clone, Copy, Default)]
+struct Judged {
+    windows: u32,
+    /// W grew beyond its rate.
+    grown: u32,
+    forecasts: u32,
+    /// The forecast weighed more than half.
+    believed: u32,
+}
+
+/// Plays one connection, whose radio says `usual` kind of readings, and checks each slice.
+fn play(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
     let mut random = Random::new(seed);
     let base_us = random.scale(2000.0, 300_000.0) as u64;
     let view = View {
@@ -49,9 +138,17 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
     flow.init();
     let mut connection = Connection { view: flow.get(&view), flow };
     let mut rate = random.scale(100.0, 100_000.0);
-    let (mut judged, mut grew) = (0, 0);
+    let mut judged = Judged::default();
+    let is_wrong = random.once_in(3);
+    let mut coming = [rate; 5];
+    let (mut slice_us, mut slice_acked) = (0, 0);
     for _ in 0..400 {
         rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, 1e6);
+        coming.rotate_left(1);
+        coming[4] = rate;
+        let said = Said::draw(&mut random, usual, rate, is_wrong);
+        // what is in flight was served two slices ago
+        let rate = if usual == 0 { rate } else { coming[2] };
         let elapsed_us = (base_us / 4).max(8000) + random.between(0, 3000);
         let queue_us = if random.once_in(3) { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
         let rtt_us = base_us + queue_us;
@@ -64,6 +161,9 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
         let [window, burst, room, empty, loss, last_us, last_delivered, policed, resume] = before;
         let cruised = connection.flow.private("phase") == CRUISE;
         connection.view.now_us += elapsed_us;
+        said.tell(algo, connection.view.now_us);
+        let heard = said.reading();
+        let signal = connection.signal(heard.map(|(kind, _)| kind));
         let delivered = ((rate * rtt_us as f64 / 1e6) as i32).max(1);
         let sample = RateSample {
             delivered,
@@ -74,10 +174,18 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
         };
         connection.ack(&sample);
         let ended = connection.flow.private("slice_start_us") == connection.view.now_us;
-        if !ended || !cruised || connection.flow.private("phase") != CRUISE {
+        (slice_us, slice_acked) = (slice_us + elapsed_us, slice_acked + acked);
+        if !ended {
             continue;
         }
-        let elapsed_s = elapsed_us as f64 / 1e6;
+        let (elapsed_s, acked) = (slice_us as f64 / 1e6, slice_acked);
+        (slice_us, slice_acked) = (0, 0);
+        let forecast = connection.judge_signal(signal, heard, f64::from(acked) / elapsed_s);
+        judged.forecasts += u32::from(forecast.is_some());
+        judged.believed += u32::from(forecast.is_some_and(|(_, weight)| weight > 0.5));
+        if !cruised || connection.flow.private("phase") != CRUISE {
+            continue;
+        }
         let slice = Slice {
             flight_rate: f64::from(delivered) / (rtt_us as f64 / 1e6),
             own_rate: f64::from(acked) / elapsed_s,
@@ -91,25 +199,63 @@ fn play(algo: &HostAlgo, seed: u64) -> (u32, u32) {
             empty_rtts: empty / 8.0,
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
             lossy: loss > 30.0,
+            forecast,
         };
         let (expected, got) = (slice.window_after(), connection.state("window") / 256.0);
         let close = (got - expected).abs() <= TOLERANCE * expected + 0.1;
         assert!(close, "seed {seed}: W {got}, by the model {expected}; {slice:?}");
-        judged += 1;
-        grew += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
+        judged.windows += 1;
+        judged.grown += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
     }
-    (judged, grew)
+    judged
+}
+
+impl Connection<'_> {
+    /// The flow's signal after a slice at `rate` segments/s against the model's; the forecast in segments/s, and its weight.
+    fn judge_signal(&self, before: Signal, heard: Option<(u64, f64)>, rate: f64) -> Option<(f64, f64)> {
+        let now = self.signal(None);
+        let (got_rate, rate) = (now.rates[0]?, rate.log2() + RATE_LOG);
+        assert!((got_rate - rate).abs() < LOG_ERROR, "rate {got_rate}, by the model {rate}");
+        let (got_reading, (_, reading)) = (now.readings[0], heard?);
+        let got_reading = got_reading.unwrap();
+        assert!((got_reading - reading).abs() < LOG_ERROR, "reading {got_reading}, by the model {reading}: {heard:?}");
+        // step by step, from the flow's own logarithms
+        let model = before.after(got_rate, Some(got_reading), now.queued[0]);
+        let close = |got: f64, expected: f64, unit: f64| (got - expected).abs() <= 2.5 / unit;
+        let (Some(level), Some(expected)) = (now.level, model.level) else {
+            assert_eq!(now.level.is_some(), model.level.is_some(), "{before:?} {now:?}");
+            return None;
+        };
+        assert!(close(level, expected, 1024.0), "level {level}, by the model {expected}");
+        assert!(close(now.error_with, model.error_with, 8192.0), "{now:?}, by the model {model:?}");
+        assert!(close(now.error_without, model.error_without, 8192.0), "{now:?}, by the model {model:?}");
+        let weight = self.signal_state("weight") as f64 / 256.0;
+        assert!((weight - now.weight()).abs() < 0.01, "weight {weight}, by the model {}", now.weight());
+        Some(((level + got_reading - RATE_LOG).exp2(), weight))
+    }
 }
 
 #[test]
-fn the_window_is_the_models_through_random_connections() {
+fn the_window_and_the_signal_are_the_models_through_random_connections() {
     let algo = HostAlgo::load("crest");
-    let (mut judged, mut grew) = (0, 0);
-    for seed in 0..200 {
-        let counts = play(&algo, seed);
-        judged += counts.0;
-        grew += counts.1;
+    let mut all = [Judged::default(); 3];
+    for seed in 0..300 {
+        let (usual, one) = (seed % 3, play(&algo, seed, seed % 3));
+        let sum = &mut all[usual as usize];
+        sum.windows += one.windows;
+        sum.grown += one.grown;
+        sum.forecasts += one.forecasts;
+        sum.believed += one.believed;
     }
-    println!("{judged} slices, in {grew} of which W grew beyond its rate");
-    assert!(judged > 20_000 && grew > 100, "{judged} slices judged, {grew} of them growth");
+    for (Judged { windows, grown, forecasts, believed }, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"])
+    {
+        println!(
+            "{usual}: {windows} windows, {grown} grown beyond the rate; {forecasts} forecasts, {believed} believed"
+        );
+        assert!(windows > 8000 && grown > 30, "{usual}: {windows} slices judged, {grown} of them growth");
+        assert!(
+            usual == "nothing" || (forecasts > 5000 && believed > 500),
+            "{usual}: {forecasts} forecasts, {believed}"
+        );
+    }
 }

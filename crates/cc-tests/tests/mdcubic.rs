@@ -303,21 +303,21 @@ fn growth_goes_on_through_a_loss_that_nobody_places() {
 #[test]
 fn how_many_losses_domain_2_may_have() {
     let algo = HostAlgo::load("mdcubic");
-    // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): of W = 35 all, domain 2's; or what
-    // was lost less, but 7/10 of W1 = 20, and D2, at least
+    // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): of W = 35 all, domain 2's; or 7/10 of
+    // W1 = 20, and D2
     for (kind, limit, per_loss, before, ssthresh) in [
         (0, 0, 0, 8, 35),
         (0, 0, 0, 9, 29),
         (0, 0, 16, 1, 35), // 35/16 = 2: three
-        (0, 0, 16, 2, 32),
+        (0, 0, 16, 2, 29),
         (0, 0, 7, 3, 35), // five
-        (0, 0, 7, 4, 30),
+        (0, 0, 7, 4, 29),
         (0, 0, 1, 8, 35), // ten
         (0, 0, 1, 9, 29),
         (1, 0, 16, 0, 29),
         (1, 3, 16, 1, 35),
         (1, 3, 16, 2, 29),
-        (0, 1, 16, 0, 34),
+        (0, 1, 16, 0, 29),
         (0, 4, 16, 2, 35),
     ] {
         algo.set_tunable("d2_segments_per_loss", per_loss);

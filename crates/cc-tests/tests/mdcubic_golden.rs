@@ -49,6 +49,8 @@ examples! {
     a_hole_tells_the_domain_as_well
     the_tenth_loss_in_a_round_is_cubic_s
     clocked_by_the_pep_w_gives_up_what_was_lost
+    a_loss_of_a_long_queue_in_domain_2_is_congestion
+    a_long_queue_in_domain_2_that_dropped_something_bounds_d2
     what_domain_2_may_hold_is_bounded
     a_later_hole_in_domain_1_is_cubic_s
     the_last_ack_of_a_recovery_changes_no_domain
@@ -326,8 +328,76 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
     assert_eq!((window(&kernel), kernel.model.events), ((100, 42 + 40), 39));
 }
 
+fn a_loss_of_a_long_queue_in_domain_2_is_congestion(start: &Start<'_>) {
+    // W1 = 40 and D2 = 60: CUBIC's share would be 28 and 60. 60 of 100 ms are spent in domain 2, where 10 would do
+    let at_rtt = |tunables, min_rtt_us| {
+        let view = View { srtt_us: 8 * 100_000, min_rtt_us, ..connection(40, 30) };
+        let mut kernel = start(tunables, view);
+        let report = Report { rtt_us: 10_000, ..Report::up_to(Una(40_000)) };
+        play(&mut kernel, &[Event::Pep(report), DUPLICATE]);
+        let report = Report { rtt_us: 10_000, ..Report::up_to(Una(60_000)) };
+        play(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]);
+        kernel
+    };
+    // 50 of the 60 segments wait, and W would give up 25, but CUBIC's 12 are the most. Nothing more in the same recovery
+    let mut kernel = at_rtt(Tunables::DEFAULT, 20_000);
+    assert_eq!((window(&kernel), kernel.model.events, kernel.model.was_full), ((100, 88), 1, true));
+    play(&mut kernel, &[DUPLICATE, Event::Lost(25), DUPLICATE]);
+    assert_eq!(window(&kernel), (100, 88));
+    // in the paper, and where domain 2 hides its losses, a queue changes nothing; neither does a shorter one: here a
+    // microsecond is missing to seven sixteenths of 100 ms
+    let reliable = Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT };
+    for (tunables, min_rtt_us, ssthresh) in [
+        (Tunables::PAPER, 20_000, 100),
+        (reliable, 20_000, 100),
+        (Tunables::DEFAULT, 26_250, 88),
+        (Tunables::DEFAULT, 26_251, 100),
+    ] {
+        let kernel = at_rtt(tunables, min_rtt_us);
+        assert_eq!((window(&kernel), kernel.model.was_full), ((100, ssthresh), ssthresh == 88));
+    }
+}
+
+/// Else W1 is a rate: what it is too high by is lost for good.
+fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) {
+    // 20 ms least RTT, 10 of them to the PEP; 200 segments in 100 ms: an empty domain 2 holds 20 of them, and 30 count
+    let view = View { srtt_us: 8 * 100_000, min_rtt_us: 20_000, ..connection(40, 30) };
+    let view = View { rate_delivered: 200, rate_interval_us: 100_000, ..view };
+    let report = |in_order| Event::Pep(Report { rtt_us: 10_000, ..Report::up_to(Una(in_order)) });
+    let in_recovery = |view| {
+        let mut kernel = start(Tunables::DEFAULT, view);
+        play(&mut kernel, &[report(40_000), DUPLICATE, report(60_000), DUPLICATE]);
+        assert_eq!(kernel.model.d2_segments, 60);
+        play(&mut kernel, &[Event::Recovery]);
+        kernel
+    };
+    let mut kernel = in_recovery(view);
+    assert_eq!(window(&kernel), (100, 88));
+    play(&mut kernel, &[Event::Complete]); // all of the 88, and 30 in domain 2
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
+    // as much more as the PEP sees: it is in flight, and W stays
+    play(&mut kernel, &[report(80_000), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
+    // slow start ends with what the rate fills: an empty domain 2 holds 4, 10 count, and domain 1 holds 33 at a rate with which
+    // domain 2 has 10
+    let view_before = View { snd_ssthresh: INFINITE_SSTHRESH, min_rtt_us: 12_000, ..view };
+    let mut kernel = start(Tunables::DEFAULT, view_before);
+    play(&mut kernel, &[report(40_000), DUPLICATE, report(80_000), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((160, INFINITE_SSTHRESH), 80));
+    play(&mut kernel, &[Event::Recovery]);
+    assert_eq!(window(&kernel), (160, 10 + 66));
+    play(&mut kernel, &[Event::Complete]); // the 80 in domain 2 count as 10
+    assert_eq!((window(&kernel), kernel.model.d2_segments), ((66 + 10, 66), 10));
+    // a PEP that falls silent takes it all with it
+    let mut kernel = in_recovery(view);
+    play(&mut kernel, &[Event::Complete]);
+    play(&mut kernel, &[Event::Pep(Report { age_ms: 1000, ..Report::up_to(Una(70_000)) }), DUPLICATE]);
+    assert_eq!((window(&kernel), kernel.model.was_full), ((58, 58), false));
+}
+
 fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
-    // 10 of 100 ms to the PEP; until a rate is known, 1 MB: 1000 segments in domain 2, and 4/3 * 10/90 of that in domain 1
+    // 10 of 100 ms to the PEP; until a rate is known, 1 MB here: 1000 segments in domain 2, and 4/3 * 10/90 of that in domain 1
+    let megabyte = Tunables { d2_bound_kb: 1000, ..Tunables::DEFAULT };
     let with_rate = |tunables, ssthresh, rate_delivered| {
         let view = View { srtt_us: 8 * 100_000, min_rtt_us: 100_000, ..connection(600, ssthresh) };
         start(tunables, View { rate_delivered, rate_interval_us: 100_000 * rate_delivered.min(1), ..view })
@@ -337,7 +407,7 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
         play(kernel, &[Event::Pep(report), DUPLICATE]);
         (kernel.sock.snd_cwnd, kernel.model.d2_segments)
     };
-    let mut kernel = with_rate(Tunables::DEFAULT, INFINITE_SSTHRESH, 0);
+    let mut kernel = with_rate(megabyte, INFINITE_SSTHRESH, 0);
     assert_eq!(tell(&mut kernel, 0), (600, 0));
     assert_eq!(tell(&mut kernel, 200_000), (600 + 2 * 200, 200));
     // W1 is 1148 less what is in domain 2, which holds slow start; all 1148 are sent
@@ -345,13 +415,13 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
     assert_eq!(tell(&mut kernel, 1_000_000), (1148, 1000));
     assert_eq!(tell(&mut kernel, 1_148_000), (1148, 1000));
     // with 1000 segments in 100 ms, it is one and a half times the 900 that domain 2 holds, and 200
-    let mut kernel = with_rate(Tunables::DEFAULT, INFINITE_SSTHRESH, 1000);
+    let mut kernel = with_rate(megabyte, INFINITE_SSTHRESH, 1000);
     for in_order in (0..1_550_000).step_by(50_000) {
         tell(&mut kernel, in_order);
     }
     assert_eq!(tell(&mut kernel, 1_550_000), (1350 + 200, 1350));
     // in congestion avoidance W1 is domain 1's to bound, until domain 2 fills up
-    let mut kernel = with_rate(Tunables::DEFAULT, 100, 0);
+    let mut kernel = with_rate(megabyte, 100, 0);
     assert_eq!(tell(&mut kernel, 0), (600, 0));
     assert_eq!(tell(&mut kernel, 590_000), (600 + 590, 590));
     assert_eq!(tell(&mut kernel, 1_000_000), (601 + 1000, 1000));

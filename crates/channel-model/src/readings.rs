@@ -26,15 +26,32 @@ pub struct FeederSpec {
     /// Error that all readings of the SINR have in common, in dB.
     #[serde(default)]
     pub bias_db: f64,
+    /// Mirrors the SINR about this value, in dB: a reading above it is as much below. `None`: not mirrored.
+    #[serde(default)]
+    pub mirror_db: Option<f64>,
     /// Standard deviation of the Gaussian noise of a reading of the capacity, as a share of the capacity.
     #[serde(default)]
     pub capacity_noise: f64,
     /// Error that all readings of the capacity have in common, as a share of the capacity.
     #[serde(default)]
     pub capacity_bias: f64,
+    /// Readings of the capacity are multiplied by this and divided by it, in turn; 1: they are not.
+    #[serde(default = "default_capacity_swing")]
+    pub capacity_swing: f64,
+    /// How long each lasts, in ms.
+    #[serde(default = "default_capacity_swing_ms")]
+    pub capacity_swing_ms: u32,
     /// Time constant of the running average, in ms; 0: the average is the latest reading.
     #[serde(default = "default_average_time_constant_ms")]
     pub average_time_constant_ms: u32,
+}
+
+fn default_capacity_swing() -> f64 {
+    1.0
+}
+
+fn default_capacity_swing_ms() -> u32 {
+    10_000
 }
 
 /// As `sinr-feeder run` has it.
@@ -52,8 +69,11 @@ impl FeederSpec {
             delay_ms: 0,
             noise_db: 0.0,
             bias_db: 0.0,
+            mirror_db: None,
             capacity_noise: 0.0,
             capacity_bias: 0.0,
+            capacity_swing: default_capacity_swing(),
+            capacity_swing_ms: default_capacity_swing_ms(),
             average_time_constant_ms: default_average_time_constant_ms(),
         }
     }
@@ -68,8 +88,11 @@ impl FeederSpec {
         check::range("delay_ms", self.delay_ms.into(), 0.0..=3_600_000.0)?;
         check::range("noise_db", self.noise_db, 0.0..=40.0)?;
         check::range("bias_db", self.bias_db, -40.0..=40.0)?;
+        check::range("mirror_db", self.mirror_db.unwrap_or_default(), -40.0..=40.0)?;
         check::range("capacity_noise", self.capacity_noise, 0.0..=10.0)?;
         check::range("capacity_bias", self.capacity_bias, -1.0..=10.0)?;
+        check::range("capacity_swing", self.capacity_swing, 1.0..=1000.0)?;
+        check::range("capacity_swing_ms", self.capacity_swing_ms.into(), 1.0..=3_600_000.0)?;
         check::range("average_time_constant_ms", self.average_time_constant_ms.into(), 0.0..=3_600_000.0)
     }
 }
@@ -113,14 +136,18 @@ impl Radio {
                 break;
             }
             let sinr_db = self.sinr_db.as_ref().and_then(|sinr| sinr.get(step)).map(|true_db| {
-                let noisy = f64::from(*true_db) + feeder.bias_db + feeder.noise_db * noise.normal();
+                let true_db = f64::from(*true_db);
+                let seen_db = feeder.mirror_db.map_or(true_db, |mirror_db| 2.0 * mirror_db - true_db);
+                let noisy = seen_db + feeder.bias_db + feeder.noise_db * noise.normal();
                 noisy.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end())
             });
             if let Some(sinr_db) = sinr_db {
                 average = Some(average.map_or(sinr_db, |last| last + alpha * (sinr_db - last)));
             }
+            let swings = made.as_millis() / u128::from(feeder.capacity_swing_ms.max(1));
+            let swing = if swings.is_multiple_of(2) { feeder.capacity_swing } else { 1.0 / feeder.capacity_swing };
             let error = 1.0 + feeder.capacity_bias + feeder.capacity_noise * capacity_noise.normal();
-            let capacity_bps = self.mean_capacity_bps(made.saturating_sub(period), made) * error;
+            let capacity_bps = self.mean_capacity_bps(made.saturating_sub(period), made) * error * swing;
             readings.push(ReadingAt {
                 at: made + delay,
                 made,
@@ -211,6 +238,21 @@ mod tests {
     }
 
     #[test]
+    fn a_swing_multiplies_and_divides_in_turn() {
+        let swinging = FeederSpec { capacity_swing: 10.0, capacity_swing_ms: 20, ..feeder(10) };
+        let read = Radio::flat("a", None, vec![1000; 5]).readings(&swinging, 1);
+        let seen: Vec<u64> = read.iter().map(|r| r.capacity_bps).collect();
+        assert_eq!(seen, [10_000, 10_000, 100, 100, 10_000]);
+    }
+
+    #[test]
+    fn a_mirror_turns_the_sinr_about() {
+        let mirrored = FeederSpec { mirror_db: Some(8.0), bias_db: 1.0, ..feeder(10) };
+        let readings = radio(vec![10.0, 8.0, -1.0]).readings(&mirrored, 1);
+        assert_eq!(readings.iter().map(|r| r.sinr_db.unwrap()).collect::<Vec<_>>(), [7.0, 9.0, 18.0]);
+    }
+
+    #[test]
     fn without_sinr_only_the_capacity_is_read() {
         let readings = Radio::flat("a", None, vec![1; 100]).readings(&feeder(10), 1);
         assert_eq!(readings.len(), 100);
@@ -245,6 +287,7 @@ mod tests {
             (feeder(0), "period_ms = 0: must be from 1 to 3600000"),
             (FeederSpec { noise_db: -1.0, ..feeder(1) }, "noise_db = -1: must be from 0 to 40"),
             (FeederSpec { bias_db: 50.0, ..feeder(1) }, "bias_db = 50: must be from -40 to 40"),
+            (FeederSpec { mirror_db: Some(41.0), ..feeder(1) }, "mirror_db = 41: must be from -40 to 40"),
             (FeederSpec { capacity_bias: -2.0, ..feeder(1) }, "capacity_bias = -2: must be from -1 to 10"),
             (FeederSpec { noise_db: f64::NAN, ..feeder(1) }, "noise_db = NaN: must be from 0 to 40"),
             (FeederSpec { delay_ms: 4_000_000, ..feeder(1) }, "delay_ms = 4000000: must be from 0 to 3600000"),

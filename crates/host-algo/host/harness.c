@@ -157,8 +157,8 @@ HOTCC_EXPORT void host_cwnd_event(struct tcp_sock *tp, u32 event)
 		HOTCC_ALGO.cwnd_event((struct sock *)tp, event);
 }
 
-/* What the radio map holds for this flow's peer: a packed decision word; `present` 0: no entry in the index. */
-HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
+/* What the radio map holds for this flow's peer: packed words of SINR and capacity; `present` 0: no entry in the index. */
+HOTCC_EXPORT void host_radio(u64 decision, u64 capacity, u32 cell, u32 max_age_ms, u32 present)
 {
 #ifdef RADIO_VERSION
 	struct radio_header *header = &host_radio_lines[0].header;
@@ -168,9 +168,13 @@ HOTCC_EXPORT void host_radio(u64 decision, u32 max_age_ms, u32 present)
 	header->version = RADIO_VERSION;
 	host_radio_slot = present ? 1 : 0;
 	host_radio_lines[1].slot.decision = decision;
+	host_radio_lines[1].slot.capacity = capacity;
+	host_radio_lines[1].slot.cell = cell;
 	host_radio_lines[1].slot.max_age_ms = max_age_ms;
 #else
 	(void)decision;
+	(void)capacity;
+	(void)cell;
 	(void)max_age_ms;
 	(void)present;
 #endif

@@ -180,13 +180,26 @@ struct Hooks {
     undo_cwnd: unsafe extern "C" fn(Sock) -> u32,
     set_state: unsafe extern "C" fn(Sock, u8),
     cwnd_event: unsafe extern "C" fn(Sock, u32),
-    radio: unsafe extern "C" fn(u64, u32, u32),
+    radio: unsafe extern "C" fn(u64, u64, u32, u32, u32),
     path: unsafe extern "C" fn(u32),
     share: unsafe extern "C" fn(*mut u64),
     pep: unsafe extern "C" fn(*const PepFlow),
     sack: unsafe extern "C" fn(Sock, u32, *const u32),
     hint: unsafe extern "C" fn(u64, u32, u32),
     cubic_calls: unsafe extern "C" fn(u32) -> u32,
+}
+
+/// What algorithms read of a line of the radio map.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RadioLine {
+    /// A packed [`hotcc_abi::radio::Decision`], or 0.
+    pub decision: u64,
+    /// A packed [`hotcc_abi::radio::Capacity`], or 0.
+    pub capacity: u64,
+    /// Generation of the serving cell.
+    pub cell: u32,
+    /// Maximum age of both.
+    pub max_age_ms: u32,
 }
 
 /// Where a field of the private state lies, in bytes.
@@ -317,9 +330,18 @@ impl HostAlgo {
 
     /// What the radio map holds for the peer: a packed [`hotcc_abi::radio::Decision`] and its maximum age, or nothing.
     pub fn set_radio(&self, reading: Option<(u64, u32)>) {
-        let (decision, max_age_ms) = reading.unwrap_or_default();
+        self.set_radio_line(reading.map(|(decision, max_age_ms)| RadioLine {
+            decision,
+            max_age_ms,
+            ..RadioLine::default()
+        }));
+    }
+
+    /// What the radio map's line of the peer holds from now on; `None`: the index has no entry.
+    pub fn set_radio_line(&self, line: Option<RadioLine>) {
+        let RadioLine { decision, capacity, cell, max_age_ms } = line.unwrap_or_default();
         // SAFETY: plain values in; the library's globals are touched from this thread only.
-        unsafe { (self.hooks.radio)(decision, max_age_ms, u32::from(reading.is_some())) }
+        unsafe { (self.hooks.radio)(decision, capacity, cell, max_age_ms, u32::from(line.is_some())) }
     }
 
     /// What the path map holds for the peer from now on, 0: no entry. Its clock moves on.

@@ -35,7 +35,8 @@ pub enum MapError {
     Absent,
     /// The maps speak another version.
     #[error(
-        "cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins to create a new one"
+        "cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins (radio_index, radio_slots) and \
+         load the algorithms again, which a reboot does too"
     )]
     Version(String),
     /// Another process feeds the link.

@@ -2,7 +2,7 @@
 
 use crate::owner::Owner;
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{self, Decision, IndexKey, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
+use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// One link and what its line says.
@@ -16,15 +16,17 @@ pub struct Link {
     pub snapshot: Snapshot,
 }
 
-/// A copy of one line. Only `decision` is consistent in itself; a feeder may have been writing the rest.
+/// A copy of one line. Only `decision` and `capacity` are each consistent in themselves; a feeder may have been writing the rest.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Latest SINR, running average and their time; `None` where no SINR was ever published.
     pub decision: Option<Decision>,
     /// Readings written since the slot was taken.
     pub updates: u64,
-    /// Capacity in bit/s.
-    pub capacity_bps: Option<u64>,
+    /// Latest capacity and its time; `None` where none was ever published.
+    pub capacity: Option<Capacity>,
+    /// Generation of the serving cell.
+    pub cell: u32,
     /// Reference signal received power in dBm.
     pub rsrp_dbm: Option<f64>,
     /// Reference signal received quality in dB.
@@ -46,14 +48,14 @@ pub struct Snapshot {
     owner: Owner,
 }
 
-/// What a reader makes of a link's latest reading.
+/// What a reader makes of a link's latest SINR, or capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// Young enough to rest decisions on.
     Fresh,
     /// Too old: ignored.
     Stale,
-    /// No SINR was ever published.
+    /// None was ever published.
     Never,
 }
 
@@ -63,15 +65,16 @@ impl Snapshot {
         let known = |q8: i32| (q8 != radio::UNKNOWN_Q8).then(|| q8_to_db(q8));
         let nonzero = |n: u32| (n != 0).then_some(n);
         let index = |n: u8| (n != radio::UNKNOWN_U8).then_some(n);
-        let capacity = line.capacity_bps.load(Relaxed);
         let owner = Owner::of(line);
         let decision = Decision::unpack(line.decision.load(Acquire));
+        let capacity = Capacity::unpack(line.capacity.load(Acquire));
         Self {
             decision,
+            capacity,
+            cell: line.cell.load(Relaxed),
             // the clock after the reading: the other way round a new reading would come from the future
             taken_ms: monotonic_ms32(),
             updates: line.updates.load(Relaxed),
-            capacity_bps: (capacity != 0).then_some(capacity),
             rsrp_dbm: known(line.rsrp_q8_dbm.load(Relaxed)),
             rsrq_db: known(line.rsrq_q8_db.load(Relaxed)),
             cqi: index(line.cqi.load(Relaxed)),
@@ -96,17 +99,27 @@ impl Snapshot {
         self.decision.map(|d| accepted_db(d.average_q8_db))
     }
 
-    /// Age of the reading at `now_ms` in milliseconds; `None` where there is none, `u32::MAX` where it
+    /// Age of the SINR at `now_ms` in milliseconds; `None` where there is none, `u32::MAX` where it
     /// claims to come from the future.
     #[must_use]
     pub fn age_ms(&self, now_ms: u32) -> Option<u32> {
         self.decision.map(|d| d.age_ms(now_ms))
     }
 
-    /// What a reader makes of it at `now_ms`.
+    /// What a reader makes of the SINR at `now_ms`.
     #[must_use]
     pub fn freshness(&self, now_ms: u32) -> Freshness {
-        match self.age_ms(now_ms) {
+        self.judge(self.age_ms(now_ms))
+    }
+
+    /// What a reader makes of the capacity at `now_ms`.
+    #[must_use]
+    pub fn capacity_freshness(&self, now_ms: u32) -> Freshness {
+        self.judge(self.capacity.map(|c| c.age_ms(now_ms)))
+    }
+
+    fn judge(&self, age_ms: Option<u32>) -> Freshness {
+        match age_ms {
             None => Freshness::Never,
             Some(age) if age <= self.max_age_ms => Freshness::Fresh,
             Some(_) => Freshness::Stale,
@@ -155,7 +168,7 @@ mod tests {
             (Some(-2.0), Some(1.0), true, 500)
         );
         assert!(age_ms(&link).is_some_and(|age| (100..400).contains(&age)));
-        assert_eq!(link.capacity_bps, None);
+        assert_eq!(link.capacity, None);
         assert_eq!(Snapshot::of(&slot(i16::MAX, 0, 0)).sinr_db(), Some(50.0));
     }
 
@@ -166,6 +179,20 @@ mod tests {
         assert!(!is_fresh(&Snapshot::of(&slot(0, MAX_AGE_LIMIT_MS + 1, u32::MAX))));
         let future = Snapshot::of(&slot(0, 60_000u32.wrapping_neg(), u32::MAX));
         assert_eq!((is_fresh(&future), age_ms(&future)), (false, Some(u32::MAX)));
+    }
+
+    #[test]
+    fn capacity_has_an_age_of_its_own() {
+        let line = slot(0, 0, 100);
+        let now_ms = monotonic_ms32();
+        let capacity = |age_ms| Capacity::new(5e7, true, now_ms.wrapping_sub(age_ms));
+        for (age_ms, freshness) in [(50, Freshness::Fresh), (101, Freshness::Stale)] {
+            line.capacity.store(capacity(age_ms).map_or(0, Capacity::pack), Relaxed);
+            let link = Snapshot::of(&line);
+            assert_eq!((link.capacity, link.capacity_freshness(now_ms)), (capacity(age_ms), freshness));
+        }
+        line.capacity.store(0, Relaxed);
+        assert_eq!(Snapshot::of(&line).capacity_freshness(now_ms), Freshness::Never);
     }
 
     #[test]

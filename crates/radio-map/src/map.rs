@@ -11,7 +11,7 @@ use crate::writer::{self, LinkOptions, LinkWriter};
 use aya::maps::MapData;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::pins;
-use hotcc_abi::radio::{self, Decision, IndexKey, Slot, effective_max_age_ms};
+use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, Slot, effective_max_age_ms};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ impl RadioMap {
         for entry in self.view.index.entries() {
             let (key, slot) = entry?;
             let Some(line) = slots.slot(slot) else { continue };
-            let (owner, last) = (Owner::of(line), Decision::unpack(line.decision.load(Acquire)));
-            let age_ms = last.map_or(u32::MAX, |last| last.age_ms(now_ms));
+            let owner = Owner::of(line);
+            let age_ms = latest_ms(line, now_ms).map_or(u32::MAX, |(age_ms, _)| age_ms);
             if age_ms > radio::MAX_AGE_LIMIT_MS && !*alive.entry(owner).or_insert_with(|| owner.is_alive()) {
                 abandoned.push((age_ms, key, slot));
             }
@@ -205,9 +205,9 @@ impl RadioMap {
         let unlinked = (1..radio::SLOTS).filter(|i| !linked.contains(i)).filter_map(|i| slots.slot(i));
         let lost = unlinked.filter(|l| l.state.load(Acquire) == radio::STATE_TAKEN && abandoned(l));
         self.bump_generation(); // before they are free: a killed removal may not have come to it
+        let now_ms = monotonic_ms32();
         for line in lost {
-            let last = Decision::unpack(line.decision.load(Acquire));
-            give_back(line, last.map_or(0, |d| d.time_ms.max(1)));
+            give_back(line, latest_ms(line, now_ms).map_or(0, |(_, time_ms)| time_ms.max(1)));
         }
         Ok(())
     }
@@ -219,6 +219,13 @@ impl RadioMap {
             self.prefixes_of = Some(before.wrapping_add(1));
         }
     }
+}
+
+/// Age and time of the latest SINR or capacity, whichever is younger.
+fn latest_ms(line: &Slot, now_ms: u32) -> Option<(u32, u32)> {
+    let sinr = Decision::unpack(line.decision.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
+    let capacity = Capacity::unpack(line.capacity.load(Acquire)).map(|c| (c.age_ms(now_ms), c.time_ms));
+    sinr.into_iter().chain(capacity).min()
 }
 
 /// Makes a line free that rests from `freed_ms`; 0: it needs no rest.

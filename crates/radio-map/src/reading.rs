@@ -7,8 +7,10 @@ pub struct Reading {
     pub sinr_db: Option<f64>,
     /// Running average of the SINR in dB; counts only together with `sinr_db`, and is that where `None`.
     pub average_db: Option<f64>,
-    /// Capacity in bit/s.
+    /// Capacity in bit/s; without it the last one stays, and ages.
     pub capacity_bps: Option<f64>,
+    /// The capacity was computed from the SINR, CQI or MCS.
+    pub is_capacity_derived: bool,
     /// Reference signal received power in dBm.
     pub rsrp_dbm: Option<f64>,
     /// Reference signal received quality in dB.
@@ -17,4 +19,6 @@ pub struct Reading {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme 0..31.
     pub mcs: Option<u8>,
+    /// Serving cell, by any number that tells it from its neighbours.
+    pub cell: Option<u64>,
 }

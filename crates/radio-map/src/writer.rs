@@ -4,8 +4,9 @@ use crate::error::MapError;
 use crate::owner::Owner;
 use crate::reading::Reading;
 use crate::slots::RadioSlots;
-use hotcc_abi::radio::{self, Decision, IndexKey, Slot, sinr_to_q8};
+use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, Slot, sinr_to_q8};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
     wanted.clamp(radio::DEFAULT_MAX_AGE_MS.into(), radio::MAX_AGE_LIMIT_MS.into()) as u32
 }
 
+/// No radio numbers its cells so high.
+const NO_CELL: u64 = u64::MAX;
+
 /// The right to publish one link's readings. Dropping it leaves link and last reading in the map, where they age.
 #[derive(Debug)]
 pub struct LinkWriter {
@@ -38,11 +42,13 @@ pub struct LinkWriter {
     slot: u32,
     owner: Owner,
     new: bool,
+    /// The serving cell that the last reading named, or [`NO_CELL`].
+    cell: AtomicU64,
 }
 
 impl LinkWriter {
     pub(crate) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
-        Self { slots, key, slot, owner, new }
+        Self { slots, key, slot, owner, new, cell: AtomicU64::new(NO_CELL) }
     }
 
     /// The link.
@@ -63,13 +69,13 @@ impl LinkWriter {
         self.new
     }
 
-    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]).
+    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]). If it names another cell than the
+    /// reading before, the cell's generation moves.
     ///
     /// # Errors
     /// [`MapError::Lost`] where another process took the link over or removed it; nothing is written then.
     pub fn publish(&self, reading: &Reading, made_ms: u32) -> Result<(), MapError> {
         let line = self.line()?;
-        line.capacity_bps.store(reading.capacity_bps.map_or(0, |c| c.max(0.0) as u64), Relaxed);
         line.rsrp_q8_dbm.store(to_q8(reading.rsrp_dbm), Relaxed);
         line.rsrq_q8_db.store(to_q8(reading.rsrq_db), Relaxed);
         line.cqi.store(reading.cqi.unwrap_or(radio::UNKNOWN_U8), Relaxed);
@@ -80,6 +86,14 @@ impl LinkWriter {
             let decision =
                 Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
             line.decision.store(decision.pack(), Release);
+        }
+        if let Some(bps) = reading.capacity_bps {
+            let capacity = Capacity::new(bps, reading.is_capacity_derived, made_ms);
+            line.capacity.store(capacity.map_or(0, Capacity::pack), Release);
+        }
+        if let Some(cell) = reading.cell {
+            let before = self.cell.swap(cell, Relaxed);
+            line.cell.fetch_add(u32::from(before != cell && before != NO_CELL), Release);
         }
         Ok(())
     }
@@ -123,11 +137,11 @@ fn to_q8(value: Option<f64>) -> i32 {
     value.map_or(radio::UNKNOWN_Q8, |v| (v * 256.0).round() as i32)
 }
 
-/// Makes a free line blank, its decision first.
+/// Makes a free line blank, what decisions rest on first. Its cell's generation goes on: readers only compare it.
 pub(crate) fn reset(line: &Slot) {
     line.decision.store(0, Release);
+    line.capacity.store(0, Release);
     line.updates.store(0, Relaxed);
-    line.capacity_bps.store(0, Relaxed);
     line.rsrp_q8_dbm.store(radio::UNKNOWN_Q8, Relaxed);
     line.rsrq_q8_db.store(radio::UNKNOWN_Q8, Relaxed);
     line.freed_ms.store(0, Relaxed);

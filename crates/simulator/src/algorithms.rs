@@ -3,9 +3,9 @@
 use crate::bbr::Bbr;
 use crate::congestion::CongestionControl;
 use crate::cubic::Cubic;
-use crate::host::{HostControl, NOT_SIMULATED};
+use crate::host::HostControl;
 use crate::reno::Reno;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use hotcc_host_algo::Group;
 use hotcc_lab_proto::plan::Algorithm;
 use std::collections::BTreeMap;
@@ -14,15 +14,18 @@ use std::net::Ipv4Addr;
 /// Those of the kernel that are written down here.
 pub const OF_THE_KERNEL: [&str; 3] = ["bbr", "cubic", "reno"];
 
+/// CUBIC up to a PEP, by calls of the kernel's: simulations have no PEP, and without one it is the kernel's CUBIC.
+const CUBIC_WITHOUT_A_PEP: &str = "mdcubic";
+
 /// Values of the tunables that an algorithm is to have, by object, profile and `tunable=value`.
 pub type Settings<'a> = dyn Fn(&str, &str, &[String]) -> Result<Vec<(String, u32)>> + 'a;
 
 /// Whether the simulator has one of the kernel's, or a built-in one of hotcc's; the reason if it does not.
 pub fn check(name: &str) -> Result<(), String> {
-    if NOT_SIMULATED.contains(&name) {
-        return Err(format!("the simulator cannot run `{name}`, which calls the kernel's own CUBIC"));
-    }
-    if OF_THE_KERNEL.contains(&name) || HostControl::new(name, &[], &Group::default()).is_ok() {
+    if name == CUBIC_WITHOUT_A_PEP
+        || OF_THE_KERNEL.contains(&name)
+        || HostControl::new(name, &[], &Group::default()).is_ok()
+    {
         return Ok(());
     }
     Err(format!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")))
@@ -55,8 +58,14 @@ impl<'a> Registry<'a> {
         addresses: (Ipv4Addr, Ipv4Addr),
     ) -> Result<Box<dyn CongestionControl>> {
         if let Some((object, values)) = self.loaded.get(name) {
-            if NOT_SIMULATED.contains(&object.as_str()) {
-                bail!("the simulator cannot run `{object}`, which calls the kernel's own CUBIC");
+            if object == CUBIC_WITHOUT_A_PEP {
+                let of_domain_2 = |(tunable, value): &(String, u32)| tunable == "without_pep" && *value != 0;
+                if values.iter().rfind(|(tunable, _)| tunable == "without_pep").is_some_and(of_domain_2) {
+                    bail!(
+                        "the simulator runs `{object}` as the CUBIC that it is without a PEP: not with without_pep=domain2"
+                    );
+                }
+                return Ok(Box::new(Cubic::new()));
             }
             let control = HostControl::new(object, values, self.groups.entry(addresses).or_default());
             return Ok(Box::new(control.with_context(|| format!("cannot simulate `{object}`"))?));
@@ -86,6 +95,7 @@ impl<'a> Registry<'a> {
     /// New values for the tunables behind a name; returns them.
     pub fn tune(&mut self, name: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
         let (object, values) = self.loaded.get_mut(name).with_context(|| format!("`{name}` is not loaded"))?;
+        ensure!(object != CUBIC_WITHOUT_A_PEP, "the simulator runs `{object}` as CUBIC, which has no tunables to set");
         let changed = (self.settings)(object, "default", set)?;
         let named = |tunable: &str| set.iter().any(|one| one.split('=').next().is_some_and(|n| n.trim() == tunable));
         let changed: Vec<_> = changed.into_iter().filter(|(tunable, _)| named(tunable)).collect();

@@ -1,8 +1,8 @@
 //! hotcc's own algorithms in the simulator: their C files, compiled for the host.
 
 use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, Sock};
-use hotcc_abi::radio::{Decision, sinr_to_q8};
-use hotcc_host_algo::{Flow, Group, HostAlgo, View};
+use hotcc_abi::radio::{Capacity, Decision, sinr_to_q8};
+use hotcc_host_algo::{Flow, Group, HostAlgo, RadioLine, View};
 use hotcc_lab_proto::plan::PlannedReading;
 use std::io;
 
@@ -10,13 +10,12 @@ use std::io;
 /// a time of 0 for "never".
 const CLOCK_START_NS: u64 = 100_000_000_000;
 
-/// Algorithms that call functions of the kernel which the host build only stands in for.
-pub const NOT_SIMULATED: [&str; 1] = ["mdcubic"];
-
 /// One connection under one of hotcc's algorithms, with tunables and a radio map of its own.
 pub struct HostControl {
     flow: Flow<'static>,
     path_generation: u32,
+    /// What the last readings left in the radio map.
+    radio: RadioLine,
 }
 
 impl HostControl {
@@ -27,7 +26,7 @@ impl HostControl {
     pub fn new(name: &str, tunables: &[(String, u32)], group: &Group) -> io::Result<Self> {
         let mut algo = HostAlgo::open(name)?;
         algo.join(group);
-        let mut control = Self { flow: Flow::with_own(algo), path_generation: 0 };
+        let mut control = Self { flow: Flow::with_own(algo), path_generation: 0, radio: RadioLine::default() };
         for (tunable, value) in tunables {
             if !control.set_tunable(tunable, *value) {
                 return Err(io::Error::other(format!("{name} has no tunable `{tunable}`")));
@@ -59,7 +58,7 @@ impl HostControl {
             snd_una: sock.snd_una,
             snd_nxt: sock.snd_nxt,
             lost: sock.lost,
-            // the rate sample: only mdcubic reads it, and simulations have no PEP
+            // the rate sample: only mdcubic reads it, which is not simulated by its C file
             ..View::default()
         };
         self.flow.set(&view);
@@ -161,14 +160,21 @@ impl CongestionControl for HostControl {
     }
 
     fn set_radio(&mut self, reading: Option<&PlannedReading>, max_age_ms: u32) {
-        let decision = reading.and_then(|reading| {
-            let sinr_db = f64::from(reading.sinr_db?);
-            let average_db = reading.average_db.map_or(sinr_db, f64::from);
+        let mut line = RadioLine { max_age_ms, ..self.radio };
+        if let Some(reading) = reading {
             let time_ms = hotcc_abi::clock::ms32(CLOCK_START_NS + reading.made_ns);
-            let decision = Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms };
-            Some(decision.pack())
-        });
-        self.flow.algo().set_radio(Some((decision.unwrap_or(0), max_age_ms)));
+            if let Some(sinr_db) = reading.sinr_db.map(f64::from) {
+                let average_db = reading.average_db.map_or(sinr_db, f64::from);
+                let (sinr_q8_db, average_q8_db) = (sinr_to_q8(sinr_db), sinr_to_q8(average_db));
+                line.decision = Decision { sinr_q8_db, average_q8_db, time_ms }.pack();
+            }
+            if let Some(bps) = reading.capacity_bps {
+                line.capacity = Capacity::new(bps as f64, false, time_ms).map_or(0, Capacity::pack);
+            }
+            line.cell = reading.cell;
+        }
+        self.radio = line;
+        self.flow.algo().set_radio_line(Some(line));
     }
 
     fn change_path(&mut self) {

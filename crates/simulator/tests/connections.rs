@@ -158,6 +158,7 @@ fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
         sinr_db: Some(sinr_db),
         average_db: Some(10.0),
         capacity_bps: None,
+        cell: 0,
     };
     let readings = (0..60).map(|n| reading(n * SECOND_NS / 10, 10.0)).collect();
     plan.feeds = vec![Feed { address: TO, max_age_ms: 500, period_ms: 100, readings }];
@@ -166,6 +167,35 @@ fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
     let outcome = run(&plan);
     assert_eq!(outcome.played.events, ["3 swap dtcp -> westwoodp: 1 connections moved"]);
     assert!(outcome.played.flows[0].bytes > 10_000_000);
+}
+
+/// Simulations have no PEP.
+#[test]
+fn mdcubic_without_a_pep_is_cubic() {
+    let of = |cc: &str| {
+        let mut plan = plan(vec![flow(cc, None)], 20);
+        plan.links[0].phases[0].loss = 0.001;
+        plan.algorithms = vec![hotcc_lab_proto::plan::Algorithm {
+            object: "mdcubic".to_owned(),
+            cc: "mdcubic".to_owned(),
+            profile: "default".to_owned(),
+            set: Vec::new(),
+        }];
+        plan
+    };
+    let windows = |cc: &str| run(&of(cc)).acks.iter().map(|ack| (ack.time_ns, ack.cwnd)).collect::<Vec<_>>();
+    assert_eq!(windows("mdcubic"), windows("cubic"));
+    let with = |value| {
+        let settings = move |_: &str, _: &str, _: &[String]| Ok(vec![("without_pep".to_owned(), value)]);
+        simulate(&of("mdcubic"), &settings).map(drop).map_err(|why| format!("{why:#}"))
+    };
+    with(0).unwrap();
+    assert!(with(1).unwrap_err().contains("not with without_pep=domain2"));
+    let mut tuned = of("mdcubic");
+    let tune = Action::Tune { cc: "mdcubic".to_owned(), set: vec!["without_pep=domain2".to_owned()] };
+    tuned.events = vec![PlannedEvent { at_ns: SECOND_NS, action: tune }];
+    let why = simulate(&tuned, &|_, _, _| Ok(Vec::new())).unwrap_err();
+    assert!(format!("{why:#}").contains("`mdcubic` as CUBIC, which has no tunables to set"), "{why:#}");
 }
 
 #[test]

@@ -140,6 +140,46 @@ fn run(plan: &Plan) -> Outcome {
     simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
 }
 
+/// Readings of a capacity each 20 ms, 10 ms old, and the cell that they are of.
+fn every_20_ms(capacity_bps: impl Fn(u64) -> u64, cell: impl Fn(u64) -> u32) -> Feed {
+    let reading = |i| {
+        let (at_ns, made_ns) = (i * 20_000_000 + 10_000_000, i * 20_000_000);
+        let (capacity_bps, cell) = (Some(capacity_bps(made_ns)), cell(made_ns));
+        PlannedReading { at_ns, made_ns, sinr_db: None, average_db: None, capacity_bps, cell }
+    };
+    let readings = (0..SECONDS * 50).map(reading).collect();
+    Feed { address: TO, max_age_ms: 500, period_ms: 20, readings }
+}
+
+/// A handover from an RTT of 20 ms to one of 60 ms, at 20 s: full rate within 1 s if the radio says that the cell changed, else
+/// within 6 s.
+#[test]
+fn a_handover_is_over_within_a_second_of_the_change_of_the_cell() {
+    let path = Path { rate_bps: 20_000_000, delay_ms: 10 };
+    let far = Path { delay_ms: 30, ..path };
+    let plan = |cell: bool| {
+        let mut plan = path.plan(vec![path.phase(0, 0.0), far.phase(20, 0.0)]);
+        plan.links[1].phases = vec![path.phase(0, 0.0), far.phase(20, 0.0)];
+        let cell = move |made_ns| u32::from(cell && made_ns >= 20 * SECOND_NS);
+        plan.feeds = vec![every_20_ms(|_| path.rate_bps, cell)];
+        plan
+    };
+    let rate = |outcome: &Outcome, from_s: f64| {
+        let at = |s: f64| {
+            let until = (s * 1e9) as u64;
+            outcome.acks.iter().take_while(|ack| ack.time_ns <= until).last().map_or(0, |ack| ack.bytes_acked)
+        };
+        (at(from_s + 1.0) - at(from_s)) as f64 * 8.0 / path.rate_bps as f64
+    };
+    let [with, without] = [true, false].map(|cell| run(&plan(cell)));
+    for s in 18..30 {
+        let from_s = f64::from(s);
+        println!("{s} s: {:.3} with, {:.3} without", rate(&with, from_s), rate(&without, from_s));
+    }
+    assert!(rate(&with, 21.0) > 0.9, "{} of the link in the second after the first one", rate(&with, 21.0));
+    assert!(rate(&without, 26.0) > 0.9, "{} of the link in the seventh second", rate(&without, 26.0));
+}
+
 /// 2 to 100 Mbit/s, RTTs of 16 to 80 ms: beyond 100 ms and 80 Mbit/s, the queue is longer than `allowed_ms` for over 5 % of the time.
 fn paths() -> impl Strategy<Value = Path> {
     (0.3f64..2.0, 8u64..40)
@@ -194,6 +234,17 @@ proptest! {
         prop_assert!(p95_ms < of_bbr_ms, "{p95_ms} ms of queue, BBR {of_bbr_ms}");
     }
 
+    /// A capacity that is ten times too high, then ten times too low, in turn.
+    #[test]
+    fn a_wrong_capacity_costs_little(path in paths(), swing_s in 1u64..10) {
+        let plan = path.plan(vec![path.phase(0, 0.0)]);
+        let without = path.share(&run(&plan), 3);
+        let factor = |at_ns: u64| if (at_ns / (swing_s * SECOND_NS)).is_multiple_of(2) { 10.0 } else { 0.1 };
+        let capacity = |at_ns| (path.rate_bps as f64 * factor(at_ns)) as u64;
+        let with = path.share(&run(&Plan { feeds: vec![every_20_ms(capacity, |_| 0)], ..plan }), 3);
+        prop_assert!(with > 0.97 * without, "{with} with the wrong capacity, {without} without");
+    }
+
     #[test]
     fn a_signal_that_foretells_nothing_costs_little(path in paths(), noise in prop::collection::vec(-10f32..30.0, 400)) {
         let plan = path.plan(vec![path.phase(0, 0.0)]);
@@ -204,6 +255,7 @@ proptest! {
             sinr_db: Some(sinr_db),
             average_db: Some(10.0),
             capacity_bps: None,
+            cell: 0,
         };
         let readings = (0..).zip(noise).map(reading).collect();
         let feed = Feed { address: TO, max_age_ms: 500, period_ms: 100, readings };

@@ -22,7 +22,7 @@ pub use save::{Saved, save};
 
 use crate::policy::layout::Moved;
 use crate::policy::{self, Explained, Question};
-use crate::registry::{begin, need_bpffs};
+use crate::registry::{Lock, begin, need_bpffs};
 use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -62,11 +62,10 @@ pub fn apply(file: &Path) -> Result<Difference> {
 /// them.
 pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)> {
     need_root("hotcc apply")?;
-    let mut declared = wanted::read(file)?; // before the lock, since reading may take as long as the files' system likes
-    let _lock = begin("hotcc apply")?;
+    let mut declared = wanted::read(file)?;
     let mut warnings = std::mem::take(&mut declared.warnings);
-    let steps = plan::plan(declared)?;
-    warnings.extend(steps::carry_out(&steps)?);
+    let (steps, more, _lock) = follow("hotcc apply", declared)?;
+    warnings.extend(more);
     let moved = if live { Some(policy::move_open(false)?) } else { None };
     Ok((Difference { file: file.to_owned(), steps, applied: true, warnings }, moved))
 }
@@ -76,6 +75,18 @@ pub fn explain(file: &Path, question: &Question) -> Result<Explained> {
     need_root("hotcc policy test")?;
     need_bpffs()?;
     policy::explain_by(&wanted::read(file)?.policy, question)
+}
+
+/// Makes the kernel follow what is declared. All files are read before the lock is taken, since reading may take as long as
+/// the files' system likes. The lock is returned with what was done, for what belongs to it.
+fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<String>, Lock)> {
+    need_root(command)?;
+    need_bpffs()?;
+    let files = steps::Files::read(&declared)?;
+    let lock = begin(command)?;
+    let steps = plan::plan(declared)?;
+    let warnings = steps::carry_out(&steps, files)?;
+    Ok((steps, warnings, lock))
 }
 
 /// What [`unload_all`] did. Schema of `hotcc unload --all --json`.
@@ -89,9 +100,6 @@ pub struct Emptied {
 
 /// Makes the kernel follow a file that declares nothing.
 pub fn unload_all() -> Result<Emptied> {
-    let _lock = begin("hotcc unload")?;
-    need_bpffs()?;
-    let steps = plan::plan(wanted::Declared::default())?;
-    let warnings = steps::carry_out(&steps)?;
+    let (steps, warnings, _lock) = follow("hotcc unload", wanted::Declared::default())?;
     Ok(Emptied { steps, warnings })
 }

@@ -92,7 +92,7 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     for algorithm in &declared.algorithms {
         steps.extend(algorithm_step(algorithm, &available)?);
     }
-    let is_declared = |name: &str| declared.algorithms.iter().any(|a| a.name == name);
+    let undeclared: Vec<&Algo> = ours.into_iter().filter(|algo| !declared.has_algorithm(&algo.name)).collect();
     let mut usable: Vec<String> = declared.algorithms.iter().map(|a| a.name.clone()).collect();
     usable.extend(available.into_iter().filter(|name| all.iter().all(|algo| algo.name != *name)));
     receiver_steps(declared.receivers, &mut steps)?;
@@ -100,7 +100,7 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
         steps.extend(default_step(default, &usable)?);
     }
     steps.extend(policy_step(declared.policy, &declared.rule_places, &usable)?);
-    for algo in ours.into_iter().filter(|algo| !is_declared(&algo.name)) {
+    for algo in undeclared {
         if algo.current()?.is_some() {
             steps.push(step(Action::Unload, Subject::Algorithm, &algo.name, Vec::new(), Work::Unload(algo.clone())));
         }

@@ -1,23 +1,42 @@
 //! Steps carried out; and undone in reverse order if one fails.
 
 use super::plan::{Action, Step, Work};
+use super::wanted::Declared;
 use crate::killpoint::{failpoint, killpoint};
 use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
 use crate::registry::Algo;
 use crate::tunables::present::{Changed, Value};
 use crate::{policy, rx, sysctl};
+use hotcc_abi::version::Meta;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
 use hotcc_host::netns::{self, NetNs};
+use std::collections::HashMap;
+
+/// The object file of each algorithm that is loaded and not declared: to undo its unloading is to load it again.
+pub(super) struct Files(HashMap<String, Result<Source>>);
+
+impl Files {
+    /// Reads them. Call without the lock.
+    pub(super) fn read(declared: &Declared) -> Result<Self> {
+        let undeclared = Algo::all()?.into_iter().filter(|algo| !declared.has_algorithm(&algo.name));
+        Ok(Self(undeclared.map(|algo| (algo.name.clone(), source_of(&algo.name))).collect()))
+    }
+
+    fn take(&mut self, name: &str) -> Result<Source> {
+        let missing = || Error::failed(format!("{name} was loaded by another process in the meantime"));
+        self.0.remove(name).unwrap_or_else(|| Err(missing()))
+    }
+}
 
 /// Carries out all steps, or none. Returns what to warn of. Call with the lock held.
-pub(super) fn carry_out(steps: &[Step]) -> Result<Vec<String>> {
+pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>> {
     let (mut done, mut warnings) = (Vec::new(), Vec::new());
     for (n, step) in steps.iter().enumerate() {
         let place = format!("step{n}");
         killpoint(&place);
-        match failpoint(&place).and_then(|()| carry_out_one(step, &mut warnings)) {
+        match failpoint(&place).and_then(|()| carry_out_one(step, &mut files, &mut warnings)) {
             Ok(undo) => done.push((step, undo)),
             Err(error) => return Err(undo_all(done, error, &format!("cannot {}", what(step)))),
         }
@@ -74,7 +93,7 @@ enum Undo<'a> {
     RemovedPolicy(policy::Removed),
 }
 
-fn carry_out_one<'a>(step: &'a Step, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
+fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
     let name = &step.name;
     match &step.work {
         Work::Repair(algo) => algo.tidy().map(|()| Undo::Nothing),
@@ -99,7 +118,7 @@ fn carry_out_one<'a>(step: &'a Step, warnings: &mut Vec<String>) -> Result<Undo<
             Ok(Undo::Default(netns, old))
         }
         Work::Unload(algo) => {
-            let request = request_of(algo);
+            let request = request_of(algo, files);
             let of_namespace = |ns: &NetNs| Ok((sysctl::default()? == *name).then_some(ns.inode));
             let namespaces = netns::in_each(of_namespace)?.into_iter().flatten().collect();
             warnings.extend(ops::unload_locked(name, None)?.warnings);
@@ -145,17 +164,27 @@ impl Undo<'_> {
 }
 
 /// What loads the version that serves again.
-fn request_of(algo: &Algo) -> Result<(ops::Request, Source)> {
+fn request_of(algo: &Algo, files: &mut Files) -> Result<(ops::Request, Source)> {
+    let source = files.take(&algo.name)?;
     let (_, serving) = Algo::serving(&algo.name)?;
     let meta = serving.meta()?;
-    let (origin, profile) = (text(&meta.object), text(&meta.profile));
-    let object = origin.strip_prefix("builtin:").unwrap_or(&origin).to_owned();
-    let source = Source::find(&object)?;
     if source.sha256() != meta.sha256 {
-        return Err(Error::failed(format!("{origin} has changed since it was loaded")));
+        return Err(Error::failed(format!("{} has changed since it was loaded", text(&meta.object))));
     }
+    let (object, profile) = (object_of(&meta), text(&meta.profile));
     let set = assignments(serving.settings()?.into_iter().map(Value::from).collect());
     Ok((ops::Request { object, cc_name: Some(algo.name.clone()), profile, set }, source))
+}
+
+fn source_of(name: &str) -> Result<Source> {
+    let (_, serving) = Algo::serving(name)?;
+    Source::find(&object_of(&serving.meta()?))
+}
+
+/// The built-in algorithm or path that a version came from.
+fn object_of(meta: &Meta) -> String {
+    let origin = text(&meta.object);
+    origin.strip_prefix("builtin:").map_or(origin.clone(), str::to_owned)
 }
 
 fn assignments(values: Vec<Value>) -> Vec<String> {

@@ -29,6 +29,13 @@ pub(super) struct Declared {
     pub(super) warnings: Vec<String>,
 }
 
+impl Declared {
+    /// Whether an algorithm is to be loaded under that name.
+    pub(super) fn has_algorithm(&self, name: &str) -> bool {
+        self.algorithms.iter().any(|algorithm| algorithm.name == name)
+    }
+}
+
 /// An algorithm that is to be loaded.
 pub(super) struct Algorithm {
     /// `FILE:LINE`.

@@ -64,14 +64,18 @@ pub struct Link {
     pub sinr_db: Option<f64>,
     /// Its running average, dB.
     pub average_db: Option<f64>,
-    /// Age of that reading; `u32::MAX` for one that claims to come from the future.
+    /// Age of the younger of SINR and capacity; `u32::MAX` for one that claims to come from the future.
     pub age_ms: Option<u32>,
-    /// Whether algorithms use the reading: there is one, and it is not too old.
+    /// Whether algorithms use the SINR or a measured capacity: there is one, and it is not too old.
     pub fresh: bool,
     /// Readings written so far.
     pub updates: u64,
     /// Capacity, bit/s, where the source knows it.
     pub capacity_bps: Option<u64>,
+    /// Its age.
+    pub capacity_age_ms: Option<u32>,
+    /// Generation of the serving cell.
+    pub cell: u32,
 }
 
 /// Links, of which only the first are shown.
@@ -151,7 +155,7 @@ struct Scale {
 
 const SEGMENTS: Scale = Scale { first: 0, last: 16, base_units: |n| n };
 const RTT: Scale = Scale { first: 6, last: 24, base_units: |us| us / 1e6 };
-const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 1e3 };
+const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 125.0 };
 const DURATION: Scale = Scale { first: 0, last: 22, base_units: |ms| ms / 1e3 };
 
 impl Scale {
@@ -293,8 +297,8 @@ impl Page<'_> {
             }),
             ("hotcc_open_sockets_by_srtt_seconds", "hotcc_srtt_sum_seconds", "smoothed RTT", RTT, |s| &s.srtt_us),
             (
-                "hotcc_open_sockets_by_delivery_bits_per_second",
-                "hotcc_delivery_sum_bits_per_second",
+                "hotcc_open_sockets_by_delivery_bytes_per_second",
+                "hotcc_delivery_sum_bytes_per_second",
                 "latest delivery rate",
                 RATE,
                 |s| &s.delivery_kbps,
@@ -302,7 +306,7 @@ impl Page<'_> {
         ];
         for (name, sum_name, what, scale, pick) in &distributions {
             let samples = all.iter().flat_map(|(cc, s)| at_most(cc, scale.buckets(pick(s))));
-            self.gauges(name, &format!("Open connections whose {what} is at most `le`"), samples)?;
+            self.gauges(name, &format!("Open connections whose {what} is at most `upper_bound`"), samples)?;
             let sums = all.iter().map(|(cc, s)| (labels([("cc", cc)]), scale.sum(pick(s))));
             self.gauges(sum_name, &format!("Sum of the {what} over open connections"), sums)?;
         }
@@ -353,22 +357,27 @@ impl Page<'_> {
         let keys: Vec<String> = links.shown.iter().map(|l| l.key.to_string()).collect();
         let by_link = || keys.iter().zip(&links.shown).map(|(key, link)| (labels([("link", key)]), link));
         type Reading = fn(&Link) -> Option<f64>;
-        let readings: [(&str, &str, Reading); 5] = [
+        let readings: [(&str, &str, Reading); 6] = [
             ("hotcc_radio_sinr_db", "Latest SINR", |l| l.sinr_db),
             ("hotcc_radio_sinr_average_db", "Running average of the SINR", |l| l.average_db),
             ("hotcc_radio_age_seconds", "Age of the latest reading", |l| l.age_ms.map(|ms| f64::from(ms) / 1e3)),
             ("hotcc_radio_fresh", "1 while algorithms use the reading, 0 if it is stale or missing", |l| {
                 Some(f64::from(u8::from(l.fresh)))
             }),
-            ("hotcc_radio_capacity_bits_per_second", "Capacity, if the source knows it", |l| {
-                l.capacity_bps.map(|bps| bps as f64)
+            ("hotcc_radio_capacity_bytes_per_second", "Capacity, if the source knows it", |l| {
+                l.capacity_bps.map(|bps| bps as f64 / 8.0)
+            }),
+            ("hotcc_radio_capacity_age_seconds", "Age of the capacity", |l| {
+                l.capacity_age_ms.map(|ms| f64::from(ms) / 1e3)
             }),
         ];
         for (name, help, reading) in readings {
             self.gauges(name, help, by_link().filter_map(|(label, link)| Some((label, reading(link)?))))?;
         }
         let updates = by_link().map(|(label, link)| (label, link.updates));
-        self.counters("hotcc_radio_updates", "Readings written", updates)
+        self.counters("hotcc_radio_updates", "Readings written", updates)?;
+        let cells = by_link().map(|(label, link)| (label, link.cell.into()));
+        self.counters("hotcc_radio_cell_changes", "Changes of the serving cell", cells)
     }
 
     /// Counters without labels.
@@ -424,12 +433,13 @@ impl Page<'_> {
     }
 }
 
-/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall.
+/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall, so it is a gauge, and its
+/// label is not a histogram's `le`.
 fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (Labels<'a>, u64)> {
     buckets.into_iter().scan(0, move |below, (bound, count)| {
         *below += count;
         let bound = if bound.is_infinite() { Cow::Borrowed("+Inf") } else { Cow::Owned(bound.to_string()) };
-        Some((vec![("cc", Cow::Borrowed(cc)), ("le", bound)], *below))
+        Some((vec![("cc", Cow::Borrowed(cc)), ("upper_bound", bound)], *below))
     })
 }
 

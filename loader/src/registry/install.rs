@@ -14,14 +14,19 @@ use hotcc_abi::version::{META_VERSION, Meta};
 use hotcc_host::bpffs;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
-use hotcc_radio_map::share_with_feeders;
+use hotcc_radio_map::{MapError, RadioView, share_with_feeders};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// Loads an object into the kernel; nothing is registered yet.
 pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
     let loaded = opened.load(kernel::has_links())?;
     share_with_feeders()?;
+    // an algorithm that meets another version reads nothing from it, and cannot say so
+    if let Err(error @ MapError::Version(_)) = RadioView::open(Path::new(pins::ROOT)) {
+        tracing::warn!("no algorithm of this version reads radio signals: {error}");
+    }
     Ok(loaded)
 }
 

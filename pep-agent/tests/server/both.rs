@@ -56,9 +56,9 @@ impl Running {
         metric(&self.page(), series)
     }
 
-    /// What promtool finds wrong with its page.
-    fn complaints(&self) -> Vec<String> {
-        self.host.enter(|| metrics::complaints(self.http)).unwrap().unwrap()
+    /// Has promtool check its page.
+    fn check_page(&self) {
+        self.host.enter(|| metrics::check(self.http)).unwrap().unwrap();
     }
 
     fn said(&self) -> String {
@@ -137,7 +137,8 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
             assert_eq!(answered(), 0.0);
         }
         if system_program("promtool").is_ok() {
-            assert_eq!((border.complaints(), server.complaints()), (vec![], vec![]));
+            border.check_page();
+            server.check_page();
         } else {
             skipped(name, "promtool is not installed (./setup.sh installs it)");
         }

@@ -81,11 +81,12 @@ fn without_clocking_the_credit_waits_for_the_clients_next_ack() {
 /// ssthresh of a flow that was never held back.
 const INFINITE_SSTHRESH: i128 = 0x7fff_ffff;
 
-/// A flow of which the border sees everything, whose client then loses segments.
+/// A flow of which the border sees everything, whose client then loses segments. The path has no delay but that of a queue behind
+/// the border, in which a loss is congestion unless the tunable says otherwise.
 #[test]
 fn a_loss_beyond_the_border_shrinks_nothing() {
     let (name, cc) = ("a_loss_beyond_the_border_shrinks_nothing", "mdcubic_d2");
-    let Some(test) = kernel_test(name, cc, &["d2_loss_events=1000"]) else { return };
+    let Some(test) = kernel_test(name, cc, &["d2_loss_events=1000", "d2_reduction=cubic"]) else { return };
     let hosts = Hosts::new();
     hosts.server.sysctl("net.ipv4.tcp_rto_min_us", "200000").unwrap();
     // a queue that the receiver's window cannot fill: no losses but ours

@@ -2,6 +2,7 @@
 
 use crate::host::*;
 use crate::scripted::Scripted;
+use hotcc_testbed::soak;
 use pep_agent::server::{DatagramFate, Options};
 use pep_agent::wire::PORT;
 use std::net::UdpSocket;
@@ -34,14 +35,22 @@ fn eavesdropper(hosts: &Hosts, overheard: &Overheard) -> Always {
 #[test]
 fn no_handshake_is_denied_by_replays() {
     const HANDSHAKES: u64 = 60;
-    let Some(Scene { test: _test, hosts, agent, flow, .. }) =
-        scene("no_handshake_is_denied_by_replays", "mdcubic_replay")
-    else {
-        return;
-    };
+    // each time with a new server, which has room for a few hundred runs of a key
+    for _ in 0..soak::times(1) {
+        if handshakes_under_replay(HANDSHAKES).is_none() {
+            return;
+        }
+    }
+    let all = soak::times(HANDSHAKES);
+    soak::report(&format!("{all} of {all} handshakes succeed"));
+}
+
+/// `None`, after saying so, where the test cannot run.
+fn handshakes_under_replay(handshakes: u64) -> Option<()> {
+    let Scene { test: _test, hosts, agent, flow, .. } = scene("no_handshake_is_denied_by_replays", "mdcubic_replay")?;
     let overheard = Overheard::default();
     let eavesdropper = eavesdropper(&hosts, &overheard);
-    for handshake in 1..=HANDSHAKES {
+    for handshake in 1..=handshakes {
         let mut border = Scripted::new(0xa5, &hosts, handshake);
         let told = || format!("handshake {handshake}: {}", agent.told());
         let mut echoes = None;
@@ -59,7 +68,8 @@ fn no_handshake_is_denied_by_replays() {
         });
     }
     drop(eavesdropper);
-    assert!(agent.datagrams(DatagramFate::Unproven) > HANDSHAKES, "{}", agent.told());
+    assert!(agent.datagrams(DatagramFate::Unproven) > handshakes, "{}", agent.told());
+    Some(())
 }
 
 /// Whoever floods the server in the border's name, and cannot read what it sends.

@@ -101,6 +101,8 @@ pub struct Conditioner {
     average: Average,
     last: Option<(u64, Reading)>,
     last_sinr: Option<(u64, f64)>,
+    /// When the latest capacity was made that was measured, not computed from the SINR.
+    last_capacity_ns: Option<u64>,
     /// When the running burst began to come.
     burst_ns: Option<u64>,
     last_time_s: f64,
@@ -122,6 +124,7 @@ impl Conditioner {
             average: Average::new(settings.average_time_constant),
             last: None,
             last_sinr: None,
+            last_capacity_ns: None,
             burst_ns: None,
             last_time_s: f64::NEG_INFINITY,
             suspect: None,
@@ -155,8 +158,13 @@ impl Conditioner {
             return Err(Reject::Repeat);
         }
         self.check_outlier(raw.reading.sinr_db, settings.outlier_db, made_ns)?;
-        if raw.reading.sinr_db.is_some() {
+        // a capacity alone has the pace only where there is no SINR, which may come less often
+        let measured_capacity = raw.reading.capacity_bps.is_some() && !raw.reading.is_capacity_derived;
+        if raw.reading.sinr_db.is_some() || measured_capacity && !self.has_fresh_sinr(settings, now_ns) {
             self.measure_gap(now_ns);
+        }
+        if measured_capacity {
+            self.last_capacity_ns = Some(made_ns);
         }
         self.last = Some((made_ns, raw.reading));
         self.last_time_s = raw.time_s.unwrap_or(self.last_time_s);
@@ -171,13 +179,19 @@ impl Conditioner {
         if reading.capacity_bps.is_none() {
             reading.capacity_bps =
                 settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db));
+            reading.is_capacity_derived = reading.capacity_bps.is_some();
         }
         Ok(Conditioned { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
     }
 
-    /// Whether readers still use its latest SINR at `now_ns`.
+    /// Whether readers still use its latest SINR, or measured capacity, at `now_ns`.
     #[must_use]
     pub fn is_fresh(&self, settings: &Conditioning, now_ns: u64) -> bool {
+        self.has_fresh_sinr(settings, now_ns)
+            || self.last_capacity_ns.is_some_and(|made_ns| is_used(made_ns, self.max_age_ms(settings), now_ns))
+    }
+
+    fn has_fresh_sinr(&self, settings: &Conditioning, now_ns: u64) -> bool {
         self.last_sinr.is_some_and(|(made_ns, _)| is_used(made_ns, self.max_age_ms(settings), now_ns))
     }
 

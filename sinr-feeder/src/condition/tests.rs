@@ -263,3 +263,24 @@ fn average_is_that_of_the_feeder() {
         }
     }
 }
+
+#[test]
+fn a_capacity_alone_has_a_pace_and_keeps_its_source_fresh() {
+    let rate = RateSpec { table: Table::CqiLte, bandwidth_mhz: 20.0, overhead: None, scale_to_bps: None };
+    let settings = Conditioning { rate: Some(rate), ..Conditioning::default() };
+    let mut c = Conditioner::new(&settings, Pace::Unknown);
+    let measured = |bps| {
+        let reading = Reading { capacity_bps: Some(bps), ..Reading::default() };
+        RawReading { reading, ..RawReading::default() }
+    };
+    let mut last = None;
+    for i in 0..6 {
+        last = Some(c.take(&measured(5e7), &settings, SECOND + i * 100 * MS).unwrap());
+    }
+    let last = last.unwrap();
+    assert_eq!((last.max_age_ms, last.period_ms, last.reading.is_capacity_derived), (250, 100, false));
+    assert!(c.is_fresh(&settings, SECOND + 750 * MS) && !c.is_fresh(&settings, SECOND + 751 * MS));
+    // computed from the SINR: it counts as the SINR does
+    let taken = c.take(&raw(10.0), &settings, SECOND + 2000 * MS).unwrap();
+    assert!(taken.reading.capacity_bps.is_some() && taken.reading.is_capacity_derived);
+}

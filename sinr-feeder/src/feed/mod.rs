@@ -422,8 +422,14 @@ impl Display for Offered<'_> {
             Ue::Id(id) => write!(f, "ue {}: ", id.escape_debug())?,
             Ue::Link(link) | Ue::Granted(link, _) => write!(f, "link {link}: ")?,
         }
+        if let Some(wrong) = raw.out_of_range() {
+            return write!(f, "{wrong}");
+        }
         if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;
+        }
+        if let Some(bps) = raw.reading.capacity_bps {
+            write!(f, "capacity {bps} bit/s, ")?;
         }
         write!(f, "{} ms old", raw.age_ms)
     }

@@ -37,6 +37,7 @@ pub(super) fn qeng(line: &str) -> Option<Reading> {
     let number = |i: usize| fields.get(mode + i).and_then(|f| f.parse::<i32>().ok());
     let within =
         |i: usize, range: std::ops::RangeInclusive<i32>| number(i).filter(|n| range.contains(n)).map(f64::from);
+    let cell = |i: usize, radix| fields.get(mode + i).and_then(|f| u64::from_str_radix(f, radix).ok());
     let (rsrp, rsrq) = (-200..=0, -60..=40);
     Some(match fields[mode] {
         // duplex, MCC, MNC, cell, PCI, EARFCN, band, UL and DL bandwidth, TAC, RSRP, RSRQ, RSSI, SINR, CQI
@@ -45,11 +46,13 @@ pub(super) fn qeng(line: &str) -> Option<Reading> {
             rsrp_dbm: within(11, rsrp),
             rsrq_db: within(12, rsrq),
             cqi: within(15, 1..=15).map(|n| n as u8),
+            cell: cell(4, 16),
             ..Reading::default()
         },
         // duplex, MCC, MNC, cell, PCI, TAC, ARFCN, band, DL bandwidth, RSRP, RSRQ, SINR
         "NR5G-SA" => Reading {
             sinr_db: within(12, -40..=60),
+            cell: cell(4, 16),
             rsrp_dbm: within(10, rsrp),
             rsrq_db: within(11, rsrq),
             ..Reading::default()
@@ -57,6 +60,7 @@ pub(super) fn qeng(line: &str) -> Option<Reading> {
         // MCC, MNC, PCI, RSRP, SINR, RSRQ
         _ => Reading {
             sinr_db: within(5, -40..=60),
+            cell: cell(3, 10),
             rsrp_dbm: within(4, rsrp),
             rsrq_db: within(6, rsrq),
             ..Reading::default()
@@ -105,6 +109,8 @@ mod tests {
         assert_eq!(qeng(sa).map(|r| (r.rsrp_dbm, r.rsrq_db, r.sinr_db)), Some((Some(-84.0), Some(-11.0), Some(22.0))));
         let nsa = r#"+QENG: "NR5G-NSA",262,01,501,-88,18,-11,627264,78,12,1"#;
         assert_eq!(qeng(nsa).map(|r| (r.rsrp_dbm, r.rsrq_db, r.sinr_db)), Some((Some(-88.0), Some(-11.0), Some(18.0))));
+        let cells = [lte, sa, nsa].map(|line| qeng(line).and_then(|r| r.cell));
+        assert_eq!(cells, [Some(0x1A2_D001), Some(1), Some(501)]);
         for bad in [r#"+QENG: "servingcell","SEARCH""#, "+QENG: ", "OK", r#"+QENG: "LTE""#] {
             assert_eq!(sinr(bad), None, "{bad}");
         }

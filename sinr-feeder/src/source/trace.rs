@@ -36,7 +36,12 @@ impl Source for TraceSource {
     fn open(&mut self) -> Result<(), SourceError> {
         let trace = Trace::load(&self.file).map_err(|e| SourceError(e.to_string()))?;
         if trace.samples().iter().all(|sample| sample.sinr_db.is_none()) {
-            warn!("{} holds no SINR: algorithms will find no reading and run without one", self.file.display());
+            let without = if trace.samples().iter().any(|sample| sample.capacity_bps.is_some()) {
+                "algorithms that read only the SINR run without a reading"
+            } else {
+                "algorithms will find no reading and run without one"
+            };
+            warn!("{} holds no SINR: {without}", self.file.display());
         }
         self.trace = Some(trace);
         Ok(())

@@ -4,6 +4,7 @@ use crate::sandbox::sandbox;
 use hotcc_testbed::command::stderr;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -53,8 +54,15 @@ fn a_trace_without_sinr_is_warned_of() {
     };
     let without = sandbox.trace("capacity.csv", "time_s,sinr_db,capacity_bps\n0,,1000000\n0.1,,2000000\n");
     let said = run(&without);
-    assert!(said.contains("capacity.csv holds no SINR: algorithms will find no reading"), "{said}");
-    assert_eq!(sandbox.links()[0]["state"], "never");
+    assert!(said.contains("capacity.csv holds no SINR: algorithms that read only the SINR run without"), "{said}");
+    let link = &sandbox.links()[0];
+    assert_eq!(
+        (&link["state"], &link["capacity_state"], &link["capacity_origin"]),
+        (&json!("never"), &json!("fresh"), &json!("measured"))
+    );
+    assert_eq!(link["capacity_bps"], 2_000_000);
+    let said = run(&sandbox.trace("power.csv", "time_s,sinr_db,rsrp_dbm\n0,,-90\n0.1,,-91\n"));
+    assert!(said.contains("power.csv holds no SINR: algorithms will find no reading"), "{said}");
     let said = run(&sandbox.trace("one.csv", "time_s,sinr_db\n0,\n0.1,7\n"));
     assert!(!said.contains("no SINR"), "{said}");
 }

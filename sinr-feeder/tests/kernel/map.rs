@@ -5,7 +5,7 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, LpmTrie, Map, MapData};
 use aya::{EbpfLoader, Pod};
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{Decision, INDEX_ENTRIES, SLOTS, SOURCE_TRACE, STATE_FREE, STATE_TAKEN};
+use hotcc_abi::radio::{Capacity, Decision, INDEX_ENTRIES, SLOTS, SOURCE_TRACE, STATE_FREE, STATE_TAKEN};
 use hotcc_radio_map::{Freshness, LinkOptions, MapError, RadioMap, RadioSlots, RadioView, Reading};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn what_is_published_can_be_read() {
     assert!(writer.is_new());
     let view = RadioView::open(&sandbox.root).unwrap();
     let empty = view.snapshot(writer.slot()).unwrap();
-    assert_eq!((empty.freshness(monotonic_ms32()), empty.capacity_bps, empty.cqi), (Freshness::Never, None, None));
+    assert_eq!((empty.freshness(monotonic_ms32()), empty.capacity, empty.cqi), (Freshness::Never, None, None));
 
     let now = monotonic_ms32();
     let reading = Reading {
@@ -96,7 +96,10 @@ fn what_is_published_can_be_read() {
     let raw = raw_line(&sandbox, writer.slot()).0;
     assert_eq!(raw[..8], word.to_ne_bytes());
     assert_eq!(raw[8..16], 1u64.to_ne_bytes());
-    assert_eq!(raw[16..24], 1_000_000_000u64.to_ne_bytes());
+    assert_eq!(
+        (raw[16..20].to_vec(), raw[20..24].to_vec()),
+        (1_000_000u32.to_ne_bytes().to_vec(), now.to_ne_bytes().to_vec())
+    );
     // and as another process maps it.
     let links = view.links().unwrap();
     assert_eq!(links.len(), 1);
@@ -108,10 +111,26 @@ fn what_is_published_can_be_read() {
     assert_eq!(s.freshness(now.wrapping_add(1000)), Freshness::Fresh);
     assert_eq!(s.freshness(now.wrapping_add(1001)), Freshness::Stale);
 
-    // Without SINR the decision stays as it is.
-    writer.publish(&Reading { capacity_bps: Some(2e9), ..Reading::default() }, now + 5).unwrap();
+    // SINR and capacity each stay as they are without the other.
+    let derived = Reading { capacity_bps: Some(2e9), is_capacity_derived: true, ..Reading::default() };
+    writer.publish(&derived, now + 5).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
-    assert_eq!((s.decision.map(Decision::pack), s.updates, s.capacity_bps), (Some(word), 2, Some(2_000_000_000)));
+    let capacity = Capacity { kbit_per_s: 2_000_000, is_derived: true, time_ms: now + 5 };
+    assert_eq!((s.decision.map(Decision::pack), s.updates, s.capacity), (Some(word), 2, Some(capacity)));
+    writer.publish(&Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, now + 9).unwrap();
+    let s = view.snapshot(writer.slot()).unwrap();
+    assert_eq!((s.decision.map(Decision::pack), s.capacity), (Some(word), Some(capacity)));
+    // none is no capacity that an algorithm could use
+    writer.publish(&Reading { capacity_bps: Some(0.0), ..Reading::default() }, now + 9).unwrap();
+    assert_eq!(view.snapshot(writer.slot()).unwrap().capacity, None);
+
+    // The generation moves when the cell does, and not with the first cell that is named.
+    let in_cell = |cell| Reading { cell, ..Reading::default() };
+    let generations = [Some(7), None, Some(7), Some(8), Some(7)].map(|cell| {
+        writer.publish(&in_cell(cell), now + 9).unwrap();
+        view.snapshot(writer.slot()).unwrap().cell
+    });
+    assert_eq!(generations, [0, 0, 0, 1, 2]);
 
     // A writer that stops in good order leaves everything but its claim.
     let slot = writer.slot();
@@ -237,11 +256,13 @@ fn another_version_is_refused() {
     let Some(sandbox) = sandbox("another_version_is_refused") else { return };
     drop(RadioMap::open_or_create(&sandbox.root).unwrap());
     let header = RadioSlots::writable(slots_map(&sandbox).fd()).unwrap();
-    header.header().version.store(2, Relaxed);
+    header.header().version.store(1, Relaxed); // as before an upgrade
     for refused in [RadioMap::open_or_create(&sandbox.root).map(drop), RadioView::open(&sandbox.root).map(drop)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, MapError::Version(_)), "{error:?}");
-        assert!(error.to_string().contains("version 2; this program uses version 1"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("version 1; this program uses version 2"), "{text}");
+        assert!(text.contains("remove its pins (radio_index, radio_slots) and load the algorithms again"), "{text}");
     }
     let pin = sandbox.root.join("signal/radio_slots");
     fs::remove_file(&pin).unwrap();

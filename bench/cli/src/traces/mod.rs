@@ -96,7 +96,7 @@ struct Known {
 }
 
 /// Where recorded traces are, besides the current or the scenario's directory and the cache.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct TracesDirectory {
     /// Directory of recorded traces; searched after the scenario's directory and the cache [default: $HOTCC_TRACES]
     #[arg(long, value_name = "DIR")]

@@ -134,6 +134,22 @@ fn slow_start_does_not_flood_a_slow_domain_2() {
     assert!(bounded.1 > 0.9 * unbounded.1, "{} B arrive, {} without a bound", bounded.1, unbounded.1);
 }
 
+/// Nothing else loses packets there: all of them are congestion, and behind the PEP.
+#[test]
+fn a_full_queue_behind_the_border_is_congestion() {
+    const NAME: &str = "a_full_queue_behind_the_border_is_congestion";
+    if stock_kernel(NAME, "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let path = smaller("pep-egress.toml", &[("seeds = [1, 2, 3]", "seeds = [1]")], scratch.path());
+    let results = run_lab("vm:6.12", ["loss=0", "cc=mdcubic"], &path, scratch.path());
+    let [loss, used] = ["loss_ratio", "utilisation"].map(|metric| results.runs[0].metric(metric, None).unwrap());
+    println!("{loss} of the packets are lost, {used} of the link is used");
+    assert!(loss < 0.02, "{loss} of the packets are lost");
+    assert!(used > 0.9, "{used} of the link is used");
+}
+
 #[test]
 fn the_first_megabyte_takes_round_trips_of_domain_1() {
     const NAME: &str = "the_first_megabyte_takes_round_trips_of_domain_1";
@@ -143,7 +159,12 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
     // a client of the oldest kernel grants 64 KB, and two segments more for each that came: less than the PEP gives
     for (name, most) in [("6.1", 0.8), ("6.12", 0.7), ("newest", 0.7)] {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
-        let results = run_lab(&format!("vm:{name}"), ["paced=false"], &path, &scratch.path().join(name));
+        let results = run_lab(
+            &format!("vm:{name}"),
+            ["paced=false", "cc=cubic", "cc=mdcubic"],
+            &path,
+            &scratch.path().join(name),
+        );
         let seconds = |cc: &str| {
             let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
             run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))

@@ -92,15 +92,25 @@ fn the_radio_signal_shortens_d_tcps_queue_and_costs_no_throughput() {
     assert!(queue < -0.15 && queue + of_queue < 0.0, "queue over all cases");
 }
 
+/// By scenario, and the radio of which it has several.
 #[test]
 fn a_wrong_radio_signal_costs_d_tcp_little() {
-    let runs = simulate("dtcp-signal-wrong.toml", &[("seeds = [1, 2, 3]", SEEDS)], &[]);
-    for loss in ["0", "0.001"] {
-        let with = |signal| of_case(&runs, &[("loss", loss), ("signal", signal)]);
-        for wrong in ["mirrored", "frozen", "high", "late"] {
-            let (rate, of_rate) = change(&with(wrong), &with("off"), 0);
-            println!("{wrong}, loss {loss}: throughput {:+.1} +- {:.1} %", 100.0 * rate, 100.0 * of_rate);
-            assert!(rate > -0.03, "{wrong}, {loss}");
+    const WRONG: [&str; 4] = ["mirrored", "frozen", "high", "late"];
+    for (scenario, radio) in [("dtcp-signal-wrong.toml", None), ("dtcp-signal-astray.toml", Some("radio=street"))] {
+        let signals = ["off"].iter().chain(&WRONG).map(|signal| format!("signal={signal}"));
+        let cases: Vec<String> = signals.chain(radio.map(ToOwned::to_owned)).collect();
+        let cases: Vec<&str> = cases.iter().map(String::as_str).collect();
+        let drive = "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
+        let without_trace = (drive, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"); // not run
+        let changes: Vec<_> = [("seeds = [1, 2, 3]", SEEDS)].into_iter().chain(radio.map(|_| without_trace)).collect();
+        let runs = simulate(scenario, &changes, &cases);
+        for loss in ["0", "0.001"] {
+            let with = |signal| of_case(&runs, &[("loss", loss), ("signal", signal)]);
+            for wrong in WRONG {
+                let (rate, of_rate) = change(&with(wrong), &with("off"), 0);
+                println!("{scenario}: {wrong}, loss {loss}: {:+.1} +- {:.1} %", 100.0 * rate, 100.0 * of_rate);
+                assert!(rate > -0.03, "{scenario}: {wrong}, {loss}");
+            }
         }
     }
 }

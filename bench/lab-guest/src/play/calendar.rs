@@ -132,6 +132,7 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
         sinr_db: reading.sinr_db.map(f64::from),
         average_db: reading.average_db.map(f64::from),
         capacity_bps: reading.capacity_bps.map(|bps| bps as f64),
+        cell: Some(reading.cell.into()),
         ..Reading::default()
     };
     Ok(writer.publish(&value, made_ms)?)

@@ -7,7 +7,7 @@ use crate::results::{Distribution, FlowSummary};
 use hotcc_lab_proto::plan::{Action, Plan, PlannedEvent, Wire};
 use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -17,6 +17,10 @@ const STEADY_WITHIN: f64 = 0.2;
 const STEADY_FOR_NS: u64 = 3 * SECOND_NS;
 /// Recovered: at this share of the capacity.
 const RECOVERED_AT: f64 = 0.8;
+/// Resumed: at this share of the rate of the last seconds before the change, over windows of half a second.
+const RESUMED_AT: f64 = 0.9;
+const BEFORE_NS: u64 = 5 * SECOND_NS;
+const RESUMED_FOR_NS: u64 = SECOND_NS / 2;
 
 pub(super) fn summary(
     place: usize,
@@ -65,6 +69,7 @@ pub(super) fn summary(
         ),
         queue_delay_ms: queue_delay_ms.unwrap_or_default(),
         queue_delay_time_mean_ms: slowest.map(|link| links.delays[link].mean_ms(flow.start_ns, end_ns)),
+        queue_delay_time_p95_ms: slowest.map(|link| links.delays[link].p95_ms(flow.start_ns, end_ns)),
         mean_cwnd: mean_cwnd(acks),
         packets: count(&|r| entered.contains(&r.link.into())),
         police_drops: count(&|r| r.fate() == POLICED),
@@ -76,6 +81,8 @@ pub(super) fn summary(
         recovery_s: narrowest
             .map(|(link, _)| recoveries(planned, link, &progress, flow.start_ns, end_ns, &capacities[link]))
             .unwrap_or_default(),
+        watched_p99: flow.watch.as_ref().map(|_| watched_p99(acks)),
+        resume_s: resumes(&planned.plan.events, &progress, flow.start_ns, end_ns),
     }
 }
 
@@ -126,6 +133,24 @@ fn mean_cwnd(acks: &[AckRecord]) -> f64 {
     if time > 0.0 { area / time } else { acks.first().map_or(0.0, |a| f64::from(a.cwnd)) }
 }
 
+/// The value of the watched field that is not exceeded for 99 % of the time.
+fn watched_p99(acks: &[AckRecord]) -> f64 {
+    let mut lengths_ns: BTreeMap<u32, u64> = BTreeMap::new();
+    for pair in acks.windows(2) {
+        *lengths_ns.entry(pair[0].detail).or_default() += pair[1].time_ns - pair[0].time_ns;
+    }
+    let mut left_ns = lengths_ns.values().sum::<u64>() / 100;
+    let mut values = lengths_ns.iter().rev();
+    let found = values.find(|(_, length_ns)| match left_ns.checked_sub(**length_ns) {
+        Some(less_ns) => {
+            left_ns = less_ns;
+            false
+        }
+        None => true,
+    });
+    found.map_or(0.0, |(value, _)| f64::from(*value))
+}
+
 fn convergence_s(progress: &Progress<'_>, start_ns: u64, end_ns: u64, mean_bps: f64) -> Option<f64> {
     if mean_bps <= 0.0 {
         return None;
@@ -166,4 +191,21 @@ fn recoveries(
         times.push(ticks.into_iter().find(recovered).map(|at| (at + TICK_NS - from) as f64 / 1e9));
     }
     times
+}
+
+/// Time after each change of the path until the flow has the rate again that it had before.
+fn resumes(events: &[PlannedEvent], progress: &Progress<'_>, start_ns: u64, end_ns: u64) -> Vec<f64> {
+    let is_change = |e: &&PlannedEvent| matches!(e.action, Action::Route { .. } | Action::Note(_));
+    let mut changes: Vec<u64> = events.iter().filter(is_change).map(|e| e.at_ns).collect();
+    changes.retain(|at_ns| *at_ns > start_ns && *at_ns < end_ns);
+    changes.dedup();
+    let next = changes.iter().copied().skip(1).chain([end_ns]);
+    let time = |(at_ns, until_ns): (u64, u64)| {
+        let before_bps = progress.bps(start_ns.max(at_ns.saturating_sub(BEFORE_NS)), at_ns);
+        let ticks = (0..).map(|k| at_ns + k * TICK_NS / 10).take_while(|at| at + RESUMED_FOR_NS <= until_ns);
+        let resumed = |at: &u64| progress.bps(*at, at + RESUMED_FOR_NS) >= RESUMED_AT * before_bps;
+        let resumed_ns = ticks.into_iter().find(resumed).map_or(until_ns, |at| at + RESUMED_FOR_NS);
+        (resumed_ns - at_ns) as f64 / 1e9
+    };
+    changes.iter().copied().zip(next).map(time).collect()
 }

@@ -10,7 +10,7 @@ use crate::run::MODULES;
 use crate::scenario::Source;
 use crate::traces::TraceFiles;
 use crate::vm::{self, Clock, Machine};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::cost::{CostJob, Counted, Method, Sample, Subject};
 use hotcc_lab_proto::job::{Job, Message};
@@ -97,17 +97,24 @@ impl Costs {
     }
 }
 
-/// Counts on one kernel, in a machine that stays on processor `cpu` of this one. `say` gets lines of progress.
-pub fn run(kernel: &Kernel, cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Costs> {
+/// Counts on one kernel, in a machine that stays on processor `cpu` of this one: the algorithms named in `only`, or all if it
+/// is empty, after [`REFERENCE`]. `say` gets lines of progress.
+pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Costs> {
+    let all: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).chain(OF_THE_KERNEL).collect();
+    if let Some(unknown) = only.iter().find(|name| !all.contains(&name.as_str())) {
+        bail!("no algorithm is called {unknown}; there are {}", all.join(", "));
+    }
+    let counted = |name: &&str| only.is_empty() || only.iter().any(|one| one == name);
     let source = Source::parse(Path::new("transfer.toml"), TRANSFER.to_owned())?;
     let case = source.cases()?.into_iter().next().context("a scenario without a case")?;
     let plan = plan(&case.scenario, SEED, &TraceFiles::beside(Path::new(".")))?.plan;
-    let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
+    let ours = hotcc_bpf::ALGOS.iter().map(|object| object.name).filter(counted);
     let mut subjects = vec![Subject { cc: NOTHING.1.to_owned(), object: Some(NOTHING.0.to_owned()) }];
     for object in [REFERENCE].into_iter().chain(ours) {
         subjects.push(Subject { cc: object.to_owned(), object: Some(object.to_owned()) });
     }
-    subjects.extend(OF_THE_KERNEL.map(|cc| Subject { cc: cc.to_owned(), object: None }));
+    let of_the_kernel = OF_THE_KERNEL.into_iter().filter(counted);
+    subjects.extend(of_the_kernel.map(|cc| Subject { cc: cc.to_owned(), object: None }));
     let expected = subjects.len();
     let modules: Vec<&str> =
         MODULES.into_iter().chain(OF_THE_KERNEL.into_iter().filter_map(algorithms::module)).collect();

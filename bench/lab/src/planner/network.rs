@@ -1,6 +1,6 @@
 //! Hosts and links as a graph: names, addresses, routes.
 
-use crate::scenario::{Host, Link, Scenario, Way};
+use crate::scenario::{Event, Host, Link, Scenario, Way};
 use hotcc_lab_proto::plan::mac;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -86,6 +86,13 @@ impl<'a> Network<'a> {
         let cable = &self.cables[link / 2];
         let over = if link.is_multiple_of(2) { &cable.link.forward } else { &cable.link.reverse };
         over.radio.as_ref().or(cable.link.both.radio.as_ref()).map(|r| r.get_ref())
+    }
+
+    /// When a direction's cell changes.
+    pub fn handovers_s(&self, scenario: &Scenario, link: usize) -> Vec<f64> {
+        let name = self.cables[link / 2].link.name.get_ref();
+        let of_link = |event: &&Event| event.handover.as_ref().is_some_and(|h| h.link.get_ref() == name);
+        scenario.event.iter().filter(of_link).map(|event| *event.at_s.get_ref()).collect()
     }
 
     /// Directions that end at a node.

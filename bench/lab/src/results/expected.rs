@@ -1,4 +1,4 @@
-//! Figures of papers, as a scenario lists them to stand beside those of its runs.
+//! Figures that a scenario expects of its runs: those of papers, and limits.
 
 use super::{RunId, RunSummary};
 use crate::algorithms::{object_name, text};
@@ -19,7 +19,7 @@ pub struct Expected {
     pub link: Option<String>,
     /// Which figure: see [`METRICS`](super::METRICS).
     pub metric: String,
-    /// What the paper says of it.
+    /// What the paper says of it, or what is asked.
     pub wanted: Wanted,
     /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
     pub source: String,
@@ -27,14 +27,44 @@ pub struct Expected {
     pub note: Option<String>,
 }
 
+/// What is asked of an algorithm. Without limits, the figure is only shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Gate {
+    /// What it is about: `throughput, against BBR`.
+    pub name: String,
+    /// Lower limit.
+    pub at_least: Option<f64>,
+    /// Upper limit.
+    pub at_most: Option<f64>,
+    /// Which figure of several cases must be within the limits.
+    pub of: Of,
+    /// A case whose figure itself, not its ratio, is at most this is within the limits.
+    pub or_at_most: Option<f64>,
+    /// Known to be missed: the algorithm's page has what was tried.
+    pub missed: bool,
+}
+
+/// Which figure of several cases a gate is about.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Of {
+    /// Each.
+    #[default]
+    Each,
+    /// Their median.
+    Median,
+}
+
 /// What a paper says of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
     /// Its value.
     Value(f64),
     /// What it does not fall below, in any of the cases.
     AtLeast(f64),
+    /// Not a paper's figure: limits for an algorithm of this project.
+    Gate(Gate),
 }
 
 /// `[[expected]]` as it is written.
@@ -50,18 +80,31 @@ struct ExpectedKeys {
     metric: String,
     value: Option<f64>,
     at_least: Option<f64>,
+    at_most: Option<f64>,
     source: String,
     note: Option<String>,
+    gate: Option<String>,
+    of: Option<Of>,
+    or_at_most: Option<f64>,
+    #[serde(default)]
+    missed: bool,
 }
 
 impl TryFrom<ExpectedKeys> for Expected {
     type Error = &'static str;
 
     fn try_from(keys: ExpectedKeys) -> Result<Self, Self::Error> {
-        let ExpectedKeys { case, over, flow, link, metric, value, at_least, source, note } = keys;
-        let wanted = match (value, at_least) {
-            (Some(value), None) => Wanted::Value(value),
-            (None, Some(least)) => Wanted::AtLeast(least),
+        let ExpectedKeys { case, over, flow, link, metric, value, at_least, at_most, source, note, .. } = keys;
+        let is_plain = at_most.is_none() && keys.of.is_none() && keys.or_at_most.is_none() && !keys.missed;
+        let wanted = match (keys.gate, value, at_least) {
+            (Some(name), None, at_least) => {
+                let (of, or_at_most, missed) = (keys.of.unwrap_or_default(), keys.or_at_most, keys.missed);
+                Wanted::Gate(Gate { name, at_least, at_most, of, or_at_most, missed })
+            }
+            (Some(_), Some(_), _) => return Err("[[expected]] with `gate` has limits, and no `value`"),
+            _ if !is_plain => return Err("`at_most`, `of`, `or_at_most` and `missed` need a `gate` in [[expected]]"),
+            (None, Some(value), None) => Wanted::Value(value),
+            (None, None, Some(least)) => Wanted::AtLeast(least),
             _ => return Err("[[expected]] needs exactly one of `value` and `at_least`"),
         };
         if link.is_some() && (flow.is_some() || metric != LINK_METRIC) {
@@ -116,6 +159,21 @@ const LINK_METRIC: &str = "utilisation";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_both_sides_are_a_gates() {
+        let parse =
+            |keys: &str| toml::from_str::<Expected>(&format!("metric = 'jain'\nsource = 'this project'\n{keys}"));
+        let gate = |keys: &str| match parse(keys).map(|expected| expected.wanted) {
+            Ok(Wanted::Gate(gate)) => Some(gate),
+            _ => None,
+        };
+        let within = gate("gate = 'shares'\nat_least = 0.4\nat_most = 0.55\nof = 'median'").unwrap();
+        assert_eq!((within.at_least, within.at_most, within.of), (Some(0.4), Some(0.55), Of::Median));
+        assert_eq!(gate("gate = 'shares'").unwrap().of, Of::Each);
+        assert_eq!(gate("gate = 'shares'\nvalue = 1"), None);
+        assert!(parse("at_most = 1").is_err() && parse("at_least = 1\nmissed = true").is_err());
+    }
 
     #[test]
     fn numbers_are_compared_as_numbers() {

@@ -4,6 +4,8 @@
 //! so that nothing is told by colour alone. The dash of a colour is set by the page's style sheet ([`style_sheet`]):
 //! plotters can only draw each dash as an element of its own.
 
+pub mod against;
+pub mod board;
 pub mod curves;
 pub mod scatter;
 pub mod timeline;

@@ -4,5 +4,6 @@
 mod browser;
 mod figures;
 mod fixture;
+mod gates;
 mod markup;
 mod page;

@@ -27,6 +27,8 @@ pub struct Slice {
     pub limit: f64,
     /// Whether more segments were lost than are ignored.
     pub lossy: bool,
+    /// The signal's forecast of the rate, segments/s, and its weight.
+    pub forecast: Option<(f64, f64)>,
 }
 
 const TARGET_S: f64 = 0.005;
@@ -40,13 +42,20 @@ impl Slice {
         self.least_target_s() + self.base_s * self.burst
     }
 
+    /// A measured rate, corrected by the signal's forecast.
+    fn expected(&self, rate: f64) -> f64 {
+        let Some((forecast, weight)) = self.forecast else { return rate };
+        let lowest = if self.empty_rtts < 1.0 { -4.0 } else { 0.0 };
+        rate * (weight * (forecast / rate).log2().clamp(lowest, 1.0)).exp2()
+    }
+
     /// The rate of the model: that of the last flight, in a deep queue that of the last two slices.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let (queue, deep) = (self.rtt_s - self.base_s, 2.0 * self.target_s());
-        let recent = self.recent_rate.min(self.flight_rate);
+        let recent = self.expected(self.recent_rate.min(self.flight_rate));
         let share = ((queue - deep) / deep).clamp(0.0, 1.0);
-        self.flight_rate * (1.0 - share) + recent * share
+        self.expected(self.flight_rate) * (1.0 - share) + recent * share
     }
 
     /// W after the slice, of a flow that is past its start and neither probes nor competes, segments.
@@ -64,5 +73,64 @@ impl Slice {
             window = window.max(grown.min(2.0 * model));
         }
         window.min(self.limit).max(4.0)
+    }
+}
+
+/// What a flow knows of its signal before a slice: all in log2, the latest slice of a history first.
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    /// Mean of rate over reading.
+    pub level: Option<f64>,
+    /// Mean square of the errors of the forecast.
+    pub error_with: f64,
+    /// Mean square of the errors of "no change".
+    pub error_without: f64,
+    /// Rates of the last four slices.
+    pub rates: [Option<f64>; 4],
+    /// Readings at their ends.
+    pub readings: [Option<f64>; 4],
+    /// Whether there was a queue in them.
+    pub queued: [bool; 4],
+}
+
+const LEARNED_SLICES: f64 = 64.0;
+const WORST_ERROR: f64 = 2000.0 / 1024.0;
+const FIRST_ERROR: f64 = 1000.0 / 8192.0;
+
+impl Signal {
+    /// After a slice at `rate`, at whose end the reading is `now`.
+    #[must_use]
+    pub fn after(mut self, rate: f64, now: Option<f64>, queued: bool) -> Self {
+        // what arrived was served two slices ago, and left four slices ago
+        let (busy, past) = (queued && self.queued[3], (self.readings[1], self.readings[3], self.rates[3]));
+        let (Some(_), (Some(served), Some(left), Some(before))) = (now, past) else { return self };
+        let level = rate - served;
+        let known = match self.level {
+            None if !busy => return self,
+            None => {
+                self.error_with = FIRST_ERROR;
+                self.error_without = if self.error_without > 0.0 { self.error_without } else { FIRST_ERROR };
+                level
+            }
+            // the link may only show that it can do more
+            Some(known) if !busy && level <= known => return self,
+            Some(known) => known,
+        };
+        let learn = |mean: &mut f64, error: f64| {
+            *mean += (error.clamp(-WORST_ERROR, WORST_ERROR).powi(2) - *mean) / LEARNED_SLICES;
+        };
+        learn(&mut self.error_with, rate - known - left);
+        if busy {
+            learn(&mut self.error_without, rate - before);
+        }
+        self.level = Some(known + (level - known) / if busy { LEARNED_SLICES } else { 4.0 });
+        self
+    }
+
+    /// How far the forecast is believed.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        let (with, without) = (self.error_with.powi(2), self.error_without.powi(2));
+        without / (with + without)
     }
 }

@@ -43,6 +43,8 @@ pub struct Mdcubic {
     pub in_domain_2: bool,
     /// The client is ahead of the PEP: its word is not used.
     pub fallen_back: bool,
+    /// A queue of domain 2 has dropped something since the PEP is the clock.
+    pub was_full: bool,
     /// Bytes that the PEP acknowledged beyond whole segments.
     pub remainder: u32,
     round_end: u32,
@@ -93,6 +95,7 @@ counters! {
         floors: "windows of less than D2",
         clamped: "windows cut off by the clamp",
         d2_bounded: "D2 that counts in part",
+        bounded_after_full: "D2 that counts in part after a queue of domain 2 was full",
         w1_bounded: "W1 cut to domain 2's rate",
         starts_held: "slow starts held before domain 2 is full",
         rates_bound: "bounds by domain 2's rate",
@@ -116,6 +119,10 @@ counters! {
         queues: "losses in domain 2 where it has a queue",
         no_queues: "losses in domain 2 where it has none",
         reduced_by_losses: "reductions by what domain 2 lost",
+        reduced_by_queue: "reductions by half of domain 2's queue",
+        starts_ended: "slow starts that a queue in domain 2 ends with what the rate fills",
+        counted_as_held: "reductions at whose end D2 counts as what the rate fills",
+        first_of_queue: "losses of a long queue in domain 2",
         lost_later: "ACKs that find more lost in domain 2",
         revoked_events: "recoveries moved to domain 1 by their number of losses",
         revoked_holes: "recoveries moved to domain 1 by a hole",
@@ -160,6 +167,7 @@ impl Mdcubic {
             clocked: false,
             in_domain_2: false,
             fallen_back: false,
+            was_full: false,
             remainder: 0,
             round_end: 0,
             lost_mark: 0,
@@ -203,32 +211,48 @@ impl Mdcubic {
         whole.min(window.max(2))
     }
 
-    /// Whether what is in domain 2 waits there: of the smoothed RTT it has its share of W, and that is more than what is
-    /// left of the least RTT beyond the PEP, by three sixteenths of the smoothed one. What the client has a SACK block
-    /// behind is there no more: it was lost, or has arrived.
-    fn waits_in_domain_2(&mut self, sock: &View, window: u32) -> bool {
-        let beyond_us = self.beyond_us(sock);
+    /// Segments of a window that wait in domain 2. Of the smoothed RTT it has its share of the window, and what it takes
+    /// without waiting is left of the least RTT beyond the PEP; a difference under so many sixteenths of the smoothed RTT is
+    /// no sign. What the client has a SACK block behind is there no more: it was lost, or has arrived.
+    fn waiting_in_domain_2(&mut self, sock: &View, window: u32, sixteenths: f64) -> u32 {
+        if self.tunables.d2_reduction == 1 || self.tunables.kind == 1 || !self.clocked {
+            return 0;
+        }
         let rtt_us = f64::from(sock.srtt_us / 8);
-        let segments = f64::from(self.in_domain_2_now(sock));
-        let waits =
-            rtt_us > 0.0 && segments * rtt_us >= f64::from(window) * (beyond_us + (rtt_us * 3.0 / 16.0).floor());
+        let [here, window] = [self.in_domain_2_now(sock), window].map(f64::from);
+        let without_waiting = window * self.beyond_us(sock);
+        let least = without_waiting + window * (rtt_us * sixteenths / 16.0).floor();
+        let waits = rtt_us > 0.0 && here * rtt_us >= least;
         self.coverage.queues += u64::from(waits);
         self.coverage.no_queues += u64::from(!waits);
-        waits
+        if waits { ((here * rtt_us - without_waiting) / rtt_us) as u32 } else { 0 }
     }
 
     /// More losses in domain 2 than are forgiven. Where W1 is a rate, clocked by the PEP, and loss is what domain 2 does
     /// when that is too high, they say by how much; CUBIC's reduction is the most.
     fn reduced_by_losses(&mut self, sock: &View, window: u32) -> u32 {
         let as_cubic = self.reduced(window);
-        let by_losses = self.tunables.d2_reduction == 0
-            && self.tunables.kind == 0
-            && self.clocked
-            && self.waits_in_domain_2(sock, window);
+        let by_losses = self.waiting_in_domain_2(sock, window, 3.0) > 0;
         let is_counted = self.events < 0xffff; // however wide the field, nobody needs to count further
         let rest = window.checked_sub(self.events).filter(|rest| by_losses && is_counted && *rest > as_cubic);
         self.coverage.reduced_by_losses += u64::from(rest.is_some());
         rest.unwrap_or(as_cubic)
+    }
+
+    /// A loss of a long queue in domain 2. Of that queue W gives up half, and CUBIC's reduction is the most; slow start,
+    /// which ends there, leaves no more than what the rate fills in both domains.
+    fn reduced_by_queue(&mut self, sock: &View, window: u32, queue: u32) -> u32 {
+        let as_cubic = self.reduced(window);
+        self.was_full = true;
+        let rest = window.saturating_sub(queue / 2).max(as_cubic);
+        self.coverage.reduced_by_queue += u64::from(rest > as_cubic);
+        let w1 = if self.d2_segments == 0 { window } else { self.w1(window) };
+        if w1 >= self.before_ssthresh {
+            return rest;
+        }
+        let filled = self.filled_by_the_rate(sock);
+        self.coverage.starts_ended += u64::from(filled < f64::from(rest));
+        f64::from(rest).min(filled) as u32
     }
 
     /// There is no PEP, and nothing is left of one.
@@ -403,6 +427,7 @@ impl Model for Mdcubic {
         self.coverage.samples += u64::from(!self.clocked);
         self.coverage.clock_starts += u64::from(self.clocked && !was_clocked);
         self.coverage.clock_ends += u64::from(!self.clocked && was_clocked);
+        self.was_full &= self.clocked;
         let risen = if self.clocked { self.news(sock, was_clocked) } else { self.clients_news(sock) };
         if self.usable && !was_usable || sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0 {
             self.coverage.rounds += 1;
@@ -454,6 +479,11 @@ impl Model for Mdcubic {
             return self.reduced(sock.snd_cwnd);
         }
         self.events = self.events.saturating_add(1);
+        let queue = if self.is_usable(sock) { self.waiting_in_domain_2(sock, sock.snd_cwnd, 7.0) } else { 0 };
+        if queue > 0 {
+            self.coverage.first_of_queue += 1;
+            return self.reduced_by_queue(sock, sock.snd_cwnd, queue);
+        }
         if self.events >= self.tunables.loss_limit(sock.snd_cwnd) {
             self.coverage.too_many_losses += 1;
             return self.reduced_by_losses(sock, sock.snd_cwnd);
@@ -509,17 +539,21 @@ impl Model for Mdcubic {
         match event {
             EVENT_COMPLETE_CWR => {
                 let before = self.before.take();
+                let renews = self.clocked && self.is_usable(sock);
                 if let (true, Some((window, threshold))) = (self.in_domain_2, before) {
                     self.coverage.completed_domain_2 += 1;
                     sock.snd_cwnd = sock.snd_cwnd.max(window).min(sock.snd_cwnd_clamp);
                     sock.snd_ssthresh = threshold;
                 } else {
                     self.coverage.completed_domain_1 += 1;
+                    if renews && self.was_full {
+                        self.count_d2_as_held(sock);
+                    }
                     sock.snd_ssthresh = self.threshold_without_d2(sock);
                 }
                 self.in_domain_2 = false;
                 // the kernel's window has the D2 of the reduction's beginning
-                if self.clocked && self.is_usable(sock) {
+                if renews {
                     self.coverage.renewed += 1;
                     self.renew_d2(sock);
                     self.bound(sock);

@@ -20,7 +20,7 @@ pub struct Example<'a> {
 }
 
 impl<'a> Example<'a> {
-    /// At 10 s: W = 20 segments of 1000 bytes, all in flight, slow start, RTT 50 ms.
+    /// At 10 s: W = 20 segments of 1000 bytes, all in flight, slow start, RTT 50 ms, which is the least.
     pub fn new(algo: &'a HostAlgo) -> Self {
         let view = View {
             now_us: 10_000_000,
@@ -28,6 +28,7 @@ impl<'a> Example<'a> {
             snd_cwnd_clamp: u32::MAX,
             snd_ssthresh: INFINITE_SSTHRESH,
             srtt_us: 8 * 50_000,
+            min_rtt_us: 50_000, // no queue anywhere
             mss: 1000,
             data_segs_out: 5000,
             is_cwnd_limited: 1,

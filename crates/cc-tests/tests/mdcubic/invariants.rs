@@ -108,9 +108,15 @@ impl Invariants<Mdcubic> for Bounds {
             Hook::Ssthresh(said) => {
                 assert!(said <= was.snd_cwnd.max(2), "a loss raises W: {}", context());
                 let reduced = (before.w1(was.snd_cwnd) * 7 / 10).max(2) + before.d2_segments;
-                let is_excess = after.events > before.events && after.tunables.d2_reduction == 0 && before.clocked;
-                let by_losses = if is_excess { was.snd_cwnd.saturating_sub(after.events) } else { 0 };
-                assert!(after.in_domain_2 || said <= reduced.max(by_losses), "less than CUBIC does: {}", context());
+                // of a queue half is given up, which is in domain 2, so of what the PEP claims
+                let claimed = after.pep.map_or(0, |report| claimed(&report, was)) / was.mss;
+                let may_have_queue = before.clocked && after.tunables.d2_reduction == 0;
+                let by_queue = if may_have_queue { was.snd_cwnd } else { 0 };
+                assert!(after.in_domain_2 || said <= reduced.max(by_queue), "less than CUBIC does: {}", context());
+                let least = reduced.min(was.snd_cwnd.max(2));
+                let starts = before.w1(was.snd_cwnd) < was.snd_ssthresh; // W may be far beyond what is there
+                let most = least.min(was.snd_cwnd.saturating_sub(claimed / 2));
+                assert!(starts || said >= most, "more than CUBIC: {}", context());
                 assert!(!after.in_domain_2 || said == was.snd_cwnd.max(2), "{}", context());
             }
             Hook::CwndEvent(EVENT_COMPLETE_CWR) => {
@@ -121,7 +127,9 @@ impl Invariants<Mdcubic> for Bounds {
                 let whole = before.w1(was.snd_cwnd).saturating_add(after.d2_segments).min(is.snd_cwnd_clamp);
                 let is_bounded = after.tunables.d2_bound_kb > 0 && is.snd_cwnd < whole;
                 let is_w1_kept = is.snd_cwnd == was.snd_cwnd || is_renewed && (is.snd_cwnd == whole || is_bounded);
-                assert!(is_w1_kept || before.in_domain_2, "{}", context());
+                // D2's share of W is what the rate fills, once a queue of its was full
+                let is_shared = before.was_full && is_renewed && is.snd_cwnd <= was.snd_cwnd.saturating_add(claimed);
+                assert!(is_w1_kept || is_shared || before.in_domain_2, "{}", context());
                 assert!(!after.in_domain_2, "{}", context());
             }
             Hook::SetState(LOSS) => {

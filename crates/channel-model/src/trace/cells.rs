@@ -46,6 +46,14 @@ pub(super) fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
     })
 }
 
+/// A whole number, as cells have them.
+pub(super) fn id(name: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        let shown: String = text.chars().take(40).collect();
+        format!("{name} '{shown}' is not a whole number")
+    })
+}
+
 /// `seconds` as an offset, as long as traces may be.
 pub(super) fn offset(seconds: f64) -> Result<Duration, String> {
     let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);

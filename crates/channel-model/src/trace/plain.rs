@@ -1,6 +1,6 @@
 //! This project's own CSV: `time_s`, one of `sinr_db`, `capacity_bps` and `rtt_ms`, and optional columns, in any order.
 
-use super::cells::{Malformed, index, number, offset};
+use super::cells::{Malformed, id, index, number, offset};
 use super::sample::Sample;
 use super::table::Table;
 use crate::ranges;
@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 /// The column that tells this format from others.
 pub(super) const TIME: &str = "time_s";
-const COLUMNS: [&str; 8] = [TIME, "sinr_db", "capacity_bps", "rtt_ms", "rsrp_dbm", "rsrq_db", "cqi", "mcs"];
+const COLUMNS: [&str; 9] = [TIME, "sinr_db", "capacity_bps", "rtt_ms", "rsrp_dbm", "rsrq_db", "cqi", "mcs", "cell"];
 /// A trace without any of these describes no link.
 const NEEDED: [&str; 3] = ["sinr_db", "capacity_bps", "rtt_ms"];
 /// Seconds since any epoch; beyond this an f64 no longer counts milliseconds well.
@@ -62,7 +62,9 @@ fn unknown(name: &str) -> String {
     format!("unknown column `{name}`: {suggestion}expected one of {}", COLUMNS.join(", "))
 }
 
-fn sample([time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 8]) -> Result<(f64, Sample), String> {
+fn sample(
+    [time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs, cell]: &[Option<&str>; 9],
+) -> Result<(f64, Sample), String> {
     let time_s = number(TIME, time.ok_or_else(|| format!("{TIME} is missing"))?, &TIME_S)?;
     let sample = Sample {
         sinr_db: sinr.map(|t| number("sinr_db", t, &ranges::SINR_DB)).transpose()?,
@@ -72,6 +74,7 @@ fn sample([time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 8])
         rsrq_db: rsrq.map(|t| number("rsrq_db", t, &ranges::RSRQ_DB)).transpose()?,
         cqi: cqi.map(|t| index("cqi", t, ranges::CQI)).transpose()?,
         mcs: mcs.map(|t| index("mcs", t, ranges::MCS)).transpose()?,
+        cell: cell.map(|t| id("cell", t)).transpose()?,
         ..Sample::default()
     };
     Ok((time_s, sample))
@@ -80,13 +83,14 @@ fn sample([time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs]: &[Option<&str>; 8])
 /// Columns that no sample fills are left out.
 pub(super) fn write(samples: &[Sample]) -> String {
     type Cell = fn(&Sample) -> Option<String>;
-    let optional: [(&str, Cell); 6] = [
+    let optional: [(&str, Cell); 7] = [
         ("capacity_bps", |s| s.capacity_bps.map(|v| format!("{v:.0}"))),
         ("rtt_ms", |s| s.rtt_ms.map(|v| format!("{v:.3}"))),
         ("rsrp_dbm", |s| s.rsrp_dbm.map(|v| format!("{v:.2}"))),
         ("rsrq_db", |s| s.rsrq_db.map(|v| format!("{v:.2}"))),
         ("cqi", |s| s.cqi.map(|v| v.to_string())),
         ("mcs", |s| s.mcs.map(|v| v.to_string())),
+        ("cell", |s| s.cell.map(|v| v.to_string())),
     ];
     let used: Vec<_> = optional.iter().filter(|(_, cell)| samples.iter().any(|s| cell(s).is_some())).collect();
     let mut out = format!("{TIME},sinr_db");

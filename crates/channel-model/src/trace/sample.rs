@@ -21,4 +21,6 @@ pub struct Sample {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme 0..31.
     pub mcs: Option<u8>,
+    /// Serving cell, by any number that tells it from its neighbours.
+    pub cell: Option<u64>,
 }

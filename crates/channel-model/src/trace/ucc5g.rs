@@ -1,7 +1,7 @@
 //! The 5G and 4G production data sets of University College Cork (Raca et al., MMSys 2018 and 2020): one row per
 //! second as G-NetTrack wrote it, some seconds with several rows, `-` for what is missing.
 
-use super::cells::{Malformed, index, number, offset};
+use super::cells::{Malformed, id, index, number, offset};
 use super::sample::Sample;
 use super::table::Table;
 use crate::ranges;
@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// The column that tells this format from others.
 pub(super) const TIME: &str = "Timestamp";
+/// The serving cell, in those files that have it.
+const CELL: &str = "RAWCELLID";
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut table = Table::new(text)?;
@@ -19,6 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     for (place, name) in places.iter_mut().zip(columns) {
         *place = table.need(name)?;
     }
+    let cell = table.column(CELL);
     let mut row = StringRecord::new();
     let mut samples: Vec<(i64, Sample)> = Vec::new();
     let mut start = None;
@@ -29,6 +32,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
             seconds(stamp).ok_or_else(|| wrong(format!("{TIME} '{stamp}' is not of the form YYYY.MM.DD_HH.MM.SS")))?;
         let cells = places.map(|i| row.get(i).filter(|cell| !matches!(*cell, "-" | "")));
         let mut sample = sample(&cells).map_err(wrong)?;
+        let cell = cell.and_then(|i| row.get(i)).filter(|cell| !matches!(*cell, "-" | ""));
+        sample.cell = cell.map(|t| id(CELL, t)).transpose().map_err(wrong)?;
         if samples.last().is_some_and(|(last, _)| second < *last) {
             return Err(wrong(format!("time goes backwards: {stamp}")));
         }

@@ -1,7 +1,7 @@
 //! The two formats of a page of metrics, and the choice between them.
 
 /// Units that end a metric's name. OpenMetrics states them in a line of their own.
-const UNITS: [&str; 5] = ["seconds", "bytes", "bits_per_second", "segments", "db"];
+const UNITS: [&str; 5] = ["seconds", "bytes", "bytes_per_second", "segments", "db"];
 
 /// How a page is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,17 @@ fn link(last: u8, sinr_db: Option<f64>) -> Link {
     let age_ms = sinr_db.map(|_| 250);
     let capacity_bps = sinr_db.map(|_| 30_000_000);
     let fresh = sinr_db.is_some();
-    Link { key, sinr_db, average_db: sinr_db, age_ms, fresh, updates: 9, capacity_bps }
+    Link {
+        key,
+        sinr_db,
+        average_db: sinr_db,
+        age_ms,
+        fresh,
+        updates: 9,
+        capacity_bps,
+        capacity_age_ms: age_ms,
+        cell: 3,
+    }
 }
 
 fn full() -> Snapshot {
@@ -125,19 +135,19 @@ fn sockets_by_version_and_distributions() {
         hotcc_sockets{cc="theirs",version="unmanaged"} 1
         hotcc_listeners{cc="dtcp",version="older"} 1
         # TYPE hotcc_open_sockets_by_cwnd_segments gauge
-        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="4"} 0
-        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="8"} 3
-        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="65536"} 3
-        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",le="+Inf"} 5
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",upper_bound="4"} 0
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",upper_bound="8"} 3
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",upper_bound="65536"} 3
+        hotcc_open_sockets_by_cwnd_segments{cc="dtcp",upper_bound="+Inf"} 5
         hotcc_cwnd_sum_segments{cc="dtcp"} 140.0
-        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="0.000064"} 2
-        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="16.777216"} 2
-        hotcc_open_sockets_by_srtt_seconds{cc="cubic",le="+Inf"} 3
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",upper_bound="0.000064"} 2
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",upper_bound="16.777216"} 2
+        hotcc_open_sockets_by_srtt_seconds{cc="cubic",upper_bound="+Inf"} 3
         hotcc_srtt_sum_seconds{cc="cubic"} 1.5
-        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="64000"} 0
-        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="128000"} 1
-        hotcc_open_sockets_by_delivery_bits_per_second{cc="cubic",le="134217728000"} 1
-        hotcc_delivery_sum_bits_per_second{cc="cubic"} 100000.0"#,
+        hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="8000"} 0
+        hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="16000"} 1
+        hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="16777216000"} 1
+        hotcc_delivery_sum_bytes_per_second{cc="cubic"} 12500.0"#,
     );
 }
 
@@ -171,8 +181,10 @@ fn radio_tells_what_it_knows_and_what_it_leaves_out() {
         hotcc_radio_age_seconds{link="192.0.2.1/32"} 0.25
         hotcc_radio_fresh{link="192.0.2.1/32"} 1.0
         hotcc_radio_fresh{link="192.0.2.2/32"} 0.0
-        hotcc_radio_capacity_bits_per_second{link="192.0.2.1/32"} 30000000.0
-        hotcc_radio_updates_total{link="192.0.2.2/32"} 9"#,
+        hotcc_radio_capacity_bytes_per_second{link="192.0.2.1/32"} 3750000.0
+        hotcc_radio_capacity_age_seconds{link="192.0.2.1/32"} 0.25
+        hotcc_radio_updates_total{link="192.0.2.2/32"} 9
+        hotcc_radio_cell_changes_total{link="192.0.2.1/32"} 3"#,
     );
     assert!(!page.contains(r#"sinr_db{link="192.0.2.2/32"}"#), "never written, and still told:\n{page}");
 }

@@ -24,7 +24,7 @@ pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create {} (an existing file is not overwritten)", args.out.display()))?;
     let mut trace = Recording { out: BufWriter::new(file), start_ms: None, written: 0 };
     writeln!(trace.out, "# made by: sinr-feeder record --link {}", args.link)?;
-    writeln!(trace.out, "time_s,sinr_db,capacity_bps,rsrp_dbm,rsrq_db,cqi,mcs")?;
+    writeln!(trace.out, "time_s,sinr_db,capacity_bps,rsrp_dbm,rsrq_db,cqi,mcs,cell")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     runtime.block_on(async {
@@ -56,23 +56,27 @@ struct Recording<W: Write> {
 }
 
 impl<W: Write> Recording<W> {
-    /// A reading stands at the time it was made at; one without a SINR at the time it was seen.
+    /// A reading stands at the time it was made at; one without a SINR or a capacity at the time it was seen. The cell is
+    /// its generation in the map.
     fn add(&mut self, snapshot: &Snapshot) -> std::io::Result<()> {
         let now_ms = monotonic_ms32();
         let fresh = snapshot.decision.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);
-        let made_ms = fresh.map_or(now_ms, |d| d.time_ms);
+        let capacity = snapshot.capacity.filter(|c| c.age_ms(now_ms) <= snapshot.max_age_ms);
+        let ages = fresh.map(|d| d.age_ms(now_ms)).into_iter().chain(capacity.map(|c| c.age_ms(now_ms)));
+        let made_ms = now_ms.wrapping_sub(ages.min().unwrap_or(0));
         let since_ms = made_ms.wrapping_sub(*self.start_ms.get_or_insert(made_ms));
         let cell = |value: Option<String>| value.unwrap_or_default();
         writeln!(
             self.out,
-            "{:.3},{},{},{},{},{},{}",
+            "{:.3},{},{},{},{},{},{},{}",
             f64::from(since_ms) / 1e3,
             cell(fresh.map(|d| format!("{:.2}", q8_to_db(d.sinr_q8_db.into())))),
-            cell(snapshot.capacity_bps.map(|v| v.to_string())),
+            cell(capacity.map(|c| c.bps().to_string())),
             cell(snapshot.rsrp_dbm.map(|v| format!("{v:.1}"))),
             cell(snapshot.rsrq_db.map(|v| format!("{v:.1}"))),
             cell(snapshot.cqi.map(|v| v.to_string())),
             cell(snapshot.mcs.map(|v| v.to_string())),
+            snapshot.cell,
         )?;
         self.written += 1;
         Ok(())

@@ -211,8 +211,12 @@ impl Progress {
         let reading = feed.latest().map(|latest| latest.reading).unwrap_or_default();
         let sinr = reading.sinr_db.map_or("no SINR".to_owned(), |db| format!("SINR {db:.1} dB"));
         let average = reading.average_db.map_or(String::new(), |db| format!(", average {db:.1} dB"));
+        let capacity = reading.capacity_bps.map_or(String::new(), |bps| {
+            let origin = if reading.is_capacity_derived { " derived from the SINR" } else { "" };
+            format!(", capacity {:.2} Mbit/s{origin}", bps / 1e6)
+        });
         let seconds = self.start.elapsed().as_secs_f64();
-        let line = format!("{seconds:.1} s: {applied} readings, {rejected} not applied, {sinr}{average}");
+        let line = format!("{seconds:.1} s: {applied} readings, {rejected} not applied, {sinr}{average}{capacity}");
         if self.terminal {
             eprint!("\r\x1b[K{line}");
         } else {

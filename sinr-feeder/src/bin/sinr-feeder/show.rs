@@ -29,16 +29,26 @@ struct Row {
     updates: u64,
     period_ms: Option<u32>,
     capacity_bps: Option<u64>,
+    capacity_age_ms: Option<u32>,
+    capacity_state: &'static str,
+    capacity_origin: Option<&'static str>,
     rsrp_dbm: Option<f64>,
     rsrq_db: Option<f64>,
     cqi: Option<u8>,
     mcs: Option<u8>,
+    cell_generation: u32,
     source: &'static str,
     owner_pid: Option<u32>,
     owner_alive: bool,
 }
 
 impl Row {
+    /// Where the capacity comes from, or that readers ignore it.
+    fn capacity_text(&self) -> String {
+        let stale = self.capacity_origin.filter(|_| self.capacity_state == "stale");
+        cell(stale.map(|_| "stale").or(self.capacity_origin))
+    }
+
     fn new(link: &Link, now_ms: u32) -> Self {
         let s = &link.snapshot;
         Self {
@@ -47,19 +57,19 @@ impl Row {
             sinr_db: s.decision.map(|d| q8_to_db(d.sinr_q8_db.into())),
             average_db: s.decision.map(|d| q8_to_db(d.average_q8_db.into())),
             age_ms: s.age_ms(now_ms),
-            state: match s.freshness(now_ms) {
-                Freshness::Fresh => "fresh",
-                Freshness::Stale => "stale",
-                Freshness::Never => "never",
-            },
+            state: state(s.freshness(now_ms)),
             max_age_ms: s.max_age_ms,
             updates: s.updates,
             period_ms: s.period_ms,
-            capacity_bps: s.capacity_bps,
+            capacity_bps: s.capacity.map(|c| c.bps()),
+            capacity_age_ms: s.capacity.map(|c| c.age_ms(now_ms)),
+            capacity_state: state(s.capacity_freshness(now_ms)),
+            capacity_origin: s.capacity.map(|c| if c.is_derived { "derived" } else { "measured" }),
             rsrp_dbm: s.rsrp_dbm,
             rsrq_db: s.rsrq_db,
             cqi: s.cqi,
             mcs: s.mcs,
+            cell_generation: s.cell,
             source: source_name(s.source),
             owner_pid: s.owner_pid,
             owner_alive: s.owner_alive(),
@@ -82,6 +92,7 @@ impl Row {
             self.updates.to_string(),
             cell(self.period_ms),
             cell(self.capacity_bps.map(|v| format!("{:.2}", v as f64 / 1e6))),
+            self.capacity_text(),
             cell(self.rsrp_dbm.map(|v| format!("{v:.0}"))),
             cell(self.rsrq_db.map(|v| format!("{v:.0}"))),
             cell(self.cqi),
@@ -91,7 +102,7 @@ impl Row {
     }
 }
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "LINK",
     "SINR dB",
     "AVG dB",
@@ -101,12 +112,21 @@ const COLUMNS: [&str; 14] = [
     "UPDATES",
     "PERIOD ms",
     "CAPACITY Mbit/s",
+    "CAPACITY IS",
     "RSRP dBm",
     "RSRQ dB",
     "CQI",
     "SOURCE",
     "OWNER",
 ];
+
+fn state(freshness: Freshness) -> &'static str {
+    match freshness {
+        Freshness::Fresh => "fresh",
+        Freshness::Stale => "stale",
+        Freshness::Never => "never",
+    }
+}
 
 fn cell(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |v| v.to_string())
@@ -165,10 +185,14 @@ mod tests {
             updates,
             period_ms: None,
             capacity_bps: Some(12_345_678),
+            capacity_age_ms: Some(5),
+            capacity_state: if sinr_db.is_some() { "stale" } else { "fresh" },
+            capacity_origin: Some("measured"),
             rsrp_dbm: None,
             rsrq_db: None,
             cqi: None,
             mcs: None,
+            cell_generation: 0,
             source: "udp",
             owner_pid: Some(77),
             owner_alive: sinr_db.is_none(),
@@ -177,15 +201,15 @@ mod tests {
         let lines = [
             concat!(
                 "LINK          SINR dB  AVG dB  AGE ms  STATE  MAX AGE ms     UPDATES",
-                "  PERIOD ms  CAPACITY Mbit/s  RSRP dBm  RSRQ dB  CQI  SOURCE      OWNER"
+                "  PERIOD ms  CAPACITY Mbit/s  CAPACITY IS  RSRP dBm  RSRQ dB  CQI  SOURCE      OWNER"
             ),
             concat!(
                 "192.0.2.1/32     -3.2    -3.2       5  fresh         400  1234567890",
-                "          -            12.35         -        -    -     udp  77 (gone)"
+                "          -            12.35        stale         -        -    -     udp  77 (gone)"
             ),
             concat!(
                 "::/0                -       -       -  fresh         400           0",
-                "          -            12.35         -        -    -     udp         77"
+                "          -            12.35     measured         -        -    -     udp         77"
             ),
         ];
         assert_eq!(table(&rows), lines.join("\n"));

@@ -8,6 +8,9 @@ const CLOCKED: u64 = 1 << 1;
 const DOMAIN_2: u64 = 1 << 2;
 const FALLEN_BACK: u64 = 1 << 3;
 
+/// A bit of the field `marks`.
+const WAS_FULL: u64 = 1 << 3;
+
 impl Mdcubic {
     pub(super) fn compare(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
         if want != got {
@@ -23,6 +26,7 @@ impl Mdcubic {
             ("clocked", u64::from(self.clocked), flags & CLOCKED),
             ("taken for domain 2", u64::from(self.in_domain_2), flags & DOMAIN_2),
             ("fallen back", u64::from(self.fallen_back), flags & FALLEN_BACK),
+            ("was full", u64::from(self.was_full), flow.private("marks") & WAS_FULL),
         ];
         if self.clocked {
             expected.push(("covered_to", u64::from(self.covered_to), flow.private("covered_to")));
@@ -31,7 +35,7 @@ impl Mdcubic {
             expected.push(("fresh", u64::from(self.usable), flags & FRESH));
         }
         for (name, want, got) in expected {
-            let flag = matches!(name, "clocked" | "taken for domain 2" | "fallen back" | "fresh");
+            let flag = matches!(name, "clocked" | "taken for domain 2" | "fallen back" | "was full" | "fresh");
             if if flag { (want != 0) != (got != 0) } else { want != got } {
                 return Err(format!("{name} is {got}, the model's {want}"));
             }

@@ -5,6 +5,9 @@ use super::*;
 /// Of what domain 2 holds without a queue; the rest of it may be a queue.
 const FULL: f64 = 1.5;
 
+/// What D2 counts as then, whatever the rate (RFC 6928).
+const INITIAL_WINDOW: u32 = 10;
+
 impl Mdcubic {
     /// What domain 2 takes at the least of an RTT, microseconds.
     pub(super) fn beyond_us(&self, sock: &View) -> f64 {
@@ -21,6 +24,28 @@ impl Mdcubic {
         (empty * FULL).floor().max(least)
     }
 
+    /// Twice what domain 1 holds at the rate with which so much fills domain 2.
+    fn domain_1_holds(&self, sock: &View, in_domain_2: f64) -> f64 {
+        let to_the_pep_us = self.report().map_or(0.0, |report| f64::from(report.rtt_us));
+        match self.beyond_us(sock) {
+            0.0 => f64::INFINITY,
+            beyond_us => (2.0 * in_domain_2 * to_the_pep_us / (FULL * beyond_us)).floor().max(2.0),
+        }
+    }
+
+    /// What both domains hold at the last rate, with a short queue in domain 2.
+    pub(super) fn filled_by_the_rate(&self, sock: &View) -> f64 {
+        let in_domain_2 = self.domain_2_holds(sock, f64::from(INITIAL_WINDOW));
+        in_domain_2 + self.domain_1_holds(sock, in_domain_2)
+    }
+
+    /// A D2 of before its queue was full counts as what the rate fills.
+    pub(super) fn count_d2_as_held(&mut self, sock: &View) {
+        let held = self.domain_2_holds(sock, f64::from(INITIAL_WINDOW));
+        self.coverage.counted_as_held += u64::from(held < f64::from(self.d2_segments));
+        self.d2_segments = f64::from(self.d2_segments).min(held) as u32;
+    }
+
     /// Domain 2 fills up: D2 counts as what it should hold, and W1 is at most twice what domain 1 holds at a rate with which
     /// that fills domain 2. In slow start W as a whole decides, since all that is in domain 1 is about to be in domain 2.
     pub(super) fn bound(&mut self, sock: &mut View) {
@@ -28,23 +53,20 @@ impl Mdcubic {
         if tunable == 0 {
             return;
         }
-        let least = f64::from(tunable * 1000 / sock.mss);
+        let least = f64::from((tunable * 1000 / sock.mss).min(if self.was_full { INITIAL_WINDOW } else { u32::MAX }));
         let (w1, d2) = (f64::from(self.w1(sock.snd_cwnd)), f64::from(self.d2_segments));
         let starts = w1 < f64::from(sock.snd_ssthresh);
         let holds = self.domain_2_holds(sock, least);
-        let to_the_pep_us = self.report().map_or(0.0, |report| f64::from(report.rtt_us));
-        let beyond_us = self.beyond_us(sock);
-        let in_domain_1 = match beyond_us {
-            0.0 => f64::INFINITY,
-            _ => (2.0 * holds * to_the_pep_us / (FULL * beyond_us)).floor().max(2.0),
-        };
+        let in_domain_1 = self.domain_1_holds(sock, holds);
         let counts = d2.min(holds);
-        let w1_may_be = if starts || d2 > holds { holds + in_domain_1 - counts } else { f64::INFINITY };
+        let w1_may_be =
+            if starts || d2 > holds && !self.was_full { holds + in_domain_1 - counts } else { f64::INFINITY };
         // without any sign that domain 2 is full there is nothing to bound, whatever the rate
         if d2.max(if starts { f64::from(sock.snd_cwnd) } else { 0.0 }) <= least {
             return;
         }
         let c = &mut self.coverage;
+        c.bounded_after_full += u64::from(self.was_full && counts < d2);
         c.d2_bounded += u64::from(counts < d2);
         c.w1_bounded += u64::from(w1_may_be < w1);
         c.starts_held += u64::from(w1_may_be < w1 && d2 <= holds);

@@ -9,7 +9,8 @@ pub struct Tunables {
     pub d2_loss_events: u32,
     /// Where that is 0, 10 of a large W, of a smaller one a loss for so many segments; 0: always 10.
     pub d2_segments_per_loss: u32,
-    /// What W1 gives up then, 0: as many segments as were lost, 1: what CUBIC does.
+    /// What W1 gives up where domain 2 has a queue, 0: as many segments as were lost, or half of a long queue at its first loss;
+    /// 1: what CUBIC does.
     pub d2_reduction: u32,
     /// What D2 may count as at least, kB; 0: no bound.
     pub d2_bound_kb: u32,
@@ -23,7 +24,7 @@ pub struct Tunables {
 
 impl Tunables {
     /// Profile `default`.
-    pub const DEFAULT: Self = Self { d2_segments_per_loss: 16, d2_reduction: 0, d2_bound_kb: 1000, ..Self::PAPER };
+    pub const DEFAULT: Self = Self { d2_segments_per_loss: 16, d2_reduction: 0, d2_bound_kb: 400, ..Self::PAPER };
     /// Profile `paper`.
     pub const PAPER: Self = Self {
         kind: 0,

@@ -69,7 +69,7 @@ fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
     if unit == "segments" && UNSET.contains(value) {
         return format!("{name} not set");
     }
-    if *value == 0 && LATEST_LOOK.contains(&name.as_str()) {
+    if *value == 0 && LATEST_LOOK.iter().any(|look| name.ends_with(look)) {
         return format!("{name} not consulted yet");
     }
     let parts = unit.rsplit_once(" / ").or_else(|| Some(("", unit.strip_prefix("1/")?)));

@@ -1,0 +1,64 @@
+//! `hotcc-bench gates`: what is asked of an algorithm, and whether it holds.
+
+use crate::lab::LabCommand;
+use crate::report::refreshed;
+use anyhow::{Context, Result};
+use hotcc_report::gates::{Judged, judge, text};
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Run the gates of an algorithm, and print which are held and which are missed
+///
+/// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. Runs on a stock kernel in
+/// virtual time unless told otherwise, which takes hours for all gates of an algorithm; `--sim` takes minutes. To resume an
+/// interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or if a gate is missed
+/// that its scenario does not mark as missed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  hotcc-bench gates bench/scenarios/crest-*.toml\n  \
+    hotcc-bench gates --sim --page docs/algorithms/figures/crest.md bench/scenarios/crest-*.toml\n  \
+    hotcc-bench gates --lab vm:6.1 --out /tmp/gates bench/scenarios/crest-loss.toml\n\n\
+    A document marks where its tables of gates belong, with the first word of the scenarios' names and the kernel:\n\n  \
+    <!-- gates: crest simulator -->\n  <!-- end of gates -->\n\n  \
+    <!-- gates: crest 6.12 -->\n  <!-- end of gates -->\n\n\
+    `hotcc-bench figures` writes these tables from results that are there.")]
+pub struct GatesCommand {
+    #[command(flatten)]
+    lab: LabCommand,
+    /// Markdown document to put the table of gates into
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl GatesCommand {
+    /// Runs them. Exit code 1 if a gate fails, or a run.
+    pub fn run(&self) -> Result<ExitCode> {
+        let (code, directories) = self.lab.with_gates()?.run_all(false)?;
+        if self.lab.only_checks() || directories.is_empty() {
+            return Ok(ExitCode::from(code));
+        }
+        let mut gates: Vec<Judged> = Vec::new();
+        for directory in &directories {
+            gates.extend(judge(directory).with_context(|| directory.display().to_string())?);
+        }
+        if self.lab.json() {
+            println!("{}", serde_json::to_string_pretty(&gates)?);
+        } else {
+            print!("{}", text(&gates));
+        }
+        if let Some(page) = &self.page {
+            let old = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+            fs::write(page, refreshed(&old, self.lab.out())?)
+                .with_context(|| format!("cannot write {}", page.display()))?;
+        }
+        let name = |gate: &Judged| format!("{}: {}", gate.scenario, gate.gate);
+        for gate in gates.iter().filter(|gate| gate.known && gate.holds == Some(true)) {
+            eprintln!("held, although the scenario marks it as missed: {}", name(gate));
+        }
+        let failures: Vec<&Judged> = gates.iter().filter(|gate| gate.is_failure()).collect();
+        for gate in &failures {
+            eprintln!("missed, and not marked as missed: {}: {}, asked {}", name(gate), gate.figure, gate.asked);
+        }
+        Ok(ExitCode::from(code.max(u8::from(!failures.is_empty()))))
+    }
+}

@@ -1,0 +1,119 @@
+//! What is asked of crest: the page has every gate, and the quick ones hold in the simulator.
+
+use super::files;
+use hotcc_lab::results::{Gate, Wanted};
+use hotcc_lab::scenario::Source;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Cells of a row of the table of simulated gates.
+struct Row {
+    gate: String,
+    verdict: String,
+    scenario: String,
+    line: String,
+}
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/algorithms/figures/crest.md")
+}
+
+fn rows(table: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [gate, _, _, verdict, scenario] = cells[..] else { return None };
+        let [gate, verdict, scenario] = [gate, verdict, scenario].map(str::to_owned);
+        Some(Row { gate, verdict, scenario, line: cells.join(" | ") })
+    };
+    table.lines().filter(|line| line.starts_with('|')).skip(2).filter_map(row).collect()
+}
+
+fn rows_of_page() -> Vec<Row> {
+    let page = fs::read_to_string(page()).unwrap();
+    let (_, part) = page.split_once("<!-- gates: crest simulator -->").unwrap();
+    rows(part.split_once("<!-- end of gates -->").unwrap().0)
+}
+
+fn gates(scenario: &Path) -> Vec<Gate> {
+    let cases = Source::read(scenario).unwrap().cases().unwrap();
+    let gate = |wanted: &Wanted| if let Wanted::Gate(gate) = wanted { Some(gate.clone()) } else { None };
+    cases[0].scenario.expected.iter().filter_map(|expected| gate(&expected.get_ref().wanted)).collect()
+}
+
+/// Runs gates in the simulator, and their rows.
+fn simulate(scenarios: &[&str], options: &[&str]) -> (Output, Vec<Row>) {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let files = scenarios.iter().map(|name| directory.join(format!("{name}.toml")));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["gates", "--sim", "--out"]).arg(scratch.path()).args(options).args(files);
+    let output = command.output().unwrap();
+    let rows = rows(&String::from_utf8_lossy(&output.stdout));
+    (output, rows)
+}
+
+/// Runs them, and asserts that each is held, or missed as the scenario says.
+fn assert_as_marked(scenarios: &[&str], options: &[&str]) -> Vec<Row> {
+    let (output, rows) = simulate(scenarios, options);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !rows.is_empty(), "{told}");
+    rows
+}
+
+#[test]
+fn the_page_has_every_gate_and_the_scenarios_say_which_are_missed() {
+    let mut of_page: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in rows_of_page() {
+        of_page.entry(row.scenario.clone()).or_default().push(row);
+    }
+    for file in files() {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let gates = gates(&file);
+        if !name.starts_with("crest-") || gates.is_empty() {
+            continue;
+        }
+        let rows = of_page.remove(&name).unwrap_or_default();
+        let names = |gates: &[Gate]| gates.iter().map(|gate| gate.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            rows.iter().map(|row| row.gate.clone()).collect::<Vec<_>>(),
+            names(&gates),
+            "{name}: run `just gates crest --sim`"
+        );
+        for (row, gate) in rows.iter().zip(&gates) {
+            assert_eq!(row.verdict.starts_with("missed"), gate.missed, "{name}: {}: `missed`", row.line);
+        }
+    }
+    assert!(of_page.is_empty(), "no scenario has these: {:?}", of_page.keys());
+}
+
+#[test]
+fn the_page_says_what_the_simulator_says() {
+    let scenarios = ["crest-short", "crest-handover"];
+    let lines = |rows: &[Row]| rows.iter().map(|row| row.line.clone()).collect::<Vec<_>>();
+    let of_page: Vec<Row> =
+        rows_of_page().into_iter().filter(|row| scenarios.contains(&row.scenario.as_str())).collect();
+    let (_, simulated) = simulate(&scenarios, &[]);
+    let sorted = |rows: &[Row]| {
+        let mut lines = lines(rows);
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&simulated), sorted(&of_page), "run `just gates crest --sim`");
+}
+
+#[test]
+fn gates_on_generated_links_are_as_marked() {
+    assert_as_marked(&["crest-generated"], &["--one-seed"]);
+}
+
+#[test]
+fn gates_on_recorded_links_are_as_marked() {
+    if std::env::var_os("HOTCC_TRACES").is_none() {
+        println!("SKIPPED gates_on_recorded_links_are_as_marked: HOTCC_TRACES is not set");
+        return;
+    }
+    let windows = ["--case", "window=att-2", "--case", "window=verizon-2", "--case", "window=cork-5-2"];
+    assert_as_marked(&["crest-alone"], &windows);
+}

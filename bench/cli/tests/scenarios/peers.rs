@@ -1,0 +1,45 @@
+//! A scenario that compares algorithms has CUBIC and BBR beside them.
+
+use crate::files;
+use hotcc_lab::scenario::Source;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Scenarios without one of them, and why.
+const WITHOUT: [(&str, &str); 10] = [
+    ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
+    ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
+    ("arwa-limits", "values of a tunable, against each other"),
+    ("arwa-mixed", "the paper's load of NewReno and video, at several numbers of users: no algorithm is compared"),
+    ("arwa-places", "NewReno at places of a cell: no algorithm is compared"),
+    ("arwa-queues", "NewReno at several lengths of queue: no algorithm is compared"),
+    ("arwa-users", "compares receivers under the same sender; arwa-fast has the senders"),
+    ("arwa-window", "NewReno at several receive windows: no algorithm is compared"),
+    (
+        "crest-capacity",
+        "crest with and without readings of the capacity, on the links of crest-recorded, which has the peers",
+    ),
+    ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
+];
+
+/// The congestion controls that a scenario names.
+fn named(path: &Path) -> BTreeSet<String> {
+    let source = Source::read(path).unwrap();
+    let cases = source.cases().unwrap();
+    let flows = cases.iter().flat_map(|case| &case.scenario.flow);
+    flows.filter_map(|flow| flow.cc.as_ref()).map(|cc| cc.get_ref().clone()).collect()
+}
+
+#[test]
+fn every_scenario_that_compares_algorithms_has_cubic_and_bbr() {
+    let mut seen = BTreeSet::new();
+    for path in files() {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let named = named(&path);
+        let missing: Vec<&str> = ["cubic", "bbr"].into_iter().filter(|peer| !named.contains(*peer)).collect();
+        let without = WITHOUT.iter().find(|(scenario, _)| *scenario == name);
+        assert_eq!(without.is_none(), missing.is_empty(), "{name} lacks {missing:?}, excepted: {without:?}");
+        seen.extend(without.map(|(scenario, _)| *scenario));
+    }
+    assert_eq!(seen.len(), WITHOUT.len(), "an exception for a scenario that is not there");
+}

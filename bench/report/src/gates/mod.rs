@@ -1,0 +1,209 @@
+//! What is asked of an algorithm: `[[expected]]` with `gate`, held against the runs of its scenario.
+
+mod page;
+
+pub use page::{refreshed, text};
+
+use super::estimate::{median, number};
+use super::expected::{name, values};
+use anyhow::Result;
+use hotcc_lab::results::{Expected, Gate, Of, Results, Wanted};
+use hotcc_lab::scenario::{Case, Source};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Swept values.
+type Swept = BTreeMap<String, String>;
+
+/// A gate, and what the runs say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// What the gate is about.
+    pub gate: String,
+    /// The limits in words.
+    pub asked: String,
+    /// The figure that decides, in words.
+    pub figure: String,
+    /// Whether the limits are held. `None`: no run has the figure, or there are no limits.
+    pub holds: Option<bool>,
+    /// How many cases have the figure, and how many of these are beyond the limits.
+    pub cases: (usize, usize),
+    /// How many runs have the figure, and how many there are to be.
+    pub runs: (usize, usize),
+    /// Whether the scenario says that it is missed.
+    pub known: bool,
+}
+
+impl Judged {
+    /// In words: `held`, `missed in 2 of 36 cases`, `held so far, 3 of 36 runs`.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let (done, all) = self.runs;
+        let so_far = if done < all { format!(" so far, {done} of {all} runs") } else { String::new() };
+        match (self.holds, self.cases) {
+            (None, (0, _)) => "not run".to_owned(),
+            (None, _) => format!("no limit{so_far}"),
+            (Some(true), _) => format!("held{so_far}"),
+            (Some(false), (1, _) | (_, 0)) => format!("missed{so_far}"),
+            (Some(false), (cases, beyond)) => format!("missed in {beyond} of {cases} cases{so_far}"),
+        }
+    }
+
+    /// Whether it is missed although the scenario does not say so.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.holds == Some(false) && !self.known
+    }
+}
+
+/// The gates of the scenario whose results these are, in the order of the file.
+pub fn judge(directory: &Path) -> Result<Vec<Judged>> {
+    let results = Results::read(directory)?;
+    let source = Source::read(&directory.join("scenario.toml"))?;
+    let cases = source.cases()?;
+    let gates = cases.first().map_or(0, |case| case.scenario.expected.len());
+    Ok((0..gates).filter_map(|place| judged(place, &cases, &results)).collect())
+}
+
+/// One case's figure.
+struct Figure<'a> {
+    case: &'a Swept,
+    value: f64,
+    /// How far beyond the limits: above 1 is beyond.
+    excess: f64,
+}
+
+fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
+    // limits may be swept, the rest is the same in each case
+    let of_case = |case: &Case| case.scenario.expected[place].get_ref().clone();
+    let expected = of_case(cases.first()?);
+    let limits: BTreeMap<&Swept, Gate> = cases
+        .iter()
+        .filter(|case| expected.matches(&case.run(0)))
+        .filter_map(|case| match of_case(case).wanted {
+            Wanted::Gate(gate) => Some((&case.values, gate)),
+            _ => None,
+        })
+        .collect();
+    let gate = limits.values().next()?.clone();
+    let seeds = |case: &&Case| if limits.contains_key(&case.values) { case.scenario.seeds.len() } else { 0 };
+    let all = cases.iter().map(|case| seeds(&case)).sum();
+
+    let found = means(&expected, results);
+    let done = found.values().map(|(_, seeds)| seeds).sum();
+    let own = means(&Expected { over: BTreeMap::new(), ..expected.clone() }, results);
+    let is_exempt = |case: &Swept| {
+        let least = limits.get(case).and_then(|gate| gate.or_at_most);
+        least.is_some_and(|least| own.get(case).is_some_and(|(own, _)| *own <= least))
+    };
+    let of_cases: Vec<Figure<'_>> = match gate.of {
+        Of::Median => median(found.values().map(|(value, _)| *value))
+            .into_iter()
+            .map(|value| Figure { case: &cases[0].values, value, excess: excess(value, &gate) })
+            .collect(),
+        Of::Each => found
+            .iter()
+            .filter(|(case, _)| !is_exempt(case))
+            .filter_map(|(case, (value, _))| {
+                Some(Figure { case, value: *value, excess: excess(*value, limits.get(*case)?) })
+            })
+            .collect(),
+    };
+    let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
+    let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
+    Some(Judged {
+        scenario: results.manifest.scenario.clone(),
+        asked: asked(&expected, &limits),
+        figure: decisive(&of_cases, &gate, &limits, has_limits, found.len()),
+        holds: (has_limits && !found.is_empty()).then_some(beyond == 0),
+        cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
+        runs: (done, all),
+        known: gate.missed,
+        gate: gate.name,
+    })
+}
+
+/// Each case's mean over its seeds, and how many seeds it has.
+fn means<'a>(expected: &Expected, results: &'a Results) -> BTreeMap<&'a Swept, (f64, usize)> {
+    let mut by_case: BTreeMap<&Swept, Vec<f64>> = BTreeMap::new();
+    for (run, value) in values(expected, results) {
+        by_case.entry(&run.case).or_default().push(value);
+    }
+    by_case.into_iter().map(|(case, v)| (case, (v.iter().sum::<f64>() / v.len() as f64, v.len()))).collect()
+}
+
+fn excess(value: f64, gate: &Gate) -> f64 {
+    let below = gate.at_least.map_or(0.0, |least| least / value);
+    let above = gate.at_most.map_or(0.0, |most| value / most);
+    below.max(above)
+}
+
+/// `median at least 1`, `each at most 0.6, or itself at most 15 ms`.
+fn asked(expected: &Expected, limits: &BTreeMap<&Swept, Gate>) -> String {
+    let itself = unit(&expected.metric);
+    let unit = if expected.over.is_empty() { itself } else { "" };
+    let range = |limit: fn(&Gate) -> Option<f64>| {
+        let mut all: Vec<f64> = limits.values().filter_map(limit).collect();
+        all.sort_by(f64::total_cmp);
+        let [least, most] = [all.first()?, all.last()?].map(|limit| number(*limit));
+        Some(if least == most { (least, "") } else { (format!("{least} to {most}"), ", by case") })
+    };
+    let text = match (range(|gate| gate.at_least), range(|gate| gate.at_most)) {
+        (None, None) => return "–".to_owned(),
+        (Some((least, by)), None) => format!("at least {least}{unit}{by}"),
+        (None, Some((most, by))) => format!("at most {most}{unit}{by}"),
+        (Some((least, _)), Some((most, by))) => format!("{least} to {most}{unit}{by}"),
+    };
+    let gate = limits.values().next();
+    let whose = if gate.is_some_and(|gate| gate.of == Of::Median) {
+        "median "
+    } else if limits.len() > 1 {
+        "each "
+    } else {
+        ""
+    };
+    let or = gate.and_then(|gate| gate.or_at_most).map(|most| format!(", or itself at most {}{itself}", number(most)));
+    format!("{whose}{text}{}", or.unwrap_or_default())
+}
+
+fn unit(metric: &str) -> &'static str {
+    match metric.rsplit_once('_') {
+        Some((_, "ms")) => " ms",
+        Some((_, "s")) => " s",
+        Some((_, "mbps")) => " Mbit/s",
+        _ => "",
+    }
+}
+
+/// The figure in words: the median; of each case's figures the worst, and where it is; without limits, the range.
+fn decisive(
+    figures: &[Figure<'_>],
+    gate: &Gate,
+    limits: &BTreeMap<&Swept, Gate>,
+    has_limits: bool,
+    found: usize,
+) -> String {
+    let worst = figures.iter().max_by(|a, b| a.excess.total_cmp(&b.excess));
+    let Some(worst) = worst else {
+        return if found > 0 {
+            format!("all at most {}", number(gate.or_at_most.unwrap_or_default()))
+        } else {
+            "–".to_owned()
+        };
+    };
+    if gate.of == Of::Median || limits.len() == 1 {
+        return number(worst.value);
+    }
+    if !has_limits {
+        let mut values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        values.sort_by(f64::total_cmp);
+        return format!("{} to {}", number(values[0]), number(values[values.len() - 1]));
+    }
+    let varies = |key: &String| limits.keys().any(|case| case.get(key) != worst.case.get(key));
+    let place = worst.case.iter().filter(|(key, _)| varies(key));
+    let place = place.map(|(key, value)| (key.clone(), toml::Value::String(value.clone()))).collect();
+    format!("{} at {}", number(worst.value), name(&place))
+}

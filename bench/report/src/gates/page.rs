@@ -1,0 +1,111 @@
+//! Gates as a table in a document.
+
+use super::{Judged, judge};
+use crate::html::{Cell, Table};
+use crate::markdown::heading;
+use anyhow::{Context, Result};
+use hotcc_lab::plural::counted;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- gates: ";
+const BEGIN_END: &str = " -->\n";
+const END: &str = "<!-- end of gates -->\n";
+const COLUMNS: [&str; 5] = ["gate", "asked", "figure", "verdict", "scenario"];
+const VERDICT: usize = 3;
+const SCENARIO: usize = 4;
+
+/// Cells of a row.
+type Row = Vec<String>;
+
+/// The document with every part between `<!-- gates: NAME BACKEND -->` and `<!-- end of gates -->` replaced by the gates of the
+/// scenarios `NAME-…`, as `results/NAME-…/BACKEND…` has them: `simulator`, or a kernel such as `6.12`. Rows of scenarios without
+/// results stay as they are.
+///
+/// # Errors
+/// A part has no end, or results cannot be read.
+pub fn refreshed(document: &str, results: &Path) -> Result<String> {
+    let (mut out, mut rest) = (String::new(), document);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- gates: NAME BACKEND` is not closed")?;
+        let (name, backend) =
+            mark.split_once(' ').with_context(|| format!("`{BEGIN}{mark} -->`: expected NAME BACKEND"))?;
+        let (old, after) = after.split_once(END).with_context(|| format!("`{BEGIN}{mark} -->` has no end"))?;
+        let new = part(old, &results_of(name, backend, results)?);
+        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{new}{END}"));
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+/// Each scenario's gates, and where they were run.
+fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, Vec<Judged>)>> {
+    let below = |path: &Path, prefix: &str| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .map(|e| e.path())
+            .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix)))
+            .collect();
+        found.sort();
+        found
+    };
+    let mut all = Vec::new();
+    // results that a change of the scenario moved away have a number: crest-loss.1
+    for scenario in below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none()) {
+        let Some(directory) = below(&scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists())
+        else {
+            continue;
+        };
+        let kernel = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        all.push((kernel, judge(&directory).with_context(|| directory.display().to_string())?));
+    }
+    Ok(all)
+}
+
+fn part(old: &str, new: &[(String, Vec<Judged>)]) -> String {
+    let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in old_rows(old) {
+        rows.entry(row[SCENARIO].clone()).or_default().push(row);
+    }
+    let mut kernels: Vec<&str> = Vec::new();
+    for (kernel, gates) in new {
+        if !kernels.contains(&kernel.as_str()) {
+            kernels.push(kernel);
+        }
+        if let Some(first) = gates.first() {
+            rows.insert(first.scenario.clone(), gates.iter().map(row).collect());
+        }
+    }
+    let Some(kernel) = kernels.last() else { return old.to_owned() };
+    let rows: Vec<Row> = rows.into_values().flatten().collect();
+    let begins = |word: &str| rows.iter().filter(|row| row[VERDICT].starts_with(word)).count();
+    let state = format!(
+        "{}: {} held, {} missed, {} not run, {} without a limit",
+        counted(rows.len(), "figure"),
+        begins("held"),
+        begins("missed"),
+        begins("not run"),
+        begins("no limit")
+    );
+    let cells = rows.iter().map(|row| row.iter().cloned().map(Cell::Text).collect()).collect();
+    let table = Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: cells, ..Table::default() };
+    format!("\n{}. {state}.\n\n{}\n", heading(kernel), table.markdown())
+}
+
+fn row(gate: &Judged) -> Row {
+    vec![gate.gate.clone(), gate.asked.clone(), gate.figure.clone(), gate.verdict(), gate.scenario.clone()]
+}
+
+fn old_rows(part: &str) -> impl Iterator<Item = Row> {
+    let cells = |line: &str| -> Row { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let rows = part.lines().filter(|line| line.starts_with('|')).skip(2).map(cells);
+    rows.filter(|row| row.len() == COLUMNS.len()).collect::<Vec<_>>().into_iter()
+}
+
+/// The gates as text, for a terminal.
+#[must_use]
+pub fn text(gates: &[Judged]) -> String {
+    let cells = gates.iter().map(|gate| row(gate).into_iter().map(Cell::Text).collect()).collect();
+    Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: cells, ..Table::default() }.markdown()
+}

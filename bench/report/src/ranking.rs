@@ -1,0 +1,237 @@
+//! Congestion controls ranked over all cases of a scenario: throughput as a share of what the path could carry, against delay.
+
+use super::estimate::{Estimate, median, number};
+use super::html::{Cell, Table};
+use super::rows::{Row, conditions, labels};
+use serde::Serialize;
+
+/// The row of the bound that knows the path's capacity.
+const ORACLE: &str = "oracle";
+/// Likewise, one round trip late.
+const LATE_ORACLE: &str = "late-oracle";
+/// Of two throughputs that differ by less, as a share, neither is better.
+const TIE: f64 = 0.002;
+
+/// A congestion control's place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Standing {
+    /// Its name.
+    pub label: String,
+    /// It is no congestion control, but what one could reach.
+    pub is_bound: bool,
+    /// Cases that it finished.
+    pub cases: usize,
+    /// Throughput as a share of that of the bound that knows the capacity, over cases.
+    pub share: Estimate,
+    /// 95th percentile of the packets' queueing delay, ms: the median over cases.
+    pub delay_p95_ms: f64,
+    /// The longest of them.
+    pub delay_p95_most_ms: f64,
+    /// Retransmission timeouts of all cases, from the mean of each case's seeds; a bound has none.
+    pub timeouts: f64,
+    /// Cases in which no other congestion control has both more throughput and less delay.
+    pub best_trades: usize,
+}
+
+/// A figure of one case.
+#[derive(Clone, Copy)]
+struct Trade {
+    throughput: f64,
+    delay: f64,
+}
+
+impl Trade {
+    fn of(row: &Row) -> Option<Self> {
+        let mean = |metric| row.estimate(metric).map(|estimate| estimate.mean);
+        Some(Self { throughput: mean("throughput_mbps")?, delay: mean("queue_delay_p95_ms")? })
+    }
+
+    /// Whether it is better in one and no worse in the other.
+    fn beats(self, other: Self) -> bool {
+        let faster = self.throughput > other.throughput * (1.0 + TIE);
+        let as_fast = self.throughput * (1.0 + TIE) >= other.throughput;
+        as_fast && self.delay <= other.delay && (faster || self.delay < other.delay)
+    }
+}
+
+fn is_bound(label: &str) -> bool {
+    [ORACLE, LATE_ORACLE].contains(&label)
+}
+
+/// Those with the most best trades first; of equals, the one with less delay; bounds last. Only cases count in which each of
+/// them has figures and the bound is known, so that all are judged by the same.
+#[must_use]
+pub fn rank(rows: &[Row]) -> Vec<Standing> {
+    let labels = labels(rows);
+    let whole: Vec<Vec<(&str, Trade)>> = conditions(rows)
+        .into_iter()
+        .map(|(_, rows)| rows.into_iter().filter_map(|row| Some((row.label.as_str(), Trade::of(row)?))).collect())
+        .filter(|trades: &Vec<_>| trades.len() == labels.len() && trades.iter().any(|(label, _)| *label == ORACLE))
+        .collect();
+    let find = |case: &[(&str, Trade)], label: &str| case.iter().find(|(of, _)| *of == label).map(|(_, trade)| *trade);
+    let standing = |label: &String| -> Option<Standing> {
+        let mine: Vec<Trade> = whole.iter().filter_map(|case| find(case, label)).collect();
+        let shares: Vec<f64> = whole
+            .iter()
+            .filter_map(|case| Some(find(case, label)?.throughput / find(case, ORACLE)?.throughput))
+            .collect();
+        let unbeaten = |case: &&Vec<(&str, Trade)>| {
+            let rivals = || case.iter().filter(|(of, _)| !is_bound(of) && of != label);
+            find(case, label).is_some_and(|mine| !rivals().any(|(_, other)| other.beats(mine)))
+        };
+        Some(Standing {
+            label: label.clone(),
+            is_bound: is_bound(label),
+            cases: mine.len(),
+            share: Estimate::of(&shares)?,
+            delay_p95_ms: median(mine.iter().map(|trade| trade.delay))?,
+            delay_p95_most_ms: mine.iter().map(|trade| trade.delay).fold(0.0, f64::max),
+            timeouts: rows
+                .iter()
+                .filter(|row| row.label == *label)
+                .filter_map(|r| r.estimate("timeouts"))
+                .map(|e| e.mean)
+                .sum(),
+            best_trades: if is_bound(label) { 0 } else { whole.iter().filter(unbeaten).count() },
+        })
+    };
+    let mut standings: Vec<Standing> = labels.iter().filter_map(standing).collect();
+    let order = |one: &Standing, other: &Standing| {
+        one.is_bound
+            .cmp(&other.is_bound)
+            .then(other.best_trades.cmp(&one.best_trades))
+            .then(one.delay_p95_ms.total_cmp(&other.delay_p95_ms))
+    };
+    standings.sort_by(order);
+    standings
+}
+
+/// The congestion controls that no other beats, by throughput and delay over all cases: the most throughput last.
+#[must_use]
+pub fn front(standings: &[Standing]) -> Vec<&Standing> {
+    let trade = |s: &Standing| Trade { throughput: s.share.mean, delay: s.delay_p95_ms };
+    let ccs = || standings.iter().filter(|standing| !standing.is_bound);
+    let mut front: Vec<&Standing> = ccs().filter(|one| !ccs().any(|other| trade(other).beats(trade(one)))).collect();
+    front.sort_by(|one, other| one.delay_p95_ms.total_cmp(&other.delay_p95_ms));
+    front
+}
+
+/// As a table; the best of each column is bold.
+#[must_use]
+pub fn table(standings: &[Standing]) -> Table {
+    let columns = [
+        "congestion control",
+        "throughput, % of the bound",
+        "p95 queue delay, ms, median",
+        "longest",
+        "timeouts",
+        "best trades",
+    ];
+    let ccs = || standings.iter().filter(|standing| !standing.is_bound);
+    let least = |figure: fn(&Standing) -> f64| ccs().map(figure).fold(f64::INFINITY, f64::min);
+    let most = |figure: fn(&Standing) -> f64| ccs().map(figure).fold(f64::NEG_INFINITY, f64::max);
+    let best = [
+        most(|s| s.share.mean),
+        least(|s| s.delay_p95_ms),
+        least(|s| s.delay_p95_most_ms),
+        least(|s| s.timeouts),
+        most(|s| s.best_trades as f64),
+    ];
+    let row = |s: &Standing| {
+        let percent =
+            Estimate { mean: s.share.mean * 100.0, half_width: s.share.half_width.map(|h| h * 100.0), ..s.share };
+        let figures = [
+            (s.share.mean, percent.text()),
+            (s.delay_p95_ms, number(s.delay_p95_ms)),
+            (s.delay_p95_most_ms, number(s.delay_p95_most_ms)),
+            (s.timeouts, number(s.timeouts)),
+            (s.best_trades as f64, format!("{} of {}", s.best_trades, s.cases)),
+        ];
+        let cells = figures.into_iter().zip(best).enumerate().map(|(place, ((value, text), best))| match s.is_bound {
+            true if place > 2 => Cell::Figure("–".to_owned()),
+            true => Cell::Figure(text),
+            false if value == best => Cell::Figure(format!("**{text}**")),
+            false => Cell::Figure(text),
+        });
+        [Cell::Head(s.label.clone())].into_iter().chain(cells).collect()
+    };
+    Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: standings.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+/// As lines of comma-separated values.
+#[must_use]
+pub fn csv(standings: &[Standing]) -> String {
+    let head = "congestion_control,is_bound,cases,throughput_share,throughput_share_half_width_95,queue_delay_p95_median_ms,\
+                queue_delay_p95_most_ms,timeouts,best_trades\n";
+    let line = |s: &Standing| {
+        let half = s.share.half_width.map_or_else(String::new, |half| half.to_string());
+        let (share, delay, most) = (s.share.mean, s.delay_p95_ms, s.delay_p95_most_ms);
+        format!(
+            "{},{},{},{share},{half},{delay},{most},{},{}\n",
+            s.label, s.is_bound, s.cases, s.timeouts, s.best_trades
+        )
+    };
+    head.to_owned() + &standings.iter().map(line).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::RowRun;
+    use std::collections::BTreeMap;
+
+    fn row(link: &str, label: &str, mbps: f64, p95_ms: f64) -> Row {
+        let values = BTreeMap::from([("throughput_mbps", mbps), ("queue_delay_p95_ms", p95_ms), ("timeouts", 1.0)]);
+        let condition = BTreeMap::from([("link".to_owned(), link.to_owned())]);
+        Row { condition, label: label.to_owned(), runs: vec![RowRun { seed: 1, values }] }
+    }
+
+    /// `a` has the least delay on both links, `b` the most throughput, `c` is beaten by `a`.
+    fn rows() -> Vec<Row> {
+        vec![
+            row("x", "c", 8.0, 30.0),
+            row("x", "a", 9.0, 20.0),
+            row("x", "b", 9.9, 100.0),
+            row("x", "oracle", 10.0, 0.0),
+            row("y", "c", 3.0, 50.0),
+            row("y", "a", 4.0, 40.0),
+            row("y", "b", 4.5, 300.0),
+            row("y", "oracle", 5.0, 0.0),
+        ]
+    }
+
+    #[test]
+    fn best_trades_come_first_then_less_delay_and_bounds_last() {
+        let standings = rank(&rows());
+        let order: Vec<(&str, usize)> = standings.iter().map(|s| (s.label.as_str(), s.best_trades)).collect();
+        assert_eq!(order, [("a", 2), ("b", 2), ("c", 0), ("oracle", 0)]);
+        let a = &standings[0];
+        assert_eq!((a.cases, a.delay_p95_ms, a.delay_p95_most_ms, a.timeouts), (2, 30.0, 40.0, 2.0));
+        assert!((a.share.mean - 0.85).abs() < 1e-12, "{a:?}");
+        let front: Vec<&str> = front(&standings).iter().map(|s| s.label.as_str()).collect();
+        assert_eq!(front, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_case_that_somebody_did_not_finish_counts_for_nobody() {
+        let mut rows = rows();
+        rows.retain(|row| !(row.label == "c" && row.condition["link"] == "y"));
+        assert!(rank(&rows).iter().all(|standing| standing.cases == 1));
+        rows.retain(|row| row.label != "oracle");
+        assert!(rank(&rows).is_empty(), "without a bound there is no share");
+    }
+
+    #[test]
+    fn the_best_of_each_column_is_marked_and_no_bound_is() {
+        let standings = rank(&rows());
+        let text = table(&standings).markdown();
+        assert!(text.contains("**2 of 2**") && text.contains("**30**"), "{text}");
+        assert!(text.lines().find(|line| line.contains("oracle")).is_some_and(|line| !line.contains("**")), "{text}");
+        assert_eq!(csv(&standings).lines().count(), 5);
+        assert!(csv(&standings).lines().nth(1).is_some_and(|line| line.starts_with("a,false,2,0.85,")));
+    }
+}

@@ -1,0 +1,98 @@
+//! Gates: what is held, what is missed, and the table of a document.
+
+use crate::fixture::{case, flow, manifest, run, write, write_manifest};
+use hotcc_lab::results::{Manifest, RunSummary};
+use hotcc_lab::simulated::BACKEND;
+use hotcc_report::gates::{judge, refreshed};
+use std::fs;
+use std::path::Path;
+
+const SCENARIO: &str = r#"
+duration_s = 30
+[sweep]
+cc = ["crest", "bbr"]
+path = [{ name = "a", mbps = 1, limit = 8 }, { name = "b", mbps = 2, limit = 9 }, { name = "c", mbps = 3, limit = 30 }]
+[[host]]
+name = "server"
+[[host]]
+name = "phone"
+[[link]]
+name = "air"
+between = ["server", "phone"]
+forward = { rate = "5Mbit/s" }
+[[flow]]
+name = "dl"
+from = "server"
+to = "phone"
+cc = "$cc"
+start_s = "$path.mbps"
+"#;
+
+/// RTTs of crest on each path, ms; the delay of the fixture's queues is 20 ms less, its 95th percentile half more. BBR's is 40 ms.
+fn results(directory: &Path, rtts_ms: &[f64], gate: &str) {
+    let of = |path: &str, cc: &str, rtt_ms: f64| {
+        run(case(&[("cc", cc), ("path", path)]), 1, vec![flow("dl", cc, rtt_ms / 10.0, rtt_ms)])
+    };
+    let paths = || ["a", "b", "c"].into_iter().zip(rtts_ms);
+    let crest = paths().map(|(path, rtt_ms)| of(path, "crest", *rtt_ms));
+    let runs: Vec<RunSummary> = crest.chain(paths().map(|(path, _)| of(path, "bbr", 40.0))).collect();
+    write(directory, &runs);
+    let ids = runs.iter().map(|run| run.run.clone()).collect();
+    let scenario = "x-alone".to_owned();
+    write_manifest(directory, &Manifest { scenario, backend: BACKEND.to_owned(), ..manifest(ids) });
+    let expected = format!("[[expected]]\nsource = \"this project\"\ncase = {{ cc = \"crest\" }}\n{gate}");
+    fs::write(directory.join("scenario.toml"), format!("{SCENARIO}{expected}\n")).unwrap();
+}
+
+/// What was asked, the figure, and the verdict.
+fn judged(rtts_ms: &[f64], gate: &str) -> [String; 3] {
+    let scratch = tempfile::tempdir().unwrap();
+    results(scratch.path(), rtts_ms, &format!("gate = \"x\"\n{gate}"));
+    let [gate] = &judge(scratch.path()).unwrap()[..] else { panic!("one gate") };
+    [gate.asked.clone(), gate.figure.clone(), gate.verdict()]
+}
+
+#[test]
+fn each_case_or_their_median_decides() {
+    let rtts_ms = [24.0, 28.0, 40.0];
+    let delay = "metric = \"queue_delay_p95_ms\"\n";
+    let of = |gate: &str| judged(&rtts_ms, &format!("{delay}{gate}"));
+    assert_eq!(of("at_most = 29"), ["each at most 29 ms", "30 at path=c", "missed in 1 of 3 cases"]);
+    assert_eq!(of("at_most = 29\nof = \"median\""), ["median at most 29 ms", "12", "held"]);
+    assert_eq!(
+        of("at_most = \"$path.limit\""),
+        ["each at most 8 to 30 ms, by case", "12 at path=b", "missed in 1 of 3 cases"]
+    );
+    assert_eq!(of(""), ["–", "6 to 30", "no limit"]);
+    let ratio = |gate: &str| of(&format!("over = {{ cc = \"bbr\" }}\n{gate}"));
+    assert_eq!(ratio("at_least = 0.3\nat_most = 0.5"), ["each 0.3 to 0.5", "1 at path=c", "missed in 2 of 3 cases"]);
+    let itself = ratio("at_most = 0.5\nor_at_most = 30");
+    assert_eq!(itself, ["each at most 0.5, or itself at most 30 ms", "all at most 30", "held"]);
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let gate = "metric = \"queue_delay_p95_ms\"\nat_most = 29";
+    assert_eq!(judged(&[24.0], gate)[1..], ["6 at path=a", "held so far, 1 of 3 runs"]);
+    assert_eq!(judged(&[], gate)[1..], ["–", "not run"]);
+}
+
+#[test]
+fn a_document_keeps_rows_of_scenarios_without_results() {
+    let scratch = tempfile::tempdir().unwrap();
+    let gate = "gate = \"delay\"\nmetric = \"queue_delay_p95_ms\"\nat_most = 29";
+    results(&scratch.path().join("x-alone/simulator"), &[24.0, 28.0, 30.0], gate);
+    let document = "a\n<!-- gates: x simulator -->\n\n| gate | asked | figure | verdict | scenario |\n| - | - | - | - | - |\n\
+                    | old | at most 1 | 2 | missed | x-alone |\n| kept | at most 1 | 2 | missed | x-beside |\n\
+                    <!-- end of gates -->\nb\n";
+    let new = refreshed(document, scratch.path()).unwrap();
+    let cells: Vec<String> = new.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert!(cells.contains(&"| delay | each at most 29 ms | 15 at path=c | held | x-alone |".to_owned()), "{new}");
+    assert!(
+        cells.contains(&"| kept | at most 1 | 2 | missed | x-beside |".to_owned()) && !new.contains("| old"),
+        "{new}"
+    );
+    assert!(new.contains("Simulated, not measured on a kernel. 2 figures: 1 held, 1 missed, 0 not run"), "{new}");
+    assert_eq!(refreshed(&new, scratch.path()).unwrap(), new, "a second time changes nothing");
+    assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
+}
