@@ -22,8 +22,9 @@ pub use save::{Saved, save};
 
 use crate::policy::layout::Moved;
 use crate::policy::{self, Explained, Question};
-use crate::registry::{Lock, begin, need_bpffs};
+use crate::registry::{begin, need_bpffs};
 use hotcc_host::error::{Result, need_root};
+use hotcc_host::lock::Lock;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
