@@ -98,7 +98,7 @@ fuzz name *options:
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
 # Run scenarios in the simulator and on Linux 6.12, and write how far apart they are to docs/reference/simulator.md.
-validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/every-trace.toml": build
+validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/scoreboard.toml": build
     #!/usr/bin/env bash
     set -euo pipefail
     target/release/hotcc-bench lab --sim --one-seed {{ scenarios }}

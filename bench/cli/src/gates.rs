@@ -1,18 +1,17 @@
 //! `hotcc-bench gates`: what is asked of an algorithm, and whether it holds.
 
 use crate::lab::LabCommand;
-use crate::report::refreshed;
+use crate::report::refresh;
 use anyhow::{Context, Result};
 use hotcc_report::gates::{Judged, judge, text};
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Run the gates of an algorithm, and print which are held and which are missed
 ///
-/// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. Runs on a stock kernel in
-/// virtual time unless told otherwise, which takes hours for all gates of an algorithm; `--sim` takes minutes. To resume an
-/// interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or if a gate is missed
+/// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. By
+/// default, the runs are on a stock kernel in virtual time, which takes hours for all gates of an algorithm; `--sim` takes
+/// minutes. To resume an interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or if a gate is missed
 /// that its scenario does not mark as missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench gates bench/scenarios/crest-*.toml\n  \
@@ -32,8 +31,9 @@ pub struct GatesCommand {
 
 impl GatesCommand {
     /// Runs them. Exit code 1 if a gate fails, or a run.
-    pub fn run(&self) -> Result<ExitCode> {
-        let (code, directories) = self.lab.with_gates()?.run_all(false)?;
+    pub fn run(mut self) -> Result<ExitCode> {
+        self.lab.keep_those_with_gates()?;
+        let (code, directories) = self.lab.run_all(false)?;
         if self.lab.only_checks() || directories.is_empty() {
             return Ok(ExitCode::from(code));
         }
@@ -47,9 +47,7 @@ impl GatesCommand {
             print!("{}", text(&gates));
         }
         if let Some(page) = &self.page {
-            let old = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-            fs::write(page, refreshed(&old, self.lab.out())?)
-                .with_context(|| format!("cannot write {}", page.display()))?;
+            refresh(page, self.lab.out())?;
         }
         let name = |gate: &Judged| format!("{}: {}", gate.scenario, gate.gate);
         for gate in gates.iter().filter(|gate| gate.known && gate.holds == Some(true)) {

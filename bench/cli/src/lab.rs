@@ -27,7 +27,7 @@ use std::time::Instant;
 ///
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
 /// completed runs. Exits with 1 if a file is invalid, or if a run fails or is invalid.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
     hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
@@ -258,18 +258,23 @@ impl LabCommand {
         format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
     }
 
-    /// The same for the scenarios that have gates, and those that cannot be read, so that the error is reported.
-    pub fn with_gates(&self) -> Result<Self> {
-        let has_gates = |path: &&PathBuf| {
+    /// Leaves out the scenarios that have no gates, but not those that cannot be read, so that the error is reported.
+    pub fn keep_those_with_gates(&mut self) -> Result<()> {
+        let has_gates = |path: &Path| {
             let Ok(source) = Source::read(path) else { return true };
             let cases = source.cases().unwrap_or_default();
             let mut expected = cases.iter().flat_map(|case| &case.scenario.expected);
             expected.any(|expected| matches!(expected.get_ref().wanted, Wanted::Gate(_)))
         };
-        let (with, without): (Vec<_>, Vec<_>) = self.scenarios.iter().partition(has_gates);
-        without.iter().for_each(|path| eprintln!("{}: no gates: not run", path.display()));
-        ensure!(!with.is_empty(), "none of the scenarios has a gate: expected an [[expected]] with `gate`");
-        Ok(Self { scenarios: with.into_iter().cloned().collect(), ..self.clone() })
+        self.scenarios.retain(|path| {
+            let has = has_gates(path);
+            if !has {
+                eprintln!("{}: no gates: not run", path.display());
+            }
+            has
+        });
+        ensure!(!self.scenarios.is_empty(), "none of the scenarios has a gate: expected an [[expected]] with `gate`");
+        Ok(())
     }
 
     /// Whether nothing is run.

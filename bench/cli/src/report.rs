@@ -137,19 +137,22 @@ pub fn run_picture(command: &PictureCommand) -> Result<ExitCode> {
 /// Runs `figures`.
 pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
     for path in &command.documents {
-        let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let new = refreshed(&old, &command.results).with_context(|| path.display().to_string())?;
-        if new != old {
-            fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        print(&format!("{}: {}", path.display(), if new == old { "unchanged" } else { "updated" }));
+        let is_changed = refresh(path, &command.results)?;
+        print(&format!("{}: {}", path.display(), if is_changed { "updated" } else { "unchanged" }));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The document with its tables of figures and of gates.
-pub fn refreshed(document: &str, results: &Path) -> Result<String> {
-    hotcc_report::gates::refreshed(&hotcc_report::markdown::refreshed(document, results)?, results)
+/// Updates a document's tables of figures and of gates. Whether anything changed.
+pub fn refresh(path: &Path, results: &Path) -> Result<bool> {
+    let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let new = hotcc_report::markdown::refreshed(&old, results)
+        .and_then(|figures| hotcc_report::gates::refreshed(&figures, results))
+        .with_context(|| path.display().to_string())?;
+    if new != old {
+        fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(new != old)
 }
 
 /// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.

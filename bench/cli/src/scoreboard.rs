@@ -1,7 +1,7 @@
 //! `hotcc-bench scoreboard`: every congestion control on every link, as one page.
 
 use crate::lab::LabCommand;
-use crate::report::refreshed;
+use crate::report::refresh;
 use anyhow::{Context, Result};
 use hotcc_lab::simulated::BACKEND;
 use hotcc_report::charts::board;
@@ -49,7 +49,7 @@ impl ScoreboardCommand {
             let json = serde_json::to_string_pretty(&standings)?;
             let page = self.page.as_ref().map(|page| (page.with_extension("svg"), &picture));
             let files =
-                [("scoreboard.svg", &picture), ("scoreboard.csv", &csv(&standings)), ("scoreboard.json", &json)];
+                [("scoreboard.svg", &picture), ("scoreboard.csv", &csv(&standings)?), ("scoreboard.json", &json)];
             for (path, text) in files.map(|(name, text)| (directory.join(name), text)).into_iter().chain(page) {
                 fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             }
@@ -60,9 +60,7 @@ impl ScoreboardCommand {
             }
         }
         if let Some(page) = &self.page {
-            let old = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-            fs::write(page, refreshed(&old, self.lab.out())?)
-                .with_context(|| format!("cannot write {}", page.display()))?;
+            refresh(page, self.lab.out())?;
         }
         Ok(ExitCode::from(code))
     }

@@ -55,18 +55,6 @@ impl Estimate {
     }
 }
 
-/// The middle of these values; of an even number, the mean of the two in the middle; `None` of nothing.
-pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}
-
 /// Digits after the point for a value to have so many significant ones.
 fn decimals(value: f64, significant: i32) -> usize {
     let magnitude = value.abs().log10().floor();

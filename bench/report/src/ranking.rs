@@ -1,8 +1,10 @@
 //! Congestion controls ranked over all cases of a scenario: throughput as a share of what the path could carry, against delay.
 
-use super::estimate::{Estimate, median, number};
+use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
 use super::rows::{Row, conditions, labels};
+use anyhow::Result;
+use hotcc_testbed::statistics::median;
 use serde::Serialize;
 
 /// The row of the bound that knows the path's capacity.
@@ -84,14 +86,14 @@ pub fn rank(rows: &[Row]) -> Vec<Standing> {
             is_bound: is_bound(label),
             cases: mine.len(),
             share: Estimate::of(&shares)?,
-            delay_p95_ms: median(mine.iter().map(|trade| trade.delay))?,
+            delay_p95_ms: median(&mine.iter().map(|trade| trade.delay).collect::<Vec<_>>())?,
             delay_p95_most_ms: mine.iter().map(|trade| trade.delay).fold(0.0, f64::max),
             timeouts: rows
                 .iter()
                 .filter(|row| row.label == *label)
                 .filter_map(|r| r.estimate("timeouts"))
                 .map(|e| e.mean)
-                .sum(),
+                .fold(0.0, |sum, mean| sum + mean), // an empty sum is -0
             best_trades: if is_bound(label) { 0 } else { whole.iter().filter(unbeaten).count() },
         })
     };
@@ -163,19 +165,33 @@ pub fn table(standings: &[Standing]) -> Table {
 }
 
 /// As lines of comma-separated values.
-#[must_use]
-pub fn csv(standings: &[Standing]) -> String {
-    let head = "congestion_control,is_bound,cases,throughput_share,throughput_share_half_width_95,queue_delay_p95_median_ms,\
-                queue_delay_p95_most_ms,timeouts,best_trades\n";
-    let line = |s: &Standing| {
-        let half = s.share.half_width.map_or_else(String::new, |half| half.to_string());
-        let (share, delay, most) = (s.share.mean, s.delay_p95_ms, s.delay_p95_most_ms);
-        format!(
-            "{},{},{},{share},{half},{delay},{most},{},{}\n",
-            s.label, s.is_bound, s.cases, s.timeouts, s.best_trades
-        )
-    };
-    head.to_owned() + &standings.iter().map(line).collect::<String>()
+pub fn csv(standings: &[Standing]) -> Result<String> {
+    let mut lines = csv::Writer::from_writer(Vec::new());
+    lines.write_record([
+        "congestion_control",
+        "is_bound",
+        "cases",
+        "throughput_share",
+        "throughput_share_half_width_95",
+        "queue_delay_p95_median_ms",
+        "queue_delay_p95_most_ms",
+        "timeouts",
+        "best_trades",
+    ])?;
+    for s in standings {
+        lines.serialize((
+            &s.label,
+            s.is_bound,
+            s.cases,
+            s.share.mean,
+            s.share.half_width,
+            s.delay_p95_ms,
+            s.delay_p95_most_ms,
+            s.timeouts,
+            s.best_trades,
+        ))?;
+    }
+    Ok(String::from_utf8(lines.into_inner()?)?)
 }
 
 #[cfg(test)]
@@ -231,7 +247,7 @@ mod tests {
         let text = table(&standings).markdown();
         assert!(text.contains("**2 of 2**") && text.contains("**30**"), "{text}");
         assert!(text.lines().find(|line| line.contains("oracle")).is_some_and(|line| !line.contains("**")), "{text}");
-        assert_eq!(csv(&standings).lines().count(), 5);
-        assert!(csv(&standings).lines().nth(1).is_some_and(|line| line.starts_with("a,false,2,0.85,")));
+        assert_eq!(csv(&standings).unwrap().lines().count(), 5);
+        assert!(csv(&standings).unwrap().lines().nth(1).is_some_and(|line| line.starts_with("a,false,2,0.85")));
     }
 }

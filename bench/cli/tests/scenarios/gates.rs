@@ -57,8 +57,8 @@ fn simulate(scenarios: &[&str], options: &[&str]) -> (Output, Vec<Row>) {
 /// Runs them, and asserts that each is held, or missed as the scenario says.
 fn assert_as_marked(scenarios: &[&str], options: &[&str]) -> Vec<Row> {
     let (output, rows) = simulate(scenarios, options);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !rows.is_empty(), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !rows.is_empty(), "{errors}");
     rows
 }
 

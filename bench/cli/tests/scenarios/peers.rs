@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Scenarios without one of them, and why.
-const WITHOUT: [(&str, &str); 10] = [
+const WITHOUT: [(&str, &str); 15] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
     ("arwa-limits", "values of a tunable, against each other"),
@@ -15,10 +15,15 @@ const WITHOUT: [(&str, &str); 10] = [
     ("arwa-queues", "NewReno at several lengths of queue: no algorithm is compared"),
     ("arwa-users", "compares receivers under the same sender; arwa-fast has the senders"),
     ("arwa-window", "NewReno at several receive windows: no algorithm is compared"),
+    ("crest-alone", "gates against BBR; crest-recorded has CUBIC on links of the same recordings"),
+    ("crest-alone-paths", "as crest-alone"),
     (
         "crest-capacity",
         "crest with and without readings of the capacity, on the links of crest-recorded, which has the peers",
     ),
+    ("crest-generated", "gates against BBR, as crest-alone"),
+    ("crest-handover", "gates of time; BBR shows what the path allows"),
+    ("crest-rates", "gates of crest's own phases and queue; no algorithm is compared"),
     ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
 ];
 

@@ -1,8 +1,10 @@
 //! Throughput and delay of one congestion control as multiples of another's, a dot for each case: a picture that stands alone.
 
-use crate::estimate::{median, number};
+use super::tenths;
+use crate::estimate::number;
 use crate::rows::{Row, conditions};
 use anyhow::Result;
+use hotcc_testbed::statistics::median;
 use maud::{Markup, html};
 
 const WIDTH: f64 = 720.0;
@@ -32,7 +34,7 @@ pub fn svg(rows: &[Row], cc: &str, other: &str, what: &str, simulated: bool) -> 
     let least = all().fold(1.0 / LEAST_SPAN, f64::min) * 0.9;
     let most = all().fold(LEAST_SPAN, f64::max) * 1.1;
     let x = |ratio: f64| LEFT + (ratio / least).ln() / (most / least).ln() * (RIGHT - LEFT);
-    let medians: Vec<f64> = strips.iter().filter_map(|(_, _, ratios)| median(ratios.iter().copied())).collect();
+    let medians: Vec<f64> = strips.iter().filter_map(|(_, _, ratios)| median(ratios)).collect();
     let [throughput, delay] = medians[..] else {
         return Err(anyhow::anyhow!("no case has figures of both {cc} and {other}"));
     };
@@ -66,11 +68,6 @@ pub fn svg(rows: &[Row], cc: &str, other: &str, what: &str, simulated: bool) -> 
         }
     };
     Ok(drawn.into_string() + "\n")
-}
-
-/// Places need no more digits.
-fn tenths(place: f64) -> f64 {
-    (place * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Congestion controls by throughput and delay over all cases of a scenario: a picture that stands alone.
 
+use super::tenths;
 use crate::estimate::number;
 use crate::ranking::{Standing, front};
 use anyhow::{Result, ensure};
@@ -78,7 +79,7 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
                 text x=(tenths(*at_x)) y=(tenths(*at_y)) fill=(if s.is_bound { "#555" } else { "#222" }) { (s.label) }
             }
             text x="10" y=(HEIGHT - 12.0) fill="#555" {
-                "Up and left is better. Dashed: none has more throughput with less delay. Rings: bounds. Bars: 95 % interval."
+                "Up and left is better. Dashed: the Pareto front. Rings: bounds. Bars: 95 % interval."
                 @if simulated { " Simulated." }
             }
         }
@@ -102,11 +103,6 @@ fn names(standings: &[Standing], places: &[(f64, f64)]) -> Vec<(f64, f64)> {
         placed.push((left, baseline, width));
     }
     placed.into_iter().map(|(x, y, _)| (x, y)).collect()
-}
-
-/// Places need no more digits.
-fn tenths(place: f64) -> f64 {
-    (place * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -195,6 +195,11 @@ fn range_from_zero(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     Some(0.0..if high > 0.0 { high * 1.06 } else { 1.0 })
 }
 
+/// Places in an SVG that is written by hand need no more digits.
+fn tenths(place: f64) -> f64 {
+    (place * 10.0).round() / 10.0
+}
+
 /// Labels of an axis: as many digits as its span needs.
 fn tick(value: f64, span: f64) -> String {
     let places = (2.0 - span.abs().max(1e-9).log10().floor()).clamp(0.0, 6.0) as usize;

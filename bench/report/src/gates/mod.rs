@@ -4,11 +4,12 @@ mod page;
 
 pub use page::{refreshed, text};
 
-use super::estimate::{median, number};
+use super::estimate::number;
 use super::expected::{name, values};
 use anyhow::Result;
 use hotcc_lab::results::{Expected, Gate, Of, Results, Wanted};
 use hotcc_lab::scenario::{Case, Source};
+use hotcc_testbed::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -100,7 +101,7 @@ fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
         least.is_some_and(|least| own.get(case).is_some_and(|(own, _)| *own <= least))
     };
     let of_cases: Vec<Figure<'_>> = match gate.of {
-        Of::Median => median(found.values().map(|(value, _)| *value))
+        Of::Median => median(&found.values().map(|(value, _)| *value).collect::<Vec<_>>())
             .into_iter()
             .map(|value| Figure { case: &cases[0].values, value, excess: excess(value, &gate) })
             .collect(),
