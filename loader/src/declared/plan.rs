@@ -186,10 +186,12 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
             return Err(wrong(place, error));
         }
     }
-    let running = policy::current()?.map(|current| current.entries).unwrap_or_default();
-    if wanted.entries == running {
+    let running = policy::running()?;
+    if running.as_ref() == Some(&wanted.entries) {
         return Ok(None);
     }
+    let are_none = running.as_ref().is_some_and(Vec::is_empty);
+    let running = running.unwrap_or_default();
     let changes = (0..wanted.entries.len().max(running.len())).filter_map(|n| {
         let (old, new) = (running.get(n), wanted.entries.get(n));
         let line =
@@ -197,7 +199,7 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
         (old != new).then(|| Changed { name: format!("rule {}", n + 1), old: line(old), new: line(new) })
     });
     let changes = changes.collect();
-    let (action, work) = match (running.is_empty(), wanted.entries.is_empty()) {
+    let (action, work) = match (are_none, wanted.entries.is_empty()) {
         (true, _) => (Action::Load, Work::Policy(wanted)),
         (false, false) => (Action::Swap, Work::Policy(wanted)),
         (false, true) => (Action::Unload, Work::RemovePolicy),

@@ -12,7 +12,7 @@ use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_radio_map::share_with_feeders;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,6 @@ fn link_path() -> PathBuf {
 /// Rules that apply, as the kernel has them.
 #[derive(Debug)]
 pub(crate) struct Current {
-    link: Link,
     program: u32,
     pub(crate) entries: Vec<(RuleEntry, TextEntry)>,
     pub(super) counts: Vec<Counts>,
@@ -48,15 +47,33 @@ pub(crate) enum Replaced {
 
 /// The rules that apply; `None` if there are none.
 pub(crate) fn current() -> Result<Option<Current>> {
+    let Some((_, program)) = attached()? else { return Ok(None) };
+    let current = read_current(program)?;
+    current.map(Some).ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))
+}
+
+/// The rules that apply; `None` if another version of hotcc made them.
+pub(crate) fn running() -> Result<Option<Vec<(RuleEntry, TextEntry)>>> {
+    let Some((_, program)) = attached()? else { return Ok(Some(Vec::new())) };
+    Ok(read_current(program)?.map(|current| current.entries))
+}
+
+/// The link to the root cgroup, and the program behind it.
+fn attached() -> Result<Option<(Link, u32)>> {
     let path = link_path();
     if !path.exists() {
         return Ok(None);
     }
     let link = Link::open(&path).tried(|| format!("cannot open {}", path.display()))?;
     let program = link.info().tried(|| format!("cannot read {}", path.display()))?.prog_id;
+    Ok(Some((link, program)))
+}
+
+fn read_current(program: u32) -> Result<Option<Current>> {
     let maps = maps_of(program)?;
-    let entries = read::<RuleEntry>(&maps, RULES)?.into_iter().zip(read::<TextEntry>(&maps, TEXTS)?).collect();
-    Ok(Some(Current { link, program, entries, counts: read(&maps, COUNTS)? }))
+    let (rules, texts, counts) = (read::<RuleEntry>(&maps, RULES)?, read(&maps, TEXTS)?, read(&maps, COUNTS)?);
+    let (Some(rules), Some(texts), Some(counts)) = (rules, texts, counts) else { return Ok(None) };
+    Ok(Some(Current { program, entries: rules.into_iter().zip(texts).collect(), counts }))
 }
 
 fn maps_of(program: u32) -> Result<Vec<MapHandle>> {
@@ -70,32 +87,32 @@ fn cannot_read() -> String {
     "cannot read the policy in the kernel".to_owned()
 }
 
-/// All values of an array.
-fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Vec<T>> {
-    let map = maps.iter().find(|map| map.name() == name);
-    let map = map.ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))?;
+/// All values of an array; `None` if it is missing, or has other values.
+fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Option<Vec<T>>> {
+    let Some(map) = maps.iter().find(|map| map.name() == name) else { return Ok(None) };
     let count = map.info().tried(cannot_read)?.info.max_entries;
     let value = |index: u32| {
         let value = map.lookup(&index.to_ne_bytes(), MapFlags::empty()).tried(cannot_read)?.unwrap_or_default();
-        bytemuck::try_pod_read_unaligned(&value)
-            .map_err(|_| Error::failed("the policy in the kernel is of another version of hotcc"))
+        Ok(bytemuck::try_pod_read_unaligned(&value).ok())
     };
     (0..count).map(value).collect()
 }
 
 /// Makes these rules apply, all at once, in place of those that do. Returns what to put back.
 pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
-    let before = current()?;
+    let before = attached()?;
     let root = cgroup::open(&cgroup::cgroup2_root()?)?;
     bpffs::make(Path::new(pins::POLICY))?;
     let mut object = load(policy, CHOOSE)?;
     fill(&object, policy)?;
     share_with_feeders()?;
+    let texts = map(&object, TEXTS)?.as_fd().try_clone_to_owned().tried(cannot_write)?;
     let program = choose(&mut object)?;
+    sys::bind_map(&program, texts).tried(cannot_write)?;
     let tried = || "cannot attach the policy to the root cgroup".to_owned();
-    if let Some(mut before) = before {
-        let old = libbpf_rs::Program::fd_from_id(before.program).tried(tried)?;
-        before.link.update_prog(&program).tried(tried)?;
+    if let Some((mut link, program_before)) = before {
+        let old = libbpf_rs::Program::fd_from_id(program_before).tried(tried)?;
+        link.update_prog(&program).tried(tried)?;
         return Ok(Replaced::Rules(old));
     }
     let mut link = program.attach_cgroup(root.as_raw_fd()).tried(tried)?;
@@ -105,9 +122,9 @@ pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
 
 /// Takes all rules away. They apply until the result is dropped; put back, they stay.
 pub(crate) fn remove() -> Result<Option<Removed>> {
-    let Some(current) = current()? else { return Ok(None) };
+    let Some((link, _)) = attached()? else { return Ok(None) };
     fs::remove_file(link_path()).tried(|| format!("cannot remove {}", link_path().display()))?;
-    Ok(Some(Removed(current.link)))
+    Ok(Some(Removed(link)))
 }
 
 /// Rules that were taken away.
@@ -204,19 +221,23 @@ fn choose(object: &mut Object) -> Result<ProgramMut<'_>> {
     found.ok_or_else(|| Error::failed(format!("the object {OBJECT} has no program {CHOOSE}")))
 }
 
+fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
+    let found = object.maps().find(|map| map.name() == name);
+    found.ok_or_else(|| Error::failed(format!("the object {OBJECT} has no map {name}")))
+}
+
+fn cannot_write() -> String {
+    "cannot write the policy's rules".to_owned()
+}
+
 /// Writes the rules, before anything reads them.
 pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
-    let map = |name: &str| {
-        let found = object.maps().find(|map| map.name() == name);
-        found.ok_or_else(|| Error::failed(format!("the object {OBJECT} has no map {name}")))
-    };
-    let tried = || "cannot write the policy's rules".to_owned();
-    let (rules, texts) = (map(RULES)?, map(TEXTS)?);
+    let (rules, texts) = (map(object, RULES)?, map(object, TEXTS)?);
     for (index, (rule, text)) in (0u32..).zip(&policy.entries) {
-        rules.update(&index.to_ne_bytes(), bytemuck::bytes_of(rule), MapFlags::ANY).tried(tried)?;
-        texts.update(&index.to_ne_bytes(), bytemuck::bytes_of(text), MapFlags::ANY).tried(tried)?;
+        rules.update(&index.to_ne_bytes(), bytemuck::bytes_of(rule), MapFlags::ANY).tried(cannot_write)?;
+        texts.update(&index.to_ne_bytes(), bytemuck::bytes_of(text), MapFlags::ANY).tried(cannot_write)?;
     }
-    fill_prefixes(&map(PREFIXES)?, &policy.sets)
+    fill_prefixes(&map(object, PREFIXES)?, &policy.sets)
 }
 
 /// Writes the prefixes of the sets, which are numbered from 1.

@@ -30,7 +30,7 @@ pub use chosen::Chosen;
 pub(crate) use chosen::Condition;
 pub(crate) use explain::explain_by;
 pub use explain::{Explained, Question, explain};
-pub(crate) use kernel::{Removed, Replaced, current, install, remove};
+pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;
 pub(crate) use overlap::overlaps;
 pub(crate) use show::shown;
