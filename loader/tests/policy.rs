@@ -14,8 +14,8 @@ const NETNS: &str = "hotcc-test-policy";
 
 /// A network namespace, and rules for it alone, which are gone afterwards.
 struct Ruled {
-    test: KernelTest,
     ns: NetNs,
+    test: KernelTest, // last: it holds the lock that other tests wait for
 }
 
 impl Ruled {
@@ -24,7 +24,7 @@ impl Ruled {
         ok(&["apply", &test.file("nothing.toml", b"")]);
         let ns = NetNs::new(NETNS);
         ns.sh("for a in 10.1.0.1 10.2.0.1 10.2.3.1; do ip addr add $a/32 dev lo; done; ip addr add 2001:db8::1/128 dev lo");
-        Some(Self { test, ns })
+        Some(Self { ns, test })
     }
 
     fn file(&self, text: &str) -> String {
@@ -230,7 +230,11 @@ fn sets_of_prefixes_and_shares() {
     ruled.apply(&[&rule("50%")]);
     let listener = ruled.listen("10.1.0.1:0");
     let address = listener.local_addr().unwrap();
-    let clients: Vec<TcpStream> = (0..200).map(|_| ruled.ns.enter(|| TcpStream::connect(address).unwrap())).collect();
+    let connect = |_| {
+        let client = ruled.ns.enter(|| TcpStream::connect(address).unwrap());
+        (client, listener.accept().unwrap()) // else the backlog fills up
+    };
+    let (clients, _servers): (Vec<_>, Vec<_>) = (0..200).map(connect).unzip();
     let chosen = |client: &TcpStream| cc_of(client) == "po_dtcp";
     let n = clients.iter().filter(|client| chosen(client)).count();
     assert!((70..=130).contains(&n), "{n} of 200");
@@ -312,6 +316,7 @@ fn a_test_says_what_the_kernel_does() {
             assert_eq!(told, cc_of(&client), "{question:?} for {rules:#?}");
         }
     }
+    ruled.apply(&[ANY]);
     let told = ok(&["policy", "test", "192.0.2.1:443"]);
     assert!(told.contains("no: the network namespace is another one"), "{told}");
     assert!(told.ends_with("no rule matches: the route or the default of the network namespace decides\n"), "{told}");
