@@ -376,7 +376,7 @@ fn open_sockets_follow_the_rules() {
     assert_eq!(cc_of(&a), default);
     let file = ruled.test.dir.path().join("policy.toml").display().to_string();
     let told = json(&["policy", "apply", &file, "--live", "--json"]);
-    assert_eq!([&a, &b, &own].map(|socket| cc_of(socket)), ["po_dtcp", &*default, "reno"]);
+    assert_eq!([&a, &b, &own].map(cc_of), ["po_dtcp", &*default, "reno"]);
     // both ends of `a`, and the accepted end of `own`
     assert_eq!((&told["open_sockets"]["moved"], &told["open_sockets"]["left_alone"]), (&3.into(), &1.into()), "{told}");
     let told = json(&["policy", "apply", &file, "--live", "--json"]);

@@ -1,8 +1,8 @@
 //! Which rule a flow would get, and why not the ones before: asked of the code that decides, in the kernel.
 
-use super::Policy;
 use super::kernel::{current, fill, load, load_for_current};
 use super::layout::{FlowEntry, REASONS, RuleEntry, TextEntry, known};
+use super::ordered::Policy;
 use super::table::{cgroup_names, interface_name};
 use crate::registry::need_bpffs;
 use crate::sysctl;

@@ -1,7 +1,7 @@
 //! Rules loaded, replaced, removed and read back.
 
-use super::Policy;
 use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
+use super::ordered::Policy;
 use super::set::Set;
 use crate::object::prepare::{set_job, use_shared};
 use crate::object::{libbpf_log, load_error};

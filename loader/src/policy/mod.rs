@@ -8,6 +8,7 @@
 //! link: so all rules change at once.
 //!
 //! - `table`: a rule as the file has it, and what it means to the kernel
+//! - `ordered`: all rules, and the sets that they name
 //! - `set`: sets of prefixes
 //! - `overlap`: rules that get in each other's way
 //! - `kernel`: rules loaded, replaced, removed, read back
@@ -21,6 +22,7 @@ mod explain;
 mod kernel;
 pub mod layout;
 mod live;
+mod ordered;
 mod overlap;
 mod set;
 mod show;
@@ -32,47 +34,8 @@ pub(crate) use explain::explain_by;
 pub use explain::{Explained, Question, explain};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;
+pub(crate) use ordered::Policy;
 pub(crate) use overlap::overlaps;
 pub(crate) use show::shown;
 pub use show::{Shown, ShownRule, line, show};
 pub(crate) use table::{Rule, RuleTable};
-
-use hotcc_host::error::{Error, Result};
-use layout::{RuleEntry, TextEntry};
-use set::Set;
-
-/// The most rules there may be.
-pub const MAX_RULES: usize = 256;
-
-/// Rules, in the order in which they are tried.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Policy {
-    pub(crate) entries: Vec<(RuleEntry, TextEntry)>,
-    sets: Vec<Set>,
-}
-
-impl Policy {
-    /// Numbers the sets of the rules; rules with equal sets share one.
-    pub(crate) fn new(rules: Vec<Rule>) -> Result<Self> {
-        if rules.len() > MAX_RULES {
-            return Err(Error::failed(format!("there are {} policy rules, more than {MAX_RULES}", rules.len())));
-        }
-        let mut policy = Self::default();
-        for Rule { mut entry, text, remote, local, .. } in rules {
-            entry.remote_set = policy.number(remote);
-            entry.local_set = policy.number(local);
-            policy.entries.push((entry, text));
-        }
-        Ok(policy)
-    }
-
-    fn number(&mut self, set: Option<Set>) -> u32 {
-        let Some(set) = set.filter(|set| set.single().is_none()) else { return 0 };
-        let known = self.sets.iter().position(|other| *other == set);
-        let at = known.unwrap_or_else(|| {
-            self.sets.push(set);
-            self.sets.len() - 1
-        });
-        at as u32 + 1
-    }
-}
