@@ -4,6 +4,7 @@
  * accepts inherits it). Looks at connected ones again when they close: counts those that have another by then, and adds up
  * what they did.
  */
+#include "policy_mark.h"
 #include "sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
@@ -81,6 +82,8 @@ static void add_up(struct bpf_sock_ops *ctx)
 
 SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 {
+	struct bpf_sock *sk = ctx->sk;
+
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		if (ctx->args[0] == BPF_TCP_ESTABLISHED && runs_another(ctx))
 			__sync_fetch_and_add(&job.changed, 1);
@@ -95,6 +98,8 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	__sync_fetch_and_add(&job.chosen, 1);
+	if (sk)
+		policy_put_mark(sk, POLICY_BY_RUN, job.cc_name);
 	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) { /* what a listener accepts would inherit it */
 		job.began_ns = job.began_ns ?: bpf_ktime_get_ns();
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);

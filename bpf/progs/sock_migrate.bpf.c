@@ -2,9 +2,11 @@
 /*
  * Moves the open sockets of one network namespace, listeners that chose it included, from a congestion control to the
  * version that now stands behind `to_name`, or only counts them. Setting the same name again is what makes the kernel
- * give a socket the new version.
+ * give a socket the new version. Only those move that a rule matches, which may ask for nothing.
  * Window, ssthresh and RTT estimate stay; the algorithm's own state starts anew.
  */
+#include "policy_flow.h"
+#include "policy_mark.h"
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -15,15 +17,37 @@ struct migrate_job {
 	char to_name[CC_NAME_MAX];
 	u64 keep_map_id; /* sockets that already run this version stay as they are */
 	u64 only_count;
+	u64 limit; /* sockets that may move; 0: any number */
 	u64 moved;
 	u64 failed;
+	u64 over_limit;
+	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not fulfil */
+	struct policy_rule rule;
 };
 
 struct migrate_job job SEC(".data") = {};
 
+/* Whether the rule matches; counts it if not. */
+static __always_inline bool is_meant(struct tcp_sock *tp)
+{
+	const struct policy_rule *rule = &job.rule;
+	struct policy_flow flow = {};
+	u32 why;
+
+	if (!rule->criteria)
+		return true;
+	read_flow(tp, true, rule->criteria & ~POLICY_SIGNALS, &flow);
+	why = policy_mismatch(rule, &flow);
+	for (int i = 0; i < POLICY_CRITERIA; i++)
+		if (why == 1 << i)
+			job.unmatched[i]++;
+	return why == POLICY_MATCHES;
+}
+
 SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
+	enum policy_chooser chooser;
 	struct socket_cc cc = {};
 	struct tcp_sock *tp;
 
@@ -35,10 +59,20 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		return 0;
 	if (!same_name(cc.name, job.from_name) || (job.keep_map_id && cc.map_id == job.keep_map_id))
 		return 0;
+	if (!is_meant(tp))
+		return 0;
+	if (job.limit && job.moved >= job.limit) {
+		job.over_limit++;
+		return 0;
+	}
+	chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, tp, NULL, 0));
 	if (job.only_count ? core_bitfield(&tp->inet_conn, icsk_ca_dst_locked) :
-			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name)))
+			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name))) {
 		job.failed++;
-	else
-		job.moved++;
+		return 0;
+	}
+	job.moved++;
+	if (!job.only_count && chooser <= POLICY_BY_RULE)
+		policy_put_mark(tp, POLICY_BY_RULE, job.to_name);
 	return 0;
 }

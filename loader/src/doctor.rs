@@ -199,6 +199,7 @@ fn kernel_findings() -> Vec<Finding> {
         .found(yes_no(has_struct("bpf_iter__tcp"), "iter/tcp")),
         wanted("socket storage", "since 5.2; signals of single flows (PEP, hints) need it", "")
             .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
+        wanted("bpf_loop", "since 5.17; policy rules need it", "").found(yes_no(has_function("bpf_loop"), "bpf_loop")),
         wanted("TCP options by BPF", "since 5.10; without it `hotcc rx` can neither send hints nor limit windows", "")
             .found(yes_no(has_function("bpf_sock_ops_reserve_hdr_opt"), "sock_ops header options")),
         wanted("tcp_probe", "since 4.16, for BPF since 5.5; without it `hotcc rx load arwa` cannot measure", "").found(

@@ -9,6 +9,7 @@
 //! - [`object`]: objects found, described, loaded
 //! - [`registry`]: what is pinned, which version serves, how a version takes another's place
 //! - [`sockets`]: open sockets walked, counted, listed
+//! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`ops`]: load, swap, unload, set, migrate, run
 //! - [`paths`] and [`rx`]: path changes, and the receiver's side
 //! - [`declared`]: the file that says what should be loaded, compared with the kernel
@@ -22,6 +23,7 @@ mod killpoint;
 pub mod object;
 pub mod ops;
 pub mod paths;
+pub mod policy;
 pub mod registry;
 pub mod report;
 pub mod rx;

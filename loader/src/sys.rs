@@ -19,6 +19,22 @@ pub fn link_update(link: impl AsFd, new_map: impl AsFd, expected: impl AsFd) -> 
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
+/// Puts another program behind a link.
+pub fn link_update_program(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
+    // SAFETY: both file descriptors are open for the call, and no options are given.
+    let result =
+        unsafe { bpf::bpf_link_update(link.as_fd().as_raw_fd(), program.as_fd().as_raw_fd(), std::ptr::null()) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+/// Lists a map among those of a program that does not use it.
+pub fn bind_map(program: impl AsFd, map: impl AsFd) -> io::Result<()> {
+    // SAFETY: both file descriptors are open for the call, and no options are given.
+    let result =
+        unsafe { bpf::bpf_prog_bind_map(program.as_fd().as_raw_fd(), map.as_fd().as_raw_fd(), std::ptr::null()) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
 /// Opens whatever is pinned at `path`.
 pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;

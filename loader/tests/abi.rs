@@ -1,6 +1,7 @@
 //! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use hotcc::policy::layout;
 use hotcc::sockets::count::{CountedGroup, GroupCounts};
 use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
@@ -225,6 +226,69 @@ fn socket_groups() {
     assert_eq!(counts, rust);
     let cc = [at("map_id", offset_of!(CountedGroup, map_id)), at("name", offset_of!(CountedGroup, name))];
     assert_eq!(members(&btf, "socket_cc").1, cc);
+}
+
+#[test]
+fn policy() {
+    for object in ["policy", "sock_migrate"] {
+        let (_file, btf) = btf(hotcc_bpf::prog(object).unwrap());
+        same_layout!(
+            &btf,
+            "policy_rule",
+            layout::RuleEntry,
+            remote,
+            local,
+            interface,
+            cc_name,
+            cgroup,
+            cgroup_depth,
+            remote_len,
+            local_len,
+            remote_set,
+            local_set,
+            netns,
+            uid,
+            signal_q8,
+            share,
+            seed,
+            criteria,
+            overrides,
+            port_first,
+            port_last,
+            pad,
+        );
+        same_layout!(&btf, "policy_prefix", layout::PrefixKey, prefix_len, set, addr);
+    }
+    let (_file, btf) = btf(hotcc_bpf::prog("policy").unwrap());
+    same_layout!(
+        &btf,
+        "policy_flow",
+        layout::FlowEntry,
+        remote,
+        local,
+        interface,
+        cgroup,
+        netns,
+        uid,
+        signal_q8,
+        known,
+        remote_port,
+        local_port,
+        pad,
+    );
+    same_layout!(&btf, "policy_counts", layout::Counts, connections, listeners, left_alone, unavailable, refused,);
+    same_layout!(
+        &btf,
+        "policy_text",
+        layout::TextEntry,
+        remote_digest,
+        local_digest,
+        remote_prefixes,
+        local_prefixes,
+        toml,
+    );
+    same_layout!(&btf, "policy_job", layout::JobEntry, rules, wants, only_count, pad);
+    same_layout!(&btf, "policy_moved", layout::Moved, moved, same, left_alone, unavailable, refused, unmatched);
 }
 
 /// Numbers that both sides must share, as the C side writes them.

@@ -390,8 +390,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
         ),
         ("[[receiver]]\nmethod = 'drwa'\ncgroup = '/no/such'\n", ":3: cgroup /no/such does not exist"),
         ("[[receiver]]\nmethod = 'drwa'\n[[receiver]]\nmethod = 'drwa'\n", ":4: the receiver `drwa` is declared twice"),
-        ("[[policy]]\nport = 443\n", ":1: unknown key `policy`: rules for single flows cannot be declared"),
-        ("colour = 'red'\n", ":1: unknown key `colour`, expected one of `algorithm`, `default`, `receiver`"),
+        ("colour = 'red'\n", ":1: unknown key `colour`, expected one of `algorithm`, `default`, `policy`, `receiver`"),
     ] {
         test.file("f.toml", text);
         for command in ["diff", "apply"] {

@@ -14,6 +14,8 @@ pub const PEP: &str = "/sys/fs/bpf/hotcc/pep";
 pub const PEP_BORDER: &str = "/sys/fs/bpf/hotcc/pep/border";
 /// Directory of what the receiver's agents and the algorithms share.
 pub const RX: &str = "/sys/fs/bpf/hotcc/rx";
+/// Directory of the policy's program.
+pub const POLICY: &str = "/sys/fs/bpf/hotcc/policy";
 /// Directory with one subdirectory per loaded algorithm.
 pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
 /// Directory of run-time files: locks, verifier logs.
@@ -32,6 +34,8 @@ pub const PEP_FLOW: &str = "pep_flow";
 pub const ARWA_HINT: &str = "arwa_hint";
 /// Name (and pin name) of the counters of the receiver's agents and of what became of hints.
 pub const RX_COUNTERS: &str = "rx_counters";
+/// Name (and pin name) of the socket storage of whose choice a socket's congestion control is.
+pub const POLICY_MARK: &str = "policy_mark";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
@@ -74,6 +78,7 @@ pub fn shared(map: &str) -> Option<PathBuf> {
         RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
         PEP_FLOW => PEP,
         ARWA_HINT | RX_COUNTERS => RX,
+        POLICY_MARK => POLICY,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

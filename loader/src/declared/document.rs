@@ -1,5 +1,6 @@
 //! The file as TOML, for reading and for writing.
 
+use crate::policy::RuleTable;
 use crate::rx::Method;
 use hotcc_host::error::{Error, Result, Tried};
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,8 @@ use toml::de::DeTable;
 use toml::{Spanned, Value};
 
 /// Tables that people look for here, and why there is none.
-const REFUSED: [(&str, &str); 2] = [
-    ("policy", "rules for single flows cannot be declared; only [[default]] chooses a congestion control"),
-    ("paths", "a watch is a process, which cannot be declared; run `hotcc paths watch` as a service"),
-];
+const REFUSED: [(&str, &str); 1] =
+    [("paths", "a watch is a process, which cannot be declared; run `hotcc paths watch` as a service")];
 
 /// All of it.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -23,6 +22,8 @@ pub(super) struct Document {
     pub(super) algorithm: Vec<AlgorithmTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) default: Vec<DefaultTable>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) policy: Vec<RuleTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) receiver: Vec<ReceiverTable>,
 }
@@ -120,7 +121,11 @@ mod tests {
             ("[[algorithm]]\nobject = 3\n", "f.toml:2: invalid type: integer `3`, expected a string"),
             ("[[receiver]]\nmethod = \"rwa\"\n", "f.toml:2: unknown variant `rwa`, expected `arwa` or `drwa`"),
             ("\n[[algorithm]\n", "f.toml:2: "),
-            ("\n[[policy]]\nport = 80\n", "f.toml:2: unknown key `policy`: rules for single flows"),
+            ("\n[[policy]]\nport = 80\n", "f.toml:2: missing field `congestion_control`"),
+            (
+                "[[policy]]\ncongestion_control = \"dtcp\"\nhost = \"x\"\n",
+                "f.toml:3: unknown key `host`, expected one of",
+            ),
             ("[paths]\nnetns = \"edge\"\n", "f.toml:1: unknown key `paths`: a watch is a process"),
         ] {
             let said = says(text);

@@ -2,6 +2,7 @@
 
 use super::wanted::{Algorithm, Declared, NamespaceDefault, Receiver, wrong};
 use crate::object::Source;
+use crate::policy::{self, Policy};
 use crate::registry::{Algo, runs};
 use crate::tunables::present::{self, Changed, Value};
 use crate::tunables::{Section, Setting};
@@ -37,6 +38,8 @@ pub enum Subject {
     Default,
     /// A receiver.
     Receiver,
+    /// The policy rules.
+    Policy,
 }
 
 /// A step.
@@ -66,6 +69,8 @@ pub(super) enum Work {
     Unload(Algo),
     LoadReceiver(rx::Request),
     UnloadReceiver(rx::Receiver),
+    Policy(Policy),
+    RemovePolicy,
 }
 
 /// Compares what is declared with the kernel.
@@ -94,6 +99,7 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     for default in declared.defaults {
         steps.extend(default_step(default, &usable)?);
     }
+    steps.extend(policy_step(declared.policy, &declared.rule_places, &usable)?);
     for algo in undeclared {
         if algo.current()?.is_some() {
             steps.push(step(Action::Unload, Subject::Algorithm, &algo.name, Vec::new(), Work::Unload(algo.clone())));
@@ -163,6 +169,42 @@ fn default_step(wanted: NamespaceDefault, usable: &[String]) -> Result<Option<St
     let changes = vec![Changed { name: "congestion_control".to_owned(), old: old.clone(), new: new.clone() }];
     let name = netns.label();
     Ok(Some(step(Action::Set, Subject::Default, &name, changes, Work::Default { netns, old, new })))
+}
+
+/// All rules change at once, whichever differ.
+fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<Option<Step>> {
+    for ((rule, _), place) in wanted.entries.iter().zip(places) {
+        let name = text(&rule.cc_name);
+        if !usable.contains(&name) {
+            let mut error = Error::failed(sysctl::unregistered(&name, usable));
+            if hotcc_bpf::algo(&name).is_some() {
+                error = error
+                    .and(&format!("to load the built-in algorithm, declare it: [[algorithm]] object = \"{name}\""));
+            } else if sysctl::has_module(&name) {
+                error = error.and(&format!("the kernel loads no module for a rule; first run: modprobe tcp_{name}"));
+            }
+            return Err(wrong(place, error));
+        }
+    }
+    let running = policy::running()?;
+    if running.as_ref() == Some(&wanted.entries) {
+        return Ok(None);
+    }
+    let are_none = running.as_ref().is_some_and(Vec::is_empty);
+    let running = running.unwrap_or_default();
+    let changes = (0..wanted.entries.len().max(running.len())).filter_map(|n| {
+        let (old, new) = (running.get(n), wanted.entries.get(n));
+        let line =
+            |rule: Option<&(_, policy::layout::TextEntry)>| rule.map_or_else(String::new, |(_, text)| text.line());
+        (old != new).then(|| Changed { name: format!("rule {}", n + 1), old: line(old), new: line(new) })
+    });
+    let changes = changes.collect();
+    let (action, work) = match (are_none, wanted.entries.is_empty()) {
+        (true, _) => (Action::Load, Work::Policy(wanted)),
+        (false, false) => (Action::Swap, Work::Policy(wanted)),
+        (false, true) => (Action::Unload, Work::RemovePolicy),
+    };
+    Ok(Some(step(action, Subject::Policy, "rules", changes, work)))
 }
 
 /// A receiver's tunables are fixed while it is loaded, so any change is an unload and a load.

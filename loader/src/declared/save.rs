@@ -1,7 +1,9 @@
 //! The file for what runs.
 
 use super::document::{AlgorithmTable, DefaultTable, Document, ReceiverTable, Tunables, written};
+use super::rules::own_name;
 use crate::object::Source;
+use crate::policy::{self, RuleTable};
 use crate::registry::{Algo, Version, need_bpffs, runs};
 use crate::tunables::{Section, present, values};
 use crate::{cgroup, rx, sysctl};
@@ -29,6 +31,8 @@ pub struct Saved {
     pub defaults: usize,
     /// Receivers in it.
     pub receivers: usize,
+    /// Policy rules in it.
+    pub rules: usize,
     /// What runs and cannot be declared.
     pub warnings: Vec<String>,
 }
@@ -38,13 +42,18 @@ pub fn save(file: &Path) -> Result<Saved> {
     need_root("hotcc save")?;
     need_bpffs()?;
     let mut warnings = Vec::new();
-    let document =
-        Document { algorithm: algorithms()?, default: defaults(&mut warnings)?, receiver: receivers(&mut warnings)? };
+    let policy = policy_rules()?;
+    let document = Document {
+        algorithm: algorithms(&policy)?,
+        default: defaults(&mut warnings)?,
+        policy,
+        receiver: receivers(&mut warnings)?,
+    };
     let tables = toml::to_string(&document).tried(|| "cannot write TOML".to_owned())?;
     write(file, &format!("{HEAD}{tables}")).tried(|| format!("cannot write {}", file.display()))?;
-    let Document { algorithm, default, receiver } = document;
+    let Document { algorithm, default, policy, receiver } = document;
     let (algorithms, defaults, receivers) = (algorithm.len(), default.len(), receiver.len());
-    Ok(Saved { file: file.to_owned(), algorithms, defaults, receivers, warnings })
+    Ok(Saved { file: file.to_owned(), algorithms, defaults, receivers, rules: policy.len(), warnings })
 }
 
 /// The whole file or nothing, even if the machine stops meanwhile.
@@ -59,10 +68,23 @@ fn write(file: &Path, content: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-fn algorithms() -> Result<Vec<AlgorithmTable>> {
+fn policy_rules() -> Result<Vec<RuleTable>> {
+    let entries = policy::current()?.map(|current| current.entries).unwrap_or_default();
+    let table = |(_, text): &(_, policy::layout::TextEntry)| toml::from_str(&text.toml());
+    entries
+        .iter()
+        .map(table)
+        .collect::<std::result::Result<_, _>>()
+        .tried(|| "cannot read a rule in the kernel".to_owned())
+}
+
+/// Without the registrations of rules with tunables, which the rules stand for.
+fn algorithms(policy: &[RuleTable]) -> Result<Vec<AlgorithmTable>> {
+    let of_rules: Vec<String> = policy.iter().filter(|rule| !rule.tunables.is_empty()).map(own_name).collect();
     let mut tables = Vec::new();
     for algo in Algo::all()? {
         if !runs::is_for_runs(&algo)
+            && !of_rules.contains(&algo.name)
             && let Some(serving) = algo.current()?
         {
             tables.push(algorithm(&algo, &serving).map_err(|e| e.during(&format!("cannot save {}", algo.name)))?);

@@ -7,7 +7,7 @@ use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
 use crate::registry::Algo;
 use crate::tunables::present::{Changed, Value};
-use crate::{rx, sysctl};
+use crate::{policy, rx, sysctl};
 use hotcc_abi::version::Meta;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
@@ -70,6 +70,7 @@ fn what(step: &Step) -> String {
     };
     match &step.work {
         Work::Default { netns, new, .. } => format!("set the default of network namespace {} to {new}", netns.label()),
+        Work::Policy(_) | Work::RemovePolicy => format!("{action} the policy rules"),
         Work::LoadReceiver(_) | Work::UnloadReceiver(_) | Work::RepairReceiver(_) => {
             format!("{action} the receiver {}", step.name)
         }
@@ -88,6 +89,8 @@ enum Undo<'a> {
     Load(Result<(ops::Request, Source)>, Vec<u64>),
     UnloadReceiver(rx::Method),
     LoadReceiver(rx::Request),
+    Policy(policy::Replaced),
+    RemovedPolicy(policy::Removed),
 }
 
 fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
@@ -125,6 +128,8 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
             rx::load_locked(request)?;
             Ok(Undo::UnloadReceiver(request.method))
         }
+        Work::Policy(rules) => Ok(Undo::Policy(policy::install(rules)?)),
+        Work::RemovePolicy => Ok(policy::remove()?.map_or(Undo::Nothing, Undo::RemovedPolicy)),
         Work::UnloadReceiver(receiver) => {
             rx::unload_locked(receiver.method)?;
             let rx::Receiver { method, cgroup, tunables } = receiver.clone();
@@ -151,6 +156,8 @@ impl Undo<'_> {
                 netns::in_each(again).map(|_| ())
             }
             Undo::UnloadReceiver(method) => rx::unload_locked(method).map(|_| ()),
+            Undo::Policy(replaced) => replaced.put_back(),
+            Undo::RemovedPolicy(removed) => removed.put_back(),
             Undo::LoadReceiver(request) => rx::load_locked(&request).map(|_| ()),
         }
     }

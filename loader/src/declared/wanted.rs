@@ -1,7 +1,9 @@
 //! What a file declares: its entries, checked, each with the place it stands at.
 
 use super::document::{AlgorithmTable, DefaultTable, ReceiverTable, Text, Tunables};
+use super::rules::{self, Rules};
 use crate::object::{Source, check_cc_name};
+use crate::policy::Policy;
 use crate::tunables::{Setting, Tunable, values};
 use crate::{cgroup, ops, rx};
 use hotcc_host::error::{Error, Kind, Result, Tried};
@@ -20,6 +22,11 @@ pub(super) struct Declared {
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) defaults: Vec<NamespaceDefault>,
     pub(super) receivers: Vec<Receiver>,
+    pub(super) policy: Policy,
+    /// For each rule, the place of its congestion control.
+    pub(super) rule_places: Vec<String>,
+    /// What is not an error.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Declared {
@@ -60,7 +67,8 @@ pub(super) struct Receiver {
 pub(super) fn read(file: &Path) -> Result<Declared> {
     let text = Text::read(file)?;
     let document = text.parse()?;
-    let algorithms: Vec<_> = document.algorithm.iter().map(|table| algorithm(&text, table)).collect::<Result<_>>()?;
+    let mut algorithms: Vec<_> =
+        document.algorithm.iter().map(|table| algorithm(&text, table)).collect::<Result<_>>()?;
     let defaults: Vec<_> = document.default.iter().map(|table| default(&text, table)).collect::<Result<_>>()?;
     let receivers = document.receiver.iter().map(|table| receiver(&text, table)).collect::<Result<_>>()?;
     once(algorithms.iter().map(|a| (&a.name, &a.place)), |name| format!("the algorithm `{name}`"))?;
@@ -68,7 +76,8 @@ pub(super) fn read(file: &Path) -> Result<Declared> {
     let methods =
         document.receiver.iter().map(|table| (table.method.get_ref().name(), text.place(&table.method.span())));
     once(methods, |name| format!("the receiver `{name}`"))?;
-    Ok(Declared { algorithms, defaults, receivers })
+    let Rules { policy, places: rule_places, warnings } = rules::rules(&text, &document.policy, &mut algorithms)?;
+    Ok(Declared { algorithms, defaults, receivers, policy, rule_places, warnings })
 }
 
 fn algorithm(text: &Text<'_>, table: &AlgorithmTable) -> Result<Algorithm> {
@@ -131,7 +140,18 @@ fn choice(
     let name = profile.map_or("default", |profile| profile.get_ref()).to_owned();
     let mut chosen = values::profile(known, &name).map_err(at(profile.map(Spanned::span).unwrap_or_default()))?;
     let mut set = Vec::new();
-    for (tunable, value) in tunables {
+    for (assignment, setting) in assignments(text, known, tunables)? {
+        chosen.retain(|other| other.tunable.name != setting.tunable.name);
+        chosen.push(setting);
+        set.push(assignment);
+    }
+    Ok(Choice { profile: name, set, values: chosen })
+}
+
+/// Tunables as `hotcc set` takes them, and what they mean.
+pub(super) fn assignments(text: &Text<'_>, known: &[Tunable], tunables: &Tunables) -> Result<Vec<(String, Setting)>> {
+    let at = |span: Range<usize>| move |e| wrong(&text.place(&span), e);
+    let assignment = |(tunable, value): (&Spanned<String>, &Spanned<Value>)| {
         let value = match value.get_ref() {
             Value::Integer(number) => number.to_string(),
             Value::String(text) => text.clone(),
@@ -143,11 +163,9 @@ fn choice(
         };
         let assignment = format!("{}={value}", tunable.get_ref());
         let setting = values::parse(known, &assignment).map_err(at(tunable.span()))?;
-        chosen.retain(|other| other.tunable.name != setting.tunable.name);
-        chosen.push(setting);
-        set.push(assignment);
-    }
-    Ok(Choice { profile: name, set, values: chosen })
+        Ok((assignment, setting))
+    };
+    tunables.iter().map(assignment).collect()
 }
 
 /// Fails if two entries declare the same thing.

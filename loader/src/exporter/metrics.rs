@@ -2,6 +2,7 @@
 //!
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
+use crate::policy::Shown;
 use crate::sockets::count::{Group, version_label};
 use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
@@ -22,7 +23,7 @@ pub const MAX_OTHER_NAMES: usize = 32;
 /// The `cc` label of what is beyond [`MAX_OTHER_NAMES`].
 pub const OTHER: &str = "other";
 /// Values of `part` in `hotcc_scrape_errors_total`.
-pub const PARTS: [&str; 6] = ["algorithms", "stats", "flows", "radio", "commands", "rx"];
+pub const PARTS: [&str; 7] = ["algorithms", "stats", "flows", "radio", "commands", "rx", "policy"];
 
 /// One of our algorithms that serves.
 #[derive(Clone, Debug)]
@@ -102,6 +103,8 @@ pub struct Snapshot {
     pub commands: Option<Counters>,
     /// What receivers, and senders that listen to them, did; `None` too where nothing that counts was ever loaded.
     pub rx: Option<RxCounters>,
+    /// The policy rules that apply.
+    pub policy: Option<Shown>,
     /// Failures so far of each of [`PARTS`].
     pub errors: [u64; PARTS.len()],
     /// How long gathering took.
@@ -191,6 +194,7 @@ impl Collector for Snapshot {
         self.radio.as_ref().map_or(Ok(()), |r| page.radio(r))?;
         self.commands.as_ref().map_or(Ok(()), |c| page.commands(c))?;
         self.rx.as_ref().map_or(Ok(()), |c| page.rx(c))?;
+        self.policy.as_ref().map_or(Ok(()), |shown| page.policy(shown))?;
         let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
         page.counters("hotcc_scrape_errors", "Scrapes without this part, which could not be read", errors)?;
         let seconds = self.duration.as_secs_f64();
@@ -407,6 +411,26 @@ impl Page<'_> {
             ("hotcc_rx_clamps_set", "Window clamps set", c.clamps_set),
             ("hotcc_rx_clamps_refused", "Window clamps that the kernel refused", c.clamps_refused),
         ])
+    }
+
+    fn policy(&mut self, shown: &Shown) -> fmt::Result {
+        let samples = shown.rules.iter().flat_map(|rule| {
+            let counts = rule.counts;
+            let of_rule = move |(outcome, n)| {
+                let number = Cow::Owned(rule.rule.to_string());
+                let cc = Cow::Borrowed(rule.congestion_control.as_str());
+                (vec![("rule", number), ("cc", cc), ("outcome", Cow::Borrowed(outcome))], n)
+            };
+            [
+                ("connection", counts.connections),
+                ("listener", counts.listeners),
+                ("left_alone", counts.left_alone),
+                ("not_loaded", counts.unavailable),
+                ("refused", counts.refused),
+            ]
+            .map(of_rule)
+        });
+        self.counters("hotcc_policy_sockets", "Sockets that a policy rule matched, by what became of them", samples)
     }
 }
 

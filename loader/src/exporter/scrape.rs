@@ -2,8 +2,8 @@
 
 use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
 use crate::registry::{Algo, counters};
-use crate::rx;
 use crate::sockets::count::{FlowCounter, Group};
+use crate::{policy, rx};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_host::cstr::text;
@@ -31,13 +31,13 @@ impl Scraper {
     pub fn scrape(&mut self) -> Snapshot {
         let started = Instant::now();
         let Self { max_links, flows, errors } = self;
-        let (groups, algorithms, stats, radio, commands, rx) = std::thread::scope(|threads| {
+        let (groups, algorithms, stats, radio, commands, rx, policy) = std::thread::scope(|threads| {
             let walk = threads.spawn(|| twice(|| count_sockets(flows)));
             let (algorithms, stats) = (twice(algorithms), twice(stats));
             let (radio, commands) = (twice(|| links(*max_links)), twice(counters::counters));
-            let rx = twice(rx::counters);
+            let (rx, policy) = (twice(rx::counters), twice(policy::shown));
             let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
-            (groups, algorithms, stats, radio, commands, rx)
+            (groups, algorithms, stats, radio, commands, rx, policy)
         });
         let algorithms = kept(errors, 0, algorithms);
         let stats = kept(errors, 1, stats);
@@ -45,8 +45,19 @@ impl Scraper {
         let radio = kept(errors, 3, radio);
         let commands = kept(errors, 4, commands);
         let rx = kept(errors, 5, rx).flatten();
+        let policy = kept(errors, 6, policy);
         let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
-        Snapshot { algorithms, stats, sockets, radio, commands, rx, errors: *errors, duration: started.elapsed() }
+        Snapshot {
+            algorithms,
+            stats,
+            sockets,
+            radio,
+            commands,
+            rx,
+            policy,
+            errors: *errors,
+            duration: started.elapsed(),
+        }
     }
 }
 

@@ -2,16 +2,21 @@
 
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
+use crate::policy::layout::{REASONS, RuleEntry};
+use crate::policy::{Chosen, Condition};
 use crate::registry::registrations::registrations;
 use crate::registry::{self, load_advice};
 use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
+use hotcc_abi::pins;
+use hotcc_host::bpffs;
 use hotcc_host::cstr::padded;
-use hotcc_host::error::{Error, Result, Tried, need_root};
+use hotcc_host::error::{Error, Kind, Result, Tried, need_root};
 use hotcc_host::netns::{self, NetNs};
 use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
+use std::path::Path;
 
 /// What moving open sockets came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,6 +55,17 @@ pub struct Migrated {
     pub sockets: Moved,
     /// Namespaces in which there was something to move, or to complain of.
     pub namespaces: Vec<MovedIn>,
+    /// Sockets that run `from` and were not meant, by reason.
+    pub left: Vec<Left>,
+}
+
+/// Why sockets that run the congestion control stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    pub sockets: u64,
 }
 
 /// `struct migrate_job` of `sock_migrate`.
@@ -60,14 +76,18 @@ struct Job {
     to_name: [u8; 16],
     keep_map_id: u64,
     only_count: u64,
+    limit: u64,
     moved: u64,
     failed: u64,
+    over_limit: u64,
+    unmatched: [u64; REASONS.len()],
+    rule: RuleEntry,
 }
 
 /// Moves every open socket of the machine that runs a version of `name` to the one that now stands behind it, `map_id`.
 pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
     let job = Job { from_name: padded(name), to_name: padded(name), keep_map_id: map_id.into(), ..Job::zeroed() };
-    let walked = walk(&job, &netns::all()?)?;
+    let (walked, _) = walk(&job, &Chosen::default().condition()?, &netns::all()?)?;
     match walked.iter().find_map(|ns| ns.error.clone()) {
         Some(error) => Err(Error::failed(error)),
         None => Ok(sum(&walked)),
@@ -75,11 +95,12 @@ pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
 }
 
 /// Moves the open sockets that run `from` to `to`, listeners that chose it included, in the namespaces named, or in
-/// all. Both may be the kernel's own. With `dry_run` they are only counted.
-pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<Migrated> {
+/// all, as far as they are `chosen`. Both may be the kernel's own. With `dry_run` they are only counted.
+pub fn migrate(from: &str, to: &str, netns: &[String], chosen: &Chosen, dry_run: bool) -> Result<Migrated> {
     check_cc_name(from)?;
     check_cc_name(to)?;
     need_root("hotcc migrate")?;
+    let condition = chosen.condition().map_err(|e| e.as_kind(Kind::Usage))?;
     registry::need_bpffs()?;
     let _lock = if dry_run { None } else { Some(registry::lock()?) };
     let available = sysctl::available()?;
@@ -103,16 +124,18 @@ pub fn migrate(from: &str, to: &str, netns: &[String], dry_run: bool) -> Result<
         to_name: padded(to),
         keep_map_id: version.into(),
         only_count: dry_run.into(),
+        limit: chosen.limit.unwrap_or(0),
+        rule: condition.entry,
         ..Job::zeroed()
     };
-    let mut walked = walk(&job, &namespaces)?;
+    let (mut walked, left) = walk(&job, &condition, &namespaces)?;
     let sockets = sum(&walked);
     walked.retain(|ns| ns.sockets != Moved::default() || ns.error.is_some());
-    if walked.is_empty() && !is_available(from) {
+    if walked.is_empty() && left.is_empty() && !is_available(from) {
         let unregistered = sysctl::unregistered(from, &available);
         return Err(Error::failed(format!("no open socket uses `{from}`, and {unregistered}")));
     }
-    Ok(Migrated { from: from.to_owned(), to: to.to_owned(), dry_run, sockets, namespaces: walked })
+    Ok(Migrated { from: from.to_owned(), to: to.to_owned(), dry_run, sockets, namespaces: walked, left })
 }
 
 fn sum(walked: &[MovedIn]) -> Moved {
@@ -121,8 +144,13 @@ fn sum(walked: &[MovedIn]) -> Moved {
 }
 
 /// One that cannot be walked does not keep us from the others.
-fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
-    let walk = SocketWalk::load("sock_migrate", |open| set_job(open, job))?;
+fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<MovedIn>, Vec<Left>)> {
+    let walk = SocketWalk::load("sock_migrate", |open| {
+        set_job(open, job)?;
+        bpffs::make(Path::new(pins::POLICY))?;
+        condition.prepare(open)
+    })?;
+    condition.fill(&walk.map("policy_prefixes")?)?;
     let walked = netns::in_these(namespaces, |ns| Ok((ns.inode, walk.run(ns), moved(&walk)?)))?;
     let mut before = Moved::default(); // the agent adds up
     let results = namespaces.iter().map(|ns| {
@@ -136,17 +164,26 @@ fn walk(job: &Job, namespaces: &[NetNs]) -> Result<Vec<MovedIn>> {
         };
         MovedIn { netns: ns.label(), inode: ns.inode, sockets, error }
     });
-    Ok(results.collect())
+    let results = results.collect();
+    let job = job_of(&walk)?;
+    let over_limit = ("the limit was reached", job.over_limit);
+    let left = REASONS.into_iter().zip(job.unmatched).chain([over_limit]);
+    let left = left.filter(|(_, sockets)| *sockets != 0).map(|(reason, sockets)| Left { reason, sockets });
+    Ok((results, left.collect()))
 }
 
 /// What the agent has moved so far.
 fn moved(walk: &SocketWalk) -> Result<Moved> {
+    let job = job_of(walk)?;
+    Ok(Moved { moved: job.moved, failed: job.failed })
+}
+
+fn job_of(walk: &SocketWalk) -> Result<Job> {
     let value = walk
         .map(".data")?
         .lookup(&[0; 4], MapFlags::empty())
         .tried(|| "cannot read the number of moved sockets".to_owned())?;
-    let job: Job = value
+    value
         .and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok())
-        .ok_or_else(|| Error::failed("the migration agent has another layout"))?;
-    Ok(Moved { moved: job.moved, failed: job.failed })
+        .ok_or_else(|| Error::failed("the migration agent has another layout"))
 }

@@ -21,7 +21,7 @@ impl SocketWalk {
         let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
         prepare(&mut open)?;
         let object = open.load().tried(tried)?;
-        let program = object.progs_mut().next();
+        let program = object.progs_mut().find(|program| program.autoload());
         let link =
             program.ok_or_else(|| Error::failed(format!("the object {name} has no program")))?.attach().tried(tried)?;
         Ok(Self { object, link })

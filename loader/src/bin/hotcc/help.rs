@@ -8,6 +8,7 @@ Examples:
   hotcc apply                                  load and set what /etc/hotcc/hotcc.toml declares
   sysctl -w net.ipv4.tcp_congestion_control=dtcp          use it for all new sockets
   ip route change 198.51.100.0/24 via … congctl dtcp      use it for one route
+  hotcc policy test 192.0.2.1:40000 203.0.113.5:443       which rule chooses for this connection, and why
   hotcc set dtcp alpha_permille=300            tune it while it runs
   hotcc swap dtcp ./mine.bpf.o --live          replace it, for open connections too
   hotcc rollback dtcp --live                   undo the swap
@@ -69,6 +70,41 @@ Examples:
   hotcc set dtcp alpha_permille=300 n_rule=alg1  set both or, if one is invalid, none
   hotcc set dtcp queue=rtt --json";
 
+pub const POLICY_HELP: &str = "\
+Rules are [[policy]] tables in /etc/hotcc/hotcc.toml. The first rule whose conditions all hold gives a socket its \
+congestion control, when a connection is established and when a socket listens. A socket that has chosen for itself, and one \
+that `hotcc run` has chosen for, is left alone; `override = true` in a rule also changes the former.
+
+Examples:
+  [[policy]]                                   in /etc/hotcc/hotcc.toml
+  remote = \"203.0.113.0/24\"
+  port = 443
+  congestion_control = \"dtcp\"
+
+  hotcc apply                                  set the rules that the file declares
+  hotcc policy show                            the rules that apply, and what they did";
+
+pub const POLICY_APPLY_HELP: &str = "\
+With --live, sockets that are already open get the congestion control of the first rule that matches. Their window, ssthresh \
+and RTT estimate stay. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
+does not record who opened the connection, so `uid` also matches accepted connections, by the user of the process that \
+accepted them.
+
+Examples:
+  hotcc policy apply                           the same as: hotcc apply
+  hotcc policy apply --live
+  hotcc policy apply ./hotcc.toml --live --json";
+
+pub const POLICY_TEST_HELP: &str = "\
+The program in the kernel that decides for real sockets also answers here. What an option does not state is not known, and \
+then conditions on it do not hold.
+
+Examples:
+  hotcc policy test 192.0.2.1:40000 203.0.113.5:443
+  hotcc policy test 192.0.2.1:443              a socket that listens
+  hotcc policy test 192.0.2.1:40000 203.0.113.5:443 --cgroup /sys/fs/cgroup/system.slice/nginx.service
+  hotcc policy test 192.0.2.1:40000 203.0.113.5:443 --file ./hotcc.toml --json";
+
 pub const APPLY_HELP: &str = "\
 The file is complete: what hotcc has loaded and the file does not declare is unloaded, except for `hotcc run`. If a step \
 fails, the steps before it are undone. Open connections keep the version that they run.
@@ -129,6 +165,7 @@ moves connections that ran TO before).
 Examples:
   hotcc migrate cubic dtcp --dry-run
   hotcc migrate cubic dtcp --netns edge
+  hotcc migrate cubic dtcp --to-prefix 203.0.113.0/24 --port 443 --share 5%
   hotcc migrate dtcp cubic --netns edge";
 
 pub const RX_HELP: &str = "\

@@ -1,6 +1,8 @@
 //! From a snapshot to a page, without a kernel.
 
 use super::*;
+use crate::policy::ShownRule;
+use crate::policy::layout::Counts;
 use crate::sockets::count::GroupCounts;
 use bytemuck::Zeroable;
 use hotcc_abi::radio::IndexKey;
@@ -56,6 +58,15 @@ fn full() -> Snapshot {
         ..AlgoStats::zeroed()
     };
     let algorithms = vec![ours("dtcp", 7), ours("idle", 8)];
+    let rule = ShownRule {
+        rule: 1,
+        keys: toml::Table::new(),
+        congestion_control: "dtcp".to_owned(),
+        loaded: true,
+        remote_prefixes: 0,
+        local_prefixes: 0,
+        counts: Counts { connections: 17, unavailable: 18, ..Counts::default() },
+    };
     let groups = [group("cubic", 0, 5), group("dtcp", 5, 2), group("dtcp", 7, 3), group("theirs", 9, 1)];
     Snapshot {
         sockets: Some(by_label(&groups, &algorithms, MAX_OTHER_NAMES)),
@@ -64,7 +75,8 @@ fn full() -> Snapshot {
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
         rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in their order
-        errors: [0, 0, 1, 0, 0, 0],
+        policy: Some(Shown { rules: vec![rule] }),
+        errors: [0, 0, 1, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
 }
@@ -101,6 +113,8 @@ fn algorithms_and_commands() {
         hotcc_rx_flows_clamped_total 14
         hotcc_rx_clamps_set_total 15
         hotcc_rx_clamps_refused_total 16
+        hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="connection"} 17
+        hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="not_loaded"} 18
         hotcc_scrape_errors_total{part="flows"} 1
         hotcc_scrape_errors_total{part="radio"} 0
         hotcc_scrape_duration_seconds 0.02"#,
@@ -177,7 +191,7 @@ fn radio_tells_what_it_knows_and_what_it_leaves_out() {
 
 #[test]
 fn a_part_that_failed_is_left_out_whole() {
-    let page = page(Snapshot { errors: [1; 6], ..Snapshot::default() }).unwrap();
+    let page = page(Snapshot { errors: [1; 7], ..Snapshot::default() }).unwrap();
     let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(names, ["hotcc_build", "hotcc_scrape_errors", "hotcc_scrape_duration_seconds"]);
 }

@@ -11,7 +11,7 @@ mod signals;
 
 pub use lease::Choice;
 
-use crate::object::prepare::set_job;
+use crate::object::prepare::{set_job, use_shared};
 use crate::registry;
 use bytemuck::{Pod, Zeroable};
 use group::Group;
@@ -121,6 +121,9 @@ fn attach(cc: &str, group: &Group) -> Result<(Object, Link)> {
     let tried = || "cannot attach the sock_ops program to the command's cgroup".to_owned();
     let mut open = ObjectBuilder::default().open_memory(embedded.bytes).tried(tried)?;
     set_job(&mut open, &ChooseJob { cc_name: padded(cc), ..ChooseJob::zeroed() })?;
+    for mut map in open.maps_mut() {
+        use_shared(&mut map)?;
+    }
     let object = open.load().tried(tried)?;
     let program = object.progs_mut().next().ok_or_else(|| Error::failed("the object `cgroup_cc` has no program"))?;
     let link = program.attach_cgroup(group.directory.as_raw_fd()).tried(tried)?;

@@ -12,6 +12,7 @@ pub fn difference(difference: &Difference, json: bool) -> Result<()> {
     let file = difference.file.display();
     if difference.steps.is_empty() {
         say!("the kernel is as {file} declares");
+        warn(&difference.warnings);
         return Ok(());
     }
     difference.steps.iter().for_each(print_step);
@@ -37,10 +38,13 @@ fn print_step(step: &Step) {
         Subject::Algorithm => "algorithm",
         Subject::Default => "default of network namespace",
         Subject::Receiver => "receiver",
+        Subject::Policy => "policy",
     };
     say!("{sign} {verb} {what} {}", step.name);
     for Changed { name, old, new } in &step.changes {
-        if old.is_empty() {
+        if new.is_empty() {
+            say!("    {name}: {old} -> none");
+        } else if old.is_empty() {
             say!("    {name}: {new}");
         } else {
             say!("    {name}: {old} -> {new}");
@@ -63,7 +67,8 @@ pub fn saved(saved: &Saved, json: bool) -> Result<()> {
     if json {
         return print_json(saved);
     }
-    let Saved { file, algorithms, defaults, receivers, .. } = saved;
-    say!("{} written: {algorithms} algorithms, {defaults} defaults, {receivers} receivers", file.display());
+    let Saved { file, algorithms, defaults, receivers, rules, .. } = saved;
+    let counts = format!("{algorithms} algorithms, {defaults} defaults, {rules} policy rules, {receivers} receivers");
+    say!("{} written: {counts}", file.display());
     Ok(())
 }

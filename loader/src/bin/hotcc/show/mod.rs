@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod flows;
 pub mod list;
 pub mod paths;
+pub mod policy;
 pub mod print;
 pub mod rx;
 pub mod status;

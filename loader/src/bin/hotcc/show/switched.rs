@@ -1,7 +1,7 @@
 //! How a load, a swap, a rollback, an unload or a migration is printed.
 
 use super::print::{print_json, say, warn};
-use hotcc::ops::migrate::{Migrated, Moved, MovedIn};
+use hotcc::ops::migrate::{Left, Migrated, Moved, MovedIn};
 use hotcc::ops::{Outcome, Unloaded};
 use hotcc::tunables::present::Changed;
 use hotcc_host::error::Result;
@@ -75,7 +75,7 @@ pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
     if json {
         return print_json(migrated);
     }
-    let Migrated { from, to, dry_run, sockets, namespaces } = migrated;
+    let Migrated { from, to, dry_run, sockets, namespaces, left } = migrated;
     let would = if *dry_run { "would be " } else { "" };
     say!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
     if sockets.failed > 0 {
@@ -88,6 +88,9 @@ pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
         let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
         say!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
         warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
+    }
+    for Left { reason, sockets } in left {
+        say!("  open sockets left as they are: {sockets}: {reason}");
     }
     Ok(())
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Gives sockets the congestion control of the first rule that matches: when a connection is established, from
+ * either side, and when a socket listens. A socket that has another choice than hotcc's is left alone, unless the
+ * rule overrides that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an
+ * iterator does the same; and the loader asks by a packet which rules match.
+ */
+#include "policy_flow.h"
+#include "policy_mark.h"
+#include "sock_ops.h"
+#include "sockets.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define ENOENT 2
+
+struct policy_job job SEC(".data") = {};
+
+/* The loader gives these maps as many entries as there are rules. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct policy_rule);
+} policy_rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct policy_counts);
+} policy_counts SEC(".maps");
+
+/* For people, and for `hotcc diff`; no program reads it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct policy_text);
+} policy_texts SEC(".maps");
+
+struct policy_search {
+	struct policy_flow flow;
+	u32 found; /* job.rules: none */
+	u32 pad;
+};
+
+static long try_rule(u32 index, struct policy_search *search)
+{
+	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
+
+	if (!rule || policy_mismatch(rule, &search->flow) != POLICY_MATCHES)
+		return 0;
+	search->found = index;
+	return 1;
+}
+
+/* Whether somebody chose whom the rule is to yield to. */
+static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struct policy_rule *rule)
+{
+	enum policy_chooser chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, sk, NULL, 0));
+
+	return chooser == POLICY_BY_RUN || (chooser == POLICY_BY_APPLICATION && !rule->overrides);
+}
+
+SEC("sockops") int choose(struct bpf_sock_ops *ctx)
+{
+	struct policy_search search = {};
+	struct bpf_sock *sk = ctx->sk; /* read once: the verifier forgets that another one was not NULL */
+	struct policy_counts *counts;
+	struct policy_rule *rule;
+	struct tcp_sock *tp;
+	long result;
+
+	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
+	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+		return 1;
+	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (!tp)
+		return 1;
+	/* what is accepted gets its user later, when a process takes it */
+	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.wants, &search.flow);
+	search.found = job.rules;
+	bpf_loop(job.rules, try_rule, &search, 0);
+	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
+	counts = bpf_map_lookup_elem(&policy_counts, &search.found);
+	if (!rule || !counts)
+		return 1;
+	if (is_chosen(tp, sk, rule)) {
+		__sync_fetch_and_add(&counts->left_alone, 1);
+		return 1;
+	}
+	result = bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
+	if (result) {
+		__sync_fetch_and_add(result == -ENOENT ? &counts->unavailable : &counts->refused, 1);
+		return 1;
+	}
+	__sync_fetch_and_add(ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB ? &counts->listeners : &counts->connections, 1);
+	policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
+	return 1;
+}
+
+struct policy_moved moved = {};
+
+/* The same for the open sockets of one network namespace. */
+SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct policy_search search = {};
+	struct policy_rule *rule;
+	struct socket_cc cc = {};
+	struct tcp_sock *tp;
+	long result;
+
+	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
+	if (!tp || !read_socket_cc(tp, &cc))
+		return 0;
+	/* who opened a connection is not known any more: what was accepted has the user of the process that accepted it */
+	read_flow(tp, true, job.wants, &search.flow);
+	search.found = job.rules;
+	bpf_loop(job.rules, try_rule, &search, 0);
+	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
+	if (!rule) {
+		moved.unmatched++;
+		return 0;
+	}
+	if (same_name(cc.name, rule->cc_name)) {
+		moved.same++;
+		return 0;
+	}
+	if (is_chosen(tp, tp, rule)) {
+		moved.left_alone++;
+		return 0;
+	}
+	if (job.only_count)
+		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
+	else
+		result = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
+	if (result == -ENOENT)
+		moved.unavailable++;
+	else if (result)
+		moved.refused++;
+	else
+		moved.moved++;
+	if (!result && !job.only_count)
+		policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
+	return 0;
+}
+
+struct xdp_md {
+	u32 data;
+	u32 data_end;
+};
+
+/* A question about one rule, put by the loader as a packet. */
+struct policy_question {
+	u32 rule;
+	u32 pad;
+	struct policy_flow flow;
+};
+
+/* Which criterion of the rule the flow does not fulfil. */
+SEC("xdp") int explain(struct xdp_md *ctx)
+{
+	const struct policy_question *asked = (void *)(u64)ctx->data;
+	struct policy_question question;
+	struct policy_rule *rule;
+
+	if ((u64)(asked + 1) > (u64)ctx->data_end)
+		return -1;
+	question = *asked;
+	rule = bpf_map_lookup_elem(&policy_rules, &question.rule);
+	return rule ? (int)policy_mismatch(rule, &question.flow) : -1;
+}

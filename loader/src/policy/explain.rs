@@ -1,0 +1,142 @@
+//! Which rule a flow would get, and why not the ones before: asked of the code that decides, in the kernel.
+
+use super::kernel::{current, fill, load, load_for_current};
+use super::layout::{FlowEntry, REASONS, RuleEntry, TextEntry, known};
+use super::ordered::Policy;
+use super::table::{cgroup_names, interface_name};
+use crate::registry::need_bpffs;
+use crate::sysctl;
+use bytemuck::{Pod, Zeroable};
+use hotcc_abi::path::PathKey;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result, Tried, need_root};
+use hotcc_host::netns;
+use libbpf_rs::{Object, ProgramInput};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const EXPLAIN: &str = "explain";
+const OWN_NETNS: &str = "/proc/self/ns/net";
+
+/// A flow to ask about.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The peer's; `None`: it listens.
+    pub remote: Option<SocketAddr>,
+    /// Its cgroup; `None`: the root.
+    pub cgroup: Option<PathBuf>,
+    /// Its network namespace; `None`: the caller's own.
+    pub netns: Option<String>,
+    /// The user of a connection that goes out.
+    pub uid: Option<u32>,
+    /// The interface of its route.
+    pub interface: Option<String>,
+    /// Average SINR of the radio link to its peer, dB.
+    pub signal_db: Option<f64>,
+}
+
+/// What a rule makes of a flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// Its place in the order, from 1.
+    pub rule: usize,
+    /// The rule on one line.
+    pub text: String,
+    /// The first condition that does not hold; `None`: the rule matches.
+    pub why_not: Option<&'static str>,
+}
+
+/// Which rule a flow gets. Schema of `hotcc policy test --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explained {
+    /// The first rule that matches.
+    pub rule: Option<usize>,
+    /// Its congestion control.
+    pub congestion_control: Option<String>,
+    /// Whether that is registered now.
+    pub loaded: bool,
+    /// The rules that were tried, in order.
+    pub tried: Vec<Verdict>,
+}
+
+/// `struct policy_question` of the program.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Asked {
+    rule: u32,
+    pad: u32,
+    flow: FlowEntry,
+}
+
+/// Asks the rules that apply.
+pub fn explain(question: &Question) -> Result<Explained> {
+    need_root("hotcc policy test")?;
+    need_bpffs()?;
+    let flow = flow(question)?;
+    let Some(current) = current()? else { return answer(&[], |_| Ok(0)) };
+    let object = load_for_current(&current, EXPLAIN)?;
+    answer(&current.entries, |rule| ask(&object, Asked { rule, pad: 0, flow }))
+}
+
+/// Asks rules that do not apply.
+pub(crate) fn explain_by(policy: &Policy, question: &Question) -> Result<Explained> {
+    let flow = flow(question)?;
+    if policy.entries.is_empty() {
+        return answer(&[], |_| Ok(0));
+    }
+    let object = load(policy, EXPLAIN)?;
+    fill(&object, policy)?;
+    answer(&policy.entries, |rule| ask(&object, Asked { rule, pad: 0, flow }))
+}
+
+fn answer(entries: &[(RuleEntry, TextEntry)], ask: impl Fn(u32) -> Result<u32>) -> Result<Explained> {
+    let mut explained = Explained { rule: None, congestion_control: None, loaded: false, tried: Vec::new() };
+    for (index, (entry, text_of)) in (0u32..).zip(entries) {
+        let failed = ask(index)?;
+        let why_not = if failed == 0 { None } else { REASONS.get(failed.trailing_zeros() as usize).copied() };
+        explained.tried.push(Verdict { rule: index as usize + 1, text: text_of.line(), why_not });
+        if failed == 0 {
+            let name = text(&entry.cc_name);
+            (explained.rule, explained.loaded) = (Some(index as usize + 1), sysctl::is_registered(&name)?);
+            explained.congestion_control = Some(name);
+            break;
+        }
+    }
+    Ok(explained)
+}
+
+fn ask(object: &Object, asked: Asked) -> Result<u32> {
+    let tried = || "cannot ask the policy".to_owned();
+    let program = object.progs_mut().find(|program| program.name() == EXPLAIN);
+    let program = program.ok_or_else(|| Error::failed("the object policy has no program explain"))?;
+    let input = ProgramInput { data_in: Some(bytemuck::bytes_of(&asked)), ..ProgramInput::default() };
+    let criterion = program.test_run(input).tried(tried)?.return_value;
+    if criterion == u32::MAX { Err(Error::failed(tried())) } else { Ok(criterion) }
+}
+
+fn flow(question: &Question) -> Result<FlowEntry> {
+    let Question { local, remote, cgroup, netns: namespace, uid, interface, signal_db } = question;
+    let mut flow = FlowEntry::zeroed();
+    (flow.local, flow.local_port) = (PathKey::address(local.ip()).addr, local.port());
+    flow.remote = PathKey::address(local.ip()).family().addr;
+    if let Some(remote) = remote {
+        (flow.remote, flow.remote_port) = (PathKey::address(remote.ip()).addr, remote.port());
+        flow.known |= known::PEER;
+    }
+    let names = cgroup.as_deref().map(cgroup_names).transpose()?.unwrap_or_default();
+    flow.cgroup.iter_mut().zip(names).for_each(|(to, name)| *to = name);
+    flow.netns = netns::named(namespace.as_deref().unwrap_or(OWN_NETNS))?.inode as u32;
+    if let Some(uid) = uid {
+        (flow.uid, flow.known) = (*uid, flow.known | known::UID);
+    }
+    if let Some(name) = interface {
+        flow.interface = interface_name(name)?;
+    }
+    if let Some(db) = signal_db {
+        (flow.signal_q8, flow.known) = ((db * 256.0).round() as i32, flow.known | known::SIGNAL);
+    }
+    Ok(flow)
+}

@@ -1,0 +1,256 @@
+//! Rules loaded, replaced, removed and read back.
+
+use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
+use super::ordered::Policy;
+use super::set::Set;
+use crate::object::prepare::{set_job, use_shared};
+use crate::object::{libbpf_log, load_error};
+use crate::{cgroup, sys};
+use bytemuck::Pod;
+use hotcc_abi::pins;
+use hotcc_host::bpffs;
+use hotcc_host::error::{Error, Result, Tried};
+use hotcc_radio_map::share_with_feeders;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+pub(super) const OBJECT: &str = "policy";
+pub(super) const CHOOSE: &str = "choose";
+const RULES: &str = "policy_rules";
+const TEXTS: &str = "policy_texts";
+const COUNTS: &str = "policy_counts";
+pub(crate) const PREFIXES: &str = "policy_prefixes";
+
+fn link_path() -> PathBuf {
+    Path::new(pins::POLICY).join("link")
+}
+
+/// Rules that apply, as the kernel has them.
+#[derive(Debug)]
+pub(crate) struct Current {
+    program: u32,
+    pub(crate) entries: Vec<(RuleEntry, TextEntry)>,
+    pub(super) counts: Vec<Counts>,
+}
+
+/// What was in a policy's place before.
+#[derive(Debug)]
+pub(crate) enum Replaced {
+    /// Rules, by their program.
+    Rules(OwnedFd),
+    /// None.
+    Nothing,
+}
+
+/// The rules that apply; `None` if there are none.
+pub(crate) fn current() -> Result<Option<Current>> {
+    let Some((_, program)) = attached()? else { return Ok(None) };
+    let current = read_current(program)?;
+    current.map(Some).ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))
+}
+
+/// The rules that apply; `None` if another version of hotcc made them.
+pub(crate) fn running() -> Result<Option<Vec<(RuleEntry, TextEntry)>>> {
+    let Some((_, program)) = attached()? else { return Ok(Some(Vec::new())) };
+    Ok(read_current(program)?.map(|current| current.entries))
+}
+
+/// The link to the root cgroup, and the program behind it.
+fn attached() -> Result<Option<(Link, u32)>> {
+    let path = link_path();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let link = Link::open(&path).tried(|| format!("cannot open {}", path.display()))?;
+    let program = link.info().tried(|| format!("cannot read {}", path.display()))?.prog_id;
+    Ok(Some((link, program)))
+}
+
+fn read_current(program: u32) -> Result<Option<Current>> {
+    let maps = maps_of(program)?;
+    let (rules, texts, counts) = (read::<RuleEntry>(&maps, RULES)?, read(&maps, TEXTS)?, read(&maps, COUNTS)?);
+    let (Some(rules), Some(texts), Some(counts)) = (rules, texts, counts) else { return Ok(None) };
+    Ok(Some(Current { program, entries: rules.into_iter().zip(texts).collect(), counts }))
+}
+
+fn maps_of(program: u32) -> Result<Vec<MapHandle>> {
+    let mut with_maps = ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true));
+    let found = with_maps.find(|info| info.id == program);
+    let found = found.ok_or_else(|| Error::failed("another process removed the policy while it was read"))?;
+    found.map_ids.iter().map(|id| MapHandle::from_map_id(*id)).collect::<libbpf_rs::Result<_>>().tried(cannot_read)
+}
+
+fn cannot_read() -> String {
+    "cannot read the policy in the kernel".to_owned()
+}
+
+/// All values of an array; `None` if it is missing, or has other values.
+fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Option<Vec<T>>> {
+    let Some(map) = maps.iter().find(|map| map.name() == name) else { return Ok(None) };
+    let count = map.info().tried(cannot_read)?.info.max_entries;
+    let value = |index: u32| {
+        let value = map.lookup(&index.to_ne_bytes(), MapFlags::empty()).tried(cannot_read)?.unwrap_or_default();
+        Ok(bytemuck::try_pod_read_unaligned(&value).ok())
+    };
+    (0..count).map(value).collect()
+}
+
+/// Makes these rules apply, all at once, in place of those that do. Returns what to put back.
+pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
+    let before = attached()?;
+    let root = cgroup::open(&cgroup::cgroup2_root()?)?;
+    bpffs::make(Path::new(pins::POLICY))?;
+    let mut object = load(policy, CHOOSE)?;
+    fill(&object, policy)?;
+    share_with_feeders()?;
+    let texts = map(&object, TEXTS)?.as_fd().try_clone_to_owned().tried(cannot_write)?;
+    let program = choose(&mut object)?;
+    sys::bind_map(&program, texts).tried(cannot_write)?;
+    let tried = || "cannot attach the policy to the root cgroup".to_owned();
+    if let Some((mut link, program_before)) = before {
+        let old = libbpf_rs::Program::fd_from_id(program_before).tried(tried)?;
+        link.update_prog(&program).tried(tried)?;
+        return Ok(Replaced::Rules(old));
+    }
+    let mut link = program.attach_cgroup(root.as_raw_fd()).tried(tried)?;
+    link.pin(link_path()).tried(|| format!("cannot pin {}", link_path().display()))?;
+    Ok(Replaced::Nothing)
+}
+
+/// Takes all rules away. They apply until the result is dropped; put back, they stay.
+pub(crate) fn remove() -> Result<Option<Removed>> {
+    let Some((link, _)) = attached()? else { return Ok(None) };
+    fs::remove_file(link_path()).tried(|| format!("cannot remove {}", link_path().display()))?;
+    Ok(Some(Removed(link)))
+}
+
+/// Rules that were taken away.
+#[derive(Debug)]
+pub(crate) struct Removed(Link);
+
+impl Removed {
+    pub(crate) fn put_back(mut self) -> Result<()> {
+        self.0.pin(link_path()).tried(|| format!("cannot pin {}", link_path().display()))
+    }
+}
+
+impl Replaced {
+    pub(crate) fn put_back(self) -> Result<()> {
+        match self {
+            Self::Rules(program) => {
+                let link = Link::open(link_path()).tried(cannot_read)?;
+                sys::link_update_program(&link, &program).tried(|| "cannot attach the former policy".to_owned())
+            }
+            Self::Nothing => remove().map(|_| ()),
+        }
+    }
+}
+
+/// The object with one of its programs, and maps of the size that these rules need.
+pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
+    let mut open = open(program)?;
+    set_job(&mut open, &job(&policy.entries, false))?;
+    let prefixes: usize = policy.sets.iter().map(Set::len).sum();
+    for mut map in open.maps_mut() {
+        let count = match map.name().to_str() {
+            Some(RULES | TEXTS | COUNTS) => policy.entries.len(),
+            Some(PREFIXES) => prefixes.max(1),
+            _ => {
+                use_shared(&mut map)?;
+                continue;
+            }
+        };
+        map.set_max_entries(count as u32).tried(|| "cannot size the policy's maps".to_owned())?;
+    }
+    let (loaded, log) = libbpf_log::capture(|| open.load());
+    load_error::explained(loaded, OBJECT, "builtin", &log)
+}
+
+/// What the programs are told about these rules.
+fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> JobEntry {
+    let wants = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
+    JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), pad: 0 }
+}
+
+/// Prepares an object with one of its programs to use the rules that apply.
+pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only_count: bool) -> Result<()> {
+    set_job(open, &job(&current.entries, only_count))?;
+    let maps = maps_of(current.program)?;
+    for mut map in open.maps_mut() {
+        match maps
+            .iter()
+            .find(|other| [RULES, PREFIXES].contains(&&*other.name().to_string_lossy()) && other.name() == map.name())
+        {
+            Some(other) => map.reuse_fd(other.as_fd()).tried(cannot_read)?,
+            None => use_shared(&mut map)?,
+        }
+    }
+    Ok(())
+}
+
+/// The object with one of its programs, for the rules that apply.
+pub(super) fn load_for_current(current: &Current, program: &str) -> Result<Object> {
+    let mut open = open(program)?;
+    prepare_for_current(&mut open, current, false)?;
+    let (loaded, log) = libbpf_log::capture(|| open.load());
+    load_error::explained(loaded, OBJECT, "builtin", &log)
+}
+
+/// Leaves only one program of an object to be loaded.
+pub(super) fn only(open: &mut OpenObject, program: &str) {
+    for mut other in open.progs_mut() {
+        let wanted = other.name() == program;
+        other.set_autoload(wanted);
+    }
+}
+
+fn open(program: &str) -> Result<OpenObject> {
+    let embedded =
+        hotcc_bpf::prog(OBJECT).ok_or_else(|| Error::failed(format!("the program {OBJECT} is not built in")))?;
+    let opened = ObjectBuilder::default().open_memory(embedded.bytes);
+    let mut open = opened.tried(|| format!("cannot open the program {OBJECT}"))?;
+    only(&mut open, program);
+    Ok(open)
+}
+
+fn choose(object: &mut Object) -> Result<ProgramMut<'_>> {
+    let found = object.progs_mut().find(|program| program.name() == CHOOSE);
+    found.ok_or_else(|| Error::failed(format!("the object {OBJECT} has no program {CHOOSE}")))
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>> {
+    let found = object.maps().find(|map| map.name() == name);
+    found.ok_or_else(|| Error::failed(format!("the object {OBJECT} has no map {name}")))
+}
+
+fn cannot_write() -> String {
+    "cannot write the policy's rules".to_owned()
+}
+
+/// Writes the rules, before anything reads them.
+pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
+    let (rules, texts) = (map(object, RULES)?, map(object, TEXTS)?);
+    for (index, (rule, text)) in (0u32..).zip(&policy.entries) {
+        rules.update(&index.to_ne_bytes(), bytemuck::bytes_of(rule), MapFlags::ANY).tried(cannot_write)?;
+        texts.update(&index.to_ne_bytes(), bytemuck::bytes_of(text), MapFlags::ANY).tried(cannot_write)?;
+    }
+    fill_prefixes(&map(object, PREFIXES)?, &policy.sets)
+}
+
+/// Writes the prefixes of the sets, which are numbered from 1.
+pub(crate) fn fill_prefixes(map: &impl MapCore, sets: &[Set]) -> Result<()> {
+    for (number, set) in (1u32..).zip(sets) {
+        let key = |(prefix, is_in): (hotcc_abi::path::PathKey, bool)| {
+            let set = number * 2 + u32::from(prefix.is_v4());
+            (PrefixKey { prefix_len: SET_BITS + prefix.prefix_len, set, addr: prefix.addr }, u32::from(is_in))
+        };
+        let (keys, values): (Vec<_>, Vec<_>) = set.iter().map(key).unzip();
+        let (keys, values) = (bytemuck::cast_slice(&keys), bytemuck::cast_slice::<u32, u8>(&values));
+        let written = map.update_batch(keys, values, set.len() as u32, MapFlags::ANY, MapFlags::ANY);
+        written.tried(|| "cannot write the policy's prefixes".to_owned())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What the program and this crate share. Layout: bpf/progs/policy.h.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Names of a cgroup's path that are compared, from the top.
+pub(super) const CGROUP_LEVELS: usize = 12;
+/// Bytes of a name that are compared.
+pub(super) const CGROUP_NAME: usize = 128;
+/// Bytes of a rule's text.
+pub(super) const TEXT: usize = 2048;
+/// Bits of a prefix's key before its address.
+pub(super) const SET_BITS: u32 = 32;
+
+/// What a rule asks for.
+pub(super) mod criterion {
+    pub(in crate::policy) const REMOTE: u32 = 1 << 0;
+    pub(in crate::policy) const LOCAL: u32 = 1 << 1;
+    pub(in crate::policy) const PORT: u32 = 1 << 2;
+    pub(in crate::policy) const CGROUP: u32 = 1 << 3;
+    pub(in crate::policy) const NETNS: u32 = 1 << 4;
+    pub(in crate::policy) const UID: u32 = 1 << 5;
+    pub(in crate::policy) const INTERFACE: u32 = 1 << 6;
+    pub(in crate::policy) const SIGNAL: u32 = 1 << 7;
+    pub(in crate::policy) const SIGNAL_ABOVE: u32 = 1 << 8;
+    pub(in crate::policy) const SIGNAL_BELOW: u32 = 1 << 9;
+    pub(in crate::policy) const SHARE: u32 = 1 << 10;
+}
+
+/// For each criterion, in the order of its bits, why a socket does not fulfil it.
+pub(crate) const REASONS: [&str; 11] = [
+    "the remote address is not in the rule's prefixes",
+    "the local address is not in the rule's prefixes",
+    "neither port is the rule's",
+    "the cgroup is another one",
+    "the network namespace is another one",
+    "the user is another one, or not known",
+    "the interface is another one, or not known",
+    "no fresh radio signal is known",
+    "the radio signal is not above the threshold",
+    "the radio signal is not below the threshold",
+    "the connection's hash is not in the share",
+];
+
+/// What of a [`FlowEntry`] is known.
+pub(super) mod known {
+    pub(in crate::policy) const PEER: u32 = 1;
+    pub(in crate::policy) const UID: u32 = 2;
+    pub(in crate::policy) const SIGNAL: u32 = 4;
+}
+
+/// `struct policy_rule`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy.h")]
+pub struct RuleEntry {
+    pub remote: [u8; 16],
+    pub local: [u8; 16],
+    pub interface: [u8; 16],
+    pub cc_name: [u8; 16],
+    pub cgroup: u64,
+    pub cgroup_depth: u32,
+    pub remote_len: u32,
+    pub local_len: u32,
+    pub remote_set: u32,
+    pub local_set: u32,
+    pub netns: u32,
+    pub uid: u32,
+    pub signal_q8: i32,
+    pub share: u32,
+    pub seed: u32,
+    pub criteria: u32,
+    pub overrides: u32,
+    pub port_first: u16,
+    pub port_last: u16,
+    pub pad: u32,
+}
+
+/// `struct policy_flow`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy.h")]
+pub struct FlowEntry {
+    pub remote: [u8; 16],
+    pub local: [u8; 16],
+    pub interface: [u8; 16],
+    pub cgroup: [u64; CGROUP_LEVELS],
+    pub netns: u32,
+    pub uid: u32,
+    pub signal_q8: i32,
+    pub known: u32,
+    pub remote_port: u16,
+    pub local_port: u16,
+    pub pad: u32,
+}
+
+/// `struct policy_prefix`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy.h")]
+pub struct PrefixKey {
+    pub prefix_len: u32,
+    pub set: u32,
+    pub addr: [u8; 16],
+}
+
+/// `struct policy_text`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy.h")]
+pub struct TextEntry {
+    pub remote_digest: [u8; 32],
+    pub local_digest: [u8; 32],
+    pub remote_prefixes: u32,
+    pub local_prefixes: u32,
+    pub toml: [u8; TEXT],
+}
+
+/// `struct policy_job`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy.h")]
+pub struct JobEntry {
+    pub rules: u32,
+    pub wants: u32,
+    pub only_count: u32,
+    pub pad: u32,
+}
+
+/// What became of open sockets. `struct policy_moved`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, serde::Serialize)]
+pub struct Moved {
+    /// Sockets that got the congestion control of their rule.
+    pub moved: u64,
+    /// Sockets that ran it already.
+    pub same: u64,
+    /// Sockets that had chosen for themselves, or that `hotcc run` had chosen for.
+    pub left_alone: u64,
+    /// Sockets whose rule's congestion control is not loaded.
+    pub unavailable: u64,
+    /// Sockets for which the kernel refused it.
+    pub refused: u64,
+    /// Sockets that no rule matches.
+    pub unmatched: u64,
+}
+
+/// What became of sockets that a rule matched. `struct policy_counts`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, serde::Serialize)]
+pub struct Counts {
+    /// Connections that got its congestion control.
+    pub connections: u64,
+    /// Listeners that got it.
+    pub listeners: u64,
+    /// Sockets that had chosen for themselves, or that `hotcc run` had chosen for.
+    pub left_alone: u64,
+    /// Sockets that did not get it, because it was not loaded.
+    pub unavailable: u64,
+    /// Sockets for which the kernel refused it.
+    pub refused: u64,
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ hash >> 32
+}
+
+/// Hash of one name of a cgroup's path.
+pub(super) fn hash_of_name(name: &str) -> u64 {
+    let mut padded = [0; CGROUP_NAME];
+    let kept = name.len().min(CGROUP_NAME - 1);
+    padded[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    let (words, _) = padded.as_chunks::<8>();
+    words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)))
+}
+
+/// Hash of a path, from those of its names.
+pub(super) fn hash_of_path(names: &[u64]) -> u64 {
+    names.iter().fold(0, |hash, name| mix(hash, *name))
+}

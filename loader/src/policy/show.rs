@@ -1,0 +1,93 @@
+//! What applies, for people and programs.
+
+use super::kernel::current;
+use super::layout::{Counts, RuleEntry, TextEntry};
+use crate::registry::need_bpffs;
+use crate::sysctl;
+use hotcc_host::cstr::text;
+use hotcc_host::error::{Error, Result, Tried, need_root};
+use serde::Serialize;
+
+/// A rule that applies. Schema of `hotcc policy show --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShownRule {
+    /// Its place in the order, from 1.
+    pub rule: usize,
+    /// The keys of its table in the file.
+    pub keys: toml::Table,
+    /// The congestion control that it chooses: one of its own, if it has tunables.
+    pub congestion_control: String,
+    /// Whether that is registered now.
+    pub loaded: bool,
+    /// Prefixes in the set that it names for remote addresses.
+    pub remote_prefixes: u32,
+    /// Prefixes in the set that it names for local addresses.
+    pub local_prefixes: u32,
+    /// What became of sockets that it matched, since the rules last changed.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// The rules that apply, in the order in which they are tried.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Shown {
+    /// Rules.
+    pub rules: Vec<ShownRule>,
+}
+
+/// Reads the rules that apply.
+pub fn show() -> Result<Shown> {
+    need_root("hotcc policy show")?;
+    need_bpffs()?;
+    shown()
+}
+
+/// As [`show`].
+pub(crate) fn shown() -> Result<Shown> {
+    let Some(current) = current()? else { return Ok(Shown::default()) };
+    let available = sysctl::available()?;
+    let rules = current.entries.iter().zip(&current.counts).enumerate();
+    let rules = rules.map(|(n, ((entry, text), counts))| shown_rule(n + 1, entry, text, *counts, &available));
+    Ok(Shown { rules: rules.collect::<Result<_>>()? })
+}
+
+fn shown_rule(
+    rule: usize,
+    entry: &RuleEntry,
+    text_of: &TextEntry,
+    counts: Counts,
+    available: &[String],
+) -> Result<ShownRule> {
+    let congestion_control = text(&entry.cc_name);
+    Ok(ShownRule {
+        rule,
+        keys: text_of.keys()?,
+        loaded: available.contains(&congestion_control),
+        congestion_control,
+        remote_prefixes: text_of.remote_prefixes,
+        local_prefixes: text_of.local_prefixes,
+        counts,
+    })
+}
+
+impl TextEntry {
+    /// The rule as the file has it.
+    pub(crate) fn toml(&self) -> String {
+        text(&self.toml)
+    }
+
+    fn keys(&self) -> Result<toml::Table> {
+        self.toml().parse().tried(|| "cannot read a rule in the kernel".to_owned())
+    }
+
+    /// The rule on one line.
+    pub(crate) fn line(&self) -> String {
+        self.keys().map_or_else(|_: Error| self.toml(), |keys| line(&keys))
+    }
+}
+
+/// Keys and values on one line.
+#[must_use]
+pub fn line(keys: &toml::Table) -> String {
+    keys.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
