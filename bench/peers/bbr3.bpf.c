@@ -4,7 +4,7 @@
  * are the draft's. docs/reference/bbr3.md has a row for each state and constant.
  *
  * Deviations, all for what a stock kernel does not give:
- *   RS.lost          from records of (delivered, lost), to an eighth of a flight where losses are many
+ *   RS.lost          from records of (delivered, lost), to an eighth of a flight's delivery where losses are many
  *   RS.tx_in_flight  RS.delivered + RS.lost: in a path that keeps the order, the flight that a segment was sent into is
  *                    delivered or lost by its ACK; a lower bound while a loss is not told apart from reordering
  *   HandleLostPacket once per ACK for all that it tells as lost, as if that were one packet of the flight of the segment

@@ -193,7 +193,7 @@ static __always_inline u32 take_losses(const struct tcp_sock *tp, struct bbr3 *b
 	u32 newly_lost = tp->lost - b->lost_seen;
 
 	if (newly_lost)
-		record_loss(tp, m, b->lost_seen);
+		record_loss(tp, m, a->delivered, b->lost_seen);
 	b->lost_seen = tp->lost;
 	if (a->delivered) {
 		a->lost = lost_since(tp, m, a->prior_delivered);

@@ -179,9 +179,10 @@ static __noinline u32 extra_acked(const struct bbr3 *b, const struct bbr3_more *
 
 /* -- Losses during a flight: the kernel does not keep RS.lost -- */
 
-static __always_inline void record_loss(const struct tcp_sock *tp, struct bbr3_more *m, u32 lost_before)
+/* Records that are nearer to each other than an eighth of what is delivered during a flight are one. */
+static __always_inline void record_loss(const struct tcp_sock *tp, struct bbr3_more *m, u32 delivered, u32 lost_before)
 {
-	u32 apart = max(tcp_in_flight(tp) / LOSS_RECORDS_PER_FLIGHT, 1U);
+	u32 apart = max(delivered / LOSS_RECORDS_PER_FLIGHT, 1U);
 	struct loss_record *newest = &m->losses[m->loss_newest % LOSS_RECORDS];
 
 	if (tp->delivered - newest->delivered < apart)

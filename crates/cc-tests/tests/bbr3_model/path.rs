@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 
 pub const MSS: u32 = 1448;
 
+/// Segments: each ACK looks at all in flight.
+const LARGEST_BDP: f64 = 1000.0;
+
 /// A segment in flight, with what the draft's per-packet state has.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -25,6 +28,7 @@ pub struct Packet {
 #[derive(Debug)]
 pub struct Path {
     segments_per_s: f64,
+    most_per_s: f64,
     pub base_us: u64,
     queue: f64,
     loss: f64,
@@ -35,9 +39,12 @@ pub struct Path {
 
 impl Path {
     pub fn draw(random: &mut Random) -> Self {
+        let base_us = random.scale(300.0, 200_000.0);
+        let most_per_s = f64::min(200_000.0, LARGEST_BDP * 1e6 / base_us);
         Self {
-            segments_per_s: random.scale(100.0, 50_000.0),
-            base_us: random.scale(1000.0, 200_000.0) as u64,
+            segments_per_s: random.scale(100.0, most_per_s),
+            most_per_s,
+            base_us: base_us as u64,
             queue: random.scale(0.1, 4.0),
             loss: if random.once_in(2) { 0.0 } else { random.scale(0.0005, 0.05) },
             bundle: if random.once_in(3) { random.between(1, 60_000) } else { 1 },
@@ -50,7 +57,7 @@ impl Path {
     pub fn forward(&mut self, random: &mut Random, now_us: u64) -> Option<u64> {
         if now_us > self.changes_us {
             self.changes_us = now_us + random.between(200_000, 8_000_000);
-            self.segments_per_s = (self.segments_per_s * random.scale(0.5, 2.0)).clamp(100.0, 50_000.0);
+            self.segments_per_s = (self.segments_per_s * random.scale(0.5, 2.0)).clamp(100.0, self.most_per_s);
             if random.once_in(6) {
                 self.base_us = (self.base_us as f64 * random.scale(0.7, 1.5)) as u64 + 1;
             }

@@ -36,6 +36,8 @@ pub struct Judged {
     /// Segments during whose flight one ACK at most told of losses.
     pub few: u32,
     pub few_off: u32,
+    /// Drawn with 0 rounds, and with 1.
+    pub waits_ms: [Vec<u64>; 2],
 }
 
 impl Judged {
@@ -59,6 +61,7 @@ impl Judged {
             judged.few_off += of.few_off;
         };
         counts(self, of);
+        self.waits_ms.iter_mut().zip(&of.waits_ms).for_each(|(all, more)| all.extend(more));
         self.states.iter_mut().zip(of.states).for_each(|(sum, one)| *sum += one);
     }
 
@@ -334,7 +337,7 @@ impl<'a> Sides<'a> {
         let mut model = self.model.clone();
         take_state(&mut model, &self.flow);
         model.margin = NONE;
-        let mut c = connection(&self.view);
+        let (mut c, before) = (connection(&self.view), self.state());
         self.flow.set(&self.view);
         subject(&mut self.flow);
         let after = self.flow.get(&self.view);
@@ -342,6 +345,10 @@ impl<'a> Sides<'a> {
             rounds: self.flow.private("rounds_since_probe_up") as f64,
             wait_ms: self.flow.private("bw_probe_wait_ms") as f64,
         };
+        if before != State::Down && self.state() == State::Down {
+            let (rounds, wait_ms) = (model.chance.rounds as usize, self.flow.private("bw_probe_wait_ms"));
+            self.judged.waits_ms.get_mut(rounds).ok_or("first round")?.push(wait_ms);
+        }
         on_model(self, &mut model, &mut c);
         self.judged.states[self.state() as usize] += 1;
         let agreed = self.compare(&model, &c, &after);
