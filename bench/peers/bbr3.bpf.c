@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BBRv3 after draft-ietf-ccwg-bbr-06 (July 2026), written from the draft's text, as a peer in comparisons. Section numbers
- * are the draft's. docs/reference/bbr3.md has a row for each state and constant.
+ * BBRv3 after draft-ietf-ccwg-bbr-06 (July 2026), written from the draft's text, as a peer in comparisons. Section
+ * numbers are the draft's. docs/reference/bbr3.md has a row for each state and constant.
  *
  * Deviations, all for what a stock kernel does not give:
  *   RS.lost          from records of (delivered, lost), to an eighth of a flight's delivery where losses are many
- *   RS.tx_in_flight  RS.delivered + RS.lost: in a path that keeps the order, the flight that a segment was sent into is
- *                    delivered or lost by its ACK; a lower bound while a loss is not told apart from reordering
- *   HandleLostPacket once per ACK for all that it tells as lost, as if that were one packet of the flight of the segment
- *                    acknowledged last; at a timeout, of the flight that was out
+ *   RS.tx_in_flight  RS.delivered + RS.lost: in a path that keeps the order, the flight that a segment was sent into
+ *                    is delivered or lost by its ACK; a lower bound while a loss is not told apart from reordering
+ *   HandleLostPacket once per ACK for all that it tells as lost, as if that were one packet of the flight of the
+ *                    segment acknowledged last; at a timeout, of the flight that was out
  *   lost ranges      of a round: ACKs that told of losses
- *   C.send_quantum   the kernel sizes bundles, to a millisecond of the pacing rate, as the draft, and more at short RTTs; the
- *                    draft's figure is used for the offload budget
+ *   C.send_quantum   the kernel sizes bundles, to a millisecond of the pacing rate, as the draft, and more at short
+ *                    RTTs; the draft's figure is used for the offload budget
  *   ECN              a reduction for CE marks (TCP_CA_CWR) counts as a loss in its round; the draft leaves that open
+ *   C.app_limited    not set in ProbeRTT before Linux 6.10: its samples count for the bandwidth
  *   random numbers   by a hash of the time and of what was delivered, so that runs repeat
  */
 #include <hotcc/struct_ops.h>
@@ -205,6 +206,16 @@ static __always_inline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr
 	}
 }
 
+/* Before 6.10, which also brought cong_control's arguments, programs may not. */
+static __always_inline void mark_app_limited(struct tcp_sock *tp, u32 flight)
+{
+#ifndef HOTCC_HOST
+	if (!CONG_CONTROL_TAKES_ACK())
+		return;
+#endif
+	tp->app_limited = max(tp->delivered + flight, 1U);
+}
+
 static __always_inline void check_probe_rtt(struct sock *sk, struct bbr3 *b, struct bbr3_more *m, const struct ack *a)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -218,7 +229,7 @@ static __always_inline void check_probe_rtt(struct sock *sk, struct bbr3 *b, str
 		start_round(tp, b);
 	}
 	if (b->state == PROBE_RTT) {
-		tp->app_limited = max(tp->delivered + flight, 1U);
+		mark_app_limited(tp, flight);
 		if (!b->probe_rtt_done_ms && flight <= probe_rtt_cwnd(tp, b, m)) {
 			b->probe_rtt_done_ms = max(now_ms_of(tp) + PROBE_RTT_DURATION_MS, 1U);
 			b->probe_rtt_round_done = false;

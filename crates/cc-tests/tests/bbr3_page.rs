@@ -15,9 +15,10 @@ fn source(file: &str) -> String {
 /// The text, the file and the line that each row links to.
 fn rows(page: &str) -> Vec<(&str, &str, usize)> {
     fn link(line: &str) -> Option<(&str, &str, usize)> {
-        let (text, rest) = line.split_once("| [`")?.1.split_once("`](../../bench/peers/")?;
-        let (place, _) = rest.split_once(')')?;
-        let (file, number) = place.split_once("#L")?;
+        let (place, rest) = line.split_once("| [bbr3")?.1.split_once("](../../bench/peers/")?;
+        let (file, rest) = rest.split_once(") `")?;
+        let (text, _) = rest.split_once("` |")?;
+        let (_, number) = place.split_once(':')?;
         Some((text, file, number.parse().unwrap()))
     }
     page.lines().filter_map(link).collect()
