@@ -1,4 +1,5 @@
-//! Compiles each `*.bpf.c` of `algos`, `progs`, `lab` and `test-objects` with clang, writes the table that embeds them.
+//! Compiles each `*.bpf.c` of `algos`, `progs`, `lab`, `test-objects` and `bench/peers` with clang, writes the table that
+//! embeds them.
 //!
 //! Needs clang 15 or later and nothing else: no kernel headers, no vmlinux.h, no running kernel's BTF.
 //! `HOTCC_CLANG` names another clang.
@@ -39,19 +40,27 @@ fn build() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=HOTCC_CLANG");
+    let tree = root.parent().ok_or("this crate is a folder of the tree")?;
     for dir in ["include", "abi", "algos", "progs", "lab", "test-objects"] {
         println!("cargo::rerun-if-changed={}", root.join(dir).display());
     }
+    println!("cargo::rerun-if-changed={}", tree.join("bench/peers").display());
     let clang = find_clang()?;
     let mut table = String::new();
     writeln!(table, "/// The clang that compiled the objects.\npub const CLANG: &str = {clang:?};")?;
     writeln!(table, "/// What it was called with.\npub const CLANG_FLAGS: &[&str] = &{FLAGS:?};")?;
-    for (dir, constant) in [("algos", "ALGOS"), ("progs", "PROGS"), ("lab", "LAB"), ("test-objects", "TEST_OBJECTS")] {
-        writeln!(table, "/// Objects of `bpf/{dir}`, by name.\npub static {constant}: &[Object] = &[")?;
-        for source in sources(&root.join(dir))? {
+    for (dir, constant) in [
+        ("bpf/algos", "ALGOS"),
+        ("bpf/progs", "PROGS"),
+        ("bpf/lab", "LAB"),
+        ("bpf/test-objects", "TEST_OBJECTS"),
+        ("bench/peers", "PEERS"),
+    ] {
+        writeln!(table, "/// Objects of `{dir}`, by name.\npub static {constant}: &[Object] = &[")?;
+        for source in sources(&tree.join(dir))? {
             let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
             let object = out.join(format!("{name}.bpf.o"));
-            compile(&clang, &root, &source, &object)?;
+            compile(&clang, tree, &source, &object)?;
             let path = object.display();
             writeln!(table, "    Object {{ name: {name:?}, bytes: aligned!({path:?}) }},")?;
         }
@@ -86,14 +95,14 @@ fn major_version(clang: &str) -> Option<u32> {
     String::from_utf8_lossy(&output.stdout).split('.').next()?.trim().parse().ok()
 }
 
-fn compile(clang: &str, root: &Path, source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
+fn compile(clang: &str, tree: &Path, source: &Path, object: &Path) -> Result<(), Box<dyn Error>> {
     let output = Command::new(clang)
         .args(FLAGS)
-        .arg(format!("-ffile-prefix-map={}=bpf", root.display()))
+        .arg(format!("-ffile-prefix-map={}/=", tree.display()))
         .arg("-I")
-        .arg(root.join("include"))
+        .arg(tree.join("bpf/include"))
         .arg("-I")
-        .arg(root) // headers that only our own files include, as "abi/NAME.h"
+        .arg(tree.join("bpf")) // headers that only our own files include, as "abi/NAME.h"
         .arg("-c")
         .arg(source)
         .arg("-o")

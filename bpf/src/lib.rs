@@ -1,7 +1,8 @@
 //! hotcc's BPF objects, compiled by clang in this crate's build and embedded in whoever uses them.
 //!
 //! One object per file of `bpf/algos` (a congestion control each, describing itself through its BTF) and
-//! `bpf/progs` (programs that are no congestion control), and those that make up the lab's network in `bpf/lab`.
+//! `bpf/progs` (programs that are no congestion control), those that make up the lab's network in `bpf/lab`, and the peers
+//! in `bench/peers`: others' congestion controls, for comparisons.
 
 pub mod host;
 
@@ -26,10 +27,10 @@ macro_rules! aligned {
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
-/// The object of `bpf/algos/NAME.bpf.c`.
+/// The object of `bpf/algos/NAME.bpf.c`, or of a peer that algorithms are compared with, `bench/peers/NAME.bpf.c`.
 #[must_use]
 pub fn algo(name: &str) -> Option<&'static Object> {
-    ALGOS.iter().find(|o| o.name == name)
+    ALGOS.iter().chain(PEERS).find(|o| o.name == name)
 }
 
 /// The object of `bpf/progs/NAME.bpf.c`.

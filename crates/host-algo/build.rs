@@ -1,4 +1,4 @@
-//! Compiles every `bpf/algos/*.bpf.c` to a shared object for the host, and lists them for embedding.
+//! Compiles every `*.bpf.c` of `bpf/algos` and `bench/peers` to a shared object for the host, and lists them for embedding.
 //!
 //! Around each algorithm goes `host/harness.c`, or `host/NAME.c` where its pure step functions are to be called too.
 
@@ -21,12 +21,13 @@ fn build() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let host = root.join("host");
     let headers = ["include", "abi", "algos", "progs"].map(|dir| bpf.join(dir));
-    for dir in headers.iter().chain([&host]) {
+    let peers = root.join("../../bench/peers").canonicalize()?;
+    for dir in headers.iter().chain([&host, &peers]) {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
     let include = [bpf.join("include"), bpf.clone(), host.clone()];
     let mut listed = Vec::new();
-    for source in algorithms(&bpf.join("algos"))? {
+    for source in algorithms(&bpf.join("algos"))?.into_iter().chain(algorithms(&peers)?) {
         let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");
         let defines = [format!("-DHOTCC_ALGO_FILE=\"{}\"", source.display()), format!("-DHOTCC_ALGO={name}")];
         let object = out.join(format!("{name}.so"));

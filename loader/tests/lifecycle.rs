@@ -34,6 +34,21 @@ fn built_in_algorithms_load_carry_traffic_and_unload() {
 }
 
 #[test]
+fn peers_load_carry_traffic_and_unload() {
+    for object in hotcc_bpf::PEERS {
+        let Some(_test) = kernel_test("peers_load_carry_traffic_and_unload", &[object.name]) else { return };
+        ok(&["load", object.name]);
+        let mut connection = Connection::new(object.name);
+        connection.send(10 * MIB);
+        assert_eq!(connection.cc(), object.name);
+        assert_eq!(status_of(object.name).unwrap()["connections_current"], 1);
+        drop(connection);
+        ok(&["unload", object.name]);
+        assert!(!registered(object.name));
+    }
+}
+
+#[test]
 fn all_are_unloaded_by_one_command() {
     let Some(_test) = kernel_test("all_are_unloaded_by_one_command", &["all_a", "all_b"]) else { return };
     // in a BPF file system of its own, where no other algorithm is pinned

@@ -15,7 +15,7 @@ const MOST_INSTRUCTIONS: u32 = 20_000;
 fn no_program_is_hard_to_verify() {
     let Some(_test) = kernel_test("no_program_is_hard_to_verify", &[]) else { return };
     std::fs::create_dir_all(hotcc_abi::pins::SIGNAL).unwrap();
-    for object in hotcc_bpf::ALGOS {
+    for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS) {
         let loaded = Source::builtin(object).open().unwrap().load(hotcc::object::kernel::has_links()).unwrap();
         for program in loaded.object.progs().filter(Program::autoload) {
             let id = Program::id_from_fd(program.as_fd()).unwrap();

@@ -152,7 +152,7 @@ struct Programs {
 
 impl Programs {
     fn load(object: &str) -> Result<Self> {
-        let embedded = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::TEST_OBJECTS).find(|o| o.name == object);
+        let embedded = hotcc_bpf::algo(object).or_else(|| hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == object));
         let opened = Source::builtin(embedded.context("no such object")?).open()?;
         std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
         let mut loaded = opened.load(hotcc::object::kernel::has_links())?;

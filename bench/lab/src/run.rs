@@ -159,7 +159,7 @@ impl Lab<'_> {
             files.insert(file.display().to_string(), sha256(content));
         }
         let mut objects = BTreeMap::new();
-        for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::LAB) {
+        for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).chain(hotcc_bpf::LAB) {
             objects.insert(object.name.to_owned(), sha256(object.bytes));
         }
         // this program plans and reckons; the others are what a run is made with

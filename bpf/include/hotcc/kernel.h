@@ -133,7 +133,10 @@ struct tcp_sock {
 	u32 snd_wnd;	       /* window the receiver offers, bytes */
 	u32 rcv_nxt;	       /* next sequence number expected */
 	u32 rcv_wnd;	       /* window offered to the peer, bytes */
-	u32 packets_out;       /* segments in flight, as sent */
+	u32 packets_out;       /* segments sent and not acknowledged in order */
+	u32 sacked_out;	       /* of them: covered by SACK, */
+	u32 lost_out;	       /* taken for lost, */
+	u32 retrans_out;       /* sent again */
 	u32 tlp_high_seq;      /* 0, or a loss probe is out */
 	struct tcp_options_received rx_opt;
 	u32 lost;	      /* segments ever marked as lost */
@@ -251,6 +254,12 @@ static __always_inline u8 tcp_ca_state(const struct sock *sk)
 static __always_inline bool tcp_may_grow(const struct sock *sk)
 {
 	return tcp_ca_state(sk) <= TCP_CA_Disorder;
+}
+
+/* Segments in the network, by what is known of them. */
+static __always_inline u32 tcp_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 }
 
 static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)

@@ -47,7 +47,9 @@ static void check(const struct tcp_sock *tp, u32 before)
 		check(tp, before_);               \
 	} while (0)
 
-extern const struct host_tunable __start_host_tunables[], __stop_host_tunables[];
+/* weak: an algorithm may have none */
+extern const struct host_tunable __start_host_tunables[] __attribute__((weak));
+extern const struct host_tunable __stop_host_tunables[] __attribute__((weak));
 
 static void set_tunables(void)
 {

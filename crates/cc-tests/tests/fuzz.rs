@@ -16,6 +16,10 @@ fn bpf() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf")
 }
 
+fn peers() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers")
+}
+
 /// Builds the fuzzer of one algorithm.
 fn build(name: &str, source: &Path, directory: &Path) -> PathBuf {
     let program = directory.join(name);
@@ -40,7 +44,7 @@ fn fuzz(program: &Path) -> Output {
 fn no_input_breaks_an_algorithm() {
     let scratch = tempfile::tempdir().unwrap();
     let mut fuzzed = 0;
-    for entry in fs::read_dir(bpf().join("algos")).unwrap() {
+    for entry in [bpf().join("algos"), peers()].iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path();
         let Some(name) = path.file_name().unwrap().to_str().unwrap().strip_suffix(".bpf.c") else { continue };
         let output = fuzz(&build(name, &path, scratch.path()));

@@ -36,6 +36,11 @@ struct host_view {
 	u32 lost;
 	u32 rate_delivered;
 	u32 rate_interval_us;
+	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 sack_ok;
 };
 
 HOTCC_EXPORT struct tcp_sock *host_new(void)
@@ -79,6 +84,11 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	tp->lost = v->lost;
 	tp->rate_delivered = v->rate_delivered;
 	tp->rate_interval_us = v->rate_interval_us;
+	tp->packets_out = v->packets_out;
+	tp->sacked_out = v->sacked_out;
+	tp->lost_out = v->lost_out;
+	tp->retrans_out = v->retrans_out;
+	tp->rx_opt.sack_ok = v->sack_ok;
 }
 
 HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
@@ -86,6 +96,7 @@ HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
 	v->snd_cwnd = tp->snd_cwnd;
 	v->snd_cwnd_cnt = tp->snd_cwnd_cnt;
 	v->snd_ssthresh = tp->snd_ssthresh;
+	v->app_limited = tp->app_limited;
 	v->pacing_rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
 }
 

@@ -97,6 +97,16 @@ pub struct View {
     pub rate_delivered: u32,
     /// Time of the last delivery rate sample, microseconds.
     pub rate_interval_us: u32,
+    /// Segments sent and not acknowledged in order.
+    pub packets_out: u32,
+    /// Of them, those that SACK covers.
+    pub sacked_out: u32,
+    /// Of them, those that are taken for lost.
+    pub lost_out: u32,
+    /// Of them, those that were sent again.
+    pub retrans_out: u32,
+    /// Whether the peer sends SACK blocks: not 0.
+    pub sack_ok: u32,
 }
 
 impl View {
@@ -237,7 +247,7 @@ impl HostAlgo {
         opened.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Loads the host build of `bpf/algos/NAME.bpf.c`.
+    /// Loads the host build of `bpf/algos/NAME.bpf.c`, or of the peer `bench/peers/NAME.bpf.c`.
     pub fn open(name: &str) -> io::Result<Self> {
         let object = OBJECTS.iter().find(|(known, _)| *known == name);
         let (_, bytes) = object.ok_or_else(|| io::Error::other(format!("no built-in algorithm `{name}`")))?;
@@ -433,6 +443,12 @@ impl<'a> Flow<'a> {
         &self.algo
     }
 
+    /// The socket, for more of the library's functions.
+    #[must_use]
+    pub fn socket(&self) -> *const c_void {
+        self.sock
+    }
+
     /// Shows the algorithm this state of the connection.
     pub fn set(&mut self, view: &View) {
         // SAFETY: the socket is live; View has the layout of struct host_view.
@@ -447,7 +463,8 @@ impl<'a> Flow<'a> {
         unsafe { (self.algo.hooks.sack)(self.sock, blocks.len() as u32, pairs.as_ptr()) }
     }
 
-    /// `before` with what the algorithm may have changed: W, its count, ssthresh, the pacing rate.
+    /// `before` with what the algorithm may have changed: W, its count, ssthresh, the pacing rate, and the
+    /// mark of an application limit.
     #[must_use]
     pub fn get(&self, before: &View) -> View {
         let mut view = *before;

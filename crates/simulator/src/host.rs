@@ -58,6 +58,11 @@ impl HostControl {
             snd_una: sock.snd_una,
             snd_nxt: sock.snd_nxt,
             lost: sock.lost,
+            packets_out: sock.packets_out,
+            sacked_out: sock.sacked_out,
+            lost_out: sock.lost_out,
+            retrans_out: sock.retrans_out,
+            sack_ok: 1,
             // the rate sample: only mdcubic reads it, which is not simulated by its C file
             ..View::default()
         };
@@ -72,6 +77,7 @@ impl HostControl {
         sock.snd_cwnd_cnt = after.snd_cwnd_cnt;
         sock.snd_ssthresh = after.snd_ssthresh;
         sock.pacing_rate = after.pacing_rate;
+        sock.app_limited = after.app_limited;
     }
 
     fn call(&mut self, sock: &mut Sock, hook: impl FnOnce(&mut Flow<'static>)) {

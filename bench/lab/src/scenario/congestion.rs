@@ -48,7 +48,7 @@ pub(super) fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
     }
     if !algorithms::is_ours(name) {
         if !algorithms::OF_THE_KERNEL.contains(&name.as_str()) {
-            let ours = hotcc_bpf::ALGOS.iter().map(|o| o.name);
+            let ours = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).map(|o| o.name);
             let all: Vec<&str> = ours.chain(algorithms::OF_THE_KERNEL).collect();
             return known(cc, "congestion control", all.into_iter());
         }

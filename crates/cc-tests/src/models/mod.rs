@@ -1,6 +1,7 @@
 //! The algorithms in f64, from the papers (crest: from its page); nothing here follows the BPF sources.
 
 pub mod arwa;
+pub mod bbr3;
 pub mod crest;
 pub mod dcm;
 pub mod dcmplus;

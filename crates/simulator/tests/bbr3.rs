@@ -1,0 +1,129 @@
+//! BBRv3 (bench/peers) alone on a path: its states over time, as docs/reference/bbr3.md shows them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, Wire};
+use hotcc_simulator::play::{Outcome, simulate};
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const SECONDS: u64 = 12;
+const NAMES: [&str; 7] = ["Startup", "Drain", "DOWN", "CRUISE", "REFILL", "UP", "ProbeRTT"];
+/// Offset and size of `state` in the algorithm's state.
+const STATE: (u32, u32) = (86, 1);
+
+/// 20 Mbit/s, 40 ms, and a queue of two BDP.
+fn plan() -> Plan {
+    let host = |name: &str, address: &str| PlannedHost {
+        name: name.to_owned(),
+        setup: vec![format!("address add {address}/24 dev e0")],
+        sysctls: Vec::new(),
+        rx: None,
+    };
+    let link = |name: &str, seed, rates| PlannedLink {
+        name: name.to_owned(),
+        seed,
+        step_ns: SECOND_NS,
+        rates,
+        queue_bytes: 200_000,
+        phases: vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }],
+        ..PlannedLink::default()
+    };
+    let end = |host, receives| End { host, device: "e0".to_owned(), receives };
+    let flow = PlannedFlow {
+        name: "bbr3".to_owned(),
+        from: 0,
+        to: 1,
+        address: Ipv4Addr::new(10, 0, 0, 2),
+        cc: Some("bbr3".to_owned()),
+        watch: Some(STATE),
+        start_ns: 0,
+        stop_ns: u64::MAX,
+        bytes: None,
+        pace: None,
+        paced: false,
+        way: vec![0],
+    };
+    let algorithm = Algorithm { object: "bbr3".into(), cc: "bbr3".into(), profile: "default".into(), set: Vec::new() };
+    Plan {
+        duration_ns: SECONDS * SECOND_NS,
+        hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
+        wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+        links: vec![link("l:a>b", 1, vec![(1, 20_000_000)]), link("l:b>a", 2, Vec::new())],
+        flows: vec![flow],
+        algorithms: vec![algorithm],
+        packet_records: 5_000_000,
+        ack_records: 5_000_000,
+        ..Plan::default()
+    }
+}
+
+/// One stay in a state.
+struct Stay {
+    state: usize,
+    from_ns: u64,
+    until_ns: u64,
+    most_in_flight: u32,
+    bytes: u64,
+    longest_rtt_us: u32,
+}
+
+fn stays(outcome: &Outcome) -> Vec<Stay> {
+    let mut stays: Vec<Stay> = Vec::new();
+    let mut acked = 0;
+    for ack in &outcome.acks {
+        let state = ack.detail as usize;
+        if stays.last().is_none_or(|stay| stay.state != state) {
+            let (from_ns, until_ns) = (ack.time_ns, ack.time_ns);
+            stays.push(Stay { state, from_ns, until_ns, most_in_flight: 0, bytes: 0, longest_rtt_us: 0 });
+        }
+        let stay = stays.last_mut().unwrap();
+        stay.until_ns = ack.time_ns;
+        stay.most_in_flight = stay.most_in_flight.max(ack.in_flight);
+        stay.longest_rtt_us = stay.longest_rtt_us.max(ack.rtt_us);
+        stay.bytes += ack.bytes_acked - acked;
+        acked = ack.bytes_acked;
+    }
+    stays
+}
+
+fn table(stays: &[Stay]) -> String {
+    let mut text = "| from, s | state | for, ms | Mbit/s | most in flight, segments | longest RTT, ms |\n\
+        | ---: | --- | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    for (i, stay) in stays.iter().enumerate() {
+        let until_ns = stays.get(i + 1).map_or(stay.until_ns, |next| next.from_ns);
+        let took_ns = until_ns - stay.from_ns;
+        let rate = stay.bytes as f64 * 8e3 / took_ns.max(1) as f64;
+        writeln!(
+            text,
+            "| {:.2} | {} | {} | {rate:.1} | {} | {:.0} |",
+            stay.from_ns as f64 / 1e9,
+            NAMES[stay.state],
+            took_ns / 1_000_000,
+            stay.most_in_flight,
+            f64::from(stay.longest_rtt_us) / 1e3,
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn it_runs_through_its_cycle() {
+    let outcome = simulate(&plan(), &|_, _, _| Ok(Vec::new())).unwrap();
+    let stays = stays(&outcome);
+    let names: Vec<&str> = stays.iter().map(|stay| NAMES[stay.state]).collect();
+    let shown = table(&stays);
+    // DOWN ends in the ACK in which Drain does
+    assert_eq!(names[..3], ["Startup", "Drain", "CRUISE"], "\n{shown}");
+    let cycle = ["CRUISE", "REFILL", "UP", "DOWN", "CRUISE"];
+    assert!(names.windows(5).filter(|states| *states == cycle).count() >= 2, "\n{shown}");
+    let probe_rtt = stays.iter().find(|stay| NAMES[stay.state] == "ProbeRTT").expect("no ProbeRTT");
+    assert!((5.0..6.5).contains(&(probe_rtt.from_ns as f64 / 1e9)), "\n{shown}");
+    let bytes = outcome.acks.last().unwrap().bytes_acked;
+    let share = bytes as f64 * 8.0 / (20e6 * SECONDS as f64);
+    assert!(share > 0.85, "{share} of the rate");
+    let page = include_str!("../../../docs/reference/bbr3.md");
+    assert!(page.contains(&shown), "docs/reference/bbr3.md lacks\n{shown}");
+}
