@@ -400,7 +400,7 @@ impl<'a> Sides<'a> {
         let rtts = |of: &Bbr3| [of.min_rtt_s, of.probe_rtt_min_s].map(|rtt| (rtt, 1.1e-6, 0.0));
         let all = |of: &Bbr3| [rates(of).to_vec(), volumes(of).to_vec(), rtts(of).to_vec()].concat();
         for (place, (want, got)) in all(model).into_iter().zip(all(&now)).enumerate() {
-            if want.0 != got.0 && !((want.0 - got.0).abs() <= want.1 + want.2 * want.0) {
+            if want.0 != got.0 && (want.0 - got.0).abs() > want.1 + want.2 * want.0 {
                 return Err(format!("value {place} is {}, by the model {}", got.0, want.0));
             }
         }

@@ -101,13 +101,15 @@ impl Bbr3 {
                 self.is_bw_probe_sample = true;
                 self.start_up(c, rs);
             }
-            State::Up => {
-                if self.is_time_to_go_down(c, rs) {
-                    self.prev_probe_too_high = false;
-                    self.start_down(c);
-                }
-            }
+            State::Up => self.leave_up(c, rs),
             _ => {}
+        }
+    }
+
+    fn leave_up(&mut self, c: &Connection, rs: &RateSample) {
+        if self.is_time_to_go_down(c, rs) {
+            self.prev_probe_too_high = false;
+            self.start_down(c);
         }
     }
 
