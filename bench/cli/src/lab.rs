@@ -26,8 +26,8 @@ use std::time::Instant;
 /// Run scenarios and write their results: summaries, series, a report
 ///
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
-/// completed runs. Exits with 1 if a file is invalid, if a run fails or is invalid, or if an `at_least` of an [[expected]] does
-/// not hold.
+/// completed runs. Exits with 1 if a file is invalid, if a run fails or is invalid, or if an `at_least` of the scenario
+/// does not hold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
