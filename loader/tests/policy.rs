@@ -211,6 +211,26 @@ fn cgroups_users_and_interfaces() {
     assert_eq!(ruled.at("10.1.0.1:0"), ("reno".to_owned(), default));
 }
 
+/// To the kernel, a container is a cgroup and a network namespace of its own.
+#[test]
+fn a_container_gets_its_rule_also_in_a_cgroup_that_was_made_again() {
+    const NAME: &str = "hotcc-test-policy/hotcc-test-container";
+    let Some(ruled) = Ruled::new("a_container_gets_its_rule_also_in_a_cgroup_that_was_made_again") else { return };
+    let script = "import socket; l = socket.create_server(('127.0.0.1', 0)); \
+                  s = socket.create_connection(l.getsockname()); print(s.getsockopt(6, 13, 16).rstrip(b'\\0').decode())";
+    let container = || {
+        let command = ["--net", "sh", "-c", "ip link set lo up && exec python3 -c \"$0\"", script];
+        hotcc_testbed::command::succeed(std::process::Command::new("unshare").args(command)).trim().to_owned()
+    };
+    let cgroup = Cgroup::new(NAME);
+    let algorithm = "[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n";
+    ok(&["apply", &ruled.file(&format!("{algorithm}[[policy]]\ncgroup = '{}'\n{ANY}\n", cgroup.0.display()))]);
+    assert_eq!(cgroup.with(container), "po_dtcp");
+    assert_ne!(container(), "po_dtcp", "outside of it");
+    drop(cgroup);
+    assert_eq!(Cgroup::new(NAME).with(container), "po_dtcp");
+}
+
 #[test]
 fn sets_of_prefixes_and_shares() {
     let Some(ruled) = Ruled::new("sets_of_prefixes_and_shares") else { return };
@@ -459,8 +479,9 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         ruled.file(&(rule(first, "reno") + &rule(second, "cubic")).replace("CGROUP", &root));
         let output = hotcc(&["apply", &path, "--dry-run"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let both_lines = told.contains("policy.toml:4");
         assert!(
-            output.status.success() && told.contains(&warning.replace("CGROUP", &root)),
+            output.status.success() && told.contains(&warning.replace("CGROUP", &root)) && both_lines,
             "{first}, {second}: {told}"
         );
     }
