@@ -15,7 +15,7 @@ use pep_agent::transport::{self, InFlow, Udp};
 use pep_agent::wire::PORT;
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,22 @@ impl Hosts {
         client.ip("route add default via 10.248.2.254 initrwnd 2000").unwrap();
         client.ip("-6 route add default via fd48:2::254 initrwnd 2000").unwrap();
         server.ip("link set router gso_max_segs 1").unwrap();
-        Self { _lab: lab, server, router, client }
+        let hosts = Self { _lab: lab, server, router, client };
+        [SERVER, SERVER_V6].into_iter().for_each(|address| hosts.wait_for_way_to(address));
+        hosts
+    }
+
+    /// Links come up a moment after the command that asks for it; until then the kernel says that a host is unreachable.
+    fn wait_for_way_to(&self, address: &str) {
+        let server = self.server.enter(|| UdpSocket::bind((address, 0)).unwrap()).unwrap();
+        server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+        let client = self.client.enter(|| UdpSocket::bind(any).unwrap()).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while client.send_to(&[0], server.local_addr().unwrap()).is_err() || server.recv(&mut [0]).is_err() {
+            assert!(Instant::now() < end, "no way to {address}");
+            sleep(Duration::from_millis(20));
+        }
     }
 
     /// From now on no packet of the client's leaves it.
