@@ -16,27 +16,15 @@ check:
     cargo clippy --workspace --all-targets -- -D warnings
     cargo test --workspace --lib --bins --test docs --test structure
 
-# Run all tests, or those that are named; those on the real kernel need root and say SKIPPED without it.
+# Run all tests; those on the real kernel need root and say SKIPPED without it.
 test *args:
     #!/usr/bin/env bash
     set -uo pipefail
-    log=$(mktemp) log_of_lab=$(mktemp) lab=
-    trap '[[ -z $lab ]] || kill -- "-$lab" 2>/dev/null; rm -f "$log" "$log_of_lab"' EXIT
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
     if [[ -t 1 ]]; then export CARGO_TERM_COLOR=always; fi
-    if [[ -z "{{ args }}" ]]; then
-        cargo test --workspace --no-run && cargo test --workspace --test in_lab --no-run || exit
-        # Virtual machines compute, and most other tests wait: at once, both take less time. What a guest does, does not depend on it.
-        set -m
-        nice -n 10 cargo test --workspace --test in_lab -- --show-output >"$log_of_lab" 2>&1 &
-        lab=$!
-        set +m
-    fi
     cargo test --workspace {{ args }} -- --show-output 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
-    if [[ -n $lab && $status == 0 ]]; then
-        wait "$lab" || status=$?
-        tee -a "$log" <"$log_of_lab"
-    fi
     mapfile -t skipped < <(sed -n 's/^SKIPPED //p' "$log" | sort -u)
     if ((EUID == 0)); then who="as root"; else who="not root: 'sudo -E env PATH=\"\$PATH\" just test' runs them"; fi
     echo "kernel tests skipped: ${#skipped[@]} ($who)"
