@@ -21,16 +21,22 @@ fn built_in_algorithms_load_carry_traffic_and_unload() {
             assert_eq!(status["object"], format!("builtin:{}", object.name));
             assert_eq!(status["profile"], profile);
             assert_eq!(status["connections_current"], 0);
-            let mut connection = Connection::new(object.name);
-            connection.send(10 * MIB);
-            assert_eq!(connection.cc(), object.name);
-            assert_eq!(status_of(object.name).unwrap()["connections_current"], 1);
-            drop(connection);
-            ok(&["unload", object.name]);
-            assert!(!registered(object.name));
+            carry_traffic_and_unload(object.name);
             assert_eq!(pins_of(object.name), Vec::<std::path::PathBuf>::new());
         }
     }
+}
+
+/// Sends something under what was loaded, and unloads it.
+#[track_caller]
+fn carry_traffic_and_unload(name: &str) {
+    let mut connection = Connection::new(name);
+    connection.send(10 * MIB);
+    assert_eq!(connection.cc(), name);
+    assert_eq!(status_of(name).unwrap()["connections_current"], 1);
+    drop(connection);
+    ok(&["unload", name]);
+    assert!(!registered(name));
 }
 
 #[test]
@@ -38,13 +44,7 @@ fn peers_load_carry_traffic_and_unload() {
     for object in hotcc_bpf::PEERS {
         let Some(_test) = kernel_test("peers_load_carry_traffic_and_unload", &[object.name]) else { return };
         ok(&["load", object.name]);
-        let mut connection = Connection::new(object.name);
-        connection.send(10 * MIB);
-        assert_eq!(connection.cc(), object.name);
-        assert_eq!(status_of(object.name).unwrap()["connections_current"], 1);
-        drop(connection);
-        ok(&["unload", object.name]);
-        assert!(!registered(object.name));
+        carry_traffic_and_unload(object.name);
     }
 }
 
