@@ -6,7 +6,7 @@
  * Deviations, all for what a stock kernel does not give:
  *   RS.lost          from records of (delivered, lost), to an eighth of a flight's delivery where losses are many
  *   RS.tx_in_flight  RS.delivered + RS.lost: in a path that keeps the order, the flight that a segment was sent into
- *                    is delivered or lost by its ACK; a lower bound while a loss is not told apart from reordering
+ *                    is delivered or lost by its ACK; too low while the kernel may still take a loss for reordering
  *   HandleLostPacket once per ACK for all that it tells as lost, as if that were one packet of the flight of the
  *                    segment acknowledged last; at a timeout, of the flight that was out
  *   lost ranges      of a round: ACKs that told of losses
