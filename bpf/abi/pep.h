@@ -2,7 +2,7 @@
 /*
  * What the ACKing border PEP of a flow saw of it, as an agent writes it into the flow's socket storage. Layout and
  * meaning: crates/abi/src/pep.rs, which a test compares with this. Nothing in here is trusted. `mdcubic` includes it,
- * and so do pep_server, which writes the record, and sock_dump, which shows it.
+ * and so do pep_server, which writes the record, and sock_flows, which shows it.
  */
 #pragma once
 #include <hotcc/kernel.h>

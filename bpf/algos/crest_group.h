@@ -126,7 +126,7 @@ static __always_inline bool group_is_squeezed(const struct crest_group *g)
 	return log2_q10(g->before & GROUP_RATE_MASK) + LOG2_ONE < g->peak;
 }
 
-/* A sibling began a probe less than a round ago, and this flow has not probed meanwhile. */
+/* A flow of its group began a probe less than a round ago, and this flow has not probed meanwhile. */
 static __always_inline bool group_probes(const struct crest_group *g, const struct crest *f, u32 now_ms, u32 rtt_ms)
 {
 	return g && now_ms - g->probe_ms <= rtt_ms * 3 / 2 && now_ms - f->base_seen_ms > 4 * rtt_ms;

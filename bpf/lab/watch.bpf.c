@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The lab's instruments: every ACK and retransmission of its flows, and when the processor was idle. Congestion
+ * The lab's probes: every ACK and retransmission of its flows, and when the processor was idle. Congestion
  * controls of the kernel and of ours are measured by the same ones.
  */
 #include <hotcc/kernel.h>

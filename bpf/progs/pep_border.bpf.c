@@ -272,7 +272,7 @@ static int sweep_waiting(void *map, u32 *key, struct alarm *a)
 	return 0;
 }
 
-static __always_inline void arm(void)
+static __always_inline void rearm(void)
 {
 	struct alarm *a;
 	u32 zero = 0;
@@ -406,7 +406,7 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 	case WAIT:
 		/* a full one: the next segment sees how long it has been, or, after one alone, has that in its report */
 		if (!bpf_map_push_elem(&waiting, &w, 0))
-			arm();
+			rearm();
 		break;
 	default:
 		break;
@@ -520,6 +520,6 @@ SEC("classifier") int border_rest(struct __sk_buff *skb)
 {
 	__sync_lock_test_and_set(&is_looking, 0);
 	if (!none_waits())
-		arm();
+		rearm();
 	return 0;
 }

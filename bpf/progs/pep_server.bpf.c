@@ -2,7 +2,7 @@
 /*
  * The server's side of the ACKing border PEP.
  *
- * `hand_over` takes a verified record from the agent, finds the flow's socket, once, and writes what the PEP saw into
+ * `update_record` takes a verified record from the agent, finds the flow's socket, once, and writes what the PEP saw into
  * its storage. It is attached nowhere: the agent, which holds it, runs it with the record as the packet
  * (BPF_PROG_TEST_RUN), so that no packet of any interface can reach it, and it goes with the agent. It answers what
  * became of the record.
@@ -62,10 +62,10 @@ enum verdict {
 	PEP_DISTRUSTED,	  /* its border told of what was never sent a moment ago */
 };
 
-#define HANDOVER_CLOCK 1U
-#define HANDOVER_CONTROL 2U
+#define UPDATE_CLOCK 1U
+#define UPDATE_CONTROL 2U
 
-struct pep_handover {
+struct pep_record_update {
 	u8 server[16]; /* network order; IPv4: the first four bytes */
 	u8 client[16];
 	u16 server_port; /* network order */
@@ -83,14 +83,14 @@ struct pep_handover {
 };
 
 /* No map has it: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
-const struct pep_handover *handover_layout;
+const struct pep_record_update *update_layout;
 
 /* What the agent keeps of a flow. */
 struct account {
 	u64 border;
 	u32 border_us;
 	u32 segments;
-	u32 arm;
+	u32 cohort;
 	u64 last_ns;
 	u64 active_ns; /* between records, without long pauses */
 	u64 acked_before;
@@ -106,7 +106,7 @@ struct {
 } account SEC(".maps");
 
 /* Flows that ended, since the agent started: [0] with the PEP, [1] without. */
-struct pep_arm {
+struct pep_cohort {
 	u64 flows;
 	u64 acked_bytes;
 	u64 active_ns;
@@ -117,8 +117,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, u32);
-	__type(value, struct pep_arm);
-} arms SEC(".maps");
+	__type(value, struct pep_cohort);
+} cohorts SEC(".maps");
 
 struct mac {
 	u8 address[6];
@@ -151,7 +151,7 @@ static __always_inline bool after(u32 a, u32 b)
  * Whether the border can have seen that. Ranges that begin where nothing was sent yet are left out, with those above them:
  * whoever sends the border a segment in the server's name makes it its highest range, and it is no lie to tell that.
  */
-static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_handover *h)
+static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_record_update *h)
 {
 	u32 snd_nxt = READ_ONCE(tp->snd_nxt), at = h->in_order;
 
@@ -180,7 +180,7 @@ static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_
  * report may be quicker than that. Who sent the segment had the lock before the report was made. So if nobody has it now,
  * snd_nxt has been moved since, and what is still beyond it was never sent; if somebody has it, the next report will tell.
  */
-static __always_inline enum verdict check_again(const struct tcp_sock *tp, struct pep_handover *h)
+static __always_inline enum verdict check_again(const struct tcp_sock *tp, struct pep_record_update *h)
 {
 	u32 nothing = 0;
 
@@ -195,7 +195,7 @@ static __always_inline enum verdict check_again(const struct tcp_sock *tp, struc
  * than ours, and by what that one's age may have been: what seems later than that is from before, by up to the 71 minutes
  * in which border_us wraps.
  */
-static __always_inline bool is_older(const struct account *a, const struct pep_handover *h, u64 now_ns)
+static __always_inline bool is_older(const struct account *a, const struct pep_record_update *h, u64 now_ns)
 {
 	u32 later_us = h->border_us - a->border_us;
 
@@ -205,11 +205,11 @@ static __always_inline bool is_older(const struct account *a, const struct pep_h
 	       (!later_us && !after(h->segments, a->segments));
 }
 
-static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp, const struct pep_handover *h,
+static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp, const struct pep_record_update *h,
 					 u64 now_ns)
 {
 	if (!a->last_ns) {
-		a->arm = !!(h->flags & HANDOVER_CONTROL);
+		a->cohort = !!(h->flags & UPDATE_CONTROL);
 		a->acked_before = tp->bytes_acked;
 		a->retransmits_before = tp->total_retrans;
 	} else {
@@ -222,7 +222,7 @@ static __always_inline void keep_account(struct account *a, const struct tcp_soc
 }
 
 /* As crates/abi/src/pep.rs has it: odd while it is written. */
-static __always_inline bool write_record(struct pep_flow_v1 *record, const struct pep_handover *h)
+static __always_inline bool write_record(struct pep_flow_v1 *record, const struct pep_record_update *h)
 {
 	u32 updates = READ_ONCE(record->updates);
 
@@ -240,7 +240,7 @@ static __always_inline bool write_record(struct pep_flow_v1 *record, const struc
 }
 
 /* The highest sequence number that was seen lies in flight. */
-static __always_inline bool saw_flight(const struct tcp_sock *tp, const struct pep_handover *h)
+static __always_inline bool saw_flight(const struct tcp_sock *tp, const struct pep_record_update *h)
 {
 	u32 reach = h->in_order;
 
@@ -249,13 +249,13 @@ static __always_inline bool saw_flight(const struct tcp_sock *tp, const struct p
 	return after(reach, tp->snd_una);
 }
 
-static __always_inline bool may_clock(struct tcp_sock *tp, const struct pep_handover *h)
+static __always_inline bool may_clock(struct tcp_sock *tp, const struct pep_record_update *h)
 {
-	return h->flags & HANDOVER_CLOCK && tp->packets_out && !tp->tlp_high_seq && core_bitfield(tp, rx_opt.sack_ok) &&
+	return h->flags & UPDATE_CLOCK && tp->packets_out && !tp->tlp_high_seq && core_bitfield(tp, rx_opt.sack_ok) &&
 	       tcp_ca_state((struct sock *)tp) != TCP_CA_Loss && saw_flight(tp, h);
 }
 
-static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_sock *tp, const struct pep_handover *h,
+static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_sock *tp, const struct pep_record_update *h,
 				     u16 window)
 {
 	tcp->source = h->client_port;
@@ -267,7 +267,7 @@ static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_so
 	tcp->window = swap16(window);
 }
 
-static __always_inline long send_v4(struct __sk_buff *skb, const struct pep_handover *h, struct tcp_header *tcp,
+static __always_inline long send_v4(struct __sk_buff *skb, const struct pep_record_update *h, struct tcp_header *tcp,
 				    const struct mac *mac, u32 ifindex)
 {
 	struct {
@@ -302,7 +302,7 @@ static __always_inline long send_v4(struct __sk_buff *skb, const struct pep_hand
 		       bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }
 
-static __always_inline long send_v6(struct __sk_buff *skb, const struct pep_handover *h, struct tcp_header *tcp,
+static __always_inline long send_v6(struct __sk_buff *skb, const struct pep_record_update *h, struct tcp_header *tcp,
 				    const struct mac *mac, u32 ifindex)
 {
 	struct {
@@ -336,7 +336,7 @@ static __always_inline long send_v6(struct __sk_buff *skb, const struct pep_hand
 }
 
 /* The client's last ACK once more. */
-static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock *tp, const struct pep_handover *h)
+static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock *tp, const struct pep_record_update *h)
 {
 	u32 ifindex = ((struct sock *)tp)->sk_rx_dst_ifindex;
 	u32 window = tp->snd_wnd >> core_bitfield(tp, rx_opt.snd_wscale);
@@ -349,7 +349,7 @@ static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock 
 	return !(h->family == 4 ? send_v4(skb, h, &tcp, mac, ifindex) : send_v6(skb, h, &tcp, mac, ifindex));
 }
 
-static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock *sk, struct pep_handover *h)
+static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock *sk, struct pep_record_update *h)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u64 now_ns = bpf_ktime_get_ns();
@@ -380,7 +380,7 @@ static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock 
 	if (is_older(a, h, now_ns))
 		return PEP_OLDER;
 	keep_account(a, tp, h, now_ns);
-	if (h->flags & HANDOVER_CONTROL)
+	if (h->flags & UPDATE_CONTROL)
 		return PEP_CONTROL;
 	record = bpf_sk_storage_get(&pep_flow, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!record)
@@ -390,9 +390,9 @@ static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock 
 	return may_clock(tp, h) && clock_sender(skb, tp, h) ? PEP_CLOCKED : PEP_WRITTEN;
 }
 
-SEC("classifier") int hand_over(struct __sk_buff *skb)
+SEC("classifier") int update_record(struct __sk_buff *skb)
 {
-	struct pep_handover h;
+	struct pep_record_update h;
 	enum verdict verdict;
 	struct bpf_sock *sk;
 
@@ -409,7 +409,7 @@ SEC("classifier") int hand_over(struct __sk_buff *skb)
 SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_state, int new_state)
 {
 	struct tcp_sock *tp;
-	struct pep_arm *arm;
+	struct pep_cohort *cohort;
 	struct account *a;
 	u32 which;
 
@@ -419,13 +419,13 @@ SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!a || !tp || !a->last_ns) /* no record was ever taken of it */
 		return 0;
-	which = a->arm;
-	arm = bpf_map_lookup_elem(&arms, &which);
-	if (!arm)
+	which = a->cohort;
+	cohort = bpf_map_lookup_elem(&cohorts, &which);
+	if (!cohort)
 		return 0;
-	__sync_fetch_and_add(&arm->flows, 1);
-	__sync_fetch_and_add(&arm->acked_bytes, tp->bytes_acked - a->acked_before);
-	__sync_fetch_and_add(&arm->active_ns, a->active_ns);
-	__sync_fetch_and_add(&arm->retransmits, tp->total_retrans - a->retransmits_before);
+	__sync_fetch_and_add(&cohort->flows, 1);
+	__sync_fetch_and_add(&cohort->acked_bytes, tp->bytes_acked - a->acked_before);
+	__sync_fetch_and_add(&cohort->active_ns, a->active_ns);
+	__sync_fetch_and_add(&cohort->retransmits, tp->total_retrans - a->retransmits_before);
 	return 0;
 }

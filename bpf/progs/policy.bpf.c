@@ -153,8 +153,8 @@ struct xdp_md {
 	u32 data_end;
 };
 
-/* A question about one rule, put by the loader as a packet. */
-struct policy_question {
+/* A query about one rule, put by the loader as a packet. */
+struct policy_query {
 	u32 rule;
 	u32 pad;
 	struct policy_flow flow;
@@ -163,13 +163,13 @@ struct policy_question {
 /* Which criterion of the rule the flow does not fulfil. */
 SEC("xdp") int explain(struct xdp_md *ctx)
 {
-	const struct policy_question *asked = (void *)(u64)ctx->data;
-	struct policy_question question;
+	const struct policy_query *asked = (void *)(u64)ctx->data;
+	struct policy_query query;
 	struct policy_rule *rule;
 
 	if ((u64)(asked + 1) > (u64)ctx->data_end)
 		return -1;
-	question = *asked;
-	rule = bpf_map_lookup_elem(&policy_rules, &question.rule);
-	return rule ? (int)policy_mismatch(rule, &question.flow) : -1;
+	query = *asked;
+	rule = bpf_map_lookup_elem(&policy_rules, &query.rule);
+	return rule ? (int)policy_mismatch(rule, &query.flow) : -1;
 }

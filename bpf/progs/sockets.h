@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Walking the open TCP sockets (iter/tcp), and telling which version of a congestion control each one runs. For
- * sock_count, sock_dump, sock_migrate and rx_drwa.
+ * sock_count, sock_flows, sock_migrate and rx_drwa.
  */
 #pragma once
 #include <hotcc/kernel.h>

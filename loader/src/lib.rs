@@ -19,7 +19,7 @@ pub mod cgroup;
 pub mod declared;
 pub mod doctor;
 pub mod exporter;
-mod killpoint;
+mod failpoint;
 pub mod object;
 pub mod ops;
 pub mod paths;

@@ -104,7 +104,7 @@ pub fn status() -> Result<Status> {
             sha256: HEXLOWER.encode(&meta.sha256),
             profile: noted(&meta.profile),
             loaded_for: loaded_for(&algo)?,
-            since_unix_s: (meta.settled != 0).then_some(meta.since_unix_ns / 1_000_000_000),
+            since_unix_s: (meta.committed != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
             previous_object: previous.as_ref().map(|m| text(&m.object)),
             previous_profile: previous.as_ref().map(|m| text(&m.profile)),

@@ -88,11 +88,11 @@ fn pep_and_hints() {
         time_ns,
     );
     let (_file, server) = btf(hotcc_bpf::prog("pep_server").unwrap());
-    same_layout!(&server, "pep_arm", pep::Arm, flows, acked_bytes, active_ns, retransmits);
+    same_layout!(&server, "pep_cohort", pep::Cohort, flows, acked_bytes, active_ns, retransmits);
     same_layout!(
         &server,
-        "pep_handover",
-        pep::Handover,
+        "pep_record_update",
+        pep::PepRecordUpdate,
         server,
         client,
         server_port,

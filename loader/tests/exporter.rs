@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use hotcc_abi::radio::{Capacity, Decision, IndexKey, sinr_to_q8};
+use hotcc_abi::radio::{Capacity, IndexKey, PackedSinr, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::http::get;
@@ -307,7 +307,7 @@ impl RadioLinks {
         }
         let slot = slots.slot(SLOT).unwrap();
         let time_ms = clock::monotonic_ms32();
-        let decision = Decision { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
+        let decision = PackedSinr { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
         slot.max_age_ms.store(10_000, Relaxed);
         slot.decision.store(decision.pack(), Relaxed);
         slot.capacity.store(Capacity::new(20e6, false, time_ms).unwrap().pack(), Relaxed);

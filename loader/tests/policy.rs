@@ -315,7 +315,7 @@ fn a_test_says_what_the_kernel_does() {
             let is_in = next(2) == 0;
             let client = if is_in { cgroup.with(connect) } else { connect() };
             let ends = [client.local_addr().unwrap(), client.peer_addr().unwrap()].map(|address| address.to_string());
-            let mut question = vec![
+            let mut query = vec![
                 "policy",
                 "test",
                 &ends[0],
@@ -329,11 +329,11 @@ fn a_test_says_what_the_kernel_does() {
                 "--json",
             ];
             if is_in {
-                question.extend(["--cgroup", &path]);
+                query.extend(["--cgroup", &path]);
             }
-            let told = json(&question);
+            let told = json(&query);
             let told = told["congestion_control"].as_str().unwrap_or(&default);
-            assert_eq!(told, cc_of(&client), "{question:?} for {rules:#?}");
+            assert_eq!(told, cc_of(&client), "{query:?} for {rules:#?}");
         }
     }
     ruled.apply(&[ANY]);

@@ -50,7 +50,7 @@ Examples:
       --key-file /etc/hotcc/pep.keys
   # Send reports within the flows, on a router that translates addresses
   pep-agent border --internet eth0 --access lan0 --server 192.0.2.0/24 \\
-      --key-file /etc/hotcc/pep.keys --nat --transport in-flow
+      --key-file /etc/hotcc/pep.keys --nat --transport inband
   # Read options from a file, and override one
   pep-agent border --config /etc/hotcc/border.toml --segments 4
 
@@ -77,7 +77,7 @@ const SERVER_EXAMPLES: &str = "\
 Examples:
   # Receive reports as UDP datagrams on port 4713
   pep-agent server --key-file /etc/hotcc/pep.keys
-  # Also take in-flow reports from eth0
+  # Also take in-band reports from eth0
   pep-agent server --key-file /etc/hotcc/pep.keys --inband eth0
   # Read options from a file, and run 5% of the flows without the PEP, for comparison
   pep-agent server --config /etc/hotcc/pep-server.toml --control-share 5%

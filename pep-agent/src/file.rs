@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn an_invalid_value_names_its_line() {
-        for (text, part) in [("nat = 1", "nat = 1"), ("transport = 'tcp'", "`udp` or `in-flow`"), ("port 1", "port 1")]
+        for (text, part) in
+            [("nat = 1", "nat = 1"), ("transport = 'tcp'", "one of `udp`, `inband`"), ("port 1", "port 1")]
         {
             let error = says::<BorderArgs>(text);
             assert!(error.contains("line 1") && error.contains(part), "{error}");

@@ -13,7 +13,7 @@ use pep_agent::border::config::Way;
 use pep_agent::border::{self, print::Print};
 use pep_agent::report::Transport;
 use pep_agent::server;
-use pep_agent::transport::{in_flow, udp};
+use pep_agent::transport::{inband, udp};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -61,14 +61,14 @@ fn run_border(args: Border) -> Result<()> {
     let start = || -> Result<Box<dyn Transport + Send>> {
         let how = match config.transport {
             Way::Udp => format!("as UDP datagrams to port {}", config.port),
-            Way::InFlow => "within flows".to_owned(),
+            Way::Inband => "within flows".to_owned(),
         };
         tracing::info!("sending reports {how}, with keys from {}", file.display());
         match config.transport {
             Way::Udp => Ok(Box::new(
                 udp(keys.clone(), config.port).tried(|| "cannot send reports as UDP datagrams".to_owned())?,
             )),
-            Way::InFlow => Ok(Box::new(in_flow(keys.clone()).tried(|| "cannot send reports within flows".to_owned())?)),
+            Way::Inband => Ok(Box::new(inband(keys.clone()).tried(|| "cannot send reports within flows".to_owned())?)),
         }
     };
     border::run(&config, &args.pins, start, || keys.reload(file))

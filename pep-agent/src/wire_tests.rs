@@ -155,10 +155,10 @@ fn each_refusal_has_its_reason() {
 #[test]
 fn a_probe_is_answered_by_an_echo_of_the_same_length() {
     let header = Header { kind: Kind::Probe, key_id: 0, epoch: 3, counter: 0, time_us: TIME_US };
-    let asked = probe(&header, 99, &key());
+    let sent = probe(&header, 99, &key());
     let answer = probe(&Header { kind: Kind::Echo, counter: 12, ..header }, 99, &key());
-    assert_eq!(asked.len(), answer.len());
-    for (bytes, kind) in [(&asked, Kind::Probe), (&answer, Kind::Echo)] {
+    assert_eq!(sent.len(), answer.len());
+    for (bytes, kind) in [(&sent, Kind::Probe), (&answer, Kind::Echo)] {
         let datagram = Datagram::parse(bytes).unwrap();
         assert_eq!((datagram.header.kind, datagram.header.key_id, datagram.nonce()), (kind, 7, Ok(99)));
         assert!(datagram.is_signed_by(&key()));

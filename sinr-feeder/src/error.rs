@@ -1,4 +1,4 @@
-//! Why a source or an exporter cannot be used.
+//! Why a source or an publisher cannot be used.
 
 /// Why a source, or what sends readings to other hosts, cannot be used.
 #[derive(Debug, thiserror::Error)]

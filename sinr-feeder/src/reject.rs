@@ -125,16 +125,16 @@ impl Rejections {
     }
 
     /// Ends bursts that are over, and says how large they were.
-    pub fn settle(&mut self, source: &str) {
-        self.settle_after(source, QUIET);
+    pub fn end_bursts(&mut self, source: &str) {
+        self.end_bursts_after(source, QUIET);
     }
 
     /// Ends all bursts, and says how large they were.
     pub fn finish(&mut self, source: &str) {
-        self.settle_after(source, Duration::ZERO);
+        self.end_bursts_after(source, Duration::ZERO);
     }
 
-    fn settle_after(&mut self, source: &str, quiet: Duration) {
+    fn end_bursts_after(&mut self, source: &str, quiet: Duration) {
         for (reason, slot) in Reject::ALL.into_iter().zip(&mut self.bursts) {
             let Some(burst) = slot.filter(|b| b.last.elapsed() >= quiet) else { continue };
             if burst.unsaid > 0 {
@@ -170,10 +170,10 @@ mod tests {
         assert!(rejections.bursts[Reject::Outranked as usize].is_none());
         let counted: Vec<_> = rejections.counts().filter(|(_, n)| *n > 0).collect();
         assert_eq!(counted, [(Reject::Range, 5), (Reject::Outranked, 1)]);
-        rejections.settle("udp");
+        rejections.end_bursts("udp");
         assert!(rejections.bursts[Reject::Range as usize].is_some(), "it is not over yet");
         rejections.bursts[Reject::Range as usize] = Some(Burst { last: Instant::now() - QUIET, unsaid: 4 });
-        rejections.settle("udp");
+        rejections.end_bursts("udp");
         assert!(rejections.bursts[Reject::Range as usize].is_none());
     }
 }

@@ -160,16 +160,16 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
     for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGKILL, None)] {
         let directory = tempfile::tempdir().unwrap();
         let mut child = lab(directory.path()).process_group(0).spawn().unwrap();
-        let mut story = BufReader::new(child.stderr.take().unwrap());
+        let mut progress = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("running") {
             line.clear();
-            assert_ne!(story.read_line(&mut line).unwrap(), 0, "it ended before it ran");
+            assert_ne!(progress.read_line(&mut line).unwrap(), 0, "it ended before it ran");
         }
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
         let mut rest = String::new();
-        story.read_to_string(&mut rest).unwrap(); // up to the end of the run's process, which has it too
+        progress.read_to_string(&mut rest).unwrap(); // up to the end of the run's process, which has it too
         assert_eq!(traces(), before, "{signal}: {rest}");
         if signal == Signal::SIGINT {
             let told: Vec<&str> = rest.lines().filter(|line| !line.starts_with('[')).collect();

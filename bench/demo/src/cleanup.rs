@@ -5,7 +5,7 @@ use super::tools::Tools;
 use anyhow::{Context, Result, bail, ensure};
 use hotcc::sysctl;
 use hotcc_abi::pins;
-use hotcc_lab::first_use::{FirstUse, entries};
+use hotcc_lab::pin_root_guard::{PinRootGuard, entries};
 use hotcc_testbed::netlab;
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn free_name(algorithm: &str) -> Result<String> {
 /// What the machine had before the demo.
 #[derive(Debug)]
 pub struct Before {
-    first_use: FirstUse,
+    pin_root_guard: PinRootGuard,
     names: Vec<String>,
     pins: Vec<String>,
 }
@@ -84,12 +84,12 @@ pub struct Before {
 impl Before {
     /// Looks.
     pub fn look() -> Result<Self> {
-        Ok(Self { first_use: FirstUse::look(), names: sysctl::available()?, pins: entries(pins::ALGO) })
+        Ok(Self { pin_root_guard: PinRootGuard::look(), names: sysctl::available()?, pins: entries(pins::ALGO) })
     }
 
     /// Removes what hotcc's commands leave on purpose, if the demo was the first to use them here.
     pub fn remove_first_use(&self) -> Result<()> {
-        self.first_use.remove()
+        self.pin_root_guard.remove()
     }
 
     /// Reads back that nothing of the demo is left.

@@ -1,4 +1,4 @@
-//! The same story in the lab: a stock kernel in a virtual machine, for whoever is not root or whose kernel cannot.
+//! The same walkthrough in the lab: a stock kernel in a virtual machine, for whoever is not root or whose kernel cannot.
 
 use super::Options;
 use super::iperf::Measured;
@@ -31,8 +31,8 @@ const CALLED: [(&str, &str); 2] =
 /// The flow under which the swaps happen.
 const SWAPPED: &str = "swapped";
 
-/// Plays it. `instead_of` is why it is not played on this machine; without it, somebody asked for the lab.
-pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Result<bool> {
+/// Runs it there. `instead_of` is why it does not run on this machine; without it, somebody asked for the lab.
+pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Result<bool> {
     let why = instead_of.as_ref().map_or_else(|| "requested with --lab".to_owned(), |unfit| unfit.why.clone());
     say.line("In the lab: a stock kernel in a virtual machine, in virtual time; this machine is not changed");
     say.line(format!("  reason: {why}"));
@@ -88,7 +88,7 @@ pub(super) fn play(options: &Options, say: Say, instead_of: Option<Unfit>) -> Re
 /// The kernel to boot, once it is clear that it can be.
 fn ready(say: Say) -> Result<Kernel> {
     vm::qemu_version()?;
-    programs::sibling("hotcc-guest")?;
+    programs::companion_binary("hotcc-guest")?;
     let selector: Selector = DEFAULT_KERNEL.parse()?;
     let mut downloading = false;
     let kernel = hotcc_kernels::ready(&selector, &mut |progress| {

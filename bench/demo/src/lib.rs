@@ -9,9 +9,9 @@ mod iperf;
 mod path;
 mod report;
 mod scrape;
-mod story;
 mod tools;
 mod unfit;
+mod walkthrough;
 
 use anyhow::{Context, Result};
 use cleanup::Before;
@@ -44,7 +44,7 @@ pub struct Options {
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
     let say = Say { to_stderr: options.json };
-    match play(options, say) {
+    match run_where_possible(options, say) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
         // a command we were starting may have got the signal too, and its failure is what we hear of first
@@ -56,16 +56,16 @@ pub fn run(options: Options) -> ExitCode {
     }
 }
 
-fn play(options: Options, say: Say) -> Result<bool> {
+fn run_where_possible(options: Options, say: Say) -> Result<bool> {
     if options.lab {
-        return in_lab::play(&options, say, None);
+        return in_lab::run(&options, say, None);
     }
     match check_machine() {
         None => {
             check_programs()?;
             play_here(&options, say)
         }
-        Some(unfit) => in_lab::play(&options, say, Some(unfit)),
+        Some(unfit) => in_lab::run(&options, say, Some(unfit)),
     }
 }
 
@@ -74,9 +74,9 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
     let before = Before::look()?;
     netlab::catch_interrupts()?;
     let mut report = Report { kernel: doctor::report().kernel, ..Report::default() };
-    let played = story::play(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
+    let outcome = walkthrough::run(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
     say.line("");
-    match &played {
+    match &outcome {
         Ok(()) => say.part(&report.text()),
         Err(error) => say.line(format!("stopped early: {error:#}")),
     }
@@ -85,7 +85,7 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
         Ok(()) => say.line("cleaned up: no namespace, algorithm, pin, radio link or process of the demo remains"),
         Err(error) => say.line(format!("NOT CLEAN: {error:#}")),
     }
-    played?;
+    outcome?;
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }

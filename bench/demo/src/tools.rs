@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where the story goes: stdout, or stderr when stdout is for JSON. A reader that went away is no reason to stop
+/// Where the walkthrough goes: stdout, or stderr when stdout is for JSON. A reader that went away is no reason to stop
 /// before everything is cleaned up.
 #[derive(Clone, Copy, Debug)]
 pub struct Say {

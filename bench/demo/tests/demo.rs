@@ -44,13 +44,13 @@ fn demo(arguments: &[&str]) -> Command {
 fn start_and_read_until(text: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     // a group of its own, so that the test can send what a terminal sends
     let mut child = demo(&["--seconds", "5"]).process_group(0).spawn().unwrap();
-    let mut story = BufReader::new(child.stdout.take().unwrap());
+    let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains(text) {
         line.clear();
-        assert_ne!(story.read_line(&mut line).unwrap(), 0, "the demo ended before it said {text:?}");
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the demo ended before it said {text:?}");
     }
-    (child, story)
+    (child, output)
 }
 
 fn interrupt(child: &Child) {
@@ -63,14 +63,14 @@ fn what_it_claims_holds_and_nothing_is_left() {
     build(&["hotcc", "sinr-feeder"]);
     let before = traces_of_a_demo();
     let output = demo(&["--seconds", "3", "--json"]).output().unwrap();
-    let story = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{story}");
-    assert_eq!(traces_of_a_demo(), before, "{story}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(traces_of_a_demo(), before, "{text}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["flows"].as_array().unwrap().len() >= 5, "{report}");
     assert!(report["facts"].as_array().unwrap().iter().all(|fact| fact["holds"] == true), "{report}");
-    assert!(story.contains("cleaned up: "), "{story}");
-    assert!(!story.contains('\x1b'), "{story}");
+    assert!(text.contains("cleaned up: "), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn an_interrupt_leaves_nothing() {
     let before = traces_of_a_demo();
     // the first line: hosts are being made; later: a flow runs, on the way to be swapped
     for moment in ["Three hosts", "One flow each", "hotcc swap"] {
-        let (mut child, mut story) = start_and_read_until(moment);
+        let (mut child, mut output) = start_and_read_until(moment);
         interrupt(&child);
         interrupt(&child);
         let mut rest = String::new();
-        story.read_to_string(&mut rest).unwrap();
+        output.read_to_string(&mut rest).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
         assert!(rest.contains("cleaned up: "), "{rest}");
         assert_eq!(traces_of_a_demo(), before, "{rest}");
@@ -104,10 +104,10 @@ fn a_host_that_has_the_algorithm_keeps_it() {
     let result = catch_unwind(|| {
         let before = traces_of_a_demo();
         let output = demo(&["--seconds", "2"]).output().unwrap();
-        let story = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{story}");
-        assert!(story.contains("hotcc load dtcp --as demo_dtcp"), "{story}");
-        assert_eq!(traces_of_a_demo(), before, "{story}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("hotcc load dtcp --as demo_dtcp"), "{text}");
+        assert_eq!(traces_of_a_demo(), before, "{text}");
         assert_eq!(hotcc(&["get", "dtcp", "eta"]).trim(), "3");
         assert_eq!(hotcc(&["get", "dtcp", "queue"]).trim(), "max");
     });

@@ -51,11 +51,11 @@ fn whoever_is_not_root_sees_it_in_the_lab() {
         started => started.unwrap(),
     };
     let output = demo.wait_with_output().unwrap();
-    let story = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{story}");
-    assert!(story.contains("In the lab") && story.contains("needs root"), "{story}");
-    assert!(story.contains("swap westwoodp -> dtcp: 1 connections moved"), "{story}");
-    assert!(!story.contains('\x1b'), "{story}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("In the lab") && text.contains("needs root"), "{text}");
+    assert!(text.contains("swap westwoodp -> dtcp: 1 connections moved"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["kernel"], *kernel.release);
     assert!(report["lab"].as_str().unwrap().contains("root"), "{report}");

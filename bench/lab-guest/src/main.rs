@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use hotcc_lab_guest::stage::Stage;
-use hotcc_lab_guest::{handover, meter, play};
+use hotcc_lab_guest::{exec, job_input, meter};
 use hotcc_lab_proto::job::{
     self, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject,
 };
@@ -70,7 +70,7 @@ fn work(line: &mut File) -> Result<()> {
     load_modules(MODULES_PATH)?;
     run("/bin/ip", &["link", "set", "lo", "up"])?;
     if !Path::new(JOB_PATH).exists() {
-        handover::receive()?;
+        job_input::receive()?;
         load_modules(JOB_MODULES_PATH)?;
     }
     let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
@@ -107,7 +107,7 @@ fn obey_job(line: &mut File) -> Result<()> {
     match job {
         Job::Scenario(plan) => {
             let mut out = BufWriter::with_capacity(1 << 20, results_port()?);
-            play::play(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
+            exec::exec(&plan, Stage::Guest, &mut out, &mut |text| say(line, &Message::Progress(text.to_owned())))?;
             out.flush().context("cannot write results")?;
         }
         Job::Commands(commands) => commands.iter().try_for_each(|command| obey(command, line))?,

@@ -3,7 +3,7 @@
 //! Programs are counted by the kernel's run-time statistics of BPF, functions of the kernel by clocks at their entry
 //! and exit. Both add a constant to each call, which is measured here too and taken off by the host.
 
-use crate::play::Scene;
+use crate::exec::Scene;
 use crate::stage::Stage;
 use anyhow::{Context, Result, bail, ensure};
 use bytemuck::{Pod, Zeroable};
@@ -89,18 +89,18 @@ fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Res
     }
     let mut scene = Scene::build(&plan, Stage::Guest)?;
     let meter = Meter::new(subject)?;
-    let played = scene.perform(&mut |text| tell(Message::Progress(format!("{}: {text}", subject.cc))))?;
+    let record = scene.perform(&mut |text| tell(Message::Progress(format!("{}: {text}", subject.cc))))?;
     let parts = meter.parts()?;
-    ensure!(played.missing_records == 0, "some ACKs were not counted");
-    for flow in &played.flows {
+    ensure!(record.missing_records == 0, "some ACKs were not counted");
+    for flow in &record.flows {
         ensure!(flow.cc == subject.cc, "the flow ran {}", flow.cc);
         if let Some(why) = &flow.error {
             bail!("the flow failed: {why}");
         }
     }
-    let (bytes, retransmits) = played.flows.iter().fold((0, 0), |(b, r), f| (b + f.bytes, r + f.retransmits));
+    let (bytes, retransmits) = record.flows.iter().fold((0, 0), |(b, r), f| (b + f.bytes, r + f.retransmits));
     let method = meter.method();
-    Ok(Sample { cc: subject.cc.clone(), method, acks: scene.acks(&played), bytes, retransmits, parts })
+    Ok(Sample { cc: subject.cc.clone(), method, acks: scene.acks(&record), bytes, retransmits, parts })
 }
 
 /// What counts.

@@ -18,7 +18,7 @@ pub const AGENT_PATH: &str = "/bin/pep-agent";
 
 /// Name of the file in QEMU's configuration device (`fw_cfg`) that has the job's files as a cpio archive, for a guest whose
 /// initramfs has no job.
-pub const HANDOVER: &str = "opt/org.hotcc/job";
+pub const JOB_FILE: &str = "opt/org.hotcc/job";
 
 /// Name of the virtio port that takes a run's results.
 pub const RESULTS_PORT: &str = "results";

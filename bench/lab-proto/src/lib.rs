@@ -6,5 +6,5 @@ pub mod cost;
 pub mod job;
 pub mod link_model;
 pub mod plan;
-pub mod played;
 pub mod records;
+pub mod run_record;

@@ -10,9 +10,9 @@ pub struct Plan {
     pub duration_ns: u64,
     /// The hosts.
     pub hosts: Vec<PlannedHost>,
-    /// The wires between them.
-    pub wires: Vec<Wire>,
-    /// Directions of links; wires name them by their place here.
+    /// The cables between them.
+    pub cables: Vec<PlannedCable>,
+    /// Directions of links; cables name them by their place here.
     pub links: Vec<PlannedLink>,
     /// Congestion controls to load.
     pub algorithms: Vec<Algorithm>,
@@ -52,7 +52,7 @@ pub const FIRST_FLOW_PORT: u16 = 20000;
 pub struct PlannedHost {
     /// Its name.
     pub name: String,
-    /// What `ip -batch` is to do on it once its wires are there.
+    /// What `ip -batch` is to do on it once its cables are there.
     pub setup: Vec<String>,
     /// sysctls: key with dots, value.
     pub sysctls: Vec<(String, String)>,
@@ -70,9 +70,9 @@ pub enum RxMethod {
     Drwa,
 }
 
-/// A wire: one end on each of two hosts, its middle in the namespace of wires.
+/// A cable: one end on each of two hosts, its middle in the namespace of cables.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Wire {
+pub struct PlannedCable {
     /// Its two ends.
     pub ends: [End; 2],
     /// Largest IP packet.
@@ -81,7 +81,7 @@ pub struct Wire {
     pub offload_segments: u32,
 }
 
-/// One end of a wire.
+/// One end of a cable.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct End {
     /// Host, by its place.
@@ -92,7 +92,7 @@ pub struct End {
     pub receives: usize,
 }
 
-/// Hardware address of the interface at one end of a wire, which neighbours are told beforehand.
+/// Hardware address of the interface at one end of a cable, which neighbours are told beforehand.
 #[must_use]
 pub fn mac(cable: usize, side: usize) -> String {
     format!("02:00:00:{:02x}:{:02x}:{:02x}", cable >> 8, cable & 255, side + 1)

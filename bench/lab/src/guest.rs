@@ -6,17 +6,17 @@ use anyhow::{Context, Result};
 use hotcc_kernels::{Kernel, module_closure};
 use hotcc_lab_proto::job::{AGENT_PATH, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH};
 use hotcc_lab_proto::plan::Plan;
-use hotcc_testbed::programs::{sibling, system_program};
+use hotcc_testbed::programs::{companion_binary, system_program};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fills the image of a guest that finds its job when it boots. Modules that are built into the kernel are left out.
-pub fn furnish(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
+pub fn build_initramfs(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
     add_programs(image)?;
     if matches!(job, Job::Matrix { .. }) {
-        image.program("/bin/hotcc", &sibling("hotcc")?)?;
+        image.program("/bin/hotcc", &companion_binary("hotcc")?)?;
     }
     image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
     add_modules(image, MODULES_PATH, &module_closure(kernel, modules)?)
@@ -58,7 +58,7 @@ fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initr
     let mut image = Image::default();
     add_programs(&mut image)?;
     if agent {
-        image.program(AGENT_PATH, &sibling("pep-agent")?)?;
+        image.program(AGENT_PATH, &companion_binary("pep-agent")?)?;
     }
     add_modules(&mut image, MODULES_PATH, &module_closure(kernel, modules)?)?;
     let initramfs = Arc::new(Initramfs::of(&image)?);
@@ -68,7 +68,7 @@ fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initr
 
 /// The programs of every guest.
 fn add_programs(image: &mut Image) -> Result<()> {
-    image.program("/init", &sibling("hotcc-guest")?)?;
+    image.program("/init", &companion_binary("hotcc-guest")?)?;
     for name in ["ip", "tc"] {
         image.program(format!("/bin/{name}"), &system_program(name)?)?;
     }

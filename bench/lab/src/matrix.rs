@@ -43,7 +43,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         subjects.push(Subject { object: path, cc: name.to_owned() });
     }
     let expected = subjects.len();
-    guest::furnish(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
+    guest::build_initramfs(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {

@@ -2,7 +2,7 @@
 //! connections.
 
 use crate::analyse::Measured;
-use crate::first_use::FirstUse;
+use crate::pin_root_guard::PinRootGuard;
 use crate::planner::{ObjectFile, Planned};
 use crate::scenario::Scenario;
 use crate::{algorithms, vm};
@@ -12,7 +12,7 @@ use hotcc::sysctl;
 use hotcc_abi::pins;
 use hotcc_abi::radio::IndexKey;
 use hotcc_host::error::{Error, need_root};
-use hotcc_lab_guest::play::{self, PREFIX, RELEASE_AT_STAMP};
+use hotcc_lab_guest::exec::{self, PREFIX, RELEASE_AT_STAMP};
 use hotcc_lab_guest::stage::Stage;
 use hotcc_lab_proto::job::Message;
 use hotcc_lab_proto::plan::{Action, Plan};
@@ -33,7 +33,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Name of the hidden command that a run is.
-pub const COMMAND: &str = "play-natively";
+pub const COMMAND: &str = "exec-natively";
 /// How long a run has for its cleaning up.
 const GRACE: Duration = Duration::from_secs(60);
 const NOTICE: Duration = Duration::from_millis(100);
@@ -123,7 +123,7 @@ impl Native {
             fs::remove_file(used)?;
         }
         let mut measured = Measured::parse(&bytes)?;
-        for flow in &mut measured.played.flows {
+        for flow in &mut measured.record.flows {
             if let Some((ours, _)) = renamed.iter().find(|(_, name)| *name == flow.cc) {
                 flow.cc.clone_from(ours);
             }
@@ -223,7 +223,7 @@ impl Drop for Run {
 }
 
 fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
-    let program = programs::sibling("hotcc-bench")?;
+    let program = programs::companion_binary("hotcc-bench")?;
     let mut command = netlab::quiet(&program.to_string_lossy());
     command.arg(COMMAND).arg(job).arg(results).stdout(Stdio::piped());
     let end_with_us = || set_pdeathsig(Signal::SIGTERM).map_err(std::io::Error::from);
@@ -279,15 +279,15 @@ fn play_here(job: &Path, results: &Path) -> Result<()> {
     if stage == Stage::Native {
         stay_on_one_processor()?;
     }
-    let first_use = FirstUse::look();
+    let pin_root_guard = PinRootGuard::look();
     let mut out = BufWriter::new(File::create(results).with_context(|| format!("cannot write {}", results.display()))?);
-    let played = play::play(&plan, stage, &mut out, &mut |text| tell(&Message::Progress(text.to_owned())));
-    let cleaned = remove_feeds(&plan).and_then(|()| first_use.remove());
+    let record = exec::exec(&plan, stage, &mut out, &mut |text| tell(&Message::Progress(text.to_owned())));
+    let cleaned = remove_feeds(&plan).and_then(|()| pin_root_guard.remove());
     let cleaned = cleaned.context("cannot clean up");
     if let (true, Err(why)) = (is_interrupted(), &cleaned) {
         eprintln!("{why:#}"); // nobody reads messages any more
     }
-    played?;
+    record?;
     cleaned?;
     out.flush().context("cannot write results")
 }

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use hotcc::object::check_cc_name;
 use hotcc_channel_model::Radio;
 use hotcc_lab_proto::plan::{
-    Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPep,
-    PlannedReading, Wire,
+    Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedCable, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink,
+    PlannedPep, PlannedReading,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub fn plan(scenario: &Scenario, seed: u64, traces: &TraceFiles) -> Result<Plann
     let plan = Plan {
         duration_ns: duration.as_nanos() as u64,
         hosts: hosts(scenario, &network),
-        wires: wires(&network),
+        cables: cables(&network),
         feeds: feeds(scenario, &network, &radios, seed)?,
         pep: scenario.pep.first().map(|pep| plan_pep(pep, &network)),
         events: events(scenario, &network, &objects)?,
@@ -219,9 +219,9 @@ const DEFAULT_SYSCTLS: [(&str, &str); 5] = [
     ("net.ipv6.conf.all.disable_ipv6", "1"),
 ];
 
-fn wires(network: &Network) -> Vec<Wire> {
+fn cables(network: &Network) -> Vec<PlannedCable> {
     let cables = network.cables.iter();
-    let wire = |cable: &network::Cable<'_>| Wire {
+    let planned = |cable: &network::Cable<'_>| PlannedCable {
         ends: [0, 1].map(|side| End {
             host: cable.ends[side],
             device: cable.device(side),
@@ -230,7 +230,7 @@ fn wires(network: &Network) -> Vec<Wire> {
         mtu: *cable.link.mtu.get_ref(),
         offload_segments: *cable.link.offload_segments.get_ref(),
     };
-    cables.map(wire).collect()
+    cables.map(planned).collect()
 }
 
 /// Towards the servers is the Internet; what else the border has is its access network.

@@ -166,7 +166,7 @@ impl Lab<'_> {
         let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
         let backend = match self.backend {
             Backend::Vm(..) => {
-                programs.push(("hotcc-guest", programs::sibling("hotcc-guest")?));
+                programs.push(("hotcc-guest", programs::companion_binary("hotcc-guest")?));
                 "vm"
             }
             Backend::Native(_) => "native",

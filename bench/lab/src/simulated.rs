@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use hotcc::tunables::{Setting, values};
 use hotcc_lab_proto::plan::RxMethod;
 use hotcc_simulator::algorithms;
-use hotcc_simulator::play::{Outcome, SYSCTLS, simulate};
+use hotcc_simulator::exec::{Outcome, SYSCTLS, simulate};
 
 /// What manifests and reports call it.
 pub const BACKEND: &str = "simulator";
@@ -57,8 +57,8 @@ fn check(scenario: &Scenario) -> Result<()> {
 
 /// Simulates a run.
 pub(crate) fn run(planned: &Planned) -> Result<Measured> {
-    let Outcome { played, packets, acks } = simulate(&planned.plan, &settings)?;
-    Ok(Measured { played, packets, acks })
+    let Outcome { record, packets, acks } = simulate(&planned.plan, &settings)?;
+    Ok(Measured { record, packets, acks })
 }
 
 /// The values of an algorithm's tunables in a profile, and `tunable=value` in addition.

@@ -18,7 +18,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::border::config::{BorderArgs, Config};
 use pep_agent::border::kernel::Kernel;
-use pep_agent::border::pump::{self, Delivered};
+use pep_agent::border::report_sender::{self, Delivered};
 use pep_agent::border::urgent::Urgent;
 use pep_agent::report::{Sent, Transport};
 use pep_agent::transport;
@@ -116,9 +116,9 @@ impl Router {
         let mut transport = self.router.enter(|| transport::udp(keys, PORT))??;
         let sent = transport.sent();
         let urgent = Urgent::begin();
-        let pump = std::thread::spawn(move || pump::run(&mut ring, &mut transport, &counting, &stopping));
+        let sender = std::thread::spawn(move || report_sender::run(&mut ring, &mut transport, &counting, &stopping));
         drop(urgent);
-        Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, sent, stop, pump: Some(pump) })
+        Ok(Border { router: self.router.clone(), kernel: Some(kernel), delivered, sent, stop, sender: Some(sender) })
     }
 }
 
@@ -129,13 +129,16 @@ struct Border {
     delivered: Arc<Delivered>,
     sent: Arc<Sent>,
     stop: Arc<AtomicBool>,
-    pump: Option<JoinHandle<hotcc_host::error::Result<()>>>,
+    sender: Option<JoinHandle<hotcc_host::error::Result<()>>>,
 }
 
 impl Border {
     /// Whether reports are still handed over: a border that makes none costs less.
     fn check(&self) -> Result<()> {
-        ensure!(self.pump.as_ref().is_some_and(|pump| !pump.is_finished()), "the border stopped delivering reports");
+        ensure!(
+            self.sender.as_ref().is_some_and(|sender| !sender.is_finished()),
+            "the border stopped delivering reports"
+        );
         Ok(())
     }
 }
@@ -143,7 +146,7 @@ impl Border {
 impl Drop for Border {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        if let Some(Ok(Err(error))) = self.pump.take().map(JoinHandle::join) {
+        if let Some(Ok(Err(error))) = self.sender.take().map(JoinHandle::join) {
             eprintln!("  {error:#}");
         }
         if let Some(kernel) = self.kernel.take()

@@ -69,7 +69,7 @@ fn rate(subject: &str, rates: &[f64], bound: Bound) -> Finding {
 fn verification(written: &[f64], verified: &[f64]) -> Finding {
     let ratios: Vec<f64> = written.iter().zip(verified).map(|(written, verified)| written / verified).collect();
     let rate = median(verified).unwrap_or(f64::NAN);
-    let subject = "forged in-flow reports verified";
+    let subject = "forged in-band reports verified";
     Finding::new(NAME, subject, "time of one, in that of a written report", median(&ratios), Bound::AtMost(1.0))
         .figure(format!("{} k/s and core", significant(rate / 1e3)))
 }

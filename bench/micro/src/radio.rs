@@ -7,7 +7,7 @@ use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use anyhow::{Context, Result};
 use hotcc_abi::pins;
-use hotcc_abi::radio::{Decision, IndexKey, SOURCE_TRACE, q8_to_db};
+use hotcc_abi::radio::{IndexKey, PackedSinr, SOURCE_TRACE, q8_to_db};
 use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, RadioSlots, Reading};
 use hotcc_testbed::netlab::check;
 use libbpf_rs::MapHandle;
@@ -120,5 +120,5 @@ fn time_of(sinr_q8: i16) -> u32 {
 }
 
 fn whole(word: u64) -> bool {
-    Decision::unpack(word).is_some_and(|d| d.average_q8_db == -d.sinr_q8_db && d.time_ms == time_of(d.sinr_q8_db))
+    PackedSinr::unpack(word).is_some_and(|d| d.average_q8_db == -d.sinr_q8_db && d.time_ms == time_of(d.sinr_q8_db))
 }

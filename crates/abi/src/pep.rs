@@ -49,11 +49,11 @@ pub struct PepFlow {
 
 const _: () = assert!(size_of::<PepFlow>() == 64);
 
-/// A verified record on its way from the agent into the kernel: what the program `hand_over` takes for its packet, behind
+/// A verified record on its way from the agent into the kernel: what the program `update_record` takes for its packet, behind
 /// [`ETHERNET_HEADER`] bytes of a frame's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Handover {
+pub struct PepRecordUpdate {
     /// The sender's address in network order; of IPv4, the first four bytes.
     pub server: [u8; 16],
     /// The receiver's.
@@ -84,16 +84,16 @@ pub struct Handover {
     pub ranges: [PepRange; RANGES],
 }
 
-const _: () = assert!(size_of::<Handover>() == 104);
+const _: () = assert!(size_of::<PepRecordUpdate>() == 104);
 
-/// Bytes before a [`Handover`].
+/// Bytes before a [`PepRecordUpdate`].
 pub const ETHERNET_HEADER: usize = 14;
-/// Flag of a [`Handover`]: clock the sender.
+/// Flag of a [`PepRecordUpdate`]: clock the sender.
 pub const CLOCK: u8 = 1;
-/// Flag of a [`Handover`]: the flow is kept without a record, for comparison.
+/// Flag of a [`PepRecordUpdate`]: the flow is kept without a record, for comparison.
 pub const CONTROL: u8 = 2;
 
-/// What becomes of a [`Handover`], by the number that `hand_over` answers.
+/// What becomes of a [`PepRecordUpdate`], by the number that `update_record` answers.
 pub const VERDICTS: [&str; 11] = [
     "written",
     "clocked",
@@ -108,10 +108,10 @@ pub const VERDICTS: [&str; 11] = [
     "distrusted",
 ];
 
-/// What the flows of one arm did that were seen by a PEP and have ended, since the agent started.
+/// What the flows of one cohort did that were seen by a PEP and have ended, since the agent started.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Arm {
+pub struct Cohort {
     /// How many.
     pub flows: u64,
     /// Bytes acknowledged by their clients since their first report.
@@ -126,13 +126,13 @@ pub struct Arm {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Inband {
-    /// As in [`Handover`].
+    /// As in [`PepRecordUpdate`].
     pub server: [u8; 16],
-    /// As in [`Handover`].
+    /// As in [`PepRecordUpdate`].
     pub client: [u8; 16],
-    /// As in [`Handover`].
+    /// As in [`PepRecordUpdate`].
     pub server_port: [u8; 2],
-    /// As in [`Handover`].
+    /// As in [`PepRecordUpdate`].
     pub client_port: [u8; 2],
     /// 4 or 6.
     pub family: u32,

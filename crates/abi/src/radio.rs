@@ -2,7 +2,7 @@
 //!
 //! Two maps. `radio_index` (LPM trie) leads from a peer's address, and port where one address is shared by several
 //! subscribers, to a slot number. `radio_slots` (array, memory-mappable) holds one 64-byte line per link; line 0 is
-//! a [`Header`]. What decisions rest on is two aligned `u64`, the SINR ([`Decision`]) and the [`Capacity`], each with its own
+//! a [`Header`]. What decisions rest on is two aligned `u64`, the SINR ([`PackedSinr`]) and the [`Capacity`], each with its own
 //! time: one store writes one, one load reads it, so neither can be torn or left half done by a writer that was killed.
 //! A line may have either, or both. `cell` moves when the serving cell changes. The rest of a line is informational.
 
@@ -109,7 +109,7 @@ impl std::fmt::Display for IndexKey {
 /// What a decision rests on, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB),
 /// 32..64 monotonic milliseconds of the reading. 0 means that nothing was ever written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct PackedSinr {
     /// SINR of the reading, 1/256 dB.
     pub sinr_q8_db: i16,
     /// Running average of the link's SINR, 1/256 dB.
@@ -118,7 +118,7 @@ pub struct Decision {
     pub time_ms: u32,
 }
 
-impl Decision {
+impl PackedSinr {
     /// The word as it stands in [`Slot::decision`]. Never 0: a reading that would pack to 0 is dated 1 ms later.
     #[must_use]
     pub fn pack(self) -> u64 {
@@ -189,7 +189,7 @@ impl Capacity {
         u64::from(self.kbit_per_s) * 1000
     }
 
-    /// Age in milliseconds at `now_ms`, as [`Decision::age_ms`].
+    /// Age in milliseconds at `now_ms`, as [`PackedSinr::age_ms`].
     #[must_use]
     pub fn age_ms(self, now_ms: u32) -> u32 {
         age_ms(self.time_ms, now_ms)
@@ -243,7 +243,7 @@ pub struct Header {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
-    /// A packed [`Decision`], or 0.
+    /// A packed [`PackedSinr`], or 0.
     pub decision: AtomicU64,
     /// Readings written since the slot was taken.
     pub updates: AtomicU64,
@@ -322,12 +322,12 @@ mod tests {
     #[test]
     fn decision_survives_packing() {
         for (s, a, t) in [(0, 0, 1), (-5120, 12800, u32::MAX), (i16::MIN, i16::MAX, 7), (-1, -1, 0)] {
-            let d = Decision { sinr_q8_db: s, average_q8_db: a, time_ms: t };
-            assert_eq!(Decision::unpack(d.pack()), Some(d));
+            let d = PackedSinr { sinr_q8_db: s, average_q8_db: a, time_ms: t };
+            assert_eq!(PackedSinr::unpack(d.pack()), Some(d));
         }
-        assert_eq!(Decision::unpack(0), None);
-        let zero = Decision { sinr_q8_db: 0, average_q8_db: 0, time_ms: 0 };
-        assert_eq!(Decision::unpack(zero.pack()).map(|d| d.time_ms), Some(1));
+        assert_eq!(PackedSinr::unpack(0), None);
+        let zero = PackedSinr { sinr_q8_db: 0, average_q8_db: 0, time_ms: 0 };
+        assert_eq!(PackedSinr::unpack(zero.pack()).map(|d| d.time_ms), Some(1));
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn age_wraps_and_refuses_the_future() {
-        let d = |time_ms| Decision { sinr_q8_db: 0, average_q8_db: 0, time_ms };
+        let d = |time_ms| PackedSinr { sinr_q8_db: 0, average_q8_db: 0, time_ms };
         assert_eq!(d(u32::MAX - 9).age_ms(10), 20);
         assert_eq!(d(11).age_ms(10), u32::MAX);
     }

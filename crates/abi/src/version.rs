@@ -18,7 +18,7 @@ pub struct Meta {
     /// SHA-256 of the object file.
     pub sha256: [u8; 32],
     /// 1: all that follows a switch to it is done (defaults written again, open sockets moved); 0: not yet.
-    pub settled: u64,
+    pub committed: u64,
     /// Where it came from: `builtin:NAME`, or a path (its end, where it is longer than the field). NUL padded.
     pub object: [u8; 160],
     /// Profile its tunables started from. NUL padded.

@@ -83,7 +83,7 @@ impl<'a, M: Model> Kernel<'a, M> {
     ///
     /// # Errors
     /// Algorithm and model differ; says where and how.
-    pub fn play(&mut self, event: Event) -> Result<(), String> {
+    pub fn apply(&mut self, event: Event) -> Result<(), String> {
         let state = self.sock.ca_state as u8;
         match event {
             Event::Ack { after_us, acked, rtt_us } => self.ack(after_us, acked, rtt_us)?,
@@ -116,7 +116,7 @@ impl<'a, M: Model> Kernel<'a, M> {
             Event::Return => self.come_back()?,
             Event::Radio { sinr_q8, average_q8, age_ms, max_age_ms } => {
                 let time_ms = ((self.sock.now_us / 1000) as u32).wrapping_sub(age_ms as u32);
-                let decision = hotcc_abi::radio::Decision { sinr_q8_db: sinr_q8, average_q8_db: average_q8, time_ms };
+                let decision = hotcc_abi::radio::PackedSinr { sinr_q8_db: sinr_q8, average_q8_db: average_q8, time_ms };
                 self.radio(Some((decision.pack(), max_age_ms)));
             }
             Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),

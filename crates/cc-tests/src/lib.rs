@@ -1,7 +1,7 @@
 //! Independent reference models of hotcc's congestion controls, and what drives them beside the algorithms' host builds.
 //!
 //! [`models`] holds the papers' equations in f64; [`kernel`] plays the kernel's part around both; [`random`] makes up
-//! connections to play, [`steady`] those whose path changes slowly, and [`following`] those that follow a radio's signal.
+//! connections to apply, [`steady`] those whose path changes slowly, and [`following`] those that follow a radio's signal.
 //! [`examples`] are connections worked by hand. [`steps`] and [`units`] are the pure functions below. [`storage`] looks into
 //! the running kernel's.
 //!

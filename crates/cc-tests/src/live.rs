@@ -36,7 +36,7 @@ pub(crate) fn check<C: Course, M: Model + Clone>(
             for _ in 0..steps {
                 for event in course.step(&mut random, &kernel.sock) {
                     script.events.push(event);
-                    kernel.play(event)?;
+                    kernel.apply(event)?;
                 }
             }
             kernel.finish()?;

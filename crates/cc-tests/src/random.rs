@@ -374,7 +374,7 @@ impl Totals {
 }
 
 /// Plays a script from its start; `Err` has the index of the event that failed (`None`: `init`) and the difference.
-fn play<M: Model>(
+fn apply<M: Model>(
     algo: Option<&HostAlgo>,
     model: M,
     script: &Script,
@@ -386,7 +386,7 @@ fn play<M: Model>(
     };
     let mut kernel = started.map_err(|e| (None, e))?;
     for (i, event) in script.events.iter().enumerate() {
-        kernel.play(*event).map_err(|e| (Some(i), e))?;
+        kernel.apply(*event).map_err(|e| (Some(i), e))?;
     }
     kernel.finish().map_err(|e| (script.events.len().checked_sub(1), e))?;
     totals.add(&kernel.counts, &kernel.model);
@@ -422,7 +422,7 @@ pub fn check_under<M: Model + Clone>(
         let mut random = Random::new(seed);
         let fresh = model(&mut random);
         let mut script = script(&mut random, length, conditions);
-        if let Err((at, difference)) = play(algo, fresh.clone(), &script, &mut totals) {
+        if let Err((at, difference)) = apply(algo, fresh.clone(), &script, &mut totals) {
             script.events.truncate(at.map_or(0, |i| i + 1));
             fail(algo, seed, &fresh, script, difference);
         }
@@ -472,7 +472,7 @@ fn shorten<M: Model + Clone>(
         while at < script.events.len() {
             let mut shorter = script.clone();
             shorter.events.drain(at..(at + run).min(script.events.len()));
-            match play(algo, model.clone(), &shorter, &mut Totals::default()) {
+            match apply(algo, model.clone(), &shorter, &mut Totals::default()) {
                 Err((failed, other)) => {
                     shorter.events.truncate(failed.map_or(0, |i| i + 1));
                     (script, difference) = (shorter, other);

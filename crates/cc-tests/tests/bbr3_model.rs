@@ -15,7 +15,7 @@ use side_by_side::{Judged, Sides};
 const HOOKS: u32 = 3000;
 
 /// One connection.
-fn play(algo: &HostAlgo, seed: u64) -> Judged {
+fn apply(algo: &HostAlgo, seed: u64) -> Judged {
     let mut random = Random::new(seed);
     let mut sides = Sides::new(algo, &mut random);
     while sides.judged.hooks < HOOKS {
@@ -29,7 +29,7 @@ fn steps_agree_with_the_model_through_random_connections() {
     let algo = HostAlgo::load("bbr3");
     let mut all = Judged::default();
     for seed in soak::seeds(0, 200) {
-        all.add(&play(&algo, seed));
+        all.add(&apply(&algo, seed));
     }
     println!("{all:?}");
     for state in [State::Startup, State::Drain, State::Down, State::Cruise, State::Refill, State::Up, State::ProbeRtt] {
@@ -52,7 +52,7 @@ fn the_flight_and_the_losses_of_a_segment_are_near_the_true_ones() {
     let algo = HostAlgo::load("bbr3");
     let mut all = Judged::default();
     for seed in soak::seeds(0, 30) {
-        all.add(&play(&algo, seed));
+        all.add(&apply(&algo, seed));
     }
     let (lost, flight, few) = (all.lost_off / all.flights, all.flight_off / all.flights, all.few_off);
     println!("of a flight: losses off by {lost:.5}, itself by {flight:.5}; {few} of {} wrong among few", all.few);

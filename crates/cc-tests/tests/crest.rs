@@ -1,6 +1,6 @@
 //! crest on connections: examples worked by hand, one ACK at a time.
 
-use hotcc_abi::radio::{Capacity, Decision};
+use hotcc_abi::radio::{Capacity, PackedSinr};
 use hotcc_host_algo::{EVENT_TX_START, Flow, Group, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
 
 const START: u64 = 0;
@@ -352,9 +352,9 @@ fn member(group: &Group) -> HostAlgo {
 }
 
 /// Rounds of a second connection to the same receiver, which meets a queue of 60 ms, until it is done with START.
-fn newcomer<'a>(algo: &'a HostAlgo, sibling: &Connection<'_>) -> Connection<'a> {
+fn newcomer<'a>(algo: &'a HostAlgo, member: &Connection<'_>) -> Connection<'a> {
     let mut connection = Connection::new(algo);
-    connection.view.now_us = sibling.view.now_us;
+    connection.view.now_us = member.view.now_us;
     for _ in 0..3 {
         connection.ack(100_000, 10, 10, 100_000);
     }
@@ -396,7 +396,7 @@ const CAPACITY: u64 = 2;
 
 /// What the radio map says of the connection's link now.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct RawReading {
     sinr_db: Option<f64>,
     capacity: Option<(f64, bool)>,
     cell: u32,
@@ -404,22 +404,22 @@ struct Said {
 }
 
 impl Connection<'_> {
-    fn say(&self, algo: &HostAlgo, said: Said) {
-        let time_ms = (self.view.now_us / 1000) as u32 - said.age_ms;
-        let sinr = |db: f64| Decision { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
-        let capacity = said.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
+    fn say(&self, algo: &HostAlgo, raw: RawReading) {
+        let time_ms = (self.view.now_us / 1000) as u32 - raw.age_ms;
+        let sinr = |db: f64| PackedSinr { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
+        let capacity = raw.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
         algo.set_radio_line(Some(RadioLine {
-            decision: said.sinr_db.map_or(0, sinr),
+            decision: raw.sinr_db.map_or(0, sinr),
             capacity: capacity.map_or(0, Capacity::pack),
-            cell: said.cell,
+            cell: raw.cell,
             max_age_ms: 500,
         }));
     }
 
     /// Slices with a queue, in each of which `rate` segments arrive per flight, and the radio says this.
-    fn slices(&mut self, algo: &HostAlgo, count: u32, flight: i32, said: Said) {
+    fn slices(&mut self, algo: &HostAlgo, count: u32, flight: i32, raw: RawReading) {
         for _ in 0..count {
-            self.say(algo, said);
+            self.say(algo, raw);
             self.ack(10_000, flight as u32 / 5, flight, 50_000);
         }
     }
@@ -430,21 +430,21 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     let sinr_db = Some(10.0);
-    for (said, kind) in [
-        (Said { sinr_db, ..Said::default() }, SINR),
-        (Said { sinr_db, capacity: Some((16e6, false)), ..Said::default() }, CAPACITY),
-        (Said { sinr_db, capacity: Some((16e6, true)), ..Said::default() }, SINR),
-        (Said { capacity: Some((16e6, false)), ..Said::default() }, CAPACITY),
+    for (raw, kind) in [
+        (RawReading { sinr_db, ..RawReading::default() }, SINR),
+        (RawReading { sinr_db, capacity: Some((16e6, false)), ..RawReading::default() }, CAPACITY),
+        (RawReading { sinr_db, capacity: Some((16e6, true)), ..RawReading::default() }, SINR),
+        (RawReading { capacity: Some((16e6, false)), ..RawReading::default() }, CAPACITY),
     ] {
-        connection.slices(&algo, 1, 100, said);
+        connection.slices(&algo, 1, 100, raw);
         assert_eq!(connection.state("signal.radio.kind"), kind);
     }
     // too old, and derived without a SINR: none
-    for said in [
-        Said { capacity: Some((16e6, false)), age_ms: 501, ..Said::default() },
-        Said { capacity: Some((16e6, true)), ..Said::default() },
+    for raw in [
+        RawReading { capacity: Some((16e6, false)), age_ms: 501, ..RawReading::default() },
+        RawReading { capacity: Some((16e6, true)), ..RawReading::default() },
     ] {
-        connection.slices(&algo, 1, 100, said);
+        connection.slices(&algo, 1, 100, raw);
         assert_eq!(connection.state("signal.readings") as u16, 0x8000, "no reading");
     }
 }
@@ -454,12 +454,12 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
 fn each_signal_keeps_what_was_learned_of_it() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
-    let sinr = Said { sinr_db: Some(10.0), ..Said::default() };
+    let sinr = RawReading { sinr_db: Some(10.0), ..RawReading::default() };
     let learned = |c: &Connection<'_>| (c.state("signal.level"), c.state("signal.error_with"));
     connection.slices(&algo, 40, 100, sinr);
     let of_sinr = learned(&connection);
     assert!(of_sinr.0 > 0);
-    let capacity = Said { capacity: Some((16e6, false)), ..sinr };
+    let capacity = RawReading { capacity: Some((16e6, false)), ..sinr };
     connection.slices(&algo, 1, 100, capacity);
     assert_eq!(learned(&connection), (0, 0), "nothing is known of the capacity yet");
     assert_eq!((connection.state("signal.other_level"), connection.state("signal.other_error")), of_sinr);
@@ -488,7 +488,7 @@ fn a_capacity_weighs_as_much_as_it_foretold() {
             rates[4] = flight;
             let factor = if wrong { if i / 50 % 2 == 0 { 10.0 } else { 0.1 } } else { 1.0 };
             let bps = f64::from(flight) / 0.05 * f64::from(MSS) * 8.0 * factor;
-            connection.say(&algo, Said { capacity: Some((bps, false)), ..Said::default() });
+            connection.say(&algo, RawReading { capacity: Some((bps, false)), ..RawReading::default() });
             connection.ack(10_000, rates[2] as u32 / 5, rates[2], 50_000);
         }
         connection.state("signal.weight")
@@ -501,11 +501,11 @@ fn a_capacity_weighs_as_much_as_it_foretold() {
 fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
-    let said = Said { capacity: Some((16e6, false)), cell: 7, ..Said::default() };
-    connection.slices(&algo, 10, 100, said);
+    let raw = RawReading { capacity: Some((16e6, false)), cell: 7, ..RawReading::default() };
+    connection.slices(&algo, 10, 100, raw);
     assert_eq!(connection.state("base_us"), 40_000, "the first cell is no change");
     let round = |connection: &mut Connection<'_>, rtt_us| {
-        connection.say(&algo, Said { cell: 8, ..said });
+        connection.say(&algo, RawReading { cell: 8, ..raw });
         connection.ack(100_000, 400, 100, rtt_us);
     };
     // at the end of the first round the flow sees the change; what the second acknowledges was sent before that

@@ -1,7 +1,7 @@
 //! crest's window, and what it makes of the radio's signal, against the f64 model, slice by slice, through random connections.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_abi::radio::{Capacity, Decision};
+use hotcc_abi::radio::{Capacity, PackedSinr};
 use hotcc_cc_tests::models::crest::{Signal, Slice};
 use hotcc_cc_tests::random::Random;
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
@@ -41,13 +41,13 @@ const NO_READING: i16 = i16::MIN;
 
 /// What the radio says at a slice.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum RawReading {
     Nothing,
     Sinr(f64),
     Capacity(f64),
 }
 
-impl Said {
+impl RawReading {
     /// Most connections hear one kind of reading, now and then none or the other; near the rate that will arrive, or not.
     fn draw(random: &mut Random, usual: u64, rate: f64, is_wrong: bool) -> Self {
         let rate = if is_wrong { random.scale(100.0, 100_000.0) } else { rate * random.scale(0.9, 1.1) };
@@ -63,7 +63,7 @@ impl Said {
         let (mut line, q8) = (RadioLine { max_age_ms: 100, ..RadioLine::default() }, |db: f64| (db * 256.0) as i16);
         match self {
             Self::Nothing => {}
-            Self::Sinr(db) => line.decision = Decision { sinr_q8_db: q8(db), average_q8_db: 0, time_ms }.pack(),
+            Self::Sinr(db) => line.decision = PackedSinr { sinr_q8_db: q8(db), average_q8_db: 0, time_ms }.pack(),
             Self::Capacity(bps) => line.capacity = Capacity::new(bps, false, time_ms).map_or(0, Capacity::pack),
         }
         algo.set_radio_line(Some(line));
@@ -120,7 +120,7 @@ struct Judged {
 }
 
 /// Plays one connection, whose radio says `usual` kind of readings, and checks each slice.
-fn play(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
+fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
     let mut random = Random::new(seed);
     let base_us = random.scale(2000.0, 300_000.0) as u64;
     let view = View {
@@ -146,7 +146,7 @@ fn play(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
         rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, 1e6);
         coming.rotate_left(1);
         coming[4] = rate;
-        let said = Said::draw(&mut random, usual, rate, is_wrong);
+        let said = RawReading::draw(&mut random, usual, rate, is_wrong);
         // what is in flight was served two slices ago
         let rate = if usual == 0 { rate } else { coming[2] };
         let elapsed_us = (base_us / 4).max(8000) + random.between(0, 3000);
@@ -240,7 +240,7 @@ fn the_window_and_the_signal_are_the_models_through_random_connections() {
     let algo = HostAlgo::load("crest");
     let mut all = [Judged::default(); 3];
     for seed in 0..300 {
-        let (usual, one) = (seed % 3, play(&algo, seed, seed % 3));
+        let (usual, one) = (seed % 3, apply(&algo, seed, seed % 3));
         let sum = &mut all[usual as usize];
         sum.windows += one.windows;
         sum.grown += one.grown;

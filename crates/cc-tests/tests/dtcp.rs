@@ -3,7 +3,7 @@
 #[path = "dtcp/default.rs"]
 mod default;
 
-use hotcc_abi::radio::Decision;
+use hotcc_abi::radio::PackedSinr;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_cc_tests::models::close;
 use hotcc_cc_tests::models::dtcp::Tunables;
@@ -73,7 +73,7 @@ fn assert_n(flow: &Flow<'_>, want: f64) {
 /// Sets SINR and average, dB, as of `age_ms` before the next epoch's end.
 fn radio(algo: &HostAlgo, view: &View, sinr_db: i16, average_db: i16, age_ms: u32) {
     let time_ms = ((view.now_us + 500_000) / 1000) as u32 - age_ms;
-    let reading = Decision { sinr_q8_db: sinr_db * 256, average_q8_db: average_db * 256, time_ms };
+    let reading = PackedSinr { sinr_q8_db: sinr_db * 256, average_q8_db: average_db * 256, time_ms };
     algo.set_radio(Some((reading.pack(), 0)));
 }
 
@@ -286,7 +286,7 @@ fn readings_age_as_specified() {
             flow.set(&view);
             flow.cwnd_event(EVENT_TX_START); // the epoch starts here
             let time_ms = ((now_us / 1000) as u32).wrapping_sub(age_ms as u32);
-            let reading = Decision { sinr_q8_db: 10 * 256, average_q8_db: 20 * 256, time_ms };
+            let reading = PackedSinr { sinr_q8_db: 10 * 256, average_q8_db: 20 * 256, time_ms };
             algo.set_radio(Some((reading.pack(), max_age_ms)));
             epoch(&mut flow, &mut view, 500);
             assert_n(&flow, if fresh { 3.580791 } else { 2.0 });

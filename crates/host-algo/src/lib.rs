@@ -202,7 +202,7 @@ struct Hooks {
 /// What algorithms read of a line of the radio map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RadioLine {
-    /// A packed [`hotcc_abi::radio::Decision`], or 0.
+    /// A packed [`hotcc_abi::radio::PackedSinr`], or 0.
     pub decision: u64,
     /// A packed [`hotcc_abi::radio::Capacity`], or 0.
     pub capacity: u64,
@@ -338,7 +338,7 @@ impl HostAlgo {
         unsafe { self.tunable_address(name).write_volatile(value) }
     }
 
-    /// What the radio map holds for the peer: a packed [`hotcc_abi::radio::Decision`] and its maximum age, or nothing.
+    /// What the radio map holds for the peer: a packed [`hotcc_abi::radio::PackedSinr`] and its maximum age, or nothing.
     pub fn set_radio(&self, reading: Option<(u64, u32)>) {
         self.set_radio_line(reading.map(|(decision, max_age_ms)| RadioLine {
             decision,

@@ -58,7 +58,7 @@ pub enum MapError {
     /// The index is full.
     #[error("cannot add the link: the radio index is full; remove links with `sinr-feeder remove`")]
     IndexFull,
-    /// No slot is free, or none has rested long enough.
+    /// No slot is free, or none has quarantined long enough.
     #[error(
         "cannot add the link: the radio map has no free slot; remove links with `sinr-feeder remove`, and retry \
          after up to 30 s (a removed link's slot is not reused earlier)"

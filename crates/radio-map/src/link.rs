@@ -2,7 +2,7 @@
 
 use crate::owner::Owner;
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
+use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// One link and what its line says.
@@ -20,7 +20,7 @@ pub struct Link {
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Latest SINR, running average and their time; `None` where no SINR was ever published.
-    pub decision: Option<Decision>,
+    pub decision: Option<PackedSinr>,
     /// Readings written since the slot was taken.
     pub updates: u64,
     /// Latest capacity and its time; `None` where none was ever published.
@@ -66,7 +66,7 @@ impl Snapshot {
         let nonzero = |n: u32| (n != 0).then_some(n);
         let index = |n: u8| (n != radio::UNKNOWN_U8).then_some(n);
         let owner = Owner::of(line);
-        let decision = Decision::unpack(line.decision.load(Acquire));
+        let decision = PackedSinr::unpack(line.decision.load(Acquire));
         let capacity = Capacity::unpack(line.capacity.load(Acquire));
         Self {
             decision,
@@ -147,7 +147,7 @@ mod tests {
         // SAFETY: Slot is integers and atomics of integers; zeros are valid for all of them.
         let slot: Slot = unsafe { std::mem::zeroed() };
         let time_ms = monotonic_ms32().wrapping_sub(age_ms);
-        slot.decision.store(Decision { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);
+        slot.decision.store(PackedSinr { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);
         slot.max_age_ms.store(max_age_ms, Relaxed);
         slot
     }

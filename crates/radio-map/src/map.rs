@@ -11,7 +11,7 @@ use crate::writer::{self, LinkOptions, LinkWriter};
 use aya::maps::MapData;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::pins;
-use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, Slot, effective_max_age_ms};
+use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, Slot, effective_max_age_ms};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -176,16 +176,16 @@ impl RadioMap {
         Ok(())
     }
 
-    /// A free slot that has rested: a reader may still hold a freed one for as long as it believes its reading.
+    /// A free slot that has quarantined: a reader may still hold a freed one for as long as it believes its reading.
     fn rested_slot(&self) -> Option<u32> {
         let now = monotonic_ms32();
-        let rested = |line: &Slot| {
+        let quarantined = |line: &Slot| {
             let freed = line.freed_ms.load(Relaxed);
             freed == 0 || now.wrapping_sub(freed) > effective_max_age_ms(line.max_age_ms.load(Relaxed))
         };
         (1..radio::SLOTS).find(|i| {
             let line = self.view.slots.slot(*i);
-            line.is_some_and(|l| l.state.load(Acquire) == radio::STATE_FREE && rested(l))
+            line.is_some_and(|l| l.state.load(Acquire) == radio::STATE_FREE && quarantined(l))
         })
     }
 
@@ -223,7 +223,7 @@ impl RadioMap {
 
 /// Age and time of the latest SINR or capacity, whichever is younger.
 fn latest_ms(line: &Slot, now_ms: u32) -> Option<(u32, u32)> {
-    let sinr = Decision::unpack(line.decision.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
+    let sinr = PackedSinr::unpack(line.decision.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
     let capacity = Capacity::unpack(line.capacity.load(Acquire)).map(|c| (c.age_ms(now_ms), c.time_ms));
     sinr.into_iter().chain(capacity).min()
 }

@@ -4,7 +4,7 @@ use crate::error::MapError;
 use crate::owner::Owner;
 use crate::reading::Reading;
 use crate::slots::RadioSlots;
-use hotcc_abi::radio::{self, Capacity, Decision, IndexKey, Slot, sinr_to_q8};
+use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, Slot, sinr_to_q8};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -84,7 +84,7 @@ impl LinkWriter {
         if let Some(sinr_db) = reading.sinr_db {
             let average_db = reading.average_db.unwrap_or(sinr_db);
             let decision =
-                Decision { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
+                PackedSinr { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
             line.decision.store(decision.pack(), Release);
         }
         if let Some(bps) = reading.capacity_bps {

@@ -5,7 +5,7 @@ use crate::packet::{Ack, Content, Packet};
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use hotcc_lab_proto::plan::{Pace, PlannedFlow};
-use hotcc_lab_proto::played::FlowEnd;
+use hotcc_lab_proto::run_record::FlowEnd;
 use std::net::Ipv4Addr;
 
 /// `TCP_TIMEOUT_INIT`: 1 s until a SYN is sent again.

@@ -6,8 +6,8 @@ use bytemuck::Zeroable;
 use hotcc_lab_proto::cell::Cell;
 use hotcc_lab_proto::link_model::{self, Fate, LinkModel, Offer};
 use hotcc_lab_proto::plan::{Plan, PlannedHost};
-use hotcc_lab_proto::played::LinkEnd;
 use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
+use hotcc_lab_proto::run_record::LinkEnd;
 use std::net::Ipv4Addr;
 
 /// The first three bytes of an address: every network of the lab is a /24.
@@ -75,8 +75,8 @@ impl Network {
     /// A plan's network at time 0.
     pub fn new(plan: &Plan) -> Result<Self> {
         let mut ends = vec![0; plan.links.len()];
-        for end in plan.wires.iter().flat_map(|wire| &wire.ends) {
-            *ends.get_mut(end.receives).context("a wire has no link")? = end.host;
+        for end in plan.cables.iter().flat_map(|cable| &cable.ends) {
+            *ends.get_mut(end.receives).context("a cable has no link")? = end.host;
         }
         let hosts = plan.hosts.iter().enumerate().map(|(place, host)| Host::set_up(plan, place, host));
         Ok(Self {
@@ -237,10 +237,10 @@ impl Host {
     fn set_up(plan: &Plan, place: usize, planned: &PlannedHost) -> Result<Self> {
         let mut host = Self::default();
         let mut devices = Vec::new();
-        for wire in &plan.wires {
+        for cable in &plan.cables {
             for (own, other) in [(0, 1), (1, 0)] {
-                if wire.ends[own].host == place {
-                    devices.push((wire.ends[own].device.as_str(), wire.ends[other].receives));
+                if cable.ends[own].host == place {
+                    devices.push((cable.ends[own].device.as_str(), cable.ends[other].receives));
                 }
             }
         }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// One that is past its first, quick ACKs.
-    fn settled() -> Receiver {
+    fn steady() -> Receiver {
         let mut receiver = Receiver::new(1 << 30, 40_000_000);
         for number in 0..16 {
             assert!(receiver.data(0, &segment(number), false).is_some(), "quick at the start");
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_second_segment_is_acknowledged_or_forty_milliseconds_later() {
-        let mut receiver = settled();
+        let mut receiver = steady();
         assert_eq!(receiver.data(0, &segment(16), false), None);
         let ack = receiver.data(1000, &segment(17), false).unwrap();
         assert_eq!((ack.cumulative, ack.blocks), (18 * 1448, 0));
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn out_of_order_is_acknowledged_at_once_then_compressed() {
-        let mut receiver = settled();
+        let mut receiver = steady();
         for number in 17..20 {
             assert!(receiver.data(0, &segment(number), false).is_some());
         }
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_newest_block_comes_first_and_duplicates_are_reported() {
-        let mut receiver = settled();
+        let mut receiver = steady();
         receiver.data(0, &segment(18), false);
         receiver.data(0, &segment(22), false);
         let ack = receiver.data(0, &segment(20), false).unwrap();

@@ -1,8 +1,8 @@
 //! BBRv3 (bench/peers) alone on a path: its states over time, as docs/reference/bbr3.md shows them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, Wire};
-use hotcc_simulator::play::{Outcome, simulate};
+use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase};
+use hotcc_simulator::exec::{Outcome, simulate};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
@@ -48,7 +48,7 @@ fn plan() -> Plan {
     Plan {
         duration_ns: SECONDS * SECOND_NS,
         hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
-        wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+        cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
         links: vec![link("l:a>b", 1, vec![(1, 20_000_000)]), link("l:b>a", 2, Vec::new())],
         flows: vec![flow],
         algorithms: vec![algorithm],

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{
-    Action, End, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedReading,
-    Wire,
+    Action, End, Feed, Pace, Plan, PlannedCable, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase,
+    PlannedReading,
 };
-use hotcc_simulator::play::{Outcome, simulate};
+use hotcc_simulator::exec::{Outcome, simulate};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -50,7 +50,7 @@ fn plan(flows: Vec<PlannedFlow>, seconds: u64) -> Plan {
     Plan {
         duration_ns: seconds * SECOND_NS,
         hosts: vec![host("a", "10.0.0.1", "e0"), host("b", "10.0.0.2", "e0")],
-        wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+        cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
         links: vec![link("l:a>b", 1), PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) }],
         flows,
         packet_records: 1_000_000,
@@ -68,9 +68,9 @@ fn every_congestion_control_uses_the_link_and_the_result_repeats() {
     for cc in ["reno", "cubic", "bbr"] {
         let plan = plan(vec![flow(cc, None)], 10);
         let (first, second) = (run(&plan), run(&plan));
-        let mbps = first.played.flows[0].bytes as f64 * 8.0 / 10e6;
+        let mbps = first.record.flows[0].bytes as f64 * 8.0 / 10e6;
         assert!((18.0..19.4).contains(&mbps), "{cc}: {mbps} Mbit/s");
-        assert_eq!(first.played, second.played);
+        assert_eq!(first.record, second.record);
         let bytes = |outcome: &Outcome| bytemuck::cast_slice::<_, u8>(&outcome.acks).to_vec();
         assert!(bytes(&first) == bytes(&second), "{cc}");
     }
@@ -79,7 +79,7 @@ fn every_congestion_control_uses_the_link_and_the_result_repeats() {
 #[test]
 fn a_finite_flow_completes_when_its_last_byte_arrives() {
     let outcome = run(&plan(vec![flow("cubic", Some(10 * MSS + 7))], 5));
-    let end = &outcome.played.flows[0];
+    let end = &outcome.record.flows[0];
     assert!(end.complete && end.bytes == 10 * MSS + 7, "{end:?}");
     // the handshake, ten segments, and a round trip more for the last bytes, which exceed the first window
     assert!((100_000_000..=110_000_000).contains(&end.end_ns), "{end:?}");
@@ -89,7 +89,7 @@ fn a_finite_flow_completes_when_its_last_byte_arrives() {
 fn an_application_that_writes_slowly_is_not_held_back() {
     let pace = Some(Pace { interval_ns: 10_000_000, write_bytes: 1000 });
     let outcome = run(&plan(vec![PlannedFlow { pace, ..flow("cubic", None) }], 10));
-    let bytes = outcome.played.flows[0].bytes;
+    let bytes = outcome.record.flows[0].bytes;
     assert!((960_000..=1_000_000).contains(&bytes), "{bytes}");
     assert!(outcome.acks.iter().all(|ack| ack.cwnd <= 20), "a window that is not used does not grow");
 }
@@ -100,7 +100,7 @@ fn a_tail_that_is_lost_is_repaired_without_a_timeout() {
     // the last two packets of the first window are lost, and no data follow: a probe repeats the last one, and its SACK shows
     // that the other one is lost, too
     plan.links[0].queue_bytes = 1500 * 9;
-    let end = run(&plan).played.flows[0].clone();
+    let end = run(&plan).record.flows[0].clone();
     assert!(end.complete, "{end:?}");
     assert_eq!((end.timeouts, end.retransmits), (0, 2));
 }
@@ -111,7 +111,7 @@ fn a_blackout_ends_with_a_timeout_and_the_flow_continues() {
     let phase = |from_ns, loss| PlannedPhase { from_ns, delay_ns: 20_000_000, loss, ..PlannedPhase::default() };
     plan.links[0].phases = vec![phase(0, 0.0), phase(2 * SECOND_NS, 1.0), phase(3 * SECOND_NS, 0.0)];
     let outcome = run(&plan);
-    let end = &outcome.played.flows[0];
+    let end = &outcome.record.flows[0];
     assert!(end.timeouts >= 1, "{end:?}");
     let late = outcome.acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS).count();
     assert!(late > 1000, "{late} ACKs after the blackout");
@@ -122,7 +122,7 @@ fn reordering_is_undone_and_widens_the_window_for_it() {
     let mut plan = plan(vec![flow("cubic", None)], 10);
     let phase = PlannedPhase { delay_ns: 20_000_000, reorder: 0.01, hold_ns: 4_000_000, ..PlannedPhase::default() };
     plan.links[0].phases = vec![phase];
-    let end = run(&plan).played.flows[0].clone();
+    let end = run(&plan).record.flows[0].clone();
     let mbps = end.bytes as f64 * 8.0 / 10e6;
     assert!(mbps > 15.0, "{mbps} Mbit/s, {} retransmissions", end.retransmits);
 }
@@ -165,8 +165,8 @@ fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
     let swap = Action::Swap { cc: "dtcp".to_owned(), new: "westwoodp".to_owned(), object: "westwoodp".to_owned() };
     plan.events = vec![PlannedEvent { at_ns: 3 * SECOND_NS, action: swap }];
     let outcome = run(&plan);
-    assert_eq!(outcome.played.events, ["3 swap dtcp -> westwoodp: 1 connections moved"]);
-    assert!(outcome.played.flows[0].bytes > 10_000_000);
+    assert_eq!(outcome.record.events, ["3 swap dtcp -> westwoodp: 1 connections moved"]);
+    assert!(outcome.record.flows[0].bytes > 10_000_000);
 }
 
 /// Simulations have no PEP.
@@ -237,7 +237,7 @@ proptest! {
         }
         plan.links[0].queue_bytes = queue_packets * 1500;
         let outcome = run(&plan);
-        let end = &outcome.played.flows[0];
+        let end = &outcome.record.flows[0];
         prop_assert!(end.complete, "{end:?}");
         prop_assert_eq!(end.bytes, kilobytes * 1000);
         prop_assert!(outcome.acks.iter().all(|ack| ack.in_flight < 100_000));

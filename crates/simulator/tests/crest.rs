@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{
-    Algorithm, End, Feed, Plan, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading,
-    Wire,
+    Algorithm, End, Feed, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedPolice,
+    PlannedReading,
 };
 use hotcc_lab_proto::records::POLICED;
-use hotcc_simulator::play::{Outcome, simulate};
+use hotcc_simulator::exec::{Outcome, simulate};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::net::Ipv4Addr;
@@ -65,7 +65,7 @@ impl Path {
         Plan {
             duration_ns: SECONDS * SECOND_NS,
             hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
-            wires: vec![Wire { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
+            cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
             links: vec![
                 PlannedLink { phases, ..link("l:a>b", 1) },
                 PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) },
@@ -122,7 +122,7 @@ impl Path {
 
     /// Jain's index of the flows' bytes.
     fn jain(outcome: &Outcome) -> f64 {
-        let bytes: Vec<f64> = outcome.played.flows.iter().map(|end| end.bytes as f64).collect();
+        let bytes: Vec<f64> = outcome.record.flows.iter().map(|end| end.bytes as f64).collect();
         let sum: f64 = bytes.iter().sum();
         sum * sum / (bytes.len() as f64 * bytes.iter().map(|b| b * b).sum::<f64>())
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A program built beside this one.
-pub fn sibling(name: &str) -> Result<PathBuf> {
+pub fn companion_binary(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     // tests run from target/PROFILE/deps
     let found = own.ancestors().skip(1).take(2).map(|d| d.join(name)).find(|p| is_executable(p));

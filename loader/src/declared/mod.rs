@@ -21,7 +21,7 @@ pub use plan::{Action, Step, Subject};
 pub use save::{Saved, save};
 
 use crate::policy::layout::Moved;
-use crate::policy::{self, Explained, Question};
+use crate::policy::{self, Explained, FlowQuery};
 use crate::registry::{begin, need_bpffs};
 use hotcc_host::error::{Result, need_root};
 use hotcc_host::lock::Lock;
@@ -72,10 +72,10 @@ pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)
 }
 
 /// Which rule of a file a flow would get; changes nothing.
-pub fn explain(file: &Path, question: &Question) -> Result<Explained> {
+pub fn explain(file: &Path, query: &FlowQuery) -> Result<Explained> {
     need_root("hotcc policy test")?;
     need_bpffs()?;
-    policy::explain_by(&wanted::read(file)?.policy, question)
+    policy::explain_by(&wanted::read(file)?.policy, query)
 }
 
 /// Makes the kernel follow what is declared. All files are read before the lock is taken, since reading may take as long as

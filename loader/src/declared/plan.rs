@@ -81,7 +81,7 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     let ours: Vec<&Algo> = all.iter().filter(|algo| !runs::is_for_runs(algo)).collect();
     let mut steps = Vec::new();
     for &algo in &ours {
-        if !algo.is_tidy()? {
+        if !algo.is_clean()? {
             steps.push(step(Action::Repair, Subject::Algorithm, &algo.name, Vec::new(), Work::Repair(algo.clone())));
         }
     }

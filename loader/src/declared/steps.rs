@@ -2,7 +2,7 @@
 
 use super::plan::{Action, Step, Work};
 use super::wanted::Declared;
-use crate::killpoint::{failpoint, killpoint};
+use crate::failpoint;
 use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
 use crate::registry::Algo;
@@ -35,13 +35,13 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
     let (mut done, mut warnings) = (Vec::new(), Vec::new());
     for (n, step) in steps.iter().enumerate() {
         let place = format!("step{n}");
-        killpoint(&place);
-        match failpoint(&place).and_then(|()| carry_out_one(step, &mut files, &mut warnings)) {
+        failpoint::kill(&place);
+        match failpoint::fail(&place).and_then(|()| carry_out_one(step, &mut files, &mut warnings)) {
             Ok(undo) => done.push((step, undo)),
             Err(error) => return Err(undo_all(done, error, &format!("cannot {}", what(step)))),
         }
     }
-    killpoint("applied");
+    failpoint::kill("applied");
     Ok(warnings)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
 fn undo_all(done: Vec<(&Step, Undo<'_>)>, error: Error, tried: &str) -> Error {
     let mut left = Vec::new();
     for (step, undo) in done.into_iter().rev() {
-        killpoint("undo");
+        failpoint::kill("undo");
         if let Err(why) = undo.carry_out() {
             left.push(format!("{} ({why:#})", what(step)));
         }
@@ -96,7 +96,7 @@ enum Undo<'a> {
 fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<String>) -> Result<Undo<'a>> {
     let name = &step.name;
     match &step.work {
-        Work::Repair(algo) => algo.tidy().map(|()| Undo::Nothing),
+        Work::Repair(algo) => algo.gc().map(|()| Undo::Nothing),
         Work::RepairReceiver(method) => rx::finish(*method).map(|()| Undo::Nothing),
         Work::Load(request, source) => {
             warnings.extend(ops::load_and_count(request, Ok(source.clone()), false)?.warnings);

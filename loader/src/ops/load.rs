@@ -2,7 +2,7 @@
 
 use super::switch::{Counter, Outcome, Pending, counter, finish};
 use super::unload::unload_locked;
-use crate::killpoint::killpoint;
+use crate::failpoint;
 use crate::object::{Source, check_cc_name};
 use crate::registry::counters::count;
 use crate::registry::defaults::Defaults;
@@ -65,7 +65,7 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
         None => error.during(&format!("cannot load {}", source.origin)).as_kind(Kind::Failed),
     })?;
     let algo = Algo::named(&name);
-    algo.tidy()?;
+    algo.gc()?;
     if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
         unload_locked(&name, None)?; // a killed run left it
     }
@@ -81,7 +81,7 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
     if for_runs {
         runs::mark(&algo)?;
     }
-    killpoint("pinned");
+    failpoint::kill("pinned");
     let started = Instant::now();
     if let Err(error) = register(&algo, &mut loaded) {
         // nothing half-loaded

@@ -2,7 +2,7 @@
 
 use super::load::{Request, read};
 use super::switch::{Counter, Outcome, Pending, counter, finish};
-use crate::killpoint::killpoint;
+use crate::failpoint;
 use crate::object::{Opened, Source};
 use crate::registry::counters::count;
 use crate::registry::install::{self, pin_version, prepare};
@@ -60,7 +60,7 @@ fn swap_locked(
 ) -> Result<Outcome> {
     let mut opened = source.open()?;
     let (algo, old) = Algo::serving(name)?;
-    algo.tidy()?;
+    algo.gc()?;
     let swaps = old.meta()?.swaps + 1;
     opened.rename(name)?;
     let before = match tunables {
@@ -78,7 +78,7 @@ fn swap_locked(
     }
     let mut loaded = prepare(opened)?;
     let new = pin_version(&algo, &mut loaded, &source, &request.profile)?;
-    killpoint("pinned");
+    failpoint::kill("pinned");
     let started = Instant::now();
     if let Err(error) = install::replace(&algo, &old, &mut loaded) {
         let _ = registry::remove_tree(&new.dir);
@@ -103,13 +103,13 @@ pub(crate) fn rollback_and_count(name: &str, live: bool) -> Result<Outcome> {
 
 fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> {
     let (algo, serving) = Algo::serving(name)?;
-    algo.tidy()?;
+    algo.gc()?;
     let previous =
         algo.previous()?.ok_or_else(|| Error::failed(format!("cannot roll back `{name}`: it has not been swapped")))?;
     let swaps = serving.meta()?.swaps + 1;
     let tunables_changed = present::changed(&values_for_comparison(&serving), &values_for_comparison(&previous));
-    previous.unsettle()?;
-    killpoint("pinned");
+    previous.mark_pending()?;
+    failpoint::kill("pinned");
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous)
         .map_err(|e| e.during(&format!("cannot roll back {name}; the current version continues to serve")))?;

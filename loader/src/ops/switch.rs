@@ -3,7 +3,7 @@
 //! From here on a command no longer fails: it warns, and the next command repairs what went wrong.
 
 use super::migrate::{self, Moved};
-use crate::killpoint::killpoint;
+use crate::failpoint;
 use crate::registry::{Algo, Version};
 use crate::sockets::count::{FlowCounter, connections};
 use crate::sysctl;
@@ -63,19 +63,19 @@ pub(super) struct Pending {
 /// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions. No `swaps`: it
 /// had been switched to it already.
 pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: Pending) -> Outcome {
-    killpoint("switched");
+    failpoint::kill("switched");
     let mut warnings = Vec::new();
     let mut warn = |error: Error| warnings.push(format!("{error:#}"));
     // Without this, new sockets on the default would go on getting the old version.
     let defaults =
         sysctl::replace_defaults(&algo.name, |_| vec![algo.name.clone()]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;
-    killpoint("defaults");
+    failpoint::kill("defaults");
     let moved = live.then(|| migrate::to_version(&algo.name, new.map_id).map_err(&mut warn).ok()).flatten();
-    killpoint("moved");
+    failpoint::kill("moved");
     let noted = swaps
-        .map_or(Ok(()), |swaps| new.settle(swaps))
-        .and_then(|()| algo.tidy())
+        .map_or(Ok(()), |swaps| new.commit(swaps))
+        .and_then(|()| algo.gc())
         .and_then(|()| new.meta())
         .map_err(&mut warn);
     if !matches!(algo.current(), Ok(Some(current)) if current.map_id == new.map_id) {
@@ -84,7 +84,7 @@ pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool,
             algo.name
         )));
     }
-    killpoint("noted");
+    failpoint::kill("noted");
     let counted = pending.counter.join().unwrap_or_else(|_| Err(Error::failed("loading the socket iterator panicked")));
     let groups = counted.and_then(|mut c| c.count()).map_err(&mut warn).ok();
     warnings.extend(new.settings().iter().flatten().filter_map(Setting::warning));

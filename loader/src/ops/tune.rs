@@ -37,7 +37,7 @@ pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
 /// As [`set`]. Call with the lock held.
 pub(crate) fn set_locked(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     let (algo, serving) = Algo::serving(name)?;
-    algo.tidy()?;
+    algo.gc()?;
     let parse = |version: &Version| -> Result<Vec<Setting>> {
         let tunables = version.description()?.tunables;
         assignments.iter().map(|text| values::parse(&tunables, text)).collect()

@@ -1,6 +1,6 @@
 //! Takes a congestion control away.
 
-use crate::killpoint::killpoint;
+use crate::failpoint;
 use crate::registry::counters::count;
 use crate::registry::defaults::Defaults;
 use crate::registry::{self, Algo, begin, install};
@@ -64,13 +64,13 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
             defaults.not_taken.join(", ")
         )));
     }
-    killpoint("defaults");
+    failpoint::kill("defaults");
     if algo.link_path().exists() {
         std::fs::remove_file(algo.link_path()).tried(|| format!("cannot remove {}", algo.link_path().display()))?;
     } else {
         install::unregister(&serving)?;
     }
-    killpoint("unlinked");
+    failpoint::kill("unlinked");
     let done = before.replace_in_others(name);
     let done = done.and(registry::remove_tree(algo.dir())).and_then(|()| wait_until_gone(name));
     count(|c| c.unloads += 1);

@@ -21,7 +21,7 @@ const OWN_NETNS: &str = "/proc/self/ns/net";
 
 /// A flow to ask about.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct FlowQuery {
     /// Its own address.
     pub local: SocketAddr,
     /// The peer's; `None`: it listens.
@@ -62,7 +62,7 @@ pub struct Explained {
     pub tried: Vec<Verdict>,
 }
 
-/// `struct policy_question` of the program.
+/// `struct policy_query` of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Asked {
@@ -72,18 +72,18 @@ struct Asked {
 }
 
 /// Asks the rules that apply.
-pub fn explain(question: &Question) -> Result<Explained> {
+pub fn explain(query: &FlowQuery) -> Result<Explained> {
     need_root("hotcc policy test")?;
     need_bpffs()?;
-    let flow = flow(question)?;
+    let flow = flow(query)?;
     let Some(current) = current()? else { return answer(&[], |_| Ok(0)) };
     let object = load_for_current(&current, EXPLAIN)?;
     answer(&current.entries, |rule| ask(&object, Asked { rule, pad: 0, flow }))
 }
 
 /// Asks rules that do not apply.
-pub(crate) fn explain_by(policy: &Policy, question: &Question) -> Result<Explained> {
-    let flow = flow(question)?;
+pub(crate) fn explain_by(policy: &Policy, query: &FlowQuery) -> Result<Explained> {
+    let flow = flow(query)?;
     if policy.entries.is_empty() {
         return answer(&[], |_| Ok(0));
     }
@@ -117,8 +117,8 @@ fn ask(object: &Object, asked: Asked) -> Result<u32> {
     if criterion == u32::MAX { Err(Error::failed(tried())) } else { Ok(criterion) }
 }
 
-fn flow(question: &Question) -> Result<FlowEntry> {
-    let Question { local, remote, cgroup, netns: namespace, uid, interface, signal_db } = question;
+fn flow(query: &FlowQuery) -> Result<FlowEntry> {
+    let FlowQuery { local, remote, cgroup, netns: namespace, uid, interface, signal_db } = query;
     let mut flow = FlowEntry::zeroed();
     (flow.local, flow.local_port) = (PathKey::address(local.ip()).addr, local.port());
     flow.remote = PathKey::address(local.ip()).family().addr;

@@ -31,7 +31,7 @@ mod table;
 pub use chosen::Chosen;
 pub(crate) use chosen::Condition;
 pub(crate) use explain::explain_by;
-pub use explain::{Explained, Question, explain};
+pub use explain::{Explained, FlowQuery, explain};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;
 pub(crate) use ordered::Policy;

@@ -130,19 +130,19 @@ impl Algo {
     }
 
     /// Removes what a killed command left, and versions older than the previous one. Call with the lock held.
-    pub fn tidy(&self) -> Result<()> {
+    pub fn gc(&self) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
         }
         let Some(current) = self.current()? else {
             return remove_tree(&self.dir);
         };
-        if current.meta()?.settled == 0 {
+        if current.meta()?.committed == 0 {
             // a command was killed after the kernel had switched, and before all was done
             let versions = self.versions()?;
             let swaps = versions.iter().filter_map(|v| v.meta().ok()).map(|m| m.swaps).max().unwrap_or(0);
             sysctl::replace_defaults(&self.name, |_| vec![self.name.clone()])?;
-            current.settle(swaps + u64::from(versions.len() > 1))?;
+            current.commit(swaps + u64::from(versions.len() > 1))?;
         }
         let previous = self.previous()?.map(|v| v.map_id);
         for version in self.versions()? {
@@ -153,11 +153,11 @@ impl Algo {
         Ok(())
     }
 
-    /// Whether there is nothing that [`tidy`](Self::tidy) would change.
-    pub(crate) fn is_tidy(&self) -> Result<bool> {
+    /// Whether there is nothing that [`gc`](Self::gc) would change.
+    pub(crate) fn is_clean(&self) -> Result<bool> {
         let Some(current) = self.current()? else { return Ok(!self.dir.exists()) };
         let wanted = 1 + usize::from(self.previous()?.is_some());
-        Ok(current.meta()?.settled != 0 && self.versions()?.len() <= wanted)
+        Ok(current.meta()?.committed != 0 && self.versions()?.len() <= wanted)
     }
 
     /// Where the counters of all its versions are pinned.

@@ -1,6 +1,6 @@
 //! The pinned counters of what commands did.
 
-use super::cells::{read_cell, write_cell};
+use super::value_map::{read_value_map, write_value_map};
 use hotcc_abi::pins;
 use hotcc_abi::version::{Counters, META_VERSION};
 use hotcc_host::bpffs;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// What commands did so far; zeros where nothing was ever done.
 pub fn counters() -> Result<Counters> {
-    let value = read_cell(&Path::new(pins::ROOT).join("counters"))?;
+    let value = read_value_map(&Path::new(pins::ROOT).join("counters"))?;
     Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or_default())
 }
 
@@ -23,5 +23,5 @@ fn try_count(what: impl FnOnce(&mut Counters)) -> Result<()> {
     value.version = u64::from(META_VERSION);
     what(&mut value);
     bpffs::make(Path::new(pins::ROOT))?;
-    write_cell(&Path::new(pins::ROOT).join("counters"), "hotcc_counters", bytemuck::bytes_of(&value))
+    write_value_map(&Path::new(pins::ROOT).join("counters"), "hotcc_counters", bytemuck::bytes_of(&value))
 }

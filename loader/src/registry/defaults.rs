@@ -1,7 +1,7 @@
 //! The default of each network namespace before an algorithm was loaded, for the time when it is unloaded.
 
 use super::Algo;
-use super::cells::{create_cell, read_cell, write_cell};
+use super::value_map::{create_value_map, read_value_map, write_value_map};
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use hotcc_host::cstr::{padded, text};
@@ -29,12 +29,12 @@ impl Defaults {
     pub(crate) fn note(algo: &Algo) -> Result<()> {
         let entry = |ns: &NetNs| Ok(Entry { netns_inode: ns.inode, cc_name: padded(&sysctl::default()?) });
         let entries = netns::in_each(entry)?;
-        create_cell(&path(algo), "hotcc_defaults", bytemuck::cast_slice(&entries))
+        create_value_map(&path(algo), "hotcc_defaults", bytemuck::cast_slice(&entries))
     }
 
     /// What was noted; nothing if an older version of hotcc loaded the algorithm.
     pub(crate) fn noted(algo: &Algo) -> Result<Self> {
-        let bytes = read_cell(&path(algo))?.unwrap_or_default();
+        let bytes = read_value_map(&path(algo))?.unwrap_or_default();
         Ok(Self(bytes.chunks_exact(size_of::<Entry>()).map(bytemuck::pod_read_unaligned).collect()))
     }
 
@@ -54,7 +54,7 @@ impl Defaults {
                 }
             }
             if !noted.0.is_empty() {
-                write_cell(&path(&other), "hotcc_defaults", bytemuck::cast_slice(&noted.0))?;
+                write_value_map(&path(&other), "hotcc_defaults", bytemuck::cast_slice(&noted.0))?;
             }
         }
         Ok(())

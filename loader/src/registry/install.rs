@@ -2,9 +2,9 @@
 
 use super::algo::Algo;
 use super::bpffs::remove_tree;
-use super::cells::create_cell;
+use super::value_map::create_value_map;
 use super::version::Version;
-use crate::killpoint::killpoint;
+use crate::failpoint;
 use crate::object::{Loaded, Opened, Source, kernel};
 use crate::sys;
 use crate::tunables::{Section, present};
@@ -67,7 +67,7 @@ fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Sourc
     let mut meta = Meta { version: META_VERSION, sha256: source.sha256(), ..Meta::zeroed() };
     copy_tail(&mut meta.object, &source.origin);
     copy_tail(&mut meta.profile, profile);
-    create_cell(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
+    create_value_map(&version.dir.join("meta"), "hotcc_meta", bytemuck::bytes_of(&meta))?;
     Ok(())
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
         )));
     }
     let mut link = attached.tried(|| format!("cannot register {name}"))?;
-    killpoint("registered");
+    failpoint::kill("registered");
     if kernel::has_links() {
         let path = algo.link_path();
         link.pin(&path).tried(|| format!("cannot pin {}", path.display()))?;
@@ -102,7 +102,7 @@ pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
 pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result<()> {
     let Some(link) = open_link(algo)? else {
         unregister(old)?;
-        killpoint("unregistered");
+        failpoint::kill("unregistered");
         return register(algo, loaded).map_err(|error| restore(algo, old, error));
     };
     let name = algo.name.clone();

@@ -15,13 +15,13 @@
 
 mod algo;
 mod bpffs;
-mod cells;
 pub mod counters;
 pub(crate) mod defaults;
 pub(crate) mod install;
 mod lock;
 pub mod registrations;
 pub(crate) mod runs;
+mod value_map;
 mod version;
 
 pub use algo::Algo;

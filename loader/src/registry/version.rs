@@ -60,10 +60,10 @@ impl Version {
     }
 
     /// Notes that all that follows a switch to it is done.
-    pub fn settle(&self, swaps: u64) -> Result<()> {
+    pub fn commit(&self, swaps: u64) -> Result<()> {
         let mut meta = self.meta()?;
         meta.activations += 1;
-        meta.settled = 1;
+        meta.committed = 1;
         meta.swaps = swaps;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         meta.since_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
@@ -71,9 +71,9 @@ impl Version {
     }
 
     /// Notes that a switch to it is about to happen: if this command is killed after it, the next one finishes.
-    pub fn unsettle(&self) -> Result<()> {
+    pub fn mark_pending(&self) -> Result<()> {
         let meta = self.meta()?;
-        self.set_meta(&Meta { settled: 0, ..meta })
+        self.set_meta(&Meta { committed: 0, ..meta })
     }
 
     /// What it says of itself, from the BTF the kernel holds.

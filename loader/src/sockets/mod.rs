@@ -1,5 +1,5 @@
 //! The open TCP sockets of all network namespaces: walked by programs in the kernel, counted, listed one by one.
 
 pub mod count;
-pub mod list;
+pub mod flows;
 pub(crate) mod walk;

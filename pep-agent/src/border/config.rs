@@ -12,14 +12,37 @@ use std::time::Duration;
 pub const SERVER_PORT: u16 = 4713;
 
 /// How reports travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In UDP datagrams.
+    Udp,
+    /// In the flows themselves.
+    Inband,
+}
+
+/// How the user names a [`Way`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum WayName {
     /// UDP datagrams to each server's agent, many flows in one datagram.
     #[default]
     Udp,
     /// Extra segments with an invalid checksum, inserted into the flows; servers without an agent drop them.
+    Inband,
+    /// The former name of `inband`.
+    #[value(hide = true)]
     InFlow,
+}
+
+impl WayName {
+    /// Its meaning, and a warning if the name is outdated.
+    fn way(self) -> (Way, Option<&'static str>) {
+        match self {
+            Self::Udp => (Way::Udp, None),
+            Self::Inband => (Way::Inband, None),
+            Self::InFlow => (Way::Inband, Some("transport `in-flow` is now called `inband`; please change the option")),
+        }
+    }
 }
 
 /// Options as they are given; a file has them by the same names, with `_` for `-`.
@@ -35,9 +58,9 @@ pub struct BorderArgs {
     /// Address or prefix of cooperating servers, e.g. 192.0.2.0/24; only their flows are tracked; required, may be repeated
     #[arg(long, value_name = "PREFIX")]
     pub server: Vec<String>,
-    /// Transport of reports; `in-flow` needs `--inband` at the server [default: udp]
+    /// Transport of reports; `inband` needs `--inband` at the server [default: udp]
     #[arg(long, value_enum, value_name = "WAY")]
-    pub transport: Option<Way>,
+    pub transport: Option<WayName>,
     /// UDP port of the servers' agents [default: 4713]
     #[arg(long)]
     pub port: Option<u16>,
@@ -136,11 +159,15 @@ impl BorderArgs {
         if !ring_kib.is_power_of_two() {
             return Err(Error::usage(format!("invalid --ring-kib `{ring_kib}`: expected a power of two, e.g. `4096`")));
         }
+        let (transport, outdated) = self.transport.unwrap_or_default().way();
+        if let Some(warning) = outdated {
+            tracing::warn!("{warning}");
+        }
         Ok(Config {
             internet: unique(self.internet),
             access: unique(self.access),
             servers: unique(self.server.iter().map(parse).collect::<Result<Vec<PathKey>>>()?),
-            transport: self.transport.unwrap_or_default(),
+            transport,
             port: self.port.unwrap_or(SERVER_PORT),
             key_file: self.key_file,
             listen: self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9718))),
@@ -220,7 +247,7 @@ mod tests {
     fn the_command_line_goes_before_the_file() {
         let file: BorderArgs = toml::from_str(
             "internet = ['eth0']\nserver = ['192.0.2.0/24', '2001:db8::/32']\nsegments = 4\nnat = true\nattach = 'clsact'\n\
-             transport = 'in-flow'",
+             transport = 'inband'",
         )
         .unwrap();
         let given = BorderArgs { server: Vec::new(), segments: Some(8), ..args() };
@@ -232,7 +259,16 @@ mod tests {
             ["192.0.2.0/24", "2001:db8::/32"]
         );
         assert_eq!((config.delay_us, config.port, config.attach), (250, 4713, Method::Clsact));
-        assert_eq!(config.transport, Way::InFlow);
+        assert_eq!(config.transport, Way::Inband);
+    }
+
+    #[test]
+    fn the_former_name_of_inband_is_accepted_with_a_warning() {
+        let file: BorderArgs = toml::from_str("transport = 'in-flow'").unwrap();
+        let name = file.transport.unwrap();
+        assert_eq!(clap::ValueEnum::from_str("in-flow", false), Ok(name), "the command line takes it, too");
+        assert!(name.way().1.unwrap().contains("now called `inband`"));
+        assert_eq!(args().or(file).resolve().unwrap().transport, Way::Inband);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The border's metrics: read from the kernel when somebody asks.
 
 use crate::border::kernel::View;
-use crate::border::pump::Delivered;
+use crate::border::report_sender::Delivered;
 use crate::report::Sent;
 use hotcc_abi::border::{Counters, REASONS};
 use prometheus_client::collector::Collector;
@@ -82,7 +82,7 @@ impl Collector for Metrics {
         counter(e, "hotcc_border_reports_superseded", "Reports replaced by a newer one of the same flow", superseded)?;
         let help = "Reports handed over for sending";
         counter(e, "hotcc_border_reports_delivered", help, d.reports.load(Relaxed))?;
-        counter(e, "hotcc_border_datagrams", "Datagrams, or in-flow segments, sent", d.datagrams.load(Relaxed))?;
+        counter(e, "hotcc_border_datagrams", "Datagrams, or in-band segments, sent", d.datagrams.load(Relaxed))?;
         let s = &self.sent;
         let (no_key, unsent) = (s.dropped_no_key.load(Relaxed), s.dropped_unsent.load(Relaxed));
         let dropped: [(&Labels<'_>, u64); 2] = [(&[("reason", "no_key")], no_key), (&[("reason", "unsent")], unsent)];

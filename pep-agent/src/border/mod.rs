@@ -7,8 +7,8 @@ pub mod config;
 pub mod kernel;
 pub mod metrics;
 pub mod print;
-pub mod pump;
 pub mod records;
+pub mod report_sender;
 pub mod ring;
 pub mod urgent;
 
@@ -21,7 +21,7 @@ use hotcc_host::error::{Error, Result, Tried};
 use kernel::{Kernel, View};
 use metrics::Metrics;
 use prometheus_client::registry::Registry;
-use pump::Delivered;
+use report_sender::Delivered;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -32,7 +32,7 @@ use urgent::Urgent;
 fn capabilities(way: Way) -> &'static [Capability] {
     match way {
         Way::Udp => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN],
-        Way::InFlow => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW],
+        Way::Inband => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW],
     }
 }
 
@@ -74,11 +74,11 @@ pub fn run(
         let urgent = Urgent::begin();
         let left = drop_all_but(capabilities(config.transport))?;
         let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
-        let pump = std::thread::Builder::new().name("reports".to_owned());
-        let thread = pump
+        let sender = std::thread::Builder::new().name("reports".to_owned());
+        let thread = sender
             .spawn_scoped(scope, move || {
                 let Ok(mut transport) = take.recv() else { return };
-                let handed_over = pump::run(&mut ring, transport.as_mut(), delivered, stop);
+                let handed_over = report_sender::run(&mut ring, transport.as_mut(), delivered, stop);
                 handed_over.unwrap_or_else(|error| tracing::error!("{error:#}"));
             })
             .tried(|| "cannot start the thread that sends reports".to_owned())?;

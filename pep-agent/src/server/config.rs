@@ -34,7 +34,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "PERCENT")]
     #[serde(deserialize_with = "percentage")]
     pub control_share: Option<String>,
-    /// Also take in-flow reports from this interface, which must have an Ethernet header; may be repeated
+    /// Also take in-band reports from this interface, which must have an Ethernet header; may be repeated
     #[arg(long, value_name = "IF")]
     pub inband: Vec<String>,
     /// How to attach to the --inband interfaces [default: auto]
@@ -43,7 +43,7 @@ pub struct ServerArgs {
     /// Ignore older reports, 1 to 30000 [default: 1000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub max_age_ms: Option<u64>,
-    /// Datagrams per second to accept from each border, and to process from each other source prefix; for in-flow reports,
+    /// Datagrams per second to accept from each border, and to process from each other source prefix; for in-band reports,
     /// from each key; 1 to 10000000 [default: 20000]
     #[arg(long, value_name = "NUMBER")]
     pub rate: Option<u64>,

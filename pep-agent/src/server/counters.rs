@@ -50,11 +50,11 @@ fates! {
         /// The code is not that key's.
         WrongCode => "wrong_code",
         /// That run of a border has not answered yet.
-        Unproven => "unproven",
+        Unauthenticated => "unproven",
         /// It came already.
         Replayed => "replayed",
         /// An answer to nothing.
-        Unasked => "unasked",
+        NotOutstanding => "unasked",
         /// More borders than there can be.
         TooManyBorders => "too_many_borders",
     }
@@ -118,13 +118,13 @@ pub struct Counters {
     pub rtt_us: AtomicU64,
     /// Reports in flows without room in the ring.
     pub inband_dropped: AtomicU64,
-    /// Flows that ended, by arm: with the PEP, without.
-    pub arms: [ArmCounters; 2],
+    /// Flows that ended, by cohort: with the PEP, without.
+    pub cohorts: [CohortCounters; 2],
 }
 
-/// As in [`hotcc_abi::pep::Arm`].
+/// As in [`hotcc_abi::pep::Cohort`].
 #[derive(Debug, Default)]
-pub struct ArmCounters {
+pub struct CohortCounters {
     /// How many flows.
     pub flows: AtomicU64,
     /// Bytes acknowledged.
@@ -135,8 +135,8 @@ pub struct ArmCounters {
     pub retransmits: AtomicU64,
 }
 
-/// Names of the arms in metrics.
-pub const ARMS: [&str; 2] = ["pep", "control"];
+/// Names of the cohorts in metrics.
+pub const COHORTS: [&str; 2] = ["pep", "control"];
 
 impl Counters {
     /// One more datagram.
@@ -179,27 +179,29 @@ impl Collector for Metrics {
         family("hotcc_pep_server_datagrams", "Datagrams from borders, by result", "result", &datagrams)?;
         let records: Vec<_> = RecordFate::ALL.iter().map(|f| (f.label(), counters.records(*f) as f64)).collect();
         family("hotcc_pep_server_records", "Reports of flows, by result", "result", &records)?;
-        let mut arms = |name: &str, help: &str, value: fn(&ArmCounters) -> f64| {
-            let values: Vec<_> = ARMS.iter().zip(&counters.arms).map(|(arm, c)| (*arm, value(c))).collect();
-            family(name, help, "arm", &values)
+        let mut cohorts = |name: &str, help: &str, value: fn(&CohortCounters) -> f64| {
+            let values: Vec<_> = COHORTS.iter().zip(&counters.cohorts).map(|(cohort, c)| (*cohort, value(c))).collect();
+            family(name, help, "cohort", &values)
         };
-        arms("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| {
+        cohorts("hotcc_pep_server_flows", "Flows that ended after a border reported them", |a| {
             a.flows.load(Relaxed) as f64
         })?;
-        arms("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows since their first report", |a| {
+        cohorts("hotcc_pep_server_acked_bytes", "Bytes acknowledged in these flows since their first report", |a| {
             a.acked_bytes.load(Relaxed) as f64
         })?;
-        arms(
+        cohorts(
             "hotcc_pep_server_active_seconds",
             "Time between these flows' reports; each pause counts as one second at most",
             |a| a.active_ns.load(Relaxed) as f64 / 1e9,
         )?;
-        arms("hotcc_pep_server_retransmits", "Segments retransmitted in these flows since their first report", |a| {
-            a.retransmits.load(Relaxed) as f64
-        })?;
+        cohorts(
+            "hotcc_pep_server_retransmits",
+            "Segments retransmitted in these flows since their first report",
+            |a| a.retransmits.load(Relaxed) as f64,
+        )?;
         let dropped = encoder.encode_descriptor(
             "hotcc_pep_server_inband_dropped",
-            "In-flow reports dropped because the queue to the agent was full",
+            "In-band reports dropped because the queue to the agent was full",
             None,
             MetricType::Counter,
         )?;
@@ -235,7 +237,7 @@ mod tests {
         let counters = Arc::new(Counters::default());
         counters.datagram(DatagramFate::WrongCode);
         counters.record(RecordFate::Clocked);
-        counters.arms[1].active_ns.store(1_500_000_000, Relaxed);
+        counters.cohorts[1].active_ns.store(1_500_000_000, Relaxed);
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Metrics(counters)));
         let mut text = String::new();
@@ -244,8 +246,8 @@ mod tests {
             "hotcc_pep_server_datagrams_total{result=\"wrong_code\"} 1",
             "hotcc_pep_server_datagrams_total{result=\"replayed\"} 0",
             "hotcc_pep_server_records_total{result=\"clocked\"} 1",
-            "hotcc_pep_server_active_seconds_total{arm=\"control\"} 1.5",
-            "hotcc_pep_server_flows_total{arm=\"pep\"} 0",
+            "hotcc_pep_server_active_seconds_total{cohort=\"control\"} 1.5",
+            "hotcc_pep_server_flows_total{cohort=\"pep\"} 0",
             "hotcc_pep_server_inband_dropped_total 0",
             "hotcc_pep_server_borders 0",
         ] {

@@ -58,7 +58,7 @@ impl Drop for Attached {
 }
 
 /// What the interfaces' programs took off.
-pub struct Inflow {
+pub struct InbandReader {
     _ebpf: Ebpf,
     reports: AsyncFd<RingBuf<MapData>>,
     dropped: Array<MapData, u64>,
@@ -79,29 +79,29 @@ pub enum Refused {
 /// An authentic report and its key, or why it does not count.
 pub type Taken = std::result::Result<(InbandReport, Fingerprint), Refused>;
 
-impl Inflow {
+impl InbandReader {
     /// Attaches to the interfaces of that name. Call within a tokio runtime.
     pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
         let loaded = EbpfLoader::new().load(object::bytes("pep_inband")?);
-        let mut ebpf = loaded.tried(|| "cannot load the BPF object for in-flow reports".to_owned())?;
+        let mut ebpf = loaded.tried(|| "cannot load the BPF object for in-band reports".to_owned())?;
         let program: &mut SchedClassifier = object::program_mut(&mut ebpf, "inband")?;
-        program.load().tried(|| "cannot load the program for in-flow reports".to_owned())?;
+        program.load().tried(|| "cannot load the program for in-band reports".to_owned())?;
         let mut attached = Attached(Vec::new());
         for interface in interfaces {
             let hook =
                 Hook { role: "inband", number: NUMBER, interface: interface.clone(), direction: TcAttachType::Ingress };
             if !is_ethernet(hook.ifindex()?)? {
-                let tried = format!("cannot take in-flow reports from `{interface}`");
+                let tried = format!("cannot take in-band reports from `{interface}`");
                 return Err(Error::failed("its packets have no Ethernet header").during(&tried));
             }
             let attachment = attach::attach(program, &hook, None, method)?;
             let adopted = if attachment.is_adopted { ", replaces the one that an earlier process left" } else { "" };
-            tracing::info!("taking in-flow reports from the ingress of {interface} ({}{adopted})", attachment.method());
+            tracing::info!("taking in-band reports from the ingress of {interface} ({}{adopted})", attachment.method());
             attached.0.push(attachment);
         }
         let reports: RingBuf<MapData> = object::take_map(&mut ebpf, "inband_reports")?;
         // SAFETY: a ring buffer has one descriptor, which it keeps open as long as it lives.
-        let reports = unsafe { AsyncFd::register(reports) }.tried(|| "cannot wait for in-flow reports".to_owned())?;
+        let reports = unsafe { AsyncFd::register(reports) }.tried(|| "cannot wait for in-band reports".to_owned())?;
         let dropped = object::take_map(&mut ebpf, "inband_dropped")?;
         Ok((Self { _ebpf: ebpf, reports, dropped, clocks: HashMap::new() }, attached))
     }
@@ -137,7 +137,7 @@ impl Inflow {
 
     /// Reports so far that found no room on their way here.
     pub fn dropped(&self) -> Result<u64> {
-        self.dropped.get(&0, 0).tried(|| "cannot read the number of dropped in-flow reports".to_owned())
+        self.dropped.get(&0, 0).tried(|| "cannot read the number of dropped in-band reports".to_owned())
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::clock::Clock;
 use super::counters::{Counters, DatagramFate, RecordFate};
-use super::inband::{self, Attached, Inflow};
+use super::inband::{self, Attached, InbandReader};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
 
-use super::sessions::{Question, Refused, Sessions};
+use super::sessions::{Probe, Refused, Sessions};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
 use crate::report::{FlowKey, FlowReport};
 use crate::wire::{self, Datagram, Header, Kind, MAX_DATAGRAM_BYTES, WireError};
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_abi::pep::{CLOCK, CONTROL, Handover, PepRange};
+use hotcc_abi::pep::{CLOCK, CONTROL, PepRange, PepRecordUpdate};
 use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
 use std::hash::{BuildHasher, RandomState};
@@ -28,7 +28,7 @@ use tokio::time::MissedTickBehavior;
 const BATCH: usize = 64;
 const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two looks at what moves slowly.
-const TIDY_TICKS: u32 = 50;
+const GC_TICKS: u32 = 50;
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct Server {
     socket: UdpSocket,
     keys: LiveKeys,
     kernel: Kernel,
-    inflow: Option<Inflow>,
+    inband: Option<InbandReader>,
     attached: Option<Attached>,
     sessions: Sessions,
     limiter: Limiter,
@@ -73,12 +73,12 @@ impl Server {
         let socket = std::net::UdpSocket::bind(options.listen).tried(tried)?;
         socket.set_nonblocking(true).tried(tried)?;
         let socket = UdpSocket::from_std(socket).tried(tried)?;
-        let inflow =
-            (!options.inband.is_empty()).then(|| Inflow::attach(&options.inband, options.attach)).transpose()?;
-        let (inflow, attached) = inflow.unzip();
+        let reader =
+            (!options.inband.is_empty()).then(|| InbandReader::attach(&options.inband, options.attach)).transpose()?;
+        let (reader, attached) = reader.unzip();
         Attached::remove_left_over(attached.as_ref())?;
         Ok(Self {
-            inflow,
+            inband: reader,
             attached,
             limiter: Limiter::new(options.rate_per_second),
             options,
@@ -124,13 +124,13 @@ impl Server {
                     ready.tried(|| "cannot wait for datagrams".to_owned())?;
                     self.drain()?;
                 }
-                ready = readable(self.inflow.as_ref()) => {
-                    ready.tried(|| "cannot wait for in-flow reports".to_owned())?;
+                ready = readable(self.inband.as_ref()) => {
+                    ready.tried(|| "cannot wait for in-band reports".to_owned())?;
                     self.drain_inband();
                 }
                 _ = tick.tick() => {
                     ticks = ticks.wrapping_add(1);
-                    if ticks.is_multiple_of(TIDY_TICKS) && let Err(error) = self.tidy() {
+                    if ticks.is_multiple_of(GC_TICKS) && let Err(error) = self.gc() {
                         tracing::warn!("{error:#}");
                     }
                 }
@@ -156,22 +156,22 @@ impl Server {
         Ok(())
     }
 
-    fn tidy(&mut self) -> Result<()> {
+    fn gc(&mut self) -> Result<()> {
         let now_us = monotonic_ns() / 1000;
-        self.sessions.tidy(now_us);
-        self.limiter.tidy(now_us);
+        self.sessions.gc(now_us);
+        self.limiter.gc(now_us);
         self.kernel.refresh_interfaces()?;
-        let (borders, rtt_us) = self.sessions.proven();
+        let (borders, rtt_us) = self.sessions.authenticated();
         self.counters.borders.store(borders as u64, Relaxed);
         self.counters.rtt_us.store(rtt_us.unwrap_or(0).into(), Relaxed);
-        if let Some(inflow) = &self.inflow {
-            self.counters.inband_dropped.store(inflow.dropped()?, Relaxed);
+        if let Some(reader) = &self.inband {
+            self.counters.inband_dropped.store(reader.dropped()?, Relaxed);
         }
-        for (counters, arm) in self.counters.arms.iter().zip(self.kernel.arms()?) {
-            counters.flows.store(arm.flows, Relaxed);
-            counters.acked_bytes.store(arm.acked_bytes, Relaxed);
-            counters.active_ns.store(arm.active_ns, Relaxed);
-            counters.retransmits.store(arm.retransmits, Relaxed);
+        for (counters, cohort) in self.counters.cohorts.iter().zip(self.kernel.cohorts()?) {
+            counters.flows.store(cohort.flows, Relaxed);
+            counters.acked_bytes.store(cohort.acked_bytes, Relaxed);
+            counters.active_ns.store(cohort.active_ns, Relaxed);
+            counters.retransmits.store(cohort.retransmits, Relaxed);
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Server {
     /// Sends the questions that are due. One that cannot be sent counts as lost.
     fn ask(&mut self) {
         let keys = self.keys.get();
-        for Question { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
+        for Probe { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
             let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
             let time_us = monotonic_ns() / 1000;
             let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
@@ -210,9 +210,9 @@ impl Server {
             Ok(fate) => fate,
             Err(Error::Wire(error)) => malformed(error),
             Err(Error::Refused(refused)) => match refused {
-                Refused::Unproven => DatagramFate::Unproven,
+                Refused::Unauthenticated => DatagramFate::Unauthenticated,
                 Refused::Replayed => DatagramFate::Replayed,
-                Refused::Unasked => DatagramFate::Unasked,
+                Refused::NotOutstanding => DatagramFate::NotOutstanding,
                 Refused::TooMany => DatagramFate::TooManyBorders,
             },
         }
@@ -266,9 +266,9 @@ impl Server {
     fn reports(&self, reports: &[FlowReport], clock: &Clock, border: u64, now_us: u64) {
         let hand = self.kernel.hand();
         for report in reports {
-            let record = Handover { rtt_us: clock.rtt_us(), border, ..record_of(report) };
+            let record = PepRecordUpdate { rtt_us: clock.rtt_us(), border, ..record_of(report) };
             let seen_us = clock.ours(report.seen_at_us, now_us);
-            self.counters.record(self.hand_over(hand.as_ref().ok(), report, record, seen_us, now_us));
+            self.counters.record(self.update_record(hand.as_ref().ok(), report, record, seen_us, now_us));
         }
     }
 
@@ -278,21 +278,21 @@ impl Server {
     }
 
     fn drain_inband(&mut self) {
-        let Some(mut inflow) = self.inflow.take() else { return };
+        let Some(mut reader) = self.inband.take() else { return };
         let (keys, hand) = (self.keys.get(), self.kernel.hand());
         for _ in 0..BATCH {
             let now_us = monotonic_ns() / 1000;
-            let Some(taken) = inflow.take(&keys) else { break };
+            let Some(taken) = reader.take(&keys) else { break };
             let fate = match taken {
                 Ok((_, key)) if !self.limiter.allows_border((None, key), now_us) => DatagramFate::RateLimited,
                 Ok((inband, key)) => {
                     let report = &inband.report;
-                    let record = Handover { border: self.border(None, &key), ..record_of(report) };
-                    let seen_us = now_us.saturating_sub(inflow.age_us(&inband, key, now_us));
-                    let fate = self.hand_over(hand.as_ref().ok(), report, record, seen_us, now_us);
+                    let record = PepRecordUpdate { border: self.border(None, &key), ..record_of(report) };
+                    let seen_us = now_us.saturating_sub(reader.age_us(&inband, key, now_us));
+                    let fate = self.update_record(hand.as_ref().ok(), report, record, seen_us, now_us);
                     if fate.is_taken() {
                         self.limiter.charge((None, key)); // what is sent again uses up nothing
-                        inflow.learn(&inband, key, now_us);
+                        reader.learn(&inband, key, now_us);
                     }
                     self.counters.record(fate);
                     DatagramFate::Accepted
@@ -303,14 +303,14 @@ impl Server {
             };
             self.counters.datagram(fate);
         }
-        self.inflow = Some(inflow);
+        self.inband = Some(reader);
     }
 
-    fn hand_over(
+    fn update_record(
         &self,
         hand: Option<&Hand<'_>>,
         report: &FlowReport,
-        record: Handover,
+        record: PepRecordUpdate,
         seen_us: u64,
         now_us: u64,
     ) -> RecordFate {
@@ -318,7 +318,7 @@ impl Server {
             return RecordFate::TooOld;
         }
         let flags = if self.is_control(&report.key) { CONTROL } else { u8::from(self.options.clock) * CLOCK };
-        let record = Handover { flags, time_ns: seen_us * 1000, ..record };
+        let record = PepRecordUpdate { flags, time_ns: seen_us * 1000, ..record };
         let verdict = hand.and_then(|hand| hand.over(&record).ok());
         verdict.map_or(RecordFate::Failed, RecordFate::of_verdict)
     }
@@ -330,9 +330,9 @@ impl Server {
     }
 }
 
-async fn readable(inflow: Option<&Inflow>) -> std::io::Result<()> {
-    match inflow {
-        Some(inflow) => inflow.readable().await,
+async fn readable(reader: Option<&InbandReader>) -> std::io::Result<()> {
+    match reader {
+        Some(reader) => reader.readable().await,
         None => std::future::pending().await,
     }
 }
@@ -365,15 +365,15 @@ fn malformed(error: WireError) -> DatagramFate {
 }
 
 /// What a report says, without what only its receiver knows.
-fn record_of(report: &FlowReport) -> Handover {
-    let mut record = Handover {
+fn record_of(report: &FlowReport) -> PepRecordUpdate {
+    let mut record = PepRecordUpdate {
         server_port: report.key.server.port().to_be_bytes(),
         client_port: report.key.client.port().to_be_bytes(),
         range_count: report.ranges.len() as u16,
         in_order: report.in_order,
         segments: report.segments,
         border_us: report.seen_at_us as u32,
-        ..Handover::default()
+        ..PepRecordUpdate::default()
     };
     for (to, from) in record.ranges.iter_mut().zip(&report.ranges) {
         *to = PepRange { start: from.start, end: from.end };

@@ -4,7 +4,7 @@ use crate::object;
 use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{BtfTracePoint, SchedClassifier, TestRun, TestRunOptions};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
-use hotcc_abi::pep::{Arm, ETHERNET_HEADER, Handover};
+use hotcc_abi::pep::{Cohort, ETHERNET_HEADER, PepRecordUpdate};
 use hotcc_abi::pins;
 use hotcc_host::bpffs;
 use hotcc_host::error::{Result, Tried};
@@ -13,16 +13,16 @@ use std::path::Path;
 
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-struct Counted(Arm);
+struct Counted(Cohort);
 
-// SAFETY: `Arm` is plain integers without padding.
+// SAFETY: `Cohort` is plain integers without padding.
 unsafe impl Pod for Counted {}
 
 /// The loaded programs. Dropped, they are gone; what they wrote stays with its sockets.
 pub struct Kernel {
     ebpf: Ebpf,
     interfaces: HashMap<MapData, u32, [u8; 8]>,
-    arms: Array<MapData, Counted>,
+    cohorts: Array<MapData, Counted>,
 }
 
 impl Kernel {
@@ -34,7 +34,7 @@ impl Kernel {
         bpffs::make(directory)?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object::bytes("pep_server")?);
         let mut ebpf = loaded.tried(|| "cannot load the BPF object of the PEP".to_owned())?;
-        let program: &mut SchedClassifier = object::program_mut(&mut ebpf, HAND_OVER)?;
+        let program: &mut SchedClassifier = object::program_mut(&mut ebpf, UPDATE_RECORD)?;
         program.load().tried(|| "cannot load the program that writes records".to_owned())?;
         let program: &mut BtfTracePoint = object::program_mut(&mut ebpf, "closed")?;
         let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's BTF".to_owned())?;
@@ -42,8 +42,8 @@ impl Kernel {
         program.load("inet_sock_set_state", &btf).tried(tried)?;
         program.attach().tried(tried)?;
         let interfaces = object::take_map(&mut ebpf, "interfaces")?;
-        let arms = object::take_map(&mut ebpf, "arms")?;
-        let mut kernel = Self { ebpf, interfaces, arms };
+        let cohorts = object::take_map(&mut ebpf, "cohorts")?;
+        let mut kernel = Self { ebpf, interfaces, cohorts };
         kernel.refresh_interfaces()?;
         Ok(kernel)
     }
@@ -62,19 +62,19 @@ impl Kernel {
 
     /// Something that hands records over, until this is dropped.
     pub fn hand(&self) -> Result<Hand<'_>> {
-        object::program(&self.ebpf, HAND_OVER).map(Hand)
+        object::program(&self.ebpf, UPDATE_RECORD).map(Hand)
     }
 
     /// What flows with (first) and without the PEP did.
-    pub fn arms(&self) -> Result<[Arm; 2]> {
-        let arm = |index| self.arms.get(&index, 0).map(|counted| counted.0);
+    pub fn cohorts(&self) -> Result<[Cohort; 2]> {
+        let cohort = |index| self.cohorts.get(&index, 0).map(|counted| counted.0);
         let [with, without] =
-            [0, 1].map(|index| arm(index).tried(|| "cannot read the statistics of ended flows".to_owned()));
+            [0, 1].map(|index| cohort(index).tried(|| "cannot read the statistics of ended flows".to_owned()));
         Ok([with?, without?])
     }
 }
 
-const HAND_OVER: &str = "hand_over";
+const UPDATE_RECORD: &str = "update_record";
 
 /// Hands records over.
 #[derive(Debug)]
@@ -82,8 +82,8 @@ pub struct Hand<'a>(&'a SchedClassifier);
 
 impl Hand<'_> {
     /// Hands a record over: which of [`hotcc_abi::pep::VERDICTS`] it met.
-    pub fn over(&self, record: &Handover) -> Result<u32> {
-        let mut frame = [0; ETHERNET_HEADER + size_of::<Handover>()];
+    pub fn over(&self, record: &PepRecordUpdate) -> Result<u32> {
+        let mut frame = [0; ETHERNET_HEADER + size_of::<PepRecordUpdate>()];
         let ethertype: u16 = if record.family == 4 { 0x0800 } else { 0x86dd };
         frame[ETHERNET_HEADER - 2..ETHERNET_HEADER].copy_from_slice(&ethertype.to_be_bytes());
         frame[ETHERNET_HEADER..].copy_from_slice(bytemuck::bytes_of(record));

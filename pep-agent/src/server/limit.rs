@@ -91,7 +91,7 @@ impl Limiter {
     }
 
     /// Forgets who sent nothing for a while.
-    pub fn tidy(&mut self, now_us: u64) {
+    pub fn gc(&mut self, now_us: u64) {
         let is_recent = |bucket: &Bucket| now_us.saturating_sub(bucket.at_us) < 1_000_000;
         self.sources.retain(|_, bucket| is_recent(bucket));
         self.borders.retain(|_, bucket| is_recent(bucket));
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!([other, within].map(|b| (0..50).filter(|_| said(b, 50_000)).count()), [50, 50]);
         assert!((0..500).all(|_| limiter.allows_border(within, 50_000)), "what does not count uses up nothing");
         assert_eq!(allowed(&mut limiter, 1, 500, 50_000), 100);
-        limiter.tidy(2_000_000);
+        limiter.gc(2_000_000);
         assert!(limiter.borders.is_empty());
     }
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(through, (SOURCES - 1) as u64 + 100);
         assert_eq!(limiter.sources.len(), SOURCES);
         assert!(limiter.allows_source(source(0), 0), "who was there before the flood has its own");
-        limiter.tidy(2_000_000);
+        limiter.gc(2_000_000);
         assert!(limiter.sources.is_empty());
     }
 }

@@ -9,7 +9,7 @@ mod kernel;
 mod limit;
 mod sessions;
 
-pub use counters::{ArmCounters, Counters, DatagramFate, Metrics, RecordFate};
+pub use counters::{CohortCounters, Counters, DatagramFate, Metrics, RecordFate};
 pub use inband::Attached;
 pub use ingest::{Options, Server};
 pub use kernel::{Hand, Kernel};

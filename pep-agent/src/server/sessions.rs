@@ -6,7 +6,7 @@
 //!
 //! Nothing is kept of a run that has not answered: the number itself says when the server drew it. So whoever sends again
 //! what was recorded, from wherever, takes no place of a border's. Each address that an authentic report comes from may be
-//! asked, and of more addresses than questions chance decides: an honest border is asked in its turn.
+//! probed; if there are more addresses than probes, a random choice decides, so an honest border gets its turn.
 //!
 //! The same run is another border under another key: anybody on the wire can read which runs there are, and who has a key
 //! for other servers must not speak for them.
@@ -20,15 +20,15 @@ use std::net::SocketAddr;
 
 /// Borders at a time.
 const BORDERS: usize = 256;
-/// Questions to new addresses at a time, and how far these times are apart.
-const QUESTIONS: usize = 64;
-const QUESTIONS_US: u64 = 20_000;
-/// How often an address that has answered is asked again, and how many addresses of a border are.
-const PROBE_US: u64 = 1_000_000;
+/// Maximum number of probes to new addresses in each period.
+const NEW_PROBES: usize = 64;
+const NEW_PROBES_PERIOD_US: u64 = 20_000;
+/// Probe an address that has answered again after this long; keep at most this many addresses per border.
+const PROBE_PERIOD_US: u64 = 1_000_000;
 const ADDRESSES: usize = 4;
 /// How long an answer may take.
 const ANSWER_US: u32 = 3_000_000;
-/// A border that says nothing is not asked, and later forgotten; so is an address that does not answer.
+/// A silent border is no longer probed after `QUIET_US`, and expires after `GONE_US`; so does a silent address.
 const QUIET_US: u64 = 5_000_000;
 const GONE_US: u64 = 60_000_000;
 
@@ -36,7 +36,7 @@ const GONE_US: u64 = 60_000_000;
 #[derive(Debug)]
 struct Address {
     at: SocketAddr,
-    asked_us: u64,
+    sent_us: u64,
     answered_us: u64,
 }
 
@@ -53,7 +53,7 @@ struct Border {
 }
 
 impl Border {
-    fn answered(&mut self, from: SocketAddr, asked_us: u64, now_us: u64) {
+    fn answered(&mut self, from: SocketAddr, sent_us: u64, now_us: u64) {
         self.heard_us = now_us;
         if let Some(address) = self.addresses.iter_mut().find(|address| address.at == from) {
             address.answered_us = now_us;
@@ -63,7 +63,7 @@ impl Border {
             let quietest = (0..ADDRESSES).min_by_key(|&i| self.addresses[i].answered_us);
             quietest.map(|i| self.addresses.swap_remove(i));
         }
-        self.addresses.push(Address { at: from, asked_us, answered_us: now_us });
+        self.addresses.push(Address { at: from, sent_us, answered_us: now_us });
     }
 }
 
@@ -71,18 +71,18 @@ impl Border {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// This run of a border has not answered yet.
-    Unproven,
+    Unauthenticated,
     /// It came already, or may have.
     Replayed,
-    /// An answer to what was not asked.
-    Unasked,
+    /// An answer to a probe that is not outstanding.
+    NotOutstanding,
     /// There are as many borders as there can be.
     TooMany,
 }
 
-/// A question to a border.
+/// A probe to a border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Probe {
     /// To whom.
     pub to: SocketAddr,
     /// Which run of it.
@@ -95,10 +95,10 @@ pub struct Question {
 #[derive(Debug, Default)]
 pub struct Sessions {
     borders: HashMap<Name, Border>,
-    /// New addresses to ask next: a fair choice of all that were found since the last ones were asked.
-    chosen: Vec<Question>,
+    /// New addresses to probe next: a uniform random choice of those found since the last probes were sent.
+    chosen: Vec<Probe>,
     found: u64,
-    asked_us: u64,
+    sent_us: u64,
     /// Makes what nobody else can know.
     random: RandomState,
 }
@@ -112,10 +112,10 @@ impl Sessions {
         from: SocketAddr,
         now_us: u64,
     ) -> Result<Clock, Refused> {
-        let found = Question { to: from, epoch: header.epoch, key };
+        let found = Probe { to: from, epoch: header.epoch, key };
         let Some(border) = self.borders.get_mut(&(header.epoch, key)) else {
             self.choose(found);
-            return Err(Refused::Unproven);
+            return Err(Refused::Unauthenticated);
         };
         let counted = border.window.take(header.counter).then_some(border.clock).ok_or(Refused::Replayed);
         if counted.is_ok() {
@@ -134,23 +134,23 @@ impl Sessions {
         self.borders.get(&(header.epoch, key)).is_some_and(|border| border.window.is_new(header.counter))
     }
 
-    /// Whether an answer is one to what was asked, if it is authentic.
+    /// Whether an answer, if authentic, is to an outstanding probe.
     #[must_use]
     pub fn expects_echo(&self, header: &Header, nonce: u64, now_us: u64) -> bool {
         self.round_trip_us(header, nonce, now_us).is_some()
     }
 
-    /// Each of all that are found until the next time is as likely to be asked then.
-    fn choose(&mut self, found: Question) {
+    /// Reservoir sampling: each address found in this period is equally likely to be probed.
+    fn choose(&mut self, found: Probe) {
         if self.chosen.contains(&found) {
             return;
         }
         self.found += 1;
-        if self.chosen.len() < QUESTIONS {
+        if self.chosen.len() < NEW_PROBES {
             self.chosen.push(found);
             return;
         }
-        let place = self.random.hash_one((self.asked_us, self.found)) % self.found;
+        let place = self.random.hash_one((self.sent_us, self.found)) % self.found;
         if let Some(chosen) = self.chosen.get_mut(place as usize) {
             *chosen = found;
         }
@@ -165,9 +165,9 @@ impl Sessions {
         nonce: u64,
         now_us: u64,
     ) -> Result<(), Refused> {
-        let rtt_us = self.round_trip_us(header, nonce, now_us).ok_or(Refused::Unasked)?;
-        let asked_us = now_us - rtt_us;
-        let offset_us = (asked_us + rtt_us / 2).wrapping_sub(header.time_us).cast_signed();
+        let rtt_us = self.round_trip_us(header, nonce, now_us).ok_or(Refused::NotOutstanding)?;
+        let sent_us = now_us - rtt_us;
+        let offset_us = (sent_us + rtt_us / 2).wrapping_sub(header.time_us).cast_signed();
         let sample = Sample { rtt_us, offset_us };
         let name = (header.epoch, key);
         if let Some(border) = self.borders.get_mut(&name) {
@@ -175,13 +175,13 @@ impl Sessions {
                 return Err(Refused::Replayed);
             }
             border.clock.add(sample, now_us);
-            border.answered(from, asked_us, now_us);
+            border.answered(from, sent_us, now_us);
             return Ok(());
         }
         self.make_room(key, now_us)?;
         let (window, clock) = (Window::after(header.counter), Clock::new(sample, now_us));
         let mut border = Border { window, clock, addresses: Vec::new(), heard_us: now_us };
-        border.answered(from, asked_us, now_us);
+        border.answered(from, sent_us, now_us);
         self.borders.insert(name, border);
         Ok(())
     }
@@ -189,16 +189,16 @@ impl Sessions {
     /// What to ask at `now_us`: when that is, and what nobody else can make.
     #[must_use]
     pub fn nonce(&self, epoch: u64, key_id: u8, now_us: u64) -> u64 {
-        let asked_us = now_us as u32;
-        let code = self.random.hash_one((epoch, key_id, asked_us)) as u32;
-        u64::from(code) << 32 | u64::from(asked_us)
+        let sent_us = now_us as u32;
+        let code = self.random.hash_one((epoch, key_id, sent_us)) as u32;
+        u64::from(code) << 32 | u64::from(sent_us)
     }
 
-    /// How long ago it was asked what an answer repeats; `None` if it was not, or is too long ago.
+    /// Time since the probe that an answer repeats was sent; `None` if no such probe was sent, or more than `ANSWER_US` ago.
     fn round_trip_us(&self, answer: &Header, nonce: u64, now_us: u64) -> Option<u64> {
         let rtt_us = (now_us as u32).wrapping_sub(nonce as u32);
-        let asked_us = now_us.checked_sub(rtt_us.into()).filter(|_| rtt_us <= ANSWER_US)?;
-        (self.nonce(answer.epoch, answer.key_id, asked_us) == nonce).then_some(rtt_us.into())
+        let sent_us = now_us.checked_sub(rtt_us.into()).filter(|_| rtt_us <= ANSWER_US)?;
+        (self.nonce(answer.epoch, answer.key_id, sent_us) == nonce).then_some(rtt_us.into())
     }
 
     /// Who has a key can make up as many runs as there are places: then those of the key that has most make room for others.
@@ -206,7 +206,7 @@ impl Sessions {
         if self.borders.len() < BORDERS {
             return Ok(());
         }
-        self.tidy(now_us);
+        self.gc(now_us);
         if self.borders.len() < BORDERS {
             return Ok(());
         }
@@ -225,28 +225,28 @@ impl Sessions {
     }
 
     /// Whom to ask now.
-    pub fn due(&mut self, now_us: u64) -> Vec<Question> {
+    pub fn due(&mut self, now_us: u64) -> Vec<Probe> {
         let mut due = Vec::new();
         for (&(epoch, key), border) in &mut self.borders {
             if now_us.saturating_sub(border.heard_us) > QUIET_US {
                 continue;
             }
             for address in &mut border.addresses {
-                if now_us.saturating_sub(address.asked_us) >= PROBE_US {
-                    address.asked_us = now_us;
-                    due.push(Question { to: address.at, epoch, key });
+                if now_us.saturating_sub(address.sent_us) >= PROBE_PERIOD_US {
+                    address.sent_us = now_us;
+                    due.push(Probe { to: address.at, epoch, key });
                 }
             }
         }
-        if now_us.saturating_sub(self.asked_us) >= QUESTIONS_US {
-            (self.asked_us, self.found) = (now_us, 0);
+        if now_us.saturating_sub(self.sent_us) >= NEW_PROBES_PERIOD_US {
+            (self.sent_us, self.found) = (now_us, 0);
             due.append(&mut self.chosen);
         }
         due
     }
 
     /// Forgets who is gone.
-    pub fn tidy(&mut self, now_us: u64) {
+    pub fn gc(&mut self, now_us: u64) {
         let is_gone = |since_us: u64| now_us.saturating_sub(since_us) > GONE_US;
         self.borders.retain(|_, border| {
             border.addresses.retain(|address| !is_gone(address.answered_us));
@@ -256,7 +256,7 @@ impl Sessions {
 
     /// How many have answered, each under whatever keys, and the least round trip to any of them, microseconds.
     #[must_use]
-    pub fn proven(&self) -> (usize, Option<u32>) {
+    pub fn authenticated(&self) -> (usize, Option<u32>) {
         let runs: HashSet<u64> = self.borders.keys().map(|(epoch, _)| *epoch).collect();
         (runs.len(), self.borders.values().map(|border| border.clock.rtt_us()).min())
     }

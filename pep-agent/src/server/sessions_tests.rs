@@ -26,27 +26,27 @@ fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Res
 }
 
 /// Asks and answers, with that long on the way there and back.
-fn prove(sessions: &mut Sessions, epoch: u64, counter: u64, asked_us: u64, there_us: u64, back_us: u64) {
-    let asked = sessions.due(asked_us);
-    assert!(asked.iter().any(|q| q.epoch == epoch), "a question is due");
-    let nonce = sessions.nonce(epoch, 1, asked_us);
-    let answer = header(epoch, counter, asked_us + there_us - OFFSET_US);
-    sessions.echo(&answer, KEY, from(), nonce, asked_us + there_us + back_us).unwrap();
+fn prove(sessions: &mut Sessions, epoch: u64, counter: u64, sent_us: u64, there_us: u64, back_us: u64) {
+    let probed = sessions.due(sent_us);
+    assert!(probed.iter().any(|q| q.epoch == epoch), "a probe is due");
+    let nonce = sessions.nonce(epoch, 1, sent_us);
+    let answer = header(epoch, counter, sent_us + there_us - OFFSET_US);
+    sessions.echo(&answer, KEY, from(), nonce, sent_us + there_us + back_us).unwrap();
 }
 
 #[test]
 fn a_report_counts_once_its_border_has_answered() {
     let mut sessions = Sessions::default();
-    assert_eq!(report(&mut sessions, 5, 1, START_US).unwrap_err(), Refused::Unproven);
+    assert_eq!(report(&mut sessions, 5, 1, START_US).unwrap_err(), Refused::Unauthenticated);
     let answer = |sessions: &mut Sessions, nonce| sessions.echo(&header(5, 2, 0), KEY, from(), nonce, START_US);
-    assert_eq!(answer(&mut sessions, START_US), Err(Refused::Unasked), "nobody asked");
+    assert_eq!(answer(&mut sessions, START_US), Err(Refused::NotOutstanding), "nobody probed");
     prove(&mut sessions, 5, 2, START_US, 4000, 6000);
     assert!(sessions.due(START_US + 20_000).is_empty(), "an answer is no reason to ask again");
     let nonce = sessions.nonce(5, 1, START_US);
     assert_eq!(answer(&mut sessions, nonce), Err(Refused::Replayed), "it was answered");
     let clock = report(&mut sessions, 5, 3, START_US + 20_000).unwrap();
     assert_eq!(clock.rtt_us(), 10_000);
-    assert_eq!(sessions.proven(), (1, Some(10_000)));
+    assert_eq!(sessions.authenticated(), (1, Some(10_000)));
     for replayed in [1, 2, 3] {
         assert_eq!(report(&mut sessions, 5, replayed, START_US + 30_000).unwrap_err(), Refused::Replayed);
     }
@@ -69,7 +69,11 @@ fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
         (5, 1, Sessions::default().nonce(5, 1, START_US), START_US + 1),
     ] {
         let header = Header { key_id, ..header(epoch, 1, 0) };
-        assert_eq!(echo(&mut sessions, header, nonce, now_us), Err(Refused::Unasked), "{epoch} {key_id} {nonce:x}");
+        assert_eq!(
+            echo(&mut sessions, header, nonce, now_us),
+            Err(Refused::NotOutstanding),
+            "{epoch} {key_id} {nonce:x}"
+        );
     }
     assert_eq!(echo(&mut sessions, header(5, 1, 0), nonce, late_us - 1), Ok(()));
 }
@@ -81,15 +85,15 @@ fn a_restart_on_either_side_locks_nobody_out_and_lets_no_old_report_in() {
     prove(&mut sessions, 5, 1_000_001, START_US, 1000, 1000);
     assert!(report(&mut sessions, 5, 1_000_002, START_US + 5000).is_ok());
     // the border restarts: its counters begin anew
-    assert_eq!(report(&mut sessions, 6, 1, START_US + 10_000).unwrap_err(), Refused::Unproven);
+    assert_eq!(report(&mut sessions, 6, 1, START_US + 10_000).unwrap_err(), Refused::Unauthenticated);
     prove(&mut sessions, 6, 2, START_US + 200_000, 1000, 1000);
     assert!(report(&mut sessions, 6, 3, START_US + 210_000).is_ok());
     // the server restarts: what was recorded before needs an answer that nobody can give any more
     let mut restarted = Sessions::default();
-    assert_eq!(report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(), Refused::Unproven);
+    assert_eq!(report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(), Refused::Unauthenticated);
     let before = sessions.nonce(5, 1, START_US + 220_000);
     let answer = header(5, 1_000_001, 0);
-    assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(Refused::Unasked));
+    assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(Refused::NotOutstanding));
     // and of the run that answers, what was recorded has a lower counter
     let _ = report(&mut restarted, 6, 3, START_US + 230_000);
     prove(&mut restarted, 6, 10, START_US + 240_000, 1000, 1000);
@@ -105,16 +109,16 @@ fn a_run_named_under_another_key_is_another_border() {
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
     let last = header(5, u64::MAX, START_US);
-    assert_eq!(sessions.report(&last, OTHER, elsewhere(9), START_US + 5000).unwrap_err(), Refused::Unproven);
-    let asked_us = START_US + 20_000;
-    let others = Question { to: elsewhere(9), epoch: 5, key: OTHER };
-    assert_eq!(sessions.due(asked_us), [others], "the other one is asked where it is, under its own key");
-    let nonce = sessions.nonce(5, 1, asked_us);
-    sessions.echo(&last, OTHER, elsewhere(9), nonce, asked_us + 1000).unwrap();
-    assert_eq!(sessions.proven(), (1, Some(1000)), "they are one run");
-    let clock = report(&mut sessions, 5, 3, asked_us + 2000).unwrap();
-    assert_eq!((clock.rtt_us(), clock.ours(START_US - OFFSET_US, asked_us + 2000)), (2000, START_US));
-    let border = Question { to: from(), epoch: 5, key: KEY };
+    assert_eq!(sessions.report(&last, OTHER, elsewhere(9), START_US + 5000).unwrap_err(), Refused::Unauthenticated);
+    let sent_us = START_US + 20_000;
+    let others = Probe { to: elsewhere(9), epoch: 5, key: OTHER };
+    assert_eq!(sessions.due(sent_us), [others], "the other one is probed where it is, under its own key");
+    let nonce = sessions.nonce(5, 1, sent_us);
+    sessions.echo(&last, OTHER, elsewhere(9), nonce, sent_us + 1000).unwrap();
+    assert_eq!(sessions.authenticated(), (1, Some(1000)), "they are one run");
+    let clock = report(&mut sessions, 5, 3, sent_us + 2000).unwrap();
+    assert_eq!((clock.rtt_us(), clock.ours(START_US - OFFSET_US, sent_us + 2000)), (2000, START_US));
+    let border = Probe { to: from(), epoch: 5, key: KEY };
     assert!(sessions.due(START_US + 1_000_000).contains(&border));
 }
 
@@ -169,9 +173,9 @@ fn a_datagram_makes_one_question() {
 #[test]
 fn of_many_addresses_chance_decides_which_are_asked() {
     let mut sessions = Sessions::default();
-    let mut asked = 0;
+    let mut probed = 0;
     for time in 0..500 {
-        let now_us = START_US + time * QUESTIONS_US;
+        let now_us = START_US + time * NEW_PROBES_PERIOD_US;
         for port in 1..1000 {
             let _ = sessions.report(&header(5, 1, 0), KEY, elsewhere(port), now_us);
             if port == 1 {
@@ -179,10 +183,10 @@ fn of_many_addresses_chance_decides_which_are_asked() {
             }
         }
         let due = sessions.due(now_us);
-        assert_eq!(due.len(), QUESTIONS);
-        asked += u32::from(due.iter().any(|question| question.to == from()));
+        assert_eq!(due.len(), NEW_PROBES);
+        probed += u32::from(due.iter().any(|probe| probe.to == from()));
     }
-    assert!((16..=64).contains(&asked), "{asked} of 500 times, 32 expected");
+    assert!((16..=64).contains(&probed), "{probed} of 500 times, 32 expected");
 }
 
 /// Whose copy of each report is there first, from elsewhere, neither takes the border's place nor keeps it from moving.
@@ -192,21 +196,21 @@ fn a_border_is_where_it_answers() {
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
     let moved = elsewhere(77);
-    let mut asked: HashMap<SocketAddr, u32> = HashMap::new();
+    let mut probed: HashMap<SocketAddr, u32> = HashMap::new();
     for counter in 3..203 {
-        let now_us = START_US + counter * QUESTIONS_US;
+        let now_us = START_US + counter * NEW_PROBES_PERIOD_US;
         assert!(sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, elsewhere(1), now_us).is_ok());
         let own = if counter < 100 { from() } else { moved };
         let own = sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, own, now_us);
         assert_eq!(own.unwrap_err(), Refused::Replayed);
-        sessions.due(now_us).into_iter().for_each(|question| *asked.entry(question.to).or_default() += 1);
+        sessions.due(now_us).into_iter().for_each(|probe| *probed.entry(probe.to).or_default() += 1);
     }
-    assert_eq!((asked[&from()], asked[&elsewhere(1)], asked[&moved]), (4, 200, 103));
-    let now_us = START_US + 204 * QUESTIONS_US;
+    assert_eq!((probed[&from()], probed[&elsewhere(1)], probed[&moved]), (4, 200, 103));
+    let now_us = START_US + 204 * NEW_PROBES_PERIOD_US;
     let nonce = sessions.nonce(5, 1, now_us);
     sessions.echo(&header(5, 204, now_us - OFFSET_US), KEY, moved, nonce, now_us + 500).unwrap();
     assert!(sessions.report(&header(5, 205, now_us - OFFSET_US), KEY, moved, now_us + 1000).is_ok());
-    assert!(sessions.due(now_us + QUESTIONS_US).is_empty(), "it has just answered");
+    assert!(sessions.due(now_us + NEW_PROBES_PERIOD_US).is_empty(), "it has just answered");
 }
 
 #[test]
@@ -217,10 +221,10 @@ fn addresses_of_a_border_are_bounded_and_forgotten() {
         let nonce = sessions.nonce(5, 1, now_us);
         sessions.echo(&header(5, counter, 0), KEY, elsewhere(port), nonce, now_us + 1).unwrap();
     }
-    let asked: HashSet<SocketAddr> = sessions.due(START_US + 2_000_000).iter().map(|question| question.to).collect();
-    assert_eq!(asked, (7..=10).map(elsewhere).collect(), "those that answered last");
+    let probed: HashSet<SocketAddr> = sessions.due(START_US + 2_000_000).iter().map(|probe| probe.to).collect();
+    assert_eq!(probed, (7..=10).map(elsewhere).collect(), "those that answered last");
     assert!(sessions.due(START_US + 8_000_000).is_empty(), "it is quiet");
-    sessions.tidy(START_US + 70_000_000);
+    sessions.gc(START_US + 70_000_000);
     assert_eq!(sessions.borders.len(), 0);
 }
 
@@ -230,9 +234,9 @@ fn runs_that_were_recorded_take_no_place() {
     let _ = report(&mut sessions, 0, 1, START_US);
     prove(&mut sessions, 0, 2, START_US, 1000, 1000);
     for epoch in 1..10_000 {
-        assert_eq!(report(&mut sessions, epoch, 1, START_US + epoch).unwrap_err(), Refused::Unproven);
+        assert_eq!(report(&mut sessions, epoch, 1, START_US + epoch).unwrap_err(), Refused::Unauthenticated);
     }
-    assert_eq!((sessions.borders.len(), sessions.chosen.len()), (1, QUESTIONS));
+    assert_eq!((sessions.borders.len(), sessions.chosen.len()), (1, NEW_PROBES));
     assert!(report(&mut sessions, 0, 3, START_US + 20_000).is_ok());
 }
 

@@ -22,7 +22,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// A way to the servers within the flows.
 #[derive(Debug)]
-pub struct InFlow {
+pub struct Inband {
     keys: LiveKeys,
     v4: Option<OwnedFd>,
     v6: Option<OwnedFd>,
@@ -32,16 +32,16 @@ pub struct InFlow {
 /// Each report goes as a segment of its flow, signed with the key that is for its server. Needs CAP_NET_RAW.
 ///
 /// Fails where neither IPv4 nor IPv6 can be used.
-pub fn in_flow(keys: LiveKeys) -> io::Result<InFlow> {
+pub fn inband(keys: LiveKeys) -> io::Result<Inband> {
     let open = |family| socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw);
     let (v4, v6) = (open(AddressFamily::Inet), open(AddressFamily::Inet6));
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),
-        (v4, v6) => Ok(InFlow { keys, v4: v4.ok(), v6: v6.ok(), sent: Arc::default() }),
+        (v4, v6) => Ok(Inband { keys, v4: v4.ok(), v6: v6.ok(), sent: Arc::default() }),
     }
 }
 
-impl Transport for InFlow {
+impl Transport for Inband {
     fn sent(&self) -> Arc<Sent> {
         Arc::clone(&self.sent)
     }

@@ -3,5 +3,5 @@
 mod inband;
 mod udp;
 
-pub use inband::{InFlow, in_flow};
+pub use inband::{Inband, inband};
 pub use udp::{Udp, udp};

@@ -144,12 +144,12 @@ fn answer_probes(shared: &Shared, socket: &UdpSocket) {
 
 fn echo(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
     let datagram = Datagram::parse(bytes).ok()?;
-    let asked = datagram.header;
-    if asked.kind != Kind::Probe || asked.epoch != shared.epoch {
+    let probe = datagram.header;
+    if probe.kind != Kind::Probe || probe.epoch != shared.epoch {
         return None;
     }
     let keys = shared.keys.get();
-    let key = keys.numbered(asked.key_id).find(|signer| datagram.is_signed_by(signer.key))?.key;
+    let key = keys.numbered(probe.key_id).find(|signer| datagram.is_signed_by(signer.key))?.key;
     let nonce = datagram.nonce().ok()?;
     let (counter, time_us) = (shared.next_counter(), monotonic_ns() / 1000);
     let header = Header { kind: Kind::Echo, key_id: key.id, epoch: shared.epoch, counter, time_us };

@@ -78,7 +78,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..60)
 }
 
-fn play(program: &mut Program, number: u32, base: u32, events: &[Event]) -> Result<(), TestCaseError> {
+fn apply(program: &mut Program, number: u32, base: u32, events: &[Event]) -> Result<(), TestCaseError> {
     let (server, client) = (SERVER.parse().unwrap(), client(number));
     let mut model = Model { base, seen: [false; SPACE], segments: 0 };
     let mut due = 0;
@@ -124,7 +124,7 @@ fn the_program_keeps_what_a_model_of_single_bytes_has() {
     let outcome = runner.run(&(base, events()), |(base, events)| {
         let (program, number) = &mut *program.borrow_mut();
         *number += 1;
-        play(program, *number, base, &events)
+        apply(program, *number, base, &events)
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -110,7 +110,7 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
     let (hosts, _pins) = (Hosts::new(), Pins(PINS));
     let keys = test.key_file(&[(1, "a5")]);
     let log = |name: &str| test.dir.path().join(name);
-    for (transport, more) in [("udp", 0), ("in-flow", NET_RAW)] {
+    for (transport, more) in [("udp", 0), ("inband", NET_RAW)] {
         let server = server(&hosts, &keys, &log(&format!("server-{transport}")));
         let border = border(&hosts, &keys, transport, &log(&format!("border-{transport}")));
         assert_eq!(server.capabilities(), [0; 3]);

@@ -56,7 +56,7 @@ fn what_takes_reports_off_an_interface_is_there_once_however_the_command_ended()
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let (tcx, clsact) = ([1, 0], [0, 1]);
     for (method, one, left_by_kill, next, then) in [
         ("tcx", tcx, [0; 2], "tcx", tcx),
@@ -107,7 +107,7 @@ fn the_command_ends_and_starts_again_however_it_ended() {
     assert_eq!(agent.wait(PATIENCE).unwrap().signal(), Some(Signal::SIGKILL as i32));
     let mut agent = start(&hosts, &keys, "auto");
     is_heard(&mut other, &flow, 4);
-    is_heard(&mut hosts.in_flow_border(&keys), &flow, 5);
+    is_heard(&mut hosts.inband_border(&keys), &flow, 5);
     kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
     assert!(agent.wait(PATIENCE).unwrap().success());
 }
@@ -129,7 +129,7 @@ fn its_unit_and_a_file_of_options_leave_it_what_it_needs() {
         bounded_as(unit, &mut command);
         let mut agent = Process::start(command.args(["server", "--config"]).arg(&file)).unwrap();
         is_heard(&mut hosts.border(&keys), &flow, segments);
-        is_heard(&mut hosts.in_flow_border(&keys), &flow, segments + 1);
+        is_heard(&mut hosts.inband_border(&keys), &flow, segments + 1);
         kill(Pid::from_raw(agent.id() as i32), Signal::SIGTERM).unwrap();
         assert!(agent.wait(PATIENCE).unwrap().success());
         assert_eq!(attached(&hosts), [0; 2], "{attach}");

@@ -4,7 +4,7 @@
 use crate::held::Held;
 use crate::host::*;
 use crate::scripted::{Scripted, met};
-use hotcc_abi::pep::Handover;
+use hotcc_abi::pep::PepRecordUpdate;
 use hotcc_cc_tests::storage::{newest, sockets_in};
 use pep_agent::report::{FlowReport, SeqRange, Transport};
 use pep_agent::server::{DatagramFate, Options, RecordFate};
@@ -21,7 +21,7 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
     let keys = test.key_file(&[(1, "a5"), (2, "b6")]);
     let agent = Agent::start(&hosts, &keys, options());
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     let good = border.report(&[flow.seen_to(flow.first)]);
     met(&agent, DatagramFate::Accepted, 1);
     let seen = flow.connection().pep.map(|p| (p.in_order_bytes, p.segments));
@@ -50,10 +50,10 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
     met(&agent, DatagramFate::Replayed, 1);
     let echo = Header { kind: Kind::Echo, key_id: 1, epoch: border.epoch, counter: 500, time_us: now_us() };
     border.send(&wire::probe(&echo, 12345, &border.key));
-    met(&agent, DatagramFate::Unasked, 1);
+    met(&agent, DatagramFate::NotOutstanding, 1);
     border.epoch += 1;
     border.report(std::slice::from_ref(&lie));
-    met(&agent, DatagramFate::Unproven, 2);
+    met(&agent, DatagramFate::Unauthenticated, 2);
     assert_eq!(flow.connection().pep.map(|p| (p.in_order_bytes, p.segments)), seen);
     assert_eq!(agent.datagrams(DatagramFate::Accepted), 1);
 }
@@ -64,7 +64,7 @@ fn a_key_speaks_of_no_server_but_those_it_is_for() {
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5"), (2, "b6")]);
-    let (mut beside, mut within) = (hosts.border(&keys), hosts.in_flow_border(&keys)); // both sign with key 1
+    let (mut beside, mut within) = (hosts.border(&keys), hosts.inband_border(&keys)); // both sign with key 1
     let lines = std::fs::read_to_string(&keys).unwrap().replacen('\n', " 192.0.2.0/24\n", 1);
     std::fs::write(&keys, lines).unwrap();
     let agent = Agent::start(&hosts, &keys, Options { inband: vec!["router".to_owned()], ..options() });
@@ -76,7 +76,7 @@ fn a_key_speaks_of_no_server_but_those_it_is_for() {
     // with the other key, which is for every server, they are taken
     introduce(&mut hosts.border(&keys), &agent, &flow);
     let accepted = agent.datagrams(DatagramFate::Accepted);
-    hosts.in_flow_border(&keys).send(&[flow.seen_to(flow.first)], now_us());
+    hosts.inband_border(&keys).send(&[flow.seen_to(flow.first)], now_us());
     met(&agent, DatagramFate::Accepted, accepted + 1);
     assert_eq!(agent.datagrams(DatagramFate::UnknownKey), 2, "{}", agent.told());
 }
@@ -114,9 +114,9 @@ fn a_border_makes_no_record_of_another_key_s_older() {
     let lines = [("a5", "10.248.0.0/16"), ("b6", "10.248.1.0/24")]
         .map(|(key, prefix)| format!("1 {} {prefix}\n", key.repeat(32)));
     write([&lines[1], &lines[0]]);
-    let mut second_within = hosts.in_flow_border(&keys);
+    let mut second_within = hosts.inband_border(&keys);
     write([&lines[0], &lines[1]]);
-    let mut first_within = hosts.in_flow_border(&keys);
+    let mut first_within = hosts.inband_border(&keys);
     let agent = Agent::start(&hosts, &keys, Options { inband: vec!["router".to_owned()], ..options() });
     let flow = Flow::open(&hosts, SERVER, cc);
     let mut first = Scripted::proven_by(0xa5, &hosts, &agent, &flow);
@@ -148,7 +148,7 @@ fn what_was_written_goes_with_its_socket() {
     let [storage, account] = ["pep_flow", "account"].map(newest);
     let before = sockets_in(&storage);
     let flows = [SERVER, SERVER, SERVER_V6].map(|address| Flow::open(&hosts, address, cc));
-    let mut border = Scripted::proven(&hosts, &agent, &flows[0]);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flows[0]);
     for (written, flow) in flows.iter().enumerate() {
         border.report(&[flow.seen_to(flow.first)]);
         wait("a record", || agent.told(), || agent.records(RecordFate::Written) > written as u64);
@@ -168,7 +168,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
     else {
         return;
     };
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     let mut refused = |report, fate| border.meets(&agent, report, fate);
     let at = |offset: i64| flow.first.wrapping_add(offset as u32);
     let range = |start, end| SeqRange { start: at(start), end: at(end) };
@@ -213,7 +213,7 @@ fn what_a_socket_may_be_sending_is_neither_taken_nor_a_lie() {
     else {
         return;
     };
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     let (seen, beyond) = (flow.seen_to(flow.first), flow.seen_to(flow.first.wrapping_add(1 << 29)));
     let mut is_met = |report: &FlowReport, fate| {
         border.meets(&agent, FlowReport { seen_at_us: now_us(), ..report.clone() }, fate);
@@ -236,7 +236,7 @@ fn a_delayed_report_is_as_old_as_it_is() {
     else {
         return;
     };
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     let made = Instant::now();
     let bytes = border.datagram(&[flow.seen_to(flow.first)]);
     sleep(Duration::from_millis(500));
@@ -245,7 +245,7 @@ fn a_delayed_report_is_as_old_as_it_is() {
     assert_eq!(agent.records(RecordFate::Written), 1, "{}", agent.told());
     let age_ms = flow.connection().pep.unwrap().age_ms as u128;
     let most_ms = made.elapsed().as_millis();
-    // the clocks' distance is known to half of the question's round trip
+    // the clocks' distance is known to half of the probe's round trip
     assert!((480..=most_ms + 20).contains(&age_ms), "{age_ms} ms, and not more than {most_ms}");
 }
 
@@ -257,8 +257,13 @@ fn the_wire_does_not_reach_the_program() {
     else {
         return;
     };
-    let mut record =
-        Handover { family: 4, flags: 1, time_ns: now_us() * 1000, in_order: flow.first, ..Handover::default() };
+    let mut record = PepRecordUpdate {
+        family: 4,
+        flags: 1,
+        time_ns: now_us() * 1000,
+        in_order: flow.first,
+        ..PepRecordUpdate::default()
+    };
     record.server[..4].copy_from_slice(&[10, 248, 1, 1]);
     record.client[..4].copy_from_slice(&[10, 248, 2, 2]);
     record.server_port = flow.key.server.port().to_be_bytes();
@@ -321,7 +326,7 @@ fn a_transfer_stands_lies_and_floods() {
     let keys = test.key_file(&[(1, "a5")]);
     let agent = Agent::start(&hosts, &keys, Options { rate_per_second: 20_000, ..options() });
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut scripted = Scripted::proven(&hosts, &agent, &flow);
+    let mut scripted = Scripted::authenticated(&hosts, &agent, &flow);
     let reader = flow.read_at_client();
     let (view, strangers) = (flow.border_view(), flow.border_view());
     let flood = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();

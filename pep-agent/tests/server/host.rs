@@ -1,7 +1,7 @@
 //! A server, a router and a client; the agent on the first, a border's transport on the second, and a flow.
 
 use hotcc::ops::{self, Request};
-use hotcc::sockets::list::Connection;
+use hotcc::sockets::flows::Connection;
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_testbed::kernel::{KernelLock, exclusive, is_root, skipped};
 use hotcc_testbed::netlab::{Lab, Namespace};
@@ -11,7 +11,7 @@ use pep_agent::attach::Method;
 use pep_agent::auth::{Keys, LiveKeys};
 use pep_agent::report::{FlowKey, FlowReport, SeqRange, Transport};
 use pep_agent::server::{Counters, DatagramFate, Options, RecordFate, Server};
-use pep_agent::transport::{self, InFlow, Udp};
+use pep_agent::transport::{self, Inband, Udp};
 use pep_agent::wire::PORT;
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -135,9 +135,9 @@ impl Hosts {
     }
 
     /// A border's way within the flows.
-    pub fn in_flow_border(&self, keys: &Path) -> InFlow {
+    pub fn inband_border(&self, keys: &Path) -> Inband {
         let keys = LiveKeys::new(Keys::read(keys).unwrap());
-        self.router.enter(|| transport::in_flow(keys)).unwrap().unwrap()
+        self.router.enter(|| transport::inband(keys)).unwrap().unwrap()
     }
 
     /// A frame from the router's end of the server's cable, as it stands.
@@ -402,7 +402,7 @@ impl Flow {
 
     /// As `hotcc flows` shows it.
     pub fn connection(&self) -> Connection {
-        let found = hotcc::sockets::list::connections(Some(self.cc), &[]).unwrap();
+        let found = hotcc::sockets::flows::connections(Some(self.cc), &[]).unwrap();
         // flows to several servers may share the client's port
         let is_it = |c: &Connection| (c.local, c.peer) == (self.key.server, self.key.client);
         found.into_iter().find(is_it).expect("the flow is open")

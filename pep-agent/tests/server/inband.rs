@@ -28,7 +28,7 @@ fn clocks_in_flow(name: &str, cc: &'static str, address: &str) {
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
     let agent = Agent::start(&hosts, &keys, inband());
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let flow = Flow::open(&hosts, address, cc);
     let first = flow.info().tcpi_snd_cwnd;
     hosts.hold_acks();
@@ -60,10 +60,10 @@ fn forged_and_replayed_reports_in_the_flow_change_nothing() {
     let (name, cc) = ("forged_and_replayed_reports_in_the_flow_change_nothing", "mdcubic_inbad");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
-    let mut forger = hosts.in_flow_border(&test.key_file(&[(1, "b6")]));
-    let mut stranger = hosts.in_flow_border(&test.key_file(&[(9, "b6")]));
+    let mut forger = hosts.inband_border(&test.key_file(&[(1, "b6")]));
+    let mut stranger = hosts.inband_border(&test.key_file(&[(9, "b6")]));
     let keys = test.key_file(&[(1, "a5")]);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let agent = Agent::start(&hosts, &keys, inband());
     let flow = Flow::open(&hosts, SERVER, cc);
     let met = |fate: DatagramFate, times| wait(fate.label(), || agent.told(), || agent.datagrams(fate) == times);
@@ -89,7 +89,7 @@ fn a_report_in_the_flow_that_is_replayed_much_later_stops_no_other_one() {
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let agent = Agent::start(&hosts, &keys, inband());
     let flow = Flow::open(&hosts, SERVER, cc);
     let mut is_met = |seen_at_us: u64, fate: RecordFate| {
@@ -109,7 +109,7 @@ fn a_flood_in_flows_is_counted_and_takes_nothing_from_a_border() {
     let (name, cc) = ("a_flood_in_flows_is_counted_and_takes_nothing_from_a_border", "mdcubic_influd");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
-    let mut forger = hosts.in_flow_border(&test.key_file(&[(1, "b6")]));
+    let mut forger = hosts.inband_border(&test.key_file(&[(1, "b6")]));
     let keys = test.key_file(&[(1, "a5")]);
     let arguments = ["server", "--key-file", keys.to_str().unwrap(), "--inband", "router", "--rate", "1000"];
     let server = Running::start(&hosts.server, &arguments, &test.dir.path().join("server"));
@@ -131,7 +131,7 @@ fn a_flood_in_flows_is_counted_and_takes_nothing_from_a_border() {
     // beside a flood, an honest border's reports are taken, within the flow and beside it
     let report = forged.clone();
     let flood = always(move || (0..64).for_each(|_| _ = forger.send(std::slice::from_ref(&report), now_us())));
-    for border in [&mut hosts.in_flow_border(&keys) as &mut dyn Transport, &mut hosts.border(&keys)] {
+    for border in [&mut hosts.inband_border(&keys) as &mut dyn Transport, &mut hosts.border(&keys)] {
         let before = datagrams("accepted");
         wait(
             "an accepted report",
@@ -152,9 +152,9 @@ fn no_flood_in_flows_silences_a_border() {
     let (name, cc) = ("no_flood_in_flows_silences_a_border", "mdcubic_inmany");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
-    let mut forger = hosts.in_flow_border(&test.key_file(&[(1, "b6")]));
+    let mut forger = hosts.inband_border(&test.key_file(&[(1, "b6")]));
     let keys = test.key_file(&[(1, "a5")]);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let agent = Agent::start(&hosts, &keys, Options { rate_per_second: 1000, ..inband() });
     let flow = Flow::open(&hosts, SERVER, cc);
     let forged = flow.seen_to(flow.first);
@@ -174,7 +174,7 @@ fn reports_of_no_connection_do_not_reach_the_agent() {
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let agent = Agent::start(&hosts, &keys, inband());
     let flow = Flow::open(&hosts, SERVER, cc);
     let listening = hosts.server.enter(|| std::net::TcpListener::bind((SERVER, 0)).unwrap()).unwrap();
@@ -198,7 +198,7 @@ fn a_legacy_server_drops_reports_in_the_flow() {
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
-    let mut border = hosts.in_flow_border(&keys);
+    let mut border = hosts.inband_border(&keys);
     let flow = Flow::open(&hosts, SERVER, cc);
     let before = flow.info();
     for _ in 0..100 {

@@ -1,9 +1,9 @@
 //! The server's side on the running kernel: real borders' datagrams, real sockets, `mdcubic` on them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod arms;
 mod both;
 mod clocking;
+mod cohorts;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;

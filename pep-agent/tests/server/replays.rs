@@ -68,7 +68,7 @@ fn handshakes_under_replay(handshakes: u64) -> Option<()> {
         });
     }
     drop(eavesdropper);
-    assert!(agent.datagrams(DatagramFate::Unproven) > handshakes, "{}", agent.told());
+    assert!(agent.datagrams(DatagramFate::Unauthenticated) > handshakes, "{}", agent.told());
     Some(())
 }
 
@@ -82,7 +82,7 @@ fn no_flood_of_spoofed_datagrams_silences_a_border() {
     let keys = test.key_file(&[(1, "a5")]);
     let agent = Agent::start(&hosts, &keys, Options { rate_per_second: 1000, ..options() });
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     let mut spoofed = Scripted { epoch: 78, ..Scripted::new(0xb6, &hosts, 78) };
     let forged = spoofed.datagram(&[flow.seen_to(flow.first)]);
     let flood = always(move || {
@@ -111,7 +111,7 @@ fn a_border_that_floods_is_limited() {
     let keys = test.key_file(&[(1, "a5")]);
     let agent = Agent::start(&hosts, &keys, Options { rate_per_second: 100, ..options() });
     let flow = Flow::open(&hosts, SERVER, cc);
-    let mut border = Scripted::proven(&hosts, &agent, &flow);
+    let mut border = Scripted::authenticated(&hosts, &agent, &flow);
     for _ in 0..200 {
         border.report(&[flow.seen_to(flow.first)]);
     }

@@ -18,8 +18,8 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// One that has answered the server's question.
-    pub fn proven(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
+    /// One that has answered the server's probe.
+    pub fn authenticated(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
         Self::proven_by(0xa5, hosts, agent, flow)
     }
 
@@ -33,7 +33,7 @@ impl Scripted {
         let mut border = self;
         let answers = agent.datagrams(DatagramFate::Echo);
         border.report(&[flow.seen_to(flow.first)]);
-        wait("a question", || agent.told(), || border.answers());
+        wait("a probe", || agent.told(), || border.answers());
         wait("the proof", || agent.told(), || agent.datagrams(DatagramFate::Echo) == answers + 1);
         border
     }
@@ -46,16 +46,16 @@ impl Scripted {
         Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch, counter: 0, ahead_us: 0 }
     }
 
-    /// Answers the server's question, if one has come.
+    /// Answers the server's probe, if one has come.
     pub fn answers(&mut self) -> bool {
         let mut buffer = [0; wire::MAX_DATAGRAM_BYTES];
         let Ok(length) = self.socket.recv(&mut buffer) else { return false };
-        let asked = Datagram::parse(&buffer[..length]).unwrap();
-        assert!(asked.header.kind == Kind::Probe && asked.is_signed_by(&self.key));
+        let probe = Datagram::parse(&buffer[..length]).unwrap();
+        assert!(probe.header.kind == Kind::Probe && probe.is_signed_by(&self.key));
         self.counter += 1;
         let header =
-            Header { kind: Kind::Echo, counter: self.counter, time_us: now_us() + self.ahead_us, ..asked.header };
-        self.send(&wire::probe(&header, asked.nonce().unwrap(), &self.key));
+            Header { kind: Kind::Echo, counter: self.counter, time_us: now_us() + self.ahead_us, ..probe.header };
+        self.send(&wire::probe(&header, probe.nonce().unwrap(), &self.key));
         true
     }
 

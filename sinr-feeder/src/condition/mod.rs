@@ -62,7 +62,7 @@ impl Default for Conditioning {
 
 /// A reading that may be published.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Conditioned {
+pub struct DatedReading {
     /// With average, and capacity where it can be had.
     pub reading: Reading,
     /// When it was made, in monotonic ns.
@@ -138,7 +138,7 @@ impl Conditioner {
     ///
     /// # Errors
     /// Why it must not be published.
-    pub fn take(&mut self, raw: &RawReading, settings: &Conditioning, now_ns: u64) -> Result<Conditioned, Reject> {
+    pub fn take(&mut self, raw: &RawReading, settings: &Conditioning, now_ns: u64) -> Result<DatedReading, Reject> {
         if self.is_live() {
             self.admit(now_ns)?;
         }
@@ -181,7 +181,7 @@ impl Conditioner {
                 settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db));
             reading.is_capacity_derived = reading.capacity_bps.is_some();
         }
-        Ok(Conditioned { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
+        Ok(DatedReading { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
     }
 
     /// Whether readers still use its latest SINR, or measured capacity, at `now_ns`.

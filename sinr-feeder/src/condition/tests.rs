@@ -14,7 +14,7 @@ fn conditioner(settings: &Conditioning) -> Conditioner {
 }
 
 /// A live source's conditioner that has seen readings of 10 dB, `period_ms` apart, the last one at the time returned.
-fn settled(settings: &Conditioning, period_ms: u64) -> (Conditioner, u64) {
+fn steady(settings: &Conditioning, period_ms: u64) -> (Conditioner, u64) {
     let mut c = conditioner(settings);
     for i in 0..10 {
         c.take(&raw(10.0), settings, SECOND + i * period_ms * MS).unwrap();
@@ -105,7 +105,7 @@ fn maximum_age_follows_the_measured_period() {
     let settings = Conditioning::default();
     for (period_ms, max_age_ms) in [(10, 50), (100, 250), (500, 1250), (1000, 2500), (20_000, 30_000)] {
         // Beyond the default of 500 ms, the next reading would find the first ones stale: no matter.
-        let (c, at) = settled(&settings, period_ms);
+        let (c, at) = steady(&settings, period_ms);
         assert_eq!((c.max_age_ms(&settings), u64::from(c.period_ms())), (max_age_ms, period_ms));
         assert!(c.is_fresh(&settings, at + u64::from(max_age_ms) * MS));
         assert!(!c.is_fresh(&settings, at + u64::from(max_age_ms) * MS + 1));
@@ -121,7 +121,7 @@ fn maximum_age_follows_the_measured_period() {
         assert_eq!((c.max_age_ms(&settings), c.period_ms()), expected);
     }
     // One pause, or one reading that came early, changes nothing.
-    let (mut c, at) = settled(&settings, 100);
+    let (mut c, at) = steady(&settings, 100);
     for later_ms in [5000, 5100, 5101, 5200] {
         c.take(&raw(10.0), &settings, at + later_ms * MS).unwrap();
     }
@@ -144,7 +144,7 @@ fn maximum_age_of_what_is_known_beforehand() {
 #[test]
 fn hold_over_is_added_and_the_age_grows() {
     let settings = Conditioning { hold_over: Duration::from_secs(3), ..Conditioning::default() };
-    let (mut c, at) = settled(&settings, 100);
+    let (mut c, at) = steady(&settings, 100);
     assert_eq!(c.max_age_ms(&settings), 3250);
     // A reading without SINR leaves the SINR, and its time, alone.
     let other = RawReading { reading: Reading { cqi: Some(7), ..Reading::default() }, ..RawReading::default() };
@@ -159,7 +159,7 @@ fn hold_over_is_added_and_the_age_grows() {
 #[test]
 fn a_jump_has_to_be_confirmed() {
     let settings = Conditioning::default();
-    let (mut c, at) = settled(&settings, 100);
+    let (mut c, at) = steady(&settings, 100);
     let mut take = |sinr_db, later_ms| c.take(&raw(sinr_db), &settings, at + later_ms * MS).map(|_| ());
     assert_eq!(take(36.0, 100), Err(Reject::Outlier));
     assert_eq!(take(11.0, 200), Ok(()));

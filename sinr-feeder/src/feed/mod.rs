@@ -2,8 +2,8 @@
 
 pub mod sink;
 
-use crate::condition::{Conditioned, Conditioner, Conditioning, Pace, is_used};
-use crate::publish::Exporter;
+use crate::condition::{Conditioner, Conditioning, DatedReading, Pace, is_used};
+use crate::publish::Publisher;
 use crate::reading::{Grant, RawReading, Ue};
 use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
@@ -114,8 +114,8 @@ pub struct Feed {
     /// Whether the map has had no place since then.
     is_map_full: bool,
     sources: Vec<SourceState>,
-    exporters: Vec<Box<dyn Exporter>>,
-    latest: Option<Conditioned>,
+    publishers: Vec<Box<dyn Publisher>>,
+    latest: Option<DatedReading>,
     failure: Option<MapError>,
     failed: Arc<Notify>,
 }
@@ -133,7 +133,7 @@ impl Feed {
     ///
     /// # Errors
     /// A link cannot be had.
-    pub fn new(plan: Plan, map: Option<RadioMap>, exporters: Vec<Box<dyn Exporter>>) -> Result<Self, MapError> {
+    pub fn new(plan: Plan, map: Option<RadioMap>, publishers: Vec<Box<dyn Publisher>>) -> Result<Self, MapError> {
         let mut feed = Self {
             map,
             entries: Vec::new(),
@@ -144,7 +144,7 @@ impl Feed {
             forgot_ns: 0,
             is_map_full: false,
             sources: Vec::new(),
-            exporters,
+            publishers,
             latest: None,
             failure: None,
             failed: Arc::new(Notify::new()),
@@ -305,7 +305,7 @@ impl Feed {
         self.made.values_mut().for_each(|made| made.wants_room = false);
     }
 
-    fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<Conditioned, Reject> {
+    fn apply(&mut self, source: usize, entry: usize, raw: &RawReading, now_ns: u64) -> Result<DatedReading, Reject> {
         let settings = &self.plan.conditioning;
         let SourceState { kind, pace, .. } = self.sources[source];
         let entry = &mut self.entries[entry];
@@ -335,8 +335,8 @@ impl Feed {
         }
         entry.described = description;
         if let Some(id) = &entry.id {
-            for exporter in &mut self.exporters {
-                exporter.send(id, &conditioned);
+            for publisher in &mut self.publishers {
+                publisher.send(id, &conditioned);
             }
         }
         Ok(conditioned)
@@ -346,7 +346,7 @@ impl Feed {
     pub fn tick(&mut self, now_ns: u64) {
         self.forget(now_ns);
         for source in &mut self.sources {
-            source.rejections.settle(&source.name);
+            source.rejections.end_bursts(&source.name);
             let silent = source.latest.is_some() && !source.is_up(now_ns);
             if silent == std::mem::replace(&mut source.silent, silent) {
                 continue;
@@ -372,8 +372,8 @@ impl Feed {
 
     /// Where readings are sent to.
     #[must_use]
-    pub fn exporters(&self) -> &[Box<dyn Exporter>] {
-        &self.exporters
+    pub fn publishers(&self) -> &[Box<dyn Publisher>] {
+        &self.publishers
     }
 
     /// How many links are fed.
@@ -383,13 +383,13 @@ impl Feed {
     }
 
     /// Ends what sends readings to other hosts; what it still has is to be sent.
-    pub fn take_exporters(&mut self) -> Vec<Box<dyn Exporter>> {
-        std::mem::take(&mut self.exporters)
+    pub fn take_publishers(&mut self) -> Vec<Box<dyn Publisher>> {
+        std::mem::take(&mut self.publishers)
     }
 
     /// What was published last.
     #[must_use]
-    pub fn latest(&self) -> Option<&Conditioned> {
+    pub fn latest(&self) -> Option<&DatedReading> {
         self.latest.as_ref()
     }
 

@@ -4,7 +4,7 @@ mod nats;
 pub(crate) mod peer;
 pub mod spec;
 
-use crate::condition::Conditioned;
+use crate::condition::DatedReading;
 use crate::reading::Sent;
 use hotcc_abi::clock::monotonic_ns;
 use std::fmt::Debug;
@@ -12,9 +12,9 @@ use std::pin::Pin;
 use std::time::SystemTime;
 
 /// Sends readings to another host.
-pub trait Exporter: Debug + Send {
+pub trait Publisher: Debug + Send {
     /// Sends one of the UE `id`, or drops it: a reading that has to wait is worth less than the next one.
-    fn send(&mut self, id: &str, reading: &Conditioned);
+    fn send(&mut self, id: &str, reading: &DatedReading);
 
     /// What logs and metrics call it.
     fn name(&self) -> String;

@@ -1,7 +1,7 @@
 //! Publishes on a NATS server. What cannot be sent at once is dropped, never queued: neither here nor in the client.
 
-use super::{Exporter, Session, age_ms};
-use crate::condition::Conditioned;
+use super::{Publisher, Session, age_ms};
+use crate::condition::DatedReading;
 use crate::line::Line;
 use crate::nats::{RETRY, SUBJECT, Server};
 use async_nats::Client;
@@ -23,9 +23,9 @@ const QUEUE: usize = 4096;
 
 /// Publishes on a NATS server.
 #[derive(Debug)]
-pub(super) struct NatsExporter {
+pub(super) struct NatsPublisher {
     name: String,
-    queue: mpsc::Sender<(String, Conditioned)>,
+    queue: mpsc::Sender<(String, DatedReading)>,
     counts: Arc<Counts>,
     task: JoinHandle<()>,
 }
@@ -36,7 +36,7 @@ struct Counts {
     dropped: AtomicU64,
 }
 
-impl NatsExporter {
+impl NatsPublisher {
     /// Connects, and connects again whenever that is lost, in a task of its own.
     pub(super) fn start(server: Server) -> Self {
         let (queue, readings) = mpsc::channel(QUEUE);
@@ -47,8 +47,8 @@ impl NatsExporter {
     }
 }
 
-impl Exporter for NatsExporter {
-    fn send(&mut self, id: &str, reading: &Conditioned) {
+impl Publisher for NatsPublisher {
+    fn send(&mut self, id: &str, reading: &DatedReading) {
         if self.queue.try_send((id.to_owned(), *reading)).is_err() {
             self.counts.dropped.fetch_add(1, Relaxed);
         }
@@ -77,7 +77,7 @@ impl Exporter for NatsExporter {
     }
 }
 
-async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Conditioned)>, counts: Arc<Counts>) {
+async fn publish(server: Server, mut readings: mpsc::Receiver<(String, DatedReading)>, counts: Arc<Counts>) {
     let mut session = Session::begin();
     let mut logged = None;
     loop {
@@ -108,7 +108,7 @@ async fn publish(server: Server, mut readings: mpsc::Receiver<(String, Condition
 /// Returns once the connection is lost; `false` where nobody has readings any more.
 async fn send_while_connected(
     client: &Client,
-    readings: &mut mpsc::Receiver<(String, Conditioned)>,
+    readings: &mut mpsc::Receiver<(String, DatedReading)>,
     session: &mut Session,
     counts: &Counts,
 ) -> bool {

@@ -1,8 +1,8 @@
 //! Authenticated datagrams, from one feeder to another; `source/peer.rs` receives them.
 
-use super::{Exporter, Session, age_ms};
+use super::{Publisher, Session, age_ms};
 use crate::args::Args;
-use crate::condition::Conditioned;
+use crate::condition::DatedReading;
 use crate::error::SourceError;
 use crate::line::Line;
 use crate::link::Granted;
@@ -27,7 +27,7 @@ pub fn datagram(key: &Key, line: &Line<'_>) -> Vec<u8> {
 
 /// `peer:ADDRESS:PORT,keys=FILE`: signs with the file's first key.
 #[derive(Debug)]
-pub(super) struct PeerExporter {
+pub(super) struct PeerPublisher {
     address: SocketAddr,
     file: PathBuf,
     open: Option<(UdpSocket, Key)>,
@@ -36,7 +36,7 @@ pub(super) struct PeerExporter {
     dropped: u64,
 }
 
-impl PeerExporter {
+impl PeerPublisher {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let text = args.main("the other host's address")?;
         let address = text
@@ -59,8 +59,8 @@ impl PeerExporter {
     }
 }
 
-impl Exporter for PeerExporter {
-    fn send(&mut self, _id: &str, reading: &Conditioned) {
+impl Publisher for PeerPublisher {
+    fn send(&mut self, _id: &str, reading: &DatedReading) {
         let Some((socket, key)) = &self.open else { return };
         let now_ns = monotonic_ns();
         let (sent, counter) = self.session.next(now_ns);

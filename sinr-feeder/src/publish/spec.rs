@@ -1,8 +1,8 @@
 //! Where readings are sent to, as users name it: `nats://...` or `peer:...`.
 
-use super::Exporter;
-use super::nats::NatsExporter;
-use super::peer::PeerExporter;
+use super::Publisher;
+use super::nats::NatsPublisher;
+use super::peer::PeerPublisher;
 use crate::args::Args;
 use crate::error::SourceError;
 use crate::nats::Server;
@@ -18,7 +18,7 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("nats", args)) => Server::parse(Args::parse(args)?).map(|_| ())?,
-            Some(("peer", args)) => PeerExporter::parse(Args::parse(args)?).map(|_| ())?,
+            Some(("peer", args)) => PeerPublisher::parse(Args::parse(args)?).map(|_| ())?,
             _ => {
                 let what = "expected nats://HOST[:PORT] or peer:ADDRESS:PORT,keys=FILE";
                 return Err(format!("invalid destination `{text}`: {what}"));
@@ -33,15 +33,15 @@ impl Spec {
     ///
     /// # Errors
     /// No keys, no socket.
-    pub fn exporter(&self) -> Result<Box<dyn Exporter>, SourceError> {
+    pub fn publisher(&self) -> Result<Box<dyn Publisher>, SourceError> {
         let (kind, args) = self.0.split_once(':').unwrap_or_default();
         let args = Args::parse(args).map_err(SourceError)?;
         Ok(if kind == "nats" {
             let server = Server::parse(args).map_err(SourceError)?;
             server.check_files()?;
-            Box::new(NatsExporter::start(server))
+            Box::new(NatsPublisher::start(server))
         } else {
-            Box::new(PeerExporter::parse(args).map_err(SourceError)?.open()?)
+            Box::new(PeerPublisher::parse(args).map_err(SourceError)?.open()?)
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::map::{OPTIONS, slots_map};
 use crate::sandbox::{Sandbox, key, sandbox};
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{Decision, SLOTS, STATE_FREE, STATE_TAKEN};
+use hotcc_abi::radio::{PackedSinr, SLOTS, STATE_FREE, STATE_TAKEN};
 use hotcc_radio_map::{LinkOptions, MapError, RadioMap, RadioSlots, Reading};
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,7 +94,7 @@ fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
         assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
         assert_ne!(generation(), before);
         assert_eq!((line.state.load(Relaxed), line.decision.load(Relaxed)), (STATE_FREE, decision));
-        assert_eq!(line.freed_ms.load(Relaxed), Decision::unpack(decision).unwrap().time_ms);
+        assert_eq!(line.freed_ms.load(Relaxed), PackedSinr::unpack(decision).unwrap().time_ms);
         line.freed_ms.store(monotonic_ms32().wrapping_sub(30_001), Relaxed); // as if that time had passed
         assert_eq!(map.take_link(key("10.1.0.0"), &LONG_LIVED).unwrap().slot(), slot);
         map.remove_link(key("10.1.0.0"), false).unwrap();

@@ -5,7 +5,7 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, LpmTrie, Map, MapData};
 use aya::{EbpfLoader, Pod};
 use hotcc_abi::clock::monotonic_ms32;
-use hotcc_abi::radio::{Capacity, Decision, INDEX_ENTRIES, SLOTS, SOURCE_TRACE, STATE_FREE, STATE_TAKEN};
+use hotcc_abi::radio::{Capacity, INDEX_ENTRIES, PackedSinr, SLOTS, SOURCE_TRACE, STATE_FREE, STATE_TAKEN};
 use hotcc_radio_map::{Freshness, LinkOptions, MapError, RadioMap, RadioSlots, RadioView, Reading};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -91,7 +91,7 @@ fn what_is_published_can_be_read() {
         ..Reading::default()
     };
     writer.publish(&reading, now).unwrap();
-    let word = Decision { sinr_q8_db: 3200, average_q8_db: -832, time_ms: now }.pack();
+    let word = PackedSinr { sinr_q8_db: 3200, average_q8_db: -832, time_ms: now }.pack();
     // As the kernel has it,
     let raw = raw_line(&sandbox, writer.slot()).0;
     assert_eq!(raw[..8], word.to_ne_bytes());
@@ -105,7 +105,7 @@ fn what_is_published_can_be_read() {
     assert_eq!(links.len(), 1);
     assert_eq!((links[0].key, links[0].slot), (key("10.0.0.0/8"), writer.slot()));
     let s = &links[0].snapshot;
-    assert_eq!(s.decision.map(Decision::pack), Some(word));
+    assert_eq!(s.decision.map(PackedSinr::pack), Some(word));
     assert_eq!((s.rsrp_dbm, s.rsrq_db, s.cqi, s.mcs), (Some(-90.5), None, Some(9), None));
     assert_eq!((s.max_age_ms, s.period_ms, s.owner_pid), (1000, Some(100), Some(std::process::id())));
     assert_eq!(s.freshness(now.wrapping_add(1000)), Freshness::Fresh);
@@ -116,10 +116,10 @@ fn what_is_published_can_be_read() {
     writer.publish(&derived, now + 5).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
     let capacity = Capacity { kbit_per_s: 2_000_000, is_derived: true, time_ms: now + 5 };
-    assert_eq!((s.decision.map(Decision::pack), s.updates, s.capacity), (Some(word), 2, Some(capacity)));
+    assert_eq!((s.decision.map(PackedSinr::pack), s.updates, s.capacity), (Some(word), 2, Some(capacity)));
     writer.publish(&Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, now + 9).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
-    assert_eq!((s.decision.map(Decision::pack), s.capacity), (Some(word), Some(capacity)));
+    assert_eq!((s.decision.map(PackedSinr::pack), s.capacity), (Some(word), Some(capacity)));
     // none is no capacity that an algorithm could use
     writer.publish(&Reading { capacity_bps: Some(0.0), ..Reading::default() }, now + 9).unwrap();
     assert_eq!(view.snapshot(writer.slot()).unwrap().capacity, None);
@@ -136,7 +136,7 @@ fn what_is_published_can_be_read() {
     let slot = writer.slot();
     drop(writer);
     let s = view.snapshot(slot).unwrap();
-    assert_eq!((s.decision.map(Decision::pack), s.owner_pid), (Some(word), None));
+    assert_eq!((s.decision.map(PackedSinr::pack), s.owner_pid), (Some(word), None));
     let again = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
     assert_eq!((again.slot(), again.is_new()), (slot, false));
 }

@@ -203,7 +203,7 @@ fn a_guest_is_small_and_boots_soon() {
         (bytes, booted_s)
     };
     let mut image = Image::default();
-    guest::furnish(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
+    guest::build_initramfs(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
     let (bytes, small_s) = boot_s("guest", &image);
     assert!(bytes <= MOST_BYTES, "{bytes} bytes");
     // as large as it was with debugging information in every program

@@ -8,7 +8,7 @@ use hotcc_lab::vm::{self, Clock, Machine};
 use hotcc_lab_proto::job::{self, Job, Message};
 use hotcc_testbed::command::build;
 use hotcc_testbed::kernel::skipped;
-use hotcc_testbed::programs::{sibling, system_program};
+use hotcc_testbed::programs::{companion_binary, system_program};
 use serde_json::Value;
 use std::fs::File;
 use std::time::Duration;
@@ -58,10 +58,10 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
 
     let scratch = tempfile::tempdir().unwrap();
     let mut image = Image::default();
-    image.program("/bin/sinr-feeder", &sibling("sinr-feeder").unwrap()).unwrap();
+    image.program("/bin/sinr-feeder", &companion_binary("sinr-feeder").unwrap()).unwrap();
     image.program("/bin/iw", &iw).unwrap();
     image.program("/bin/cat", &system_program("cat").unwrap()).unwrap();
-    guest::furnish(&mut image, &kernel, &["mac80211_hwsim"], &Job::Commands(commands)).unwrap();
+    guest::build_initramfs(&mut image, &kernel, &["mac80211_hwsim"], &Job::Commands(commands)).unwrap();
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs).unwrap()).unwrap();
     let machine = Machine {

@@ -24,11 +24,11 @@ pub fn bounds(plan: &Plan) -> Vec<FlowSummary> {
         capacity.mean_bps(flow.start_ns, until_ns).map(|mean_bps| (*link, capacity, mean_bps))
     });
     let Some((link, capacity, mean_bps)) = rated.min_by(|a, b| a.2.total_cmp(&b.2)) else { return Vec::new() };
-    let played = |name, is_late| {
+    let bound = |name, is_late| {
         let sender = Sender { plan, flow, link, capacity: &capacity, is_late, until_ns };
-        sender.play(name, mean_bps)
+        sender.summary(name, mean_bps)
     };
-    vec![played("oracle", false), played("late-oracle", true)]
+    vec![bound("oracle", false), bound("late-oracle", true)]
 }
 
 struct Sender<'a> {
@@ -86,9 +86,9 @@ impl Sender<'_> {
         Some(late_ns as f64 + self.capacity.ns_at(later_bits)?)
     }
 
-    fn play(&self, name: &str, mean_bps: f64) -> FlowSummary {
+    fn summary(&self, name: &str, mean_bps: f64) -> FlowSummary {
         let planned = &self.plan.links[self.link];
-        let bytes = self.plan.wires.get(self.link / 2).map_or(1500, |wire| wire.mtu);
+        let bytes = self.plan.cables.get(self.link / 2).map_or(1500, |cable| cable.mtu);
         let bits = f64::from(bytes) * 8.0;
         let mut bucket = planned.police.map(|police| {
             let burst_bits = police.burst_bytes as f64 * 8.0;

@@ -4,9 +4,9 @@ use super::LinkHistories;
 use super::rates::{Capacity, Progress};
 use crate::planner::Planned;
 use crate::results::{Distribution, FlowSummary};
-use hotcc_lab_proto::plan::{Action, Plan, PlannedEvent, Wire};
-use hotcc_lab_proto::played::Played;
+use hotcc_lab_proto::plan::{Action, Plan, PlannedCable, PlannedEvent};
 use hotcc_lab_proto::records::{AckRecord, LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
+use hotcc_lab_proto::run_record::RunRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ const RESUMED_FOR_NS: u64 = SECOND_NS / 2;
 pub(super) fn summary(
     place: usize,
     planned: &Planned,
-    played: &Played,
+    record: &RunRecord,
     packets: &[PacketRecord],
     acks: &[AckRecord],
     links: &LinkHistories<'_>,
 ) -> FlowSummary {
     let capacities = links.capacities;
     let flow = &planned.plan.flows[place];
-    let end = played.flows.get(place).cloned().unwrap_or_default();
+    let end = record.flows.get(place).cloned().unwrap_or_default();
     let end_ns = end.end_ns.max(flow.start_ns + 1);
     let throughput_bps = end.bytes as f64 * 8e9 / (end_ns - flow.start_ns) as f64;
     let mean = |link: &usize| capacities[*link].mean_bps(flow.start_ns, end_ns);
@@ -95,8 +95,10 @@ fn links_of(packets: &[PacketRecord]) -> Vec<usize> {
 /// Those of a flow's links that its packets came to first: those that other links with records do not lead to.
 fn entries(plan: &Plan, from: usize, taken: &[usize]) -> Vec<usize> {
     let ways_out = |host| {
-        let both = |Wire { ends: [a, b], .. }: &Wire| [(a.host, b.host, b.receives), (b.host, a.host, a.receives)];
-        let from_here = plan.wires.iter().flat_map(both).filter(move |(from, ..)| *from == host);
+        let both = |PlannedCable { ends: [a, b], .. }: &PlannedCable| {
+            [(a.host, b.host, b.receives), (b.host, a.host, a.receives)]
+        };
+        let from_here = plan.cables.iter().flat_map(both).filter(move |(from, ..)| *from == host);
         from_here.map(|(_, to, link)| (to, link))
     };
     let (mut entered, mut hosts, mut visited) = (Vec::new(), vec![from], 0);

@@ -11,8 +11,8 @@ use crate::results::{Distribution, LinkSummary, RunId, RunSummary};
 use anyhow::{Context, Result, ensure};
 use delay::DelayOverTime;
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
-use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, POLICED, PacketRecord, QUEUE_DROP};
+use hotcc_lab_proto::run_record::RunRecord;
 use rates::Capacity;
 
 /// A window busier than this makes a run invalid: the guest's processor, not the path, may have held flows back.
@@ -24,7 +24,7 @@ const LONGEST_EMPTY_PACKET_BYTES: u32 = 60;
 #[derive(Debug)]
 pub struct Measured {
     /// Counts and ends.
-    pub played: Played,
+    pub record: RunRecord,
     /// In order of time.
     pub packets: Vec<PacketRecord>,
     /// In order of time.
@@ -35,12 +35,12 @@ impl Measured {
     /// Takes apart what the guest sent: a line of JSON, packet records, ACK records.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let end = bytes.iter().position(|b| *b == b'\n').context("the guest sent no results")?;
-        let played: Played = serde_json::from_slice(&bytes[..end]).context("cannot parse the guest's results")?;
+        let record: RunRecord = serde_json::from_slice(&bytes[..end]).context("cannot parse the guest's results")?;
         let rest = &bytes[end + 1..];
-        let packets = played.packet_records as usize * size_of::<PacketRecord>();
-        let acks = played.ack_records as usize * size_of::<AckRecord>();
+        let packets = record.packet_records as usize * size_of::<PacketRecord>();
+        let acks = record.ack_records as usize * size_of::<AckRecord>();
         ensure!(rest.len() == packets + acks, "the guest sent {} bytes of records, not {}", rest.len(), packets + acks);
-        Ok(Self { played, packets: records(&rest[..packets]), acks: records(&rest[packets..]) })
+        Ok(Self { record, packets: records(&rest[..packets]), acks: records(&rest[packets..]) })
     }
 }
 
@@ -91,9 +91,9 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
     }
     let histories = LinkHistories { capacities: &capacities, delays: &delays };
     let flows: Vec<_> = (0..plan.flows.len())
-        .map(|place| flow::summary(place, planned, &measured.played, &packets[place], &acks[place], &histories))
+        .map(|place| flow::summary(place, planned, &measured.record, &packets[place], &acks[place], &histories))
         .collect();
-    let busy = busy(&measured.played);
+    let busy = busy(&measured.record);
     let summary = RunSummary {
         run,
         duration_s: plan.duration_ns as f64 / 1e9,
@@ -104,7 +104,7 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
         flows,
         bounds: if planned.bounds { bounds::bounds(plan) } else { Vec::new() },
         links: links(plan, measured, &capacities),
-        events: measured.played.events.clone(),
+        events: measured.record.events.clone(),
     };
     let period_ns = series_ms * 1_000_000;
     Analysed {
@@ -120,8 +120,8 @@ fn carries_data(record: &PacketRecord, plan: &Plan) -> bool {
 }
 
 /// Share of each bin in which the processor was busy; nothing where idle time was not measured.
-fn busy(played: &Played) -> Vec<f64> {
-    played.idle_ns.iter().map(|ns| 1.0 - (*ns as f64 / IDLE_BIN_NS as f64).min(1.0)).collect()
+fn busy(record: &RunRecord) -> Vec<f64> {
+    record.idle_ns.iter().map(|ns| 1.0 - (*ns as f64 / IDLE_BIN_NS as f64).min(1.0)).collect()
 }
 
 fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
@@ -132,11 +132,11 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
         let at_s = first as f64 / 10.0;
         why.push(format!("the processor was over {percent} % busy in {too_busy} windows of 100 ms, first at {at_s} s"));
     }
-    if measured.played.missing_records > 0 {
-        why.push(format!("{} records were lost: the record buffers were full", measured.played.missing_records));
+    if measured.record.missing_records > 0 {
+        why.push(format!("{} records were lost: the record buffers were full", measured.record.missing_records));
     }
-    why.extend(measured.played.faults.iter().cloned());
-    for flow in measured.played.flows.iter().filter_map(|f| f.error.as_ref()) {
+    why.extend(measured.record.faults.iter().cloned());
+    for flow in measured.record.flows.iter().filter_map(|f| f.error.as_ref()) {
         why.push(format!("a flow failed: {flow}"));
     }
     why
@@ -156,7 +156,7 @@ fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkS
         }
     }
     let kept = |link: &&PlannedLink| link.keeps_records();
-    let all = plan.links.iter().zip(&measured.played.links).zip(queues).zip(capacities);
+    let all = plan.links.iter().zip(&measured.record.links).zip(queues).zip(capacities);
     let kept = all.filter(|(((link, _), _), _)| kept(link));
     kept.map(|(((link, end), (bytes, waits_ms, passed)), capacity)| LinkSummary {
         name: link.name.clone(),
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn results_that_are_cut_off_are_refused() {
-        let played = Played { packet_records: 1, ..Played::default() };
-        let mut bytes = serde_json::to_vec(&played).unwrap();
+        let record = RunRecord { packet_records: 1, ..RunRecord::default() };
+        let mut bytes = serde_json::to_vec(&record).unwrap();
         bytes.push(b'\n');
         bytes.extend([0; 31]);
         assert!(Measured::parse(&bytes).unwrap_err().to_string().contains("31 bytes of records, not 32"));

@@ -120,7 +120,7 @@ pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn F
         MODULES.into_iter().chain(OF_THE_KERNEL.into_iter().filter_map(algorithms::module)).collect();
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     let mut image = Image::default();
-    guest::furnish(&mut image, kernel, &modules, &Job::Cost(Box::new(CostJob { plan, subjects })))?;
+    guest::build_initramfs(&mut image, kernel, &modules, &Job::Cost(Box::new(CostJob { plan, subjects })))?;
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;
     let machine = Machine {

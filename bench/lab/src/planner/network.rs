@@ -148,7 +148,7 @@ impl<'a> Network<'a> {
         cable.ends.contains(&node).then(|| self.address_of_link_end(last))
     }
 
-    /// What `ip -batch` has to do on a node whose wires are there.
+    /// What `ip -batch` has to do on a node whose cables are there.
     pub fn setup(&self, node: usize) -> Vec<String> {
         let mut lines = vec!["link set dev lo up".to_owned()];
         for cable in &self.cables {

@@ -9,7 +9,7 @@
 use super::process::{Heard, Process};
 use super::{Machine, command, option_value};
 use anyhow::{Context, Result};
-use hotcc_lab_proto::job::{HANDOVER, Message};
+use hotcc_lab_proto::job::{JOB_FILE, Message};
 use hotcc_testbed::netlab::Interrupted;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -52,7 +52,7 @@ pub fn resume(
     let mut monitored = Monitored::start(machine, scratch, state, "resume", "off", |command| {
         // the stream of devices alone has no section on the configuration
         command.args(["-S", "-incoming", "defer", "-global", "migration.send-configuration=off", "-fw_cfg"]);
-        command.arg(format!("name={HANDOVER},file={}", option_value(&job.to_string_lossy())));
+        command.arg(format!("name={JOB_FILE},file={}", option_value(&job.to_string_lossy())));
     })?;
     let events = json!([{"capability": "events", "state": true}]);
     monitored.ask("migrate-set-capabilities", json!({"capabilities": events}))?;

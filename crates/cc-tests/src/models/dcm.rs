@@ -153,7 +153,7 @@ impl Dcm {
     }
 
     /// Compares W and ssthresh where eq 1 was applied: from the algorithm's own ssthresh, which `own` bounds.
-    fn settle_path(&mut self, step: NewPath, want: &View, got: &View, bandwidth_q8: u64) -> Result<(), String> {
+    fn reconcile_path(&mut self, step: NewPath, want: &View, got: &View, bandwidth_q8: u64) -> Result<(), String> {
         let own = eq4_range(bandwidth_q8, self.base.us, got.mss, step.window);
         let exact = self.path_window(step.rate, got.snd_ssthresh);
         let resolution = self.path_window(Q16, got.snd_ssthresh);
@@ -251,20 +251,20 @@ impl Model for Dcm {
     fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
         self.base.agree(flow.private("base_us"))?;
         let bandwidth_q8 = flow.private("bandwidth_q8");
-        self.filter.settle(bandwidth_q8)?;
-        self.rates.settle(flow.private("rate_q16"), flow.private("inverse_q16"))?;
+        self.filter.reconcile(bandwidth_q8)?;
+        self.rates.reconcile(flow.private("rate_q16"), flow.private("inverse_q16"))?;
         let mut want = *want;
         if let Some(step) = self.step.take() {
-            self.settle_path(step, &want, got, bandwidth_q8)?;
+            self.reconcile_path(step, &want, got, bandwidth_q8)?;
             (want.snd_cwnd, want.snd_ssthresh) = (got.snd_cwnd, got.snd_ssthresh);
         }
         let own = eq4_range(bandwidth_q8, self.base.us, got.mss, got.snd_cwnd);
-        self.thresholds.settle(&want, got, flow.private("loss_ssthresh"), &own)?;
-        self.growth.settle(&want, got)
+        self.thresholds.reconcile(&want, got, flow.private("loss_ssthresh"), &own)?;
+        self.growth.reconcile(&want, got)
     }
 
     fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
-        self.thresholds.settle_asked(want, got)
+        self.thresholds.reconcile_asked(want, got)
     }
 
     fn rounding(&self) -> Vec<(&'static str, u64)> {

@@ -203,7 +203,7 @@ impl Dcmplus {
     }
 
     /// Compares BWE's two stages and the newest sample.
-    fn settle_bandwidth(&mut self, own: Own) -> Result<(), String> {
+    fn reconcile_bandwidth(&mut self, own: Own) -> Result<(), String> {
         let compare = |estimate: &Estimate| {
             let newest = own.newest as f64 / 256.0;
             if !close(newest, estimate.newest, 1e-12, SAMPLE) {
@@ -230,7 +230,7 @@ impl Dcmplus {
     }
 
     /// Compares ssthresh and W where a sample or a round's end moved them: from the algorithm's own bandwidths.
-    fn settle_step(&mut self, step: Step, want: &View, got: &View, own: Own) -> Result<(), String> {
+    fn reconcile_step(&mut self, step: Step, want: &View, got: &View, own: Own) -> Result<(), String> {
         let (Step::Tracked { window, .. } | Step::Onset { window }) = step;
         // eq 4 may be rounded down by a segment
         let both = self.eq4_of(own, got, window).map(|present| match step {
@@ -352,20 +352,20 @@ impl Model for Dcmplus {
         let [first, second, newest] =
             ["bandwidth.first_q8", "bandwidth.second_q8", "newest_q8"].map(|name| flow.private(name));
         let own = Own { first, second, newest };
-        self.settle_bandwidth(own)?;
-        self.rates.settle(flow.private("rate_q16"), flow.private("inverse_q16"))?;
+        self.reconcile_bandwidth(own)?;
+        self.rates.reconcile(flow.private("rate_q16"), flow.private("inverse_q16"))?;
         let mut want = *want;
         if let Some(step) = self.step.take() {
-            self.settle_step(step, &want, got, own)?;
+            self.reconcile_step(step, &want, got, own)?;
             (want.snd_cwnd, want.snd_ssthresh) = (got.snd_cwnd, got.snd_ssthresh);
         }
         let by_bandwidth = self.eq4_of(own, got, got.snd_cwnd);
-        self.thresholds.settle(&want, got, flow.private("loss_ssthresh"), &by_bandwidth)?;
-        self.growth.settle(&want, got)
+        self.thresholds.reconcile(&want, got, flow.private("loss_ssthresh"), &by_bandwidth)?;
+        self.growth.reconcile(&want, got)
     }
 
     fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
-        self.thresholds.settle_asked(want, got)
+        self.thresholds.reconcile_asked(want, got)
     }
 
     fn rounding(&self) -> Vec<(&'static str, u64)> {

@@ -51,7 +51,7 @@ impl DtcpDefault {
     }
 
     /// Plays a hook on each possible connection, in each way that rounding leaves open.
-    fn play(&mut self, sock: &mut View, hook: impl Fn(&mut State, &World, &View, &mut Choices)) {
+    fn apply(&mut self, sock: &mut View, hook: impl Fn(&mut State, &World, &View, &mut Choices)) {
         let mut possible = Vec::new();
         for before in &self.possible {
             let (mut answers, mut ways) = (0, 1);
@@ -83,11 +83,11 @@ impl Model for DtcpDefault {
     }
 
     fn init(&mut self, sock: &mut View) {
-        self.play(sock, |s, world, sock, _| s.begin(world, sock));
+        self.apply(sock, |s, world, sock, _| s.begin(world, sock));
     }
 
     fn release(&mut self, sock: &mut View) {
-        self.play(sock, |s, world, sock, _| {
+        self.apply(sock, |s, world, sock, _| {
             if sock.data_segs_out == 0 && sock.snd_cwnd == world.tunables.initial_windows * s.initial_window {
                 s.set_window(s.initial_window);
             }
@@ -95,7 +95,7 @@ impl Model for DtcpDefault {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.play(sock, |s, world, sock, choices| {
+        self.apply(sock, |s, world, sock, choices| {
             s.base.sample(rtt_us);
             let elapsed = elapsed_us(s.epoch.start_us, sock.now_us);
             let least = if sock.in_slow_start() { 5000 } else { 20_000 };
@@ -110,11 +110,11 @@ impl Model for DtcpDefault {
     }
 
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
-        self.play(sock, |s, _, sock, _| s.grow(sock, acked));
+        self.apply(sock, |s, _, sock, _| s.grow(sock, acked));
     }
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
-        self.play(sock, |s, world, sock, choices| {
+        self.apply(sock, |s, world, sock, choices| {
             s.ssthresh_before = sock.snd_ssthresh;
             s.decrease(world, sock, choices);
         });
@@ -122,12 +122,12 @@ impl Model for DtcpDefault {
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
-        self.play(sock, |_, _, _, _| ());
+        self.apply(sock, |_, _, _, _| ());
         reno::undo_cwnd(sock)
     }
 
     fn set_state(&mut self, sock: &mut View, state: u8) {
-        self.play(sock, |s, world, sock, _| {
+        self.apply(sock, |s, world, sock, _| {
             if state == LOSS {
                 s.time_out(world, sock);
             } else {
@@ -137,7 +137,7 @@ impl Model for DtcpDefault {
     }
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        self.play(sock, |s, _, sock, _| {
+        self.apply(sock, |s, _, sock, _| {
             if event == EVENT_TX_START {
                 s.coverage.restarts += 1;
                 s.restart_epoch(sock);

@@ -142,13 +142,13 @@ impl Growth {
         for account in [&mut self.slow_start, &mut self.avoidance] {
             (account.low, account.high) = (account.exact, account.exact);
         }
-        if let Err(difference) = self.settle(sock, sock) {
+        if let Err(difference) = self.reconcile(sock, sock) {
             panic!("the model against itself: {difference}");
         }
     }
 
     /// Compares W after the hook just called, and takes the algorithm's for what it earned so far.
-    pub fn settle(&mut self, want: &View, got: &View) -> Result<(), String> {
+    pub fn reconcile(&mut self, want: &View, got: &View) -> Result<(), String> {
         let different = || format!("{}; the model has {}", show(got), show(want));
         if got.snd_cwnd_cnt != want.snd_cwnd_cnt {
             return Err(different()); // its own accounts, not the kernel's
@@ -158,14 +158,14 @@ impl Growth {
         };
         let grown = got.snd_cwnd.checked_sub(before).ok_or_else(different)?;
         self.rounding.ties += u64::from(got.snd_cwnd != want.snd_cwnd);
-        let settled = match part {
-            Part::SlowStart => self.settle_slow_start(grown, got.snd_ssthresh.min(got.snd_cwnd_clamp) - before),
-            Part::Avoidance => self.settle_avoidance(grown, got.snd_cwnd_clamp - before, before),
+        let reconciled = match part {
+            Part::SlowStart => self.reconcile_slow_start(grown, got.snd_ssthresh.min(got.snd_cwnd_clamp) - before),
+            Part::Avoidance => self.reconcile_avoidance(grown, got.snd_cwnd_clamp - before, before),
         };
-        settled.map_err(|e| format!("{}: {e}", different()))
+        reconciled.map_err(|e| format!("{}: {e}", different()))
     }
 
-    fn settle_slow_start(&mut self, grown: u32, room: u32) -> Result<(), String> {
+    fn reconcile_slow_start(&mut self, grown: u32, room: u32) -> Result<(), String> {
         let (whole, room) = (f64::from(grown), f64::from(room));
         if whole < room {
             self.slow_start.pay(whole, 1.0)?;
@@ -183,7 +183,7 @@ impl Growth {
         Ok(())
     }
 
-    fn settle_avoidance(&mut self, grown: u32, room: u32, window: u32) -> Result<(), String> {
+    fn reconcile_avoidance(&mut self, grown: u32, room: u32, window: u32) -> Result<(), String> {
         let (whole, price) = (f64::from(grown), f64::from(window));
         let account = &mut self.avoidance;
         if grown < room {

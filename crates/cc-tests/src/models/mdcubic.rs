@@ -138,7 +138,7 @@ counters! {
         renewed: "reductions that end with the D2 of then",
         reductions_limited: "reductions that D2 would have made growth",
         undos: "undone reductions",
-        settled: "ssthresh put right after an undo",
+        reconciled: "ssthresh put right after an undo",
         client_growth: "growth by the client's ACKs",
         loss_growth: "growth in the loss state while the PEP's ACKs are the clock",
         held_growth: "client's ACKs that grow nothing",
@@ -267,9 +267,9 @@ impl Mdcubic {
     }
 
     /// ssthresh as it was, where an undo counted D2 in.
-    fn settle(&mut self, sock: &mut View) {
+    fn reconcile(&mut self, sock: &mut View) {
         if std::mem::take(&mut self.undone) {
-            self.coverage.settled += 1;
+            self.coverage.reconciled += 1;
             sock.snd_ssthresh = self.before_ssthresh;
         }
     }
@@ -417,7 +417,7 @@ impl Model for Mdcubic {
             self.coverage.samples += 1;
             return;
         }
-        self.settle(sock);
+        self.reconcile(sock);
         self.watch_for_fallback(sock);
         let was_usable = std::mem::replace(&mut self.usable, false);
         self.usable = self.is_usable(sock);
@@ -466,7 +466,7 @@ impl Model for Mdcubic {
     }
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
-        self.settle(sock);
+        self.reconcile(sock);
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
         self.before_ssthresh = sock.snd_ssthresh;
         self.undo_limit = sock.snd_cwnd;

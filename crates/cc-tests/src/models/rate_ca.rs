@@ -109,7 +109,7 @@ impl Rates {
 
     /// Compares rate_CA and its inverse, both with 16 bits of fraction, and goes on with the algorithm's own beside
     /// the exact one. The inverse may be that of the rounded rate.
-    pub fn settle(&mut self, rate_q16: u64, inverse_q16: u64) -> Result<(), String> {
+    pub fn reconcile(&mut self, rate_q16: u64, inverse_q16: u64) -> Result<(), String> {
         let (rate, inverse) = (rate_q16 as f64 * Q16, inverse_q16 as f64 * Q16);
         if !std::mem::take(&mut self.updated) {
             return if (rate, inverse) == (self.own_rate, self.own_inverse) {

@@ -203,7 +203,7 @@ impl Thresholds {
 
     /// Compares ssthresh and the one that is `remembered` (0: none), both computed from the algorithm's own bandwidth
     /// if the hook just called computed any; goes on with the algorithm's.
-    pub fn settle(
+    pub fn reconcile(
         &mut self,
         want: &View,
         got: &View,
@@ -235,7 +235,7 @@ impl Thresholds {
     }
 
     /// Compares what `ssthresh()` returned.
-    pub fn settle_asked(&mut self, want: u32, got: u32) -> Result<(), String> {
+    pub fn reconcile_asked(&mut self, want: u32, got: u32) -> Result<(), String> {
         let own = self.asked.take().zip(self.remembered).map(|(window, segments)| segments.min(window).max(2));
         if own == Some(got) { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
     }

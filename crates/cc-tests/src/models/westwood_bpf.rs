@@ -96,13 +96,13 @@ impl Model for WestwoodBpf {
         }
         self.base.agree(flow.private("base_us"))?;
         let bandwidth_q8 = flow.private("bandwidth_q8");
-        self.filter.settle(bandwidth_q8)?;
+        self.filter.reconcile(bandwidth_q8)?;
         let own = eq4_range(bandwidth_q8, self.base.us, got.mss, got.snd_cwnd);
-        self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
+        self.thresholds.reconcile(want, got, flow.private("loss_ssthresh"), &own)
     }
 
     fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
-        self.thresholds.settle_asked(want, got)
+        self.thresholds.reconcile_asked(want, got)
     }
 
     fn rounding(&self) -> Vec<(&'static str, u64)> {

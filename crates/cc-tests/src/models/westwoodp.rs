@@ -122,11 +122,11 @@ impl Model for Westwoodp {
         }
         let least = if self.thresholds.asked.is_some() { self.least_in_recovery(got) } else { 0 };
         let own = least.max(*own.start())..=least.max(*own.end());
-        self.thresholds.settle(want, got, flow.private("loss_ssthresh"), &own)
+        self.thresholds.reconcile(want, got, flow.private("loss_ssthresh"), &own)
     }
 
     fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String> {
-        self.thresholds.settle_asked(want, got)
+        self.thresholds.reconcile_asked(want, got)
     }
 
     fn rounding(&self) -> Vec<(&'static str, u64)> {

@@ -1,7 +1,7 @@
 //! `hotcc flows`: which connections, in which order, and how often.
 
 use crate::show;
-use hotcc::sockets::list::{Connection, connections};
+use hotcc::sockets::flows::{Connection, connections};
 use hotcc_abi::path::PathKey;
 use hotcc_host::error::Result;
 use std::cmp::Reverse;

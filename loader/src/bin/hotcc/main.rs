@@ -511,10 +511,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 
 fn policy_test(args: PolicyTestArgs) -> Result<()> {
     let PolicyTestArgs { local, remote, cgroup, netns, uid, interface, signal: signal_db, file, json } = args;
-    let question = policy::Question { local, remote, cgroup, netns, uid, interface, signal_db };
+    let query = policy::FlowQuery { local, remote, cgroup, netns, uid, interface, signal_db };
     let explained = match file {
-        Some(file) => declared::explain(&file, &question)?,
-        None => policy::explain(&question)?,
+        Some(file) => declared::explain(&file, &query)?,
+        None => policy::explain(&query)?,
     };
     show::policy::explained(&explained, json)
 }

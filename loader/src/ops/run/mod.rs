@@ -6,10 +6,10 @@
 //! to the command, and this process ends after it.
 
 mod group;
-mod lease;
+mod run_guard;
 mod signals;
 
-pub use lease::Choice;
+pub use run_guard::Choice;
 
 use crate::object::prepare::{set_job, use_shared};
 use crate::registry;
@@ -17,8 +17,8 @@ use bytemuck::{Pod, Zeroable};
 use group::Group;
 use hotcc_host::cstr::padded;
 use hotcc_host::error::{Error, Result, Tried, need_root};
-use lease::Lease;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use run_guard::RunGuard;
 use signals::Signals;
 use std::fs::File;
 use std::io::Write as _;
@@ -84,15 +84,15 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     need_root("hotcc run")?;
     let (program, arguments) = command.split_first().ok_or_else(|| Error::usage("no command to run after `--`"))?;
     // What may take long comes while a signal still ends this process.
-    let file = lease::read(choice)?;
+    let file = run_guard::read(choice)?;
     let lock = registry::lock()?;
     // Before anything that must be undone, and so undone last: no signal ends this process before it has cleaned up.
     let signals = Signals::hold()?;
-    let lease = Lease::take(choice, file)?;
+    let guard = RunGuard::take(choice, file)?;
     let group = Group::new();
-    drop(lock); // the lease takes it to end
+    drop(lock); // the guard takes it to end
     let group = group?;
-    let (object, _link) = attach(&lease.name, &group)?;
+    let (object, _link) = attach(&guard.name, &group)?;
     let procs = File::options().write(true).open(group.path.join("cgroup.procs"));
     let procs = procs.tried(|| format!("cannot open {}/cgroup.procs", group.path.display()))?;
     let mut child = Command::new(program);
@@ -110,7 +110,7 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     let map = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data"));
     let value = map.and_then(|m| m.lookup(&[0; 4], MapFlags::empty()).ok().flatten()).unwrap_or_default();
     let job: ChooseJob = bytemuck::try_pod_read_unaligned(&value).unwrap_or_else(|_| Zeroable::zeroed());
-    let (cc, loaded_for_runs, warnings) = (lease.name.clone(), lease.is_for_runs(), lease.warnings.clone());
+    let (cc, loaded_for_runs, warnings) = (guard.name.clone(), guard.is_for_runs(), guard.warnings.clone());
     let ChooseJob { chosen: sockets, refused, changed, traffic, .. } = job;
     Ok(Ran { cc, status, sockets, refused, changed, traffic, loaded_for_runs, warnings })
 }

@@ -71,8 +71,8 @@ fn gather(feed: &Feed, now_ns: u64) -> Registry {
         }
     }
     let (sent, dropped) = (Family::<To, Counter>::default(), Family::<To, Counter>::default());
-    for exporter in feed.exporters() {
-        let (to, counts) = (To { to: exporter.name() }, exporter.counts());
+    for publisher in feed.publishers() {
+        let (to, counts) = (To { to: publisher.name() }, publisher.counts());
         sent.get_or_create(&to).inc_by(counts.0);
         dropped.get_or_create(&to).inc_by(counts.1);
     }

@@ -12,7 +12,7 @@ use sinr_feeder::condition::{Conditioning, Pace};
 use sinr_feeder::error::SourceError;
 use sinr_feeder::feed::sink::SharedFeed;
 use sinr_feeder::feed::{Feed, Plan};
-use sinr_feeder::publish::Exporter;
+use sinr_feeder::publish::Publisher;
 use sinr_feeder::source::Source;
 use sinr_feeder::source::spec::Spec;
 use std::collections::{BTreeMap, HashSet};
@@ -34,14 +34,15 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     runtime.block_on(async {
         let stop = Stop::catch()?;
-        let exporters: Vec<Box<dyn Exporter>> =
-            args.publish.iter().map(|to| to.exporter()).collect::<Result<_, _>>()?;
+        let publishers: Vec<Box<dyn Publisher>> =
+            args.publish.iter().map(|to| to.publisher()).collect::<Result<_, _>>()?;
         let only_forwards =
             plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
-        let map = if only_forwards && !exporters.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
+        let map =
+            if only_forwards && !publishers.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
         let listener = args.listen.map(metrics_server::bind).transpose()?;
-        let announcement = announcement(args, map.is_some().then_some(pin_root), &exporters)?;
-        let feed = SharedFeed::new(Feed::new(plan, map, exporters)?);
+        let announcement = announcement(args, map.is_some().then_some(pin_root), &publishers)?;
+        let feed = SharedFeed::new(Feed::new(plan, map, publishers)?);
         let mut tasks = JoinSet::new();
         for (name, source) in sources {
             let number = feed.lock().add_source(name, source.kind(), source.pace());
@@ -54,18 +55,18 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
             eprintln!("{announcement}");
         }
         let outcome = feed_until_done(&feed, tasks, stop, Progress::new(args.quiet, verbose)).await;
-        let exporters = feed.lock().take_exporters();
-        futures_util::future::join_all(exporters.into_iter().map(Exporter::finish)).await;
+        let publishers = feed.lock().take_publishers();
+        futures_util::future::join_all(publishers.into_iter().map(Publisher::finish)).await;
         let finished = feed.lock().finish(args.remove_on_exit);
         outcome.and(finished.map_err(Into::into)).and_then(|()| something_was_applied(&feed))
     })
 }
 
 /// What it reads, where it writes, and as whom.
-fn announcement(args: &RunArgs, pin_root: Option<&Path>, exporters: &[Box<dyn Exporter>]) -> anyhow::Result<String> {
+fn announcement(args: &RunArgs, pin_root: Option<&Path>, publishers: &[Box<dyn Publisher>]) -> anyhow::Result<String> {
     let sources: Vec<String> = args.sources.iter().chain(&args.subscribe).map(Spec::name).collect();
     let map = pin_root.map(|root| root.display().to_string());
-    let targets: Vec<String> = map.into_iter().chain(exporters.iter().map(|exporter| exporter.name())).collect();
+    let targets: Vec<String> = map.into_iter().chain(publishers.iter().map(|publisher| publisher.name())).collect();
     let (sources, targets) = (sources.join(", "), targets.join(", "));
     Ok(format!("reading {sources}; writing to {targets}; running as {}", capabilities::identity()?))
 }

@@ -1,7 +1,7 @@
 //! What the radio's reading is worth: the SINR term of eq 6.
 
 use super::*;
-use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, Decision, MAX_AGE_LIMIT_MS, SINR_RANGE_DB};
+use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, MAX_AGE_LIMIT_MS, PackedSinr, SINR_RANGE_DB};
 
 /// How far in the future a reading may lie, ms: the ACK's time stamp is a little older than the reader's clock.
 const FUTURE_MS: u32 = 10;
@@ -30,9 +30,9 @@ pub(in crate::models) fn efficiency(db: f64) -> f64 {
 /// What the radio map, a packed decision and its maximum age in ms, says at a time.
 pub(in crate::models) fn signal(radio: Option<(u64, u32)>, now_us: u64) -> Signal {
     let Some((word, max_age_ms)) = radio else { return Signal::Absent };
-    let Some(decision) = Decision::unpack(word) else { return Signal::Absent };
+    let Some(decision) = PackedSinr::unpack(word) else { return Signal::Absent };
     let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
-    let now_ms = (now_us / 1000) as u32; // the clock of Decision::time_ms
+    let now_ms = (now_us / 1000) as u32; // the clock of PackedSinr::time_ms
     let age = now_ms.wrapping_sub(decision.time_ms);
     let ahead = decision.time_ms.wrapping_sub(now_ms);
     if age > limit && ahead > FUTURE_MS {

@@ -135,7 +135,7 @@ impl Tustin {
     }
 
     /// Compares BWE, in 1/256 byte/s; 0: none.
-    pub fn settle(&mut self, own_q8: u64) -> Result<(), String> {
+    pub fn reconcile(&mut self, own_q8: u64) -> Result<(), String> {
         let coarse = compare("BWE", own_q8 as f64 / 256.0, self.bandwidth, self.resolution)?;
         self.coarse += u64::from(std::mem::take(&mut self.sampled) && coarse);
         if own_q8 == 0 && self.bandwidth <= self.resolution {

@@ -1,7 +1,7 @@
 //! How `hotcc flows` is printed.
 
 use super::print::{lines, row, say};
-use hotcc::sockets::list::{Connection, SeenByPep, StateValue};
+use hotcc::sockets::flows::{Connection, SeenByPep, StateValue};
 
 /// Open connections; `with_state`: each followed by its algorithm's state.
 pub fn flows(all: &[Connection], with_state: bool) {

@@ -171,7 +171,7 @@ pub fn the_status_is_the_base_rtt_over_the_rounds_least<'a>(make: impl Make<'a>)
 }
 
 pub fn the_third_round_in_a_row_of_the_tables_is_worse<'a>(make: impl Make<'a>) {
-    let play = |c: &mut Connection<'_>, rtt: u32, want: &[(u64, u32)]| {
+    let apply = |c: &mut Connection<'_>, rtt: u32, want: &[(u64, u32)]| {
         for &(rule, window) in want {
             assert_eq!((c.round(rtt), c.view.snd_cwnd), (rule, window));
         }
@@ -180,26 +180,26 @@ pub fn the_third_round_in_a_row_of_the_tables_is_worse<'a>(make: impl Make<'a>) 
     bound(&mut c, 4000);
     c.round(BASE);
     // C12: 25, 25, then C12.b: 50, and from the start
-    play(&mut c, 250_000, &[(12, 975), (12, 950), (112, 900), (12, 875), (12, 850), (112, 800)]);
+    apply(&mut c, 250_000, &[(12, 975), (12, 950), (112, 900), (12, 875), (12, 850), (112, 800)]);
     // a round elsewhere in between: C14 0.4 * 800 = 320, and C12 starts over
-    play(&mut c, 250_000, &[(12, 775), (12, 750)]);
-    play(&mut c, 2_000_000, &[(14, 300)]);
-    play(&mut c, 250_000, &[(12, 275), (12, 250), (112, 200)]);
+    apply(&mut c, 250_000, &[(12, 775), (12, 750)]);
+    apply(&mut c, 2_000_000, &[(14, 300)]);
+    apply(&mut c, 250_000, &[(12, 275), (12, 250), (112, 200)]);
     // C14: 0.4 * 200 = 80, 0.4 * 80 = 32, then C14.b: 32 / 3 = 10.7
-    play(&mut c, 2_000_000, &[(14, 80), (14, 32), (114, 10)]);
+    apply(&mut c, 2_000_000, &[(14, 80), (14, 32), (114, 10)]);
     // and never less than two
-    play(&mut c, 250_000, &[(12, 2)]);
+    apply(&mut c, 250_000, &[(12, 2)]);
 
     let mut c = make(Tunables::PAPER, 1000);
     bound(&mut c, 400); // 210
     c.round(BASE);
     // D5: 0.75 * 1000, 0.75 * 750 = 562.5, then D5.b: 562 / 2; 0.75 * 281 = 210.75, and that is no more than maxCwnd
-    play(&mut c, 250_000, &[(25, 750), (25, 562), (125, 281), (25, 210), (12, 185)]);
+    apply(&mut c, 250_000, &[(25, 750), (25, 562), (125, 281), (25, 210), (12, 185)]);
 
     let mut c = make(Tunables::PAPER, 5000);
     bound(&mut c, 400);
     c.round(BASE);
-    play(&mut c, 2_000_000, &[(26, 2500), (26, 1250), (126, 312)]); // D6: half, half, then D6.b: 1250 / 4 = 312.5
+    apply(&mut c, 2_000_000, &[(26, 2500), (26, 1250), (126, 312)]); // D6: half, half, then D6.b: 1250 / 4 = 312.5
 }
 
 pub fn thirty_rounds_without_a_change_and_w_is_lowered<'a>(make: impl Make<'a>) {

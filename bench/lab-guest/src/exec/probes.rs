@@ -1,14 +1,14 @@
-//! The lab's instruments: the links, which write packets down, and the BPF programs that watch connections and the
+//! The lab's probes: the links, which write packets down, and the BPF programs that watch connections and the
 //! processor.
 
+use super::link_datapath::LinkDatapath;
 use super::net::Net;
-use super::wires::Wires;
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use bytemuck::Pod;
 use hotcc_lab_proto::plan::Plan;
-use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, FlowWatch, IDLE_BIN_NS};
+use hotcc_lab_proto::run_record::RunRecord;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use memmap2::{MmapOptions, MmapRaw};
 use std::ffi::OsStr;
@@ -74,8 +74,8 @@ const OF_BACKGROUND: [&str; 4] = ["watch_switch", "watch_softirq_entry", "watch_
 
 /// Programs at work.
 #[derive(Debug)]
-pub(super) struct Instruments {
-    wires: Wires,
+pub(super) struct Probes {
+    links: LinkDatapath,
     watch_data: Mapped<u64>,
     flows: Mapped<FlowWatch>,
     acks: Mapped<AckRecord>,
@@ -101,10 +101,10 @@ pub(super) fn open(name: &str, sizes: &[(&str, usize)]) -> Result<Object> {
     open.load().with_context(|| format!("cannot load the lab's {name} programs"))
 }
 
-impl Instruments {
-    /// Loads and attaches; the calling thread is in the namespace of the wires.
+impl Probes {
+    /// Loads and attaches; the calling thread is in the namespace of the cables.
     pub fn start(plan: &Plan, net: &Net, stage: Stage) -> Result<Self> {
-        let wires = Wires::start(plan, &net.wire_devices, stage)?;
+        let links = LinkDatapath::start(plan, &net.cable_devices, stage)?;
         let watch = open("watch", &[("ack_records", plan.ack_records as usize)])?;
         let flows: Mapped<FlowWatch> = Mapped::new(&watch, "flows")?;
         for (place, flow) in plan.flows.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Instruments {
         let attached = watch.progs_mut().filter(|p| wanted(p.name()));
         let watching = attached.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            wires,
+            links,
             watch_data: Mapped::new(&watch, ".data")?,
             flows,
             acks: Mapped::new(&watch, "ack_records")?,
@@ -137,7 +137,7 @@ impl Instruments {
 
     /// Time zero, CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
-        self.wires.set_zero(zero_ns);
+        self.links.set_zero(zero_ns);
         // An interrupt whose begin was seen and whose end was not, as programs were attached one by one, would seem to go
         // on for ever. The guest has one processor, and it is here: nothing is under way.
         self.watch_data.set(DOES, if self.has_background { HAS_BACKGROUND } else { 0 });
@@ -147,7 +147,7 @@ impl Instruments {
     /// Nothing is written down from here on.
     pub fn stop(&mut self) -> Result<()> {
         self.watching.clear();
-        self.wires.stop()
+        self.links.stop()
     }
 
     /// Timeouts of each flow.
@@ -156,29 +156,29 @@ impl Instruments {
     }
 
     /// Links, idle time, and how many records there are.
-    pub fn counts(&self, plan: &Plan) -> Played {
+    pub fn counts(&self, plan: &Plan) -> RunRecord {
         let (made, room) = (self.watch_data.get(MADE), self.acks.entries as u64);
-        let (packet_records, missing) = self.wires.counts();
-        Played {
-            links: self.wires.ends(plan),
+        let (packet_records, missing) = self.links.counts();
+        RunRecord {
+            links: self.links.ends(plan),
             idle_ns: (0..self.bins).map(|at| self.idle.get(at)).collect(),
             packet_records,
             ack_records: made.min(room),
             missing_records: missing + made.saturating_sub(room),
-            faults: self.wires.faults().to_vec(),
-            ..Played::default()
+            faults: self.links.faults().to_vec(),
+            ..RunRecord::default()
         }
     }
 
     /// ACKs that came; the records have retransmissions too.
-    pub fn acks(&self, counted: &Played) -> u64 {
+    pub fn acks(&self, counted: &RunRecord) -> u64 {
         let records = 0..usize::try_from(counted.ack_records).unwrap_or(usize::MAX).min(self.acks.entries);
         records.filter(|at| self.acks.get(*at).is_retransmission == 0).count() as u64
     }
 
     /// Packets, then ACKs.
-    pub fn write_records(&self, counted: &Played, out: &mut dyn Write) -> std::io::Result<()> {
-        out.write_all(self.wires.records(counted.packet_records))?;
+    pub fn write_records(&self, counted: &RunRecord, out: &mut dyn Write) -> std::io::Result<()> {
+        out.write_all(self.links.records(counted.packet_records))?;
         out.write_all(self.acks.bytes(counted.ack_records as usize))
     }
 }

@@ -30,13 +30,13 @@ enum Entry<'a> {
 }
 
 /// Everything to do, in order of time.
-pub(super) struct Calendar<'a> {
+pub(super) struct Schedule<'a> {
     stage: Stage,
     zero_ns: u64,
     entries: Vec<(u64, Entry<'a>)>,
 }
 
-impl<'a> Calendar<'a> {
+impl<'a> Schedule<'a> {
     pub fn new(plan: &'a Plan, stage: Stage, zero_ns: u64) -> Self {
         let mut entries: Vec<(u64, Entry<'_>)> = Vec::new();
         for (feed, planned) in plan.feeds.iter().enumerate() {

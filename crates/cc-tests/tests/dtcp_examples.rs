@@ -1,6 +1,6 @@
 //! D-TCP against its models, through random connections.
 
-#[path = "dtcp_golden/default.rs"]
+#[path = "dtcp_examples/default.rs"]
 mod default;
 
 use hotcc_cc_tests::models::dtcp::{Dtcp, Tunables};

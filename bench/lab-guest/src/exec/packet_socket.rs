@@ -14,7 +14,7 @@ const ROOM_BYTES: libc::c_int = 64 << 20;
 
 /// One device's socket.
 #[derive(Debug)]
-pub(super) struct Tap(OwnedFd);
+pub(super) struct PacketSocket(OwnedFd);
 
 fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> nix::Result<()> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -23,7 +23,7 @@ fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int
     Errno::result(code).map(drop)
 }
 
-impl Tap {
+impl PacketSocket {
     /// Of a device in the calling thread's network namespace.
     pub fn open(ifindex: i32) -> Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -43,7 +43,7 @@ impl Tap {
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address lives through the call, and its length is its own.
         Errno::result(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })
-            .context("cannot listen on a wire")?;
+            .context("cannot listen on a cable")?;
         Ok(Self(fd))
     }
 
@@ -85,12 +85,12 @@ pub(super) struct Ready {
 
 impl Ready {
     /// Those of these that have a frame, by their place.
-    pub fn of<'a>(taps: impl IntoIterator<Item = &'a Tap>) -> nix::Result<Self> {
+    pub fn of<'a>(taps: impl IntoIterator<Item = &'a PacketSocket>) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let mut events = Vec::new();
-        for (place, tap) in taps.into_iter().enumerate() {
+        for (place, socket) in taps.into_iter().enumerate() {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
-            epoll.add(&tap.0, event)?;
+            epoll.add(&socket.0, event)?;
             events.push(event);
         }
         Ok(Self { epoll, events })

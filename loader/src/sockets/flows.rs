@@ -21,14 +21,14 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 const PRIVATE_BYTES: usize = 104;
 
-/// `struct list_job` of `sock_dump`.
+/// `struct list_job` of `sock_flows`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Job {
     cc_name: [u8; 16],
 }
 
-/// `struct flow_record` of `sock_dump`.
+/// `struct flow_record` of `sock_flows`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Record {
@@ -141,7 +141,7 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
     cc.map_or(Ok(()), check_cc_name)?;
     let namespaces = netns::chosen(netns)?;
     let job = Job { cc_name: cc.map_or([0; 16], padded) };
-    let walk = SocketWalk::load("sock_dump", |open| {
+    let walk = SocketWalk::load("sock_flows", |open| {
         set_job(open, &job)?;
         use_pinned_records(open)
     })?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a run went. The records follow it: packets, then ACKs, as they are in memory.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Played {
+pub struct RunRecord {
     /// Each flow, as planned.
     pub flows: Vec<FlowEnd>,
     /// Each link, as planned.

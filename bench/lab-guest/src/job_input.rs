@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use cpio::newc;
-use hotcc_lab_proto::job::HANDOVER;
+use hotcc_lab_proto::job::JOB_FILE;
 use nix::errno::Errno;
 use nix::libc;
 use std::arch::asm;
@@ -33,7 +33,7 @@ pub fn receive() -> Result<()> {
     allow(SELECTOR, 2)?;
     // SAFETY: `allow` has opened the port, and the device writes no memory of this process.
     unsafe { asm!("out dx, al", in("dx") PVPANIC, in("al") PANICKED, options(nomem, nostack, preserves_flags)) };
-    unpack(&file(HANDOVER)?, Path::new("/"))
+    unpack(&file(JOB_FILE)?, Path::new("/"))
 }
 
 /// Lets this process access ports.

@@ -1,8 +1,8 @@
-//! The plan's hosts and wires, as network namespaces and veth pairs.
+//! The plan's hosts and cables, as network namespaces and veth pairs.
 
 use crate::stage::Stage;
 use anyhow::{Context, Result, bail};
-use hotcc_lab_proto::plan::{Plan, Wire, mac};
+use hotcc_lab_proto::plan::{Plan, PlannedCable, mac};
 use hotcc_testbed::netlab;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -103,15 +103,15 @@ pub(super) fn enter(namespace: &File) -> nix::Result<()> {
 pub(super) struct Net {
     /// Every host.
     pub hosts: Vec<Namespace>,
-    /// Where the middles of the wires are.
-    pub wires: Namespace,
-    /// Their devices there: for each wire, the one towards its first host and the one towards its second.
-    pub wire_devices: Vec<[WireDevice; 2]>,
+    /// Where the middles of the cables are.
+    pub cables: Namespace,
+    /// Their devices there: for each cable, the one towards its first host and the one towards its second.
+    pub cable_devices: Vec<[CableDevice; 2]>,
 }
 
-/// A wire's device.
+/// A cable's device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WireDevice {
+pub(super) struct CableDevice {
     pub ifindex: i32,
     /// Link of what leaves through it, by its place in the plan.
     pub link: usize,
@@ -120,8 +120,8 @@ pub(super) struct WireDevice {
 impl Net {
     pub fn build(plan: &Plan, stage: Stage) -> Result<Self> {
         let full = |name: &str| netlab::stem(PREFIX) + name;
-        let wires = Namespace::create(full("WIRES"))?;
-        wires.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+        let cables = Namespace::create(full("CABLES"))?;
+        cables.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         let hosts = plan.hosts.iter().map(|h| Namespace::create(full(&h.name))).collect::<Result<Vec<_>>>()?;
         for (host, planned) in hosts.iter().zip(&plan.hosts) {
             host.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
@@ -130,20 +130,20 @@ impl Net {
             }
         }
         let (mut ip, mut tc) = (Vec::new(), Vec::new());
-        for (number, wire) in plan.wires.iter().enumerate() {
+        for (number, cable) in plan.cables.iter().enumerate() {
             for side in 0..2 {
-                ip.push(veth(number, side, wire, &hosts[wire.ends[side].host].name));
+                ip.push(veth(number, side, cable, &hosts[cable.ends[side].host].name));
                 ip.push(format!("link set dev {} up", device(number, side)));
                 tc.push(format!("qdisc replace dev {} root {RELEASE_AT_STAMP}", device(number, side)));
             }
         }
-        wires.batch("ip", &ip)?;
+        cables.batch("ip", &ip)?;
         if !stage.emulates(plan) {
-            wires.batch("tc", &tc)?;
+            cables.batch("tc", &tc)?;
         }
         for (place, host) in hosts.iter().enumerate() {
             let mut lines = Vec::new();
-            for end in plan.wires.iter().flat_map(|w| w.ends.iter().map(move |e| (w, e))) {
+            for end in plan.cables.iter().flat_map(|w| w.ends.iter().map(move |e| (w, e))) {
                 if end.1.host == place {
                     lines.push(format!("link set dev {} gso_max_segs {}", end.1.device, end.0.offload_segments));
                 }
@@ -151,25 +151,25 @@ impl Net {
             lines.extend(plan.hosts[place].setup.iter().cloned());
             host.batch("ip", &lines)?;
         }
-        let wire_devices = wires.enter(|| {
-            let index = |number: usize, side: usize, wire: &Wire| -> Result<WireDevice> {
+        let cable_devices = cables.enter(|| {
+            let index = |number: usize, side: usize, cable: &PlannedCable| -> Result<CableDevice> {
                 let ifindex = nix::net::if_::if_nametoindex(device(number, side).as_str())?;
-                Ok(WireDevice { ifindex: ifindex.cast_signed(), link: wire.ends[side].receives })
+                Ok(CableDevice { ifindex: ifindex.cast_signed(), link: cable.ends[side].receives })
             };
-            let both = |(n, w): (usize, &Wire)| Ok([index(n, 0, w)?, index(n, 1, w)?]);
-            plan.wires.iter().enumerate().map(both).collect::<Result<Vec<_>>>()
+            let both = |(n, w): (usize, &PlannedCable)| Ok([index(n, 0, w)?, index(n, 1, w)?]);
+            plan.cables.iter().enumerate().map(both).collect::<Result<Vec<_>>>()
         })??;
-        Ok(Self { hosts, wires, wire_devices })
+        Ok(Self { hosts, cables, cable_devices })
     }
 }
 
-/// A wire's device in the middle, towards its first or its second host.
+/// A cable's device in the middle, towards its first or its second host.
 fn device(number: usize, side: usize) -> String {
     format!("w{number}{}", ["a", "b"][side])
 }
 
-fn veth(number: usize, side: usize, wire: &Wire, host: &str) -> String {
-    let (middle, end, mtu) = (device(number, side), &wire.ends[side].device, wire.mtu);
+fn veth(number: usize, side: usize, cable: &PlannedCable, host: &str) -> String {
+    let (middle, end, mtu) = (device(number, side), &cable.ends[side].device, cable.mtu);
     let mac = mac(number, side);
     format!("link add name {middle} mtu {mtu} type veth peer name {end} mtu {mtu} address {mac} netns {host}")
 }

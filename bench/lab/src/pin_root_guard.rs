@@ -9,11 +9,11 @@ use std::path::Path;
 
 /// Whether hotcc had been used here.
 #[derive(Debug)]
-pub struct FirstUse {
+pub struct PinRootGuard {
     had_root: bool,
 }
 
-impl FirstUse {
+impl PinRootGuard {
     /// Looks.
     #[must_use]
     pub fn look() -> Self {

@@ -7,7 +7,7 @@ use std::path::Path;
 const KEY: [u8; 4] = [0; 4];
 
 /// Makes and pins a one-entry array.
-pub fn create_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+pub fn create_value_map(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
         ..Default::default()
@@ -19,7 +19,7 @@ pub fn create_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
 }
 
 /// Value of a pinned one-entry array; `None` where there is none.
-pub(super) fn read_cell(path: &Path) -> Result<Option<Vec<u8>>> {
+pub(super) fn read_value_map(path: &Path) -> Result<Option<Vec<u8>>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -28,9 +28,9 @@ pub(super) fn read_cell(path: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 /// Writes a pinned one-entry array, and makes it where there is none.
-pub(super) fn write_cell(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+pub(super) fn write_value_map(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     if !path.exists() {
-        return create_cell(path, name, value);
+        return create_value_map(path, name, value);
     }
     let map = MapHandle::from_pinned_path(path);
     map.and_then(|m| m.update(&KEY, value, MapFlags::ANY)).tried(|| format!("cannot write {}", path.display()))

@@ -5,7 +5,7 @@ use super::receivers::{Receivers, join};
 use anyhow::{Context, Result, anyhow};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_lab_proto::plan::{FIRST_FLOW_PORT, Pace, Plan, PlannedFlow};
-use hotcc_lab_proto::played::FlowEnd;
+use hotcc_lab_proto::run_record::FlowEnd;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt};
@@ -36,7 +36,7 @@ struct End<'a> {
     group: Option<&'a Path>,
 }
 
-/// What a flow's threads and the calendar share.
+/// What a flow's threads and the schedule share.
 #[derive(Debug)]
 struct Shared {
     /// The planned congestion control; `None`: datagrams.

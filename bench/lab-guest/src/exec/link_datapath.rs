@@ -1,28 +1,28 @@
-//! The links at work: programs on the wires, which the kernel's fq queueing discipline does the waiting for, or the
+//! The links at work: programs on the cables, which the kernel's fq queueing discipline does the waiting for, or the
 //! emulator.
 
 use super::emulator::Emulator;
-use super::instruments::{MADE, Mapped, ZERO, open};
-use super::net::WireDevice;
+use super::net::CableDevice;
+use super::probes::{MADE, Mapped, ZERO, open};
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use hotcc_lab_proto::link_model::{at_start, phases, service_steps};
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
-use hotcc_lab_proto::played::LinkEnd;
 use hotcc_lab_proto::records::{LinkState, PacketRecord, Phase, ServiceStep};
+use hotcc_lab_proto::run_record::LinkEnd;
 use libbpf_rs::{MapCore, MapFlags, Object, TC_EGRESS, TC_INGRESS, TcHookBuilder};
 use std::os::fd::AsFd;
 
 /// Who holds packets until they are due.
 #[derive(Debug)]
-pub(super) enum Wires {
+pub(super) enum LinkDatapath {
     /// The kernel.
     Kernel(Programs),
     /// A thread of ours.
     Emulated(Emulator),
 }
 
-/// Programs on both ends of every wire.
+/// Programs on both ends of every cable.
 #[derive(Debug)]
 pub(super) struct Programs {
     data: Mapped<u64>,
@@ -32,9 +32,9 @@ pub(super) struct Programs {
     object: Object,
 }
 
-impl Wires {
-    /// The calling thread is in the namespace of the wires.
-    pub fn start(plan: &Plan, devices: &[[WireDevice; 2]], stage: Stage) -> Result<Self> {
+impl LinkDatapath {
+    /// The calling thread is in the namespace of the cables.
+    pub fn start(plan: &Plan, devices: &[[CableDevice; 2]], stage: Stage) -> Result<Self> {
         if stage.emulates(plan) {
             return Ok(Self::Emulated(Emulator::start(plan, devices)?));
         }
@@ -54,7 +54,7 @@ impl Wires {
     /// Nothing is written down from here on.
     pub fn stop(&mut self) -> Result<()> {
         match self {
-            Self::Kernel(_) => Ok(()), // wires and programs go with their namespace
+            Self::Kernel(_) => Ok(()), // cables and programs go with their namespace
             Self::Emulated(emulator) => emulator.stop(),
         }
     }
@@ -141,18 +141,18 @@ fn fill(object: &Object, planned: &[PlannedLink]) -> Result<()> {
     Ok(())
 }
 
-fn attach(object: &Object, devices: &[[WireDevice; 2]]) -> Result<()> {
+fn attach(object: &Object, devices: &[[CableDevice; 2]]) -> Result<()> {
     let program = |name: &str| object.progs().find(|p| p.name() == name).with_context(|| format!("no program {name}"));
     let (pass, transmit) = (program("pass")?, program("transmit")?);
     let ends = object.maps().find(|m| m.name() == "ends").context("no map ends")?;
-    for wire in devices {
-        for (device, other) in [(wire[0], wire[1]), (wire[1], wire[0])] {
+    for cable in devices {
+        for (device, other) in [(cable[0], cable[1]), (cable[1], cable[0])] {
             let end = [other.ifindex.cast_unsigned(), u32::try_from(device.link)?];
             ends.update(&device.ifindex.to_ne_bytes(), bytemuck::bytes_of(&end), MapFlags::ANY)?;
             for (program, side) in [(&pass, TC_INGRESS), (&transmit, TC_EGRESS)] {
                 let mut hook = TcHookBuilder::new(program.as_fd()).ifindex(device.ifindex).replace(true).hook(side);
                 hook.create().context("cannot create a clsact qdisc")?;
-                hook.attach().context("cannot attach to a wire")?;
+                hook.attach().context("cannot attach to a cable")?;
             }
         }
     }

@@ -38,7 +38,7 @@ const TELLING: [&str; 10] = [
     "hotcc_radio_capacity",
 ];
 
-struct Story<'a> {
+struct Walkthrough<'a> {
     say: Say,
     tools: &'a Tools,
     files: &'a Path,
@@ -48,7 +48,7 @@ struct Story<'a> {
 }
 
 /// Plays it. Whatever happens: what it made is gone when it returns.
-pub fn play(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
+pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let say = tools.say;
     // In the order in which they may not go: what is dropped first stands last.
     let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
@@ -67,10 +67,10 @@ pub fn play(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let westwoodp = loaded.load("westwoodp")?;
     let dtcp = loaded.load("dtcp")?;
 
-    let mut story = Story { say, tools, files: files.path(), network: &network, report, seconds };
-    story.one_after_another(&westwoodp, &dtcp)?;
-    story.tune(&dtcp)?;
-    story.swap(&westwoodp, &dtcp)?;
+    let mut walkthrough = Walkthrough { say, tools, files: files.path(), network: &network, report, seconds };
+    walkthrough.one_after_another(&westwoodp, &dtcp)?;
+    walkthrough.tune(&dtcp)?;
+    walkthrough.swap(&westwoodp, &dtcp)?;
 
     say.line("\nEnd");
     ensure!(feeder.ended()?.is_none(), "sinr-feeder ended unexpectedly");
@@ -131,7 +131,7 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
     }
 }
 
-impl Story<'_> {
+impl Walkthrough<'_> {
     fn one_after_another(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
         self.say.line(format!("\nOne flow each: {} s of iperf3 per congestion control", self.seconds));
         for cc in ["cubic", "bbr", westwoodp, dtcp] {

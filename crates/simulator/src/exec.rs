@@ -9,8 +9,8 @@ use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading};
-use hotcc_lab_proto::played::Played;
 use hotcc_lab_proto::records::{AckRecord, PacketRecord};
+use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -28,7 +28,7 @@ pub const SYSCTLS: [&str; 2] = [ECN, RECEIVE_BUFFER];
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts and ends.
-    pub played: Played,
+    pub record: RunRecord,
     /// Packets, in order of arrival.
     pub packets: Vec<PacketRecord>,
     /// ACKs, in order of time.
@@ -38,7 +38,7 @@ pub struct Outcome {
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Of the calendar, by its place.
+    /// An entry of `agenda`, by its index.
     Planned(usize),
     /// A packet reaches a host; its place among those under way.
     Arrival(u32),
@@ -68,7 +68,7 @@ struct Simulation<'a> {
     registry: Registry<'a>,
     network: Network,
     flows: Vec<Flow>,
-    calendar: Vec<(u64, Entry<'a>)>,
+    agenda: Vec<(u64, Entry<'a>)>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     order: u64,
     under_way: Vec<(usize, Transit)>,
@@ -98,20 +98,20 @@ impl<'a> Simulation<'a> {
                     .with_context(|| format!("flow {}", planned.name))?,
             );
         }
-        let mut calendar: Vec<(u64, Entry<'_>)> = Vec::new();
+        let mut agenda: Vec<(u64, Entry<'_>)> = Vec::new();
         for (feed, planned) in plan.feeds.iter().enumerate() {
-            calendar.extend(planned.readings.iter().map(|r| (r.at_ns, Entry::Reading(feed, r))));
+            agenda.extend(planned.readings.iter().map(|r| (r.at_ns, Entry::Reading(feed, r))));
         }
-        calendar.extend(plan.flows.iter().enumerate().map(|(flow, p)| (p.stop_ns, Entry::Stop(flow))));
-        calendar.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Action(&e.action))));
-        calendar.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
-        calendar.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the guest's order
+        agenda.extend(plan.flows.iter().enumerate().map(|(flow, p)| (p.stop_ns, Entry::Stop(flow))));
+        agenda.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Action(&e.action))));
+        agenda.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
+        agenda.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the guest's order
         Ok(Self {
             plan,
             registry,
             network,
             flows,
-            calendar,
+            agenda,
             events: BinaryHeap::new(),
             order: 0,
             under_way: Vec::new(),
@@ -124,8 +124,8 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self) -> Result<Outcome> {
-        for entry in 0..self.calendar.len() {
-            self.schedule(self.calendar[entry].0, Event::Planned(entry));
+        for entry in 0..self.agenda.len() {
+            self.schedule(self.agenda[entry].0, Event::Planned(entry));
         }
         for flow in 0..self.flows.len() {
             self.reschedule(flow);
@@ -139,16 +139,16 @@ impl<'a> Simulation<'a> {
         let end_ns = self.plan.duration_ns;
         self.flows.iter_mut().for_each(|flow| flow.stop(end_ns));
         let links = self.network.finish(end_ns);
-        let played = Played {
+        let record = RunRecord {
             flows: self.flows.iter().map(Flow::end).collect(),
             links,
             events: self.happened,
             packet_records: self.network.records.len() as u64,
             ack_records: self.acks.len() as u64,
             missing_records: self.network.missing,
-            ..Played::default()
+            ..RunRecord::default()
         };
-        Ok(Outcome { played, packets: self.network.records, acks: self.acks })
+        Ok(Outcome { record, packets: self.network.records, acks: self.acks })
     }
 
     fn schedule(&mut self, at_ns: u64, event: Event) {
@@ -250,7 +250,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn happen(&mut self, now_ns: u64, entry: usize) -> Result<()> {
-        match &self.calendar[entry].1 {
+        match &self.agenda[entry].1 {
             Entry::Stop(flow) => self.flows[*flow].stop(now_ns),
             Entry::Reading(feed, reading) => {
                 let feed = &self.plan.feeds[*feed];
@@ -345,19 +345,19 @@ fn make_flow(
     let Some(cc) = &planned.cc else {
         return Ok(Flow::udp(place, planned, source, planned.pace.context("no rate")?));
     };
-    let wires = plan.wires.iter().filter(|wire| wire.ends.iter().any(|end| planned.way.contains(&end.receives)));
+    let cables = plan.cables.iter().filter(|cable| cable.ends.iter().any(|end| planned.way.contains(&end.receives)));
     let (mut mtu, mut delay_ns) = (u32::MAX, 0);
-    for wire in wires {
-        mtu = mtu.min(wire.mtu);
-        for end in &wire.ends {
+    for cable in cables {
+        mtu = mtu.min(cable.mtu);
+        for end in &cable.ends {
             delay_ns += plan.links[end.receives].phases.first().map_or(0, |phase| phase.delay_ns);
         }
     }
-    let first = plan.wires.iter().find(|wire| wire.ends.iter().any(|e| Some(&e.receives) == planned.way.first()));
+    let first = plan.cables.iter().find(|cable| cable.ends.iter().any(|e| Some(&e.receives) == planned.way.first()));
     let config = Config {
         flow: place,
         mss: mtu - HEADER_BYTES,
-        offload_segments: first.map_or(1, |wire| wire.offload_segments),
+        offload_segments: first.map_or(1, |cable| cable.offload_segments),
         paced: planned.paced,
         ecn: has_ecn(plan, planned),
     };

@@ -62,7 +62,7 @@ fn connection(snd_cwnd: u32, mss: u32) -> View {
 
 /// The hint comes now, with an ACK for one segment after so many microseconds and an RTT of 100 ms.
 fn hint_after(kernel: &mut Kernel<'_, Arwa>, hint: u8, after_us: u64) {
-    kernel.play(Event::Hint { hint, age_ms: 0, new: true }).unwrap();
+    kernel.apply(Event::Hint { hint, age_ms: 0, new: true }).unwrap();
     ack(kernel, after_us);
 }
 
@@ -72,7 +72,7 @@ fn hint(kernel: &mut Kernel<'_, Arwa>, hint: u8) {
 }
 
 fn ack(kernel: &mut Kernel<'_, Arwa>, after_us: u64) {
-    kernel.play(Event::Ack { after_us, acked: 1, rtt_us: Some(100_000) }).unwrap();
+    kernel.apply(Event::Ack { after_us, acked: 1, rtt_us: Some(100_000) }).unwrap();
 }
 
 /// W, what the ACKs since have counted towards its next segment, and ssthresh.
@@ -106,8 +106,8 @@ fn one_hint_an_rtt_is_followed(start: &Start<'_>) {
     // before the first RTT sample 1 ms stands for it
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 1000));
     for (after_us, want) in [(5, 90), (999, 90), (1, 81)] {
-        kernel.play(Event::Hint { hint: 10, age_ms: 0, new: true }).unwrap();
-        kernel.play(Event::Ack { after_us, acked: 1, rtt_us: None }).unwrap();
+        kernel.apply(Event::Hint { hint: 10, age_ms: 0, new: true }).unwrap();
+        kernel.apply(Event::Ack { after_us, acked: 1, rtt_us: None }).unwrap();
         assert_eq!(kernel.sock.snd_cwnd, want);
     }
 }
@@ -185,15 +185,15 @@ fn a_flood_of_hints_ends_at_the_clamp_and_at_the_floor(start: &Start<'_>) {
 
 fn growth_is_for_those_whom_the_window_holds_back(start: &Start<'_>) {
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 100));
-    kernel.play(Event::CwndLimited(false)).unwrap();
+    kernel.apply(Event::CwndLimited(false)).unwrap();
     hint(&mut kernel, 120);
     assert_eq!(window(&kernel), (100, 0, 2));
     assert_eq!(kernel.model.last_hint, 120); // it was the RTT's one hint all the same
-    kernel.play(Event::CwndLimited(true)).unwrap();
+    kernel.apply(Event::CwndLimited(true)).unwrap();
     hint(&mut kernel, 120);
     assert_eq!(window(&kernel), (120, 1, 2)); // 10,000 bytes: in full
     // a cut is for all
-    kernel.play(Event::CwndLimited(false)).unwrap();
+    kernel.apply(Event::CwndLimited(false)).unwrap();
     hint(&mut kernel, 50);
     assert_eq!(window(&kernel), (60, 1, 60));
 }
@@ -211,9 +211,9 @@ fn a_cut_and_a_loss_empty_the_account_of_growth(start: &Start<'_>) {
     hint(&mut kernel, 105); // 0.4
     assert_eq!(kernel.sock.snd_cwnd, 8);
     let mut kernel = grown_by_08();
-    kernel.play(Event::Recovery).unwrap();
+    kernel.apply(Event::Recovery).unwrap();
     assert_eq!(kernel.sock.snd_ssthresh, 4); // NewReno: 8/2
-    kernel.play(Event::Undo).unwrap(); // W of before
+    kernel.apply(Event::Undo).unwrap(); // W of before
     assert_eq!(kernel.sock.snd_cwnd, 8);
     hint(&mut kernel, 105);
     assert_eq!(kernel.sock.snd_cwnd, 8);
@@ -227,7 +227,7 @@ fn what_is_no_hint_is_ignored_and_used_up(start: &Start<'_>) {
     }
     assert_eq!(kernel.model.last_hint, 0);
     // nor is one whose writer has not moved the sequence number yet
-    kernel.play(Event::Hint { hint: 50, age_ms: 0, new: false }).unwrap();
+    kernel.apply(Event::Hint { hint: 50, age_ms: 0, new: false }).unwrap();
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (100, 7, 2));
     hint(&mut kernel, 50);
@@ -247,7 +247,7 @@ fn age_is_limited_and_so_is_the_future(start: &Start<'_>) {
     ] {
         let view = View { now_us: 1 << 33, ..connection(100, 1000) };
         let mut kernel = start(Arwa::new(Tunables::DEFAULT), view);
-        kernel.play(Event::Hint { hint: 10, age_ms, new: true }).unwrap();
+        kernel.apply(Event::Hint { hint: 10, age_ms, new: true }).unwrap();
         ack(&mut kernel, after_us);
         assert_eq!(kernel.sock.snd_cwnd, if followed { 90 } else { 100 }, "{age_ms} ms, {after_us} us");
     }
@@ -255,14 +255,14 @@ fn age_is_limited_and_so_is_the_future(start: &Start<'_>) {
 
 fn hints_in_a_recovery_are_used_up(start: &Start<'_>) {
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 1000));
-    kernel.play(Event::Recovery).unwrap();
+    kernel.apply(Event::Recovery).unwrap();
     hint(&mut kernel, 50);
     assert_eq!(window(&kernel), (99, 0, 50)); // the kernel's own reduction, an ACK of it
-    kernel.play(Event::Complete).unwrap();
+    kernel.apply(Event::Complete).unwrap();
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (50, 1, 50));
     // the first duplicate ACK is no recovery yet
-    kernel.play(Event::Disorder).unwrap();
+    kernel.apply(Event::Disorder).unwrap();
     hint(&mut kernel, 50);
     assert_eq!(window(&kernel), (25, 2, 25));
 }

@@ -39,7 +39,7 @@ pub(super) fn read(choice: &Choice) -> Result<Option<Source>> {
 
 /// The use of a congestion control by one run.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct RunGuard {
     /// Its name.
     pub(crate) name: String,
     /// `None` for one that others look after: the kernel's own, or one that was loaded to stay.
@@ -48,7 +48,7 @@ pub(crate) struct Lease {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Lease {
+impl RunGuard {
     /// Takes what was chosen, and loads it if it is not there. Call with the lock held; `file` is what [`read`] returned.
     pub(crate) fn take(choice: &Choice, file: Option<Source>) -> Result<Self> {
         let cc = &choice.cc;
@@ -115,7 +115,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::error!("cannot unload {} after the run: {error:#}", self.name);

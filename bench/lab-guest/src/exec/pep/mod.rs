@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use data_encoding::HEXLOWER;
 use hotcc_lab_proto::job::AGENT_PATH;
 use hotcc_lab_proto::plan::PlannedPep;
-use hotcc_testbed::programs::sibling;
+use hotcc_testbed::programs::companion_binary;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use relay::Relay;
@@ -103,7 +103,7 @@ pub(super) struct Agents {
 
 impl Agents {
     pub fn start(pep: &PlannedPep, net: &Net, stage: Stage) -> Result<Self> {
-        let program = if stage == Stage::Guest { AGENT_PATH.into() } else { sibling("pep-agent")? };
+        let program = if stage == Stage::Guest { AGENT_PATH.into() } else { companion_binary("pep-agent")? };
         let directory = tempfile::tempdir().context("cannot create a directory for the PEP's key")?;
         let keys = directory.path().join("keys").to_string_lossy().into_owned();
         let hex = HEXLOWER.encode(&KEY.1);

@@ -82,9 +82,9 @@ fn connection(snd_cwnd: u32, snd_ssthresh: u32) -> View {
     }
 }
 
-fn play(kernel: &mut Kernel<'_, Mdcubic>, events: &[Event]) {
+fn apply(kernel: &mut Kernel<'_, Mdcubic>, events: &[Event]) {
     for event in events {
-        kernel.play(*event).unwrap();
+        kernel.apply(*event).unwrap();
     }
 }
 
@@ -93,12 +93,12 @@ const DUPLICATE: Event = Event::Duplicate { after_us: 1000 };
 
 /// The PEP has all up to here, and these ranges.
 fn reports(kernel: &mut Kernel<'_, Mdcubic>, in_order: At, ranges: &[Stretch]) {
-    play(kernel, &[Event::Pep(Report::up_to(in_order).with(ranges)), DUPLICATE]);
+    apply(kernel, &[Event::Pep(Report::up_to(in_order).with(ranges)), DUPLICATE]);
 }
 
 /// The client acknowledges segments, 1 ms later, with an RTT of 100 ms.
 fn client(kernel: &mut Kernel<'_, Mdcubic>, acked: u32) {
-    play(kernel, &[Event::Ack { after_us: 1000, acked, rtt_us: Some(100_000) }]);
+    apply(kernel, &[Event::Ack { after_us: 1000, acked, rtt_us: Some(100_000) }]);
 }
 
 fn sack(blocks: &[Stretch]) -> Event {
@@ -138,7 +138,7 @@ fn slow_start_happens_between_sender_and_pep(start: &Start<'_>) {
     client(&mut kernel, 20);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (40, 0));
     // and the PEP the next 40, the client's ACK first: W1 = 80 of them, half past the PEP already
-    play(&mut kernel, &[Event::Pep(Report::up_to(Una(40_000)))]);
+    apply(&mut kernel, &[Event::Pep(Report::up_to(Una(40_000)))]);
     client(&mut kernel, 20);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (100, 20));
 }
@@ -172,11 +172,11 @@ fn nothing_grows_for_what_was_there_before(start: &Start<'_>) {
     reports(&mut kernel, Una(4000), &[]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (14, 4));
     // without what holds it back W1 does not grow; D2 is a fact
-    play(&mut kernel, &[Event::CwndLimited(false)]);
+    apply(&mut kernel, &[Event::CwndLimited(false)]);
     kernel.sock.max_packets_out = 3;
     reports(&mut kernel, Una(6000), &[]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
-    play(&mut kernel, &[Event::CwndLimited(true)]);
+    apply(&mut kernel, &[Event::CwndLimited(true)]);
     reports(&mut kernel, Una(6000), &[]); // nor later for those
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
 }
@@ -184,45 +184,45 @@ fn nothing_grows_for_what_was_there_before(start: &Start<'_>) {
 fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
     // the client misses the first segment, which the PEP has: 1 + 24/8 segments count as lost
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!(window(&kernel), (24, 24));
-    play(&mut kernel, &[DUPLICATE]);
+    apply(&mut kernel, &[DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 1 + 4));
     kernel.sock.snd_cwnd = 18; // what was sent for each ACK was less
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     // W1 and ssthresh are those of before; what the PEP has, the client has a block behind: it is in domain 2 no more
     assert_eq!((window(&kernel), kernel.model.losses), ((16, 8), [0, 1]));
-    play(&mut kernel, &[DUPLICATE]);
+    apply(&mut kernel, &[DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
     // a domain 2 that hides its losses has none to forgive: CUBIC's from the first
     let mut kernel = clocked(start, Tunables { kind: 1, ..Tunables::DEFAULT });
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!((window(&kernel), kernel.model.losses), ((24, 11 + 8), [1, 0]));
 }
 
 fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
     assert_eq!(window(&kernel), (24, 24));
     reports(&mut kernel, Una(24_000), &[]);
     assert_eq!(window(&kernel), (24, 25)); // W is the kernel's until the end
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!(window(&kernel), (17 + 16, 8)); // with what the PEP has behind the block by then
     // what turns out to be domain 1's after all is of the window as it is by then: 17 * 7/10, and D2
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     reports(&mut kernel, Una(24_000), &[]);
-    play(&mut kernel, &[Event::Lost(9), DUPLICATE]);
+    apply(&mut kernel, &[Event::Lost(9), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
     // slow start would show only at the end, and all at once: it waits
     let mut kernel = start(TEN, connection(10, INFINITE_SSTHRESH));
     reports(&mut kernel, Una(0), &[]);
     reports(&mut kernel, Una(10_000), &[]);
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery]);
     reports(&mut kernel, Una(30_000), &[]);
     assert_eq!(window(&kernel), (30, 30));
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!(window(&kernel), (20 + 30, INFINITE_SSTHRESH));
 }
 
@@ -231,9 +231,9 @@ fn a_loss_in_domain_1_is_cubic_s(start: &Start<'_>) {
     // the PEP misses the first segment too: 16 * 7/10 = 11.2 in domain 1, and the 7 that passed the PEP
     reports(&mut kernel, Una(0), &[(Una(1000), Una(8000))]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((23, 8), 7));
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!((window(&kernel), kernel.model.losses), ((23, 11 + 7), [1, 0]));
-    play(&mut kernel, &[Event::Complete]); // the kernel takes W to ssthresh; ssthresh itself is W1's
+    apply(&mut kernel, &[Event::Complete]); // the kernel takes W to ssthresh; ssthresh itself is W1's
     assert_eq!(window(&kernel), (11, 11));
     client(&mut kernel, 8); // all that was past the PEP: W = W1
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((11, 11), 0));
@@ -252,32 +252,32 @@ fn a_hole_tells_the_domain_as_well(start: &Start<'_>) {
     ] {
         let mut kernel = clocked(start, TEN);
         reports(&mut kernel, in_order, ranges);
-        play(&mut kernel, &[blocks, Event::Recovery]);
+        apply(&mut kernel, &[blocks, Event::Recovery]);
         assert_eq!(kernel.sock.snd_ssthresh, ssthresh, "{in_order:?} {ranges:?}");
     }
 }
 
 fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[Event::Recovery, DUPLICATE]); // one, and 4 segments found lost with it
-    play(&mut kernel, &[Event::Lost(4), DUPLICATE]);
+    apply(&mut kernel, &[Event::Recovery, DUPLICATE]); // one, and 4 segments found lost with it
+    apply(&mut kernel, &[Event::Lost(4), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 9));
     kernel.sock.snd_cwnd = 18; // the kernel's reduction is behind: the window of before counts
-    play(&mut kernel, &[Event::Lost(1), DUPLICATE]);
+    apply(&mut kernel, &[Event::Lost(1), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((18, 11 + 8), 10)); // 16 * 7/10, D2 on top
-    play(&mut kernel, &[Event::Lost(1), DUPLICATE, Event::Complete]); // once
+    apply(&mut kernel, &[Event::Lost(1), DUPLICATE, Event::Complete]); // once
     assert_eq!(window(&kernel), (19, 11));
     // 9 in this round: the next loss would be the tenth
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete, Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete, Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, 11 + 8);
     // but it is the first of the next, which begins when the client has all that was sent when this one began: 16
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete]);
+    apply(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete]);
     client(&mut kernel, 16);
     reports(&mut kernel, Una(5000), &[]);
     assert_eq!(kernel.model.events, 0);
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, kernel.sock.snd_cwnd);
 }
 
@@ -287,15 +287,15 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
         let view = View { srtt_us: 8 * 100_000, min_rtt_us, ..connection(60, 50) };
         let mut kernel = start(tunables, view);
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(40_000)) };
-        play(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]); // one
+        apply(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]); // one
         assert_eq!((window(&kernel), kernel.model.events), ((100, 100), 1));
         kernel
     };
     let large = |tunables| at_rtt(tunables, 20_000);
     let mut kernel = large(Tunables::DEFAULT);
-    play(&mut kernel, &[DUPLICATE]); // and 1 + 100/8
+    apply(&mut kernel, &[DUPLICATE]); // and 1 + 100/8
     assert_eq!((window(&kernel), kernel.model.events), ((100, 86), 14));
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((86, 46), 40));
     // in the paper, and where domain 2 hides its losses or the client is the clock, it is CUBIC's
     let reliable = Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT };
@@ -307,7 +307,7 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
         (Tunables::DEFAULT, 31_251, 42 + 40),
     ] {
         let mut kernel = at_rtt(tunables, min_rtt_us);
-        play(&mut kernel, &[DUPLICATE]);
+        apply(&mut kernel, &[DUPLICATE]);
         assert_eq!(window(&kernel), (100, ssthresh));
     }
     // what waits by now, of 55 segments that the PEP has, are those behind the last one that the client has
@@ -315,16 +315,16 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
         let mut kernel = at_rtt(Tunables::DEFAULT, 31_251);
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(55_000)) };
         let at_client = sack(&[(Una(2000), Una(4000)), (Una(last - 1000), Una(last))]);
-        play(&mut kernel, &[Event::Pep(report), at_client, DUPLICATE]);
+        apply(&mut kernel, &[Event::Pep(report), at_client, DUPLICATE]);
         assert_eq!(window(&kernel), (100, ssthresh));
     }
     let mut kernel = start(Tunables { pep_clock: 0, ..Tunables::DEFAULT }, connection(100, 50));
     reports(&mut kernel, Una(8000), &[]);
-    play(&mut kernel, &[Event::Recovery, DUPLICATE]);
+    apply(&mut kernel, &[Event::Recovery, DUPLICATE]);
     assert_eq!(window(&kernel), (100, 70));
     // never more than CUBIC would: 40 were lost
     let mut kernel = large(Tunables::DEFAULT);
-    play(&mut kernel, &[Event::Lost(25), DUPLICATE]);
+    apply(&mut kernel, &[Event::Lost(25), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((100, 42 + 40), 39));
 }
 
@@ -334,15 +334,15 @@ fn a_loss_of_a_long_queue_in_domain_2_is_congestion(start: &Start<'_>) {
         let view = View { srtt_us: 8 * 100_000, min_rtt_us, ..connection(40, 30) };
         let mut kernel = start(tunables, view);
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(40_000)) };
-        play(&mut kernel, &[Event::Pep(report), DUPLICATE]);
+        apply(&mut kernel, &[Event::Pep(report), DUPLICATE]);
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(60_000)) };
-        play(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]);
+        apply(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]);
         kernel
     };
     // 50 of the 60 segments wait, and W would give up 25, but CUBIC's 12 are the most. Nothing more in the same recovery
     let mut kernel = at_rtt(Tunables::DEFAULT, 20_000);
     assert_eq!((window(&kernel), kernel.model.events, kernel.model.was_full), ((100, 88), 1, true));
-    play(&mut kernel, &[DUPLICATE, Event::Lost(25), DUPLICATE]);
+    apply(&mut kernel, &[DUPLICATE, Event::Lost(25), DUPLICATE]);
     assert_eq!(window(&kernel), (100, 88));
     // in the paper, and where domain 2 hides its losses, a queue changes nothing; neither does a shorter one: here a
     // microsecond is missing to seven sixteenths of 100 ms
@@ -366,32 +366,32 @@ fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) 
     let report = |in_order| Event::Pep(Report { rtt_us: 10_000, ..Report::up_to(Una(in_order)) });
     let in_recovery = |view| {
         let mut kernel = start(Tunables::DEFAULT, view);
-        play(&mut kernel, &[report(40_000), DUPLICATE, report(60_000), DUPLICATE]);
+        apply(&mut kernel, &[report(40_000), DUPLICATE, report(60_000), DUPLICATE]);
         assert_eq!(kernel.model.d2_segments, 60);
-        play(&mut kernel, &[Event::Recovery]);
+        apply(&mut kernel, &[Event::Recovery]);
         kernel
     };
     let mut kernel = in_recovery(view);
     assert_eq!(window(&kernel), (100, 88));
-    play(&mut kernel, &[Event::Complete]); // all of the 88, and 30 in domain 2
+    apply(&mut kernel, &[Event::Complete]); // all of the 88, and 30 in domain 2
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
     // as much more as the PEP sees: it is in flight, and W stays
-    play(&mut kernel, &[report(80_000), DUPLICATE]);
+    apply(&mut kernel, &[report(80_000), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
     // slow start ends with what the rate fills: an empty domain 2 holds 4, 10 count, and domain 1 holds 33 at a rate with which
     // domain 2 has 10
     let view_before = View { snd_ssthresh: INFINITE_SSTHRESH, min_rtt_us: 12_000, ..view };
     let mut kernel = start(Tunables::DEFAULT, view_before);
-    play(&mut kernel, &[report(40_000), DUPLICATE, report(80_000), DUPLICATE]);
+    apply(&mut kernel, &[report(40_000), DUPLICATE, report(80_000), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((160, INFINITE_SSTHRESH), 80));
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery]);
     assert_eq!(window(&kernel), (160, 10 + 66));
-    play(&mut kernel, &[Event::Complete]); // the 80 in domain 2 count as 10
+    apply(&mut kernel, &[Event::Complete]); // the 80 in domain 2 count as 10
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((66 + 10, 66), 10));
     // a PEP that falls silent takes it all with it
     let mut kernel = in_recovery(view);
-    play(&mut kernel, &[Event::Complete]);
-    play(&mut kernel, &[Event::Pep(Report { age_ms: 1000, ..Report::up_to(Una(70_000)) }), DUPLICATE]);
+    apply(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Pep(Report { age_ms: 1000, ..Report::up_to(Una(70_000)) }), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.was_full), ((58, 58), false));
 }
 
@@ -404,7 +404,7 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
     };
     let tell = |kernel: &mut Kernel<'_, Mdcubic>, in_order| {
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(in_order)) };
-        play(kernel, &[Event::Pep(report), DUPLICATE]);
+        apply(kernel, &[Event::Pep(report), DUPLICATE]);
         (kernel.sock.snd_cwnd, kernel.model.d2_segments)
     };
     let mut kernel = with_rate(megabyte, INFINITE_SSTHRESH, 0);
@@ -435,31 +435,31 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
 
 fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
     assert_eq!(window(&kernel), (24, 24));
     // the client has 12,000 to 16,000 as well, and the PEP not what lies before
-    play(&mut kernel, &[sack(&[(Una(1000), Una(8000)), (Una(12_000), Una(16_000))]), DUPLICATE]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(8000)), (Una(12_000), Una(16_000))]), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted where it began
 }
 
 fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables::DEFAULT);
-    play(&mut kernel, &[sack(&[(Una(1000), Una(16_000))]), Event::Pep(Report::up_to(Una(16_000)))]);
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[sack(&[(Una(1000), Una(16_000))]), Event::Pep(Report::up_to(Una(16_000)))]);
+    apply(&mut kernel, &[Event::Recovery]);
     // the retransmission arrived: all 16 are acknowledged; what comes next is on its way to the PEP, not lost
     client(&mut kernel, 16);
     assert!(kernel.model.in_domain_2);
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!(window(&kernel), (16, 8)); // and domain 2 is empty
 }
 
 fn a_congestion_mark_is_domain_1_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    play(&mut kernel, &[Event::Cwr]); // wherever snd_una is
+    apply(&mut kernel, &[Event::Cwr]); // wherever snd_una is
     assert_eq!(window(&kernel), (24, 11 + 8));
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.losses), ((19, 11), [0, 0]));
 }
 
@@ -468,7 +468,7 @@ fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
     for in_order in [Una(8000), Una(0)] {
         let mut kernel = clocked(start, Tunables::DEFAULT);
         reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
-        play(&mut kernel, &[Event::Timeout { ssthresh: true }]);
+        apply(&mut kernel, &[Event::Timeout { ssthresh: true }]);
         assert_eq!((window(&kernel), kernel.model.d2_segments), ((1, 11), 0), "{in_order:?}");
         // in the loss state the client's ACKs are the clock: 1, 2, 4
         client(&mut kernel, 1);
@@ -478,9 +478,9 @@ fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
     }
     // back in the open state D2 counts again: 3 of 8 are with the client, 5 between it and the PEP
     let mut kernel = clocked(start, Tunables::DEFAULT);
-    play(&mut kernel, &[Event::Timeout { ssthresh: true }]);
+    apply(&mut kernel, &[Event::Timeout { ssthresh: true }]);
     client(&mut kernel, 3); // W = 1 + 3
-    play(&mut kernel, &[Event::Open, DUPLICATE]);
+    apply(&mut kernel, &[Event::Open, DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((4 + 5, 11), 5));
 }
 
@@ -489,7 +489,7 @@ fn a_timeout_within_a_recovery_leaves_ssthresh_to_cubic(start: &Start<'_>) {
     for in_order in [Una(8000), Una(0)] {
         let mut kernel = clocked(start, Tunables::DEFAULT);
         reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
-        play(&mut kernel, &[Event::Recovery, Event::Timeout { ssthresh: false }]);
+        apply(&mut kernel, &[Event::Recovery, Event::Timeout { ssthresh: false }]);
         assert_eq!(window(&kernel), (1, 11), "{in_order:?}");
     }
 }
@@ -500,19 +500,19 @@ fn a_loss_never_raises_the_window(start: &Start<'_>) {
     reports(&mut kernel, Una(99_000), &[]);
     assert_eq!(window(&kernel), (100 + 99, 50));
     // 10 s without transmission: the kernel restarts with 10 segments; D2 is that of the last report
-    play(&mut kernel, &[Event::Idle { for_us: 10_000_000, restart: true }]);
+    apply(&mut kernel, &[Event::Idle { for_us: 10_000_000, restart: true }]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (10, 99));
     // W1 = 2 and 2 * 7/10, 2 at least; with D2 on top a loss would make 101 segments of 10
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, 10);
 }
 
 fn a_silent_pep_is_forgotten(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables::DEFAULT); // the report is 1 ms old
     let after = |after_us| Event::Duplicate { after_us };
-    play(&mut kernel, &[after(999_000)]);
+    apply(&mut kernel, &[after(999_000)]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 8), 8));
-    play(&mut kernel, &[after(1)]); // older than 1000 ms
+    apply(&mut kernel, &[after(1)]); // older than 1000 ms
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
     client(&mut kernel, 16); // as CUBIC: one segment for a window
     assert_eq!(window(&kernel), (17, 8));
@@ -528,14 +528,14 @@ fn a_silent_pep_is_forgotten(start: &Start<'_>) {
         (Event::Pep(fresh), 24),  // 10 ms
     ] {
         let mut kernel = clocked(start, Tunables::DEFAULT);
-        play(&mut kernel, &[event, DUPLICATE]);
+        apply(&mut kernel, &[event, DUPLICATE]);
         assert_eq!(window(&kernel), (w, 8), "{event:?}");
     }
     // in a recovery the reduction has W: after it
     let mut kernel = clocked(start, Tunables::DEFAULT);
-    play(&mut kernel, &[Event::Recovery, Event::NoPep { storage: true }, DUPLICATE]);
+    apply(&mut kernel, &[Event::Recovery, Event::NoPep { storage: true }, DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 11 + 8), 8)); // no PEP, no domain 2
-    play(&mut kernel, &[Event::Complete, DUPLICATE]);
+    apply(&mut kernel, &[Event::Complete, DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((11, 11), 0));
 }
 
@@ -547,9 +547,9 @@ fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
     assert_eq!(kernel.sock.snd_cwnd, 16);
     assert!(kernel.model.clocked);
     let after = |after_us| Event::Duplicate { after_us };
-    play(&mut kernel, &[after(99_999)]);
+    apply(&mut kernel, &[after(99_999)]);
     assert!(kernel.model.clocked);
-    play(&mut kernel, &[after(1)]); // an RTT of it
+    apply(&mut kernel, &[after(1)]); // an RTT of it
     assert!(kernel.model.fallen_back && !kernel.model.clocked);
     client(&mut kernel, 16); // CUBIC by the client's ACKs
     assert_eq!(window(&kernel), (17, 8));
@@ -559,10 +559,10 @@ fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
     assert!(!kernel.model.fallen_back && kernel.model.clocked);
     // a break starts the RTT anew: here after 60 ms, for one ACK
     for (in_order, after_us) in [(Una(-1), 60_000), (Una(0), 1000), (Una(-1), 60_000), (Una(-1), 60_000)] {
-        play(&mut kernel, &[Event::Pep(Report::up_to(in_order)), after(after_us)]);
+        apply(&mut kernel, &[Event::Pep(Report::up_to(in_order)), after(after_us)]);
         assert!(kernel.model.clocked, "{in_order:?}");
     }
-    play(&mut kernel, &[after(40_000)]);
+    apply(&mut kernel, &[after(40_000)]);
     assert!(!kernel.model.clocked);
 }
 
@@ -582,7 +582,7 @@ fn no_report_is_trusted(start: &Start<'_>) {
     // more ranges than there is room for
     let report = Report { range_count: u32::MAX, ..Report::up_to(Una(1000)).with(&ranges) };
     let mut kernel = start(Tunables::DEFAULT, connection(16, 8));
-    play(&mut kernel, &[Event::Pep(report), DUPLICATE]);
+    apply(&mut kernel, &[Event::Pep(report), DUPLICATE]);
     assert_eq!(kernel.model.d2_segments, 6);
     // and no further than the clamp
     let mut kernel = start(Tunables::DEFAULT, View { snd_cwnd_clamp: 20, ..connection(16, 8) });
@@ -595,12 +595,12 @@ fn without_its_clock_the_pep_still_tells_domains(start: &Start<'_>) {
     reports(&mut kernel, Una(8000), &[]);
     client(&mut kernel, 2); // counted towards W = 17
     assert_eq!((window(&kernel), kernel.sock.snd_cwnd_cnt), ((16, 8), 2));
-    play(&mut kernel, &[Event::Recovery]);
+    apply(&mut kernel, &[Event::Recovery]);
     assert_eq!(window(&kernel), (16, 16));
-    play(&mut kernel, &[Event::Complete]);
+    apply(&mut kernel, &[Event::Complete]);
     assert_eq!(window(&kernel), (16, 8));
     reports(&mut kernel, Una(0), &[(Una(1000), Una(8000))]);
-    play(&mut kernel, &[Event::Recovery, Event::Complete]);
+    apply(&mut kernel, &[Event::Recovery, Event::Complete]);
     assert_eq!(window(&kernel), (11, 11));
 }
 

@@ -1,8 +1,8 @@
 //! FB-TCP against its model, and both against examples worked by hand.
 
-#[path = "fbtcp_golden/connection.rs"]
+#[path = "fbtcp_examples/connection.rs"]
 mod connection;
-#[path = "fbtcp_golden/examples.rs"]
+#[path = "fbtcp_examples/examples.rs"]
 mod examples;
 
 use connection::Connection;
@@ -11,7 +11,7 @@ use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_cc_tests::steady;
 use hotcc_host_algo::HostAlgo;
 
-macro_rules! play {
+macro_rules! apply {
     ($($example:ident,)*) => {
         mod the_model {
             use super::*;
@@ -28,7 +28,7 @@ macro_rules! play {
     };
 }
 
-play! {
+apply! {
     the_upper_bound_is_the_bandwidth_delay_product_and_5_percent,
     the_default_profile_forgets_an_upper_bound_of_10_s_ago,
     an_application_that_runs_dry_only_raises_the_upper_bound,

@@ -49,12 +49,12 @@ fn both_arms_are_counted_and_only_one_gets_records() {
         assert_eq!(reader.join().unwrap(), 100_000);
     }
     drop(flows);
-    let [pep, control] = &agent.counters.arms;
-    let both = |value: fn(&pep_agent::server::ArmCounters) -> u64| (value(pep), value(control));
-    let ended = || both(|arm| arm.flows.load(Relaxed));
+    let [pep, control] = &agent.counters.cohorts;
+    let both = |value: fn(&pep_agent::server::CohortCounters) -> u64| (value(pep), value(control));
+    let ended = || both(|cohort| cohort.flows.load(Relaxed));
     wait("the flows' end", || format!("{:?}", ended()), || ended().0 + ended().1 == 40);
     assert_eq!(ended(), (with_record as u64, 40 - with_record as u64));
-    assert_eq!(both(|arm| arm.acked_bytes.load(Relaxed) / arm.flows.load(Relaxed) / 1000), (100, 100));
-    let each_ms = both(|arm| arm.active_ns.load(Relaxed) / arm.flows.load(Relaxed) / 1_000_000);
+    assert_eq!(both(|cohort| cohort.acked_bytes.load(Relaxed) / cohort.flows.load(Relaxed) / 1000), (100, 100));
+    let each_ms = both(|cohort| cohort.active_ns.load(Relaxed) / cohort.flows.load(Relaxed) / 1_000_000);
     assert!(each_ms.0 >= 50 && each_ms.1 >= 50, "{each_ms:?}");
 }

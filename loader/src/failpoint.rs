@@ -5,7 +5,7 @@ use hotcc_host::error::Result;
 
 /// A place between two changes of the kernel's state.
 #[cfg(debug_assertions)]
-pub fn killpoint(name: &str) {
+pub fn kill(name: &str) {
     if std::env::var_os("HOTCC_KILL_AT").is_some_and(|wanted| wanted == name) {
         let _ = nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::SIGKILL);
     }
@@ -13,11 +13,11 @@ pub fn killpoint(name: &str) {
 
 /// A place between two changes of the kernel's state.
 #[cfg(not(debug_assertions))]
-pub fn killpoint(_name: &str) {}
+pub fn kill(_name: &str) {}
 
 /// A place before a change that the kernel may refuse.
 #[cfg(debug_assertions)]
-pub fn failpoint(name: &str) -> Result<()> {
+pub fn fail(name: &str) -> Result<()> {
     if std::env::var_os("HOTCC_FAIL_AT").is_some_and(|wanted| wanted == name) {
         return Err(hotcc_host::error::Error::failed("told to fail"));
     }
@@ -26,6 +26,6 @@ pub fn failpoint(name: &str) -> Result<()> {
 
 /// A place before a change that the kernel may refuse.
 #[cfg(not(debug_assertions))]
-pub fn failpoint(_name: &str) -> Result<()> {
+pub fn fail(_name: &str) -> Result<()> {
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! Links on a kernel without the fq queueing discipline: a thread in the namespace of the wires takes every frame from
-//! one end of a wire, asks the model when it leaves, and sends it to the other end then.
+//! Links on a kernel without the fq queueing discipline: a thread in the namespace of the cables takes every frame from
+//! one end of a cable, asks the model when it leaves, and sends it to the other end then.
 
 use super::frame::{OFFLOAD_BYTES, Shape, mark_ce, shape};
-use super::net::WireDevice;
-use super::tap::{Ready, Tap};
+use super::net::CableDevice;
+use super::packet_socket::{PacketSocket, Ready};
 use anyhow::{Context, Result, bail};
 use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_lab_proto::cell::Cell;
 use hotcc_lab_proto::link_model::{Fate, LinkModel, Offer, Packet};
 use hotcc_lab_proto::plan::Plan;
-use hotcc_lab_proto::played::LinkEnd;
 use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
+use hotcc_lab_proto::run_record::LinkEnd;
 use nix::libc;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 
 /// The largest bundle of packets, and what precedes it.
 const LARGEST_BYTES: usize = OFFLOAD_BYTES + 14 + (1 << 16);
-/// Frames that one wire may have taken before the others are looked at.
+/// Frames that one cable may have taken before the others are looked at.
 const BATCH: usize = 64;
 /// How soon it notices that it is to stop.
 const NOTICE_NS: u64 = 50_000_000;
@@ -52,13 +52,13 @@ pub(super) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts it; the calling thread is in the namespace of the wires.
-    pub fn start(plan: &Plan, devices: &[[WireDevice; 2]]) -> Result<Self> {
+    /// Starts it; the calling thread is in the namespace of the cables.
+    pub fn start(plan: &Plan, devices: &[[CableDevice; 2]]) -> Result<Self> {
         let (stop, zero_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(u64::MAX)));
         let mut ends = Vec::new();
-        for wire in devices {
+        for cable in devices {
             for (own, other) in [(0, 1), (1, 0)] {
-                ends.push(End { tap: Tap::open(wire[own].ifindex)?, link: wire[other].link });
+                ends.push(End { socket: PacketSocket::open(cable[own].ifindex)?, link: cable[other].link });
             }
         }
         let work = Work {
@@ -105,9 +105,9 @@ impl Drop for Emulator {
     }
 }
 
-/// One end of a wire; the other end's place differs in the lowest bit.
+/// One end of a cable; the other end's place differs in the lowest bit.
 struct End {
-    tap: Tap,
+    socket: PacketSocket,
     /// Link of what comes in here.
     link: usize,
 }
@@ -162,14 +162,14 @@ impl Work {
     fn run(mut self) -> Result<Emulated> {
         be_punctual();
         let mut buffer = vec![0; LARGEST_BYTES];
-        let mut ready = Ready::of(self.ends.iter().map(|end| &end.tap)).context("cannot wait for packets")?;
+        let mut ready = Ready::of(self.ends.iter().map(|end| &end.socket)).context("cannot wait for packets")?;
         while !self.stop.load(Ordering::SeqCst) {
             self.serve_all();
             self.release();
             let next_ns = self.next_ns().map_or(NOTICE_NS, |at_ns| at_ns.saturating_sub(monotonic_ns()));
             for place in ready.wait(next_ns.min(NOTICE_NS)).context("cannot wait for packets")? {
                 for _ in 0..BATCH {
-                    let taken = self.ends[place].tap.receive(&mut buffer).context("cannot receive a packet")?;
+                    let taken = self.ends[place].socket.receive(&mut buffer).context("cannot receive a packet")?;
                     let Some(length) = taken else { break };
                     self.take(place, &buffer[..length]);
                 }
@@ -190,7 +190,7 @@ impl Work {
             self.counts.sent += 1;
             self.counts.late += u64::from(late_ns > LATE_NS);
             self.counts.latest_ns = self.counts.latest_ns.max(late_ns);
-            self.counts.unsent += u64::from(self.ends[end].tap.send(&data).is_err());
+            self.counts.unsent += u64::from(self.ends[end].socket.send(&data).is_err());
         }
     }
 
@@ -302,7 +302,7 @@ impl Work {
     fn finish(mut self) -> Result<Emulated> {
         let mut missed = 0;
         for end in &self.ends {
-            missed += end.tap.missed().context("cannot read the number of missed packets")?;
+            missed += end.socket.missed().context("cannot read the number of missed packets")?;
         }
         let Counts { sent, late, latest_ns, unsent } = self.counts;
         if missed > 0 || unsent > 0 {

@@ -16,7 +16,7 @@ struct list_job {
 
 struct list_job job SEC(".data") = {};
 
-/* Layout: loader/src/sockets/list.rs. */
+/* Layout: loader/src/sockets/flows.rs. */
 struct flow_record {
 	u8 local[16]; /* IPv4 as ::ffff:a.b.c.d */
 	u8 peer[16];
