@@ -5,8 +5,8 @@
  * rule overrides that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an
  * iterator does the same; and the loader asks by a packet which rules match.
  */
+#include "policy_figures.h"
 #include "policy_flow.h"
-#include "policy_mark.h"
 #include "sock_ops.h"
 #include "sockets.h"
 
@@ -72,6 +72,12 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	struct tcp_sock *tp;
 	long result;
 
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
+		tp = sk && ctx->args[1] == BPF_TCP_CLOSE ? bpf_skc_to_tcp_sock(sk) : NULL;
+		if (tp)
+			policy_end(sk, tp, job.tick_us);
+		return 1;
+	}
 	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
@@ -96,12 +102,28 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 		__sync_fetch_and_add(result == -ENOENT ? &counts->unavailable : &counts->refused, 1);
 		return 1;
 	}
-	__sync_fetch_and_add(ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB ? &counts->listeners : &counts->connections, 1);
 	policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
+	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
+		__sync_fetch_and_add(&counts->listeners, 1);
+		return 1;
+	}
+	__sync_fetch_and_add(&counts->connections, 1);
+	policy_begin(sk, tp, rule->id, rule->cc_name);
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	return 1;
 }
 
 struct policy_moved moved = {};
+
+/* Calls `choose` when the connection ends, too. Before Linux 6.12, that has to be asked for when it is established. */
+static __always_inline bool ask_for_the_end(struct tcp_sock *tp)
+{
+	u32 flags = 0;
+
+	return !bpf_getsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)) &&
+	       (flags |= BPF_SOCK_OPS_STATE_CB_FLAG,
+		!bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)));
+}
 
 /* The same for the open sockets of one network namespace. */
 SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
@@ -133,6 +155,8 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.left_alone++;
 		return 0;
 	}
+	if (!job.only_count)
+		policy_end(tp, tp, job.tick_us);
 	if (job.only_count)
 		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
 	else
@@ -143,8 +167,11 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.refused++;
 	else
 		moved.moved++;
-	if (!result && !job.only_count)
-		policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
+	if (result || job.only_count)
+		return 0;
+	policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
+	if (skc->skc_state != TCP_LISTEN && ask_for_the_end(tp))
+		policy_begin(tp, tp, rule->id, rule->cc_name);
 	return 0;
 }
 

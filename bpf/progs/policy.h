@@ -35,6 +35,7 @@ struct policy_rule {
 	u8 local[16];
 	char interface[16];
 	char cc_name[POLICY_CC_NAME];
+	u64 id;		  /* the same for the same rule in other policies; not 0 */
 	u64 cgroup;	  /* hash of its path, or of one name in it */
 	u32 cgroup_depth; /* names in the path; 0: the name may be anywhere in it */
 	u32 remote_len;	  /* bits */
@@ -97,7 +98,7 @@ struct policy_job {
 	u32 rules;
 	u32 wants; /* criteria that any rule has */
 	u32 only_count;
-	u32 pad;
+	u32 tick_us; /* the kernel's jiffy */
 };
 
 /* What became of open sockets. */

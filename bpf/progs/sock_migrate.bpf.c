@@ -5,8 +5,8 @@
  * give a socket the new version. Only those move that a rule matches, which may ask for nothing.
  * Window, ssthresh and RTT estimate stay; the algorithm's own state starts anew.
  */
+#include "policy_figures.h"
 #include "policy_flow.h"
-#include "policy_mark.h"
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -21,6 +21,7 @@ struct migrate_job {
 	u64 moved;
 	u64 failed;
 	u64 over_limit;
+	u64 tick_us; /* the kernel's jiffy */
 	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not fulfil */
 	struct policy_rule rule;
 };
@@ -65,6 +66,8 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		job.over_limit++;
 		return 0;
 	}
+	if (!job.only_count)
+		policy_end(tp, tp, job.tick_us);
 	chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, tp, NULL, 0));
 	if (job.only_count ? core_bitfield(&tp->inet_conn, icsk_ca_dst_locked) :
 			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name))) {

@@ -33,7 +33,7 @@ enum {
 enum { BPF_WRITE_HDR_TCP_CURRENT_MSS = 1, BPF_WRITE_HDR_TCP_SYNACK_COOKIE = 2 };
 /* bpf_load_hdr_opt: look in the SYN that this is the answer to, or that was saved */
 enum { BPF_LOAD_HDR_OPT_TCP_SYN = 1 };
-enum { BPF_TCP_ESTABLISHED = 1 };
+enum { BPF_TCP_ESTABLISHED = 1, BPF_TCP_CLOSE = 7 };
 enum { TCPHDR_FIN = 1, TCPHDR_SYN = 2, TCPHDR_RST = 4, TCPHDR_ACK = 16 };
 
 struct bpf_sock;

@@ -1,6 +1,7 @@
 //! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use hotcc::policy::figures::FiguresEntry;
 use hotcc::policy::layout;
 use hotcc::sockets::count::{CountedGroup, GroupCounts};
 use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
@@ -240,6 +241,7 @@ fn policy() {
             local,
             interface,
             cc_name,
+            id,
             cgroup,
             cgroup_depth,
             remote_len,
@@ -287,7 +289,19 @@ fn policy() {
         local_prefixes,
         toml,
     );
-    same_layout!(&btf, "policy_job", layout::JobEntry, rules, wants, only_count, pad);
+    same_layout!(&btf, "policy_job", layout::JobEntry, rules, wants, only_count, tick_us);
+    same_layout!(
+        &btf,
+        "policy_figures",
+        FiguresEntry,
+        connections,
+        acked_bytes,
+        segments,
+        retransmits,
+        timeouts,
+        sums,
+        buckets
+    );
     same_layout!(&btf, "policy_moved", layout::Moved, moved, same, left_alone, unavailable, refused, unmatched);
 }
 

@@ -36,6 +36,10 @@ pub const ARWA_HINT: &str = "arwa_hint";
 pub const RX_COUNTERS: &str = "rx_counters";
 /// Name (and pin name) of the socket storage of whose choice a socket's congestion control is.
 pub const POLICY_MARK: &str = "policy_mark";
+/// Name (and pin name) of the socket storage of where a connection stood when a rule took it.
+pub const POLICY_START: &str = "policy_start";
+/// Name (and pin name) of the map of what each rule's connections did.
+pub const POLICY_FIGURES: &str = "policy_figures";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
@@ -78,7 +82,7 @@ pub fn shared(map: &str) -> Option<PathBuf> {
         RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
         PEP_FLOW => PEP,
         ARWA_HINT | RX_COUNTERS => RX,
-        POLICY_MARK => POLICY,
+        POLICY_MARK | POLICY_START | POLICY_FIGURES => POLICY,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

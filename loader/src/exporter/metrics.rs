@@ -3,6 +3,7 @@
 //! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
 
 use crate::policy::Shown;
+use crate::policy::figures::{RuleStats, Stats};
 use crate::sockets::count::{Group, version_label};
 use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
@@ -103,8 +104,8 @@ pub struct Snapshot {
     pub commands: Option<Counters>,
     /// What receivers, and senders that listen to them, did; `None` too where nothing that counts was ever loaded.
     pub rx: Option<RxCounters>,
-    /// The policy rules that apply.
-    pub policy: Option<Shown>,
+    /// The policy rules that apply, and what their connections did.
+    pub policy: Option<(Shown, Stats)>,
     /// Failures so far of each of [`PARTS`].
     pub errors: [u64; PARTS.len()],
     /// How long gathering took.
@@ -194,7 +195,10 @@ impl Collector for Snapshot {
         self.radio.as_ref().map_or(Ok(()), |r| page.radio(r))?;
         self.commands.as_ref().map_or(Ok(()), |c| page.commands(c))?;
         self.rx.as_ref().map_or(Ok(()), |c| page.rx(c))?;
-        self.policy.as_ref().map_or(Ok(()), |shown| page.policy(shown))?;
+        if let Some((shown, stats)) = &self.policy {
+            page.policy(shown)?;
+            page.rules(stats)?;
+        }
         let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
         page.counters("hotcc_scrape_errors", "Scrapes without this part, which could not be read", errors)?;
         let seconds = self.duration.as_secs_f64();
@@ -431,6 +435,38 @@ impl Page<'_> {
             .map(of_rule)
         });
         self.counters("hotcc_policy_sockets", "Sockets that a policy rule matched, by what became of them", samples)
+    }
+
+    fn rules(&mut self, stats: &Stats) -> fmt::Result {
+        let labels = |rule: &RuleStats| {
+            vec![("rule", Cow::Owned(rule.rule.to_string())), ("cc", Cow::Owned(rule.congestion_control.clone()))]
+        };
+        type Count = fn(&RuleStats) -> u64;
+        let counters: [(&str, &str, Count); 5] = [
+            ("hotcc_policy_ended_connections", "Connections of a policy rule that ended", |r| r.connections),
+            ("hotcc_policy_acked_bytes", "Bytes acknowledged in these connections", |r| r.acked_bytes),
+            ("hotcc_policy_segments", "Data segments sent in these connections", |r| r.segments),
+            ("hotcc_policy_retransmitted_segments", "Segments retransmitted in these connections", |r| r.retransmits),
+            ("hotcc_policy_timeouts", "Retransmission timeouts in these connections", |r| r.timeouts),
+        ];
+        for (name, help, count) in counters {
+            self.counters(name, help, stats.rules.iter().map(|rule| (labels(rule), count(rule))))?;
+        }
+        let histograms: [(&str, &str, Scale); 5] = [
+            ("hotcc_policy_final_srtt_seconds", "Smoothed RTT of a rule's connections, at their end", RTT),
+            ("hotcc_policy_min_rtt_seconds", "Minimum RTT of a rule's connections", RTT),
+            ("hotcc_policy_goodput_bytes_per_second", "Goodput of a rule's connections while they had data", RATE),
+            ("hotcc_policy_delivery_bytes_per_second", "Last delivery rate of a rule's connections", RATE),
+            ("hotcc_policy_duration_seconds", "Duration of a rule's connections", DURATION),
+        ];
+        for (place, (name, help, scale)) in histograms.iter().enumerate() {
+            let samples = stats.rules.iter().map(|rule| (labels(rule), rule.distributions[place].log2()));
+            self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
+                let count = h.buckets.iter().sum();
+                e.encode_histogram::<NoLabelSet>(scale.sum(&h), count, &scale.buckets(&h), None)
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
 use crate::policy::layout::{REASONS, RuleEntry};
-use crate::policy::{Chosen, Condition};
+use crate::policy::{Chosen, Condition, tick_us};
 use crate::registry::registrations::registrations;
 use crate::registry::{self, load_advice};
 use crate::sockets::walk::SocketWalk;
@@ -80,13 +80,16 @@ struct Job {
     moved: u64,
     failed: u64,
     over_limit: u64,
+    tick_us: u64,
     unmatched: [u64; REASONS.len()],
     rule: RuleEntry,
 }
 
 /// Moves every open socket of the machine that runs a version of `name` to the one that now stands behind it, `map_id`.
 pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
-    let job = Job { from_name: padded(name), to_name: padded(name), keep_map_id: map_id.into(), ..Job::zeroed() };
+    let tick_us = tick_us()?.into();
+    let job =
+        Job { from_name: padded(name), to_name: padded(name), keep_map_id: map_id.into(), tick_us, ..Job::zeroed() };
     let (walked, _) = walk(&job, &Chosen::default().condition()?, &netns::all()?)?;
     match walked.iter().find_map(|ns| ns.error.clone()) {
         Some(error) => Err(Error::failed(error)),
@@ -125,6 +128,7 @@ pub fn migrate(from: &str, to: &str, netns: &[String], chosen: &Chosen, dry_run:
         keep_map_id: version.into(),
         only_count: dry_run.into(),
         limit: chosen.limit.unwrap_or(0),
+        tick_us: tick_us()?.into(),
         rule: condition.entry,
         ..Job::zeroed()
     };

@@ -1,5 +1,6 @@
 //! Rules loaded, replaced, removed and read back.
 
+use super::figures::{self, tick_us};
 use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
 use super::ordered::Policy;
 use super::set::Set;
@@ -22,6 +23,7 @@ pub(super) const CHOOSE: &str = "choose";
 const RULES: &str = "policy_rules";
 const TEXTS: &str = "policy_texts";
 const COUNTS: &str = "policy_counts";
+const FIGURES: &str = pins::POLICY_FIGURES;
 pub(crate) const PREFIXES: &str = "policy_prefixes";
 
 fn link_path() -> PathBuf {
@@ -106,6 +108,8 @@ pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
     let mut object = load(policy, CHOOSE)?;
     fill(&object, policy)?;
     share_with_feeders()?;
+    let before_ids = before.as_ref().map(|(_, program)| read_current(*program)).transpose()?.flatten();
+    figures::keep(&map(&object, FIGURES)?, &policy.entries, &before_ids.map_or_else(Vec::new, |c| c.entries))?;
     let texts = map(&object, TEXTS)?.as_fd().try_clone_to_owned().tried(cannot_write)?;
     let program = choose(&mut object)?;
     sys::bind_map(&program, texts).tried(cannot_write)?;
@@ -152,7 +156,7 @@ impl Replaced {
 /// The object with one of its programs, and maps of the size that these rules need.
 pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     let mut open = open(program)?;
-    set_job(&mut open, &job(&policy.entries, false))?;
+    set_job(&mut open, &job(&policy.entries, false)?)?;
     let prefixes: usize = policy.sets.iter().map(Set::len).sum();
     for mut map in open.maps_mut() {
         let count = match map.name().to_str() {
@@ -170,14 +174,14 @@ pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
 }
 
 /// What the programs are told about these rules.
-fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> JobEntry {
+fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> Result<JobEntry> {
     let wants = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
-    JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), pad: 0 }
+    Ok(JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), tick_us: tick_us()? })
 }
 
 /// Prepares an object with one of its programs to use the rules that apply.
 pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only_count: bool) -> Result<()> {
-    set_job(open, &job(&current.entries, only_count))?;
+    set_job(open, &job(&current.entries, only_count)?)?;
     let maps = maps_of(current.program)?;
     for mut map in open.maps_mut() {
         match maps

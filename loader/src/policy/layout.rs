@@ -57,6 +57,7 @@ pub struct RuleEntry {
     pub local: [u8; 16],
     pub interface: [u8; 16],
     pub cc_name: [u8; 16],
+    pub id: u64,
     pub cgroup: u64,
     pub cgroup_depth: u32,
     pub remote_len: u32,
@@ -123,7 +124,7 @@ pub struct JobEntry {
     pub rules: u32,
     pub wants: u32,
     pub only_count: u32,
-    pub pad: u32,
+    pub tick_us: u32,
 }
 
 /// What became of open sockets. `struct policy_moved`.

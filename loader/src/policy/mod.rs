@@ -3,6 +3,8 @@
 //! ```text
 //! /sys/fs/bpf/hotcc/policy/link          link of the sock_ops program; there: the rules apply
 //! /sys/fs/bpf/hotcc/policy/policy_mark   socket storage: whose choice a socket's congestion control is
+//! /sys/fs/bpf/hotcc/policy/policy_start  socket storage: where a connection stood when a rule took it
+//! /sys/fs/bpf/hotcc/policy/policy_figures   what the connections of each rule did
 //! ```
 //! The rules are in maps of the program. Other rules are another program, which takes the place of the one behind the
 //! link: so all rules change at once.
@@ -12,6 +14,7 @@
 //! - `set`: sets of prefixes
 //! - `overlap`: rules that get in each other's way
 //! - `kernel`: rules loaded, replaced, removed, read back
+//! - `figures`: what the connections of each rule did
 //! - `show`: what applies, for people and programs
 //! - `explain`: which rule a flow gets, and why
 //! - `live`: rules for sockets that are already open
@@ -19,6 +22,7 @@
 
 mod chosen;
 mod explain;
+pub mod figures;
 mod kernel;
 pub mod layout;
 mod live;
@@ -32,6 +36,8 @@ pub use chosen::Chosen;
 pub(crate) use chosen::Condition;
 pub(crate) use explain::explain_by;
 pub use explain::{Explained, FlowQuery, explain};
+pub use figures::stats;
+pub(crate) use figures::tick_us;
 pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;
 pub(crate) use ordered::Policy;

@@ -76,7 +76,7 @@ impl TextEntry {
         text(&self.toml)
     }
 
-    fn keys(&self) -> Result<toml::Table> {
+    pub(super) fn keys(&self) -> Result<toml::Table> {
         self.toml().parse().tried(|| "cannot read a rule in the kernel".to_owned())
     }
 

@@ -9,6 +9,7 @@ use hotcc_host::error::{Error, Result};
 use hotcc_host::netns;
 use nix::unistd::User;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -126,6 +127,7 @@ impl RuleTable {
         entry.seed = seed(&entry);
         let text = table.text(remote.as_ref(), local.as_ref());
         let text = text.map_err(|error| Wrong { span: self.congestion_control.span(), error })?;
+        entry.id = id(&text, &entry.cc_name);
         Ok(Rule { entry, text, remote, local, warnings })
     }
 
@@ -158,6 +160,13 @@ impl RuleTable {
         }
         Ok(entry)
     }
+}
+
+/// Identifies a rule in all policies that contain it: by its text, its sets of prefixes and its congestion control.
+fn id(text: &TextEntry, cc_name: &[u8; 16]) -> u64 {
+    let digest = Sha256::new().chain_update(bytemuck::bytes_of(text)).chain_update(cc_name).finalize();
+    let (words, _) = digest.as_chunks::<8>();
+    words.first().map_or(0, |word| u64::from_le_bytes(*word)) | 1 // 0 means no rule
 }
 
 /// The same for rules that differ only in their share or in their congestion control, so that a larger share keeps the

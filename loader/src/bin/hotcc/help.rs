@@ -105,6 +105,15 @@ Examples:
   hotcc policy test 192.0.2.1:40000 203.0.113.5:443 --cgroup /sys/fs/cgroup/system.slice/nginx.service
   hotcc policy test 192.0.2.1:40000 203.0.113.5:443 --file ./hotcc.toml --json";
 
+pub const POLICY_STATS_HELP: &str = "\
+Connections are counted when they end, or when another rule or `hotcc migrate` takes them. A rule that a later `apply` keeps \
+keeps its figures. Goodput is acknowledged bytes over the time in which there was something to send. To compare two \
+congestion controls on the same connections, give one of two rules with equal conditions a `share`.
+
+Examples:
+  hotcc policy stats
+  hotcc policy stats --json | jq '.rules[] | {congestion_control, goodput_kbps}'";
+
 pub const APPLY_HELP: &str = "\
 The file is complete: what hotcc has loaded and the file does not declare is unloaded, except for `hotcc run`. If a step \
 fails, the steps before it are undone. Open connections keep the version that they run.

@@ -292,6 +292,13 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the connections of each rule did: goodput, RTT, retransmissions
+    #[command(after_help = help::POLICY_STATS_HELP)]
+    Stats {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -492,6 +499,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
             PolicyCommand::Test(args) => policy_test(args)?,
             PolicyCommand::Show { json } => show::policy::show(&policy::show()?, json)?,
+            PolicyCommand::Stats { json } => show::policy::stats(&policy::stats()?, json)?,
         },
         Command::Rx { command } => match command {
             RxCommand::Load { method, cgroup, profile, set, json } => {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::ShownRule;
+use crate::policy::figures::Stats;
 use crate::policy::layout::Counts;
 use crate::sockets::count::GroupCounts;
 use bytemuck::Zeroable;
@@ -75,7 +76,7 @@ fn full() -> Snapshot {
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
         rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in their order
-        policy: Some(Shown { rules: vec![rule] }),
+        policy: Some((Shown { rules: vec![rule] }, Stats::default())),
         errors: [0, 0, 1, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
     }

@@ -2,6 +2,7 @@
 
 use super::print::{print_json, row, say, table};
 use hotcc::declared::Difference;
+use hotcc::policy::figures::{Percentiles, Stats};
 use hotcc::policy::layout::Moved;
 use hotcc::policy::{Explained, Shown, line};
 use hotcc_host::error::Result;
@@ -33,6 +34,44 @@ pub fn show(shown: &Shown, json: bool) -> Result<()> {
             row(["   not loaded", &counts.unavailable.to_string()]),
             row(["   refused by the kernel", &counts.refused.to_string()]),
         ]);
+    }
+    Ok(())
+}
+
+pub fn stats(stats: &Stats, json: bool) -> Result<()> {
+    if json {
+        return print_json(stats);
+    }
+    if stats.rules.is_empty() {
+        say!("no policy rule applies; to declare some, see: hotcc policy --help");
+    }
+    for rule in &stats.rules {
+        say!("rule {}: {}", rule.rule, line(&rule.keys));
+        if rule.connections == 0 {
+            say!("   no connection has ended yet");
+            continue;
+        }
+        let percent = rule.retransmits as f64 * 100.0 / rule.segments.max(1) as f64;
+        let timeouts = rule.timeouts;
+        let mut rows = vec![
+            row(["   connections", &rule.connections.to_string(), ""]),
+            row(["   acknowledged", &format!("{:.3} MB", rule.acked_bytes as f64 / 1e6), ""]),
+            row(["   retransmitted", &format!("{percent:.2} % of the segments"), &format!("{timeouts} timeouts")]),
+        ];
+        for (name, unit, per_unit, percentiles) in [
+            ("goodput", "Mbit/s", 1e3, rule.goodput_kbps),
+            ("delivery rate", "Mbit/s", 1e3, rule.delivery_kbps),
+            ("RTT at the end", "ms", 1e3, rule.rtt_us),
+            ("minimum RTT", "ms", 1e3, rule.min_rtt_us),
+            ("duration", "s", 1e3, rule.duration_ms),
+        ] {
+            let Some(Percentiles { p5, p50, p95, .. }) = percentiles else { continue };
+            let [p5, p50, p95] = [p5, p50, p95].map(|value| value / per_unit);
+            let (median, range) = (format!("{p50:.2} {unit}"), format!("{p5:.2} to {p95:.2}"));
+            rows.push(row([&format!("   {name}"), &median, &range]));
+        }
+        say!("   (median, and 5th to 95th percentile)");
+        table(&rows);
     }
     Ok(())
 }

@@ -1,67 +1,18 @@
 //! Policy rules: which sockets get which congestion control, on the running kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod ruled;
+mod stats;
 use common::*;
 use hotcc::cgroup::cgroup2_root;
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use ruled::{NETNS, Ruled};
 use serde_json::Value;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
-
-const NETNS: &str = "hotcc-test-policy";
-
-/// A network namespace, and rules for it alone, which are gone afterwards.
-struct Ruled {
-    ns: NetNs,
-    test: KernelTest, // last: it holds the lock that other tests wait for
-}
-
-impl Ruled {
-    fn new(name: &str) -> Option<Self> {
-        let test = kernel_test(name, &[])?;
-        ok(&["apply", &test.file("nothing.toml", b"")]);
-        let ns = NetNs::new(NETNS);
-        ns.sh("for a in 10.1.0.1 10.2.0.1 10.2.3.1; do ip addr add $a/32 dev lo; done; ip addr add 2001:db8::1/128 dev lo");
-        Some(Self { ns, test })
-    }
-
-    fn file(&self, text: &str) -> String {
-        self.test.file("policy.toml", text.as_bytes())
-    }
-
-    /// Applies rules, each of them for this namespace only, so that no other socket of the machine is concerned.
-    fn apply(&self, rules: &[&str]) -> Value {
-        let loaded =
-            "[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n[[algorithm]]\nobject = 'westwoodp'\nname = 'po_west'\n";
-        let rules: String = rules.iter().map(|rule| format!("[[policy]]\nnetns = '{NETNS}'\n{rule}\n")).collect();
-        json(&["apply", &self.file(&format!("{loaded}{rules}")), "--json"])
-    }
-
-    fn listen(&self, address: &str) -> TcpListener {
-        self.ns.enter(|| TcpListener::bind(address).unwrap())
-    }
-
-    /// The congestion controls of both ends of a new connection.
-    fn ends(&self, listener: &TcpListener) -> (String, String) {
-        let address = listener.local_addr().unwrap();
-        let client = self.ns.enter(|| TcpStream::connect(address).unwrap());
-        let (server, _) = listener.accept().unwrap();
-        (cc_of(&client), cc_of(&server))
-    }
-
-    /// The same, for a listener at that address.
-    fn at(&self, address: &str) -> (String, String) {
-        self.ends(&self.listen(address))
-    }
-}
-
-impl Drop for Ruled {
-    fn drop(&mut self) {
-        let _ = hotcc(&["apply", &self.test.file("nothing.toml", b"")]);
-    }
-}
 
 fn both(cc: &str) -> (String, String) {
     (cc.to_owned(), cc.to_owned())

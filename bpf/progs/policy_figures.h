@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the connections of each policy rule did, counted when one ends or leaves its rule, whatever congestion control
+ * it ran. Layout: loader/src/policy/figures/layout.rs. For policy and sock_migrate.
+ */
+#pragma once
+#include "policy_mark.h"
+
+/* Values below 2^32 on a scale with 16 buckets for each power of two: 464 are used. */
+#define FIGURE_BUCKETS 512
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* of bpf_setsockopt, since Linux 6.12 */
+
+enum policy_figure {
+	FIGURE_RTT_US,	    /* smoothed, at the end */
+	FIGURE_MIN_RTT_US,  /* the kernel's, over `tcp_min_rtt_wlen` */
+	FIGURE_GOODPUT_KBPS, /* acknowledged bytes over the time in which there was something to send */
+	FIGURE_DELIVERY_KBPS, /* the kernel's last sample */
+	FIGURE_DURATION_MS,
+	FIGURE_RETRANSMITS_PPM, /* of the data segments sent */
+	FIGURES,
+};
+
+struct policy_figures {
+	u64 connections;
+	u64 acked_bytes;
+	u64 segments; /* with data, retransmissions included */
+	u64 retransmits;
+	u64 timeouts; /* since Linux 6.7 */
+	u64 sums[FIGURES];
+	u32 buckets[FIGURES][FIGURE_BUCKETS];
+};
+
+/* By policy_rule.id. The loader makes the entries; the map outlives the rules, and those that stay keep their figures. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, 1);
+	__type(key, u64);
+	__type(value, struct policy_figures);
+} policy_figures SEC(".maps");
+
+/* Where a connection stood when its rule took it. */
+struct policy_start {
+	u64 rule;
+	u64 time_ns;
+	u64 acked_bytes;
+	u32 segments;
+	u32 retransmits;
+	u32 timeouts;
+	u32 busy_ticks;
+	char cc_name[POLICY_MARK_NAME];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, 1);
+	__type(key, int);
+	__type(value, struct policy_start);
+} policy_start SEC(".maps");
+
+struct tcp_sock___figures {
+	u8 chrono_type : 2; /* 0: nothing to send */
+	u32 chrono_start;   /* ticks */
+	u32 chrono_stat[3]; /* ticks busy, limited by the receiver, limited by the send buffer */
+	u16 total_rto;
+} __core;
+
+static u64 (*const bpf_jiffies64)(void) = (void *)118;
+
+/* Ticks in which the connection had something to send or to be acknowledged, as TCP_INFO's tcpi_busy_time. */
+static __always_inline u32 busy_ticks(const struct tcp_sock *tp)
+{
+	const struct tcp_sock___figures *more = (const void *)tp;
+	u32 ticks = more->chrono_stat[0] + more->chrono_stat[1] + more->chrono_stat[2];
+
+	if (core_bitfield(more, chrono_type))
+		ticks += (u32)bpf_jiffies64() - more->chrono_start;
+	return ticks;
+}
+
+static __always_inline u32 timeouts(const struct tcp_sock *tp)
+{
+	const struct tcp_sock___figures *more = (const void *)tp;
+
+	return core_field_exists(struct tcp_sock___figures, total_rto) ? more->total_rto : 0;
+}
+
+/* From here on the connection counts for the rule. */
+static __always_inline void policy_begin(void *sk, const struct tcp_sock *tp, u64 rule,
+					 const char cc_name[POLICY_MARK_NAME])
+{
+	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!start)
+		return;
+	start->rule = rule;
+	start->time_ns = bpf_ktime_get_ns();
+	start->acked_bytes = tp->bytes_acked;
+	start->segments = tp->data_segs_out;
+	start->retransmits = tp->total_retrans;
+	start->timeouts = timeouts(tp);
+	start->busy_ticks = busy_ticks(tp);
+	for (int i = 0; i < POLICY_MARK_NAME; i++)
+		start->cc_name[i] = cc_name[i];
+}
+
+static __always_inline u32 figure_bucket(u64 value)
+{
+	u32 v = value > 0xffffffff ? 0xffffffff : value, exponent = 4;
+
+	if (v < 16)
+		return v;
+	if (v >> 16 >> exponent)
+		exponent += 16;
+	if (v >> 8 >> exponent)
+		exponent += 8;
+	if (v >> 4 >> exponent)
+		exponent += 4;
+	if (v >> 2 >> exponent)
+		exponent += 2;
+	if (v >> 1 >> exponent)
+		exponent += 1;
+	return (exponent - 3) * 16 + (v >> (exponent - 4) & 15);
+}
+
+static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value)
+{
+	__sync_fetch_and_add(&figures->sums[which], value);
+	__sync_fetch_and_add(&figures->buckets[which][figure_bucket(value) & (FIGURE_BUCKETS - 1)], 1);
+}
+
+/*
+ * The connection ends, or leaves its rule: counts what it did since `policy_begin`. If the application has chosen
+ * another congestion control meanwhile, nobody can tell which of both did what, and it counts for none.
+ */
+static __always_inline void policy_end(void *sk, const struct tcp_sock *tp, u32 tick_us)
+{
+	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, 0);
+	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
+	u64 bytes, busy_us, duration_ms, delivery_us = tp->rate_interval_us;
+	char name[POLICY_MARK_NAME] = {};
+	struct policy_figures *figures;
+	u32 segments, retransmits;
+	u64 rule;
+
+	if (!start || !start->rule)
+		return;
+	rule = start->rule;
+	start->rule = 0;
+	bpf_probe_read_kernel(name, sizeof(name), &ops->name);
+	figures = bpf_map_lookup_elem(&policy_figures, &rule);
+	if (!figures || !policy_same_name(name, start->cc_name))
+		return;
+	bytes = tp->bytes_acked - start->acked_bytes;
+	segments = tp->data_segs_out - start->segments;
+	retransmits = tp->total_retrans - start->retransmits;
+	busy_us = (u64)(busy_ticks(tp) - start->busy_ticks) * tick_us;
+	duration_ms = (bpf_ktime_get_ns() - start->time_ns) / 1000000;
+	__sync_fetch_and_add(&figures->connections, 1);
+	__sync_fetch_and_add(&figures->acked_bytes, bytes);
+	__sync_fetch_and_add(&figures->segments, segments);
+	__sync_fetch_and_add(&figures->retransmits, retransmits);
+	__sync_fetch_and_add(&figures->timeouts, (u16)(timeouts(tp) - start->timeouts));
+	add_figure(figures, FIGURE_DURATION_MS, duration_ms);
+	if (tp->srtt_us) {
+		add_figure(figures, FIGURE_RTT_US, tp->srtt_us >> 3);
+		add_figure(figures, FIGURE_MIN_RTT_US, tp->rtt_min.s[0].v);
+	}
+	if (busy_us)
+		add_figure(figures, FIGURE_GOODPUT_KBPS, bytes * 8000 / busy_us);
+	if (delivery_us)
+		add_figure(figures, FIGURE_DELIVERY_KBPS, (u64)tp->rate_delivered * tp->mss_cache * 8000 / delivery_us);
+	if (segments)
+		add_figure(figures, FIGURE_RETRANSMITS_PPM, (u64)retransmits * 1000000 / segments);
+}
