@@ -3,18 +3,20 @@
  * BBRv3 after draft-ietf-ccwg-bbr-06 (July 2026), written from the draft's text, as a peer in comparisons. Section
  * numbers are the draft's. docs/reference/bbr3.md has a row for each state and constant.
  *
- * Deviations, all for what a stock kernel does not give:
- *   RS.lost          from records of (delivered, lost), to an eighth of a flight's delivery where losses are many
- *   RS.tx_in_flight  RS.delivered + RS.lost: in a path that keeps the order, the flight that a segment was sent into
- *                    is delivered or lost by its ACK; too low while the kernel may still take a loss for reordering
- *   HandleLostPacket once per ACK for all that it tells as lost, as if that were one packet of the flight of the
- *                    segment acknowledged last; at a timeout, of the flight that was out
- *   lost ranges      of a round: ACKs that told of losses
- *   C.send_quantum   the kernel sizes bundles, to a millisecond of the pacing rate, as the draft, and more at short
- *                    RTTs; the draft's figure is used for the offload budget
+ * Deviations, all because a stock kernel does not provide what the draft needs:
+ *   RS.lost          computed from records of (delivered, lost); with many losses, precise to an eighth of the segments
+ *                    that a flight delivers
+ *   RS.tx_in_flight  RS.delivered + RS.lost: on a path that keeps the order, the flight that a segment was sent into
+ *                    has been delivered or lost when its ACK arrives; too low while the kernel may still take a loss
+ *                    for reordering
+ *   HandleLostPacket called once per ACK for all segments that the ACK marks as lost, as if they were one packet of the
+ *                    flight of the segment acknowledged last; at a timeout, of the flight before it
+ *   lost ranges      of a round: the number of ACKs that reported losses
+ *   C.send_quantum   the kernel sizes bundles: to a millisecond of the pacing rate, as in the draft, and larger at
+ *                    short RTTs; the offload budget uses the draft's value
  *   ECN              a reduction for CE marks (TCP_CA_CWR) counts as a loss in its round; the draft leaves that open
- *   C.app_limited    not set in ProbeRTT before Linux 6.10: its samples count for the bandwidth
- *   random numbers   by a hash of the time and of what was delivered, so that runs repeat
+ *   C.app_limited    not set in ProbeRTT before Linux 6.10: samples from ProbeRTT then count for the bandwidth
+ *   random numbers   a hash of the time and of the number of delivered segments, so that runs repeat
  */
 #include <hotcc/struct_ops.h>
 
@@ -117,7 +119,7 @@ static __always_inline void probe_inflight_longterm_upward(const struct tcp_sock
 		raise_inflight_longterm_slope(tp, m);
 }
 
-/* Whether it changed the phase. */
+/* Returns whether it changed the phase. */
 static __always_inline bool adapt_long_term_model(const struct tcp_sock *tp, struct bbr3 *b, struct bbr3_more *m,
 						  const struct ack *a)
 {
@@ -270,7 +272,7 @@ static __always_inline u32 next_cwnd(const struct sock *sk, const struct bbr3 *b
 
 /* -- Events -- */
 
-/* The window after the ACK. */
+/* Returns the window after the ACK. */
 static __noinline u32 update_on_ack(struct sock *sk, struct bbr3 *b, struct bbr3_more *m, struct ack *a)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -333,7 +335,7 @@ SEC("struct_ops") void BPF_PROG(bbr3_init, struct sock *sk)
 	b->loss_round_delivered = tp->delivered;
 	b->lost_seen = tp->lost;
 	reset_short_term_model(b);
-	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* by TCP itself, unless fq does */
+	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* paced by TCP itself, unless fq paces */
 	if (!m)
 		return;
 	__builtin_memset(m, 0, sizeof(*m));
@@ -350,7 +352,7 @@ SEC("struct_ops") void BPF_PROG(bbr3_release, struct sock *sk)
 	more_close(sk);
 }
 
-/* A recovery, a timeout or a reduction for marks begins: 5.6.4.4. ssthresh plays no part in BBR. */
+/* A recovery, a timeout or a reduction for marks begins: 5.6.4.4. BBR does not use ssthresh. */
 SEC("struct_ops") u32 BPF_PROG(bbr3_ssthresh, struct sock *sk)
 {
 	struct bbr3_more *m = more_of(sk);
@@ -406,7 +408,7 @@ SEC("struct_ops") void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_ev
 		restart_from_idle(sk);
 }
 
-/* The losses were none: 5.5.11. */
+/* The losses were spurious: 5.5.11. */
 SEC("struct_ops") u32 BPF_PROG(bbr3_undo_cwnd, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

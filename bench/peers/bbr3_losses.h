@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * BBRv3's phases of ProbeBW, and what it makes of losses, one of which may end a phase. Section numbers are those of
+ * BBRv3's phases of ProbeBW, and its reaction to losses; a loss may end a phase. Section numbers are those of
  * draft-ietf-ccwg-bbr-06.
  */
 #pragma once
@@ -155,7 +155,7 @@ static __always_inline bool is_inflight_too_high(const struct tcp_sock *tp, cons
 	return (u64)a->lost * 100 > (u64)a->tx_in_flight * LOSS_THRESH_PERCENT;
 }
 
-/* At which flight the share of losses crossed the threshold, within the `size` segments that were told as lost. */
+/* Returns the flight at which the share of losses crossed the threshold, within the `size` segments marked as lost. */
 static __always_inline u32 inflight_at_loss(const struct ack *a, u32 size)
 {
 	s64 flight = (s64)a->tx_in_flight - size, lost = (s64)a->lost - size;
@@ -187,7 +187,7 @@ static __always_inline void note_loss(struct sock *sk, struct bbr3 *b, struct bb
 	b->is_loss_in_round = true;
 }
 
-/* Records what was told as lost since the last time, and gives the ACK its RS.lost and RS.tx_in_flight. */
+/* Records the losses since the last call, and sets the ACK's RS.lost and RS.tx_in_flight. Returns the new losses. */
 static __always_inline u32 take_losses(const struct tcp_sock *tp, struct bbr3 *b, struct bbr3_more *m, struct ack *a)
 {
 	u32 newly_lost = tp->lost - b->lost_seen;
@@ -202,7 +202,7 @@ static __always_inline u32 take_losses(const struct tcp_sock *tp, struct bbr3 *b
 	return newly_lost;
 }
 
-/* By `of`'s flight or, without one, by what is out. */
+/* Judges the losses by the flight of `of` or, if it delivered nothing, by the flight before them. */
 static __always_inline void handle_losses(struct sock *sk, struct bbr3 *b, struct bbr3_more *m, const struct ack *of,
 					  u32 newly_lost)
 {

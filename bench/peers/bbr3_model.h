@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * BBRv3's model of the path: what is computed from the state without a change of phase. Section numbers are those of
- * draft-ietf-ccwg-bbr-06.
+ * BBRv3's model of the path: values that are computed from the state without changing the phase. Section numbers are
+ * those of draft-ietf-ccwg-bbr-06.
  */
 #pragma once
 #include "bbr3_state.h"
@@ -63,7 +63,7 @@ static __always_inline u32 max_bw(const struct bbr3 *b)
 	return max(b->max_bw_now, b->max_bw_before);
 }
 
-/* A cycle without any sample does not make the last one's be forgotten. */
+/* A cycle without any sample keeps the maximum of the last one. */
 static __always_inline void advance_max_bw_filter(struct bbr3 *b)
 {
 	if (!b->max_bw_now)
@@ -167,7 +167,7 @@ static __always_inline void update_ack_aggregation(const struct tcp_sock *tp, co
 	*slot = max(*slot, extra);
 }
 
-/* Before the pipe was full, of this round only. */
+/* Until the pipe has been full, only this round counts. */
 static __noinline u32 extra_acked(const struct bbr3 *b, const struct bbr3_more *m)
 {
 	u32 most = m->extra_acked[b->round_count % EXTRA_ACKED_SLOTS];
@@ -179,7 +179,7 @@ static __noinline u32 extra_acked(const struct bbr3 *b, const struct bbr3_more *
 
 /* -- Losses during a flight: the kernel does not keep RS.lost -- */
 
-/* Records that are nearer to each other than an eighth of what is delivered during a flight are one. */
+/* Losses that are closer together than an eighth of the segments that a flight delivers share one record. */
 static __always_inline void record_loss(const struct tcp_sock *tp, struct bbr3_more *m, u32 delivered, u32 lost_before)
 {
 	u32 apart = max(delivered / LOSS_RECORDS_PER_FLIGHT, 1U);
@@ -193,12 +193,12 @@ static __always_inline void record_loss(const struct tcp_sock *tp, struct bbr3_m
 	newest->lost_before = lost_before;
 }
 
-/* What was lost since the segment was sent before which so many had been delivered. */
+/* Returns the segments lost since the acknowledged one was sent, when `prior_delivered` had been delivered. */
 static __noinline u32 lost_since(const struct tcp_sock *tp, const struct bbr3_more *m, u32 prior_delivered)
 {
 	u32 before = tp->lost;
 
-	asm volatile("" : "+r"(before)); /* the verifier wants a load of its own for each kind of memory */
+	asm volatile("" : "+r"(before)); /* the verifier requires a separate load for each kind of memory */
 	for (u32 i = 0; i < LOSS_RECORDS; i++) {
 		const struct loss_record *record = &m->losses[(m->loss_newest - i) % LOSS_RECORDS];
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * BBRv3's constants and state, named as in draft-ietf-ccwg-bbr-06, section 2. Volumes are in segments, where the draft has
- * bytes; bandwidths in 16 bytes/s, which 32 bits hold up to 550 Gbit/s; times in milliseconds where the draft needs no finer.
+ * BBRv3's constants and state, named as in draft-ietf-ccwg-bbr-06, section 2. Volumes are in segments, where the draft
+ * has bytes; bandwidths are in units of 16 bytes/s, so that 32 bits hold up to 550 Gbit/s; times are in milliseconds
+ * unless the draft needs a finer resolution.
  */
 #pragma once
 #include <hotcc/fixed.h>
@@ -89,17 +90,17 @@ struct bbr3 {
 };
 FLOW_STATE(struct bbr3);
 
-/* Losses by the segments that were delivered when they were told. */
+/* A report of losses: `delivered` when it came, and `lost` before it. */
 struct loss_record {
 	u32 delivered;
 	u32 lost_before;
 };
 
-#define LOSS_RECORDS 16 /* a power of two, twice as many as a flight has */
+#define LOSS_RECORDS 16 /* a power of two, twice the records of a flight */
 #define LOSS_RECORDS_PER_FLIGHT 8
 #define EXTRA_ACKED_SLOTS 16 /* a power of two above EXTRA_ACKED_FILTER_ROUNDS */
 
-/* What does not fit into icsk_ca_priv. */
+/* The part of the state that does not fit into icsk_ca_priv. */
 struct bbr3_more {
 	u32 undo_bw_shortterm;
 	u32 undo_inflight_shortterm;
@@ -109,7 +110,7 @@ struct bbr3_more {
 	u32 probe_up_acked_per_inc;
 	u32 extra_acked_start_us;
 	u32 extra_acked_delivered;
-	u32 extra_acked[EXTRA_ACKED_SLOTS]; /* most of each round; the round's number is the place */
+	u32 extra_acked[EXTRA_ACKED_SLOTS]; /* the maximum of each round, indexed by the round's number */
 	u32 initial_cwnd;
 	u32 loss_newest;
 	struct loss_record losses[LOSS_RECORDS];
@@ -151,7 +152,7 @@ static inline void more_close(struct sock *sk)
 }
 #endif
 
-/* RS, the draft's rate sample, and what the ACK begins. */
+/* RS, the draft's rate sample, and the rounds that the ACK starts. */
 struct ack {
 	u32 delivery_rate; /* 0: no sample */
 	u32 delivered;	   /* 0: nothing was delivered */
@@ -163,5 +164,5 @@ struct ack {
 	bool is_app_limited;
 	bool round_start;
 	bool loss_round_start;
-	bool startup_loss; /* the losses of the round that ends were many */
+	bool startup_loss; /* the round that ends had too many losses */
 };

@@ -33,7 +33,7 @@ pub struct CostCommand {
 }
 
 impl CostCommand {
-    /// Counts on each.
+    /// Counts on each kernel.
     pub fn run(&self) -> Result<ExitCode> {
         let mut all = Vec::new();
         for name in &self.kernels {

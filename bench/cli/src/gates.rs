@@ -1,4 +1,4 @@
-//! `hotcc-bench gates`: what is asked of an algorithm, and whether it holds.
+//! `hotcc-bench gates`: the limits on an algorithm's figures, and whether they hold.
 
 use crate::lab::LabCommand;
 use crate::report::refresh;
@@ -30,7 +30,7 @@ pub struct GatesCommand {
 }
 
 impl GatesCommand {
-    /// Runs them. Exit code 1 if a gate fails, or a run.
+    /// Runs the scenarios' gates. Exit code 1 if a gate or a run fails.
     pub fn run(mut self) -> Result<ExitCode> {
         self.lab.keep_those_with_gates()?;
         let (code, directories) = self.lab.run_all(false)?;

@@ -63,7 +63,7 @@ impl Selection {
     }
 }
 
-/// Runs the command; what goes wrong is on stderr. Exit code 1 if something did.
+/// Runs the command, and prints errors to stderr. Exit code 1 if anything failed (2 for an invalid selector).
 #[must_use]
 pub fn run(command: KernelsCommand) -> ExitCode {
     let mut console = Console::default();
@@ -82,7 +82,7 @@ pub fn run(command: KernelsCommand) -> ExitCode {
     }
 }
 
-/// Progress on stderr: on a terminal, downloads count up in one line; elsewhere they are one.
+/// Progress on stderr: on a terminal, a download updates one line; otherwise it is announced once.
 #[derive(Default)]
 struct Console {
     open: bool,
@@ -126,7 +126,7 @@ struct Row<'a> {
     suite: &'a str,
     /// Bytes to download.
     size: u64,
-    /// Directory, or null.
+    /// Directory; null if not cached.
     cached: &'a Option<PathBuf>,
 }
 
@@ -151,7 +151,7 @@ fn print(text: &str) {
 
 fn list(selectors: &[Selector], json: bool, console: &mut Console) -> Result<()> {
     let listed = Store::open()?.list(selectors, &mut |progress| {
-        // asking is quick; what is said is that there was no answer
+        // requesting an index is quick and is not reported; a failure is
         if !matches!(progress, Progress::Index { .. }) {
             console.tell(progress);
         }

@@ -85,7 +85,7 @@ pub struct LabCommand {
     json: bool,
 }
 
-/// A backend by its name.
+/// A backend, parsed from its name.
 #[derive(Clone, Debug)]
 enum Choice {
     Vm(Selector),
@@ -105,7 +105,7 @@ impl FromStr for Choice {
     }
 }
 
-/// QEMU's ways to run a guest.
+/// How QEMU runs a guest.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Accelerator {
     /// Emulate the processor
@@ -119,12 +119,14 @@ fn default_jobs() -> NonZeroUsize {
 }
 
 impl LabCommand {
-    /// Runs them. Exit code 1 if one failed or is not valid, or an `at_least` does not hold; where a kernel lacks something or more is not permitted, theirs.
+    /// Runs the scenarios. Exit code 1 if a run failed or is invalid, or if an `at_least` does not hold; if the kernel
+    /// lacks a feature or permission is denied, the exit code of that error.
     pub fn run(&self) -> Result<ExitCode> {
         self.run_all(true).map(|(code, _)| ExitCode::from(code))
     }
 
-    /// Runs them, with or without their tables of figures on stdout. The exit code, and each scenario's directory of results.
+    /// Runs the scenarios, with or without their tables of figures on stdout. Returns the exit code, and each
+    /// scenario's directory of results.
     pub fn run_all(&self, shows_tables: bool) -> Result<(u8, Vec<PathBuf>)> {
         let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
         let selection = Selection { one_seed: self.one_seed || self.quick, cases: self.case.clone(), drawn };
@@ -175,7 +177,7 @@ impl LabCommand {
         Ok((code, directories))
     }
 
-    /// One scenario; whether all its runs are valid, and its limits hold.
+    /// Runs one scenario. Returns whether all its runs are valid and its limits hold.
     fn run_one(
         &self,
         source: &Source,
@@ -203,8 +205,8 @@ impl LabCommand {
         Ok(failed == 0 && results.runs.iter().all(|run| run.invalid.is_empty()))
     }
 
-    /// The scenarios, and how much there is to run in all. `None`, after telling what is wrong with each file, where any
-    /// is wrong.
+    /// Reads the scenarios. Returns them with the total work, or `None` if any file is invalid, after printing what is
+    /// wrong with each.
     fn sources(&self, selection: &Selection) -> Option<(Vec<Source>, Workload)> {
         let (mut sources, mut all, mut right) = (Vec::new(), Workload::default(), true);
         for (place, path) in self.scenarios.iter().enumerate() {
@@ -246,7 +248,8 @@ impl LabCommand {
         Ok((source, work))
     }
 
-    /// Seconds of real time that a scenario takes. Guests in real time, and this machine, take as long as they run.
+    /// Returns the seconds of real time that a scenario takes. Runs in real time, in a guest or on this machine, take
+    /// as long as the scenario.
     fn real_s(&self, source: &Source, work: &Workload, selection: &Selection) -> Result<f64> {
         if self.simulates() {
             return Ok(work.seconds * simulated::WALL_S_PER_S / self.at_once().min(work.runs.max(1)) as f64);
@@ -280,22 +283,22 @@ impl LabCommand {
         Ok(())
     }
 
-    /// Whether nothing is run.
+    /// Returns whether the command only checks the scenarios, without running anything.
     pub fn only_checks(&self) -> bool {
         self.check
     }
 
-    /// Narrows the runs to these values of a swept key, beside those that `--case` names.
+    /// Restricts the runs to these values of a swept key, in addition to those that `--case` names.
     pub fn only_cases(&mut self, key: &str, values: &[String]) {
         self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
     }
 
-    /// Whether stdout is JSON.
+    /// Returns whether stdout is JSON.
     pub fn json(&self) -> bool {
         self.json
     }
 
-    /// Where results are.
+    /// Returns the directory of results.
     pub fn out(&self) -> &Path {
         &self.out
     }
@@ -317,12 +320,13 @@ impl LabCommand {
     }
 }
 
-/// What a scenario's results are called.
+/// Returns the name of a scenario's results.
 fn stem(scenario: &Path) -> &OsStr {
     scenario.file_stem().unwrap_or(scenario.as_os_str())
 }
 
-/// One line a run on a terminal, which rewrites itself; elsewhere only the last word of each.
+/// Prints progress: on a terminal, the percentage of a run updates one line; otherwise only the last message of each
+/// run is printed.
 fn show(progress: &Progress<'_>) {
     let (run, done, text) = match progress {
         Progress::Note(text) => return eprintln!("{text}"),

@@ -1,4 +1,4 @@
-//! The `hotcc-bench` command: stock kernels, and what runs on them.
+//! The `hotcc-bench` command: stock kernels, and the tests and measurements on them.
 
 mod cost;
 mod exit;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use traces::TracesCommand;
 use validate::ValidateCommand;
 
-/// Interrupted.
+/// Exit code after an interrupt.
 const INTERRUPTED: u8 = 130;
 
 /// Test congestion control on unmodified Debian kernels in QEMU, in virtual time; needs neither root nor KVM
@@ -125,7 +125,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// A kernel that cannot be had or that fails does not keep the others from their turn.
+/// Runs the matrix on each kernel. A kernel on which it fails does not stop the others, but a kernel that cannot be
+/// fetched does.
 fn run_matrix(names: &[String], bytes: u64) -> Result<ExitCode> {
     let mut columns = Vec::new();
     for name in names {

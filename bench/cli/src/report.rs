@@ -98,10 +98,10 @@ fn percent(text: &str) -> Result<f64, String> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("expected 0 or more".to_owned()) }
 }
 
-/// A directory of results was named that is none, or that cannot be read.
+/// Exit code if a directory contains no results, or if they cannot be read.
 const UNREADABLE: u8 = 2;
 
-/// Runs `report`. Exit code 2: the results cannot be read; 1: the page cannot be written.
+/// Runs `report`. Exit code 2 if the results cannot be read, 1 if the page cannot be written.
 pub fn run_report(command: ReportCommand) -> Result<ExitCode> {
     let read = locate(&command.directory).and_then(|directory| Ok((Data::read(&directory)?, directory)));
     let (data, directory) = match read {
@@ -143,7 +143,7 @@ pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Updates a document's tables of figures and of gates. Whether anything changed.
+/// Updates a document's tables of figures and of gates. Returns whether anything changed.
 pub fn refresh(path: &Path, results: &Path) -> Result<bool> {
     let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let new = hotcc_report::markdown::refreshed(&old, results)
@@ -155,7 +155,7 @@ pub fn refresh(path: &Path, results: &Path) -> Result<bool> {
     Ok(new != old)
 }
 
-/// Runs `diff`. Exit code 0: nothing is worse; 1: something is; 2: the two cannot be compared.
+/// Runs `diff`. Exit code 0 if nothing is worse, 1 if something is, 2 if the two cannot be compared.
 #[must_use]
 pub fn run_diff(command: &DiffCommand) -> ExitCode {
     let compare =

@@ -35,7 +35,7 @@ pub struct ScoreboardCommand {
 }
 
 impl ScoreboardCommand {
-    /// Runs them. Exit code 1 if a run failed or is invalid.
+    /// Runs the scenarios, and writes the ranking. Exit code 1 if a run failed or is invalid.
     pub fn run(mut self) -> Result<ExitCode> {
         self.lab.only_cases("cc", &self.only);
         let (code, directories) = self.lab.run_all(false)?;

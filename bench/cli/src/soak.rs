@@ -1,4 +1,4 @@
-//! `hotcc-bench soak`: tests at length, and the page that records their results.
+//! `hotcc-bench soak`: long runs of tests, and the page that records their results.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -15,7 +15,7 @@ const HEAD: &str = "# Soak tests\n\n`just soak` runs at length what `just test` 
     `bench/soak.toml` names the parts. Each row is the latest run of its part.\n\n\
     | part | what it shows | commit | kernel | seed | rounds | took | result |\n\
     | --- | --- | --- | --- | --- | --- | --- | --- |\n";
-/// What a test's line begins with that is a result.
+/// Prefix of a test's result in its output.
 const RESULT: &str = "soak: ";
 
 /// Run tests at length and record their results in docs/reference/soak.md
@@ -52,7 +52,7 @@ struct Parts {
     part: Vec<Part>,
 }
 
-/// A test at length.
+/// A test that runs for a long time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Part {
@@ -124,7 +124,7 @@ impl SoakCommand {
     }
 }
 
-/// Runs a part with its output shown; its lines of results, joined.
+/// Runs a part while showing its output. Returns its results, joined.
 fn run(part: &Part, seed: u64) -> Result<String> {
     let (program, arguments) = part.command.split_first().context("its command is empty")?;
     let mut child = Command::new(program)
@@ -145,7 +145,7 @@ fn run(part: &Part, seed: u64) -> Result<String> {
     heard.result(status.success(), &status.to_string())
 }
 
-/// What matters of a part's output.
+/// The relevant lines of a part's output.
 #[derive(Default)]
 struct Heard {
     results: Vec<String>,
@@ -154,7 +154,7 @@ struct Heard {
 
 impl Heard {
     fn line(&mut self, line: &str) {
-        // a test's name may stand before its first line
+        // the test's name may precede the prefix on the same line
         if let Some((_, result)) = line.split_once(RESULT) {
             self.results.push(result.to_owned());
         }
@@ -170,7 +170,7 @@ impl Heard {
     }
 }
 
-/// The commit that runs; one with changes that are not committed cannot be named.
+/// Returns the commit that runs. Fails if there are uncommitted changes, because these have no name.
 fn commit() -> Result<String> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").args(arguments).output().context("cannot start git")?;
@@ -193,7 +193,7 @@ fn rows_of(page: &str) -> Vec<Row> {
     page.lines().filter_map(row).filter(|row| !["part", "---"].contains(&row.part.as_str())).collect()
 }
 
-/// The parts in their order; rows of parts that are no more are dropped.
+/// Formats the page, with the parts in order; rows of parts that no longer exist are dropped.
 fn page(parts: &[Part], rows: &[Row]) -> String {
     let mut page = HEAD.to_owned();
     for part in parts {

@@ -1,4 +1,4 @@
-//! `hotcc-bench validate`: where the simulator errs.
+//! `hotcc-bench validate`: how far simulated results differ from the lab's.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -27,7 +27,7 @@ pub struct ValidateCommand {
 }
 
 impl ValidateCommand {
-    /// Compares them.
+    /// Compares the results.
     pub fn run(&self) -> Result<ExitCode> {
         let mut all: Vec<Compared> = Vec::new();
         for directory in &self.directories {

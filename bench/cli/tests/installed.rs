@@ -1,4 +1,4 @@
-//! The manual's page on installing, followed in a clean Debian 12 that boots systemd in a virtual machine.
+//! The manual's page on installing, followed on a clean Debian 12 that boots systemd in a virtual machine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -17,10 +17,10 @@ use std::process::Command;
 const MANUAL: &str = include_str!("../../../docs/guide/install.md");
 const SCRIPT: &str = include_str!("installed.sh");
 const UNIT: &str = "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/packages/installed.sh\n[Install]\nWantedBy=graphical.target\n";
-/// From the package to the first flow.
+/// Maximum time from the package to the first flow.
 const FIRST_FLOW_WITHIN_S: u32 = 60;
 
-/// What the script has in the place of a name: a command of the manual, in its words.
+/// Returns a command of the manual for the script, after checking that the manual still has it word for word.
 fn manual(command: &str) -> &str {
     assert!(MANUAL.contains(command), "the manual no longer says: {command}");
     command
@@ -91,7 +91,7 @@ fn the_manuals_page_on_installing_is_true() {
     assert!(said.contains("== nothing is left\n== end 0\n"));
 }
 
-/// The initramfs of a whole directory.
+/// Writes the initramfs of a whole directory.
 fn write_initramfs(root: &Path, file: &Path) {
     let mut out = BufWriter::new(File::create(file).unwrap());
     let (mut directories, mut inode) = (vec![root.to_owned()], 0);

@@ -1,4 +1,4 @@
-//! Scenarios on the running kernel: figures are those of the path, and nothing is left, however a run ends.
+//! Scenarios on the running kernel: the figures match the path, and nothing is left however a run ends.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 mod common;
@@ -62,7 +62,7 @@ at_s = 3
 swap = { cc = "dtcp", new = "westwoodp" }
 "#;
 
-/// All that a run could leave: namespaces, pins, congestion controls, radio links, processes.
+/// Returns everything that a run could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces() -> BTreeSet<String> {
     let mut found = traces_in_the_kernel("hotcc-lab-");
     let programs =
@@ -71,7 +71,7 @@ fn traces() -> BTreeSet<String> {
     found
 }
 
-/// `hotcc-bench lab` of the scenario, natively.
+/// Returns the command that runs the scenario natively.
 fn lab(directory: &Path) -> Command {
     let file = directory.join("small.toml");
     fs::write(&file, SCENARIO).unwrap();
@@ -103,7 +103,7 @@ fn a_run_shows_the_path_and_leaves_nothing() {
     assert_eq!(traces(), before, "{said}");
     assert!(said.contains("Figures depend on this machine"), "{said}");
     let run = summary(directory.path());
-    // a machine that is busy with other tests may make the links late; then the run says so, and fails
+    // on a machine that is busy with other tests the links may be late; the run then reports it, and fails
     assert_eq!(output.status.code(), Some(i32::from(!run.invalid.is_empty())), "{said}");
     assert!(run.invalid.iter().all(|why| why.contains("too busy")), "{run:?}");
     assert_eq!((run.busy_max, run.busy_mean), (0.0, 0.0));
@@ -114,7 +114,7 @@ fn a_run_shows_the_path_and_leaves_nothing() {
     }
     assert!(run.flows.iter().map(|f| f.losses).sum::<u64>() > 0);
     let total: f64 = run.flows.iter().map(|f| f.bytes as f64 * 8.0).sum();
-    // a busy machine may end the run late, never let more through than the rate
+    // on a busy machine the run may end late, but never exceeds the rate
     let end_s = run.flows.iter().map(|f| f.end_s).fold(0.0, f64::max);
     let share = total / (10e6 * end_s);
     assert!((0.4..1448.0 / 1500.0 + 0.005).contains(&share), "{total} bits over 10 Mbit/s in {end_s} s: {share}");
@@ -169,7 +169,7 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
         let mut rest = String::new();
-        progress.read_to_string(&mut rest).unwrap(); // up to the end of the run's process, which has it too
+        progress.read_to_string(&mut rest).unwrap(); // until the end of the run's process, which has the pipe, too
         assert_eq!(traces(), before, "{signal}: {rest}");
         if signal == Signal::SIGINT {
             let told: Vec<&str> = rest.lines().filter(|line| !line.starts_with('[')).collect();

@@ -1,4 +1,4 @@
-//! The scenarios that are here can run, the documented one too, and a wrong one is told by file and line.
+//! The project's scenarios and the documented one can run, and errors in a scenario are reported with file and line.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "scenarios/command.rs"]
@@ -26,7 +26,7 @@ use hotcc_lab_proto::plan::Action;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Right in every line; each row of [`wrong::WRONG`] replaces one piece of it.
+/// A valid scenario; each row of [`wrong::WRONG`] replaces one piece of it.
 const RIGHT: &str = r#"duration_s = 10
 seeds = [1]
 
@@ -107,7 +107,7 @@ fn error_of(text: String) -> String {
     }
 }
 
-/// Likewise what is tuned or swapped.
+/// An event that tunes or swaps a swept congestion control is planned only in the cases that run it.
 #[test]
 fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
     let swept = RIGHT
@@ -129,7 +129,7 @@ fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
     assert!(nobodys.contains("unknown hotcc algorithm of a flow `reno`: expected one of dtcp, westwoodp"), "{nobodys}");
 }
 
-/// A swept congestion control may lack what is watched; one of them must have it.
+/// Some of the swept congestion controls may lack the watched field, but at least one must have it.
 #[test]
 fn what_is_watched_is_in_the_series_of_those_that_have_it() {
     let swept = RIGHT
@@ -155,7 +155,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn plans(source: &Source) {
-    // a recording that is not at hand is stood in for: as a table by a constant radio, else by 1000 s of 1.2 Mbit/s
+    // a missing recording is replaced: a table by a constant radio, any other by 1000 s of 1.2 Mbit/s
     let stand_ins = tempfile::tempdir().unwrap();
     let traces = source.traces().then(&[stand_ins.path().to_owned()]);
     for case in source.cases().unwrap() {
@@ -173,7 +173,8 @@ fn plans(source: &Source) {
     }
 }
 
-/// A reader must find the paper: its author, year, and the place in it. What no paper says is this project's.
+/// A reader must be able to find the paper: the source names its author, its year, and the place in it. A figure from
+/// no paper has the source `this project`.
 #[test]
 fn every_papers_figure_says_whose_it_is() {
     for file in files() {
@@ -219,7 +220,7 @@ fn every_scenario_plans() {
     }
 }
 
-/// The whole example of the documentation.
+/// The complete example of the documentation.
 #[test]
 fn the_documented_scenario_plans() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/scenarios.md");

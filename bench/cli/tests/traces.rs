@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 
-/// A directory with a cache, a list of traces, and a server that has them.
+/// A directory with a cache and a list of traces, and a server that serves them.
 struct Bench {
     directory: tempfile::TempDir,
     port: u16,
@@ -18,7 +18,7 @@ struct Bench {
 
 const TRACE: &str = "0\n100\n150\n200\n300\n";
 
-/// Answers each request by its path until the test ends.
+/// Starts a server that answers each request by its path until the test ends. Returns its port.
 fn serve() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -52,7 +52,7 @@ impl Bench {
         self.directory.path().join(name)
     }
 
-    /// Writes a list with these names, each at the path of that name.
+    /// Writes a list with these names; each trace's address is the path of the same name.
     fn list(&self, names: &[&str]) {
         let sha256 = HEXLOWER.encode(&Sha256::digest(TRACE));
         let entry = |name: &&str| {
@@ -73,7 +73,7 @@ impl Bench {
         command.output().unwrap()
     }
 
-    /// Names of files in the cache.
+    /// Returns the names of the files in the cache.
     fn cached(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("cache/traces")).into_iter().flatten();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -107,7 +107,7 @@ fn a_trace_is_fetched_once_and_found() {
     assert_eq!(bench.cached(), ["moved", "whole"]);
     assert_eq!(fs::read_to_string(place("whole")).unwrap(), TRACE);
 
-    // It stays, whatever the address is now.
+    // A cached trace stays, even if its address has changed.
     let text = fs::read_to_string(bench.path("list.toml")).unwrap();
     fs::write(bench.path("gone.toml"), text.replace("/whole", "/gone")).unwrap();
     let again = bench.run(&["fetch", "--list", "gone.toml", "whole"]);
@@ -135,7 +135,7 @@ fn what_is_not_the_listed_file_is_not_kept() {
     ];
     let names: Vec<&str> = cases.iter().map(|(name, _)| *name).chain(["whole"]).collect();
     bench.list(&names);
-    // What an interrupted fetch left, and a file that is damaged: it stays until a good one replaces it.
+    // The rest of an interrupted fetch, and a damaged file: the latter stays until a valid one replaces it.
     fs::create_dir_all(bench.path("cache/traces")).unwrap();
     fs::write(bench.path("cache/traces/.fetch-old"), "0\n").unwrap();
     fs::write(bench.path("cache/traces/other"), "damaged").unwrap();
@@ -218,7 +218,7 @@ fn files_are_checked_and_drawn() {
     assert_eq!((&shown["samples"], &shown["correlations"][0]["pairs"]), (&120.into(), &120.into()));
 }
 
-/// Recorded traces, if `HOTCC_TRACES` names a directory of them, are those of the list.
+/// The recorded traces in the directory that `HOTCC_TRACES` names match the list.
 #[test]
 fn recorded_traces_are_those_of_the_list() {
     let bench = Bench::new();

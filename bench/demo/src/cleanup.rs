@@ -1,4 +1,4 @@
-//! Leaving the machine as it was, and looking whether that worked.
+//! Restoring the machine's state, and checking that it was restored.
 
 use super::path::PREFIX;
 use super::tools::Tools;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const ALGORITHMS: [&str; 2] = ["westwoodp", "dtcp"];
 
-/// Congestion controls that the demo loaded; unloaded when dropped.
+/// Congestion controls that the demo loaded; they are unloaded when the value is dropped.
 #[derive(Debug)]
 pub struct Loaded {
     tools: Tools,
@@ -20,13 +20,13 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// None yet.
+    /// Starts with no congestion control.
     #[must_use]
     pub fn new(tools: &Tools) -> Self {
         Self { tools: tools.clone(), names: Vec::new() }
     }
 
-    /// Loads one: under its own name or, where the machine has one of that name, under another. Says which.
+    /// Loads one, under its own name, or under another if the machine already has one of that name. Returns the name.
     pub fn load(&mut self, algorithm: &str) -> Result<String> {
         let name = free_name(algorithm)?;
         if name == algorithm {
@@ -39,7 +39,7 @@ impl Loaded {
         Ok(name)
     }
 
-    /// Unloads all, and shows it.
+    /// Unloads all of them, and prints the commands.
     pub fn unload(&mut self) -> Result<()> {
         while let Some(name) = self.names.last() {
             self.tools.show(&format!("hotcc unload {name}"))?;
@@ -59,7 +59,7 @@ impl Drop for Loaded {
     }
 }
 
-/// What the demo may call an algorithm; a name has at most 15 characters.
+/// Names that the demo may give an algorithm; a name has at most 15 characters.
 fn candidates(algorithm: &str) -> [String; 3] {
     ["", "demo_", "demo2_"].map(|prefix| format!("{prefix}{algorithm}"))
 }
@@ -73,7 +73,7 @@ fn free_name(algorithm: &str) -> Result<String> {
     bail!("cannot load `{algorithm}`: it and its alternative names are already registered; see `hotcc status`")
 }
 
-/// What the machine had before the demo.
+/// The machine's state before the demo.
 #[derive(Debug)]
 pub struct Before {
     pin_root_guard: PinRootGuard,
@@ -82,17 +82,17 @@ pub struct Before {
 }
 
 impl Before {
-    /// Looks.
+    /// Records the state.
     pub fn look() -> Result<Self> {
         Ok(Self { pin_root_guard: PinRootGuard::look(), names: sysctl::available()?, pins: entries(pins::ALGO) })
     }
 
-    /// Removes what hotcc's commands leave on purpose, if the demo was the first to use them here.
+    /// Removes what hotcc's commands leave behind on purpose, if the demo was the first to use them on this machine.
     pub fn remove_first_use(&self) -> Result<()> {
         self.pin_root_guard.remove()
     }
 
-    /// Reads back that nothing of the demo is left.
+    /// Checks that nothing of the demo is left.
     pub fn check_all_gone(&self) -> Result<()> {
         let stem = netlab::stem(PREFIX);
         let left: Vec<String> = entries("/run/netns").into_iter().filter(|n| n.starts_with(&stem)).collect();
@@ -112,12 +112,12 @@ impl Before {
     }
 }
 
-/// Our child processes.
+/// Returns the process ids of our children.
 fn children() -> std::io::Result<Vec<String>> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
-        // "PID (NAME) STATE PARENT ...", and NAME may hold anything
+        // "PID (NAME) STATE PARENT ...", and NAME may contain any character
         let stat = fs::read_to_string(entry?.path().join("stat")).unwrap_or_default();
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
         if parent == Some(own.as_str()) {

@@ -1,4 +1,5 @@
-//! The same walkthrough in the lab: a stock kernel in a virtual machine, for whoever is not root or whose kernel cannot.
+//! The same walkthrough in the lab: a stock kernel in a virtual machine, for users without root and for kernels that
+//! cannot load the algorithms.
 
 use super::Options;
 use super::iperf::Measured;
@@ -19,19 +20,20 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 const SCENARIO: &str = include_str!("../../scenarios/demo.toml");
-/// As the workspace has it.
+/// Path of the scenario in the workspace.
 const SCENARIO_PATH: &str = "bench/scenarios/demo.toml";
-/// How long a flow lasts in the scenario as it is written.
+/// Duration of a flow in the scenario file, which `--seconds` changes.
 const WRITTEN_SECONDS: f64 = 8.0;
 /// Keys of the scenario that `--seconds` stretches.
 const STRETCHED: [&str; 4] = ["duration_s", "start_s", "stop_s", "at_s"];
-/// Flows whose name in the scenario does not say enough.
+/// Descriptions of flows whose names in the scenario are not clear enough.
 const CALLED: [(&str, &str); 2] =
     [("tuned", "dtcp, tuned halfway"), ("swapped", "westwoodp, swapped for dtcp and back")];
-/// The flow under which the swaps happen.
+/// The flow during which the swaps happen.
 const SWAPPED: &str = "swapped";
 
-/// Runs it there. `instead_of` is why it does not run on this machine; without it, somebody asked for the lab.
+/// Runs the demo in the lab. `instead_of` is the reason why it does not run on this machine; `None` if the user
+/// requested the lab.
 pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Result<bool> {
     let why = instead_of.as_ref().map_or_else(|| "requested with --lab".to_owned(), |unfit| unfit.why.clone());
     say.line("In the lab: a stock kernel in a virtual machine, in virtual time; this machine is not changed");
@@ -85,14 +87,14 @@ pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Res
     Ok(report.holds())
 }
 
-/// The kernel to boot, once it is clear that it can be.
+/// Returns the kernel to boot, after checking that the lab can run.
 fn ready(say: Say) -> Result<Kernel> {
     vm::qemu_version()?;
     programs::companion_binary("hotcc-guest")?;
     let selector: Selector = DEFAULT_KERNEL.parse()?;
     let mut downloading = false;
     let kernel = hotcc_kernels::ready(&selector, &mut |progress| {
-        // comes several times a second
+        // reported several times a second
         if !matches!(progress, Progress::Downloading { .. }) || !std::mem::replace(&mut downloading, true) {
             say.line(format!("  {progress}"));
         }
@@ -100,7 +102,7 @@ fn ready(say: Say) -> Result<Kernel> {
     Ok(kernel)
 }
 
-/// The scenario with flows of that length.
+/// Returns the scenario with flows of that duration.
 fn stretched(seconds: u64) -> Result<String> {
     fn stretch(value: &mut toml::Value, factor: f64) {
         match value {
@@ -139,11 +141,11 @@ fn base_rtt_ms(scenario: &Scenario) -> f64 {
     2.0 * scenario.link.iter().map(delay).sum::<f64>()
 }
 
-/// On a terminal, how far it is counts up in one line.
+/// Prints progress: on a terminal, the percentage is updated in one line.
 fn show(say: Say, progress: &run::Progress<'_>) {
     let run::Progress::Run { text, .. } = *progress else { return };
     if !text.ends_with('%') {
-        // its last word has figures of the whole run, which say nothing here
+        // the rest of the text has figures of the whole run, which mean nothing here
         say.line(format!("  {}", text.split_once(':').map_or(text, |(word, _)| word)));
     } else if std::io::stderr().is_terminal() {
         eprint!("  {text}\r");
@@ -162,7 +164,7 @@ fn row(flow: &FlowSummary) -> Row {
     Row { flow: called.to_owned(), measured }
 }
 
-/// What it claims, held against what the run left.
+/// Compares the demo's claims with the results of the run.
 fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, series: &str) {
     let found = if run.invalid.is_empty() { "none".to_owned() } else { run.invalid.join("; ") };
     report.fact(
@@ -211,7 +213,7 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
     report.fact(say, bytes.len() == 3 && bytes.iter().all(|b| *b > 0.0), what);
 }
 
-/// Rows of a flow in `flows.csv`, as cells.
+/// Returns the rows of a flow in `flows.csv`, as cells.
 fn rows<'a>(series: &'a str, flow: &'a str) -> impl Iterator<Item = Vec<&'a str>> {
     series.lines().map(|line| line.split(',').collect::<Vec<_>>()).filter(move |cells| cells.get(1) == Some(&flow))
 }
@@ -220,12 +222,12 @@ fn column(name: &str) -> usize {
     hotcc_lab::results::FLOW_COLUMNS.iter().position(|c| *c == name).unwrap_or(usize::MAX)
 }
 
-/// What the algorithm said of itself in each period.
+/// Returns the algorithm's own counter (`detail`) in each period.
 fn details<'a>(series: &'a str, flow: &'a str) -> impl Iterator<Item = u64> {
     rows(series, flow).filter_map(|cells| cells.get(column("detail"))?.parse().ok())
 }
 
-/// What arrived in order in periods that lie within a span of time.
+/// Returns the bytes that arrived in order in the periods within a span of time.
 fn delivered_bytes(series: &str, flow: &str, from_s: f64, to_s: f64, period_s: f64) -> f64 {
     let of = |cells: Vec<&str>| {
         let end_s: f64 = cells.first()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! TCP flows, by iperf3.
+//! TCP flows, run by iperf3.
 
 use super::path::{Network, RECEIVER};
 use super::tools::create;
@@ -12,11 +12,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 5201;
-/// TCP_LISTEN, as /proc/net/tcp has it.
+/// TCP_LISTEN, as /proc/net/tcp shows it.
 const LISTEN: &str = "0A";
 const INTERVAL_S: f64 = 0.25;
 
-/// A flow under way.
+/// A running flow.
 #[derive(Debug)]
 pub struct Flow {
     client: Process,
@@ -26,23 +26,23 @@ pub struct Flow {
     started: Instant,
 }
 
-/// What iperf3 measured of a flow.
+/// iperf3's measurements of a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Congestion control, as the sender's socket had it at the end.
+    /// Congestion control of the sender's socket at the end of the flow.
     pub cc: String,
-    /// What arrived, over the whole flow.
+    /// Rate at which data arrived, over the whole flow.
     pub mbit_per_s: f64,
     /// Mean of the sender's smoothed RTT.
     pub mean_rtt_ms: f64,
     /// Segments retransmitted.
     pub retransmits: u64,
-    /// One by one.
+    /// The flow's intervals.
     #[serde(skip)]
     pub intervals: Vec<Interval>,
 }
 
-/// A quarter of a second.
+/// A quarter of a second of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
     /// When it began, from the start of the flow.
@@ -56,7 +56,7 @@ pub struct Interval {
 }
 
 impl Flow {
-    /// Starts one from sender to receiver.
+    /// Starts a flow from the sender to the receiver.
     pub fn start(network: &Network, cc: &str, seconds: u64, files: &Path) -> Result<Self> {
         let mut server = network.receiver.command("iperf3");
         let said = files.join("iperf3-server.err");
@@ -77,18 +77,18 @@ impl Flow {
         Ok(Self { client, server, report, seconds, started: Instant::now() })
     }
 
-    /// Seconds since it was started.
+    /// Returns the seconds since the flow was started.
     #[must_use]
     pub fn elapsed_s(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// Waits until it is that old.
+    /// Waits until `second` seconds after the start of the flow.
     pub fn wait_until(&self, second: f64) -> Result<()> {
         pause(Duration::from_secs_f64((second - self.elapsed_s()).max(0.0)))
     }
 
-    /// Waits for its end. A broken connection is an error.
+    /// Waits for the end of the flow. A broken connection is an error.
     pub fn finish(mut self) -> Result<Measured> {
         let patience = Duration::from_secs(self.seconds + 15);
         let status = self.client.wait(patience)?;
@@ -98,7 +98,7 @@ impl Flow {
             bail!("iperf3: {error}");
         }
         ensure!(status.success(), "iperf3 failed ({status})");
-        self.server.wait(patience)?; // so that the next one finds the port free
+        self.server.wait(patience)?; // so that the next flow finds the port free
         read(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))
     }
 }
@@ -123,7 +123,8 @@ fn read(report: &Value) -> Option<Measured> {
     })
 }
 
-/// Whether a server listens on the receiver. A connection to find out would be the one it serves.
+/// Returns whether a server listens on the receiver. The server serves only one connection, so it cannot be probed with
+/// one.
 fn listens(network: &Network) -> Result<bool> {
     let read = || {
         let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
@@ -138,18 +139,18 @@ fn listens(network: &Network) -> Result<bool> {
 }
 
 impl Measured {
-    /// Intervals that lie within a span of the flow's time.
+    /// Returns the intervals within a span of the flow's time.
     fn between(&self, from_s: f64, to_s: f64) -> impl Iterator<Item = &Interval> {
         self.intervals.iter().filter(move |i| i.start_s >= from_s && i.end_s <= to_s)
     }
 
-    /// Bytes moved within it.
+    /// Returns the bytes sent within the span.
     #[must_use]
     pub fn bytes_between(&self, from_s: f64, to_s: f64) -> u64 {
         self.between(from_s, to_s).map(|i| i.bytes).sum()
     }
 
-    /// Retransmissions per second within a span.
+    /// Returns the retransmissions per second within the span.
     #[must_use]
     pub fn retransmission_rate(&self, from_s: f64, to_s: f64) -> f64 {
         let (count, seconds) =

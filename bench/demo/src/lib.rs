@@ -1,7 +1,7 @@
-//! The demo: algorithms loaded, fed, tuned and swapped under real traffic, by the real commands, on one machine; or,
-//! where that cannot be, by the same code in the lab's virtual machine.
+//! The demo: algorithms loaded, fed, tuned and swapped under real traffic, by the real commands, on one machine; or, if
+//! that is not possible, by the same code in the lab's virtual machine.
 //!
-//! Every number it prints was read back from the kernel or from iperf3, and what it claims it has checked.
+//! Every number that it prints was read from the kernel or from iperf3, and it has checked every claim that it prints.
 
 mod cleanup;
 mod in_lab;
@@ -40,14 +40,15 @@ pub struct Options {
     pub lab: bool,
 }
 
-/// Runs it.
+/// Runs the demo.
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
     let say = Say { to_stderr: options.json };
     match run_where_possible(options, say) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
-        // a command we were starting may have got the signal too, and its failure is what we hear of first
+        // the signal may also have interrupted a command that was starting, in which case that failure is reported
+        // first
         Err(_) if netlab::check().is_err() => ExitCode::from(INTERRUPTED),
         Err(error) => {
             eprintln!("hotcc-demo: {error:#}");
@@ -74,7 +75,7 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
     let before = Before::look()?;
     netlab::catch_interrupts()?;
     let mut report = Report { kernel: doctor::report().kernel, ..Report::default() };
-    let outcome = walkthrough::run(options.seconds, &tools, &mut report); // whatever happens in it, afterwards all of it is gone
+    let outcome = walkthrough::run(options.seconds, &tools, &mut report); // even if it fails, everything is removed
     say.line("");
     match &outcome {
         Ok(()) => say.part(&report.text()),
@@ -92,7 +93,7 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
     Ok(report.holds() && gone.is_ok())
 }
 
-/// Why this machine cannot show it, if so.
+/// Returns why this machine cannot run the demo, if it cannot.
 fn check_machine() -> Option<Unfit> {
     if !nix::unistd::geteuid().is_root() {
         let why = "loading BPF programs and creating network namespaces needs root; run the demo with sudo".to_owned();

@@ -1,4 +1,4 @@
-//! The demo's network: sender, router, receiver, and a link between the latter two whose rate follows a trace.
+//! The demo's network: sender, router, receiver, and between the latter two a link whose rate follows a trace.
 
 use super::unfit::Unfit;
 use anyhow::{Context, Result, bail};
@@ -13,34 +13,34 @@ use std::time::{Duration, Instant};
 
 /// Address of the sender.
 pub const SENDER: &str = "10.249.1.1";
-/// Address of the receiver: the radio link's other end.
+/// Address of the receiver, at the other end of the radio link.
 pub const RECEIVER: &str = "10.249.2.2";
-/// Time a packet waits at most before the queue is full.
+/// Longest time that a packet waits in the queue.
 pub const QUEUE_MS: u32 = 50;
-/// Delay of the way back, where the kernel can delay.
+/// Delay of the path from the receiver to the sender, if the kernel has netem.
 pub const DELAY_MS: u32 = 20;
-/// Names of the demo's namespaces begin so.
+/// Prefix of the names of the demo's namespaces.
 pub const PREFIX: &str = "hotcc-demo";
-/// Bytes that may leave at once: enough to keep a link of 200 Mbit/s busy between two ticks of a 250 Hz kernel.
+/// Bytes that may leave at once: enough to keep a 200 Mbit/s link busy between two ticks of a 250 Hz kernel.
 const BURST_BYTES: u32 = 100_000;
 
 /// Three hosts in a row.
 #[derive(Debug)]
 pub struct Network {
-    /// Where data comes from.
+    /// Source of the data.
     pub sender: Namespace,
-    /// In the middle; shapes what it sends to the receiver.
+    /// Forwards data, and limits the rate of what it sends to the receiver.
     pub router: Namespace,
-    /// Where data goes.
+    /// Destination of the data.
     pub receiver: Namespace,
-    /// Whether the way back is delayed.
+    /// Whether the path from the receiver to the sender is delayed.
     pub has_delay: bool,
-    // last: hosts go when nothing runs on them
+    // last, so that the namespaces are removed after everything that runs in them
     _lab: Lab,
 }
 
 impl Network {
-    /// Builds it.
+    /// Creates the network.
     pub fn new() -> Result<Self> {
         let lab = Lab::new(PREFIX)?;
         let (sender, router, receiver) =
@@ -50,18 +50,18 @@ impl Network {
         sender.ip("route add default via 10.249.1.254")?;
         receiver.ip("route add default via 10.249.2.254")?;
         router.sysctl("net.ipv4.ip_forward", "1")?;
-        // On the way back, so that queue and delay do not share one qdisc's limit.
+        // On the way back to the sender, so that queue and delay do not share one qdisc's limit.
         let has_delay = router.tc(&format!("qdisc add dev sender root netem delay {DELAY_MS}ms limit 100000")).is_ok();
         Ok(Self { sender, router, receiver, has_delay, _lab: lab })
     }
 }
 
-/// Gives the link to the receiver a rate.
+/// Sets the rate of the link to the receiver.
 fn limit(router: &Namespace, verb: &str, bps: f64) -> Result<()> {
     router.tc(&format!("qdisc {verb} dev receiver root tbf rate {bps:.0}bit burst {BURST_BYTES} latency {QUEUE_MS}ms"))
 }
 
-/// Replays a trace's capacities onto the link, until dropped.
+/// Applies a trace's capacities to the link, until it is dropped.
 #[derive(Debug)]
 pub struct Shaper {
     stop: Arc<AtomicBool>,
@@ -69,7 +69,7 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// Begins with the trace's first sample, which was due at `start`.
+    /// Starts with the trace's first sample, which was due at `start`.
     pub fn start(router: &Namespace, trace: Trace, start: Instant) -> Result<Self> {
         let first = trace.samples().first().and_then(|s| s.capacity_bps).context("the trace has no capacities")?;
         if let Err(error) = limit(router, "add", first) {
@@ -97,7 +97,7 @@ impl Shaper {
         Ok(Self { stop, thread: Some(thread.context("cannot start a thread")?) })
     }
 
-    /// Ends it; says how often the rate changed.
+    /// Stops the replay, and returns how often the rate changed.
     pub fn finish(mut self) -> Result<u64> {
         self.join()
     }
@@ -112,11 +112,11 @@ impl Shaper {
 
 impl Drop for Shaper {
     fn drop(&mut self) {
-        let _ = self.join(); // whoever wants to know called `finish`
+        let _ = self.join(); // to see the error, call `finish` instead
     }
 }
 
-/// What the link does: its lowest and highest rate, and how often the rate changes.
+/// Returns the link's lowest and highest rate, and the time of the rate's first change.
 #[must_use]
 pub fn rates(trace: &Trace) -> (f64, f64, Option<Duration>) {
     let all: Vec<(Duration, f64)> =
@@ -127,7 +127,7 @@ pub fn rates(trace: &Trace) -> (f64, f64, Option<Duration>) {
     (lowest, highest, change)
 }
 
-/// The radio link as the radio map has it.
+/// Returns the radio link's key in the radio map.
 pub(crate) fn link_key() -> Result<IndexKey> {
     let address = RECEIVER.parse().context("cannot parse the receiver's address")?;
     IndexKey::prefix(address, 32).context("cannot form the receiver's prefix")

@@ -1,57 +1,57 @@
-//! What came out: flows, and facts that were verified.
+//! The results: flows, and verified facts.
 
 use super::iperf::Measured;
 use super::tools::Say;
 use serde::Serialize;
 
-/// Something the demo claims, and whether it was found to be so.
+/// A claim of the demo, and whether it was verified.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fact {
-    /// In one line.
+    /// The claim, in one line.
     pub what: String,
     /// Whether it holds.
     pub holds: bool,
 }
 
-/// The final table. Schema of `--json`; fields are only ever added.
+/// The final table. It is the schema of `--json`; fields are only ever added.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// `uname -r` where it ran.
+    /// `uname -r` of the kernel that it ran on.
     pub kernel: String,
-    /// Why it ran in the lab's virtual machine; absent: it ran on this machine.
+    /// Why it ran in the lab's virtual machine; `None` if it ran on this machine.
     pub lab: Option<String>,
-    /// Whether the path has a delay of its own.
+    /// Whether the path itself has a delay.
     pub path_has_delay: bool,
-    /// Flow by flow.
+    /// The flows.
     pub flows: Vec<Row>,
-    /// What was verified.
+    /// The verified claims.
     pub facts: Vec<Fact>,
 }
 
 /// A flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it was about.
+    /// Description of the flow.
     pub flow: String,
-    /// What was measured.
+    /// Its measurements.
     #[serde(flatten)]
     pub measured: Measured,
 }
 
 impl Report {
-    /// Takes a fact in, and says it.
+    /// Adds a fact, and prints it.
     pub fn fact(&mut self, say: Say, holds: bool, what: String) {
         say.line(format!("  {} {what}", if holds { "verified:" } else { "FAILED:" }));
         self.facts.push(Fact { what, holds });
     }
 
-    /// Whether all facts hold.
+    /// Returns whether all facts hold.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.facts.iter().all(|f| f.holds)
     }
 
-    /// For people.
+    /// Returns the report as text for people.
     #[must_use]
     pub fn text(&self) -> String {
         let width = self.flows.iter().map(|r| r.flow.chars().count()).max().unwrap_or(0).max(4);

@@ -1,4 +1,4 @@
-//! The exporter, asked as Prometheus asks it.
+//! The exporter, scraped as Prometheus does it.
 
 use super::tools::Tools;
 use anyhow::{Context, Result, bail, ensure};
@@ -21,13 +21,13 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts one on a free port.
+    /// Starts an exporter on a free port.
     pub fn start(tools: &Tools, files: &Path) -> Result<Self> {
         let mut process = tools.background("hotcc exporter --listen 127.0.0.1:0", files, OUT)?;
         let begun = Instant::now();
         loop {
             let said = fs::read_to_string(files.join(OUT)).context("cannot read the exporter's output")?;
-            // a whole line: the port may be half written
+            // only a complete line: the port may not be fully written yet
             if let Some(line) = said.split_inclusive('\n').find(|l| l.starts_with(SAYS) && l.ends_with('\n')) {
                 tools.say.line(format!("  {}", line.trim()));
                 let address =
@@ -46,13 +46,13 @@ impl Exporter {
         }
     }
 
-    /// Where the metrics are.
+    /// Returns the URL of the metrics.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)
     }
 
-    /// One scrape: all lines that are no comment.
+    /// Scrapes once, and returns all lines that are not comments.
     pub fn scrape(&self) -> Result<Vec<String>> {
         let tried = || format!("cannot get {}", self.url());
         let page = metrics::open_metrics(self.address).with_context(tried)?;

@@ -1,4 +1,4 @@
-//! The real commands, run as a user would, and shown.
+//! The real commands, run and shown as a user would run them.
 
 use anyhow::{Context, Result, ensure};
 use hotcc_testbed::netlab::{Process, quiet};
@@ -7,21 +7,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where the walkthrough goes: stdout, or stderr when stdout is for JSON. A reader that went away is no reason to stop
-/// before everything is cleaned up.
+/// Output of the walkthrough: stdout, or stderr if stdout is for JSON. Errors of writing are ignored, so that a closed
+/// pipe does not prevent the cleanup.
 #[derive(Clone, Copy, Debug)]
 pub struct Say {
-    /// Whether stdout is for JSON.
+    /// Whether stdout is reserved for JSON.
     pub to_stderr: bool,
 }
 
 impl Say {
-    /// A line.
+    /// Prints a line.
     pub fn line(self, text: impl AsRef<str>) {
         self.part(&format!("{}\n", text.as_ref()));
     }
 
-    /// The beginning of a line whose end comes later.
+    /// Prints part of a line, whose end may follow later.
     pub fn part(self, text: &str) {
         let _ = if self.to_stderr {
             std::io::stderr().write_all(text.as_bytes())
@@ -36,12 +36,12 @@ impl Say {
 #[derive(Clone, Debug)]
 pub struct Tools {
     directory: PathBuf,
-    /// Where what is run is shown.
+    /// Output on which the commands are shown.
     pub say: Say,
 }
 
 impl Tools {
-    /// Finds them beside this binary.
+    /// Finds the commands beside this binary.
     pub fn new(say: Say) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this binary's directory")?;
         let directory = own.parent().map(Path::to_owned).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Tools {
         self.directory.join(name).display().to_string()
     }
 
-    /// Runs a command line to its end, shows it and what it says.
+    /// Runs a command line to its end, and prints the command and its output.
     pub fn show(&self, line: &str) -> Result<String> {
         self.say.line(format!("$ {line}"));
         let text = self.run(line)?;
@@ -66,7 +66,7 @@ impl Tools {
         Ok(text)
     }
 
-    /// Runs a command line to its end. An error has what it said.
+    /// Runs a command line to its end, and returns its output. An error includes what the command printed to stderr.
     pub fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();
         let program = self.program(words.next().unwrap_or_default());
@@ -76,8 +76,8 @@ impl Tools {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts a command line in the background, in the directory `files`, and shows it. What it writes to stdout goes
-    /// to the file `out` there.
+    /// Starts a command line in the background, in the directory `files`, and prints it. Its stdout goes to the file
+    /// `out` in that directory.
     pub fn background(&self, line: &str, files: &Path, out: &str) -> Result<Process> {
         self.say.line(format!("$ {line} &"));
         let mut words = line.split_whitespace();
@@ -87,7 +87,7 @@ impl Tools {
     }
 }
 
-/// Makes a file for a process's output.
+/// Creates a file for a process's output.
 pub fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot create {}", path.display()))
 }

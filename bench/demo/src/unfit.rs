@@ -1,8 +1,8 @@
-//! Why the demo cannot run on a machine.
+//! The reason why the demo cannot run on a machine.
 
 const KERNEL_LACKS: u8 = 3;
 
-/// Why the demo cannot run here at all.
+/// The reason why the demo cannot run here, with the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub(crate) struct Unfit {

@@ -1,4 +1,4 @@
-//! What the demo does, in order.
+//! The steps of the demo, in order.
 
 use super::cleanup::Loaded;
 use super::iperf::{Flow, Measured};
@@ -19,12 +19,12 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// File name, within the directory for temporary files.
+/// File name, in the directory for temporary files.
 const TRACE: &str = "square.csv";
 const TRACE_SECONDS: u64 = 60;
 const TUNABLE: &str = "queue";
 const TUNED: &str = "bandwidth";
-/// The exporter's lines that tell most, in the order in which they are shown.
+/// Prefixes of the most informative lines of the exporter, in the order in which they are shown.
 const TELLING: [&str; 10] = [
     "hotcc_algorithm_loaded",
     "hotcc_algorithm_swaps",
@@ -47,10 +47,10 @@ struct Walkthrough<'a> {
     seconds: u64,
 }
 
-/// Plays it. Whatever happens: what it made is gone when it returns.
+/// Runs the walkthrough. Everything that it created is removed when it returns, even if it fails.
 pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let say = tools.say;
-    // In the order in which they may not go: what is dropped first stands last.
+    // values are dropped in reverse order: what depends on another value is declared after it
     let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
     let network = Network::new()?;
     report.path_has_delay = network.has_delay;
@@ -91,7 +91,7 @@ fn introduce(say: Say, network: &Network) {
     );
 }
 
-/// Also shows where the numbers come from.
+/// Generates the trace of the radio link, and shows where its numbers come from.
 fn generate(tools: &Tools, files: &Path) -> Result<Trace> {
     let line = format!("sinr-feeder generate --kind square --seconds {TRACE_SECONDS} --period-ms 100");
     tools.say.line(format!("$ {line} > {TRACE}"));
@@ -110,7 +110,7 @@ fn feed(tools: &Tools, files: &Path) -> Result<Process> {
     tools.background(&format!("sinr-feeder run {what} --quiet"), files, "feeder.out")
 }
 
-/// Waits for the first reading in the radio map; says when the replay began.
+/// Waits for the first reading in the radio map, and returns when the replay began.
 fn wait_for_radio(trace: &Trace) -> Result<Instant> {
     let key = path::link_key()?;
     let begun = Instant::now();
@@ -120,7 +120,7 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
         if let Some((s, decision)) = snapshot.and_then(|s| s.decision.map(|d| (s, d)))
             && s.owner_alive()
         {
-            // our clock is the feeder's: a reading carries the time when it was due
+            // the feeder uses the same clock, and a reading carries the time at which it was due
             let index = usize::try_from(s.updates.saturating_sub(1)).unwrap_or(usize::MAX);
             let due = trace.samples().get(index).context("the replay is past the end of its trace")?.at;
             let age = Duration::from_millis(decision.age_ms(monotonic_ms32()).into());
@@ -151,7 +151,7 @@ impl Walkthrough<'_> {
         Ok(())
     }
 
-    /// Keeps a flow's figures; it must have run what it was to run.
+    /// Keeps a flow's measurements, after checking that it ended on congestion control `cc`.
     fn take(&mut self, flow: String, cc: &str, measured: Measured) -> Result<()> {
         ensure!(measured.cc == cc, "iperf3's socket ended on {}, expected {cc}", measured.cc);
         self.report.flows.push(Row { flow, measured });
@@ -190,7 +190,8 @@ impl Walkthrough<'_> {
         self.tools.show(&format!("hotcc swap {name} dtcp --live"))?;
         let swapped_s = flow.elapsed_s();
         self.check_serving(name, "builtin:dtcp", 1)?;
-        // from here, not from the start: on a busy machine the commands may have taken their quarter
+        // from now, not from the start of the flow: on a busy machine the commands may have taken more than their
+        // quarter
         flow.wait_until(flow.elapsed_s() + quarter)?;
         let back_s = flow.elapsed_s();
         self.tools.show(&format!("hotcc rollback {name} --live"))?;
@@ -204,7 +205,8 @@ impl Walkthrough<'_> {
             measured.bytes_between(done_s, f64::INFINITY),
         ];
         let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
-        // not whether it paused: here other work may hold the processors for longer than a swap takes; the lab shows that
+        // whether the flow paused is not checked: other work may occupy the processors for longer than a swap takes;
+        // the lab shows it
         let what = format!(
             "the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}"
         );
@@ -213,7 +215,7 @@ impl Walkthrough<'_> {
         self.take(format!("{name}, swapped and back"), name, measured)
     }
 
-    /// Reads back what serves under `name`, and on which version its sockets are.
+    /// Checks which object serves under `name`, and which version its sockets use.
     fn check_serving(&mut self, name: &str, object: &str, swaps: u64) -> Result<()> {
         self.say.line("$ hotcc status --json");
         let status: Value = serde_json::from_str(&self.tools.run("hotcc status --json")?)
@@ -257,7 +259,8 @@ fn summary(m: &Measured) -> String {
     format!("{:.1} Mbit/s, mean RTT {:.1} ms, {} retransmissions", m.mbit_per_s, m.mean_rtt_ms, m.retransmits)
 }
 
-/// An algorithm's counters once all its flows are closed: they are moved when a flow is released.
+/// Returns an algorithm's counters after all its flows have closed: a flow's counts are added when the flow is
+/// released.
 fn closed_stats(name: &str) -> Result<AlgoStats> {
     let mut tries = 100;
     loop {

@@ -1,4 +1,4 @@
-//! The demo as its user runs it: it must end well, and leave nothing behind, however it ends.
+//! The demo as a user runs it: it must succeed, and leave nothing behind however it ends.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 #[path = "../../cli/tests/common/machine.rs"]
@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 
 const DEMO: &str = env!("CARGO_BIN_EXE_hotcc-demo");
 
-/// All that a demo could leave: namespaces, pins, congestion controls, radio links, processes.
+/// Returns everything that a demo could leave behind: namespaces, pins, congestion controls, radio links, processes.
 fn traces_of_a_demo() -> BTreeSet<String> {
     let mut found = traces_in_the_kernel("hotcc-demo-");
     let directory = Path::new(DEMO).parent().unwrap();
@@ -40,9 +40,9 @@ fn demo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a demo and reads along until it says `text`.
+/// Starts a demo, and reads its output until it prints `text`.
 fn start_and_read_until(text: &str) -> (Child, BufReader<std::process::ChildStdout>) {
-    // a group of its own, so that the test can send what a terminal sends
+    // a process group of its own, so that the test can send signals as a terminal does
     let mut child = demo(&["--seconds", "5"]).process_group(0).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -78,7 +78,7 @@ fn an_interrupt_leaves_nothing() {
     let Some(_lock) = exclusive("an_interrupt_leaves_nothing") else { return };
     build(&["hotcc", "sinr-feeder"]);
     let before = traces_of_a_demo();
-    // the first line: hosts are being made; later: a flow runs, on the way to be swapped
+    // at the first text, hosts are being created; at the second, a flow runs; at the third, a flow is being swapped
     for moment in ["Three hosts", "One flow each", "hotcc swap"] {
         let (mut child, mut output) = start_and_read_until(moment);
         interrupt(&child);

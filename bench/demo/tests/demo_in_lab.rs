@@ -1,4 +1,4 @@
-//! The demo of somebody who is not root: it runs in the lab by itself, says so, and what it claims holds.
+//! The demo without root: it runs in the lab by itself, says so, and its claims hold.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../cli/tests/common/machine.rs"]
@@ -33,7 +33,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn whoever_is_not_root_sees_it_in_the_lab() {
     let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
-    // nobody cannot read root's cache, and has none
+    // the user `nobody` cannot read root's cache, and has none
     let cache = tempfile::tempdir().unwrap();
     fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
     copy(&kernel.dir, &cache.path().join("kernels").join(&kernel.release));

@@ -1,6 +1,7 @@
-//! A private apt: it shares this machine's proxies, credentials and keys, and nothing else; it needs no root.
+//! A private apt: it shares only this machine's proxies, credentials and keys, and needs no root.
 //!
-//! Apt verifies the release's signature, the index by the release's checksums, and each package by the index's.
+//! Apt verifies the signature of the release file, the index by the release file's checksums, and each package by the
+//! index's checksums.
 
 use super::error::{Error, OnFile, Result};
 use super::mirror::Mirror;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 const POLL: Duration = Duration::from_millis(100);
 
-/// Signs that an index was refused, and not only unreachable.
+/// Messages which show that apt rejected an index, as opposed to not reaching it.
 const DISTRUST: [&str; 9] = [
     "NO_PUBKEY",
     "BADSIG",
@@ -28,7 +29,7 @@ const DISTRUST: [&str; 9] = [
     "is not valid yet",
 ];
 
-/// Apt with a state of its own, for one suite on one mirror.
+/// Apt with its own state, for one suite on one mirror.
 #[derive(Debug)]
 pub(super) struct Apt {
     suite: Suite,
@@ -36,7 +37,7 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// `directory` becomes its state; one that is there already is used again.
+    /// Uses `directory` for its state; an existing state is used again.
     pub(super) fn new(directory: &Path, mirror: &Mirror, suite: Suite) -> Result<Self> {
         let plain = directory.to_str().filter(|path| !path.contains(['"', '\\', '\n']));
         let Some(plain) = plain else {
@@ -64,18 +65,18 @@ impl Apt {
         Program::new("apt-get", "apt").args(["-c".as_ref(), self.configuration.as_os_str()]).args(["-qq"])
     }
 
-    /// Fetches the index, unless this one is still the newest, and verifies it.
+    /// Fetches the index, unless the stored one is still current, and verifies it.
     pub(super) fn update(&self) -> Result<()> {
         self.refused(self.apt_get().args(["update"]).start()?.finish())
     }
 
-    /// The kernels of the index that was last fetched, newest first.
+    /// Returns the kernels in the last fetched index, newest first.
     pub(super) fn kernels(&self) -> Result<Vec<Package>> {
         let files = self.apt_get().args(["indextargets", "--format", "$(FILENAME)", "Created-By: Packages"]).run()?;
         let Some(file) = files.lines().next() else {
             return Err(Error::Index(format!("apt stored no index of {}", self.suite)));
         };
-        // apt keeps it compressed
+        // apt stores the index compressed
         let mut reader = Program::new(HELPER, "apt").args(["cat-file", file]).start()?;
         let kernels = match reader.child.stdout.take() {
             Some(text) => package::parse(BufReader::new(text), self.suite),
@@ -85,7 +86,8 @@ impl Apt {
         kernels.and_then(|kernels| ended.map(|_| kernels))
     }
 
-    /// Downloads and verifies the packages of a kernel into `directory`; `progress` hears of the bytes that are there.
+    /// Downloads the packages of a kernel into `directory`, and verifies them; calls `progress` with the number of
+    /// bytes so far.
     pub(super) fn download(&self, package: &Package, directory: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let names = package.debs.iter().map(|deb| format!("{}={}", deb.package, package.version));
         let mut apt = self.apt_get().args(["download"]).args(names).directory(directory).start()?;
@@ -105,10 +107,10 @@ impl Apt {
     }
 }
 
-/// What apt's complaints mean.
+/// Classifies apt's messages.
 fn refusal(suite: Suite, said: &str) -> Error {
     let error = |line| str::strip_prefix(line, "E: ").or_else(|| str::strip_prefix(line, "W: "));
-    // that others could not be had follows from the first
+    // that other files could not be downloaded follows from the first error
     let errors: Vec<_> = said.lines().filter_map(error).filter(|line| !line.starts_with("Some index files")).collect();
     let why = if errors.is_empty() { said.lines().collect::<Vec<_>>().join("; ") } else { errors.join("; ") };
     if DISTRUST.iter().any(|sign| said.contains(sign)) {
@@ -132,8 +134,9 @@ fn sources(mirror: &Mirror, suite: Suite) -> String {
     )
 }
 
-/// Read after this machine's own configuration: it replaces what would reach out of `directory`, or run its hooks. For
-/// root apt would change to a user of its own, who may not enter root's cache.
+/// Returns a configuration that apt reads after this machine's own. It replaces every setting that would reach outside
+/// `directory` or run hooks. As root, apt would change to its own user, which may not enter root's cache:
+/// `Sandbox::User` prevents that.
 fn configuration(directory: &str) -> String {
     format!(
         r##"#clear APT::Update::Pre-Invoke;

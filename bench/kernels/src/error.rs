@@ -1,20 +1,20 @@
-//! What can go wrong on the way to a kernel: what was tried, what went wrong, what to do.
+//! The errors of fetching a kernel: what was tried, what went wrong, what to do.
 
 use super::mirror::MIRROR;
 use super::selector::{Selector, Suite};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no kernel.
+/// Why no kernel is available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not the name of a kernel.
+    /// The text does not name a kernel.
     #[error(
         "unknown kernel `{0}`: expected a suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a \
          full release (6.12.1+deb13-cloud-amd64); append -generic to one of the first three for physical machines"
     )]
     Selector(String),
-    /// Apt's configuration names no mirror of Debian.
+    /// Apt's configuration names no Debian mirror.
     #[error(
         "no Debian mirror in apt's sources or {MIRROR}: set {MIRROR} to a mirror's URL, e.g. http://deb.debian.org/debian"
     )]
@@ -22,43 +22,43 @@ pub enum Error {
     /// The network or the mirror does not answer.
     #[error("cannot reach the archive of {suite}: {why}")]
     Unreachable {
-        /// Whose index.
+        /// Suite whose index was requested.
         suite: Suite,
-        /// Apt's words.
+        /// Apt's messages.
         why: String,
     },
-    /// The index is not signed by a key of the installed keyring, or a file is not what the index says.
+    /// The index is not signed by a key of the installed keyring, or a file differs from the index.
     #[error(
         "the archive of {suite} has an invalid signature, or a file differs from the signed index: {why}. No file of it was \
          used. If its key is newer than this machine's keyring, upgrade the package debian-archive-keyring"
     )]
     Untrusted {
-        /// Whose index.
+        /// Suite whose index was requested.
         suite: Suite,
-        /// Apt's words.
+        /// Apt's messages.
         why: String,
     },
-    /// The indexes have no such kernel.
+    /// The indexes do not have this kernel.
     #[error(
         "no kernel matches `{selector}` in {suites}; `hotcc-bench kernels list SUITE` lists the kernels of a suite"
     )]
     NotFound {
-        /// What was asked for.
+        /// The requested kernel.
         selector: Selector,
-        /// Where it was looked for.
+        /// The suites that were searched.
         suites: String,
     },
-    /// An index that this program does not understand.
+    /// This program cannot parse the index.
     #[error("cannot parse the package index: {0}")]
     Index(String),
-    /// A file that is not what its checksum says.
+    /// A file's checksum is wrong.
     #[error("{what} is corrupt or truncated: its SHA-256 is {found}, expected {expected}; it was not used")]
     Corrupt {
         /// The file.
         what: String,
-        /// From the signed index or the manifest.
+        /// Checksum in the signed index or the manifest.
         expected: String,
-        /// Of the file.
+        /// Checksum of the file.
         found: String,
     },
     /// The kernel has no such module, neither as a file nor built in.
@@ -69,22 +69,22 @@ pub enum Error {
         /// The module.
         module: String,
     },
-    /// A program of the system is missing.
+    /// A system program is missing.
     #[error("cannot run {program}: {source}; install the package {package}")]
     NoProgram {
         /// The command.
         program: String,
-        /// Debian's package that has it.
+        /// Debian package that contains the program.
         package: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A program of the system failed.
+    /// A system program failed.
     #[error("{program} failed: {why}")]
     Program {
         /// The command.
         program: String,
-        /// Its own words.
+        /// The program's messages.
         why: String,
     },
     /// The disk is full.
@@ -93,36 +93,36 @@ pub enum Error {
         directory.display()
     )]
     Full {
-        /// Where.
+        /// Directory in which the space ran out.
         directory: PathBuf,
     },
-    /// A file or directory.
+    /// Accessing a file or directory failed.
     #[error("{tried}: {source}")]
     Io {
-        /// Reads like "cannot read FILE".
+        /// What was tried, such as "cannot read FILE".
         tried: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// `Result` with this module's error.
+/// `Result` with this module's error type.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Exit code: 2 usage, 1 everything else.
+    /// Returns the exit code: 2 for a usage error, 1 for everything else.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Self::Selector(_)) { 2 } else { 1 }
     }
 
-    /// It is the network that failed, so what is cached may serve instead.
+    /// Returns whether the network failed, so that cached kernels may be used instead.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoMirror)
     }
 
-    /// `self`, or [`Error::Full`] where that is its cause.
+    /// Returns [`Error::Full`] if a full disk is the cause, else `self`.
     pub(super) fn in_directory(self, directory: &Path) -> Self {
         let full = match &self {
             Self::Io { source, .. } => {
@@ -137,9 +137,9 @@ impl Error {
     }
 }
 
-/// Adds what was tried to a failure of the system.
+/// Adds what was tried to a system error.
 pub(super) trait OnFile<T> {
-    /// `verb` and `path` read like "cannot read" and FILE.
+    /// Adds `verb` and `path`, which read like "cannot read" and FILE.
     fn on_file(self, verb: &str, path: &Path) -> Result<T>;
 }
 

@@ -1,7 +1,7 @@
 //! Debian's stock kernels for the lab: found by suite or series in the package index, verified, cached, ready to boot.
 //!
-//! The mirror, proxies and keys are those of this machine's apt (or `HOTCC_DEBIAN_MIRROR` names the mirror); nothing of
-//! apt's own state is touched, nothing is installed, no root is needed.
+//! The mirror, proxies and keys are those of this machine's apt; `HOTCC_DEBIAN_MIRROR` overrides the mirror. Apt's own
+//! state is not changed, nothing is installed, and no root is needed.
 //!
 //! ```no_run
 //! # fn main() -> hotcc_kernels::Result<()> {
@@ -37,17 +37,17 @@ use std::path::PathBuf;
 /// A kernel in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// What `uname -r` says on it.
+    /// Output of `uname -r` on it.
     pub release: String,
-    /// All that belongs to it.
+    /// Directory with all its files.
     pub dir: PathBuf,
     /// The image to boot, as Debian ships it.
     pub vmlinuz: PathBuf,
-    /// The options it was built with.
+    /// Build configuration.
     pub config: PathBuf,
-    /// Its modules, not compressed, with their `modules.dep` and `modules.builtin`.
+    /// Uncompressed modules, with their `modules.dep` and `modules.builtin`.
     pub modules: PathBuf,
-    /// Where it comes from.
+    /// Origin of the kernel.
     pub manifest: Manifest,
 }
 
@@ -63,16 +63,16 @@ impl Kernel {
         }
     }
 
-    /// Compares the image with the checksum it had when it was unpacked.
+    /// Compares the image with the checksum that it had when it was unpacked.
     pub fn verify(&self) -> Result<()> {
         unpack::verify(&self.vmlinuz, &self.manifest.vmlinuz_sha256)
     }
 }
 
-/// `manifest.json` of a kernel: of what it was made.
+/// A kernel's `manifest.json`: the packages that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Layout of the directory.
+    /// Version of the directory's layout.
     format: u32,
     /// Release, version, suite, and the package files with their checksums.
     #[serde(flatten)]
@@ -81,51 +81,51 @@ pub struct Manifest {
     pub vmlinuz_sha256: String,
 }
 
-/// A kernel that can be had.
+/// An available kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// As it was asked for.
+    /// Selector that found it.
     pub selector: Selector,
-    /// What it is.
+    /// Its packages.
     pub package: Package,
-    /// Its directory, if the cache has it.
+    /// Its directory, if it is in the cache.
     pub cached: Option<PathBuf>,
 }
 
-/// What a fetch is about to do; prints as a line for the user.
+/// A step of a fetch; displayed as a line for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Another process uses the cache.
+    /// Waiting for another process that uses the cache.
     Waiting,
-    /// Asks for a package index.
+    /// Requesting a package index.
     Index {
-        /// Whose.
+        /// Suite of the index.
         suite: Suite,
     },
-    /// Downloads; comes several times a second.
+    /// Downloading; reported several times a second.
     Downloading {
-        /// Which kernel.
+        /// Release of the kernel.
         release: String,
-        /// Bytes that are there.
+        /// Bytes downloaded so far.
         bytes: u64,
-        /// Bytes of all its files.
+        /// Total size of all files, in bytes.
         total: u64,
     },
-    /// Unpacks; takes seconds.
+    /// Unpacking, which takes seconds.
     Unpacking {
-        /// Which kernel.
+        /// Release of the kernel.
         release: String,
     },
-    /// A kernel of the cache serves, though the index might have a newer one.
+    /// A cached kernel is used, although the index might have a newer one.
     Fallback {
-        /// Which kernel.
+        /// Release of the kernel.
         release: String,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// The list is that of the cache.
+    /// Only cached kernels are listed.
     Offline {
-        /// What went wrong.
+        /// The error.
         why: String,
     },
 }
@@ -145,7 +145,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Bytes, printed in units that people compare.
+/// A number of bytes, displayed in MB.
 pub struct Megabytes(pub u64);
 
 impl fmt::Display for Megabytes {
@@ -154,30 +154,30 @@ impl fmt::Display for Megabytes {
     }
 }
 
-/// [`Store::list`] of this user's cache.
+/// Calls [`Store::list`] on this user's cache.
 pub fn list(selectors: &[Selector], progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Listed>> {
     Store::open()?.list(selectors, progress)
 }
 
-/// [`Store::fetch`] into this user's cache.
+/// Calls [`Store::fetch`] on this user's cache.
 pub fn fetch(selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
     Store::open()?.fetch(selector, progress)
 }
 
-/// [`Store::cached`] of this user's cache.
+/// Calls [`Store::cached`] on this user's cache.
 #[must_use]
 pub fn cached(selector: &Selector) -> Option<Kernel> {
     Store::open().ok()?.cached(selector)
 }
 
-/// The newest kernel in the cache that fits; only if there is none, the newest of the index.
+/// Returns the newest matching kernel in the cache; if there is none, fetches the newest in the index.
 pub fn ready(selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
     let store = Store::open()?;
     store.cached(selector).map_or_else(|| store.fetch(selector, progress), Ok)
 }
 
-/// The files to load, in this order, so that `modules` work on `kernel`. A module that is built in adds none; one that
-/// the kernel does not have is [`Error::NoModule`].
+/// Returns the files to load, in this order, so that `modules` work on `kernel`. A built-in module needs no file; a
+/// module that the kernel lacks is [`Error::NoModule`].
 pub fn module_closure(kernel: &Kernel, modules: &[&str]) -> Result<Vec<PathBuf>> {
     let files = modules::Modules::read(&kernel.modules)?.closure(&kernel.release, modules)?;
     Ok(files.into_iter().map(|file| kernel.modules.join(file)).collect())

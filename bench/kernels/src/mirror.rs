@@ -1,32 +1,34 @@
-//! Which mirror of Debian this machine uses, and by which keys it is verified: from the environment, or apt's own sources.
+//! The Debian mirror that this machine uses, and the keys that verify it: from the environment, or from apt's own
+//! sources.
 
 use super::error::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The environment variable that names the mirror, before apt's configuration does.
+/// Environment variable that names the mirror; it overrides apt's configuration.
 pub(super) const MIRROR: &str = "HOTCC_DEBIAN_MIRROR";
 
-/// Where the package debian-archive-keyring puts the keys of all suites.
+/// Files in which the package debian-archive-keyring installs the keys of all suites.
 const KEYRINGS: [&str; 2] =
     ["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
 
-/// Names that only Debian's own archive gives its releases.
+/// Suite names that only Debian's own archive uses.
 const RELEASES: [&str; 10] =
     ["bullseye", "bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable"];
 
 /// An archive of Debian packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// What apt knows as URI: the directory that has `dists/`.
+    /// URI in apt's sense: the directory that contains `dists/`.
     pub uri: String,
-    /// A keyring, or whatever else apt takes as `Signed-By`. Without it the keys that apt trusts for everything count.
+    /// A keyring, or any other value that apt accepts as `Signed-By`. `None` accepts the keys that apt trusts for every
+    /// source.
     pub signed_by: Option<String>,
 }
 
 impl Mirror {
-    /// The one in the environment, else the one in apt's configuration.
+    /// Returns the mirror named in the environment, else the one in apt's configuration.
     pub fn of_this_machine() -> Result<Self> {
         let named = std::env::var(MIRROR).ok().filter(|uri| !uri.trim().is_empty());
         let found = match named {
@@ -44,7 +46,7 @@ impl Mirror {
     }
 }
 
-/// One archive of apt's sources.
+/// An archive in apt's sources.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Source {
     uri: String,
@@ -63,7 +65,8 @@ impl Source {
     }
 }
 
-/// Other vendors call their suites after Debian's as well; their archives are neither called `debian` nor have updates.
+/// Chooses Debian's own archive. Other vendors name their suites after Debian's as well, but their archives' URIs do
+/// not end in `/debian`, and have no suites for updates or backports.
 fn choose(sources: &[Source]) -> Option<Mirror> {
     let candidates = || sources.iter().filter(|source| source.has_release());
     let named = |source: &&Source| source.uri.trim_end_matches('/').ends_with("/debian");
@@ -72,7 +75,7 @@ fn choose(sources: &[Source]) -> Option<Mirror> {
     Some(Mirror { uri: chosen.uri.clone(), signed_by: chosen.signed_by.clone() })
 }
 
-/// All sources of this machine. What cannot be read is none.
+/// Returns all sources of this machine. A file that cannot be read is skipped.
 fn configured() -> Vec<Source> {
     let mut files = vec![place("Dir::Etc::sourcelist/f", "/etc/apt/sources.list")];
     if let Ok(entries) = fs::read_dir(place("Dir::Etc::sourceparts/d", "/etc/apt/sources.list.d")) {
@@ -98,7 +101,7 @@ fn place(option: &str, default: &str) -> PathBuf {
     place.unwrap_or(default).into()
 }
 
-/// `deb [option=value …] URI SUITE COMPONENT…`
+/// Parses lines of the form `deb [option=value …] URI SUITE COMPONENT…`.
 fn one_line(text: &str) -> Vec<Source> {
     let source = |line: &str| {
         let rest = line.split('#').next()?.trim().strip_prefix("deb")?;
@@ -119,7 +122,7 @@ fn one_line(text: &str) -> Vec<Source> {
     text.lines().filter_map(source).collect()
 }
 
-/// Paragraphs of `Field: value`; a value may go on in indented lines (keys do).
+/// Parses paragraphs of `Field: value`; a value may continue in indented lines, as keys do.
 fn deb822(text: &str) -> Vec<Source> {
     let text: String =
         text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{}\n", line.trim_end())).collect();

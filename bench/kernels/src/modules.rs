@@ -1,11 +1,11 @@
-//! Which module files of a kernel are wanted, and in which order they load.
+//! The module files of a kernel that the lab needs, and the order in which they load.
 
 use super::error::{Error, OnFile, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the lab can use; other modules are kept only where these need them.
+/// Path prefixes of modules that the lab can use; other modules are kept only if these depend on them.
 const KEPT: [&str; 13] = [
     "kernel/net/",
     "kernel/drivers/net/veth",
@@ -22,16 +22,16 @@ const KEPT: [&str; 13] = [
     "kernel/fs/netfs/",
 ];
 
-/// The modules of a kernel: those in files, with what each needs, and those built in.
+/// The modules of a kernel: module files with their dependencies, and built-in modules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Modules {
-    /// Module file (relative) to the files it needs, by `modules.dep`.
+    /// Each module file (relative path) and the files that it depends on, from `modules.dep`.
     needs: BTreeMap<String, Vec<String>>,
     builtin: HashSet<String>,
 }
 
 impl Modules {
-    /// From a directory with `modules.dep` and, perhaps, `modules.builtin`.
+    /// Reads a directory with `modules.dep` and, optionally, `modules.builtin`.
     pub(super) fn read(directory: &Path) -> Result<Self> {
         let needs = directory.join("modules.dep");
         let needs = fs::read_to_string(&needs).on_file("cannot read", &needs)?;
@@ -50,7 +50,7 @@ impl Modules {
         }
     }
 
-    /// Files to load, in this order, so that `modules` work; none for those that are built in.
+    /// Returns the files to load, in this order, so that `modules` work; built-in modules need no file.
     pub(super) fn closure(&self, release: &str, modules: &[&str]) -> Result<Vec<String>> {
         let files: BTreeMap<String, &String> = self.needs.keys().map(|file| (name(file), file)).collect();
         let mut order = Vec::new();
@@ -68,7 +68,7 @@ impl Modules {
 
     fn visit(&self, file: &str, seen: &mut BTreeSet<String>, order: &mut Vec<String>) {
         if seen.insert(file.to_owned()) {
-            // modules.dep names what is needed first last
+            // modules.dep lists dependencies in reverse order of loading
             for needed in self.needs.get(file).into_iter().flatten().rev() {
                 self.visit(needed, seen, order);
             }
@@ -76,7 +76,7 @@ impl Modules {
         }
     }
 
-    /// What is left of the modules when only the lab's are kept.
+    /// Returns the modules that the lab uses, and their dependencies.
     pub(super) fn kept(&self) -> Self {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -86,12 +86,12 @@ impl Modules {
         Self { needs: needs.collect(), builtin: self.builtin.clone() }
     }
 
-    /// Files, relative to the directory of `modules.dep`.
+    /// Returns the files, relative to the directory of `modules.dep`.
     pub(super) fn files(&self) -> impl Iterator<Item = &String> {
         self.needs.keys()
     }
 
-    /// As `modules.dep`.
+    /// Formats the dependencies as `modules.dep` does.
     pub(super) fn text(&self) -> String {
         let line = |(file, needs): (&String, &Vec<String>)| {
             let needs: String = needs.iter().map(|needed| format!(" {needed}")).collect();
@@ -101,13 +101,13 @@ impl Modules {
     }
 }
 
-/// What the kernel calls the module of a file: `virtio-rng.ko` is `virtio_rng`.
+/// Returns the kernel's name for the module in a file: `virtio-rng.ko` is `virtio_rng`.
 fn name(file: &str) -> String {
     let stem = file.rsplit('/').next().unwrap_or(file);
     stem.split_once(".ko").map_or(stem, |(stem, _)| stem).replace('-', "_")
 }
 
-/// All files under `directory` whose name ends with `end`.
+/// Returns all files under `directory` whose names end with `end`.
 pub(super) fn files_ending(directory: &Path, end: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_path_buf()];

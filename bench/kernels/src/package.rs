@@ -1,8 +1,9 @@
 //! The kernels in one suite's package index.
 //!
-//! A kernel is one package or several. Until 6.18 `linux-image-RELEASE` holds all of it; later it is empty and depends on
-//! `linux-base-RELEASE` (configuration, list of what is built in), `linux-binary-RELEASE` (vmlinuz) and
-//! `linux-modules-RELEASE`. Indexes of backports keep packages whose other halves are gone; those are no kernels.
+//! A kernel is one package or several. Until 6.18, `linux-image-RELEASE` contains the whole kernel. Later it is empty
+//! and depends on `linux-base-RELEASE` (configuration, list of built-in modules), `linux-binary-RELEASE` (vmlinuz) and
+//! `linux-modules-RELEASE`. Indexes of backports keep packages of which the other parts have been removed; these are
+//! not kernels.
 
 use super::error::{Error, Result};
 use super::selector::{Suite, release_in};
@@ -15,21 +16,21 @@ const IMAGE: &str = "linux-image-";
 const BASE: &str = "linux-base-";
 const PARTS: [&str; 4] = [IMAGE, BASE, "linux-binary-", "linux-modules-"];
 
-/// A stock kernel as its suite offers it.
+/// A stock kernel as a suite offers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
-    /// What `uname -r` says on it, like 6.12.107+deb13-cloud-amd64.
+    /// Output of `uname -r` on it, such as 6.12.107+deb13-cloud-amd64.
     pub release: String,
-    /// The packages' version, like 6.12.107-1.
+    /// Version of the packages, such as 6.12.107-1.
     pub version: String,
-    /// Name of the suite it was found in.
+    /// Name of the suite.
     pub suite: String,
-    /// The files it consists of.
+    /// The package files that it consists of.
     pub debs: Vec<Deb>,
 }
 
 impl Package {
-    /// Bytes to download.
+    /// Returns the number of bytes to download.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.debs.iter().map(|deb| deb.size).sum()
@@ -39,17 +40,17 @@ impl Package {
 /// One package file, as the signed index describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deb {
-    /// The package's name.
+    /// Name of the package.
     pub package: String,
-    /// Its place on the mirror.
+    /// Path on the mirror.
     pub path: String,
-    /// Of the file, in hexadecimal digits.
+    /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// What is read of one paragraph.
+/// The fields that are read from a paragraph of the index.
 #[derive(Clone, Debug, Default)]
 struct Paragraph {
     package: String,
@@ -93,7 +94,8 @@ impl Paragraph {
         })
     }
 
-    /// Names of the packages of this kernel it needs: those of the same version, named after the same release.
+    /// Returns the names of the other packages of this kernel: dependencies on the same version, named after the same
+    /// release.
     fn parts(&self, release: &str) -> impl Iterator<Item = &str> {
         let version = format!("(= {})", self.version);
         self.depends.split(',').filter_map(move |dependency| {
@@ -104,7 +106,7 @@ impl Paragraph {
     }
 }
 
-/// The complete kernels of an index (the text of `Packages`), newest first.
+/// Returns the complete kernels of an index (the text of `Packages`), newest first.
 pub(super) fn parse(index: impl BufRead, suite: Suite) -> Result<Vec<Package>> {
     let mut found: HashMap<(String, String), Paragraph> = HashMap::new();
     let mut paragraph = Paragraph::default();
@@ -137,14 +139,14 @@ pub(super) fn parse(index: impl BufRead, suite: Suite) -> Result<Vec<Package>> {
     Ok(kernels)
 }
 
-/// All that the kernel consists of, if the index has it.
+/// Returns all packages of the kernel, if the index has all of them.
 fn complete<'a>(
     image: &'a Paragraph,
     release: &str,
     index: &'a HashMap<(String, String), Paragraph>,
 ) -> Option<Vec<&'a Paragraph>> {
     let part = |name: &str| index.get(&(name.to_owned(), image.version.clone()));
-    // A base that is the only dependency holds no more than documentation.
+    // If the base is the only dependency, it has only documentation, so it may be missing.
     let whole = image.parts(release).all(|name| name.starts_with(BASE));
     let mut all = vec![image];
     for name in image.parts(release) {

@@ -1,4 +1,4 @@
-//! Runs the system's programs: quietly, in plain English, and never longer than we live.
+//! Runs system programs: with captured output, in the C locale, and never longer than this process.
 
 use super::error::{Error, Result};
 use nix::sys::prctl;
@@ -7,10 +7,10 @@ use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// As many lines of a program's complaints are repeated.
+/// Number of lines of a program's error output that are repeated.
 const LAST: usize = 5;
 
-/// A program, and the Debian package that has it.
+/// A program, and the Debian package that contains it.
 #[derive(Debug)]
 pub(super) struct Program {
     command: Command,
@@ -21,7 +21,7 @@ impl Program {
     pub(super) fn new(path: &str, package: &'static str) -> Self {
         let mut command = Command::new(path);
         let search = std::env::var("PATH").unwrap_or_default();
-        // depmod is in sbin, which is not on the PATH of everybody
+        // depmod is in sbin, which is not in every user's PATH
         command.env("PATH", format!("{search}:/usr/sbin:/sbin")).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let die_with_us = || prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from);
@@ -40,7 +40,7 @@ impl Program {
         self
     }
 
-    /// Starts it; its output waits in pipes, so it must be short until somebody reads it.
+    /// Starts the program. Its output stays in pipes, so it blocks when they are full, until the output is read.
     pub(super) fn start(mut self) -> Result<Running> {
         let program = self.command.get_program().to_string_lossy().into_owned();
         match self.command.spawn() {
@@ -49,7 +49,7 @@ impl Program {
         }
     }
 
-    /// Runs it to its end; gives what it printed.
+    /// Runs the program to its end, and returns its output.
     pub(super) fn run(self) -> Result<String> {
         self.start()?.finish().map_err(|error| match error {
             Error::Program { program, why } => {
@@ -61,7 +61,7 @@ impl Program {
     }
 }
 
-/// A program that was started.
+/// A running program.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) child: Child,
@@ -69,12 +69,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Still at work.
+    /// Returns whether it is still running.
     pub(super) fn is_busy(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end; gives what it printed, or all that it complained of.
+    /// Waits for the end of the program. Returns its output, or an error with all of its error output.
     pub(super) fn finish(self) -> Result<String> {
         let program = self.program;
         let failed = |why: String| Error::Program { program: program.clone(), why };

@@ -1,17 +1,17 @@
-//! Which kernel somebody means: a suite, a series, the newest, or one release.
+//! Selection of a kernel: a suite, a series, the newest, or one release.
 
 use super::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of Debian's suites that the lab knows.
+/// A Debian suite that the lab knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suite {
     /// Debian 12, Linux 6.1.
     Bookworm,
     /// Debian 13, Linux 6.12.
     Trixie,
-    /// What Debian 13 can have newer: several series, up to the newest.
+    /// Newer kernels for Debian 13: several series, up to the newest.
     TrixieBackports,
     /// Unstable.
     Sid,
@@ -20,7 +20,7 @@ pub enum Suite {
 impl Suite {
     const ALL: [Self; 4] = [Self::Bookworm, Self::Trixie, Self::TrixieBackports, Self::Sid];
 
-    /// As the archive calls it.
+    /// Returns the archive's name of the suite.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,18 +45,18 @@ impl FromStr for Suite {
     }
 }
 
-/// For which machines a kernel was configured.
+/// The machines that a kernel was configured for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flavour {
-    /// Virtual ones: small, without wireless and 9p.
+    /// Virtual machines: small, without wireless and 9p.
     #[default]
     Cloud,
-    /// All: has mac80211_hwsim.
+    /// All machines: has mac80211_hwsim.
     Generic,
 }
 
 impl Flavour {
-    /// How releases of this flavour end; a generic one may not end like a cloud one.
+    /// Returns the flavour that a release's name ends with. A generic release must not end like a cloud release.
     fn of(release: &str) -> Option<Self> {
         let stem = release.strip_suffix("-amd64")?;
         if stem.ends_with("-cloud") {
@@ -68,31 +68,31 @@ impl Flavour {
     }
 }
 
-/// Which kernel of its flavour.
+/// The kernel of a flavour that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
-    /// The newest in Debian's backports.
+    /// The newest kernel in Debian's backports.
     Newest,
-    /// The newest of a suite.
+    /// The newest kernel of a suite.
     Suite(Suite),
-    /// The newest of a series, like 6.12, from the suite that is named first for it.
+    /// The newest kernel of a series such as 6.12, from the first suite in its list that has one.
     Series(u32, u32),
-    /// Exactly this one, as `uname -r` says it.
+    /// Exactly this release, as in `uname -r`.
     Release(String),
 }
 
-/// A kernel as a user names it; reads and prints `trixie`, `6.12`, `newest`, `6.12-generic`,
+/// A kernel as a user names it; parsed from and displayed as `trixie`, `6.12`, `newest`, `6.12-generic`,
 /// `6.12.107+deb13-cloud-amd64`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// Which one.
+    /// The kernel of its flavour.
     pub wanted: Wanted,
-    /// Of which kind.
+    /// The flavour.
     pub flavour: Flavour,
 }
 
 impl Selector {
-    /// The kernels that hotcc supports, oldest first.
+    /// Returns selectors of the kernels that hotcc supports, oldest first.
     #[must_use]
     pub fn supported() -> Vec<Self> {
         [Wanted::Suite(Suite::Bookworm), Wanted::Suite(Suite::Trixie), Wanted::Series(6, 18), Wanted::Newest]
@@ -100,7 +100,7 @@ impl Selector {
             .into()
     }
 
-    /// Where to look, in this order, until it is found.
+    /// Returns the suites to search, in this order, until one has the kernel.
     #[must_use]
     pub fn suites(&self) -> Vec<Suite> {
         match &self.wanted {
@@ -111,7 +111,7 @@ impl Selector {
         }
     }
 
-    /// Whether `release`, found in `suite`, is of the kind that is meant.
+    /// Returns whether `release`, found in `suite`, matches the selector.
     #[must_use]
     pub fn accepts(&self, release: &str, suite: Suite) -> bool {
         let wanted = match &self.wanted {
@@ -124,7 +124,8 @@ impl Selector {
     }
 }
 
-/// Debian keeps one series per release; all others are in backports for a while, and in sid until the next one.
+/// Returns the suites that may have a series. Debian keeps one series per release; all others are in backports for a
+/// while, and in sid until the next series.
 fn suites_of(series: (u32, u32)) -> Vec<Suite> {
     match series {
         (6, 1) => vec![Suite::Bookworm],
@@ -133,7 +134,7 @@ fn suites_of(series: (u32, u32)) -> Vec<Suite> {
     }
 }
 
-/// (6, 12) of 6.12.107+deb13-cloud-amd64 and of 6.12.
+/// Returns the series of a release: (6, 12) for 6.12.107+deb13-cloud-amd64 and for 6.12.
 #[must_use]
 pub fn series(release: &str) -> Option<(u32, u32)> {
     let (major, rest) = release.split_once('.')?;
@@ -141,14 +142,15 @@ pub fn series(release: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What may become the name of a directory.
+/// Returns whether the text is a release, and so may become the name of a directory.
 fn is_release(text: &str) -> bool {
     series(text).is_some()
         && Flavour::of(text).is_some()
         && text.chars().all(|c| c.is_ascii_alphanumeric() || ".+~-".contains(c))
 }
 
-/// The release in the name of a package that is a kernel, or the modules of one: not a metapackage's, not debug symbols.
+/// Returns the release in the name of a package that is a kernel or its modules; `None` for metapackages and debug
+/// symbols.
 pub(super) fn release_in<'a>(package: &'a str, prefix: &str) -> Option<&'a str> {
     package.strip_prefix(prefix).filter(|release| is_release(release))
 }

@@ -1,4 +1,4 @@
-//! The cache of kernels: one directory each, complete or absent; one fetch at a time.
+//! The cache of kernels: one directory for each kernel, complete or absent; one fetch at a time.
 
 use super::apt::Apt;
 use super::error::{Error, OnFile, Result};
@@ -14,54 +14,54 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The environment variable that names another place for the cache.
+/// Environment variable that overrides the cache's directory.
 const CACHE: &str = "HOTCC_CACHE";
 const MANIFEST: &str = "manifest.json";
 const UNFINISHED: &str = ".fetch-";
 const INDEXES: &str = ".apt";
 
-/// What the directory of a kernel holds; one of another layout is fetched again.
+/// Version of the layout of a kernel's directory; a kernel with another layout is fetched again.
 pub(super) const FORMAT: u32 = 1;
 
 /// The kernels of a suite, or why its index could not be reached.
 type Index = std::result::Result<Arc<Vec<Package>>, String>;
 
-/// A place where kernels are kept, and where they come from.
+/// A cache of kernels, and the mirror that it is filled from.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
     mirror: Option<Mirror>,
-    /// Each is asked for once in a process.
+    /// Indexes, each requested once per process.
     indexes: Mutex<HashMap<Suite, Index>>,
 }
 
 impl Store {
-    /// This user's: `$HOTCC_CACHE/kernels`, else `$XDG_CACHE_HOME/hotcc/kernels`, else `~/.cache/hotcc/kernels`; filled
-    /// from this machine's mirror.
+    /// Opens this user's cache, `$HOTCC_CACHE/kernels`, else `$XDG_CACHE_HOME/hotcc/kernels`, else
+    /// `~/.cache/hotcc/kernels`; it is filled from this machine's mirror.
     pub fn open() -> Result<Self> {
         Self::at(&cache_directory()?.join("kernels"), None)
     }
 
-    /// One in `directory`, filled from `mirror`, or from this machine's.
+    /// Opens the cache in `directory`; it is filled from `mirror`, or from this machine's mirror.
     pub fn at(directory: &Path, mirror: Option<Mirror>) -> Result<Self> {
         let directory = std::path::absolute(directory).on_file("cannot find", directory)?;
         Ok(Self { directory, mirror, indexes: Mutex::default() })
     }
 
-    /// Where it is.
+    /// Returns the directory of the cache.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The newest kernel that fits, from the index.
+    /// Returns the newest matching kernel in the index.
     pub fn resolve(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Package> {
         let _lock = self.lock(progress)?;
         self.newest(selector, progress)
     }
 
-    /// All kernels that fit any of the selectors, newest first; for none, the newest of each that is
-    /// [supported](Selector::supported). Where the index cannot be reached: those in the cache.
+    /// Returns all kernels that match any of the selectors, newest first; without selectors, the newest of each
+    /// [supported](Selector::supported) kernel. If the index cannot be reached, returns the cached kernels.
     pub fn list(&self, selectors: &[Selector], progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Listed>> {
         let _lock = self.lock(progress)?;
         let (mut listed, mut said) = (Vec::new(), Vec::new());
@@ -91,8 +91,9 @@ impl Store {
         Ok(listed)
     }
 
-    /// The newest kernel that fits, downloaded if the cache does not have it. Where the index cannot be reached, or has
-    /// none that fits any more, the newest in the cache serves; `progress` is told.
+    /// Returns the newest matching kernel, after downloading it if it is not in the cache. If the index cannot be
+    /// reached, or no longer has a matching kernel, returns the newest matching kernel in the cache, and reports that
+    /// to `progress`.
     pub fn fetch(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
         if let (Wanted::Release(_), Some(kernel)) = (&selector.wanted, self.cached(selector)) {
             return Ok(kernel);
@@ -112,13 +113,13 @@ impl Store {
         }
     }
 
-    /// The newest kernel in the cache that fits; never asks the network.
+    /// Returns the newest matching kernel in the cache, without using the network.
     #[must_use]
     pub fn cached(&self, selector: &Selector) -> Option<Kernel> {
         self.kept(selector).into_iter().find(|kernel| kernel.verify().is_ok())
     }
 
-    /// Removes all kernels and indexes; gives how many bytes that frees.
+    /// Removes all kernels and indexes, and returns the number of bytes freed.
     pub fn clean(&self, progress: &mut dyn FnMut(&Progress)) -> Result<u64> {
         if !self.directory.is_dir() {
             return Ok(0);
@@ -138,7 +139,7 @@ impl Store {
         fs::read_dir(&self.directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     }
 
-    /// The right to change the cache; what a killed fetch left is removed.
+    /// Locks the cache for changes, and removes what a killed fetch left.
     fn lock(&self, progress: &mut dyn FnMut(&Progress)) -> Result<Flock<File>> {
         fs::create_dir_all(&self.directory)
             .on_file("cannot create", &self.directory)
@@ -185,7 +186,7 @@ impl Store {
         asked
     }
 
-    /// Kernels that fit, from the first suite that has any.
+    /// Returns the matching kernels, from the first suite that has any.
     fn matching(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Package>> {
         for suite in selector.suites() {
             let index = self.index(suite, progress)?;
@@ -204,7 +205,7 @@ impl Store {
         found.ok_or_else(|| Error::NotFound { selector: selector.clone(), suites: "any suite".into() })
     }
 
-    /// Kernels in the cache that fit, newest first.
+    /// Returns the matching kernels in the cache, newest first.
     fn kept(&self, selector: &Selector) -> Vec<Kernel> {
         let fits = |kernel: &Kernel| {
             let package = &kernel.manifest.package;
@@ -215,7 +216,7 @@ impl Store {
         kernels
     }
 
-    /// The kernel in the cache that was made of exactly these files.
+    /// Returns the kernel in the cache that was made from exactly these files.
     fn kept_as(&self, package: &Package) -> Option<Kernel> {
         let kernel = kernel_in(&self.directory.join(&package.release))?;
         (kernel.manifest.package.debs == package.debs).then_some(kernel)
@@ -248,8 +249,8 @@ impl Store {
     }
 }
 
-/// The directory of everything that hotcc downloads for this user: `$HOTCC_CACHE`, else `$XDG_CACHE_HOME/hotcc`, else
-/// `~/.cache/hotcc`.
+/// Returns the directory of everything that hotcc downloads for this user: `$HOTCC_CACHE`, else
+/// `$XDG_CACHE_HOME/hotcc`, else `~/.cache/hotcc`.
 ///
 /// # Errors
 /// None of these variables is set.
@@ -264,7 +265,7 @@ pub fn cache_directory() -> Result<PathBuf> {
     })
 }
 
-/// The kernel that a directory holds, if it is one.
+/// Returns the kernel in a directory, if it contains one with the current layout.
 fn kernel_in(directory: &Path) -> Option<Kernel> {
     let manifest: Manifest = serde_json::from_slice(&fs::read(directory.join(MANIFEST)).ok()?).ok()?;
     let named = directory.file_name().is_some_and(|name| name == manifest.package.release.as_str());

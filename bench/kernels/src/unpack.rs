@@ -1,4 +1,4 @@
-//! Turns package files into the directory of a kernel: vmlinuz, config, the modules of the lab, ready to load.
+//! Unpacks package files into the directory of a kernel: vmlinuz, config, and the lab's modules, ready to load.
 
 use super::error::{Error, OnFile, Result};
 use super::modules::{Modules, files_ending};
@@ -10,10 +10,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Arguments that one call of a decompressor gets.
+/// Maximum number of files in one call of a decompressor.
 const BATCH: usize = 500;
 
-/// SHA-256 of a file, in hexadecimal digits.
+/// Returns the SHA-256 of a file, in hexadecimal digits.
 pub(super) fn sha256(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let mut file = File::open(path).on_file("cannot read", path)?;
@@ -21,7 +21,7 @@ pub(super) fn sha256(path: &Path) -> Result<String> {
     Ok(HEXLOWER.encode(&hash.finalize()))
 }
 
-/// Compares a file with what it should be.
+/// Compares a file with its checksum.
 pub(super) fn verify(path: &Path, expected: &str) -> Result<()> {
     let found = sha256(path)?;
     if found == expected {
@@ -30,7 +30,7 @@ pub(super) fn verify(path: &Path, expected: &str) -> Result<()> {
     Err(Error::Corrupt { what: path.display().to_string(), expected: expected.into(), found })
 }
 
-/// The file of a package in `directory`, verified against the index.
+/// Returns the file of a package in `directory`, after verifying it against the index.
 fn find(deb: &Deb, directory: &Path) -> Result<PathBuf> {
     let start = format!("{}_", deb.package);
     let files = files_ending(directory, ".deb")?;
@@ -42,7 +42,8 @@ fn find(deb: &Deb, directory: &Path) -> Result<PathBuf> {
     Ok(path.clone())
 }
 
-/// Makes a kernel in `target` of the package files in `debs`, using up `scratch`. Gives the checksum of its vmlinuz.
+/// Makes a kernel in `target` from the package files in `debs`, which are removed; `scratch` is for temporary files.
+/// Returns the checksum of its vmlinuz.
 pub(super) fn unpack(package: &Package, debs: &Path, scratch: &Path, target: &Path) -> Result<String> {
     for deb in &package.debs {
         let file = find(deb, debs)?;
@@ -67,7 +68,7 @@ fn missing(release: &str, what: &str) -> Error {
     Error::Program { program: "dpkg-deb".into(), why: format!("the packages of {release} contain no {what}") }
 }
 
-/// Where the packages put the modules; moved to where every depmod looks for them.
+/// Returns the directory of the modules, after moving it to where every version of depmod looks for it.
 fn modules_of(scratch: &Path, release: &str) -> Result<PathBuf> {
     let wanted = scratch.join("lib/modules").join(release);
     let merged = scratch.join("usr/lib/modules").join(release);
@@ -102,7 +103,7 @@ fn decompress(modules: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves what the lab uses to `target`.
+/// Moves the modules that the lab uses to `target`.
 fn keep(modules: &Path, release: &str, base: &Path, target: &Path) -> Result<()> {
     Program::new("depmod", "kmod").args(["--basedir".as_ref(), base.as_os_str()]).args([release]).run()?;
     let kept = Modules::read(modules)?.kept();

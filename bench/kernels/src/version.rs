@@ -1,9 +1,9 @@
-//! Which of two versions of a Debian package is newer (Debian Policy 5.6.12).
+//! Comparison of the versions of Debian packages (Debian Policy 5.6.12).
 
 use debversion::Version;
 use std::cmp::Ordering;
 
-/// Compares `EPOCH:UPSTREAM-REVISION` with another; an invalid version is older than every valid one.
+/// Compares two versions, `EPOCH:UPSTREAM-REVISION`; an invalid version is older than every valid one.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let [a, b] = [a, b].map(|version| version.parse::<Version>().ok());
     a.cmp(&b)

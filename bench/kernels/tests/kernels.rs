@@ -1,4 +1,5 @@
-//! Kernels fetched from an archive made here, with what goes wrong on the way; and one from this machine's mirror.
+//! Kernels fetched from an archive that the tests create, with the failures that can happen; and one from this
+//! machine's mirror.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 use data_encoding::HEXLOWER;
@@ -30,20 +31,20 @@ fn sha256(content: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(content))
 }
 
-/// An archive with one kernel in bookworm and one in trixie-backports, signed with a key of its own.
+/// An archive with one kernel in bookworm and one in trixie-backports, signed with its own key.
 struct Archive {
     directory: TempDir,
 }
 
 impl Drop for Archive {
     fn drop(&mut self) {
-        // gpg leaves an agent behind
+        // gpg leaves an agent running
         let _ = Command::new("gpgconf").arg("--homedir").arg(self.path("gpg")).args(["--kill", "all"]).status();
     }
 }
 
 impl Archive {
-    /// `None`, after saying so, where the tools to make one are missing.
+    /// Creates the archive. Returns `None`, and reports the test as skipped, if tools for that are missing.
     fn new(test: &str) -> Option<Self> {
         for tool in ["gpg", "apt-get", "dpkg-deb", "xz", "zstd", "cc"] {
             if Command::new(tool).arg("--version").output().is_err() {
@@ -106,7 +107,7 @@ impl Archive {
         run(self.gpg(home).args(["--quick-gen-key", "archive@example.org", "ed25519", "sign"]));
     }
 
-    /// Builds a package of `tree`; gives its paragraph of the index.
+    /// Builds a package of `tree`, and returns its paragraph for the index.
     fn package(&self, name: &str, version: &str, depends: &str, tree: &Path) -> String {
         let control = format!(
             "Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody <nobody@example.org>\n\
@@ -150,7 +151,7 @@ impl Archive {
         Store::at(&self.path("cache"), Some(Mirror { uri, signed_by })).unwrap()
     }
 
-    /// What the cache holds, the lock and the indexes excepted.
+    /// Returns the names in the cache, except the lock and the indexes.
     fn cached(&self) -> Vec<String> {
         let names = fs::read_dir(self.path("cache")).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
@@ -206,11 +207,11 @@ fn fetches_and_keeps_kernels() {
     let cached: Vec<_> = listed.into_iter().map(|listed| listed.cached.unwrap()).collect();
     assert_eq!(cached, [kernel.dir.clone(), newest.dir]);
 
-    // it is not downloaded again
+    // the kernel is not downloaded again
     fs::remove_dir_all(archive.path("debian/pool")).unwrap();
     assert_eq!(fetch(&archive.store(), "6.1").unwrap(), kernel);
 
-    // nor needed, where there is a cache
+    // nor is the archive needed if the kernel is in the cache
     fs::remove_dir_all(archive.path("debian")).unwrap();
     let mut told = Vec::new();
     assert_eq!(archive.store().fetch(&selector("6.1"), &mut |step| told.push(step.clone())).unwrap(), kernel);
@@ -247,7 +248,7 @@ fn refuses_what_was_altered() {
     assert_eq!(fetch(&archive.store(), "6.1").unwrap(), kernel);
     kernel.verify().unwrap();
 
-    // what is cached does not excuse an index that somebody else signed
+    // a cached kernel does not make an index acceptable that is signed with another key
     archive.new_key("other");
     archive.sign("bookworm", "other");
     let error = fetch(&archive.store(), "6.1").unwrap_err();
@@ -264,7 +265,7 @@ fn refuses_what_was_altered() {
 #[test]
 fn two_fetches_take_turns() {
     let Some(archive) = Archive::new("two_fetches_take_turns") else { return };
-    // what a killed fetch leaves
+    // left by a killed fetch
     write(&archive.path("cache/.fetch-killed/kernel/vmlinuz"), "half a ker");
     let kernels = std::thread::scope(|scope| {
         let threads = [(); 3].map(|()| scope.spawn(|| fetch(&archive.store(), "6.1").unwrap()));
@@ -311,12 +312,12 @@ fn fetches_from_the_mirror_of_this_machine() {
     println!("{} after {:?}", kernel.release, begin.elapsed());
     assert!(kernel.release.starts_with("6.1.") && kernel.release.ends_with("-cloud-amd64"), "{}", kernel.release);
     kernel.verify().unwrap();
-    // on 6.1 the lab's virtio devices are modules, and need others
+    // on 6.1, the lab's virtio devices are modules, and depend on other modules
     let files = names(&kernel, &["sch_netem", "veth", "tcp_bbr", "virtio_pci", "virtio_console"]);
     let place = |name: &str| files.iter().position(|file| file == name);
     assert!(place("virtio_ring.ko") < place("virtio_pci.ko") && place("virtio_ring.ko").is_some(), "{files:?}");
 
-    // the second time there is nothing to do but to ask whether there is a newer one
+    // the second fetch only asks whether there is a newer kernel
     let begin = Instant::now();
     assert_eq!(fetch(&store, "6.1").unwrap(), kernel);
     assert!(begin.elapsed() < Duration::from_secs(60));

@@ -1,8 +1,8 @@
-//! CPU time per ACK, by the kernel's own run-time statistics of BPF programs.
+//! CPU time per ACK, from the kernel's own run-time statistics of BPF programs.
 //!
-//! These statistics add two clock reads to every call, and the trampoline has its price too: both are what a program
-//! that does nothing costs, so one is measured beside the others and taken off. The yardstick is the kernel's CUBIC,
-//! called through the same struct_ops glue.
+//! These statistics add two clock reads to every call, and the trampoline has a cost, too. An empty program costs
+//! exactly these two, so one is measured in the same rounds and its cost is subtracted. The yardstick is the kernel's
+//! CUBIC, called through the same struct_ops glue.
 
 use super::awake::Awake;
 use super::options::Options;
@@ -21,15 +21,15 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "ack";
 const BOUND: f64 = 1.5;
-/// What the kernel calls for every ACK of new data; the others run per loss or per flow. The first always runs, the
-/// second not during a recovery.
+/// Callbacks that the kernel calls for every ACK of new data; the others run once per loss or per flow. The first is
+/// always called, the second not during a recovery.
 const HOOKS: [&str; 2] = ["pkts_acked", "cong_avoid"];
 const EMPTY: usize = 0;
 const CUBIC: usize = 1;
-/// The first two are those above, and need not be measured against themselves.
+/// The first two, at [`EMPTY`] and [`CUBIC`], are the baselines and have no finding of their own.
 const SUBJECTS: [Subject; 5] = [
     Subject::plain("empty"),
     Subject::plain("cubic_bpf"),
@@ -37,17 +37,18 @@ const SUBJECTS: [Subject; 5] = [
     Subject::plain("dtcp"),
     Subject { label: "dtcp with SINR", object: "dtcp", is_fed: true },
 ];
-/// A fresh reading for the length of a turn.
+/// Long enough for a reading to stay fresh for a whole turn.
 const MAX_AGE_MS: u32 = 2000;
 const RATE: &str = "2gbit";
 const SSTHRESH: u32 = 64;
 const WARM_UP: Duration = Duration::from_millis(50);
 const TURN: Duration = Duration::from_millis(150);
-/// Of some thousand: with fewer the machine did something else meanwhile.
+/// Least number of calls in a valid turn. A turn normally has a few thousand; with fewer than this, the machine was
+/// busy with something else.
 const FEWEST_CALLS: f64 = 200.0;
 const ATTEMPTS: usize = 5;
 
-/// What is measured.
+/// A program that is measured.
 struct Subject {
     label: &'static str,
     object: &'static str,
@@ -61,7 +62,7 @@ impl Subject {
     }
 }
 
-/// Registered for as long as it lives.
+/// A congestion control that stays registered while the value lives.
 struct Cc {
     name: String,
     is_fed: bool,
@@ -77,7 +78,7 @@ struct Calls {
     ns: f64,
 }
 
-/// What each of [`HOOKS`] did in one turn.
+/// The calls of each of [`HOOKS`] in one turn.
 type Turn = [Calls; HOOKS.len()];
 
 /// All turns of one congestion control.
@@ -92,7 +93,7 @@ impl Series<'_> {
         self.0.iter().map(|turn| turn[hook].count / turn[0].count).collect()
     }
 
-    /// Nanoseconds per ACK beyond what the empty program cost in the same round.
+    /// Returns the nanoseconds per ACK beyond the cost of the empty program in the same round.
     fn net(&self, empty: &Series<'_>) -> Vec<f64> {
         let mut sums = vec![0.0; self.0.len()];
         for hook in 0..HOOKS.len() {
@@ -105,7 +106,7 @@ impl Series<'_> {
     }
 }
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 10 } else { 40 };
     let wire = Wire::new()?;
@@ -117,7 +118,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     for round in 0..rounds {
         eprintln!("  round {} of {rounds}", round + 1);
         for place in 0..ccs.len() {
-            let which = (place + round) % ccs.len(); // nobody always comes first
+            let which = (place + round) % ccs.len(); // each comes first in turn
             turns[which].push(turn(&wire, &ccs[which])?);
         }
     }
@@ -125,7 +126,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok((CUBIC + 1..SUBJECTS.len()).map(|which| finding(&series, which)).collect())
 }
 
-/// The median over rounds, of both, before the ratio: a single round's yardstick may be close to nothing.
+/// Divides the medians over rounds, not each round's values: the yardstick of a single round may be close to 0.
 fn finding(series: &[Series<'_>], which: usize) -> Finding {
     let net = |which: usize| series[which].net(&series[EMPTY]);
     let yardstick = median(&net(CUBIC)).filter(|ns| *ns > 0.0);
@@ -165,7 +166,7 @@ fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
     Ok(Cc { name, is_fed: subject.is_fed, programs, _link: link, _loaded: loaded })
 }
 
-/// One that is worth something.
+/// Measures turns until one has enough calls.
 fn turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
     for _ in 0..ATTEMPTS {
         let turn = try_turn(wire, cc)?;
@@ -204,7 +205,8 @@ fn counts(cc: &Cc) -> Turn {
     counts
 }
 
-/// A reading of the receiver's link, until it is dropped. Flows that start later do not find the link.
+/// A fresh reading of the receiver's link. When the value is dropped, the link is removed, so flows that start later do
+/// not find it.
 struct Feed {
     map: RadioMap,
     key: IndexKey,

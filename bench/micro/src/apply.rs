@@ -1,4 +1,4 @@
-//! How long `hotcc apply` takes if the kernel is as the file declares, as it does at most boots and in every check.
+//! Time that `hotcc apply` takes if the kernel is already in the declared state, as at most boots and in every check.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -8,12 +8,12 @@ use hotcc_testbed::netlab::check;
 use hotcc_testbed::statistics::median;
 use std::time::Instant;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "apply";
 const BOUND_MS: f64 = 50.0;
 const CC: &str = "b_apply";
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let times = if options.quick { 5 } else { 40 };
     let files = tempfile::tempdir().context("cannot create a temporary directory")?;

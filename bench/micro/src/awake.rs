@@ -1,16 +1,16 @@
-//! Processors that do not go to sleep: one that does wakes up with cold caches, in a virtual machine all the more, and
-//! what is then measured is mostly that.
+//! Keeps processors awake. A processor that sleeps wakes up with cold caches, even more so in a virtual machine, and a
+//! measurement would mostly show that.
 
 use nix::libc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Keeps all processors busy with nothing, for as long as nobody else wants them.
+/// Keeps all processors busy with idle loops while no other process needs them.
 #[derive(Debug)]
 pub struct Awake(Arc<AtomicBool>);
 
 impl Awake {
-    /// One thread per processor, of a class that anything else comes before.
+    /// Starts one thread per processor, of a scheduling class (`SCHED_IDLE`) that yields to everything else.
     pub fn keep() -> Self {
         let stop = Arc::<AtomicBool>::default();
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {

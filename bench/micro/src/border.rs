@@ -1,8 +1,8 @@
-//! What the border of the ACKing PEP costs a router: nanoseconds per packet over 10,000 flows, forwarding with and without
-//! it, its datagrams included, and how long it takes from a segment until the report that has it has left.
+//! Cost of the ACKing PEP's border for a router: nanoseconds per packet with 10,000 flows; the forwarding rate with the
+//! border, including its datagrams, and without it; and the time from a segment until the report of it has been sent.
 //!
-//! Sender, router and receiver are network namespaces on a few processors, and whoever makes the packets shares those
-//! with the router: the latency shown is that of a router that is busy.
+//! Sender, router and receiver are network namespaces on a few processors, and the thread that makes the packets shares
+//! these with the router. So the measured latency is that of a busy router.
 
 use super::awake::Awake;
 use super::options::Options;
@@ -34,26 +34,27 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "border";
 const COST_BOUND_NS: f64 = 300.0;
 const FORWARDING_BOUND: f64 = 0.9;
-/// Of reports that leave within a millisecond: then the 99th percentile is.
+/// Least share of reports that leave within a millisecond: with it, the 99th percentile is at most a millisecond.
 const LATENCY_BOUND: f64 = 0.99;
 const FLOWS: u32 = 10_000;
-/// For a router with far more: a larger table has less of it in the cache.
+/// Flow table size for a router with far more flows: a smaller part of a large table is in the cache.
 const MANY_PLACES: u32 = 1 << 17;
-/// Segments of a flow that come one after the other: an initial window.
+/// Consecutive segments of a flow: an initial window.
 const BURST: u32 = 10;
 const PACKETS_PER_SECOND: u64 = 100_000;
 const PACE: Pace = Pace::PacketsPerSecond(PACKETS_PER_SECOND);
-/// Packets that the load may be behind its pace.
+/// Number of packets by which the load may lag behind its pace.
 const MOST_BEHIND: u64 = 1000;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
-/// Order within a pair, over and over: what drifts, or comes and goes, falls on both alike.
+/// Turns within a pair, with (`true`) and without the border; their order spreads drift and intermittent load over
+/// both.
 const TURNS: [bool; 8] = [true, false, false, true, false, true, true, false];
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let router = Router::new()?;
     let nothing = attach_nothing(&router)?;
@@ -65,12 +66,13 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok(vec![in_bursts?, one_by_one?, in_a_large_table?, forwarding(&router, options)?, latency(&router, options)?])
 }
 
-/// Sender and router; the receiver is only where packets go.
+/// Sender and router; the receiver only receives the packets.
 struct Router {
     sender: Namespace,
     router: Namespace,
     keys: NamedTempFile,
-    /// Where the servers' agent would be, which is not this router's to pay for: what does not fit is dropped.
+    /// Receives the reports in place of the servers' agent, whose cost is not the router's. It is never read: the
+    /// kernel drops what does not fit into its buffer.
     _agent: UdpSocket,
     _lab: Lab,
 }
@@ -85,18 +87,18 @@ impl Router {
         router.sysctl("net.ipv4.ip_forward", "1")?;
         sender.ip("route add default via 10.249.8.254")?;
         receiver.ip("route add 10.249.8.0/24 via 10.249.9.254")?;
-        // made-up flows end at the receiver, which is no router and does not answer
+        // the generated flows end at the receiver, which does not forward and does not answer
         router.ip("route add 10.250.0.0/16 via 10.249.9.2")?;
         for (host, device) in [(&sender, "router"), (&router, "sender"), (&router, "receiver"), (&receiver, "router")] {
             host.ip(&format!("link set {device} gso_max_segs 1"))?; // one packet per segment
         }
-        let keys = NamedTempFile::new()?; // its owner's alone
+        let keys = NamedTempFile::new()?; // readable only by its owner
         std::fs::write(keys.path(), format!("1 {}\n", "a5".repeat(32)))?;
         let agent = sender.enter(|| UdpSocket::bind((SERVER, PORT)))??;
         Ok(Self { sender, router, keys, _agent: agent, _lab: lab })
     }
 
-    /// With room for so many flows; `None`: for as many as there is unless told otherwise.
+    /// Starts the border with room for `places` flows; `None` for the default number.
     fn border(&self, places: Option<u32>) -> Result<Border> {
         let own = |text: &str| vec![text.to_owned()];
         let args = BorderArgs {
@@ -122,7 +124,7 @@ impl Router {
     }
 }
 
-/// The agent, until it is dropped.
+/// The border's agent; stops when it is dropped.
 struct Border {
     router: Namespace,
     kernel: Option<Kernel>,
@@ -133,7 +135,7 @@ struct Border {
 }
 
 impl Border {
-    /// Whether reports are still handed over: a border that makes none costs less.
+    /// Checks that reports are still delivered: a border without reports costs less.
     fn check(&self) -> Result<()> {
         ensure!(
             self.sender.as_ref().is_some_and(|sender| !sender.is_finished()),
@@ -157,14 +159,14 @@ impl Drop for Border {
     }
 }
 
-/// How fast a load is.
+/// Rate of a load.
 #[derive(Clone, Copy)]
 enum Pace {
     PacketsPerSecond(u64),
     AsFastAsItGoes,
 }
 
-/// Sends segments of so many flows in turn, a burst of each, until it is dropped.
+/// Sends segments of many flows in turn, a burst of each, until it is dropped.
 struct Load {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -199,7 +201,7 @@ fn send(fd: &OwnedFd, flows: u64, burst: u64, pace: Pace, stop: &AtomicBool, sen
             Pace::PacketsPerSecond(rate) => started.elapsed().as_micros() as u64 * rate / 1_000_000 - given_up,
             Pace::AsFastAsItGoes => count + burst,
         };
-        // so far behind it never catches up: then the pace is what the machine can do
+        // a load that is too far behind skips the packets that it missed: the machine then sets the pace
         given_up += due.saturating_sub(count + MOST_BEHIND);
         while count < due {
             let (flow, place) = (count / burst % flows, count / (burst * flows) * burst + count % burst);
@@ -214,7 +216,7 @@ fn send(fd: &OwnedFd, flows: u64, burst: u64, pace: Pace, stop: &AtomicBool, sen
     }
 }
 
-/// 100 bytes of data; the kernel fills in the IP header's checksum.
+/// Returns a segment with 100 bytes of data; the kernel fills in the IP header's checksum.
 fn segment(to: Ipv4Addr, seq: u32) -> [u8; 140] {
     let mut packet = [0; 140];
     packet[..10].copy_from_slice(&[0x45, 0, 0, 140, 0, 0, 0x40, 0, 64, 6]);
@@ -226,7 +228,7 @@ fn segment(to: Ipv4Addr, seq: u32) -> [u8; 140] {
     packet
 }
 
-/// Another program for every packet that the border's sees, which does nothing.
+/// Attaches an empty program that runs for the same packets as the border's program.
 fn attach_nothing(router: &Router) -> Result<Object> {
     let bytes = hotcc_bpf::lab("nothing").context("this build has no embedded object `nothing`")?.bytes;
     let object = ObjectBuilder::default().open_memory(bytes)?.load()?;
@@ -248,7 +250,7 @@ fn cost(router: &Router, options: &Options, burst: u32, places: Option<u32>) -> 
     let _awake = Awake::keep();
     let border = router.border(places)?;
     let load = Load::start(router, FLOWS, burst, PACE)?;
-    pause(Duration::from_millis(1500))?; // all flows are known then
+    pause(Duration::from_millis(1500))?; // after this time, all flows are known
     let (mut costs, mut own) = (Vec::new(), Vec::new());
     for _ in 0..turns {
         let programs = ["border_data", "nothing"];
@@ -322,7 +324,7 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
     )))
 }
 
-/// Packets that the router passed on to the receiver, one per segment.
+/// Returns the number of packets that the router forwarded to the receiver, one per segment.
 fn forwarded(router: &Router) -> Result<f64> {
     let table = router.router.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
     let line = table
@@ -362,9 +364,9 @@ fn latency(router: &Router, options: &Options) -> Result<Finding> {
             .find_map(|l| l.strip_prefix(&prefix)?.parse::<f64>().ok())
             .with_context(|| format!("the delay histogram has no bucket `{bound}`"))
     };
-    let all = within("+Inf")? + lost as f64; // one that is lost is not in time
+    let all = within("+Inf")? + lost as f64; // a lost report is not in time
     ensure!(all > 100.0, "too few reports: expected over 100, got {all}");
-    // nor is one that could not be sent, whose delay is in there all the same
+    // a report that could not be sent is not in time either, although the histogram includes its delay
     let in_time = |bound: &str| Ok::<_, anyhow::Error>((within(bound)? - unsent as f64) / all);
     let share = in_time("0.001")?;
     Ok(Finding::new(NAME, "latency", "share within 1 ms", Some(share), Bound::AtLeast(LATENCY_BOUND))

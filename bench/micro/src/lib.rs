@@ -1,7 +1,7 @@
-//! Native micro-benchmarks: what the programs cost on the kernel that runs here.
+//! Native micro-benchmarks: the cost of the programs on the running kernel.
 //!
-//! The machine may be busy with other things, and absolute figures are only its own. So whatever is held against a
-//! bound is compared with its yardstick in the same run, by turns of well under a second.
+//! The machine may be busy with other things, and absolute figures are valid only for it. So each figure with a bound
+//! is compared with its yardstick in the same run, in turns of well under a second.
 
 mod ack_cost;
 mod apply;
@@ -27,17 +27,17 @@ use report::{Finding, Machine, Report};
 pub use sandbox::enter as enter_sandbox;
 pub use scrape::{hold, serve_metrics};
 
-/// Something that can be measured by itself.
+/// A measure that can be run by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// Name for `--only`.
+    /// Name of the measure for `--only`.
     pub name: &'static str,
     /// What it measures.
     pub about: &'static str,
     run: fn(&Options) -> Result<Vec<Finding>>,
 }
 
-/// All there are, in the order in which they run.
+/// All measures, in the order in which they run.
 pub const MEASURES: [Measure; 9] = [
     Measure {
         name: ack_cost::NAME,
@@ -78,7 +78,8 @@ pub const MEASURES: [Measure; 9] = [
     },
 ];
 
-/// Runs those measures, all where none is named. An error only when interrupted: one that fails is reported.
+/// Runs the measures named in `only`, or all if it is empty. Returns an error only if interrupted: a measure that fails
+/// is listed in the report.
 pub fn run(only: &[String], options: &Options) -> Result<Report> {
     let machine = Machine::here();
     let mut report = Report { machine, quick: options.quick, findings: Vec::new(), failures: Vec::new() };

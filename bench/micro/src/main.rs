@@ -1,4 +1,4 @@
-//! `hotcc-microbench`: what the programs cost on this kernel, against yardsticks measured in the same run.
+//! `hotcc-microbench`: the cost of the programs on this kernel, relative to yardsticks measured in the same run.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
@@ -39,7 +39,7 @@ Exit status:
   4    permission denied
   130  interrupted";
 
-/// What the scrape measure starts this program as.
+/// Roles in which the scrape measure starts this program.
 #[derive(Subcommand)]
 #[command(disable_help_subcommand = true)]
 enum Role {

@@ -1,8 +1,8 @@
-//! How measures are made.
+//! Options of the measures.
 
-/// How to measure.
+/// Options of all measures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Fewer repetitions: to see that it works, not to quote.
+    /// Fewer repetitions: to check that the measures work, not for figures to quote.
     pub quick: bool,
 }

@@ -1,6 +1,6 @@
-//! How many reports of flows the PEP's server takes per second of its own processor time: received, verified, dated, and
-//! written to their sockets, with and without clocking the senders; and what verifying a forged report within a flow costs
-//! beside that.
+//! Number of flow reports that the PEP's server processes per second of its own processor time. It receives and
+//! verifies them, determines the time of each, and writes them to their sockets, with and without clocking the senders.
+//! Also, the cost of verifying a forged in-band report, in comparison.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -27,15 +27,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "pep-ingest";
 const BOUND: f64 = 200_000.0;
 const FLOWS: usize = 1000;
 const SERVER: &str = "10.249.8.1";
-/// Reports handed to the transport at once: two datagrams.
+/// Number of reports handed to the transport at once: two datagrams.
 const BURST: usize = 88;
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let (rounds, each) = if options.quick { (3, Duration::from_millis(500)) } else { (10, Duration::from_secs(2)) };
     let lab = Lab::new("hotcc-microbench")?;
@@ -64,8 +64,8 @@ fn rate(subject: &str, rates: &[f64], bound: Bound) -> Finding {
     Finding::new(NAME, subject, "reports per second and core", median(rates), bound).figure(text)
 }
 
-/// The server verifies reports within flows before it limits them: so the time that a forged one takes, against the time of
-/// a report that is written, round by round.
+/// Compares the time that a forged in-band report takes with the time of a written report, round by round. The server
+/// verifies in-band reports before it limits their rate, so this time must be short.
 fn verification(written: &[f64], verified: &[f64]) -> Finding {
     let ratios: Vec<f64> = written.iter().zip(verified).map(|(written, verified)| written / verified).collect();
     let rate = median(verified).unwrap_or(f64::NAN);
@@ -74,7 +74,7 @@ fn verification(written: &[f64], verified: &[f64]) -> Finding {
         .figure(format!("{} k/s and core", significant(rate / 1e3)))
 }
 
-/// How many reports within flows a core verifies per second whose code is wrong.
+/// Returns the number of in-band reports with a wrong authentication code that a core verifies per second.
 fn forged_per_second(report: &FlowReport, keys: &Path, length: Duration) -> Result<f64> {
     let keys = Keys::read(keys)?;
     let key = keys.signing(report.key.server.ip()).context("no key for the server")?;
@@ -106,7 +106,7 @@ fn forged_per_second(report: &FlowReport, keys: &Path, length: Duration) -> Resu
     Ok(f64::from(verified) / taken)
 }
 
-/// A connection's sender, with segments in flight that nobody will acknowledge, and its report.
+/// A connection whose sender has segments in flight that are never acknowledged, and a report of it.
 struct InFlight {
     report: FlowReport,
     ends: [TcpStream; 2],
@@ -114,7 +114,7 @@ struct InFlight {
 
 fn in_flight(server: &Namespace, client: &Namespace) -> Result<Vec<InFlight>> {
     server.sysctl("net.ipv4.tcp_early_retrans", "0")?;
-    server.sysctl("net.ipv4.tcp_rto_min_us", "100000000")?; // from 6.11 on; before, timeouts end the clocking
+    server.sysctl("net.ipv4.tcp_rto_min_us", "100000000")?; // since 6.11; before, timeouts end the clocking
     let listener = server.enter(|| TcpListener::bind((SERVER, 0)))??;
     let address = listener.local_addr()?;
     let mut flows = Vec::new();
@@ -131,7 +131,7 @@ fn in_flight(server: &Namespace, client: &Namespace) -> Result<Vec<InFlight>> {
         };
         flows.push(InFlight { report, ends: [sender, receiver] });
     }
-    // from now on, the client acknowledges nothing
+    // from now on, the client's ACKs are dropped
     client.ip(&format!("route add blackhole {SERVER}/32"))?;
     for flow in &flows {
         (&flow.ends[0]).write_all(&[7; 8000])?;
@@ -178,7 +178,7 @@ fn round(server: &Namespace, flows: &[InFlight], keys: &Path, clock: bool, lengt
     })
 }
 
-/// Serves until told to stop; answers how much processor time that took, seconds.
+/// Serves until `stopped` resolves. Returns the processor time that it took, in seconds.
 fn serve(
     options: server::Options,
     keys: &Path,

@@ -1,7 +1,7 @@
-//! Whether a reader of the radio map ever sees parts of two readings, with two writers at work on one link.
+//! Checks whether a reader of the radio map ever sees parts of two readings, while two writers update the same link.
 //!
-//! The writers publish as a feeder does, into the real map. Average and time follow from the SINR, so a word made of
-//! two readings gives itself away.
+//! The writers publish as a feeder does, into the real map. A reading's average and time are derived from its SINR, so
+//! a word that mixes two readings can be recognized.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "radio";
 const READERS: u64 = 2;
 const WRITERS: usize = 2;
-/// Reads between two looks at whether to stop.
+/// Number of reads between two checks for an interrupt.
 const BATCH: u64 = 1 << 20;
 /// +-20 dB, so that an average of the opposite sign is in range too.
 const SINR_LIMIT_Q8: i16 = 20 * 256;
@@ -31,14 +31,14 @@ struct Seen {
     torn: u64,
 }
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let wanted: u64 = if options.quick { 10_000_000 } else { 100_000_000 };
     let root = Path::new(pins::ROOT);
     let mut map = RadioMap::open_or_create(root)?;
     let key = IndexKey::prefix([192, 0, 2, 1].into(), 32).context("invalid address prefix")?;
     let link = LinkOptions { source: SOURCE_TRACE, max_age_ms: 500, period_ms: 0, take_over: false };
-    // the same process may take its own link twice
+    // a process may take its own link twice
     let writers = (0..WRITERS).map(|_| map.take_link(key, &link)).collect::<Result<Vec<_>, _>>()?;
     let slots = RadioSlots::read_only(MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS))?)?;
     let slot = slots.slot(writers[0].slot()).context("the link's slot is not in the map")?;
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     map.remove_link(key, false)?;
     let sum = |part: fn(&Seen) -> u64| seen.iter().map(part).sum::<u64>();
     let (reads, changes, torn) = (sum(|s| s.reads), sum(|s| s.changes), sum(|s| s.torn));
-    // without changes nothing could have been torn
+    // without changes, no read could have been torn
     let value = (changes > 0).then_some(torn as f64);
     let millions = |n: u64| significant(n as f64 / seconds / 1e6);
     Ok(vec![
@@ -96,7 +96,7 @@ fn read(word: &std::sync::atomic::AtomicU64, wanted: u64) -> Result<Seen> {
 
 fn write_until(writer: &LinkWriter, which: i16, stop: &AtomicBool) -> Result<u64> {
     let mut updates = 0;
-    // each writer has its own half of the values
+    // each writer has one half of the values: the even or the odd ones
     let values = (-SINR_LIMIT_Q8..SINR_LIMIT_Q8).filter(|v| v.rem_euclid(2) == which).collect::<Vec<_>>();
     for &sinr_q8 in values.iter().cycle() {
         if stop.load(Ordering::Relaxed) {
@@ -114,7 +114,7 @@ fn publish(writer: &LinkWriter, sinr_q8: i16) -> Result<()> {
     Ok(writer.publish(&reading, time_of(sinr_q8))?)
 }
 
-/// All 32 bits of it move with every value.
+/// Derives a time from the SINR such that all 32 bits vary between values.
 fn time_of(sinr_q8: i16) -> u32 {
     (sinr_q8 as u16 as u32 + 1).wrapping_mul(0x9e37_79b1)
 }

@@ -1,9 +1,9 @@
-//! What the measures found, as a table for people and as JSON.
+//! The findings of the measures, as a table for people and as JSON.
 
 use serde::Serialize;
 use std::fmt;
 
-/// What a ratio or figure may be at most, or has to be at least.
+/// Limit of a ratio or figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -11,7 +11,7 @@ pub enum Bound {
     AtMost(f64),
     /// Lower bound.
     AtLeast(f64),
-    /// None: the figure is there to compare others with.
+    /// No bound: the figure is shown for comparison.
     None,
 }
 
@@ -29,11 +29,11 @@ impl fmt::Display for Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does.
+    /// The bound holds.
     Ok,
-    /// It does not.
+    /// The bound does not hold.
     Over,
-    /// The measurement was too noisy to say, or failed.
+    /// The measurement was too noisy for a verdict, or failed.
     Unclear,
 }
 
@@ -47,27 +47,27 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One row: figures, and the one that is held against a bound.
+/// One row: figures, and the value that is compared with a bound.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// The measure it came from.
+    /// Name of the measure.
     pub measure: &'static str,
-    /// What was measured.
+    /// Subject that was measured.
     pub subject: String,
     /// Figures, with their units.
     pub figures: Vec<String>,
-    /// What `value` is.
+    /// Meaning of `value`.
     pub judged: &'static str,
-    /// What is held against the bound; `None` where it could not be had.
+    /// The value that is compared with the bound; `None` if it could not be determined.
     pub value: Option<f64>,
     /// The bound.
     pub bound: Bound,
-    /// Whether it holds.
+    /// Whether the bound holds.
     pub verdict: Verdict,
 }
 
 impl Finding {
-    /// Holds `value` against `bound`.
+    /// Compares `value` with `bound`.
     #[must_use]
     pub fn new(
         measure: &'static str,
@@ -95,21 +95,21 @@ impl Finding {
     }
 }
 
-/// The machine it was measured on. Absolute figures are only its own.
+/// The machine that the figures were measured on. Absolute figures are valid only for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// `uname -r`.
     pub kernel: String,
     /// Processors this process may use.
     pub cpus: usize,
-    /// Their model.
+    /// Model of the processors.
     pub cpu_model: String,
-    /// Load average over a minute, before the run.
+    /// Load average over one minute, before the run.
     pub load: String,
 }
 
 impl Machine {
-    /// This one, now.
+    /// Describes this machine, now.
     #[must_use]
     pub fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -124,21 +124,21 @@ impl Machine {
     }
 }
 
-/// Everything one run found.
+/// All findings of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Whether it was the short form.
+    /// Whether it was a `--quick` run.
     pub quick: bool,
     /// The rows.
     pub findings: Vec<Finding>,
-    /// Measures that could not be made, and why.
+    /// Measures that failed, and why.
     pub failures: Vec<String>,
 }
 
 impl Report {
-    /// Whether everything was measured and every bound holds.
+    /// Returns whether everything was measured and every bound holds.
     #[must_use]
     pub fn good(&self) -> bool {
         self.failures.is_empty() && self.findings.iter().all(|f| f.verdict == Verdict::Ok)
@@ -155,7 +155,7 @@ impl fmt::Display for Report {
             let value = finding.value.map_or("-".to_owned(), significant);
             let subject = format!("{}: {}", finding.measure, finding.subject);
             let judged = format!("{value} ({})", finding.judged);
-            // one figure per line, beside the first of which stands all the rest
+            // one figure per line; the other cells are beside the first figure
             let mut figures = finding.figures.iter().cloned();
             let first = figures.next().unwrap_or_default();
             rows.push([subject, first, judged, finding.bound.to_string(), finding.verdict.to_string()]);
@@ -174,7 +174,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Three significant digits, without an exponent.
+/// Formats with three significant digits, without an exponent.
 #[must_use]
 pub fn significant(value: f64) -> String {
     let magnitude = if value == 0.0 || !value.is_finite() { 0 } else { value.abs().log10().floor() as i32 };

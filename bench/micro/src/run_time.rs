@@ -1,8 +1,8 @@
-//! What the kernel's statistics say of BPF programs.
+//! The kernel's run-time statistics of BPF programs.
 
 use libbpf_rs::query::ProgInfoIter;
 
-/// Calls and nanoseconds of programs, by their names; of several with one name the sums.
+/// Returns the number of calls and the nanoseconds of programs by name, summed over programs with the same name.
 pub fn run_times<const N: usize>(names: [&str; N]) -> [(f64, f64); N] {
     let mut times = [(0.0, 0.0); N];
     for program in ProgInfoIter::default() {

@@ -1,11 +1,11 @@
-//! What `hotcc rx load` costs per packet received: on enrolled connections, and with `arwa` on all others, since tcp_probe
-//! runs for the whole host.
+//! Cost of `hotcc rx load` per received packet: on enrolled connections, and with `arwa` also on all others, because
+//! tcp_probe runs for the whole host.
 //!
-//! All that the programs do at both ends is divided by all packets that both ends receive, of data and ACKs; what it makes
-//! per data packet is told beside it.
+//! The time that the programs take at both ends is divided by the number of packets that both ends receive, data and
+//! ACKs. The time per data packet is reported as well.
 //!
-//! A program that does nothing runs on the same tracepoint: what it takes is the price of being called and measured, and is
-//! taken off.
+//! An empty program runs on the same tracepoint. Its time is the overhead of calling and measuring a program, and is
+//! subtracted.
 
 use super::awake::Awake;
 use super::options::Options;
@@ -26,46 +26,49 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "rx";
 const PROGRAMS: [&str; 3] = ["measure", "options", "nothing"];
 const ENROLLED_NS: f64 = 400.0;
 const OTHERS_NS: f64 = 50.0;
 const RATE: &str = "1gbit";
 const SSTHRESH: u32 = 64;
-/// Of a segment on this cable, with time stamps.
+/// Data in a segment on this cable, with TCP timestamps.
 const SEGMENT_BYTES: u64 = 1448;
 const PER_PACKET: &str = "ns per packet received";
-/// Segments that one of many connections gets at a time, as a new one does.
+/// Number of segments that one of many connections receives at a time, as a new connection does.
 const INITIAL_WINDOW: usize = 10;
-/// For what nobody reads.
+/// Size of receive buffers that are never read.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
-/// Open at once.
+/// Number of connections that are open at once.
 const FLOWS: usize = 10_000;
-/// What is not accepted needs no file of this process, and takes data all the same; a listener keeps 4096 such.
+/// Number of connections per listener. A connection that is not accepted needs no file descriptor of this process, but
+/// still receives data; a listener keeps up to 4096 of them.
 const FLOWS_OF_A_LISTENER: usize = 2_500;
-/// Of those with many connections, before it is given up.
+/// Number of disturbed rounds with many connections before the measure is given up.
 const DISTURBED_ROUNDS: usize = 3;
-/// For delayed ACKs.
+/// Time to wait for delayed ACKs.
 const AFTER_A_ROUND: Duration = Duration::from_millis(100);
 const WARM_UP: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(200);
 
-/// Calls and nanoseconds of each of [`PROGRAMS`].
+/// Number of calls and nanoseconds of each of [`PROGRAMS`].
 type Counts = [(f64, f64); PROGRAMS.len()];
 
-/// Nanoseconds of all that the receiver's programs do at both ends.
+/// Nanoseconds that the receiver's programs take at both ends.
 struct Cost {
     per_received: f64,
     per_data: f64,
 }
 
 impl Cost {
-    /// For so many data packets. What runs on the tracepoint is called for each packet that either end receives.
+    /// Divides the cost by packets. The empty program on the tracepoint is called for each packet that either end
+    /// receives, so its calls count these packets.
     fn of(before: &Counts, after: &Counts, data_packets: f64) -> Result<Self> {
         let [measure, options] = net(before, after)?;
         let (ns, received) = (measure.1 + options.1, after[2].0 - before[2].0);
-        // an ACK for each data packet, or for several of them; what is beyond that would be others'. The counts are not of one moment.
+        // there is one ACK for each data packet or for several; more packets than that are other traffic. The counts
+        // are not taken at the same moment.
         ensure!(
             (0.9..2.2).contains(&(received / data_packets)),
             "{received} packets received, but {data_packets} data packets sent: there may be other traffic on this machine"
@@ -74,17 +77,17 @@ impl Cost {
     }
 }
 
-/// Whose connection it is.
+/// Kind of connection.
 #[derive(Clone, Copy)]
 enum Whose<'a> {
     Enrolled(&'a Receiver),
-    /// Nobody keeps anything with its sockets.
+    /// A connection that is not enrolled, and whose sockets have no BPF storage.
     Other,
-    /// Somebody does: this object's storage.
+    /// A connection that is not enrolled, and whose sockets have storage of another program: of this object.
     OtherWithStorage(&'a Object),
 }
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let nothing = nothing()?;
     let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
@@ -103,7 +106,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Over one connection, by turns an enrolled one and others.
+/// Measures single connections, alternating between an enrolled one and others.
 fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 10 } else { 40 };
     let name = receiver.method.name();
@@ -143,7 +146,7 @@ fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> 
         .figure(format!("quartiles {quartiles} ns"))
 }
 
-/// What it costs, and nanoseconds per call on the tracepoint.
+/// Returns the cost per packet, and the nanoseconds per call on the tracepoint.
 fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
     let start = || {
         let wire = Wire::new()?;
@@ -179,7 +182,7 @@ fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
     Ok((Cost::of(&before, &after, packets as f64)?, measure.1 / measure.0))
 }
 
-/// Many connections, each of which gets data by turns: of none is anything in a cache then.
+/// Many connections that receive data in turn, so that the state of none of them is in a cache.
 struct Crowd {
     senders: Vec<TcpStream>,
     _listeners: Vec<TcpListener>,
@@ -208,7 +211,7 @@ impl Crowd {
         })
     }
 
-    /// What it costs where each gets that many at a time.
+    /// Returns the cost when each connection receives `burst` segments at a time.
     fn costs(&mut self, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
         let data = vec![0; burst * SEGMENT_BYTES as usize];
         let (mut costs, mut disturbed) = (Vec::new(), 0);
@@ -228,12 +231,13 @@ impl Crowd {
                 }
             }
         }
-        costs.remove(0); // has every connection's first packet
+        costs.remove(0); // the first round includes every connection's first packet
         Ok(costs)
     }
 }
 
-/// Calls, and nanoseconds without those of being called and measured, of what measures and what handles options.
+/// Returns calls and nanoseconds of the measuring program and of the program for options, without the overhead of
+/// calling and measuring them.
 fn net(before: &Counts, after: &Counts) -> Result<[(f64, f64); 2]> {
     let [measure, options, nothing] = [0, 1, 2].map(|p| (after[p].0 - before[p].0, after[p].1 - before[p].1));
     ensure!(nothing.0 > 0.0, "no packet was received");
@@ -251,7 +255,7 @@ fn nothing() -> Result<(Link, Object)> {
     Ok((link, object))
 }
 
-/// Loaded for a cgroup of its own; both go with the value.
+/// A receiver that is loaded for a cgroup of its own; when it is dropped, both are removed.
 struct Receiver {
     method: Method,
     root: PathBuf,
@@ -269,7 +273,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Runs `work` with this process in the cgroup: sockets that it makes belong there for good.
+    /// Runs `work` while this process is in the cgroup: sockets that `work` creates stay in that cgroup.
     fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let to = |cgroup: &PathBuf| {
             fs::write(cgroup.join("cgroup.procs"), "0").context("cannot move this process to another cgroup")

@@ -1,6 +1,7 @@
-//! A scrape of `hotcc exporter` against `ss -tin` over the same sockets: both read what the kernel knows of each one.
+//! A scrape of `hotcc exporter`, compared with `ss -tin` over the same sockets: both read the kernel's state of each
+//! socket.
 //!
-//! Sockets and exporter are processes of their own, so neither is slowed down by the other's open files.
+//! The sockets and the exporter are in separate processes, so neither is slowed down by the other's open files.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -18,17 +19,17 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "scrape";
-/// Argument that makes this program [`hold`] connections.
+/// Argument with which this program runs [`hold`].
 pub const HOLDER: &str = "holder";
-/// Argument that makes this program [`serve_metrics`].
+/// Argument with which this program runs [`serve_metrics`].
 pub const EXPORTER: &str = "exporter";
 const BOUND: f64 = 0.2;
 const CC: &str = "b_scrape";
 const CONNECTIONS: usize = 5_000;
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let pairs = if options.quick { 5 } else { 20 };
     ops::load(&Request {
@@ -78,7 +79,7 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Both must have seen all the sockets, or a comparison would be of different things.
+/// Checks that both see all sockets: otherwise the comparison would be of different work.
 fn check_both(address: SocketAddr) -> Result<()> {
     let lines = output(quiet("ss").arg("-tin"))?.lines().filter(|l| l.starts_with("ESTAB")).count();
     ensure!(lines >= 2 * CONNECTIONS, "ss shows only {lines} of {} sockets", 2 * CONNECTIONS);
@@ -89,7 +90,7 @@ fn check_both(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// With its output thrown away by the kernel, which is the least it can cost.
+/// Runs `ss -tin`. The kernel discards its output, so this is the least that it can cost.
 fn run_ss() -> Result<()> {
     let status = quiet("ss").arg("-tin").stdout(Stdio::null()).status().context("cannot run ss")?;
     ensure!(status.success(), "ss failed ({status})");
@@ -100,21 +101,22 @@ fn scrape_page(address: SocketAddr) -> Result<String> {
     metrics::open_metrics(address)
 }
 
-/// This program again, as something else; with the first line it prints, which says that it is ready.
+/// Starts this program again in another role. Returns it with the first line that it prints, which reports that it is
+/// ready.
 fn ourselves(role: &str, argument: &str) -> Result<(Process, String)> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let program = program.to_str().context("this program's path is not valid UTF-8")?;
     let (reader, writer) = std::io::pipe()?;
     let mut command = quiet(program);
     let process = Process::start(command.args([role, argument]).stdout(writer))?;
-    drop(command); // it holds our copy of the pipe's other end, and the end of the process would not show
+    drop(command); // it holds a copy of the pipe's write end, which would hide the end of the process
     let mut line = String::new();
     BufReader::new(reader).read_line(&mut line)?;
     ensure!(!line.is_empty(), "`{program} {role}` exited before it was ready");
     Ok((process, line.trim_end().to_owned()))
 }
 
-/// Opens the connections, says so, and keeps them until it is killed.
+/// Opens the connections, reports that they are open, and keeps them until it is killed.
 pub fn hold(cc: &str) -> Result<()> {
     allow_files(2 * CONNECTIONS as u64 + OTHER_FILES)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -123,7 +125,7 @@ pub fn hold(cc: &str) -> Result<()> {
     for _ in 0..CONNECTIONS {
         let connection = [open(cc, to)?, listener.accept()?.0];
         for end in &connection {
-            // ends without a trace: no TIME_WAIT for the machine to keep
+            // a reset instead of TIME_WAIT when it is closed, so that the machine keeps no state
             setsockopt(end, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
         }
         held.push(connection);
@@ -134,7 +136,7 @@ pub fn hold(cc: &str) -> Result<()> {
     }
 }
 
-/// `hotcc exporter`.
+/// Runs `hotcc exporter`.
 pub fn serve_metrics(listen: SocketAddr) -> Result<()> {
     Ok(exporter::serve(exporter::Options { listen, max_links: 256 })?)
 }

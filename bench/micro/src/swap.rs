@@ -1,6 +1,7 @@
-//! How long a swap takes: from the first touch of what serves until new flows and defaults have the new version.
+//! Time that a swap takes: from the first change of the serving version until new flows and defaults use the new
+//! version.
 //!
-//! A network namespace has the name as its default, so writing that again is part of it.
+//! A network namespace has the swapped name as its default, so rewriting that default is part of the swap.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -13,13 +14,13 @@ use hotcc_testbed::statistics::median;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "swap";
 const BOUND_MS: f64 = 30.0;
 const CC: &str = "b_swap";
 const OBJECTS: [&str; 2] = ["dtcp", "westwoodp"];
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let swaps = if options.quick { 4 } else { 10 };
     let lab = Lab::new("hotcc-microbench")?;
@@ -43,7 +44,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         verifying.push(verify(object)?);
         switching.extend(switch_there_and_back()?);
     }
-    ops::unload(CC, Some("reno"))?; // of the kernel's own the one that any network namespace may have as its default
+    ops::unload(CC, Some("reno"))?; // built in, and any network namespace may have it as its default
     let text = |values: &[f64]| {
         let worst = values.iter().copied().fold(f64::NAN, f64::max);
         let middle = median(values).map_or("-".to_owned(), significant);
@@ -68,7 +69,7 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// The part of a swap before anything is touched.
+/// Measures the part of a swap before the first change, in ms.
 fn verify(object: &str) -> Result<f64> {
     let started = Instant::now();
     let mut opened = Source::find(object)?.open()?;
@@ -79,7 +80,8 @@ fn verify(object: &str) -> Result<f64> {
     Ok(elapsed)
 }
 
-/// The one system call of a swap after which new flows run the new version; empty without struct_ops links.
+/// Measures the one system call of a swap after which new flows run the new version, in ms; empty without struct_ops
+/// links.
 fn switch_there_and_back() -> Result<Vec<f64>> {
     let (algo, serving) = Algo::serving(CC)?;
     let Some(link) = registry::open_link(&algo)? else { return Ok(Vec::new()) };

@@ -1,5 +1,5 @@
-//! What a single flow gets through between two hosts on a cable without a bottleneck: the processor is the limit, so
-//! what an algorithm costs, or gives away, is missing in its throughput.
+//! Throughput of a single flow between two hosts on a cable without a bottleneck. The processor is the limit, so the
+//! cost of an algorithm, and any capacity that it leaves unused, reduces the throughput.
 
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
@@ -10,18 +10,18 @@ use hotcc_testbed::netlab::pause;
 use hotcc_testbed::statistics::{mean_ratio, median};
 use std::time::{Duration, Instant};
 
-/// Name for `--only`.
+/// Name of the measure for `--only`.
 pub const NAME: &str = "throughput";
 const BOUND: f64 = 0.95;
 const YARDSTICK: &str = "cubic";
-/// The yardstick under another name says what the machine's noise is.
+/// The yardstick is also a subject: its own ratio shows the machine's noise.
 const SUBJECTS: [&str; 3] = ["westwoodp", "dtcp", YARDSTICK];
-/// Order within a pair, over and over: what drifts, or comes and goes, falls on both alike.
+/// Turns within a pair; their order spreads drift and intermittent load over both sides.
 const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
 const TURNS_EACH: u32 = 8;
 const WARM_UP: Duration = Duration::from_millis(20);
 
-/// Measures it.
+/// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let (pairs, each) = if options.quick { (6, Duration::from_millis(500)) } else { (20, Duration::from_millis(2000)) };
     let wire = Wire::new()?;
@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 
 fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> Result<Finding> {
     let is_control = subject == YARDSTICK;
-    let name = if is_control { subject.to_owned() } else { format!("b_{subject}") }; // beside one that may be loaded
+    let name = if is_control { subject.to_owned() } else { format!("b_{subject}") }; // `subject` may be loaded already
     if !is_control {
         let (object, profile) = (subject.to_owned(), "default".to_owned());
         ops::load(&Request { object, cc_name: Some(name.clone()), profile, set: Vec::new() })?;
@@ -38,7 +38,8 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
     let (mut rates, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for pair in 0..pairs {
         let mut rate = [0.0; 2];
-        // one connection that changes its congestion control: two would differ in where their memory lies, too
+        // one connection that changes its congestion control: two connections would also differ in their memory's
+        // addresses
         let flow = Flow::start(wire, YARDSTICK)?;
         for place in TURNS.iter().cycle().take(2 * TURNS_EACH as usize) {
             let which = (place + pair) % 2;

@@ -1,4 +1,4 @@
-//! Two hosts on one cable, and single TCP flows over it.
+//! Two hosts connected by a cable, and single TCP flows between them.
 
 use anyhow::{Context, Result, bail, ensure};
 use hotcc_testbed::netlab::{Lab, Namespace};
@@ -19,12 +19,12 @@ use std::time::Duration;
 /// The receiver's address.
 pub const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 249, 7, 2);
 const NETWORK: &str = "10.249.7.0/24";
-/// Besides many sockets: standard streams, listeners, and what the runtime has.
+/// Open files besides the many sockets: standard streams, listeners, and the runtime's.
 pub const OTHER_FILES: u64 = 64;
-/// One write, and the most one read takes.
+/// Size of one write, and the most that one read takes.
 const BLOCK: usize = 1 << 20;
 
-/// Two hosts, of which one sends to the other. Dropped, they are gone.
+/// Two hosts, one of which sends to the other. They are removed when the value is dropped.
 #[derive(Debug)]
 pub struct Wire {
     /// The sender.
@@ -36,7 +36,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Sets both up.
+    /// Creates both hosts.
     pub fn new() -> Result<Self> {
         let lab = Lab::new("hotcc-microbench")?;
         let (sender, receiver) = (lab.namespace("sender")?, lab.namespace("receiver")?);
@@ -45,18 +45,18 @@ impl Wire {
         Ok(Self { sender, receiver, listener, _lab: lab })
     }
 
-    /// One packet per segment.
+    /// Makes the sender send one packet per segment.
     pub fn split(&self) -> Result<()> {
         self.sender.ip("link set receiver gso_max_segs 1")
     }
 
-    /// A bottleneck with a queue that nobody fills within a second, one packet per segment, and no slow start worth the
-    /// name: ACKs are many, it is the window that limits a flow, and nothing is lost.
+    /// Adds a bottleneck whose queue does not fill within a second, and makes the sender send one packet per segment
+    /// with almost no slow start. So there are many ACKs, the window limits a flow, and no packet is lost.
     pub fn narrow(&self, rate: &str, ssthresh: u32) -> Result<()> {
         let host = &self.sender;
         self.split()?;
         host.tc(&format!("qdisc replace dev receiver root tbf rate {rate} burst 64kb limit 8mb"))?;
-        host.sysctl("net.ipv4.tcp_no_ssthresh_metrics_save", "0")?; // or a route's ssthresh is not looked at
+        host.sysctl("net.ipv4.tcp_no_ssthresh_metrics_save", "0")?; // otherwise, the kernel ignores a route's ssthresh
         host.ip(&format!("route replace {NETWORK} dev receiver ssthresh lock {ssthresh}"))
     }
 
@@ -68,7 +68,7 @@ impl Wire {
     }
 }
 
-/// Has so many files allowed.
+/// Raises the limit on open files to at least `needed`.
 pub fn allow_files(needed: u64) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     ensure!(
@@ -78,7 +78,7 @@ pub fn allow_files(needed: u64) -> Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(needed), hard)?)
 }
 
-/// A connection whose own side has `cc`.
+/// Opens a connection whose local end uses `cc`.
 pub fn open(cc: &str, to: SocketAddrV4) -> Result<TcpStream> {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, TcpCongestion, &OsString::from(cc))
@@ -87,7 +87,7 @@ pub fn open(cc: &str, to: SocketAddrV4) -> Result<TcpStream> {
     Ok(TcpStream::from(fd))
 }
 
-/// A flow that sends as much as it can until it is dropped.
+/// A flow that sends as fast as it can until it is dropped.
 #[derive(Debug)]
 pub struct Flow {
     sender: Arc<TcpStream>,
@@ -98,13 +98,13 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Starts it.
+    /// Opens a connection and starts the flow.
     pub fn start(wire: &Wire, cc: &str) -> Result<Self> {
         let (sender, receiver) = wire.connect(cc)?;
         Self::between(sender, receiver)
     }
 
-    /// Starts it over a connection that is there.
+    /// Starts the flow over an existing connection.
     pub fn between(sender: TcpStream, receiver: TcpStream) -> Result<Self> {
         sender.set_write_timeout(Some(Duration::from_millis(200)))?;
         receiver.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -121,19 +121,19 @@ impl Flow {
         Ok(Self { sender, receiver, stop, delivered, threads: vec![writing, reading] })
     }
 
-    /// Gives it another congestion control; the window stays.
+    /// Changes the flow's congestion control; the window stays.
     pub fn choose(&self, cc: &str) -> Result<()> {
         setsockopt(&self.sender, TcpCongestion, &OsString::from(cc))
             .with_context(|| format!("cannot change to congestion control `{cc}`"))
     }
 
-    /// Both ends' sockets: the sender's, the receiver's.
+    /// Returns the sockets of the sender and the receiver.
     #[must_use]
     pub fn sockets(&self) -> [RawFd; 2] {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
     }
 
-    /// Bytes the receiver has taken so far.
+    /// Returns the number of bytes that the receiver has taken so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Relaxed)
@@ -144,7 +144,7 @@ impl Drop for Flow {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         for socket in [&self.receiver, &self.sender] {
-            let _ = socket.shutdown(Shutdown::Both); // fails where the other side was faster
+            let _ = socket.shutdown(Shutdown::Both); // fails if the other end has already closed
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -163,7 +163,7 @@ fn write_until(mut sender: &TcpStream, stop: &AtomicBool) {
 }
 
 fn read_until(receiver: &TcpStream, stop: &AtomicBool, delivered: &AtomicU64) {
-    // MSG_TRUNC: taken off the socket without being copied, so that the sender is what is measured
+    // MSG_TRUNC discards the data without copying it, so that the sender is what limits the flow
     let mut block = vec![0u8; BLOCK];
     while !stop.load(Relaxed) {
         match recv(receiver.as_raw_fd(), &mut block, MsgFlags::MSG_TRUNC) {

@@ -1,4 +1,4 @@
-//! What a report says, before it has a form: the figures of a result directory, and what is wrong with it.
+//! The contents of a report, independent of its output format: the figures of a result directory, and its problems.
 
 use super::expected::{self, Comparison};
 use super::rows::{Row, by_cc, by_flow, case_text, labels, placed};
@@ -14,24 +14,24 @@ use std::path::Path;
 /// A column of the tables of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// The figure, one of the lab's metrics.
+    /// Name of one of the lab's metrics.
     pub metric: &'static str,
-    /// What stands above it.
+    /// Heading of the column.
     pub heading: &'static str,
-    /// What the figure is multiplied by.
+    /// Factor from the metric's unit to the column's unit.
     pub factor: f64,
-    /// Which tables have it.
+    /// Tables that have the column.
     pub shown: Shown,
 }
 
-/// Which tables have a column.
+/// Tables that have a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shown {
     /// Every table.
     Always,
-    /// Those in which a row has the figure.
+    /// Tables in which at least one row has the figure.
     IfPresent,
-    /// Reports alone: tables in documents would get too wide, and those that are there were made without it.
+    /// Reports only. Tables in documents would become too wide, and the existing ones were made without this column.
     InReports,
 }
 
@@ -39,7 +39,7 @@ const fn column(metric: &'static str, heading: &'static str, factor: f64, shown:
     Column { metric, heading, factor, shown }
 }
 
-/// Columns of the tables of figures, in their order.
+/// Columns of the tables of figures, in order.
 pub const COLUMNS: [Column; 14] = [
     column("throughput_mbps", "throughput, Mbit/s", 1.0, Shown::Always),
     column("utilisation", "utilisation, %", 100.0, Shown::Always),
@@ -57,27 +57,27 @@ pub const COLUMNS: [Column; 14] = [
     column("jain", "Jain's index", 1.0, Shown::Always),
 ];
 
-/// A result directory, gathered.
+/// The contents of a result directory.
 pub struct Data {
-    /// What was read.
+    /// The results as read.
     pub results: Results,
-    /// What the scenario says that it is for.
+    /// The scenario's own summary.
     pub summary: String,
-    /// The paper whose set-up it says that it is.
+    /// The paper whose set-up the scenario reproduces.
     pub paper: String,
     /// Figures by condition and congestion control.
     pub rows: Vec<Row>,
-    /// Figures by case and flow; empty where no run has several flows.
+    /// Figures by case and flow; empty if no run has several flows.
     pub flows: Vec<Row>,
-    /// Congestion controls, in the order that gives them their colours.
+    /// Congestion controls; their order decides their colours.
     pub labels: Vec<String>,
-    /// Runs that were to be, and have not finished.
+    /// Runs in the manifest that have not finished.
     pub missing: Vec<RunId>,
-    /// The papers' figures.
+    /// The papers' figures, each with ours.
     pub papers: Vec<Comparison>,
-    /// What could not be read, in words.
+    /// Messages about what could not be read.
     pub problems: Vec<String>,
-    /// What was left out of the scenario when it ran, in words.
+    /// What was left out of the scenario when it ran, as text.
     pub reduced: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Data {
         Self::of_cases(directory, &[])
     }
 
-    /// Likewise, as if only the cases with these swept values had been to run.
+    /// Reads a result directory, restricted to the cases with these swept values.
     pub fn of_cases(directory: &Path, wanted: &[SweptValue]) -> Result<Self> {
         let mut results = Results::read(directory)?;
         results.manifest.runs.retain(|run| has(&run.case, wanted));
@@ -101,7 +101,7 @@ impl Data {
         if !wanted.is_empty() {
             figures.retain(|figure| results.manifest.runs.iter().any(|run| figure.matches(run)));
         }
-        // a scenario that this version cannot read tells nothing
+        // if this version cannot read the scenario, the report leaves its summary and paper empty
         let cases = Source::read(&scenario).and_then(|source| source.cases()).unwrap_or_default();
         let said = cases.first().map(|case| &case.scenario);
         Ok(Self {
@@ -118,12 +118,12 @@ impl Data {
         })
     }
 
-    /// Runs that must not be used.
+    /// Returns the invalid runs, which no figure may use.
     pub fn invalid(&self) -> impl Iterator<Item = &RunSummary> {
         self.results.runs.iter().filter(|run| !run.invalid.is_empty())
     }
 
-    /// A row's first valid run, and the names of its flows in it.
+    /// Returns a row's first valid run, and the names of its flows in that run.
     #[must_use]
     pub fn first_run(&self, row: &Row) -> Option<(&RunSummary, Vec<&str>)> {
         let valid = self.results.runs.iter().filter(|run| run.invalid.is_empty());
@@ -138,7 +138,7 @@ impl Data {
         })
     }
 
-    /// Each case's run that is drawn: its first valid one, else its first.
+    /// Returns the run of each case that is drawn: its first valid one, or else its first.
     #[must_use]
     pub fn shown_runs(&self) -> Vec<&RunSummary> {
         let mut shown: Vec<&RunSummary> = Vec::new();
@@ -152,7 +152,8 @@ impl Data {
         shown
     }
 
-    /// How many runs finished, in words: `20 of 24 runs have finished, none is invalid`; and what was not to run.
+    /// Returns the number of finished and invalid runs as text (`20 of 24 runs have finished, none is invalid`), and
+    /// what was left out of the scenario.
     #[must_use]
     pub fn state(&self) -> String {
         let reduced = self.reduced.as_ref().map_or_else(String::new, |reduced| format!(". {reduced}"));
@@ -176,7 +177,7 @@ impl Data {
         }
     }
 
-    /// The figures as JSON.
+    /// Returns the figures as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let rows = |rows: &[Row]| -> Vec<Value> { rows.iter().map(row_json).collect() };

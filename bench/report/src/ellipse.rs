@@ -1,25 +1,26 @@
-//! Ellipse of a bivariate normal distribution fitted to points: where a point of another seed would lie.
+//! Ellipse of a bivariate normal distribution that is fitted to points: where the point of another seed would lie.
 
 /// Factor of the 1-sigma ellipse that holds 95 % of a bivariate normal distribution: `sqrt(-2 ln 0.05)`, the square root
 /// of the quantile of chi-square with 2 degrees of freedom.
 pub const SCALE_95: f64 = 2.447_746_830_680_816;
 
-/// The 1-sigma ellipse: centre at the mean, half axes along the eigenvectors of the sample covariance (n - 1), as long as
-/// the roots of its eigenvalues. Points on a line make a segment, a single or repeated point makes a point.
+/// The 1-sigma ellipse: its centre is the mean; its half axes lie along the eigenvectors of the sample covariance
+/// (n - 1), and their lengths are the square roots of its eigenvalues. Collinear points make a segment; a single or
+/// repeated point makes a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ellipse {
     /// Mean.
     pub centre: (f64, f64),
     /// Greater half axis.
     pub major: f64,
-    /// Smaller half axis; 0 where the points are on a line.
+    /// Smaller half axis; 0 if the points are collinear.
     pub minor: f64,
     /// Direction of the greater half axis, radians, in (-pi/2, pi/2].
     pub angle: f64,
 }
 
 impl Ellipse {
-    /// Fitted to points; `None` without any, or where a coordinate is no finite number.
+    /// Fits an ellipse to points. Returns `None` if there are no points, or if a coordinate is not finite.
     #[must_use]
     pub fn fit(points: &[(f64, f64)]) -> Option<Self> {
         if points.is_empty() || points.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
@@ -40,19 +41,19 @@ impl Ellipse {
         let (xx, yy, xy) = (covariance(|d| d.0 * d.0), covariance(|d| d.1 * d.1), covariance(|d| d.0 * d.1));
         let middle = f64::midpoint(xx, yy);
         let radius = ((xx - yy) / 2.0).hypot(xy);
-        // two points are exactly on a line; rounding must not make their eigenvalue negative or open the ellipse
+        // two points are exactly collinear; rounding must not make their eigenvalue negative or widen the ellipse
         let least = middle - radius;
         let minor = if least <= middle * 1e-12 { 0.0 } else { least.sqrt() };
         Some(Self { centre, major: (middle + radius).sqrt(), minor, angle: 0.5 * (2.0 * xy).atan2(xx - yy) })
     }
 
-    /// Its outline, `scale` times as large: `count` points and the first once more.
+    /// Returns the outline, enlarged by `scale`: `count` points, and the first one again.
     #[must_use]
     pub fn outline(&self, scale: f64, count: usize) -> Vec<(f64, f64)> {
         let (sin, cos) = self.angle.sin_cos();
         (0..=count)
             .map(|k| {
-                // the last point is the first, bit for bit
+                // the last point equals the first, bit for bit
                 let turn = std::f64::consts::TAU * (k % count) as f64 / count as f64;
                 let (along, across) = (scale * self.major * turn.cos(), scale * self.minor * turn.sin());
                 (self.centre.0 + along * cos - across * sin, self.centre.1 + along * sin + across * cos)

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A sample's mean with its 95 % confidence interval (Student's t).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// How many values.
+    /// Number of values.
     pub n: usize,
     /// Mean.
     pub mean: f64,
@@ -17,7 +17,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of these values; `None` of nothing.
+    /// Estimates the mean of these values; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let n = values.len();
@@ -25,7 +25,7 @@ impl Estimate {
             return None;
         }
         let first = values[0];
-        // equal values have to have that very mean, which the sum of many need not be
+        // the mean of equal values must be exactly that value; a plain sum divided by n can differ by rounding
         let mean = first + values.iter().map(|v| v - first).sum::<f64>() / n as f64;
         let spread = student_t_975(n - 1).map(|t| {
             let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
@@ -34,13 +34,14 @@ impl Estimate {
         Some(Self { n, mean, deviation: spread.map(|s| s.0), half_width: spread.map(|s| s.1) })
     }
 
-    /// Ends of the interval; absent for one value.
+    /// Returns the ends of the interval; `None` for one value.
     #[must_use]
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.half_width.map(|half| (self.mean - half, self.mean + half))
     }
 
-    /// `12.3 ± 0.45`: the interval to two digits, the mean as far, but to five at the most; the mean alone for one value.
+    /// Formats as `12.30 ± 0.45`, or only the mean for one value. Both numbers have the same decimals: the half width
+    /// has two significant digits, or fewer if the mean would have more than five.
     #[must_use]
     pub fn text(&self) -> String {
         match self.half_width {
@@ -55,14 +56,14 @@ impl Estimate {
     }
 }
 
-/// Digits after the point for a value to have so many significant ones.
+/// Returns the number of decimals with which a value has this many significant digits.
 fn decimals(value: f64, significant: i32) -> usize {
     let magnitude = value.abs().log10().floor();
-    // a cast saturates, so that neither 0 nor infinity gets out of the bounds
+    // the cast saturates, so neither 0 nor infinity leaves the bounds
     (significant - 1).saturating_sub(magnitude as i32).clamp(0, 7) as usize
 }
 
-/// A figure to four significant digits.
+/// Formats a figure with four significant digits.
 #[must_use]
 pub fn number(value: f64) -> String {
     if value == 0.0 {
@@ -71,13 +72,13 @@ pub fn number(value: f64) -> String {
         format!("{value:.3e}")
     } else {
         let text = format!("{value:.*}", decimals(value, 4));
-        // 25.00 says no more than 25
+        // 25.00 is shortened to 25
         let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
         unsigned_zero(short)
     }
 }
 
-/// Nobody wants to read `-0.0`.
+/// Removes the sign of a text such as `-0.0`.
 fn unsigned_zero(text: &str) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| c == '0' || c == '.') => rest.to_owned(),

@@ -1,4 +1,4 @@
-//! The papers' figures, `[[expected]]` in `scenario.toml`, beside ours. Gates are not among them.
+//! The papers' figures (`[[expected]]` in `scenario.toml`) beside ours. Gates are not included.
 
 use super::estimate::{Estimate, number};
 use super::rows::case_text;
@@ -9,44 +9,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A paper's figure and ours.
+/// A paper's figure, and ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Cases it is about, as text.
+    /// The cases that the figure is about, as text.
     pub case: String,
-    /// The flow, or link, it is about; `None`: the run.
+    /// The flow or link that the figure is about; `None` for the whole run.
     pub flow: Option<String>,
-    /// Which figure.
+    /// Name of the metric.
     pub metric: String,
-    /// Whose figure it is put in relation to, as text; `None`: nobody's.
+    /// The cases whose figure is the denominator, as text; `None` if the figure is no ratio.
     pub over: Option<String>,
-    /// The paper's.
+    /// The paper's figure.
     pub paper: Wanted,
-    /// Ours, over seeds; absent where no valid run has it. Of several cases, where it must not fall below something,
-    /// the least one's.
+    /// Our figure over seeds; `None` if no valid run has it. If the paper's figure is a lower limit, it is the figure
+    /// of the case with the lowest mean.
     pub ours: Option<Estimate>,
-    /// Ours over the paper's value.
+    /// Our figure divided by the paper's value.
     pub ratio: Option<f64>,
-    /// Whether ours does not fall below the paper's limit.
+    /// Whether our figure reaches the paper's lower limit.
     pub holds: Option<bool>,
-    /// Whether the scenario says that it does not.
+    /// Whether the scenario states that the limit is missed.
     pub missed: bool,
-    /// Where the paper says so.
+    /// Where the paper states the figure.
     pub source: String,
-    /// What to know when comparing.
+    /// What to consider when comparing.
     pub note: Option<String>,
-    /// Why there is nothing of ours, or over how many cases a seed's figure is the mean.
+    /// Why our figure is absent, or the number of cases that a seed's mean covers.
     pub remark: Option<String>,
 }
 
 impl Comparison {
-    /// Whether ours is below the limit although the scenario does not say so.
+    /// Returns whether our figure is below the limit although the scenario does not state that it is.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.holds == Some(false) && !self.missed
     }
 
-    /// What does not hold, in words.
+    /// Describes the limit that does not hold.
     #[must_use]
     pub fn text(&self) -> String {
         let over = self.over.as_ref().map_or(String::new(), |over| format!(" over that of {over}"));
@@ -60,7 +60,7 @@ impl Comparison {
     }
 }
 
-/// Reads the scenario's `[[expected]]`, and nothing else of it. What cannot be read is said in words.
+/// Reads only the scenario's `[[expected]]` blocks. The second value lists what could not be read, as messages.
 #[must_use]
 pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     let text = match fs::read_to_string(scenario) {
@@ -94,7 +94,7 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     (read, problems)
 }
 
-/// The figure, or the ratio, of each valid run that it is about.
+/// Returns the figure, or the ratio, of each valid run that `expected` is about.
 pub fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
     let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
     let figure = |run: &RunSummary| expected.figure(run).filter(|v| v.is_finite());
@@ -109,14 +109,15 @@ pub fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, 
     valid().filter(|run| expected.matches(&run.run)).filter_map(value).collect()
 }
 
-/// Each seed's mean. Cases are no repetitions of each other: only seeds say how sure a figure is.
+/// Returns each seed's mean over its cases. Cases are not repetitions of each other: only seeds tell how certain a
+/// figure is.
 fn seeds_means(values: &[(&RunId, f64)]) -> Vec<f64> {
     let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     values.iter().for_each(|(run, value)| by_seed.entry(run.seed).or_default().push(*value));
     by_seed.values().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect()
 }
 
-/// Swept values as text.
+/// Formats swept values as text.
 pub fn name(case: &BTreeMap<String, toml::Value>) -> String {
     let any_of = |value: &toml::Value| match value.as_array() {
         Some(list) => list.iter().map(text).collect::<Vec<_>>().join(" or "),
@@ -125,7 +126,7 @@ pub fn name(case: &BTreeMap<String, toml::Value>) -> String {
     case_text(&case.iter().map(|(key, value)| (key.clone(), any_of(value))).collect())
 }
 
-/// Holds a figure against the valid runs of the cases it is about.
+/// Compares a figure with the valid runs of the cases that it is about.
 #[must_use]
 pub fn compare(expected: &Expected, results: &Results) -> Comparison {
     let values = values(expected, results);

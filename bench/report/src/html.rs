@@ -1,8 +1,8 @@
-//! HTML from text that is not to be trusted: names in a scenario are whatever its author wrote.
+//! HTML from untrusted text: names in a scenario are whatever its author wrote.
 
 use maud::{Markup, html};
 
-/// A whole page, without the control characters that an HTML document must not contain in any notation.
+/// Returns a whole page, without the control characters that an HTML document must not contain in any notation.
 #[must_use]
 pub fn document(page: Markup) -> String {
     page.into_string().replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{fffd}")
@@ -11,7 +11,7 @@ pub fn document(page: Markup) -> String {
 /// A table's cell.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// What its row is about.
+    /// The subject of the row.
     Head(String),
     /// Text.
     Text(String),
@@ -24,26 +24,26 @@ pub enum Cell {
 pub struct Table {
     /// What it shows.
     pub caption: String,
-    /// How to read it; stands below, so that it does not scroll with the table.
+    /// How to read the table; placed below the table, so that it does not scroll with it.
     pub remark: String,
-    /// Headings of its columns.
+    /// Headings of the columns.
     pub columns: Vec<String>,
-    /// Rows of as many cells.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// As HTML, in a box that scrolls when the window is narrower than the table.
+    /// Returns the table as HTML, in a box that scrolls if the window is narrower than the table.
     #[must_use]
     pub fn html(&self) -> Markup {
         let is_figure = |place| matches!(self.rows.first().and_then(|row| row.get(place)), Some(Cell::Figure(_)));
         html! {
-            // a region that scrolls has to be reachable with the keyboard
+            // a region that scrolls must be reachable with the keyboard
             div.wide role="region" tabindex="0" aria-label=(self.caption) {
                 table {
                     caption { (self.caption) }
                     thead { tr {
-                        // headings stand over their figures
+                        // headings are aligned with their figures
                         @for (place, column) in self.columns.iter().enumerate() {
                             th class=[is_figure(place).then_some("n")] scope="col" { (column) }
                         }
@@ -70,13 +70,13 @@ impl Cell {
     }
 }
 
-/// A paragraph that says what is missing or left out.
+/// Returns a paragraph that states what is missing or left out.
 #[must_use]
 pub fn note(text: &str) -> Markup {
     html! { p.note { (text) } }
 }
 
-/// Items of a list, cut after `most` with a last item that says how many more there are.
+/// Returns the first `most` items of a list, followed by an item with the number of the others.
 #[must_use]
 pub fn items(items: impl ExactSizeIterator<Item = String>, most: usize) -> Markup {
     let left_out = items.len().saturating_sub(most);

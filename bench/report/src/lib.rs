@@ -1,4 +1,4 @@
-//! A result directory as a page, and two of them held against each other.
+//! Reports: a result directory as a page, and the comparison of two result directories.
 
 pub mod charts;
 pub mod data;
@@ -20,7 +20,7 @@ use data::Data;
 use std::fs;
 use std::path::Path;
 
-/// Cases that are drawn unless told otherwise.
+/// Number of cases that are drawn by default.
 pub const CHARTS: usize = 12;
 
 /// Writes the page of a result directory.
@@ -30,7 +30,7 @@ pub fn write(directory: &Path, out: &Path, charts: usize) -> Result<Data> {
     Ok(data)
 }
 
-/// Writes the page of results that are read.
+/// Writes the page of results that have been read.
 pub fn write_page(data: &Data, out: &Path, charts: usize) -> Result<()> {
     let page = page::page(data, charts)?;
     fs::write(out, page).with_context(|| format!("cannot write {}", out.display()))

@@ -1,4 +1,5 @@
-//! Tables as Markdown that is readable as it stands, and documents in which recipes keep such tables up to date.
+//! Tables as Markdown that is readable as plain text, and documents whose marked parts are replaced by up-to-date
+//! tables.
 
 use super::data::{COLUMNS, Column, Data};
 use super::html::{Cell, Table};
@@ -15,19 +16,19 @@ use std::path::Path;
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of figures -->\n";
-/// In a part's mark: a row for each flow.
+/// Word in a part's marker: one row for each flow.
 const FLOWS: &str = "flows";
-/// In a part's mark: what the simulator made instead of what was measured on kernels.
+/// Word in a part's marker: the simulator's results instead of measurements on kernels.
 const SIMULATED: &str = "simulated";
-/// In a part's mark: congestion controls over all cases.
+/// Word in a part's marker: the congestion controls ranked over all cases.
 const RANKING: &str = "ranking";
-/// The line above a kernel's tables begins with it.
+/// Beginning of the line above a kernel's tables.
 const LINUX: &str = "Linux ";
-/// The line above simulated tables begins with it.
+/// Beginning of the line above simulated tables.
 const NOT_MEASURED: &str = "Simulated, not measured on a kernel";
 
 impl Table {
-    /// As Markdown, columns padded; without caption and remark.
+    /// Returns the table as Markdown with padded columns, without caption and remark.
     #[must_use]
     pub fn markdown(&self) -> String {
         let text = |cell: &Cell| match cell {
@@ -57,7 +58,7 @@ impl Table {
     }
 }
 
-/// A result directory's tables.
+/// Returns a result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
     let heading = if data.results.manifest.backend == BACKEND { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
@@ -81,11 +82,16 @@ fn with_papers(figures: &Table, data: &Data) -> String {
     out
 }
 
-/// The document with every part between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` replaced by the
-/// tables of `results/SCENARIO`, one for each kernel there. `<!-- figures: SCENARIO KEY=VALUE... -->` is about the cases
-/// with these swept values alone; `<!-- figures: SCENARIO flows ... -->` has a row for each flow. With names of figures, the
-/// tables have one column for each congestion control or flow, with these figures in each cell. With `ranking`, the table has
-/// the congestion controls over all cases. With `simulated`, the part has what the simulator made, and nothing else. What a part says of a kernel of which nothing is there stays as it is.
+/// Replaces every part of a document between `<!-- figures: SCENARIO -->` and `<!-- end of figures -->` by the tables
+/// of `results/SCENARIO`, one for each kernel there. The marker may have more words:
+///
+/// - `KEY=VALUE...`: only the cases with these swept values.
+/// - `flows`: one row for each flow.
+/// - Names of figures: one column for each congestion control or flow, with these figures in each cell.
+/// - `ranking`: the congestion controls ranked over all cases.
+/// - `simulated`: the simulator's results, and nothing else.
+///
+/// Tables of a kernel without results stay unchanged.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -118,7 +124,7 @@ struct Marked<'a> {
     by_flow: bool,
     simulated: bool,
     ranking: bool,
-    /// With any, the table has a column for each label.
+    /// If there are any, the table has one column for each label.
     columns: Vec<&'static Column>,
     cases: Vec<SweptValue>,
 }
@@ -146,7 +152,7 @@ impl<'a> Marked<'a> {
         Ok(marked)
     }
 
-    /// The tables of what is there, empty for nothing.
+    /// Returns the tables of the existing results; empty if there are none.
     fn figures(&self, results: &Path) -> Result<String> {
         let Ok(kernels) = fs::read_dir(results.join(self.scenario)) else { return Ok(String::new()) };
         let mut kernels: Vec<_> =
@@ -166,7 +172,7 @@ impl<'a> Marked<'a> {
         Ok(out)
     }
 
-    /// The table, and a sentence about its cells, if it needs one.
+    /// Returns the table, and a sentence about its cells if it needs one.
     fn table(&self, data: &Data) -> (Table, String) {
         if self.ranking {
             return (ranking::table(&ranking::rank(&data.rows)), String::new());
@@ -182,18 +188,19 @@ impl<'a> Marked<'a> {
     }
 }
 
-/// What the line above tables begins with, from the name of the directory of results.
+/// Returns the beginning of the line above tables, from the name of the directory of results.
 pub(crate) fn heading(backend: &str) -> String {
     if backend == BACKEND { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
 }
 
-/// A part with new tables in the place of those of the same kernel's series, `6.12` say.
+/// Replaces the tables in `old` that have the same kernel series (such as `6.12`) as a table in `new`, and adds the
+/// other new ones.
 fn merged(old: &str, new: &str) -> String {
     let tables: BTreeMap<_, _> = by_kernel(old).into_iter().chain(by_kernel(new)).collect();
     tables.values().map(|table| format!("\n{}\n\n", table.trim_end())).collect()
 }
 
-/// The tables of a part, each from its line `Linux RELEASE. ...` on, with major and minor version.
+/// Splits a part into its tables, each from its line `Linux RELEASE. ...` on, with the major and minor version.
 fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
     let mut tables: Vec<(Vec<u32>, String)> = Vec::new();
     for line in part.split_inclusive('\n') {

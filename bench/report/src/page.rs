@@ -1,4 +1,4 @@
-//! The page: one HTML file that needs nothing else.
+//! The report's page: one self-contained HTML file.
 
 use super::charts::{MAX_SERIES, curves, scatter, style_sheet, timeline};
 use super::data::Data;
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use timeline::{Ranges, Recording, Shown};
 
-/// Runs, reasons and files that a list shows before it says how many more there are.
+/// Number of runs, reasons or files that a list shows before it says how many more there are.
 const MOST_LISTED: usize = 30;
-/// Rows of the table of flows.
+/// Maximum number of rows in the table of flows.
 const MOST_FLOW_ROWS: usize = 300;
 
-/// The page as HTML; at most so many series, scatters and parameter sets are drawn.
+/// Returns the page as HTML, with at most `most` series, scatter plots and parameter sets drawn.
 pub fn page(data: &Data, most: usize) -> Result<String> {
     let mut sections: Vec<(&str, &str, Markup)> = vec![("figures", "Figures", figures(data))];
     if !data.papers.is_empty() || !data.problems.is_empty() {
@@ -98,7 +98,8 @@ fn header(data: &Data) -> Markup {
     }
 }
 
-/// The page in one line: whether to trust it, what does not hold, and who is ahead.
+/// Returns the page's one-line summary: the state of the runs, how many limits hold, and which congestion controls
+/// lead.
 fn verdict(data: &Data) -> String {
     let limits: Vec<bool> = data.papers.iter().filter_map(|paper| paper.holds).collect();
     let held = limits.iter().filter(|holds| **holds).count();
@@ -111,7 +112,8 @@ fn verdict(data: &Data) -> String {
     format!("{}.{limits}{}", data.state(), if ahead.is_empty() { ahead } else { format!(" {ahead}.") })
 }
 
-/// Who has the greatest mean of a figure (times `sign`) in most of the cases with several congestion controls.
+/// Returns the congestion control with the greatest mean of a figure (times `sign`) in most of the cases that have
+/// several congestion controls.
 fn ahead(data: &Data, metric: &str, sign: f64) -> Option<String> {
     let is_bound = |row: &&&Row| data.results.runs.iter().any(|run| run.bounds.iter().any(|b| b.name == row.label));
     let mut times: Vec<(&str, usize)> = Vec::new();
@@ -135,7 +137,7 @@ fn ahead(data: &Data, metric: &str, sign: f64) -> Option<String> {
     Some(if cases == 1 { (*label).to_owned() } else { format!("{label} in {count} of {cases} cases") })
 }
 
-/// Names and values; without those that have no value.
+/// Lists names and values; entries without a value are left out.
 fn entries(facts: &[(&str, &str)]) -> Markup {
     html! {
         dl { @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { dt { (name) } dd { (value) } } }
@@ -166,7 +168,7 @@ fn papers(data: &Data) -> Markup {
     }
 }
 
-/// `None` if no swept key is a parameter.
+/// Draws the figures against the swept parameters; `None` if no swept key is a parameter.
 fn parameters(data: &Data, most: usize) -> Result<Option<Markup>> {
     let (drawn, there_are) = curves::against_parameters(&data.rows, &data.labels, most)?;
     Ok((there_are > 0).then(|| {
@@ -210,7 +212,7 @@ fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> R
     curves::rtt_distributions(name, all, &of_seeds)
 }
 
-/// Runs that differ only in their congestion control have the same axes, and a chart with all of them.
+/// Draws the runs over time. Runs that differ only in their congestion control have the same axes, and a common chart.
 fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Markup> {
     let all = data.shown_runs();
     let mut compared: Vec<(Case, Vec<&RunSummary>)> = Vec::new();
@@ -235,7 +237,7 @@ fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Marku
 
 fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordings: &Recordings) -> Result<Markup> {
     let label = |run: &RunSummary, cc: &str| placed(run, cc).0;
-    // datagram flows have no row: the last style
+    // datagram flows have no row: they get the last style
     let place = |label: &str| data.labels.iter().position(|other| other == label).unwrap_or(MAX_SERIES - 1);
     let (mut ranges, mut overlaid) = (Ranges::default(), Shown::default());
     let mut each = Vec::new();
@@ -269,7 +271,8 @@ fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordin
     })
 }
 
-/// Charts under a heading, two in a row, the first row on the same printed page as the heading; or why there are none.
+/// Returns charts under a heading, two in a row, with the first row on the same printed page as the heading; or a note
+/// with the reason why there are none.
 fn headed(title: &str, charts: &[Markup], none: &str) -> Markup {
     let (first, rest) = charts.split_at(charts.len().min(2));
     let row = |charts: &[Markup]| html! { div.pair { @for chart in charts { (chart) } } };
@@ -282,7 +285,7 @@ fn headed(title: &str, charts: &[Markup], none: &str) -> Markup {
     }
 }
 
-/// What is not on the page, and how to have it.
+/// Returns a note with the number of charts that are not drawn, and the option that draws them.
 fn left_out(drawn: usize, there_are: usize, what: &str) -> Markup {
     html! {
         @if drawn < there_are {
@@ -294,7 +297,7 @@ fn left_out(drawn: usize, there_are: usize, what: &str) -> Markup {
     }
 }
 
-/// Series that were read: a run may be in several charts.
+/// Recordings that have been read; cached because a run may be in several charts.
 #[derive(Default)]
 struct Recordings(BTreeMap<PathBuf, Recording>);
 
@@ -303,7 +306,7 @@ impl Recordings {
         self.0.entry(run.path()).or_insert_with(|| Recording::read(&data.results.directory.join(run.path())))
     }
 
-    /// Of a run that was read.
+    /// Returns the recording of a run that has been read before.
     fn known(&self, run: &RunId) -> &Recording {
         &self.0[&run.path()]
     }

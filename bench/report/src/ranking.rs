@@ -1,4 +1,5 @@
-//! Congestion controls ranked over all cases of a scenario: throughput as a share of what the path could carry, against delay.
+//! Congestion controls ranked over all cases of a scenario: throughput as a share of what the path could carry, and
+//! delay.
 
 use super::estimate::{Estimate, number};
 use super::html::{Cell, Table};
@@ -7,35 +8,36 @@ use anyhow::Result;
 use hotcc_testbed::statistics::median;
 use serde::Serialize;
 
-/// The row of the bound that knows the path's capacity.
+/// Label of the bound that knows the path's capacity.
 const ORACLE: &str = "oracle";
-/// Likewise, one round trip late.
+/// Label of the bound that knows the path's capacity one round trip late.
 const LATE_ORACLE: &str = "late-oracle";
-/// Of two throughputs that differ by less, as a share, neither is better.
+/// Two throughputs whose ratio differs from 1 by no more than this are equally good.
 const TIE: f64 = 0.002;
 
-/// A congestion control's place.
+/// A congestion control's figures in the ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
     /// Its name.
     pub label: String,
-    /// It is no congestion control, but what one could reach.
+    /// Whether it is a bound: not a congestion control, but the best that one could reach.
     pub is_bound: bool,
-    /// Cases that it finished.
+    /// Number of cases that were ranked.
     pub cases: usize,
-    /// Throughput as a share of that of the bound that knows the capacity, over cases.
+    /// Throughput as a share of the throughput of the bound that knows the capacity, over cases.
     pub share: Estimate,
     /// 95th percentile of the packets' queueing delay, ms: the median over cases.
     pub delay_p95_ms: f64,
-    /// The longest of them.
+    /// 95th percentile of the packets' queueing delay, ms: the greatest of all cases.
     pub delay_p95_most_ms: f64,
-    /// Retransmission timeouts of all cases, from the mean of each case's seeds; a bound has none.
+    /// Retransmission timeouts: the sum over all cases of the mean over a case's seeds; 0 for a bound.
     pub timeouts: f64,
-    /// Cases in which no other congestion control has both more throughput and less delay.
+    /// Number of cases in which no other congestion control is better in throughput or delay without being worse in the
+    /// other.
     pub best_trades: usize,
 }
 
-/// A figure of one case.
+/// The throughput and the delay of one case.
 #[derive(Clone, Copy)]
 struct Trade {
     throughput: f64,
@@ -48,7 +50,7 @@ impl Trade {
         Some(Self { throughput: mean("throughput_mbps")?, delay: mean("queue_delay_p95_ms")? })
     }
 
-    /// Whether it is better in one and no worse in the other.
+    /// Returns whether it is better in one figure and no worse in the other.
     fn beats(self, other: Self) -> bool {
         let faster = self.throughput > other.throughput * (1.0 + TIE);
         let as_fast = self.throughput * (1.0 + TIE) >= other.throughput;
@@ -60,8 +62,9 @@ fn is_bound(label: &str) -> bool {
     [ORACLE, LATE_ORACLE].contains(&label)
 }
 
-/// Those with the most best trades first; of equals, the one with less delay; bounds last. Only cases count in which each of
-/// them has figures and the bound is known, so that all are judged by the same.
+/// Ranks the congestion controls: those with the most best trades first, then those with less delay; bounds last. A
+/// case counts only if every congestion control has figures for it and the bound is known, so that all are judged by
+/// the same cases.
 #[must_use]
 pub fn rank(rows: &[Row]) -> Vec<Standing> {
     let labels = labels(rows);
@@ -93,7 +96,7 @@ pub fn rank(rows: &[Row]) -> Vec<Standing> {
                 .filter(|row| row.label == *label)
                 .filter_map(|r| r.estimate("timeouts"))
                 .map(|e| e.mean)
-                .fold(0.0, |sum, mean| sum + mean), // an empty sum is -0
+                .fold(0.0, |sum, mean| sum + mean), // the sum of nothing is -0
             best_trades: if is_bound(label) { 0 } else { whole.iter().filter(unbeaten).count() },
         })
     };
@@ -108,7 +111,8 @@ pub fn rank(rows: &[Row]) -> Vec<Standing> {
     standings
 }
 
-/// The congestion controls that no other beats, by throughput and delay over all cases: the most throughput last.
+/// Returns the congestion controls that no other beats by throughput and delay over all cases, with the least delay
+/// first.
 #[must_use]
 pub fn front(standings: &[Standing]) -> Vec<&Standing> {
     let trade = |s: &Standing| Trade { throughput: s.share.mean, delay: s.delay_p95_ms };
@@ -118,7 +122,7 @@ pub fn front(standings: &[Standing]) -> Vec<&Standing> {
     front
 }
 
-/// As a table; the best of each column is bold.
+/// Returns the ranking as a table, with the best value of each column in bold.
 #[must_use]
 pub fn table(standings: &[Standing]) -> Table {
     let columns = [
@@ -164,7 +168,7 @@ pub fn table(standings: &[Standing]) -> Table {
     }
 }
 
-/// As lines of comma-separated values.
+/// Returns the ranking as comma-separated values.
 pub fn csv(standings: &[Standing]) -> Result<String> {
     let mut lines = csv::Writer::from_writer(Vec::new());
     lines.write_record([
@@ -206,7 +210,7 @@ mod tests {
         Row { condition, label: label.to_owned(), runs: vec![RowRun { seed: 1, values }] }
     }
 
-    /// `a` has the least delay on both links, `b` the most throughput, `c` is beaten by `a`.
+    /// Returns rows in which `a` has the least delay on both links, `b` has the most throughput, and `a` beats `c`.
     fn rows() -> Vec<Row> {
         vec![
             row("x", "c", 8.0, 30.0),

@@ -1,4 +1,4 @@
-//! Runs gathered by what they compare: swept values without the congestion control, and the congestion control.
+//! Runs grouped by condition (the swept values without the congestion control) and congestion control.
 
 use super::estimate::Estimate;
 use hotcc_lab::results::{FlowSummary, METRICS, Results, RunSummary};
@@ -11,11 +11,11 @@ pub type Case = BTreeMap<String, String>;
 /// Every seed of one congestion control (or one flow) under the same conditions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Swept values; without the congestion control where that is what `label` says.
+    /// Swept values; without the congestion control if `label` names it.
     pub condition: Case,
     /// Congestion control, or flow.
     pub label: String,
-    /// Valid runs, one a seed, in the manifest's order.
+    /// Valid runs, one for each seed, in the manifest's order.
     pub runs: Vec<RowRun>,
 }
 
@@ -24,25 +24,26 @@ pub struct Row {
 pub struct RowRun {
     /// Seed.
     pub seed: u64,
-    /// Each of [`METRICS`] that there is: means over the flows, `throughput_mbps_total` their sum, `jain` the run's.
+    /// The available figures of [`METRICS`]: means over the flows; `throughput_mbps_total` is their sum, `jain` the
+    /// run's.
     pub values: BTreeMap<&'static str, f64>,
 }
 
 impl Row {
-    /// A figure of each seed that has it.
+    /// Returns a figure of each seed that has it.
     #[must_use]
     pub fn values(&self, metric: &str) -> Vec<f64> {
         self.runs.iter().filter_map(|run| run.values.get(metric).copied()).collect()
     }
 
-    /// A figure's mean and interval.
+    /// Returns a figure's mean and interval.
     #[must_use]
     pub fn estimate(&self, metric: &str) -> Option<Estimate> {
         Estimate::of(&self.values(metric))
     }
 }
 
-/// `loss=0.01, rtt=20`; `all` where nothing is swept.
+/// Formats swept values as `loss=0.01, rtt=20`; `all` if nothing is swept.
 #[must_use]
 pub fn case_text(case: &Case) -> String {
     if case.is_empty() {
@@ -51,14 +52,14 @@ pub fn case_text(case: &Case) -> String {
     case.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The swept key that chooses the congestion control, if just one does.
+/// Returns the swept key that chooses the congestion control, if exactly one does.
 fn cc_key(case: &Case) -> Option<&str> {
     let mut keys = case.keys().filter(|key| *key == "cc" || key.ends_with(".cc"));
     let key = keys.next()?;
     keys.next().is_none().then_some(key)
 }
 
-/// The case of a run without its congestion control, if that is swept.
+/// Returns the swept values of a run, without the congestion control if it is swept.
 #[must_use]
 pub fn condition(run: &RunSummary) -> Case {
     let mut condition = run.run.case.clone();
@@ -68,15 +69,15 @@ pub fn condition(run: &RunSummary) -> Case {
     condition
 }
 
-/// Whether a swept value names that congestion control: itself, or with a profile behind it.
+/// Returns whether a swept value names that congestion control, alone or followed by a profile.
 fn names(value: &str, cc: &str) -> bool {
     value.strip_prefix(cc).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// What a flow's congestion control is called when cases are compared, and the case without it.
+/// Returns the label of a flow's congestion control when cases are compared, and the case without it.
 ///
-/// A flow that does not run the swept congestion control says which one it ran beside, so that the competitor of one
-/// algorithm is not averaged with the competitor of another.
+/// If a flow does not run the swept congestion control, its label names the one that it ran beside. So the competitor
+/// of one algorithm is not averaged with the competitor of another.
 #[must_use]
 pub fn placed(run: &RunSummary, cc: &str) -> (String, Case) {
     let mut condition = run.run.case.clone();
@@ -92,8 +93,8 @@ pub fn placed(run: &RunSummary, cc: &str) -> (String, Case) {
     (label, condition)
 }
 
-/// One row for each condition and congestion control, conditions and congestion controls in the order they first ran in.
-/// Invalid runs make rows, too, but have no values in them; datagram flows do not.
+/// Returns one row for each condition and congestion control, in the order in which they first ran. Invalid runs
+/// produce rows, too, but without values; datagram flows produce no rows.
 #[must_use]
 pub fn by_cc(results: &Results) -> Vec<Row> {
     of_ccs(&results.runs)
@@ -111,14 +112,14 @@ fn of_ccs(runs: &[RunSummary]) -> Vec<Row> {
             let (label, condition) = placed(run, cc);
             (condition, label, run.flows.iter().filter(|flow| flow.cc == cc).collect())
         });
-        // they depend on the path alone: the same beside each congestion control
+        // bounds depend only on the path, so they are the same for each congestion control
         let path = condition(run);
         let bounds = run.bounds.iter().map(|bound| (path.clone(), bound.name.clone(), vec![bound]));
         rows.chain(bounds).collect()
     })
 }
 
-/// One row for each case and flow, datagram flows included.
+/// Returns one row for each case and flow, including datagram flows.
 #[must_use]
 pub fn by_flow(results: &Results) -> Vec<Row> {
     gather(&results.runs, |run| {
@@ -127,7 +128,8 @@ pub fn by_flow(results: &Results) -> Vec<Row> {
     })
 }
 
-/// Likewise, each flow under its name alone: one column for the flows with that name in all cases.
+/// Returns one row for each case and flow, labelled only with the flow's name: a table then has one column for the
+/// flows with that name in all cases.
 #[must_use]
 pub fn by_flow_name(results: &Results) -> Vec<Row> {
     gather(&results.runs, |run| {
@@ -135,13 +137,13 @@ pub fn by_flow_name(results: &Results) -> Vec<Row> {
     })
 }
 
-/// `bulk-1 (dtcp)`.
+/// Formats a flow as `bulk-1 (dtcp)`.
 #[must_use]
 pub fn flow_label(flow: &FlowSummary) -> String {
     format!("{} ({})", flow.name, flow.cc)
 }
 
-/// Conditions in the order of `rows`, each with its rows.
+/// Returns the conditions in the order of `rows`, each with its rows.
 #[must_use]
 pub fn conditions(rows: &[Row]) -> Vec<(&Case, Vec<&Row>)> {
     let mut found: Vec<(&Case, Vec<&Row>)> = Vec::new();
@@ -154,17 +156,17 @@ pub fn conditions(rows: &[Row]) -> Vec<(&Case, Vec<&Row>)> {
     found
 }
 
-/// Every congestion control there is, in the order of `rows`: what gives each its colour.
+/// Returns every congestion control, in the order of `rows`; the order gives each its colour.
 #[must_use]
 pub fn labels(rows: &[Row]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     rows.iter().map(|row| row.label.clone()).filter(|label| seen.insert(label.clone())).collect()
 }
 
-/// What the bounds have a value of: figures whose names begin so.
+/// Prefixes of the figures that bounds have.
 const OF_BOUNDS: [&str; 5] = ["throughput", "utilisation", "rtt", "queue_delay", "loss"];
 
-/// A row's place and flows in a run.
+/// A row's condition, label and flows in a run.
 type Part<'a> = (Case, String, Vec<&'a FlowSummary>);
 
 fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>) -> Vec<Row> {
@@ -180,7 +182,7 @@ fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Par
                 rows.push(Row { condition, label, runs: Vec::new() });
                 rows.len() - 1
             });
-            // a bound is the same in each case that differs in its congestion control alone
+            // a bound is the same in all cases that differ only in their congestion control
             let is_known = flows.iter().all(|flow| run.bounds.contains(flow))
                 && rows[place].runs.iter().any(|known| known.seed == run.run.seed);
             if run.invalid.is_empty() && !is_known {
@@ -188,7 +190,7 @@ fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Par
             }
         }
     }
-    // stable: within a condition they stay as they first ran
+    // the sort is stable: within a condition, rows keep the order in which they first ran
     rows.sort_by_key(|row| order.iter().position(|condition| *condition == row.condition));
     rows
 }
@@ -203,7 +205,7 @@ fn figures(run: &RunSummary, flows: &[&FlowSummary]) -> BTreeMap<&'static str, f
     let part = RunSummary { flows: flows.iter().map(|flow| (*flow).clone()).collect(), ..run.clone() };
     let udp = part.flows.iter().all(|flow| flow.cc == "udp");
     let value = |metric| match (udp, metric) {
-        // fairness is among TCP flows, and a run's mean leaves datagram flows out
+        // fairness is defined among TCP flows, and a run's mean leaves datagram flows out
         (true, "jain") => None,
         (true, _) => part.flows.first().and_then(|flow| flow.metric(metric)),
         (false, _) => part.metric(metric, None),

@@ -1,4 +1,4 @@
-//! Series of a run, read from `flows.csv` and `links.csv`, and thinned to what a chart can show.
+//! Series of a run, read from `flows.csv` and `links.csv`, and thinned out to what a chart can show.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,24 +9,24 @@ pub type Points = Vec<(f64, f64)>;
 /// One flow's or one link's series.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// Its name.
+    /// Name of the flow or link.
     pub name: String,
-    /// Points of each column that was asked for, in its order; cells that are empty have none.
+    /// Points of each requested column, in the order of the request; an empty cell makes no point.
     pub columns: Vec<Points>,
 }
 
-/// The series of a file, by name in the order they first appear in, and what is to be said about the file.
+/// The series of a file, by name in the order in which they first appear, and any problem with the file.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// Each flow or link.
     pub series: Vec<Series>,
-    /// Why something is missing, in words.
+    /// Why something is missing, as text.
     pub problem: Option<String>,
 }
 
-/// Reads some columns of a CSV file of the lab; `name` is the column that tells series apart.
+/// Reads some columns of one of the lab's CSV files; `name` is the column that tells series apart.
 ///
-/// A file that is missing, or broken from some line on, gives what there is before that.
+/// If the file is missing, or broken from some line on, the result has what precedes the error.
 #[must_use]
 pub fn read(path: &Path, name: &str, columns: &[&str]) -> Recorded {
     let file = path.file_name().map(|f| f.to_string_lossy().into_owned()).unwrap_or_default();
@@ -80,18 +80,20 @@ fn read_rows(
     Ok(())
 }
 
-/// The sampling period: what nearly no two neighbours are closer than. `None` without neighbours.
+/// Returns the sampling period: the 5th percentile of the time between neighbouring points. `None` if no series has two
+/// points.
 #[must_use]
 pub fn period<'a>(all: impl Iterator<Item = &'a Points>) -> Option<f64> {
     let mut gaps: Vec<f64> =
         all.flat_map(|points| points.windows(2)).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap > 1e-6).collect();
     gaps.sort_by(f64::total_cmp);
-    // a flow's last row may come early: not the very least
+    // not the minimum: a flow's last row may come early
     gaps.get(gaps.len() / 20).copied()
 }
 
-/// A rate in buckets of `width` seconds: what arrived in each over its length. A row's rate is that of the period that ends
-/// with it; periods without a row carried nothing. The last bucket is as long as there are rows.
+/// Returns a rate in buckets of `width` seconds: what arrived in each bucket, divided by its length. A row's rate
+/// covers the period that ends with the row; a period without a row carried nothing. The last bucket ends with the last
+/// row.
 #[must_use]
 pub fn bucket_rates(points: &Points, period: f64, width: f64) -> Points {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Points::new() };
@@ -112,7 +114,7 @@ pub fn bucket_rates(points: &Points, period: f64, width: f64) -> Points {
     sums.iter().enumerate().map(rate).collect()
 }
 
-/// A level (capacity) in buckets of `width` seconds: mean of each that has points.
+/// Returns a level (capacity) in buckets of `width` seconds: the mean of each bucket that has points.
 #[must_use]
 pub fn bucket_means(points: &Points, width: f64) -> Points {
     bucketed(points, width, |bucket| {
@@ -121,7 +123,8 @@ pub fn bucket_means(points: &Points, width: f64) -> Points {
     })
 }
 
-/// Least and greatest value of each bucket of `width` seconds, in the order they came in: no peak gets lost.
+/// Returns the least and the greatest value of each bucket of `width` seconds, in the order of their time, so that no
+/// peak is lost.
 #[must_use]
 pub fn bucket_extremes(points: &Points, width: f64) -> Points {
     bucketed(points, width, |bucket| {
@@ -139,7 +142,7 @@ fn bucketed(points: &Points, width: f64, keep: impl Fn(&[(f64, f64)]) -> Points)
     points.chunk_by(|a, b| (a.0 / width).floor() == (b.0 / width).floor()).flat_map(keep).collect()
 }
 
-/// The parts of a line between silences longer than `gap` seconds.
+/// Splits a line where neighbouring points are more than `gap` seconds apart.
 #[must_use]
 pub fn split_at_gaps(points: &Points, gap: f64) -> Vec<Points> {
     points.chunk_by(|a, b| b.0 - a.0 <= gap).map(<[_]>::to_vec).collect()
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn rates_keep_their_bytes() {
-        // 10 ms periods; silent from 0.02 to 0.08
+        // 10 ms periods; no rows from 0.02 to 0.08
         let points = vec![(0.01, 100.0), (0.02, 300.0), (0.09, 100.0), (0.1, 500.0)];
         assert!((period([&points].into_iter()).unwrap() - 0.01).abs() < 1e-9);
         let buckets = bucket_rates(&points, 0.01, 0.05);

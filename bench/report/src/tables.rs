@@ -1,4 +1,4 @@
-//! The tables of a report: figures, and the papers' beside them.
+//! The tables of a report: our figures, and the papers' figures beside them.
 
 use super::data::{COLUMNS, Column, Data, Shown};
 use super::estimate::{Estimate, number};
@@ -6,7 +6,7 @@ use super::html::{Cell, Table};
 use super::rows::{Case, Row, case_text, conditions, labels};
 use hotcc_lab::results::{METRICS, Wanted};
 
-/// `12.3 ± 0.45`, and how many seeds have the figure where not all do.
+/// Formats as `12.30 ± 0.45`, with the number of seeds that have the figure if it is less than `of`.
 fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
     let Some(e) = estimate else { return "–".to_owned() };
     let scaled = Estimate { mean: e.mean * factor, half_width: e.half_width.map(|half| half * factor), ..e };
@@ -14,7 +14,7 @@ fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
     format!("{}{some}", scaled.text())
 }
 
-/// Where a table stands.
+/// Where a table is placed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// In a report: the page, and what commands print.
@@ -23,7 +23,7 @@ pub enum Place {
     Document,
 }
 
-/// A row for each of these, with the columns that anybody has.
+/// Returns a table with one row for each of `rows`, and the columns for `place`.
 fn of_rows(rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
     let is_shown = |column: &&Column| match column.shown {
         Shown::Always => true,
@@ -45,7 +45,7 @@ fn of_rows(rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
     Table { caption: caption.to_owned(), columns: headings, rows: rows.collect(), remark: String::new() }
 }
 
-/// Figures by case and congestion control.
+/// Returns the figures by case and congestion control.
 pub fn figures(data: &Data, place: Place) -> Table {
     let remark = "Valid runs only. The interval follows Student's t distribution; one seed has no interval. A run's figure \
                   is the mean over its TCP flows with that congestion control; Jain's index is that of the whole run. Loss \
@@ -58,12 +58,13 @@ pub fn figures(data: &Data, place: Place) -> Table {
     Table { remark: remark.to_owned(), ..of_rows(&data.rows, place, "congestion control", &caption) }
 }
 
-/// Figures by case and flow.
+/// Returns the figures by case and flow.
 pub fn by_flow(flows: &[Row], place: Place) -> Table {
     of_rows(flows, place, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
 }
 
-/// A row for each case, and a column for each congestion control or flow, with these figures in each cell.
+/// Returns a table with one row for each case, and one column for each congestion control or flow, with these figures
+/// in each cell.
 pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
     let labels = labels(rows);
     let cell = |row: &Row| {
@@ -82,12 +83,12 @@ pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
     Table { columns, rows, ..Table::default() }
 }
 
-/// What a metric is, with its unit.
+/// Returns the meaning of a metric, with its unit.
 fn plain_name(metric: &str) -> String {
     METRICS.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, meaning)| meaning).to_owned()
 }
 
-/// The papers' figures beside ours; `None` where there are none.
+/// Returns the papers' figures beside ours; `None` if there are none.
 pub fn papers(data: &Data) -> Option<Table> {
     if data.papers.is_empty() {
         return None;

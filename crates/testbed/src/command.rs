@@ -1,13 +1,13 @@
-//! Commands that a test runs to their end: how they ended, and what they said.
+//! Commands that a test runs to their end: their exit status and their output.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs a command, which must succeed; returns what it printed.
+/// Runs a command, which must succeed; returns its stdout.
 ///
 /// # Panics
-/// It cannot be run, fails, or prints no UTF-8.
+/// The command cannot be run, fails, or does not print UTF-8.
 #[track_caller]
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -18,7 +18,7 @@ pub fn succeed(command: &mut Command) -> String {
 /// Runs a command, which must succeed and print JSON.
 ///
 /// # Panics
-/// It cannot be run, fails, or prints something else.
+/// The command cannot be run, fails, or does not print JSON.
 #[track_caller]
 pub fn json(command: &mut Command) -> Value {
     serde_json::from_str(&succeed(command)).unwrap()
@@ -27,7 +27,7 @@ pub fn json(command: &mut Command) -> Value {
 /// Checks that a command failed with this exit code, and not by a panic; returns its message.
 ///
 /// # Panics
-/// It ended otherwise.
+/// The command did not fail in this way.
 #[track_caller]
 pub fn failed(code: i32, output: &Output) -> String {
     let text = stderr(output);
@@ -36,8 +36,9 @@ pub fn failed(code: i32, output: &Output) -> String {
     text
 }
 
-/// Builds programs of other packages, as this test is built and beside its own: cargo builds only a package's own for its
-/// tests. With the whole workspace selected, libraries have the features that they have there, and are not built again.
+/// Builds programs of other packages, in the same way as this test and beside its own programs: for a package's tests,
+/// cargo builds only the package's own programs. The whole workspace is selected, so that libraries have the same
+/// features as in a build of the workspace, and are not built again.
 ///
 /// # Panics
 /// They cannot be built.
@@ -51,7 +52,7 @@ pub fn build(programs: &[&str]) {
     succeed(cargo.args(programs.iter().flat_map(|program| ["--bin", program])));
 }
 
-/// What a command wrote to stderr.
+/// Returns what a command wrote to stderr.
 #[must_use]
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Perl script, which a clean Debian can run: a connection under the congestion control that its argument names. It sends
-/// all the time, and writes how many bytes have arrived to /tmp/sent.
+/// A Perl script, which a clean Debian can run. It opens a connection under the congestion control that its argument
+/// names, sends all the time, and writes the number of received bytes to /tmp/sent.
 pub const SENDER: &str = r#"use IO::Socket;
 my $listener = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") or die;
 my $to = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $listener->sockport) or die;
@@ -25,7 +25,7 @@ for (my $sent = 0;;) {
 }
 "#;
 
-/// Whether this machine can make packages and a clean Debian; if not, says that `test` is skipped.
+/// Returns whether this machine can make packages and a clean Debian; if not, reports that `test` is skipped.
 ///
 /// # Panics
 /// Stderr is closed.
@@ -39,7 +39,8 @@ pub fn can_be_made(test: &str) -> bool {
     missing.is_none()
 }
 
-/// Unpacks a clean Debian of this `suite` into `root`, with more packages than a minimum has. It is made once.
+/// Unpacks a clean Debian of this `suite` into `root`, with `packages` in addition to a minimal system. The archive is
+/// made only once.
 ///
 /// # Panics
 /// It cannot be fetched or unpacked.
@@ -55,7 +56,7 @@ pub fn unpack(suite: &str, packages: &str, root: &Path) {
     succeed(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(root));
 }
 
-/// Makes the packages of programs as they are built for tests.
+/// Makes the packages from programs that are built as for tests.
 ///
 /// # Panics
 /// They cannot be made.
@@ -65,7 +66,7 @@ pub fn make_packages(output: &Path) {
     succeed(Command::new(script).arg(built()).arg(output));
 }
 
-/// The folder of this test's programs.
+/// Returns the directory of this test's programs.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap(); // DIRECTORY/debug/deps/NAME
     own.ancestors().nth(2).unwrap().to_owned()

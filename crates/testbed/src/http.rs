@@ -3,18 +3,18 @@
 use anyhow::Result;
 use std::net::SocketAddr;
 
-/// How long a server may take to answer.
+/// Time that a server has to answer, in seconds.
 const PATIENCE_S: u64 = 20;
 
-/// Head (status and fields, a line each) and body of a page.
+/// Returns the head (status and fields, one per line) and the body of a page.
 ///
 /// # Errors
-/// Nobody answers there, or not in HTTP, or not in time.
+/// No server answers at `address`, or not in HTTP, or not in time.
 pub fn get(address: SocketAddr, path: &str) -> Result<(String, String)> {
     get_with(address, path, &[])
 }
 
-/// The same, with these fields in the request.
+/// Does the same as [`get`], with these fields in the request.
 ///
 /// # Errors
 /// As [`get`].

@@ -1,4 +1,5 @@
-//! What a test needs before it changes the kernel: root, a BPF file system, and that no other test does the same.
+//! What a test needs before it changes the kernel: root, a BPF file system, and a lock that keeps other tests from
+//! doing the same.
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 use hotcc_host::bpffs;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Where the BPF file system is.
+/// Mount point of the BPF file system.
 pub const BPFFS: &str = "/sys/fs/bpf";
 const LOCK: &str = "/tmp/hotcc-kernel-tests.lock";
 
@@ -20,12 +21,12 @@ pub struct KernelLock {
     _file: Flock<File>,
 }
 
-/// Prints the line that `just test` counts: this test did not run, and why.
+/// Prints the line that `just test` counts: this test was skipped, and why.
 pub fn skipped(test: &str, why: impl Display) {
     println!("SKIPPED {test}: {why}");
 }
 
-/// Whether the test runs as root; says that it is skipped where it does not.
+/// Returns whether the test runs as root; if not, reports that the test is skipped.
 #[must_use]
 pub fn is_root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
@@ -35,7 +36,8 @@ pub fn is_root(test: &str) -> bool {
     root
 }
 
-/// Whether the test runs as root, with the BPF file system mounted then; says that it is skipped where it does not.
+/// Returns whether the test runs as root, and if so, mounts the BPF file system; if not, reports that the test is
+/// skipped.
 ///
 /// # Panics
 /// The BPF file system cannot be mounted.
@@ -48,8 +50,8 @@ pub fn is_root_with_bpffs(test: &str) -> bool {
     root
 }
 
-/// Waits for the exclusive right to change the kernel, and mounts the BPF file system. `None`, after saying so, without
-/// root.
+/// Waits for the exclusive right to change the kernel, and mounts the BPF file system. Without root, reports that the
+/// test is skipped, and returns `None`.
 ///
 /// # Panics
 /// The lock cannot be taken, or the BPF file system cannot be mounted.
@@ -69,7 +71,7 @@ fn mount_bpffs() {
     if !bpffs::is_at(Path::new(BPFFS)) {
         mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), Some("mode=0755")).unwrap();
     }
-    // hotcc refuses one that other users can write to, which is how it is mounted without options
+    // hotcc refuses a BPF file system that other users can write to, which is the default without mount options
     let mode = std::fs::metadata(BPFFS).unwrap().permissions().mode();
     if mode & 0o022 != 0 {
         std::fs::set_permissions(BPFFS, Permissions::from_mode(0o755)).unwrap();

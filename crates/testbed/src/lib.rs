@@ -1,5 +1,5 @@
-//! What tests, the demo and benchmarks stand on: hosts made of network namespaces, the right to change the kernel, the
-//! statistics of repeated measurements.
+//! Common code of tests, the demo and the benchmarks: hosts made of network namespaces, the lock for changing the
+//! kernel, the statistics of repeated measurements.
 
 pub mod command;
 pub mod debian;

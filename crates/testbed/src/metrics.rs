@@ -1,4 +1,4 @@
-//! A daemon's page of metrics: in both of its formats, and as promtool sees it.
+//! A daemon's page of metrics: in both of its formats, and checked by promtool.
 
 use crate::http;
 use crate::programs::system_program;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// The page in OpenMetrics, which shows by its last line that it is whole.
+/// Returns the page in OpenMetrics, whose last line shows that it is complete.
 ///
 /// # Errors
 /// The daemon does not answer, or answers with something else.
@@ -18,7 +18,7 @@ pub fn open_metrics(address: SocketAddr) -> Result<String> {
     Ok(page)
 }
 
-/// The page as a client gets it that states no preference.
+/// Returns the page that a client without a preference receives.
 ///
 /// # Errors
 /// The daemon does not answer, or answers with something else.
@@ -32,7 +32,7 @@ fn page(address: SocketAddr, fields: &[(&str, &str)], content_type: &str) -> Res
     Ok(page)
 }
 
-/// Fails unless `promtool check metrics` finds nothing wrong with the plain page.
+/// Fails if `promtool check metrics` finds a problem in the plain page.
 ///
 /// # Errors
 /// promtool is not installed, or rejects the page; or the daemon has no page in one of the formats.
@@ -43,7 +43,7 @@ pub fn check(address: SocketAddr) -> Result<()> {
     let (reader, mut writer) = std::io::pipe()?;
     let child =
         command.args(["check", "metrics"]).stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    drop(command); // it holds our copy of the pipe's other end
+    drop(command); // it holds a copy of the pipe's read end
     writer.write_all(page.as_bytes())?;
     drop(writer);
     let output = child.wait_with_output()?;

@@ -1,5 +1,5 @@
-//! Hosts made of network namespaces, for a demo or a bench, and processes on them. All of it is gone afterwards: after
-//! a return, an error, a panic, and Ctrl-C (see [`catch_interrupts`]).
+//! Hosts made of network namespaces, for a demo or a benchmark, and processes on them. All of it is removed afterwards:
+//! after a return, an error, a panic, and Ctrl-C (see [`catch_interrupts`]).
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -12,7 +12,7 @@
 //! # drop(server); Ok(()) }
 //! ```
 //!
-//! Only the network differs on such a host: files, bpffs and process ids are the machine's.
+//! Only the network is separate on such a host: it shares files, bpffs and process ids with the machine.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sched::{CloneFlags, setns};
@@ -29,28 +29,28 @@ use std::time::{Duration, Instant};
 
 const NAMED: &str = "/run/netns";
 const POLL: Duration = Duration::from_millis(20);
-/// How long a process has to end by itself once it is asked to.
+/// Time that a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Somebody wants us to end: Ctrl-C, SIGTERM or SIGHUP.
+/// This process was asked to end: by Ctrl-C, SIGTERM or SIGHUP.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// From now on an interrupt only sets a flag, which [`pause`], [`Process::wait`] and whoever calls [`check`] turn
-/// into the error [`Interrupted`]; so everything ends by being dropped. Further interrupts change nothing.
+/// Catches interrupts: from now on, an interrupt only sets a flag, which [`pause`], [`Process::wait`] and [`check`]
+/// turn into the error [`Interrupted`], so that everything ends by being dropped. Further interrupts have no effect.
 pub fn catch_interrupts() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst)).context("cannot handle Ctrl-C")
 }
 
-/// [`Interrupted`], if somebody asked us to end.
+/// Returns [`Interrupted`] as an error if this process was asked to end.
 pub fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-/// Sleeps, unless interrupted.
+/// Sleeps for `length`, or until interrupted.
 pub fn pause(length: Duration) -> Result<()> {
     let end = Instant::now() + length;
     loop {
@@ -63,7 +63,7 @@ pub fn pause(length: Duration) -> Result<()> {
     }
 }
 
-/// Network namespaces that go away with the value.
+/// Network namespaces that are removed when the value is dropped.
 #[derive(Debug)]
 pub struct Lab {
     stem: String,
@@ -71,13 +71,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A lab whose namespaces are called PREFIX-PID-NAME. Those that a killed process left are removed first.
+    /// Creates a lab whose namespaces are called PREFIX-PID-NAME, after removing those of killed processes.
     pub fn new(prefix: &str) -> Result<Self> {
         remove_left_over(prefix);
         Ok(Self { stem: stem(prefix), made: Mutex::default() })
     }
 
-    /// A new host, with its loopback up.
+    /// Creates a host, with its loopback interface up.
     pub fn namespace(&self, name: &str) -> Result<Namespace> {
         let full = format!("{}{name}", self.stem);
         run(quiet("ip").args(["netns", "add", &full]))?;
@@ -89,7 +89,8 @@ impl Lab {
         Ok(namespace)
     }
 
-    /// A cable between two hosts: addresses are `ADDR/LEN`. On each host the interface is called as the other host.
+    /// Connects two hosts with a cable; addresses are `ADDR/LEN`. On each host, the interface has the name of the other
+    /// host.
     pub fn veth(&self, a: &Namespace, a_address: &str, b: &Namespace, b_address: &str) -> Result<()> {
         a.ip(&format!("link add name {} type veth peer name {} netns {}", b.name, a.name, b.full))?;
         for (host, peer, address) in [(a, b, a_address), (b, a, b_address)] {
@@ -100,7 +101,7 @@ impl Lab {
     }
 }
 
-/// What the names of this process's namespaces begin with.
+/// Returns the prefix of the names of this process's namespaces.
 #[must_use]
 pub fn stem(prefix: &str) -> String {
     format!("{prefix}-{}-", std::process::id())
@@ -116,7 +117,7 @@ impl Drop for Lab {
     }
 }
 
-/// Removes the namespaces that processes left which are gone. Processes end with their parent (see [`Process`]), but
+/// Removes the namespaces of processes that no longer exist. Processes end with their parent (see [`Process`]), but
 /// namespaces have names in the file system.
 pub fn remove_left_over(prefix: &str) {
     for entry in fs::read_dir(NAMED).into_iter().flatten().flatten() {
@@ -144,14 +145,14 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Its name within the lab.
+    /// Returns the host's name within the lab.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run on this host, out of reach of the terminal's Ctrl-C. Unlike under `ip netns exec` it
-    /// sees the machine's /sys, with bpffs. To run it in the background: [`Process::start`].
+    /// Returns a command that will run on this host, and that the terminal's Ctrl-C does not reach. Unlike under
+    /// `ip netns exec`, it sees the machine's /sys, with bpffs. To run it in the background, use [`Process::start`].
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = quiet(program);
@@ -162,7 +163,7 @@ impl Namespace {
         command
     }
 
-    /// Runs `work` on a thread that is on this host: sockets it makes belong there.
+    /// Runs `work` on a thread that is on this host: sockets that it opens belong to the host.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let on_host = || {
             setns(&self.file, CloneFlags::CLONE_NEWNET).with_context(|| format!("cannot enter {}", self.full))?;
@@ -174,25 +175,26 @@ impl Namespace {
         })
     }
 
-    /// Sets a sysctl: `net.ipv4.ip_forward`, say.
+    /// Sets a sysctl, such as `net.ipv4.ip_forward`.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
         let path = Path::new("/proc/sys").join(key.replace('.', "/"));
         let written = self.enter(|| fs::write(&path, value))?;
         written.with_context(|| format!("cannot set {key}={value} on {}", self.name))
     }
 
-    /// `ip`, with arguments separated by spaces.
+    /// Runs `ip`, with arguments separated by spaces.
     pub fn ip(&self, arguments: &str) -> Result<()> {
         run(quiet("ip").args(["-n", &self.full]).args(arguments.split_whitespace()))
     }
 
-    /// `tc`, with arguments separated by spaces.
+    /// Runs `tc`, with arguments separated by spaces.
     pub fn tc(&self, arguments: &str) -> Result<()> {
         run(quiet("tc").args(["-n", &self.full]).args(arguments.split_whitespace()))
     }
 }
 
-/// A command in a process group of its own: the terminal sends Ctrl-C to us alone, and we end what we started.
+/// Returns a command in its own process group: the terminal sends Ctrl-C only to this process, which ends its children
+/// itself.
 #[must_use]
 pub fn quiet(program: &str) -> Command {
     let mut command = Command::new(program);
@@ -200,13 +202,12 @@ pub fn quiet(program: &str) -> Command {
     command
 }
 
-/// Runs a command to its end. If it fails, the error has the command and what it said.
+/// Runs a command to its end. If it fails, the error includes the command and its stderr.
 pub fn run(command: &mut Command) -> Result<()> {
     output(command).map(|_| ())
 }
 
-/// Runs a command to its end and returns what it wrote to stdout. If it fails, the error has the command and what it
-/// said.
+/// Runs a command to its end and returns its stdout. If it fails, the error includes the command and its stderr.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", words(command)))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -219,10 +220,11 @@ fn words(command: &Command) -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// A process in the background, which ends with the value: SIGTERM first, SIGKILL if that does not help.
+/// A process in the background, which is ended when the value is dropped: by SIGTERM, then by SIGKILL if it is still
+/// there.
 ///
-/// It also ends with the thread that started it, so that nothing stays even when we are killed: start it on a thread
-/// that lives as long as it is needed.
+/// It also ends with the thread that started it, so that it does not remain if this process is killed. So start it on a
+/// thread that lives as long as the process is needed.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -230,7 +232,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it. Output goes where `command` says; a pipe that nobody reads stops the process when it is full.
+    /// Starts a process. Its output goes where `command` says; if that is a pipe that is not read, the process blocks
+    /// when the pipe is full.
     pub fn start(command: &mut Command) -> Result<Self> {
         let die_with_us = || prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from);
         // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
@@ -240,18 +243,19 @@ impl Process {
         Ok(Self { child, words })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot wait for {}", self.words))
     }
 
-    /// Waits until it ends. Not in time, or interrupted: an error, and it runs on.
+    /// Waits until the process ends. Fails if it does not end in time, or after an interrupt; the process then keeps
+    /// running.
     pub fn wait(&mut self, at_most: Duration) -> Result<ExitStatus> {
         let end = Instant::now() + at_most;
         loop {
@@ -265,9 +269,9 @@ impl Process {
         }
     }
 
-    /// Ends it and waits until it is gone. No error if it ended before.
+    /// Ends the process and waits until it is gone. Succeeds if it had ended before.
     pub fn stop(&mut self) -> Result<ExitStatus> {
-        // not `wait`: an interrupt must not keep us from ending it
+        // not `wait`: an interrupt must not prevent the process from being ended
         let end = Instant::now() + GRACE;
         let mut signal = Some(Signal::SIGTERM);
         while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! A directory for the pins of one test, which goes with the value, also by a panic.
+//! A directory for the pins of one test, which is removed when the value is dropped, also after a panic.
 
 use crate::kernel::BPFFS;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct PinRoot(PathBuf);
 
 impl PinRoot {
-    /// A name below the BPF file system that no other test has; nothing is there yet.
+    /// Returns a path below the BPF file system that no other test uses; the directory is not created.
     #[must_use]
     pub fn new(program: &str, test: &str) -> Self {
         Self(Path::new(BPFFS).join(format!("{program}-test-{}-{test}", std::process::id())))

@@ -1,11 +1,11 @@
-//! Programs by their name: those built beside this one, and those of this machine.
+//! Programs by name: those built beside this one, and those installed on this machine.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program built beside this one.
+/// Returns the path of a program built beside this one.
 pub fn companion_binary(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     // tests run from target/PROFILE/deps
@@ -13,14 +13,14 @@ pub fn companion_binary(name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("{name} is not beside {}; build it: just build", own.display()))
 }
 
-/// A program of this machine.
+/// Returns the path of a program installed on this machine.
 pub fn system_program(name: &str) -> Result<PathBuf> {
     let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
     let found = directories.map(|d| Path::new(d).join(name)).into_iter().find(|p| is_executable(p));
     found.with_context(|| format!("{name} is not installed; ./setup.sh installs it"))
 }
 
-/// Whether a file may be run.
+/// Returns whether a file is executable.
 #[must_use]
 pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)

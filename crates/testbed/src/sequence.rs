@@ -1,10 +1,11 @@
-//! The sequence numbers of a connection, as its own socket has them.
+//! The sequence numbers of a connection, read from its socket.
 
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The sequence number of what will be written next. Needs CAP_NET_ADMIN: the socket is asked as if it were to move.
+/// Returns the sequence number of the next byte to be written. Needs CAP_NET_ADMIN: it puts the socket into repair
+/// mode, which is meant for moving connections.
 pub fn next_to_write(socket: &impl AsFd) -> io::Result<u32> {
     const SEND_QUEUE: libc::c_int = 2;
     const OFF_WITHOUT_PROBE: libc::c_int = -1;

@@ -1,11 +1,12 @@
-//! What repeated measurements say: medians, and means with a confidence interval.
+//! Statistics of repeated measurements: medians, and means with a confidence interval.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// Beyond so many degrees of freedom `statrs` loses digits, and the normal quantile is within 5e-5 of Student's.
+/// Beyond this number of degrees of freedom `statrs` loses digits, and the normal quantile is within 5e-5 of Student's.
 const AS_GOOD_AS_NORMAL: usize = 50_000;
 
-/// 97.5 % quantile of Student's t: half a two-sided 95 % interval in standard errors. `None` for 0 degrees of freedom.
+/// Returns the 97.5 % quantile of Student's t: half of a two-sided 95 % interval, in standard errors. `None` for 0
+/// degrees of freedom.
 ///
 /// Exact to 1e-6 up to 50,000 degrees, to 5e-5 beyond.
 #[must_use]
@@ -16,13 +17,15 @@ pub fn student_t_975(degrees: usize) -> Option<f64> {
     Some(StudentsT::new(0.0, 1.0, degrees as f64).ok()?.inverse_cdf(0.975))
 }
 
-/// The middle one, or the mean of both middle ones. `None` of nothing, or where a value is no number.
+/// Returns the middle value, or the mean of the two middle values. `None` if there are no values, or if one is not a
+/// number.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     quartiles(values).map(|[_, median, _]| median)
 }
 
-/// Lower quartile, median, upper quartile, interpolated. `None` of nothing, or where a value is no number.
+/// Returns the lower quartile, the median and the upper quartile, interpolated. `None` if there are no values, or if
+/// one is not a number.
 #[must_use]
 pub fn quartiles(values: &[f64]) -> Option<[f64; 3]> {
     if values.is_empty() || values.iter().any(|v| v.is_nan()) {
@@ -48,8 +51,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Geometric mean of ratios, with Student's t on their logarithms (so that a ratio and its inverse weigh the same).
-/// `None` with fewer than two, or where one is not positive.
+/// Returns the geometric mean of ratios, with Student's t on their logarithms (so that a ratio and its inverse weigh
+/// the same). `None` for fewer than two ratios, or if one is not positive.
 #[must_use]
 pub fn mean_ratio(ratios: &[f64]) -> Option<Interval> {
     if ratios.len() < 2 || !ratios.iter().all(|r| *r > 0.0 && r.is_finite()) {

@@ -1,4 +1,4 @@
-//! The systemd units: valid, hardened, and each remaining exposure explained.
+//! The systemd units: they are valid and hardened, and explain each remaining exposure.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::command::{build, json, stderr};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Worst exposure that a unit may have, in tenths, by `systemd-analyze security`.
+/// Worst exposure that a unit may have according to `systemd-analyze security`, in tenths.
 const WORST_EXPOSURE_TENTHS: u32 = 35;
 
 const PROGRAMS: [&str; 3] = ["hotcc", "sinr-feeder", "pep-agent"];
@@ -17,7 +17,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Name and text of each unit; none if systemd's tool is missing, which skips the test.
+/// Returns the path and the text of each unit; nothing if systemd's tool is missing, which skips the test.
 fn units(test: &str) -> Vec<(PathBuf, String)> {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         skipped(test, "systemd-analyze is not installed");
@@ -63,7 +63,8 @@ fn units_are_hardened_and_explain_what_they_leave_open() {
         let names: Vec<&str> = open.map(|finding| finding["name"].as_str().unwrap()).collect();
         assert!(names.contains(&"PrivateNetwork="), "the tool no longer prints what is open: {names:?}");
         for name in names {
-            // `RootDirectory=/RootImage=` and `SystemCallFilter=~@resources` stand for their first setting
+            // of a name such as `RootDirectory=/RootImage=` or `SystemCallFilter=~@resources`, only the first setting
+            // is looked for
             let setting = name.split_inclusive('=').next().unwrap();
             assert!(unit.contains(setting), "{} leaves {setting} open without a reason", path.display());
         }

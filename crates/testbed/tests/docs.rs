@@ -16,7 +16,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// README.md, CONTRIBUTING.md and every page below docs/.
+/// Returns README.md, CONTRIBUTING.md and every page below docs/.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     let mut folders = vec![root().join("docs")];
@@ -33,7 +33,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The lines outside fenced blocks.
+/// Returns the lines outside fenced blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     page.lines().filter(move |line| {
@@ -43,13 +43,13 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets of `[text](target)`.
+/// Returns the targets of `[text](target)`.
 fn links(page: &str) -> Vec<&str> {
     let targets = prose(page).flat_map(|line| line.split("](").skip(1));
     targets.filter_map(|rest| Some(rest.split_once(')')?.0)).collect()
 }
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// Returns the anchors of a page's headings, as GitHub makes them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for heading in prose(page).filter(|line| line.starts_with('#')) {
@@ -62,13 +62,13 @@ fn anchors(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The text between a heading and the next one of the same level.
+/// Returns the text between a heading and the next one of the same level.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
     rest.split_once("\n## ").map_or(rest, |(section, _)| section)
 }
 
-/// The words in backticks in one column of a section's table.
+/// Returns the words in backticks in one column of a section's table.
 fn column(section: &str, column: usize) -> Vec<&str> {
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
     let cells = rows.filter_map(|row| row.split('|').nth(column + 1));
@@ -129,7 +129,7 @@ fn the_map_has_every_folder_and_no_other() {
     assert!(unnamed.is_empty(), "in the tree, not on the map of CONTRIBUTING.md: {unnamed:?}");
 }
 
-/// The text of every Rust file below a folder, but not of what was built.
+/// Returns the text of every Rust file below a folder, except build results.
 fn sources(folder: &Path) -> Vec<String> {
     let mut texts = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -143,7 +143,7 @@ fn sources(folder: &Path) -> Vec<String> {
     texts
 }
 
-/// The functions that a source marks as tests.
+/// Returns the names of the functions that a source marks as tests.
 fn tests(source: &str) -> impl Iterator<Item = &str> {
     let marked = source.split("#[test]\n").skip(1);
     marked.filter_map(|rest| rest.lines().find_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next()))
@@ -168,7 +168,7 @@ fn every_attack_of_the_threat_model_names_tests_that_exist() {
     }
 }
 
-/// The folders of the top level and directly below [`MAPPED`], without those that git ignores.
+/// Returns the folders of the top level and directly below [`MAPPED`], without those that git ignores.
 fn folders() -> BTreeSet<String> {
     let ignored = read(&root().join(".gitignore"));
     let ignored: Vec<&str> = ignored.lines().map(|line| line.trim_matches('/')).chain([".git"]).collect();

@@ -1,4 +1,4 @@
-//! The packages in a clean Debian: what they install, what an upgrade keeps, and that removing them leaves nothing.
+//! The packages on a clean Debian: what they install, what an upgrade keeps, and that removing them leaves nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::command::succeed;
@@ -7,8 +7,8 @@ use hotcc_testbed::kernel::exclusive;
 use std::fs;
 use std::process::Command;
 
-/// Run in mount and PID namespaces of its own, as `sh -c SCRIPT ROOT`: ROOT is a clean Debian, with the package in /packages.
-/// INSTALL, LIST, UPGRADE and PURGE are the package manager's commands.
+/// A script that runs in its own mount and PID namespaces, as `sh -c SCRIPT ROOT`: ROOT is a clean Debian, with the
+/// packages in /packages. INSTALL, LIST, UPGRADE and PURGE are the package manager's commands.
 const IN_ROOT: &str = r#"set -eu
 cd "$0"
 mount --make-rprivate /
@@ -53,7 +53,7 @@ grep -c pkg_old /proc/sys/net/ipv4/tcp_available_congestion_control || true
 '
 "#;
 
-/// What the script printed below `== HEADING`.
+/// Returns what the script printed below `== HEADING`.
 fn said<'a>(output: &'a str, heading: &str) -> &'a str {
     let (_, rest) = output.split_once(&format!("== {heading}\n")).unwrap_or_else(|| panic!("no {heading}: {output}"));
     rest.split_once("\n== ").map_or(rest, |(part, _)| part)
@@ -67,7 +67,8 @@ const DEB: [(&str, &str); 4] = [
     ("PURGE", "apt purge -y hotcc"),
 ];
 
-/// On Debian, whose libraries rpm does not know (hence `--nodeps`). It keeps a configuration that was changed.
+/// The commands for the .rpm, on Debian, whose libraries rpm does not know (hence `--nodeps`). rpm keeps a changed
+/// configuration file.
 const RPM: [(&str, &str); 4] = [
     ("INSTALL", "rpm -i --nodeps /packages/hotcc.rpm"),
     ("LIST", "rpm -ql hotcc"),
@@ -97,7 +98,8 @@ fn the_rpm_does_so() {
     installs_upgrades_and_leaves_nothing("the_rpm_does_so", "bookworm", "libelf1,rpm", RPM);
 }
 
-/// `others`: packages in this Debian beyond a minimum; libelf1, as programs that tests build are not static.
+/// Runs the script. `others` are the packages of this Debian in addition to a minimal system; they include libelf1,
+/// because programs built for tests are not static.
 fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, commands: [(&str, &str); 4]) {
     if !debian::can_be_made(test) {
         return;

@@ -1,4 +1,4 @@
-//! `setup.sh --minimal`: what building and loading needs, and nothing else.
+//! `setup.sh --minimal`: it installs what building and loading need, and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::kernel::skipped;
@@ -26,7 +26,7 @@ const TOOLS: [&str; 14] = [
     "tr",
 ];
 
-/// The packages that setup.sh finds missing if only its own tools are on PATH.
+/// Returns the packages that setup.sh finds missing if only the tools that it runs itself are on PATH.
 fn missing(tools: &Path, options: &[&str]) -> BTreeSet<String> {
     let mut setup = Command::new("bash");
     setup.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup.sh")).arg("--check").args(options);

@@ -1,4 +1,4 @@
-//! The crates' inner structure: no large group of files imports each other in a circle.
+//! The crates' inner structure: no large group of files has circular imports.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Two files that need each other, and the folder's own file between them, are easy to read together; more are not.
+/// Largest allowed circle. Two files that need each other, and the folder's own file between them, are easy to read
+/// together; more files are not.
 const LARGEST_CIRCLE: usize = 3;
 
 /// Path of a module below its crate: `["lab", "vm"]`.
 type Module = Vec<String>;
 
-/// The root files of all crates: a package's library and each of its binaries are crates of their own.
+/// Returns the root files of all crates: a package's library and each of its binaries are separate crates.
 fn crates() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["", "crates", "bench"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
@@ -20,7 +21,7 @@ fn crates() -> Vec<PathBuf> {
     packages.filter(|path| path.join("Cargo.toml").exists()).flat_map(|path| roots(&path.join("src"))).collect()
 }
 
-/// The root files of a package's crates, where Cargo looks for them.
+/// Returns the root files of a package's crates, in the places where Cargo looks for them.
 fn roots(source: &Path) -> Vec<PathBuf> {
     let binaries = fs::read_dir(source.join("bin")).into_iter().flatten().map(|entry| entry.unwrap().path());
     let binaries = binaries.map(|path| if path.is_dir() { path.join("main.rs") } else { path });
@@ -32,7 +33,7 @@ fn roots(source: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The modules of one crate that are files, test modules left out.
+/// Returns the modules of one crate that are files, except test modules.
 fn modules(root: &Path) -> BTreeMap<Module, syn::File> {
     fn walk(path: &Path, folder: &Path, module: Module, found: &mut BTreeMap<Module, syn::File>) {
         let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
@@ -100,7 +101,7 @@ impl Visit<'_> for Paths {
     }
 }
 
-/// The file that `path`, written in module `from`, leads to.
+/// Returns the file that `path`, written in module `from`, leads to.
 fn target(from: &Module, path: &[String], files: &BTreeMap<Module, syn::File>) -> Option<Module> {
     let (mut module, mut rest) = match path.first()?.as_str() {
         "crate" => (Module::new(), &path[1..]),
@@ -123,7 +124,7 @@ fn target(from: &Module, path: &[String], files: &BTreeMap<Module, syn::File>) -
     Some(module)
 }
 
-/// Everything that can be reached from `start` by imports.
+/// Returns everything that can be reached from `start` by imports.
 fn reachable<'a>(start: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<&'a Module> {
     let (mut found, mut next) = (BTreeSet::new(), vec![start]);
     while let Some(module) = next.pop() {
@@ -132,7 +133,7 @@ fn reachable<'a>(start: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Modul
     found
 }
 
-/// Groups of a crate's files each of which reaches all others.
+/// Returns groups of a crate's files in which each file reaches all others.
 fn circles(root: &Path) -> BTreeSet<Vec<String>> {
     let files = modules(root);
     let mut imports = BTreeMap::new();

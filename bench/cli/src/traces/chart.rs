@@ -6,15 +6,15 @@ use hotcc_channel_model::trace::{Column, Trace};
 use hotcc_report::charts::trace::{Quantity, draw};
 use std::fmt::Write as _;
 
-/// Width of a text chart, without its axis, and height of a panel, in characters.
+/// Width of a text chart without its axis, and height of a panel, in characters.
 const COLUMNS: usize = 72;
 const ROWS: usize = 6;
-/// Points of a line in an SVG chart.
+/// Number of points of a line in an SVG chart.
 const POINTS: usize = 960;
 /// Blocks of one to eight eighths.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Name and unit, column, factor, whether the axis starts at 0.
+/// Name with unit, column, factor, and whether the axis starts at 0.
 type Panel = (&'static str, Column, f64, bool);
 
 const PANELS: [Panel; 3] = [
@@ -23,7 +23,7 @@ const PANELS: [Panel; 3] = [
     ("RTT, ms", |s| s.rtt_ms, 1.0, true),
 ];
 
-/// The chart and the figures, for a terminal.
+/// Returns the chart and the figures, for a terminal.
 pub fn text(shown: &Shown, trace: &Trace) -> String {
     let facts = &shown.facts;
     let period = facts.period_s.map_or(String::new(), |s| format!(", one every {s} s"));
@@ -42,7 +42,7 @@ pub fn text(shown: &Shown, trace: &Trace) -> String {
     out
 }
 
-/// A panel: each column is a bar up to its mean.
+/// Returns a panel in which each column is a bar up to its mean.
 fn panel(name: &str, means: &[f64], from_zero: bool) -> String {
     let (min, max) = means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(*v), max.max(*v)));
     let low = if from_zero { 0.0 } else { min };
@@ -66,7 +66,7 @@ fn panel(name: &str, means: &[f64], from_zero: bool) -> String {
     out
 }
 
-/// How well the SINR predicts the capacity, in words.
+/// Describes how well the SINR predicts the capacity.
 fn prediction(shown: &Shown) -> String {
     if shown.facts.sinr_db.is_none() {
         return "\nNo SINR: a feeder can publish only the capacity of this trace.\n".to_owned();
@@ -82,7 +82,8 @@ fn prediction(shown: &Shown) -> String {
     out
 }
 
-/// The chart as an SVG file: the quantities over time, then how well the SINR predicts the capacity, as far as it does.
+/// Returns the chart as an SVG file: the quantities over time, then how well the SINR predicts the capacity, if that is
+/// known.
 pub fn svg(shown: &Shown, trace: &Trace) -> Result<String> {
     let quantity = |(name, column, scale, from_zero): Panel| Quantity {
         name,
@@ -112,7 +113,7 @@ mod tests {
         let rows: Vec<&str> = drawn.lines().skip(2).collect();
         assert_eq!(rows.len(), ROWS);
         assert_eq!((rows[0], rows[3], rows[5]), ("       6.0   █", "             ██", "       0.0  ███"));
-        // Below 0, and without any span.
+        // Values below 0, and without any span.
         assert!(panel("x", &[-5.0, -1.0], false).contains("-5.0"));
         assert!(panel("x", &[4.0, 4.0], false).contains("4.0"));
     }

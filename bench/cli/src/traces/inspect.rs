@@ -5,17 +5,17 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much older than the capacity the SINR is, in ms, in the correlations that are shown.
+/// Lags of the correlations that are shown: how much older than the capacity the SINR is, in ms.
 const LAGS_MS: [u64; 6] = [0, 500, 1000, 2000, 5000, 10_000];
 
 /// A trace in a few figures.
 #[derive(Debug, Serialize)]
 pub struct Facts {
-    /// As it was named on the command line.
+    /// Name on the command line.
     pub name: String,
     /// Its file.
     pub file: PathBuf,
-    /// Whether its checksum is that of the list.
+    /// Whether its checksum is the one in the list.
     pub listed: bool,
     /// Number of samples.
     pub samples: usize,
@@ -42,7 +42,7 @@ pub struct Range {
     pub max: f64,
 }
 
-/// What `show` prints.
+/// The output of `show`.
 #[derive(Debug, Serialize)]
 pub struct Shown {
     /// The trace in a few figures.
@@ -55,7 +55,7 @@ pub struct Shown {
 /// Correlation of the capacity with an older SINR.
 #[derive(Debug, Serialize)]
 pub struct AtLag {
-    /// How much older.
+    /// How much older the SINR is, in s.
     pub lag_s: f64,
     /// Pearson's coefficient.
     pub coefficient: f64,
@@ -64,7 +64,7 @@ pub struct AtLag {
 }
 
 impl Facts {
-    /// The figures of a trace.
+    /// Computes the figures of a trace.
     pub fn of(name: &str, file: &Path, listed: bool, trace: &Trace) -> Self {
         let range = |column: Column| {
             let extent = trace.extent(column)?;
@@ -83,14 +83,14 @@ impl Facts {
         }
     }
 
-    /// `drive.csv: valid, 120 s, 1200 samples; capacity 0.1 to 9.8 Mbit/s, mean 4.6; no SINR`.
+    /// Formats as `drive.csv: valid, 120 s, 1200 samples; capacity 0.1 to 9.8 Mbit/s, mean 4.6; no SINR`.
     pub fn line(&self) -> String {
         let checksum = if self.listed { ", checksum as listed" } else { "" };
         let parts = self.parts().join("; ");
         format!("{}: valid{checksum}, {:.0} s, {} samples; {parts}", self.name, self.duration_s, self.samples)
     }
 
-    /// Each quantity in words.
+    /// Describes each quantity.
     pub fn parts(&self) -> Vec<String> {
         let words = |name: &str, range: &Option<Range>, scale: f64, unit: &str| match range {
             Some(Range { min, mean, max }) => {
@@ -108,7 +108,7 @@ impl Facts {
 }
 
 impl Shown {
-    /// What is shown of a trace.
+    /// Computes what is shown of a trace.
     pub fn of(name: &str, file: &Path, trace: &Trace) -> Self {
         let correlations = trace.correlations(&LAGS_MS.map(Duration::from_millis)).into_iter();
         let at_lag = |c: hotcc_channel_model::trace::Correlation| AtLag {

@@ -104,7 +104,7 @@ pub struct TracesDirectory {
 }
 
 impl TracesDirectory {
-    /// The cache, then this directory.
+    /// Returns the directories to search: the cache, then this directory.
     pub fn directories(&self) -> Vec<PathBuf> {
         traces::directories(self.traces.as_deref())
     }
@@ -115,12 +115,12 @@ impl Known {
         list_of(self.list.as_deref())
     }
 
-    /// The path of a listed trace that is in the cache or in the directory of traces.
+    /// Returns the path of a listed trace, if it is in the cache or in the directory of traces.
     fn place(&self, trace: &Listed) -> Option<PathBuf> {
         self.traces.directories().iter().map(|directory| directory.join(&trace.name)).find(|path| path.exists())
     }
 
-    /// The path of a file or of a listed trace, and its entry in the list.
+    /// Returns the path of a file or of a listed trace, and its entry in the list.
     fn find(&self, list: &List, name: &str) -> Result<(PathBuf, Option<Listed>)> {
         let listed = list.get(name).ok().filter(|_| !Path::new(name).exists()).cloned();
         match &listed {
@@ -173,7 +173,7 @@ fn print_list(known: &Known, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A trace that cannot be fetched does not keep the others from being fetched.
+/// Fetches traces. A trace that cannot be fetched does not stop the others.
 fn fetch_all(names: &[String], list: &List) -> Result<ExitCode> {
     let directory = traces::cache()?;
     let wanted: Vec<&Listed> = if names.is_empty() {

@@ -1,4 +1,5 @@
-//! What tests of the lab and of the demo ask of this machine: a stock kernel to boot, traces left in the one that runs.
+//! What tests of the lab and of the demo need from this machine: a stock kernel to boot, and a list of the traces that
+//! a run could leave in the running kernel.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use hotcc_kernels::Kernel;
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex};
 
-/// A processor of this machine that the calling thread has for itself, with all that it starts, as long as the value lives.
+/// A processor of this machine that is reserved for the calling thread, and for the processes that it starts, as long
+/// as the value lives.
 ///
 /// A virtual machine is two threads that wait for each other: with more machines than processors they mostly wait.
 pub struct Processor {
@@ -24,7 +26,7 @@ static TAKEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 static GIVEN_BACK: Condvar = Condvar::new();
 
 impl Processor {
-    /// Waits for one.
+    /// Waits for a free processor.
     pub fn take() -> Self {
         let processors = vm::processors();
         let mut taken = TAKEN.lock().unwrap();
@@ -52,7 +54,8 @@ impl Drop for Processor {
     }
 }
 
-/// A stock kernel for the lab. `None`, after saying so, where it cannot be booted or had.
+/// Returns a stock kernel for the lab. Returns `None`, and reports the test as skipped, if the kernel cannot be booted
+/// or downloaded.
 pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         skipped(test, "no qemu-system-x86_64");
@@ -68,13 +71,13 @@ pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {
     }
 }
 
-/// The entries of a directory; none of one that is not there.
+/// Returns the entries of a directory; none if it does not exist.
 pub fn names(directory: &str) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path())
 }
 
-/// What could be left in the kernel: network namespaces whose name begins with `prefix`, pins, congestion controls, radio
-/// links.
+/// Returns what a run could leave in the kernel: network namespaces whose names begin with `prefix`, pins, congestion
+/// controls, radio links.
 pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
     let ours = |name: &str| ["dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
     let namespaces = names("/run/netns").filter(|p| p.to_string_lossy().contains(&format!("/{prefix}")));

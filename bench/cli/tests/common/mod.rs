@@ -1,4 +1,4 @@
-//! What tests on stock kernels in the lab share.
+//! Shared code of the tests on stock kernels in the lab.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod machine;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A scenario's file with less in it.
+/// Writes a scenario to `directory`, made smaller by the replacements in `less`. Returns its path.
 pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
     let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(name);
     let mut scenario = fs::read_to_string(whole).unwrap();
@@ -24,13 +24,13 @@ pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
     path
 }
 
-/// What becomes of a scenario's runs, of all or of those cases (`axis=value`), on that kernel in the lab.
+/// Runs a scenario on that kernel in the lab: all of its cases, or those named (`axis=value`). Returns the results.
 pub fn run_lab<'a>(lab: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
     let _processor = Processor::take();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
     command.args(["lab", "--lab", lab, "--jobs", "1"]);
     command.args(cases.into_iter().flat_map(|case| ["--case", case]));
-    // of a guest that panics there is no result, and a run that is not valid is a failure, too
+    // `lab` also fails if a guest panics, which leaves no result, and if a run is invalid
     succeed(command.arg("--out").arg(out).arg(scenario));
     Results::read(&locate(out).unwrap()).unwrap()
 }

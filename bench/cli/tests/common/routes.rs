@@ -1,11 +1,12 @@
-//! A flow under DCM whose sender's route changes, and what shows whether DCM learns of it.
+//! A flow under DCM whose sender's route changes, and the check whether DCM learns of the change.
 
 use hotcc_lab::results::{RunSummary, locate};
 use hotcc_lab_proto::plan::PATH_PUBLISHED;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From 3 Mbit/s and 20 ms to 2 Mbit/s and 40 ms. DCM keeps the RTT of the old path when it learns of a new one.
+/// The path changes from 3 Mbit/s and 20 ms to 2 Mbit/s and 40 ms. When DCM learns of a new path, it keeps the RTT of
+/// the old one.
 const SCENARIO: &str = r#"
 duration_s = 2.5
 [sweep]

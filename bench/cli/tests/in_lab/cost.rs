@@ -1,14 +1,15 @@
-//! What each algorithm costs per ACK, in instructions and in virtual time: exact, so a regression shows at once.
+//! The cost of each algorithm per ACK, in instructions and in virtual time: it is exact, so any regression shows.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::cost::{self, REFERENCE};
 
 const KERNEL: &str = "6.12";
 
-/// Name, and the most it may cost as a multiple of the reference program (the kernel's CUBIC called from BPF).
+/// Each algorithm's name, and its greatest allowed cost as a multiple of the reference program (the kernel's CUBIC
+/// called from BPF).
 const BOUNDS: [(&str, f64); 9] = [
     ("arwa", 0.58),        // measured: 0.50
-    ("crest", 2.53),       // measured: 2.45, of which the look at its siblings is 0.1; the bound is 200 instructions
+    ("crest", 2.53),       // measured: 2.45, of which looking at its siblings is 0.1; the bound is 200 instructions
     ("dcm", 1.3),          // measured: 1.28; two divisions per ACK are Westwood's filter
     ("dcmplus", 1.3),      // measured: 1.10
     ("dtcp", 1.26),        // measured: 1.21

@@ -45,7 +45,7 @@ fn a_policer_drops_what_exceeds_its_rate_and_queues_nothing() {
         assert_eq!((link.police_drops, link.queue_drops), (flow.police_drops, flow.queue_drops));
         (link.clone(), flow.throughput_bps)
     });
-    // the bucket that was full at the start is 48 kbit/s more, over 5 s
+    // the bucket, which is full at the start, adds 48 kbit/s over 5 s
     assert!((1e6..4.05e6).contains(&policed.1), "{}", policed.1);
     assert!(policed.0.police_drops > 10 && policed.0.queue_drops == 0);
     assert!(policed.0.queue_delay_ms.mean < 0.1 * queued.0.queue_delay_ms.mean);

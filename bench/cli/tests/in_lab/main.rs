@@ -1,4 +1,4 @@
-//! Tests on stock kernels in the lab. They are one program, so that one's virtual machine runs beside another's.
+//! Tests on stock kernels in the lab. They are one program, so that their virtual machines run side by side.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]

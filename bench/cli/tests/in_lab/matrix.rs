@@ -1,5 +1,5 @@
-//! The oldest and the newest supported stock kernel, booted in virtual time: every algorithm loads, carries traffic, is
-//! swapped, rolled back and unloaded there, with the very command that users have.
+//! The oldest and the newest supported stock kernel, booted in virtual time: every algorithm is loaded, carries
+//! traffic, is swapped, rolled back and unloaded, with the same command that users have.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::matrix;

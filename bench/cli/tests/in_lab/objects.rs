@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// An application that writes 30 kB at once, ten times a second, paced and not; and an object file that an event replaces.
-/// Each flow has a link of its own.
+/// An application that writes 30 kB at once, ten times a second, with and without pacing; and an object file that an
+/// event replaces. Each flow has its own link.
 const SCENARIO: &str = r#"
 duration_s = 1.5
 [[host]]
@@ -84,7 +84,7 @@ fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
     let output = lab.args([at("bad.toml"), at("good.toml")]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
 
-    // what does not load ends its own run, with the loader's words
+    // an object that does not load fails only its own run, with the loader's message
     assert_eq!(output.status.code(), Some(1), "{said}");
     let why = "in the guest: cannot load bad (/objects/0/bad.bpf.o): the kernel's verifier rejects it";
     assert!(said.contains("bad.toml: 1 of 1 runs failed") && said.contains(why), "{said}");
@@ -102,7 +102,7 @@ fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
     let series = fs::read_to_string(results.directory.join("all/seed-1/flows.csv")).unwrap();
     let windows: Vec<&str> =
         series.lines().filter(|line| line.contains(",user,")).map(|line| line.split(',').nth(2).unwrap()).collect();
-    // its first ACKs find the kernel's window; the object has 40 segments, and 8 that the scenario sets
+    // the first ACKs find the kernel's window; then the object's 40 segments and the scenario's 8 apply
     assert!(windows[1..7].iter().all(|window| *window == "48"), "{windows:?}");
     assert!(windows[10..].iter().any(|window| *window != "48"), "the other one moves the window: {windows:?}");
 

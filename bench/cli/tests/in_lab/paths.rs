@@ -1,4 +1,4 @@
-//! A sender's route that changes, on a stock kernel.
+//! A sender whose route changes, on a stock kernel.
 
 use crate::common::machine::stock_kernel;
 use crate::common::{routes, run_lab};

@@ -1,4 +1,5 @@
-//! What a border PEP that is broken, or lies, does to those who listen to it, in the lab with both agents at work.
+//! Effects of a border PEP that is broken or lies on the senders that use its reports, in the lab with both agents
+//! running.
 
 use crate::common::machine::stock_kernel;
 use crate::common::{run_lab, smaller};
@@ -6,20 +7,20 @@ use hotcc_lab::results::RunSummary;
 use hotcc_testbed::soak;
 
 const WITHOUT: &str = "cubic";
-/// Nothing that the PEP says is of use then: what remains is CUBIC.
+/// Faults that make every report useless: the sender is left with CUBIC.
 const NO_HELP: [&str; 2] = ["delayed", "sees-ahead"];
-/// Something of what it says remains of use. Measured, of what CUBIC's receive: 1.33, 1.41, 1.74 and 1.23.
+/// Faults that leave some reports useful. Measured throughput relative to CUBIC's: 1.33, 1.41, 1.74 and 1.23.
 const STILL_HELP: [&str; 4] = ["dies", "replayed", "sees-all", "sees-holes"];
-/// Standard deviation of the logarithm of a pair's ratio: what a run's flows behind the PEP receive, over what those of the
-/// run with CUBIC and the same seed receive. Measured: 0.05 to 0.14 over 44 pairs of six faults.
+/// Standard deviation of the logarithm of a pair's ratio: the throughput of a run's flows behind the PEP, over that of
+/// the run with CUBIC and the same seed. Measured: 0.05 to 0.14 over 44 pairs of six faults.
 const PAIR_DEVIATION: f64 = 0.1;
 
-/// What a run's flows receive together.
+/// Returns the total throughput of a run's flows whose names begin with `name`.
 fn received(run: &RunSummary, name: &str) -> f64 {
     run.flows.iter().filter(|flow| flow.name.starts_with(name)).map(|flow| flow.throughput_bps).sum()
 }
 
-/// The runs of those cases.
+/// Returns the runs of these cases.
 fn of<'a>(runs: &'a [RunSummary], peps: &[&str]) -> Vec<&'a RunSummary> {
     let of: Vec<_> = runs.iter().filter(|run| peps.contains(&run.run.case["pep"].as_str())).collect();
     assert!(!of.is_empty(), "{peps:?}");
@@ -31,7 +32,8 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// Runs those cases. Less traffic than the scenario has: a debug build's agents take 170,000 instructions for a report.
+/// Runs these cases, with less traffic than in the scenario: the agents of a debug build take 170,000 instructions per
+/// report.
 fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &[u64]) -> Vec<RunSummary> {
     let seeds = format!("seeds = {seeds:?}");
     let less = [
@@ -48,7 +50,7 @@ fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &[u64]) -> Vec<RunS
     results.runs
 }
 
-/// A fault that was none shows nothing.
+/// Checks that the fault of a run happened: otherwise the run proves nothing.
 fn took_effect(run: &RunSummary) {
     let told = |what: &str| run.events.iter().any(|event| event.contains(what));
     let is_told = match run.run.case["pep"].as_str() {
@@ -68,11 +70,11 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     let first = soak::seeds(1, 3);
     let (half, rest): (Vec<u64>, Vec<u64>) = first.clone().partition(|seed| seed % 2 == 0);
     let compared = || [WITHOUT].into_iter().chain(NO_HELP);
-    // the longest test: on two processors, so that the others do not wait for it at the end
+    // the longest test: it uses two processors, so that the other tests do not wait for it at the end
     let all = std::thread::scope(|scope| {
         let others = scope.spawn(|| {
             let mut runs_here = runs(compared(), &half);
-            // each with a seed of its own: pairs with one run of CUBIC's in common would deviate together
+            // each fault has its own seed: pairs that share a run of CUBIC would deviate together
             let seeds = first.clone().cycle();
             runs_here.extend(STILL_HELP.into_iter().zip(seeds).flat_map(|(fault, seed)| runs([fault], &[seed])));
             runs_here
@@ -91,7 +93,8 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
         };
         let (all, all_with_cubic) = means("all receive", &|run| received(run, ""));
         assert!(all >= 0.9 * all_with_cubic, "{fault}: all receive {all}, with CUBIC {all_with_cubic}");
-        // the index is as low where they starve; what CUBIC gives them, half as much again as an equal share, is not theirs
+        // Jain's index does not tell which flows starve. The others' throughput is compared with an equal share, not
+        // with what they receive beside CUBIC, which is half as much again.
         let (others, _) = means("the others receive", &|run| received(run, "nl-"));
         assert!(others >= 0.9 * all_with_cubic / 2.0, "{fault}: the others receive {others} of {all_with_cubic}");
         let (jain, jain_with_cubic) = means("Jain's index is", &|run| run.jain);
@@ -112,7 +115,8 @@ fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
     }
 }
 
-/// The paper bounds nothing: slow start then sends for as long as the client's first ACK takes, and loses most of it.
+/// The paper does not bound slow start: it sends until the client's first ACK arrives, and most of these packets are
+/// lost.
 #[test]
 fn slow_start_does_not_flood_a_slow_domain_2() {
     const NAME: &str = "slow_start_does_not_flood_a_slow_domain_2";
@@ -134,7 +138,7 @@ fn slow_start_does_not_flood_a_slow_domain_2() {
     assert!(bounded.1 > 0.9 * unbounded.1, "{} B arrive, {} without a bound", bounded.1, unbounded.1);
 }
 
-/// Nothing else loses packets there: all of them are congestion, and behind the PEP.
+/// Only the queue drops packets in this case: every loss is congestion, behind the PEP.
 #[test]
 fn a_full_queue_behind_the_border_is_congestion() {
     const NAME: &str = "a_full_queue_behind_the_border_is_congestion";
@@ -156,7 +160,8 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 20", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
     let path = smaller("pep-start.toml", &less, scratch.path());
-    // a client of the oldest kernel grants 64 KB, and two segments more for each that came: less than the PEP gives
+    // a client with the oldest kernel grants 64 KB, and two more segments for each one received: less than the PEP
+    // grants
     for (name, most) in [("6.1", 0.8), ("6.12", 0.7), ("newest", 0.7)] {
         let Some(kernel) = stock_kernel(NAME, name) else { return };
         let results = run_lab(

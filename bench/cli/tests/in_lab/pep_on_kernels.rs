@@ -1,12 +1,12 @@
-//! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and TCX,
-//! socket storage, the duplicate ACKs, and a border that starts again after kill -9.
+//! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and
+//! TCX, socket storage, the duplicate ACKs, and a border that starts again after kill -9.
 
 use crate::common::machine::stock_kernel;
 use crate::common::run_lab;
 use hotcc_testbed::command::build;
 use std::fs;
 
-/// Losses behind the border alone, enough to keep CUBIC at a fraction of the link.
+/// Losses only behind the border, enough to keep CUBIC at a fraction of the link.
 const SCENARIO: &str = r#"
 duration_s = 6
 seeds = [1]
@@ -71,7 +71,7 @@ fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
         let [cubic, mdcubic, dies] = ["cubic", "mdcubic", "dies"].map(|pep| run(pep).flows[0].throughput_bps);
         println!("{}: bit/s with the PEP {mdcubic:.0}, one that dies {dies:.0}, CUBIC {cubic:.0}", kernel.release);
         assert!(mdcubic > 2.0 * cubic, "on {} the PEP does not help: {mdcubic}, CUBIC {cubic}", kernel.release);
-        // it is gone for a third of the time
+        // the border's agent is down for a third of the time
         let events = &run("dies").events;
         assert!(events.len() == 2 && !events.iter().any(|event| event.contains("fail")), "{events:?}");
         assert!(dies > 1.3 * cubic, "on {} it does not come back: {dies}, CUBIC {cubic}", kernel.release);

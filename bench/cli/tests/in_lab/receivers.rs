@@ -1,4 +1,4 @@
-//! The receivers in the lab: what hints and granted windows make of a cell with a queue for each user.
+//! The receivers in the lab: the effect of hints and of granted windows on a cell with a queue for each user.
 
 use crate::common::machine::stock_kernel;
 use crate::common::{run_lab, smaller};
@@ -39,7 +39,7 @@ fn other_kernels_receivers_keep_the_queues_short_too() {
         for run in &results.runs {
             let delay_ms = run.metric("queue_delay_mean_ms", None).unwrap();
             println!("{kernel}, {:?}: {delay_ms} ms", run.run.case);
-            // autotuning's is 460
+            // with autotuning the delay is 460 ms
             assert!(run.invalid.is_empty() && delay_ms < 150.0, "{kernel}: {:?}: {delay_ms} ms", run.run);
         }
         assert_eq!(results.runs.len(), 2, "{kernel}");
@@ -83,7 +83,7 @@ fn a_window_falls_with_each_burst_of_others_and_comes_back() {
     }
 }
 
-/// Time and window.
+/// Returns the times and windows of a series.
 fn csv_rows(series: &str) -> impl Iterator<Item = (f64, f64)> {
     series.lines().skip(1).map(|line| {
         let mut cells = line.split(',');

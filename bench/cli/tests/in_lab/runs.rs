@@ -1,4 +1,5 @@
-//! Scenarios on stock kernels, in virtual time: the same bytes whatever else the machine does, and clean ends.
+//! Scenarios on stock kernels, in virtual time: the results are the same bytes whatever else the machine does, and
+//! every run ends cleanly.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_kernels::Kernel;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
 
-/// Radio, feeder, loss, jitter, reordering, cross traffic, a swap and a change of tunables, in 4 s.
+/// Radio, feeder, loss, jitter, reordering, cross traffic and a swap, in 4 s.
 const SCENARIO: &str = r#"
 duration_s = 4
 [sweep]
@@ -83,7 +84,7 @@ fn lab(out: &Path, kernel: &str, scenario: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Every result file of a directory, by its path in it.
+/// Returns every result file below a directory, by its relative path.
 pub(super) fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
@@ -100,7 +101,7 @@ pub(super) fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Where two versions of a file part, and how.
+/// Returns the first line in which two versions of a file differ.
 fn difference(path: &str, one: &[u8], other: &[u8]) -> Option<String> {
     let [one, other] = [one, other].map(|content| content.split(|byte| *byte == b'\n').map(Some).chain([None]));
     let (number, (one, other)) = one.zip(other).enumerate().find(|(_, (one, other))| one != other)?;
@@ -113,7 +114,7 @@ fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
     summaries.map(|(_, text)| serde_json::from_slice(text).unwrap()).collect()
 }
 
-/// Ended with the value.
+/// A process that is killed when the value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -123,7 +124,7 @@ impl Drop for Ended {
     }
 }
 
-/// A process that never rests.
+/// Starts a process that is always busy.
 fn busy() -> Ended {
     Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
 }
@@ -160,7 +161,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
             // at least one ACK for each two of its segments
             assert!(flow("measured").rtt_ms.count >= 200_000 / 1448 / 2, "{summary:?}");
             assert!(flow("measured").rtt_ms.min >= 20.0, "{summary:?}");
-            // what its application sends; some of it may find the queue full
+            // this is what the application sends; some of it may be dropped by a full queue
             let sent_bps = flow("background").packets as f64 * f64::from(1428 * 8) / summary.duration_s;
             assert!((sent_bps / 200e3 - 1.0).abs() < 0.05, "{summary:?}");
             assert!(summary.events[0].contains("swap westwoodp -> dtcp: 1 connections moved"), "{:?}", summary.events);
@@ -170,7 +171,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
     }
 }
 
-/// Unpacking the image is most of what a boot costs beyond the kernel's own start.
+/// Unpacking the image takes most of a boot's time besides the kernel's own start.
 #[test]
 fn a_guest_is_small_and_boots_soon() {
     const NAME: &str = "a_guest_is_small_and_boots_soon";
@@ -206,13 +207,13 @@ fn a_guest_is_small_and_boots_soon() {
     guest::build_initramfs(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
     let (bytes, small_s) = boot_s("guest", &image);
     assert!(bytes <= MOST_BYTES, "{bytes} bytes");
-    // as large as it was with debugging information in every program
+    // as large as the image would be with debugging information in every program
     image.file("/ballast", 0o644, vec![1; 64 << 20]);
     let (_, large_s) = boot_s("guest with 67 MB more", &image);
     assert!(small_s < large_s, "{small_s} s and {large_s} s");
 }
 
-/// QEMU processes whose command line names this directory.
+/// Returns the number of QEMU processes whose command line names this directory.
 fn machines(directory: &Path) -> usize {
     let text = directory.display().to_string();
     let commands = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| fs::read(e.path().join("cmdline")).ok());
@@ -263,7 +264,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
     let mut command = lab(&out, "6.12", &scenario, &["--jobs", "2", "--case", "cc=dtcp"]);
     let child = command.process_group(0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     wait_until("the machine", || machines(scratch.path()) == 1);
-    // as a terminal does it: to all of the group
+    // as a terminal does it: to the whole process group
     killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -356,7 +357,7 @@ fn a_full_disk_is_told() {
     assert!(said.contains("cannot write"), "{said}");
 }
 
-/// A tmpfs with room for a manifest and not for a job, unmounted with the value.
+/// A tmpfs that has room for a manifest but not for a job, and is unmounted when the value is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {

@@ -1,4 +1,4 @@
-//! Snapshots of booted guests: whatever happens to them, a run has the same results.
+//! Snapshots of booted guests: whatever happens to a snapshot, a run has the same results.
 
 use super::runs::results;
 use crate::common::machine::{Processor, stock_kernel};
@@ -33,7 +33,7 @@ to = "ue"
 cc = "westwood"
 "#;
 
-/// A lab with a cache of its own, which has this user's kernels.
+/// A lab with its own cache, which links to this user's kernels.
 struct Lab {
     directory: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ impl Lab {
         command
     }
 
-    /// What it says, and its results.
+    /// Runs the lab. Returns its messages and its results.
     fn run(&self, out: &str) -> (String, BTreeMap<String, Vec<u8>>) {
         let output = self.command(out).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -99,7 +99,7 @@ fn a_run_has_the_same_results_from_a_new_a_kept_and_a_repaired_snapshot() {
     assert!(!said.contains(BOOTS), "{said}");
     assert!(new == kept, "from a kept snapshot");
 
-    // a byte of the guest's memory, and an end that is missing
+    // a snapshot with a changed byte in the guest's memory; below, one whose end is missing
     let file = fs::File::options().read(true).write(true).open(&snapshot).unwrap();
     let (mut byte, at) = ([0], 16 << 20);
     file.read_exact_at(&mut byte, at).unwrap();
@@ -142,7 +142,7 @@ fn an_interrupted_snapshot_leaves_nothing_that_is_used() {
     }
     let (killed, unrelated) = (lab.snapshots().remove(0), lab.at("cache/snapshots/of-another-key.part"));
     fs::write(&unrelated, "left by a process that was killed").unwrap();
-    // two at once: one makes the snapshot, the other waits for it
+    // two labs at the same time: one makes the snapshot, the other waits for it
     let children = ["one", "other"].map(|out| lab.command(out).stderr(Stdio::piped()).spawn().unwrap());
     for child in children {
         let output = child.wait_with_output().unwrap();

@@ -1,5 +1,5 @@
-//! `sinr-feeder`'s `wifi` source on a stock kernel of the lab: two simulated radios (mac80211_hwsim) that meet in an ad hoc
-//! network; what it publishes is what `iw` says of them.
+//! `sinr-feeder`'s `wifi` source on a stock kernel of the lab: two simulated radios (mac80211_hwsim) meet in an ad hoc
+//! network; the feeder must publish what `iw` reports about them.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::guest;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::time::Duration;
 
-/// The word after `label`, as a number.
+/// Returns the word after `label`, as a number.
 fn figure(text: &str, label: &str) -> f64 {
     let rest = text.split_once(label).unwrap_or_else(|| panic!("no `{label}` in {text}")).1;
     rest.split_whitespace().next().unwrap().parse().unwrap()
@@ -37,7 +37,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
             [
                 run(&format!("/bin/iw dev {interface} set type ibss")),
                 run(&format!("/bin/ip link set {interface} up")),
-                run(&format!("/bin/iw dev {interface} scan freq 2412")), // it surveys what it scans
+                run(&format!("/bin/iw dev {interface} scan freq 2412")), // the scan fills the survey
                 run(&format!("/bin/iw dev {interface} ibss join lab 2412 fixed-freq 02:00:00:00:00:99")),
             ]
         })
@@ -47,7 +47,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     let setup = commands.len() - 1;
     commands.extend([
         until("/bin/sinr-feeder show --json", "\"state\": \"fresh\""),
-        // the other radio sends with 1 mW instead of 100
+        // the other radio sends with 1 mW instead of 100 mW
         run("/bin/iw dev wlan1 set txpower fixed 0"),
         until("/bin/iw dev wlan0 station dump", "signal:  \t-50 dBm"),
         run("/bin/iw dev wlan0 survey dump"),
@@ -88,7 +88,7 @@ fn wifi_readings_are_what_the_kernel_says_of_the_station() {
     let link = |shown: &str| serde_json::from_str::<Value>(shown).unwrap()["links"][0].clone();
     let (first, second) = (link(first), link(second));
     assert_eq!((&first["source"], &first["link"]), (&"wifi".into(), &"192.0.2.7/32".into()));
-    // 20 dB more power is 20 dB more signal; the map holds a SINR of at most 50 dB.
+    // 20 dB more power gives 20 dB more signal; the map limits the SINR to 50 dB.
     assert_eq!((&first["sinr_db"], &first["rsrp_dbm"]), (&50.0.into(), &(signal_dbm + 20.0).into()), "{survey}");
     assert_eq!((&second["sinr_db"], &second["rsrp_dbm"]), (&sinr_db.into(), &signal_dbm.into()), "{survey}");
     let rows: Vec<&str> = recorded.lines().filter(|row| row.starts_with(|c: char| c.is_ascii_digit())).collect();

@@ -1,4 +1,4 @@
-//! `hotcc-bench report` and what it says of directories that are not as they should be.
+//! `hotcc-bench report`, and its errors for directories that are not valid results.
 
 use crate::fixture::{self, case, flow, run};
 use std::fs;

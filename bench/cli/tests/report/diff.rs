@@ -1,4 +1,4 @@
-//! The comparison, as the command gives it.
+//! The comparison, as the command prints it.
 
 use crate::fixture::{self, case, flow, manifest, run};
 use hotcc_lab::results::RunSummary;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Exit code, stdout, stderr.
+/// Runs `diff`. Returns its exit code, stdout and stderr.
 fn diff(a: &Path, b: &Path, more: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
     let output = command.arg("diff").arg(a).arg(b).args(more).output().unwrap();
@@ -124,7 +124,7 @@ fn each_flow_is_compared_too() {
     let pair = |seed, first, second| {
         run(case(&[]), seed, vec![flow("a", "dtcp", first, 40.0), flow("b", "cubic", second, 40.0)])
     };
-    // the mean stays; one takes from the other
+    // the mean stays; one flow gains what the other loses
     let (a, b) = directories(&[pair(1, 10.0, 10.0), pair(2, 11.0, 11.0)], &[pair(1, 14.0, 6.0), pair(2, 15.0, 7.0)]);
     let (code, out, _) = diff(a.path(), b.path(), &[]);
     assert_eq!(code, 1);

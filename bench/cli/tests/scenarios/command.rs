@@ -1,4 +1,4 @@
-//! What `hotcc-bench lab` says of files and choices before anything runs.
+//! What `hotcc-bench lab` reports about files and selections before anything runs.
 
 use crate::RIGHT;
 use std::fs;
@@ -120,7 +120,7 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
 #[test]
 fn a_limit_that_does_not_hold_is_a_failure_unless_it_is_known() {
     let directory = tempfile::tempdir().unwrap();
-    let (scenario, _) = RIGHT.split_once("[[expected]]").unwrap(); // without a PEP, too
+    let (scenario, _) = RIGHT.split_once("[[expected]]").unwrap(); // this also removes the PEP
     let run = |limit: &str| {
         let expected = format!("\n[[expected]]\nmetric = \"utilisation\"\n{limit}\nsource = \"this project\"\n");
         fs::write(directory.path().join("limit.toml"), scenario.to_owned() + &expected).unwrap();

@@ -1,4 +1,4 @@
-//! Result directories: one process writes to each, and results that have changed since their run are refused.
+//! Result directories: only one process writes to each, and results that were changed after their run are refused.
 
 use crate::RIGHT;
 use crate::command::lab;
@@ -15,7 +15,7 @@ fn write_scenario(directory: &Path, seeds: &str) {
     fs::write(directory.join("x.toml"), without_pep.replace("seeds = [1]", &format!("seeds = {seeds}"))).unwrap();
 }
 
-/// A process that ends with the test.
+/// A process that is killed when the value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,4 +1,5 @@
-//! What is asked of crest: the page has every gate, and the quick ones hold in the simulator.
+//! The gates of crest: the page lists every gate, and those that can be run quickly have the marked verdict in the
+//! simulator.
 
 use super::files;
 use hotcc_lab::results::{Expected, Gate, Wanted};
@@ -36,7 +37,7 @@ fn rows_of_page() -> Vec<Row> {
     rows(part.split_once("<!-- end of gates -->").unwrap().0)
 }
 
-/// Each gate of a scenario, and whether the scenario says that it is missed.
+/// Returns each gate of a scenario, and whether the scenario marks it as missed.
 fn gates(scenario: &Path) -> Vec<(Gate, bool)> {
     let cases = Source::read(scenario).unwrap().cases().unwrap();
     let gate = |expected: &Expected| match &expected.wanted {
@@ -46,7 +47,7 @@ fn gates(scenario: &Path) -> Vec<(Gate, bool)> {
     cases[0].scenario.expected.iter().filter_map(|expected| gate(expected.get_ref())).collect()
 }
 
-/// Runs gates in the simulator, and their rows.
+/// Runs gates in the simulator, and returns their rows.
 fn simulate(scenarios: &[&str], options: &[&str]) -> (Output, Vec<Row>) {
     let scratch = tempfile::tempdir().unwrap();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
@@ -58,7 +59,7 @@ fn simulate(scenarios: &[&str], options: &[&str]) -> (Output, Vec<Row>) {
     (output, rows)
 }
 
-/// Runs them, and asserts that each is held, or missed as the scenario says.
+/// Runs gates in the simulator, and asserts that each is held unless its scenario marks it as missed.
 fn assert_as_marked(scenarios: &[&str], options: &[&str]) -> Vec<Row> {
     let (output, rows) = simulate(scenarios, options);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Object files as congestion controls: their names, what the plan has of them, and what is wrong with a file.
+//! Object files as congestion controls: their names, how they are planned, and the errors for invalid files.
 
 use crate::{RIGHT, error_of};
 use hotcc_lab::planner::{check_plans, plan};
@@ -7,7 +7,7 @@ use hotcc_lab_proto::plan::Action;
 use std::fs;
 use std::path::Path;
 
-/// The flow of [`RIGHT`] runs an object file instead.
+/// Returns [`RIGHT`] with an object file as the congestion control of its flow.
 fn with(cc: &str) -> String {
     RIGHT.replace("cc = \"dtcp\"\nset = { eta = 2 }", &format!("cc = \"{cc}\""))
 }
@@ -17,7 +17,7 @@ fn object(name: &str) -> &'static [u8] {
     of_tests.into_iter().find(|o| o.name == name).unwrap().bytes
 }
 
-/// A directory with these object files.
+/// Creates a directory with these object files.
 fn directory(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -76,7 +76,7 @@ fn an_object_file_is_loaded_under_the_name_of_its_file() {
     assert!(named.contains(&"new/mine.bpf.o") && named.contains(&"own.o"), "{named:?}");
 }
 
-/// A report reads the scenario's copy in the result directory, where the files are missing.
+/// A report reads the scenario's copy in the result directory, which does not have the object files.
 #[test]
 fn a_scenario_can_be_read_without_its_object_files() {
     let swept = with("$cc\"\nwatch = \"n_q16")

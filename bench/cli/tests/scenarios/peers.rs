@@ -1,11 +1,11 @@
-//! A scenario that compares algorithms has CUBIC and BBR beside them.
+//! Scenarios that compare algorithms include CUBIC and BBR.
 
 use crate::files;
 use hotcc_lab::scenario::Source;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Scenarios without one of them, and why.
+/// Scenarios without CUBIC or without BBR, and the reason.
 const WITHOUT: [(&str, &str); 15] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
@@ -27,7 +27,7 @@ const WITHOUT: [(&str, &str); 15] = [
     ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
 ];
 
-/// The congestion controls that a scenario names.
+/// Returns the congestion controls that a scenario names.
 fn named(path: &Path) -> BTreeSet<String> {
     let source = Source::read(path).unwrap();
     let cases = source.cases().unwrap();

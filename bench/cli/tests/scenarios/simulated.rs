@@ -1,4 +1,4 @@
-//! What algorithms promise of links, in the simulator: over more seeds than the lab has time for.
+//! What the algorithms promise for certain links, checked in the simulator: over more seeds than the lab has time for.
 
 use crate::common::{routes, smaller};
 use hotcc_lab::results::{Results, RunSummary, locate};
@@ -7,10 +7,10 @@ use hotcc_testbed::command::succeed;
 use std::process::Command;
 
 const SEEDS: &str = "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]";
-/// What becomes of the path in `dcm-route.toml`.
+/// Changes of the path in `dcm-route.toml`.
 const ROUTES: [&str; 3] = ["longer", "shorter", "handover"];
 
-/// Runs those cases of a scenario, over twelve seeds, after those changes to its text.
+/// Runs these cases of a scenario over twelve seeds, after applying `changes` to its text.
 fn simulate(scenario: &str, changes: &[(&str, &str)], cases: &[&str]) -> Vec<RunSummary> {
     let scratch = tempfile::tempdir().unwrap();
     let path = smaller(scenario, changes, scratch.path());
@@ -20,7 +20,7 @@ fn simulate(scenario: &str, changes: &[(&str, &str)], cases: &[&str]) -> Vec<Run
     Results::read(&locate(scratch.path()).unwrap()).unwrap().runs
 }
 
-/// Throughput, Mbit/s, and mean queueing delay, ms, of a case's runs, in the order of the seeds.
+/// Returns the throughput (Mbit/s) and the mean queueing delay (ms) of a case's runs, in the order of the seeds.
 fn of_case(runs: &[RunSummary], case: &[(&str, &str)]) -> Vec<[f64; 2]> {
     let mut found: Vec<&RunSummary> =
         runs.iter().filter(|run| case.iter().all(|(axis, value)| run.run.case[*axis] == *value)).collect();
@@ -33,14 +33,14 @@ fn of_case(runs: &[RunSummary], case: &[(&str, &str)]) -> Vec<[f64; 2]> {
     found.into_iter().map(figures).collect()
 }
 
-/// The differences, pair by pair, as shares of the second mean.
+/// Returns the differences, pair by pair, as shares of the mean of `theirs`.
 fn differences(ours: &[[f64; 2]], theirs: &[[f64; 2]], figure: usize) -> Vec<f64> {
     assert_eq!((ours.len(), theirs.len()), (12, 12));
     let whole = theirs.iter().map(|run| run[figure]).sum::<f64>() / theirs.len() as f64;
     ours.iter().zip(theirs).map(|(ours, theirs)| (ours[figure] - theirs[figure]) / whole).collect()
 }
 
-/// Their mean and half its 95 % interval.
+/// Returns the mean of the shares, and half its 95 % interval.
 fn mean(shares: &[f64]) -> (f64, f64) {
     let estimate = Estimate::of(shares).unwrap();
     (estimate.mean, estimate.half_width.unwrap())
@@ -50,14 +50,14 @@ fn change(ours: &[[f64; 2]], theirs: &[[f64; 2]], figure: usize) -> (f64, f64) {
     mean(&differences(ours, theirs, figure))
 }
 
-/// On links whose SINR tells the rate, readings of 20 and of 100 ms.
+/// Uses links whose SINR determines the rate, with readings every 20 ms and every 100 ms.
 #[test]
 fn the_radio_signal_shortens_d_tcps_queue_and_costs_no_throughput() {
     let recorded =
         "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
     let changes = [
         ("seeds = [1, 2, 3]", SEEDS),
-        (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // not run
+        (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
     ];
     let cases = ["radio=street", "radio=square", "who=off", "who=20ms", "who=100ms"];
     let runs = simulate("dtcp-signal.toml", &changes, &cases);
@@ -81,7 +81,7 @@ fn the_radio_signal_shortens_d_tcps_queue_and_costs_no_throughput() {
                 assert!(rate > -0.03, "{radio}, {loss}, {who}: throughput");
                 let shorter = queue < -0.15 && queue + of_queue < 0.0;
                 let more = rate > 0.05 && rate - of_rate > 0.0;
-                // with 0.5 % of losses there is hardly a queue to shorten
+                // with 0.5 % of losses there is hardly any queue to shorten
                 assert!(loss == "0.005" || shorter || more, "{radio}, {loss}, {who}: no gain");
             }
         }
@@ -92,7 +92,7 @@ fn the_radio_signal_shortens_d_tcps_queue_and_costs_no_throughput() {
     assert!(queue < -0.15 && queue + of_queue < 0.0, "queue over all cases");
 }
 
-/// By scenario, and the radio of which it has several.
+/// Runs each scenario with one radio, if it has several.
 #[test]
 fn a_wrong_radio_signal_costs_d_tcp_little() {
     const WRONG: [&str; 4] = ["mirrored", "frozen", "high", "late"];
@@ -115,7 +115,7 @@ fn a_wrong_radio_signal_costs_d_tcp_little() {
     }
 }
 
-/// Shares of the packets of whole runs that a policer dropped.
+/// Returns the share of the packets of all runs that a policer dropped.
 fn policed(runs: &[RunSummary], cc: &str) -> f64 {
     let [dropped, sent] = runs
         .iter()
@@ -149,7 +149,7 @@ fn dcm_learns_of_a_new_path_if_its_sender_watches() {
     routes::assert_learned(scratch.path());
 }
 
-/// DCM with the report of a new path over DCM without it.
+/// Compares DCM that learns of a new path with DCM that does not.
 #[test]
 fn dcm_gains_throughput_if_it_learns_of_a_longer_path_or_a_handover() {
     let ours = ["cc=dcm", "cc=dcm-untold", "cc=dcm-paper", "cc=dcm-paper-untold"];
@@ -162,7 +162,7 @@ fn dcm_gains_throughput_if_it_learns_of_a_longer_path_or_a_handover() {
             if route == "shorter" {
                 assert!(rate > -0.02, "{loss}, {cc}");
             } else {
-                // the one exception, measured: +3.2 +- 5.2 %
+                // the only exception; measured: +3.2 +- 5.2 %
                 let is_unclear = (loss, cc, route) == ("loss = 0.001", "dcm", "longer");
                 assert!(rate > 0.0 && (is_unclear || rate > of_rate), "{loss}, {cc}, {route}: no gain");
             }

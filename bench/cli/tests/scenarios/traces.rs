@@ -1,4 +1,4 @@
-//! Scenarios whose links are recorded: where the files are found, what the link becomes, what is refused.
+//! Scenarios with recorded links: where the files are found, how the link is planned, which files are refused.
 
 use crate::{RIGHT, command::lab};
 use hotcc_lab::planner::plan;
@@ -7,13 +7,14 @@ use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Two seconds at 12 kbit/s for each packet in 100 ms: 120 kbit/s, then 240 kbit/s, in Mahimahi's format.
+/// Returns two seconds in Mahimahi's format: a packet of 12 kbit every 100 ms (120 kbit/s), then every 50 ms (240
+/// kbit/s).
 fn delivery_trace() -> String {
     let times = (0..10).map(|k| k * 100).chain((20..41).map(|k| k * 50));
     times.map(|ms| format!("{ms}\n")).collect()
 }
 
-/// The example with a recorded radio, and what is added to its `[[radio]]` and to its `[[feeder]]`.
+/// Returns the example with a recorded radio, with lines added to its `[[radio]]` and to its `[[feeder]]`.
 fn scenario(radio: &str, feeder: &str) -> String {
     let recorded = format!("model = \"trace\"\n{radio}\n");
     let constant = "model = \"constant\"\nsinr_db = 20\nrate = { table = \"cqi-nr-64qam\", bandwidth_mhz = 40 }\n";
@@ -41,10 +42,10 @@ fn a_recorded_link_has_the_rates_of_its_window() {
     let plan = planned(directory.path(), text);
     let [down, _] = beams(&plan);
     assert_eq!(down.step_ns, 10_000_000);
-    // Half a second of each rate, ten times the recorded one, until 5 s after the end of the run.
+    // Alternating half seconds of the two rates, times ten, until 5 s after the end of the run.
     assert_eq!(down.rates[..3], [(50, 1_200_000), (50, 2_400_000), (50, 1_200_000)]);
     assert_eq!(down.rates_by_step().count(), 1500);
-    // A reading at 1 s: the mean of the 100 ms before.
+    // The reading at 1 s is the mean of the 100 ms before.
     let reading = plan.feeds[0].readings[10];
     assert_eq!((reading.at_ns, reading.sinr_db, reading.capacity_bps), (1_000_000_000, None, Some(2_400_000)));
 }
@@ -160,7 +161,7 @@ signal = [
     assert!(noisy.iter().any(|reading| (reading.2 - 10.0).abs() > 1.0), "{noisy:?}");
 }
 
-/// What `lab --check` prints to stderr for a scenario.
+/// Returns what `lab --check` prints to stderr for a scenario.
 fn error_of(directory: &Path, text: &str, options: &[&str]) -> String {
     fs::write(directory.join("x.toml"), text).unwrap();
     let checked = lab(&[options, &["--check", "x.toml"]].concat(), directory);
@@ -214,7 +215,7 @@ fn traces_are_found_in_the_directory_that_is_given() {
     assert_eq!(error_of(here.path(), &text, &["--traces", directory]), "");
 }
 
-/// A recorded trace if `HOTCC_TRACES` has one, else one of the same format.
+/// Uses a recorded trace if `HOTCC_TRACES` has it, else one of the same format.
 #[test]
 fn a_long_trace_is_used_as_far_as_the_run_goes() {
     let name = "mahimahi_ATT-LTE-driving-2016.down";

@@ -1,11 +1,11 @@
-//! What is wrong in a scenario, and what is said of it.
+//! Invalid scenarios, and the errors that they cause.
 
 use crate::{RIGHT, error_of};
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::scenario::Source;
 use std::path::Path;
 
-/// What is replaced, by what, and how what is said then begins.
+/// A piece of [`RIGHT`], its replacement, and the beginning of the error.
 const WRONG: &[(&str, &str, &str)] = &[
     // TOML, keys, types
     ("duration_s = 10", "duration_s = ", "x.toml:1: "),
@@ -93,7 +93,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("set = { eta = 2 }", "set = { eta = 1000 }", "x.toml:48: invalid value `1000` for eta: out of range 1..16"),
     ("set = { eta = 2 }", "profile = \"fast\"", "x.toml:49: unknown profile `fast`: expected one of default, paper"),
     ("set = { eta = 2 }", "watch = \"mood\"", "x.toml:49: unknown state field `mood`"),
-    // what does not go together
+    // invalid combinations
     (
         "change = { link = \"air\", forward = { rate",
         "change = { link = \"beam\", forward = { loss = 0.1, rate",
@@ -289,7 +289,7 @@ fn what_is_wrong_is_told_by_line() {
     }
 }
 
-/// What shows only when the parts are put together has its line, too.
+/// Errors that only planning finds name their line, too.
 #[test]
 fn what_cannot_be_planned_is_told_by_line() {
     for (right, wrong, what) in [

@@ -1,4 +1,5 @@
-//! Throughput and delay of one congestion control as multiples of another's, a dot for each case: a picture that stands alone.
+//! Throughput and delay of one congestion control as multiples of another's, with one dot for each case: a
+//! self-contained picture.
 
 use super::tenths;
 use crate::estimate::number;
@@ -9,18 +10,18 @@ use maud::{Markup, html};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 210.0;
-/// Where the axis begins and ends.
+/// Left and right ends of the axis.
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 700.0;
-/// The axis is logarithmic, and as long on both sides of 1 as the figures need, but at least this.
+/// Least extent of the logarithmic axis to either side of 1; it extends further if the ratios need it.
 const LEAST_SPAN: f64 = 2.0;
 const TICKS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
 const STRIPS: [(&str, &str, f64); 2] =
     [("throughput_mbps", "throughput", 70.0), ("queue_delay_p95_ms", "p95 queueing delay", 125.0)];
-/// Dots of a strip are at so many heights, so that they do not cover each other.
+/// Number of heights over which the dots of a strip are spread, so that they do not cover each other.
 const HEIGHTS: usize = 5;
 
-/// As an SVG file. `what` names the cases; `simulated`: the picture says so.
+/// Returns the picture as the text of an SVG file. `what` names the cases; if `simulated`, the picture says so.
 pub fn svg(rows: &[Row], cc: &str, other: &str, what: &str, simulated: bool) -> Result<String> {
     let ratios = |metric: &str| -> Vec<f64> {
         let of_case = |(_, rows): (_, Vec<&Row>)| {

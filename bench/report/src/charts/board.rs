@@ -1,4 +1,4 @@
-//! Congestion controls by throughput and delay over all cases of a scenario: a picture that stands alone.
+//! Congestion controls by throughput and delay over all cases of a scenario: a self-contained picture.
 
 use super::tenths;
 use crate::estimate::number;
@@ -13,15 +13,15 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 740.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 370.0;
-/// Delays below are drawn here: a bound may have none at all, and the axis is logarithmic.
+/// Shorter delays are drawn at this value: a bound may have no delay, and the axis is logarithmic.
 const LEAST_DELAY_MS: f64 = 5.0;
 const TICKS_MS: [f64; 12] = [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4];
-/// Names are at least so far from each other.
+/// Least distance between the baselines of two names.
 const LINE: f64 = 15.0;
-/// Width of a letter, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 7.5;
 
-/// As an SVG file. `what` names the cases; `simulated`: the picture says so.
+/// Returns the picture as the text of an SVG file. `what` names the cases; if `simulated`, the picture says so.
 ///
 /// # Errors
 /// There is nothing to draw.
@@ -87,7 +87,7 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
     Ok(drawn.into_string() + "\n")
 }
 
-/// Where each name begins: right of its dot, or below names that are there already.
+/// Returns where each name begins: beside its dot, or further down if it would cover a name that has been placed.
 fn names(standings: &[Standing], places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut placed: Vec<(f64, f64, f64)> = Vec::new();
     for (standing, (x, y)) in standings.iter().zip(places) {

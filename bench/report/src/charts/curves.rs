@@ -8,28 +8,28 @@ use maud::Markup;
 use plotters::prelude::*;
 use std::collections::BTreeSet;
 
-/// Columns of the table that are drawn against a parameter.
+/// Columns of the tables that are drawn against a parameter.
 const AGAINST: [&str; 7] =
     ["throughput_mbps", "utilisation", "rtt_mean_ms", "queue_delay_mean_ms", "loss_ratio", "completion_s", "jain"];
 
-/// Samples of a congestion control's RTT, ms.
+/// A congestion control's RTT samples, ms.
 pub struct RttSamples {
-    /// Its place among all: its colour.
+    /// Index among all congestion controls, which decides the colour.
     pub series: usize,
-    /// Its name.
+    /// Name of the congestion control.
     pub label: String,
     /// Samples, in any order.
     pub samples: Vec<f64>,
 }
 
-/// Cumulative distributions; `None` without a sample.
+/// Draws the cumulative distributions; `None` if there are no samples.
 pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &str) -> Result<Option<Markup>> {
     all.retain(|one| !one.samples.is_empty());
     all.truncate(MAX_SERIES);
     for one in &mut all {
         one.samples.sort_by(f64::total_cmp);
     }
-    // one outlier must not squeeze all the rest into the first centimetre
+    // an outlier must not compress all other values into the beginning of the axis
     let share = |sorted: &[f64], per_mille: usize| sorted[(sorted.len() - 1) * per_mille / 1000];
     let ends = all.iter().flat_map(|one| [one.samples[0], share(&one.samples, 995)]);
     let Some(xs) = range_of(ends, 0.04) else { return Ok(None) };
@@ -45,7 +45,7 @@ pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &s
         let names = ("RTT, ms", "fraction of samples");
         mesh(&mut chart, names, (7, 6), &|x| tick(*x, span), &|y| tick(*y, 1.0))?;
         for one in &all {
-            // steps of half a per cent are finer than the eye
+            // steps of 0.5 % are too fine to be seen
             let curve =
                 (0..=200).map(|k| (share(&one.samples, k * 5), k as f64 / 200.0)).take_while(|point| point.0 <= xs.end);
             chart.draw_series(LineSeries::new(curve, colour(one.series).stroke_width(4)))?;
@@ -60,16 +60,16 @@ pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &s
     Ok(Some(figure("half", &drawn, &legend(&entries, false), &caption)))
 }
 
-/// What is drawn against one parameter with all else equal.
+/// The charts against one parameter, with all other parameters fixed.
 pub struct Against {
-    /// The parameter, and what the others are.
+    /// The name of the parameter, and the values of the others.
     pub title: String,
     /// The charts, as HTML.
     pub charts: Vec<Markup>,
 }
 
-/// For each swept parameter with several numeric values, for all others fixed: figures against it. The first `most`, and
-/// how many there are.
+/// Draws the figures against each swept parameter with several numeric values, once for each combination of the other
+/// parameters. Returns the first `most` of these, and how many there are.
 pub fn against_parameters(rows: &[Row], labels: &[String], most: usize) -> Result<(Vec<Against>, usize)> {
     let keys: BTreeSet<&String> = rows.iter().flat_map(|row| row.condition.keys()).collect();
     let mut drawn = Vec::new();
@@ -95,7 +95,7 @@ pub fn against_parameters(rows: &[Row], labels: &[String], most: usize) -> Resul
     Ok((drawn, there_are))
 }
 
-/// Rows by what they have in common but for `key`.
+/// Groups rows whose conditions differ only in `key`.
 fn fixed(rows: &[Row], key: &str) -> Vec<(Case, Vec<Row>)> {
     let others: Vec<Row> = rows
         .iter()
@@ -106,7 +106,7 @@ fn fixed(rows: &[Row], key: &str) -> Vec<(Case, Vec<Row>)> {
             Row { condition, ..row.clone() }
         })
         .collect();
-    // rows keep their order, so that both lists go through each condition alike
+    // rows keep their order, so both lists go through the conditions in the same order
     let whole: Vec<&Row> = rows.iter().filter(|row| row.condition.contains_key(key)).collect();
     conditions(&others)
         .into_iter()
@@ -117,17 +117,18 @@ fn fixed(rows: &[Row], key: &str) -> Vec<(Case, Vec<Row>)> {
         .collect()
 }
 
-/// Where values of a parameter are on an axis.
+/// Positions of a parameter's values on an axis.
 struct ParameterAxis {
     key: String,
-    /// Value, as text and as number, ascending.
+    /// Each value as text and as number, in ascending order.
     values: Vec<(String, f64)>,
-    /// At their numbers; otherwise one beside the other.
+    /// Whether the values are placed to scale; otherwise they are spaced evenly.
     linear: bool,
 }
 
 impl ParameterAxis {
-    /// `None` unless there are two values and all are numbers of the same unit.
+    /// Places the values of a parameter on an axis. Returns `None` unless there are at least two values and all are
+    /// numbers with the same unit.
     fn of(key: &str, rows: &[Row]) -> Option<Self> {
         let texts: BTreeSet<&String> = rows.iter().filter_map(|row| row.condition.get(key)).collect();
         let parsed: Vec<(String, f64, &str)> = texts
@@ -143,7 +144,7 @@ impl ParameterAxis {
         }
         let mut values: Vec<(String, f64)> = parsed.into_iter().map(|(text, number, _)| (text, number)).collect();
         values.sort_by(|a, b| a.1.total_cmp(&b.1));
-        // 0.0001, 0.001, 0.01: all but the last would be in one spot
+        // to scale, all of 0.0001, 0.001 and 0.01 but the last would be in one spot
         let span = values[values.len() - 1].1 - values[0].1;
         let closest = values.windows(2).map(|pair| pair[1].1 - pair[0].1).fold(f64::INFINITY, f64::min);
         Some(Self { key: key.to_owned(), linear: closest > span / 20.0, values })
@@ -164,7 +165,7 @@ impl ParameterAxis {
     }
 }
 
-/// `20ms`: 20 and `ms`.
+/// Splits a number from its unit: `20ms` is 20 and `ms`.
 fn numeric(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
@@ -175,14 +176,15 @@ fn numeric(text: &str) -> Option<(f64, &str)> {
     Some((number, text[unit..].trim()))
 }
 
-/// A congestion control's line: its place among all, its name, and at each value the mean and half the interval.
+/// A congestion control's line: its index among all, its name, and at each value the mean and the half width of its
+/// interval.
 struct Line<'a> {
     series: usize,
     label: &'a str,
     points: Vec<(f64, f64, f64)>,
 }
 
-/// Each congestion control's means, times `factor`.
+/// Returns each congestion control's means, times `factor`.
 fn lines<'a>(axis: &ParameterAxis, (metric, factor): (&str, f64), rows: &[Row], labels: &'a [String]) -> Vec<Line<'a>> {
     let line = |(series, label): (usize, &'a String)| {
         let points = rows.iter().filter(|row| row.label == *label).filter_map(|row| {
@@ -197,7 +199,7 @@ fn lines<'a>(axis: &ParameterAxis, (metric, factor): (&str, f64), rows: &[Row], 
     labels.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).take(MAX_SERIES).collect()
 }
 
-/// The chart of one figure; `None` where it does not vary.
+/// Draws the chart of one figure; `None` if the figure does not vary.
 fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>]) -> Result<Option<Markup>> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let varies = all().any(|a| all().next().is_some_and(|b| (a.1 - b.1).abs() > 1e-9 * b.1.abs()));
@@ -219,7 +221,7 @@ fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>])
         mesh(&mut chart, names, (ticks, 6), &|x| axis.label(*x, x_span), &|y| tick(*y, y_span))?;
         for Line { series, points, .. } in lines {
             let style = colour(*series);
-            // a thin rectangle: a line would have the dashes of its colour
+            // a thin rectangle, because a line would get the dashes of its colour
             let bar = |(x, mean, half): &(f64, f64, f64)| {
                 let (side, low) = (x_span * 0.002, (mean - half).max(ys.start));
                 Rectangle::new([(x - side, low), (x + side, mean + half)], style.mix(0.6).filled())
@@ -283,7 +285,7 @@ mod tests {
         let (drawn, there_are) = against_parameters(&rows, &["a".to_owned()], 1).unwrap();
         assert_eq!((drawn.len(), there_are), (1, 2));
         assert_eq!(drawn[0].title, "Against loss at rtt=x");
-        // of all figures only the throughput exists
+        // the throughput is the only figure that the rows have
         assert_eq!(drawn[0].charts.len(), 1);
     }
 

@@ -1,8 +1,8 @@
 //! Charts as inline SVG: what they have in common.
 //!
-//! Colours are Okabe & Ito's, made dark enough for lines on white; each goes with a dash pattern and a marker of its own,
-//! so that nothing is told by colour alone. The dash of a colour is set by the page's style sheet ([`style_sheet`]):
-//! plotters can only draw each dash as an element of its own.
+//! The colours are those of Okabe & Ito, darkened enough for lines on white. Each has a dash pattern and a marker of
+//! its own, so that no chart relies on colour alone. The page's style sheet ([`style_sheet`]) sets the dash of a
+//! colour, because plotters can only draw each dash as an element of its own.
 
 pub mod against;
 pub mod board;
@@ -29,21 +29,21 @@ const STYLES: [(RGBColor, &str); 12] = [
     (RGBColor(0x2a, 0x95, 0xd6), "12 3"),
     (RGBColor(0xa8, 0x73, 0x00), "6 2 1 2"),
     (RGBColor(0x77, 0x77, 0x77), "3 3"),
-    // a chart of flows needs all before it; alone in a panel this is a link, whose noise would make dashes a blur
+    // the styles above are for flows; this one is for a link, whose line is noisy, so that dashes would make it a blur
     (RGBColor(0x5a, 0x3e, 0xa8), ""),
     (RGBColor(0x8b, 0x1e, 0x1e), "1 2"),
     (RGBColor(0x3f, 0x6b, 0x12), "14 4"),
     (RGBColor(0x00, 0x6d, 0x77), "5 5"),
 ];
-/// How many series a chart can tell apart.
+/// Number of series that a chart can tell apart.
 pub const MAX_SERIES: usize = STYLES.len();
 const TEXT: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 const EVENT: RGBColor = RGBColor(0x88, 0x88, 0x84);
 const CAPACITY: RGBColor = RGBColor(0xc9, 0xd3, 0xdc);
-/// Half the width of a page: narrow enough for its text to stay readable on paper.
+/// Size of a chart of half the page's width: narrow enough for its text to stay readable on paper.
 const HALF: (i32, i32) = (440, 320);
-/// plotters rounds to whole units, so a unit is half a CSS pixel.
+/// SVG units per CSS pixel; plotters rounds to whole units, so half a pixel is the finest step.
 const UNITS: i32 = 2;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -61,7 +61,7 @@ fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-/// Style rules that give each colour its dash, in charts and legends.
+/// Returns the style rules that give each colour its dash, in charts and legends.
 #[must_use]
 pub fn style_sheet() -> String {
     let mut out = String::new();
@@ -76,7 +76,7 @@ pub fn style_sheet() -> String {
     out
 }
 
-/// Draws into an SVG of so many CSS pixels; `label` says in words what it shows.
+/// Draws into an SVG of `size` CSS pixels; `label` describes the chart in words.
 fn svg(size: (i32, i32), label: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<Markup> {
     let mut drawn = String::new();
     let (width, height) = (px(size.0), px(size.1));
@@ -91,7 +91,7 @@ fn svg(size: (i32, i32), label: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>
     Ok(html! { svg viewBox={ "0 0 " (width) " " (height) } role="img" aria-label=(label) { (PreEscaped(body)) } })
 }
 
-/// A chart on the page, with its legend and what is to be known about it.
+/// Returns a chart for the page, with its legend and a caption.
 #[must_use]
 pub fn figure(class: &str, svg: &Markup, legend: &Markup, caption: &str) -> Markup {
     html! {
@@ -103,7 +103,7 @@ pub fn figure(class: &str, svg: &Markup, legend: &Markup, caption: &str) -> Mark
     }
 }
 
-/// A legend: each series' colour, dash and name. `marked`: with its marker.
+/// Returns a legend with each series' colour, dash and name, and with its marker if `marked`.
 #[must_use]
 pub fn legend(entries: &[(usize, String)], marked: bool) -> Markup {
     html! {
@@ -153,7 +153,7 @@ fn draw_markers(chart: &mut Context<'_, '_>, series: usize, points: impl Iterato
     Ok(())
 }
 
-/// Grid, axes and their labels; no room for a description that is empty.
+/// Draws the grid, the axes and their labels; an empty axis name takes no room.
 fn mesh(
     chart: &mut Context<'_, '_>,
     (x_name, y_name): (&str, &str),
@@ -169,13 +169,13 @@ fn mesh(
     Ok(())
 }
 
-/// Text of a chart, so many CSS pixels high.
+/// Returns the style of a chart's text, `pixels` CSS pixels high.
 fn font<'a>(pixels: i32) -> TextStyle<'a> {
-    // plotters takes the height of a line
+    // plotters expects the height of a line
     ("sans-serif", f64::from(px(pixels)) * 1.24).into_font().color(&TEXT)
 }
 
-/// A range around values, with some room; never empty. `None` without values.
+/// Returns a range around values, with some margin; it is never empty. `None` without values.
 fn range_of(values: impl Iterator<Item = f64>, room: f64) -> Option<Range<f64>> {
     let (low, high) = values
         .filter(|v| v.is_finite())
@@ -184,23 +184,23 @@ fn range_of(values: impl Iterator<Item = f64>, room: f64) -> Option<Range<f64>> 
         return None;
     }
     let span = high - low;
-    // less than a millionth is the noise of a figure that does not vary
+    // a span of less than a millionth is the rounding noise of a figure that does not vary
     let margin = if span <= 1e-6 * high.abs().max(low.abs()) { (high.abs() * 0.05).max(1e-3) } else { span * room };
     Some(low - margin..high + margin)
 }
 
-/// A range from 0 up to the greatest value, with some room.
+/// Returns a range from 0 to the greatest value, with some margin.
 fn range_from_zero(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let high = values.filter(|v| v.is_finite()).reduce(f64::max)?;
     Some(0.0..if high > 0.0 { high * 1.06 } else { 1.0 })
 }
 
-/// Places in an SVG that is written by hand need no more digits.
+/// Rounds to one decimal: positions in SVG that is written without plotters need no more.
 fn tenths(place: f64) -> f64 {
     (place * 10.0).round() / 10.0
 }
 
-/// Labels of an axis: as many digits as its span needs.
+/// Formats a label of an axis, with as many digits as the axis' span needs.
 fn tick(value: f64, span: f64) -> String {
     let places = (2.0 - span.abs().max(1e-9).log10().floor()).clamp(0.0, 6.0) as usize;
     let text = format!("{value:.places$}");

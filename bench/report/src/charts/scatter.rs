@@ -1,4 +1,5 @@
-//! Throughput against delay: a point for each seed, and the ellipse that the seeds of a congestion control scatter in.
+//! Throughput against delay: a point for each seed, and the ellipse over which the seeds of a congestion control
+//! scatter.
 
 use super::super::ellipse::{Ellipse, SCALE_95};
 use super::super::rows::Row;
@@ -12,15 +13,15 @@ const CORNERS: usize = 72;
 
 /// One congestion control's seeds.
 struct Cloud<'a> {
-    /// Place among all congestion controls: its colour.
+    /// Index among all congestion controls, which decides the colour.
     series: usize,
     label: &'a str,
-    /// Delay (negative: the axis is turned round) and throughput.
+    /// Delay (negative, because the axis is reversed) and throughput.
     points: Vec<(f64, f64)>,
     ellipse: Ellipse,
 }
 
-/// The chart for the rows of one condition; `None` where no row has both figures. `labels` gives colours.
+/// Draws the chart for the rows of one condition; `None` if no row has both figures. `labels` decides the colours.
 pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<Markup>> {
     let has = |metric: &str| rows.iter().filter(|r| !r.runs.is_empty()).all(|r| !r.values(metric).is_empty());
     let (delay, axis) = if has("queue_delay_mean_ms") {
@@ -58,7 +59,7 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
             }
             draw_markers(&mut chart, cloud.series, cloud.points.iter().copied())?;
         }
-        // names last, so that no ellipse covers them
+        // names are drawn last, so that no ellipse covers them
         let area = chart.plotting_area().strip_coord_spec();
         let (width, height) = area.dim_in_pixel();
         let plot = (f64::from(width), f64::from(height));
@@ -101,7 +102,7 @@ fn cloud<'a>(row: &'a Row, delay: &str, labels: &[String]) -> Option<Cloud<'a>> 
     Some(Cloud { series, label: &row.label, ellipse: Ellipse::fit(&points)?, points })
 }
 
-/// What a name belongs to, in pixels of the plot.
+/// The cloud that a name belongs to, and the width of the name, in pixels of the plot.
 struct NameBox {
     centre: f64,
     top: f64,
@@ -109,7 +110,8 @@ struct NameBox {
     width: f64,
 }
 
-/// Where the middle of each name goes: above its cloud, else below it, else further down, where it covers no other.
+/// Returns the middle of each name: above its cloud, else below it, else at the first height from the top at which it
+/// covers no other name.
 fn place_names(boxes: &[NameBox], plot: (f64, f64)) -> Vec<(f64, f64)> {
     let height = f64::from(px(14));
     let mut placed: Vec<(f64, f64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! One run over time: rates under the capacity, SINR, windows, RTTs and queues, one panel below the other.
+//! One run over time: rates and the capacity, SINR, windows, RTTs and queues, one panel below the other.
 
 use super::super::series::{
     Points, Recorded, Series, bucket_extremes, bucket_means, bucket_rates, period, read, split_at_gaps,
@@ -17,18 +17,18 @@ use std::ops::Range;
 use std::path::Path;
 
 const WIDTH: i32 = 960;
-/// Flows and links that a panel has room for.
+/// Numbers of flows and links that a panel has room for.
 const MOST_FLOWS: usize = 8;
 const MOST_LINKS: usize = 4;
 const MOST_EVENTS: usize = 30;
-/// Buckets along the time axis: a point every two or three CSS pixels.
+/// Number of buckets along the time axis: one point for every two or three CSS pixels.
 const BUCKETS: f64 = 320.0;
-/// Colours of links start behind those of flows.
+/// Style of the first link; the styles before it are for flows.
 const LINK_STYLE: usize = MOST_FLOWS;
 
 const FLOW_COLUMNS: [&str; 4] = ["delivery_rate_bps", "cwnd", "srtt_us", "rtt_us"];
 const LINK_COLUMNS: [&str; 4] = ["capacity_bps", "sinr_db", "queue_bytes", "sent_bytes"];
-// places in these lists
+// indices into these lists
 const RATE: usize = 0;
 const CWND: usize = 1;
 const SRTT: usize = 2;
@@ -38,14 +38,14 @@ const SINR: usize = 1;
 const QUEUE: usize = 2;
 const SENT: usize = 3;
 
-/// What a run recorded.
+/// The time series of a run.
 pub struct Recording {
     flows: Recorded,
     links: Recorded,
 }
 
 impl Recording {
-    /// Read from the run's directory.
+    /// Reads the series from the run's directory.
     #[must_use]
     pub fn read(directory: &Path) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Recording {
         }
     }
 
-    /// RTT samples of the flows with one of these names, ms.
+    /// Returns the RTT samples of the flows with these names, ms.
     #[must_use]
     pub fn rtt_ms(&self, flows: &[&str]) -> Vec<f64> {
         let chosen = self.flows.series.iter().filter(|series| flows.contains(&series.name.as_str()));
@@ -67,11 +67,11 @@ pub(super) struct Panel {
     name: &'static str,
     height: i32,
     pub(super) range: Range<f64>,
-    /// Filled below, as steps.
+    /// Corners of steps, filled below.
     area: Option<Points>,
-    /// Style, parts of the line.
+    /// Each line's style and its parts.
     lines: Vec<(usize, Vec<Points>)>,
-    /// Length and name of its horizontal axis, if that is not the time.
+    /// Length and name of the horizontal axis, if it is not the time.
     pub(super) own_axis: Option<(f64, &'static str)>,
 }
 
@@ -88,11 +88,11 @@ impl Panel {
     }
 }
 
-/// What a chart draws of one run, or of several.
+/// The data that a chart draws, of one run or of several.
 #[derive(Default)]
 pub struct Shown<'a> {
     duration_s: f64,
-    /// Flows with their styles and what the legend calls them.
+    /// Flows with their styles and their names in the legend.
     flows: Vec<(&'a Series, usize, String)>,
     /// Links with their styles.
     links: Vec<(&'a Series, usize)>,
@@ -100,7 +100,7 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// The flows and links of a run. `series` gives a congestion control its place among all.
+    /// Selects the flows and links of a run. `series` returns a congestion control's index among all.
     pub fn of_run(run: &RunSummary, recording: &'a Recording, series: impl Fn(&str) -> usize) -> Self {
         let flows = flow_styles(run, series).into_iter().filter_map(|(name, cc, style)| {
             let recorded = recording.flows.series.iter().find(|flow| flow.name == name)?;
@@ -111,7 +111,7 @@ impl<'a> Shown<'a> {
         Self { duration_s: run.duration_s, flows: flows.collect(), links, bottleneck }
     }
 
-    /// Adds the only flow of a run, and the queue that it waited in.
+    /// Adds the only flow of a run, and the queue that it went through.
     pub fn overlay(&mut self, run: &RunSummary, recording: &'a Recording, style: usize, label: &str) {
         self.duration_s = self.duration_s.max(run.duration_s);
         self.flows.extend(recording.flows.series.iter().map(|flow| (flow, style, label.to_owned())));
@@ -121,12 +121,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Ranges of panels by their names: the same for all charts that are compared.
+/// Ranges of panels by name, common to all charts that are compared.
 #[derive(Default)]
 pub struct Ranges(BTreeMap<&'static str, Range<f64>>);
 
 impl Ranges {
-    /// Makes room for a chart.
+    /// Extends the ranges to include a chart.
     pub fn widen(&mut self, shown: &Shown<'_>) {
         for panel in panels(shown) {
             let range = self.0.entry(panel.name).or_insert_with(|| panel.range.clone());
@@ -135,7 +135,7 @@ impl Ranges {
     }
 }
 
-/// The chart of a run with its legend and events, as HTML.
+/// Draws the chart of a run with its legend and events, as HTML.
 pub fn draw(
     run: &RunSummary,
     recording: &Recording,
@@ -145,7 +145,7 @@ pub fn draw(
 ) -> Result<Markup> {
     let problems = recording.flows.problem.iter().chain(&recording.links.problem);
     let problems = html! { @for problem in problems { (note(problem)) } };
-    // numbered as in the list below the chart, those without a time included
+    // numbered as in the list below the chart, which includes events without a time
     let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
     let events: Vec<(usize, f64)> = numbered.filter_map(|(k, event)| Some((k + 1, event_time(event)?))).collect();
     let queues = shown.links.iter().map(|(link, style)| (*style, format!("{} (link)", link.name)));
@@ -162,7 +162,7 @@ pub fn draw(
     })
 }
 
-/// The chart of several runs, one congestion control each, with its legend, as HTML.
+/// Draws the chart of several runs, each with one congestion control, with its legend, as HTML.
 pub fn draw_overlaid(shown: &Shown<'_>, title: &str, ranges: &Ranges) -> Result<Markup> {
     Ok(chart(shown, title, &[], std::iter::empty(), ranges)?.unwrap_or_default())
 }
@@ -199,7 +199,7 @@ fn chart(
     Ok(Some(figure("whole", &drawn, &legend(&flows.chain(queues).collect::<Vec<_>>(), false), &caption)))
 }
 
-/// Whether a line of the panel is above the area of its time.
+/// Returns whether a line of the panel rises above the area at the same time.
 fn exceeds(panel: &Panel) -> bool {
     let Some(area) = &panel.area else { return false };
     let level = |t: f64| area.iter().take_while(|corner| corner.0 <= t).last().map(|corner| corner.1);
@@ -207,8 +207,9 @@ fn exceeds(panel: &Panel) -> bool {
     points.into_iter().any(|(t, rate)| level(*t).is_some_and(|level| *rate > level * 1.01))
 }
 
-/// Each drawn flow's name, congestion control and style: that of its congestion control where every flow has another one
-/// (a colour then means the same all over the page), else one a flow.
+/// Returns each drawn flow's name, congestion control and style. If every flow has a different congestion control, the
+/// style is the congestion control's, so that a colour has the same meaning on the whole page; otherwise each flow has
+/// its own.
 fn flow_styles(run: &RunSummary, series: impl Fn(&str) -> usize) -> Vec<(&str, &str, usize)> {
     let by_cc: Vec<usize> = run.flows.iter().map(|flow| series(&flow.cc) % MAX_SERIES).collect();
     let distinct = by_cc.iter().enumerate().all(|(k, style)| !by_cc[..k].contains(style));
@@ -217,8 +218,8 @@ fn flow_styles(run: &RunSummary, series: impl Fn(&str) -> usize) -> Vec<(&str, &
     named.take(MOST_FLOWS).collect()
 }
 
-/// Links that carried a tenth of what the busiest did (the way back of the ACKs does not), and the one of them with the
-/// least mean capacity, which of equals is the one with the longest queue.
+/// Returns the links that carried at least a tenth of what the busiest link did (the ACKs' way back does not), and the
+/// one of them with the least mean capacity; of equals, the one with the longest queue.
 fn shown_links(links: &[Series]) -> (Vec<&Series>, Option<&Series>) {
     let sum = |points: &Points| points.iter().map(|p| p.1).sum::<f64>();
     let most = links.iter().map(|link| sum(&link.columns[SENT])).fold(0.0, f64::max);
@@ -232,7 +233,7 @@ fn shown_links(links: &[Series]) -> (Vec<&Series>, Option<&Series>) {
 }
 
 fn bucket_width(duration: f64) -> f64 {
-    // below 10 ms a bucket would hold no more than a sample
+    // below 10 ms a bucket would hold at most one sample
     (duration / BUCKETS).max(0.01)
 }
 
@@ -241,7 +242,7 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
     let duration = *duration;
     let width = bucket_width(duration);
     let sampling = period(flows.iter().map(|flow| &flow.0.columns[RATE])).unwrap_or(width);
-    // a few samples at least, or rates would be a comb
+    // a bucket covers several samples, or the rate would oscillate from bucket to bucket
     let rate_width = width.max(5.0 * sampling);
     let silence = (10.0 * sampling).max(3.0 * width).max(0.25);
     let line = |points: &Points, scale: f64| {
@@ -261,7 +262,7 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
     let queues = links.iter().map(|(link, style)| (*style, line(&link.columns[QUEUE], 1e-3)));
     let mut sinr = Panel::new("SINR, dB", 120, sinr, None);
     if let Some(panel) = &mut sinr {
-        // decibels have no bottom
+        // a scale in decibels has no natural zero
         let values = panel.lines.iter().flat_map(|line| &line.1).flatten().map(|p| p.1);
         panel.range = range_of(values, 0.08).unwrap_or(0.0..1.0);
     }
@@ -275,7 +276,7 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
     all.into_iter().flatten().collect()
 }
 
-/// Capacity in Mbit/s as corners of steps until `end`.
+/// Returns the capacity in Mbit/s as corners of steps until `end`.
 fn steps(points: &Points, width: f64, end: f64) -> Points {
     let mut levels: Points = points.iter().map(|(t, bps)| (*t, bps / 1e6)).collect();
     levels.dedup_by(|b, a| a.1 == b.1);
@@ -290,7 +291,7 @@ pub(super) fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64
     const TOP: i32 = 22;
     const BOTTOM: i32 = 46;
     let duration = if duration > 0.0 { duration } else { 1.0 };
-    // the panels of one axis share its labels, which are below the last of them
+    // panels with the same axis share its labels, which are below the last of these panels
     let is_labelled = |index: usize| panels.get(index + 1).is_none_or(|next| next.own_axis.is_some());
     let labelled = (0..panels.len()).filter(|index| is_labelled(*index)).count().max(1);
     let height = TOP + BOTTOM * labelled as i32 + panels.iter().map(|panel| panel.height).sum::<i32>();
@@ -338,12 +339,13 @@ pub(super) fn draw_panels(panels: &[Panel], duration: f64, events: &[(usize, f64
     })
 }
 
-/// `12.5 swap …` happened at 12.5.
+/// Returns the time that an event's text begins with: `12.5 swap …` happened at 12.5.
 fn event_time(event: &str) -> Option<f64> {
     event.split_whitespace().next()?.trim_end_matches(['s', ':']).parse().ok().filter(|t: &f64| t.is_finite())
 }
 
-/// Numbers of events above their lines; neighbours whose numbers would touch share a range, `3–5`, in their middle.
+/// Returns the numbers of events and where they are drawn; neighbours whose numbers would touch share a range such as
+/// `3–5`, halfway between them.
 fn event_labels(events: &[(usize, f64)], duration: f64) -> Vec<(f64, String)> {
     let close = duration * 0.045;
     let label = |group: &[(usize, f64)]| {

@@ -1,4 +1,4 @@
-//! A recorded link, as an SVG file: one panel for each quantity.
+//! A recorded link as an SVG file, with one panel for each quantity.
 
 use super::range_of;
 use super::timeline::{Panel, draw_panels};
@@ -7,20 +7,20 @@ use anyhow::Result;
 /// Height of a panel, in CSS pixels.
 const HEIGHT: i32 = 180;
 
-/// A quantity over time, or over something else.
+/// A quantity over time, or over another axis.
 #[derive(Clone, Debug)]
 pub struct Quantity {
-    /// Its name and unit: `SINR, dB`.
+    /// Name and unit: `SINR, dB`.
     pub name: &'static str,
-    /// Time in s, or what `axis` names, and value.
+    /// Time in s (or the quantity that `axis` names), and value.
     pub points: Vec<(f64, f64)>,
     /// Whether its axis starts at 0.
     pub from_zero: bool,
-    /// Length and name of the horizontal axis, if that is not the time. Those over time come first.
+    /// Length and name of the horizontal axis, if it is not the time. Quantities over time come first.
     pub axis: Option<(f64, &'static str)>,
 }
 
-/// The chart as the text of an SVG file. `title` states what it shows.
+/// Draws the chart, and returns the text of an SVG file. `title` states what the chart shows.
 ///
 /// # Errors
 /// Drawing fails.
@@ -36,7 +36,7 @@ pub fn draw(title: &str, duration_s: f64, quantities: Vec<Quantity>) -> Result<S
     };
     let panels: Vec<Panel> = quantities.into_iter().filter_map(panel).collect();
     let drawn = draw_panels(&panels, duration_s, &[], title)?.into_string();
-    // A file of its own needs its namespace, and a ground that dark viewers do not replace.
+    // A standalone file needs the namespace, and a background that viewers with a dark theme do not replace.
     Ok(drawn.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background: #fff\" ", 1) + "\n")
 }
 

@@ -1,4 +1,4 @@
-//! Two result directories, compared run by run: same case, same seed.
+//! Comparison of two result directories, run by run: same case, same seed.
 
 pub mod text;
 pub mod verdict;
@@ -13,78 +13,78 @@ use std::fs;
 use std::path::Path;
 use verdict::{Better, Judged, Pair, Verdict, judge};
 
-/// What a run leaves behind.
+/// Files that a run writes.
 const FILES: [&str; 3] = ["summary.json", "flows.csv", "links.csv"];
-/// Beyond so many flows only the run's figures are compared.
+/// With more flows than this, only the run's figures are compared.
 const MOST_FLOWS: usize = 8;
 
-/// B held against A.
+/// The comparison of B with A.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     /// Directory of A.
     pub a: String,
     /// Directory of B.
     pub b: String,
-    /// What still counts as the same, as a share of A's mean.
+    /// Greatest difference that still counts as the same, as a share of A's mean.
     pub margin: f64,
-    /// What is not the same in the manifests.
+    /// Differences between the manifests.
     pub manifests: Vec<Change>,
-    /// Runs that are compared.
+    /// Number of runs that are compared.
     pub pairs: usize,
-    /// Those of them whose files are the same, byte for byte.
+    /// Number of these runs whose files are the same, byte for byte.
     pub identical: usize,
     /// Runs that are not compared, and why.
     pub left_out: Vec<LeftOut>,
-    /// Each case that has a pair of runs.
+    /// Cases that have a pair of runs.
     pub cases: Vec<CaseDiff>,
 }
 
 /// A run that is not compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeftOut {
-    /// Which.
+    /// The run.
     pub run: RunId,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 /// One case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseDiff {
-    /// Its swept values.
+    /// Swept values of the case.
     pub case: Case,
     /// Seeds that are compared.
     pub seeds: Vec<u64>,
-    /// Whether all of them are the same, byte for byte.
+    /// Whether the files of all of them are the same, byte for byte.
     pub identical: bool,
-    /// Each figure of the run, then of each flow where there are several.
+    /// Figures of the run, then of each flow if there are several.
     pub figures: Vec<FigureDiff>,
 }
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureDiff {
-    /// The flow; absent: the run.
+    /// The flow; `None` for the whole run.
     pub flow: Option<String>,
-    /// Which figure.
+    /// Name of the metric.
     pub metric: &'static str,
-    /// What it means, with its unit.
+    /// Meaning of the metric, with its unit.
     pub meaning: &'static str,
-    /// Which way it should go.
+    /// The direction in which the figure improves.
     pub better: Better,
-    /// What its differences say.
+    /// The verdict on its differences.
     #[serde(flatten)]
     pub judged: Judged,
 }
 
 impl Diff {
-    /// Whether anything is worse.
+    /// Returns whether any figure is worse.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         self.count(Verdict::Worse) > 0
     }
 
-    /// How many figures have that verdict.
+    /// Returns the number of figures with that verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.figures().filter(|figure| figure.judged.verdict == verdict).count()
@@ -94,7 +94,7 @@ impl Diff {
         self.cases.iter().flat_map(|case| &case.figures)
     }
 
-    /// As JSON.
+    /// Returns the comparison as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         let counts: BTreeMap<String, usize> =
@@ -107,7 +107,7 @@ impl Diff {
 
 /// Compares two result directories; `margin` is a share.
 ///
-/// Fails where one cannot be read, or where no valid run is in both.
+/// Fails if one cannot be read, or if no valid run is in both.
 pub fn compare(a: &Path, b: &Path, margin: f64) -> Result<Diff> {
     let (before, after) = (Results::read(a)?, Results::read(b)?);
     let mut left_out = Vec::new();
@@ -153,7 +153,7 @@ pub fn compare(a: &Path, b: &Path, margin: f64) -> Result<Diff> {
     })
 }
 
-/// A's runs in its order, then those that only B has.
+/// Returns A's runs in their order, then the runs that only B has.
 fn all_runs<'a>(a: &'a Manifest, b: &'a Manifest) -> Vec<&'a RunId> {
     let in_a: BTreeSet<&RunId> = a.runs.iter().collect();
     a.runs.iter().chain(b.runs.iter().filter(|run| !in_a.contains(run))).collect()
@@ -184,13 +184,13 @@ fn compare_case(case: &Case, runs: &[(&RunSummary, &RunSummary)], margin: f64, i
     let mut figures = Vec::new();
     for flow in subjects {
         for (metric, meaning) in METRICS {
-            // of one flow the total is the mean, and fairness is 1
+            // for one flow, the total equals the mean, and fairness is 1
             let of_several = matches!(metric, "jain" | "throughput_mbps_total");
             if of_several && (flow.is_some() || !several) {
                 continue;
             }
             let figure = |run: &RunSummary| match flow {
-                // a name that is another's prefix must not find both
+                // exact names only: a prefix could match several flows
                 Some(name) => run.flows.iter().find(|f| f.name == name).and_then(|f| f.metric(metric)),
                 None => run.metric(metric, None),
             };

@@ -1,4 +1,4 @@
-//! A comparison for people.
+//! A comparison as text for people.
 
 use super::super::estimate::number;
 use super::super::rows::case_text;
@@ -7,11 +7,11 @@ use super::{CaseDiff, Diff, FigureDiff};
 use hotcc_lab::plural::counted;
 use std::fmt::Write as _;
 
-/// Runs that are listed before it says how many more there are.
+/// Number of runs that are listed before a line says how many more there are.
 const MOST_LISTED: usize = 10;
 
 impl Diff {
-    /// As text.
+    /// Returns the comparison as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("A {}\nB {}\n", self.a, self.b);
@@ -61,7 +61,7 @@ impl Diff {
     }
 }
 
-/// Whether chance had a say in a figure.
+/// Returns whether chance can have affected a figure: the interval of its difference has a width.
 fn is_tested(figure: &FigureDiff) -> bool {
     figure.judged.difference.and_then(|difference| difference.half_width).is_some_and(|half| half > 0.0)
 }
@@ -117,7 +117,7 @@ fn signed(value: f64) -> String {
     format!("{}{}", if value > 0.0 { "+" } else { "" }, number(value))
 }
 
-/// Enough of a checksum to tell it from another.
+/// Shortens a checksum, leaving enough of it to tell it from another.
 fn short(text: &str) -> String {
     let is_sum = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if is_sum { format!("{}…", &text[..12]) } else { text.to_owned() }

@@ -1,10 +1,10 @@
-//! What a figure's paired differences say.
+//! The verdict on a figure, from its paired differences.
 
 use super::super::estimate::Estimate;
 use serde::Serialize;
 use std::fmt;
 
-/// Which way a figure should go.
+/// The direction in which a figure improves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -12,12 +12,12 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// It is neither good nor bad in itself.
+    /// The figure is neither good nor bad in itself.
     Neither,
 }
 
 impl Better {
-    /// Of one of the lab's metrics.
+    /// Returns the direction of one of the lab's metrics.
     #[must_use]
     pub fn of(metric: &str) -> Self {
         match metric {
@@ -39,24 +39,24 @@ impl fmt::Display for Better {
     }
 }
 
-/// What is to be thought of B.
+/// The verdict on B.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is worse than A.
+    /// B is worse than A.
     Worse,
-    /// It is better than A.
+    /// B is better than A.
     Better,
-    /// It is another, for a figure that is neither good nor bad.
+    /// B differs from A in a figure that is neither good nor bad.
     Differs,
-    /// These runs do not say.
+    /// These runs do not allow a verdict.
     CannotTell,
-    /// It is as A is, within the margin.
+    /// B equals A within the margin.
     Same,
 }
 
 impl Verdict {
-    /// Every verdict, the worst first.
+    /// All verdicts, the worst first.
     pub const ALL: [Self; 5] = [Self::Worse, Self::Better, Self::Differs, Self::CannotTell, Self::Same];
 }
 
@@ -75,31 +75,32 @@ impl fmt::Display for Verdict {
 /// A figure of the same seeds in A and B.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// A's mean over the pairs that both have.
+    /// A's mean over the pairs in which both sides have the figure.
     pub a: Option<f64>,
-    /// B's.
+    /// B's mean over these pairs.
     pub b: Option<f64>,
-    /// B less A, over those pairs.
+    /// B minus A, over these pairs.
     pub difference: Option<Estimate>,
-    /// What that says.
+    /// The verdict on that difference.
     pub verdict: Verdict,
-    /// Why, where the interval alone does not say.
+    /// The reason, if the interval alone does not give it.
     pub note: Option<String>,
 }
 
-/// One seed's figure in A and in B; `None`: that run does not have it.
+/// One seed's figure in A and in B; `None` if that run does not have it.
 pub type Pair = (Option<f64>, Option<f64>);
 
-/// Pairs that have to go one way, and none the other, before chance is out of it: a sign test at 5 % needs as many.
+/// Number of pairs that must go one way, and none the other, before chance is ruled out: a sign test at 5 % needs six.
 const SIGNS: usize = 6;
 
-/// Judges a figure. `margin` is a share of A's mean; `identical`: the runs are, byte for byte.
+/// Judges a figure. `margin` is a share of A's mean; `identical` states that the runs are the same, byte for byte, and
+/// gives the verdict "same". Otherwise:
 ///
-/// - The 95 % interval of the mean paired difference excludes 0: better or worse.
-/// - Otherwise it lies within the margin on either side of 0: same.
+/// - The 95 % interval of the mean paired difference excludes 0: better or worse ("differs" if neither is defined).
+/// - The interval lies within the margin on either side of 0: same.
 /// - Otherwise, and with a single seed: cannot tell.
 ///
-/// `None` where no run has the figure.
+/// Returns `None` if no run has the figure.
 #[must_use]
 pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Option<Judged> {
     if pairs.iter().all(|(a, b)| a.is_none() && b.is_none()) {
@@ -124,7 +125,7 @@ pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Opti
     let Some((low, high)) = difference.interval() else {
         return judged(Verdict::CannotTell, absent.or_else(|| Some("one seed is not enough".to_owned())));
     };
-    // the last bits of a sum are no change
+    // a difference in the last bits of a sum is no change
     let noise = 1e-12 * a.abs();
     let verdict = if low > noise {
         directed(Better::of(metric), true)
@@ -147,8 +148,8 @@ fn directed(better: Better, rose: bool) -> Verdict {
     }
 }
 
-/// The figures that are absent where something was never reached: the pairs that have it on one side only must not drop
-/// out silently, for those that are left are the lucky ones.
+/// Judges a figure that is absent if its event never happened, such as the end of a transfer. Pairs that have it on
+/// only one side must not be dropped silently: the remaining pairs are a biased selection.
 fn judge_absent(metric: &str, pairs: usize, lost: usize, gained: usize) -> Option<(Verdict, String)> {
     if lost + gained == 0 || !["completion_s", "convergence_s", "recovery_s"].contains(&metric) {
         return None;
@@ -159,7 +160,7 @@ fn judge_absent(metric: &str, pairs: usize, lost: usize, gained: usize) -> Optio
         (0, _) => only("B", gained),
         _ => format!("{}; {}", only("A", lost), only("B", gained)),
     };
-    // that a transfer does not end is no matter of chance
+    // a transfer that does not end is not a matter of chance
     let needed = if metric == "completion_s" { 1 } else { SIGNS };
     let verdict = match (lost, gained) {
         _ if pairs < 2 => Verdict::CannotTell,
@@ -193,13 +194,13 @@ mod tests {
         assert_eq!(verdict("rtt_mean_ms", &down), Verdict::Better);
         // differences -0.01, 0, 0.01: half 0.0248, margin 0.2
         assert_eq!(verdict("jain", &[(10.0, 9.99), (10.0, 10.0), (10.0, 10.01)]), Verdict::Same);
-        // beyond chance is worse, however little
+        // a difference beyond chance is worse, however small
         assert_eq!(verdict("jain", &[(10.0, 9.99), (10.0, 9.99), (10.0, 9.99)]), Verdict::Worse);
     }
 
     #[test]
     fn the_pairing_counts() {
-        // seeds differ widely, each by the same step: unpaired intervals would overlap
+        // seeds differ widely, but each by about the same step: unpaired intervals would overlap
         assert_eq!(verdict("throughput_mbps", &[(1.0, 2.0), (50.0, 51.1), (100.0, 100.9)]), Verdict::Better);
     }
 

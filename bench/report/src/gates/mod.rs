@@ -1,4 +1,4 @@
-//! What is asked of an algorithm: `[[expected]]` with `gate`, held against the runs of its scenario.
+//! Gates: limits on an algorithm's figures (`[[expected]]` with `gate`), compared with the runs of its scenario.
 
 mod page;
 
@@ -17,29 +17,29 @@ use std::path::Path;
 /// Swept values.
 type Swept = BTreeMap<String, String>;
 
-/// A gate, and what the runs say.
+/// A gate, and the verdict of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     /// Name of the scenario.
     pub scenario: String,
-    /// What the gate is about.
+    /// Name of the gate.
     pub gate: String,
-    /// The limits in words.
+    /// The limits as text.
     pub asked: String,
-    /// The figure that decides, in words.
+    /// The figure that decides, as text.
     pub figure: String,
-    /// Whether the limits are held. `None`: no run has the figure, or there are no limits.
+    /// Whether the limits are held. `None` if no run has the figure, or if there are no limits.
     pub holds: Option<bool>,
-    /// How many cases have the figure, and how many of these are beyond the limits.
+    /// Number of cases that have the figure, and of these, the number beyond the limits.
     pub cases: (usize, usize),
-    /// How many runs have the figure, and how many there are to be.
+    /// Number of runs that have the figure, and of planned runs.
     pub runs: (usize, usize),
-    /// Whether the scenario says that it is missed.
+    /// Whether the scenario states that the gate is missed.
     pub known: bool,
 }
 
 impl Judged {
-    /// In words: `held`, `missed in 2 of 36 cases`, `held so far, 3 of 36 runs`.
+    /// Returns the verdict as text: `held`, `missed in 2 of 36 cases`, `held so far, 3 of 36 runs`.
     #[must_use]
     pub fn verdict(&self) -> String {
         let (done, all) = self.runs;
@@ -53,14 +53,14 @@ impl Judged {
         }
     }
 
-    /// Whether it is missed although the scenario does not say so.
+    /// Returns whether the gate is missed although the scenario does not state that it is.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.holds == Some(false) && !self.known
     }
 }
 
-/// The gates of the scenario whose results these are, in the order of the file.
+/// Judges the gates of the scenario whose results these are, in the order of the file.
 pub fn judge(directory: &Path) -> Result<Vec<Judged>> {
     let results = Results::read(directory)?;
     let source = Source::read(&directory.join("scenario.toml"))?;
@@ -73,12 +73,12 @@ pub fn judge(directory: &Path) -> Result<Vec<Judged>> {
 struct Figure<'a> {
     case: &'a Swept,
     value: f64,
-    /// How far beyond the limits: above 1 is beyond.
+    /// The figure relative to its limit: a value above 1 is beyond the limit.
     excess: f64,
 }
 
 fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
-    // limits may be swept, the rest is the same in each case
+    // limits may be swept; the rest is the same in each case
     let of_case = |case: &Case| case.scenario.expected[place].get_ref().clone();
     let expected = of_case(cases.first()?);
     let limits: BTreeMap<&Swept, Gate> = cases
@@ -127,7 +127,7 @@ fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
     })
 }
 
-/// Each case's mean over its seeds, and how many seeds it has.
+/// Returns each case's mean over its seeds, and how many seeds it has.
 fn means<'a>(expected: &Expected, results: &'a Results) -> BTreeMap<&'a Swept, (f64, usize)> {
     let mut by_case: BTreeMap<&Swept, Vec<f64>> = BTreeMap::new();
     for (run, value) in values(expected, results) {
@@ -142,7 +142,7 @@ fn excess(value: f64, gate: &Gate) -> f64 {
     below.max(above)
 }
 
-/// `median at least 1`, `each at most 0.6, or itself at most 15 ms`.
+/// Formats the limits: `median at least 1`, `each at most 0.6, or itself at most 15 ms`.
 fn asked(expected: &Expected, limits: &BTreeMap<&Swept, Gate>) -> String {
     let itself = unit(&expected.metric);
     let unit = if expected.over.is_empty() { itself } else { "" };
@@ -179,7 +179,8 @@ fn unit(metric: &str) -> &'static str {
     }
 }
 
-/// The figure in words: the median; of each case's figures the worst, and where it is; without limits, the range.
+/// Returns the figure that decides, as text: the median; or the worst of the cases' figures, with its case; or without
+/// limits, the range.
 fn decisive(
     figures: &[Figure<'_>],
     gate: &Gate,

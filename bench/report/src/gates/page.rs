@@ -1,4 +1,4 @@
-//! Gates as a table in a document.
+//! A document's table of gates.
 
 use super::{Judged, judge};
 use crate::html::{Cell, Table};
@@ -19,9 +19,9 @@ const SCENARIO: usize = 4;
 /// Cells of a row.
 type Row = Vec<String>;
 
-/// The document with every part between `<!-- gates: NAME BACKEND -->` and `<!-- end of gates -->` replaced by the gates of the
-/// scenarios `NAME-…`, as `results/NAME-…/BACKEND…` has them: `simulator`, or a kernel such as `6.12`. Rows of scenarios without
-/// results stay as they are.
+/// Replaces every part of a document between `<!-- gates: NAME BACKEND -->` and `<!-- end of gates -->` by the gates of
+/// the scenarios `NAME-…`, as judged from `results/NAME-…/BACKEND…`. BACKEND is `simulator`, or a kernel such as
+/// `6.12`. Rows of scenarios without results stay unchanged.
 ///
 /// # Errors
 /// A part has no end, or results cannot be read.
@@ -39,7 +39,7 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     Ok(out + rest)
 }
 
-/// Each scenario's gates, and where they were run.
+/// Returns each scenario's gates, and the kernel (or the simulator) that they were run on.
 fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, Vec<Judged>)>> {
     let below = |path: &Path, prefix: &str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -51,7 +51,7 @@ fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, 
         found
     };
     let mut all = Vec::new();
-    // results that a change of the scenario moved away have a number: crest-loss.1
+    // results that were moved away when their scenario changed are in a directory with a number: crest-loss.1
     for scenario in below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none()) {
         let Some(directory) = below(&scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists())
         else {
@@ -103,7 +103,7 @@ fn old_rows(part: &str) -> impl Iterator<Item = Row> {
     rows.filter(|row| row.len() == COLUMNS.len()).collect::<Vec<_>>().into_iter()
 }
 
-/// The gates as text, for a terminal.
+/// Returns the gates as text, for a terminal.
 #[must_use]
 pub fn text(gates: &[Judged]) -> String {
     let cells = gates.iter().map(|gate| row(gate).into_iter().map(Cell::Text).collect()).collect();

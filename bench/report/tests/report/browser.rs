@@ -1,4 +1,4 @@
-//! The page in a real browser: it must load without a word on the console.
+//! The page in a real browser: it must load without a message on the console.
 
 use crate::fixture;
 use hotcc_testbed::kernel::skipped;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What the browser makes of a page, and what it says on the console meanwhile.
+/// Loads a page in the browser. Returns the resulting DOM, and the lines that were printed on the console.
 fn load(browser: &str, page: &Path) -> (String, Vec<String>) {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(browser)
@@ -29,7 +29,7 @@ fn the_console_stays_silent() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    // a page that fails, to know that a failure shows
+    // a page that fails, to prove that a failure is detected
     let control = dir.path().join("control.html");
     fs::write(&control, "<!DOCTYPE html><title>x</title><script>nothing.there()</script>").unwrap();
     assert_eq!(load(browser, &control).1.len(), 1);

@@ -1,4 +1,4 @@
-//! Tables in documents: of all that is there, and of some cases.
+//! Tables in documents: of all results, and of some cases.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
 use hotcc_lab::results::Manifest;
@@ -6,7 +6,7 @@ use hotcc_lab::simulated::BACKEND;
 use hotcc_report::markdown::refreshed;
 use std::fs;
 
-/// Documents keep their columns: the results that their tables were made from may no longer be there.
+/// Documents keep their columns: the results from which their tables were made may no longer exist.
 #[test]
 fn a_document_has_fewer_columns_than_a_report() {
     let scratch = tempfile::tempdir().unwrap();

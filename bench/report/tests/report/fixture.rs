@@ -1,4 +1,4 @@
-//! Result directories as the lab would leave them, with figures that are known.
+//! Result directories as the lab would write them, with known figures.
 
 use hotcc_lab::results::{
     Distribution, FLOW_COLUMNS, FlowSummary, LINK_COLUMNS, LinkSummary, Manifest, RunId, RunSummary,
@@ -69,7 +69,7 @@ pub fn run(case: BTreeMap<String, String>, seed: u64, flows: Vec<FlowSummary>) -
     }
 }
 
-/// Writes runs with their summaries, and a scenario that says nothing.
+/// Writes runs with their summaries, and a scenario that contains only its name.
 pub fn write(directory: &Path, runs: &[RunSummary]) {
     write_manifest(directory, &manifest(runs.iter().map(|run| run.run.clone()).collect()));
     fs::write(directory.join("scenario.toml"), "name = \"mmwave-blockage\"\n").unwrap();
@@ -89,7 +89,7 @@ pub fn write_run(directory: &Path, run: &RunSummary) {
     fs::write(directory.join("summary.json"), serde_json::to_vec(run).unwrap()).unwrap();
 }
 
-/// Noise of a seed, in -1..1.
+/// Noise that a seed determines, in -1..1.
 pub struct Noise(u64);
 
 impl Noise {
@@ -103,7 +103,7 @@ impl Noise {
     }
 }
 
-/// Series that look like a link that loses its line of sight every ten seconds.
+/// Writes series that look like a link that loses its line of sight every ten seconds.
 pub fn write_series(directory: &Path, run: &RunSummary, period: f64) {
     let mut noise = Noise::new(run.run.seed);
     let mut flows = FLOW_COLUMNS.join(",") + "\n";
@@ -117,7 +117,7 @@ pub fn write_series(directory: &Path, run: &RunSummary, period: f64) {
         let mut queue: f64 = 0.0;
         let share = capacity / run.flows.len() as f64;
         for (flow, window) in run.flows.iter().zip(&mut windows) {
-            // one keeps its queue shorter than the other
+            // one flow keeps its queue shorter than the other
             let limit = share * (0.036 - 0.001 * flow.cc.len() as f64) / 12_000.0;
             *window = if *window > limit * 1.8 { *window * 0.6 } else { *window + 0.4 + 0.2 * noise.next() };
             queue += (*window - limit).max(0.0) * 1500.0;
@@ -142,7 +142,8 @@ pub fn write_series(directory: &Path, run: &RunSummary, period: f64) {
     fs::write(directory.join("links.csv"), links).unwrap();
 }
 
-/// A whole comparison: three congestion controls, three loss rates, five seeds, competing flows, events, papers' figures.
+/// Writes a whole comparison: three congestion controls, three loss rates, five seeds, competing flows, events, and
+/// papers' figures.
 pub fn write_comparison(directory: &Path) {
     let mut runs = Vec::new();
     for (place, cc) in ["cubic", "dtcp", "westwoodp"].into_iter().enumerate() {

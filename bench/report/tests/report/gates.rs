@@ -1,4 +1,4 @@
-//! Gates: what is held, what is missed, and the table of a document.
+//! Gates: held and missed ones, and the table in a document.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
 use hotcc_lab::results::{Manifest, RunSummary};
@@ -28,7 +28,8 @@ cc = "$cc"
 start_s = "$path.mbps"
 "#;
 
-/// RTTs of crest on each path, ms; the delay of the fixture's queues is 20 ms less, its 95th percentile half more. BBR's is 40 ms.
+/// Writes results. `rtts_ms` are crest's RTTs on each path; BBR's are 40 ms. The fixture's queueing delay is 20 ms less
+/// than the RTT, and its 95th percentile is 1.5 times that.
 fn results(directory: &Path, rtts_ms: &[f64], gate: &str) {
     let of = |path: &str, cc: &str, rtt_ms: f64| {
         run(case(&[("cc", cc), ("path", path)]), 1, vec![flow("dl", cc, rtt_ms / 10.0, rtt_ms)])
@@ -44,7 +45,7 @@ fn results(directory: &Path, rtts_ms: &[f64], gate: &str) {
     fs::write(directory.join("scenario.toml"), format!("{SCENARIO}{expected}\n")).unwrap();
 }
 
-/// What was asked, the figure, and the verdict.
+/// Returns the limits, the figure that decides, and the verdict.
 fn judged(rtts_ms: &[f64], gate: &str) -> [String; 3] {
     let scratch = tempfile::tempdir().unwrap();
     results(scratch.path(), rtts_ms, &format!("gate = \"x\"\n{gate}"));

@@ -1,9 +1,9 @@
-//! What makes a page well-formed and self-contained.
+//! Checks that a page is well-formed and self-contained.
 
-/// Elements without an end.
+/// Elements without an end tag.
 const VOID: [&str; 4] = ["meta", "link", "br", "hr"];
 
-/// Panics where tags do not match, an attribute is not quoted, an ampersand stands alone, or an id comes twice.
+/// Panics if tags do not match, an attribute is not quoted, an ampersand is not escaped, or an id is used twice.
 pub fn check(html: &str) {
     let body = html.strip_prefix("<!DOCTYPE html>\n").unwrap();
     // style sheets are not markup

@@ -1,4 +1,4 @@
-//! The page: its figures, its markup, and what it says of runs that are not as they should be.
+//! The page: its figures, its markup, and what it reports about runs that are invalid, unfinished or incomplete.
 
 use crate::fixture::{self, case, flow, manifest, run};
 use crate::markup;
@@ -6,7 +6,7 @@ use hotcc_lab::results::RunId;
 use std::fs;
 use std::path::Path;
 
-/// The page of a directory, checked for what holds for every page.
+/// Writes the page of a directory, checks what must hold for every page, and returns it.
 fn page(directory: &Path) -> String {
     let out = directory.join("report.html");
     hotcc_report::write(directory, &out, 12).unwrap();
@@ -21,12 +21,12 @@ fn page(directory: &Path) -> String {
     html
 }
 
-/// Cells of the first row of a table's body that has that heading.
+/// Returns the cells of the first row in a table's body with that heading.
 fn row<'a>(html: &'a str, heading: &str) -> Vec<&'a str> {
     row_with(html, &format!("<th scope=\"row\">{heading}</th>"))
 }
 
-/// Cells of the first row that has this in it.
+/// Returns the cells of the first row that contains `markup`.
 fn row_with<'a>(html: &'a str, markup: &str) -> Vec<&'a str> {
     let row = html.split("<tr>").find(|row| row.contains(markup)).unwrap();
     let cells = row.split("</t").filter_map(|cell| cell.rsplit_once('>').map(|(_, text)| text));
@@ -126,7 +126,7 @@ fn the_first_line_says_what_holds_and_who_is_ahead() {
 fn the_papers_orderings_are_held_against_the_worst_case() {
     let dir = tempfile::tempdir().unwrap();
     let mut runs = Vec::new();
-    // the ratio to reno is 2 at a loss of 0.01, and 1 and 2 at 0.1; an invalid run is in neither
+    // the ratio to reno is 2 at a loss of 0.01, and 1 and 2 at 0.1; bbr's last run is invalid and is in no ratio
     for (loss, seed, dtcp, reno) in [("0.01", 1, 8.0, 4.0), ("0.1", 1, 3.0, 3.0), ("0.1", 2, 4.0, 2.0)] {
         for (cc, mbps) in [("dtcp", dtcp), ("reno", reno), ("bbr", 0.5)] {
             let flows = vec![flow("bulk", cc, mbps, 40.0)];
@@ -241,7 +241,7 @@ fn congestion_controls_that_are_compared_share_axes_and_a_chart() {
     runs.iter().for_each(|one| fixture::write_series(dir.path(), one, 0.1));
     let html = page(dir.path());
     assert!(html.contains("aria-label=\"all: all congestion controls\""));
-    // the labels of the axis of rates, in each chart
+    // returns the numeric labels of a chart's axes
     let axis = |chart: &str| {
         let svg = html.split(&format!("aria-label=\"{chart}\"")).nth(1).unwrap().split("</svg>").next().unwrap();
         let labels: Vec<&str> =
