@@ -4,7 +4,7 @@
 //! made it is killed, and the next process replaces the program behind the same link. On older kernels, it is attached
 //! by a filter of the clsact queueing discipline, which stays without a pin. The filter is identified by its priority,
 //! its handle and its program's tag; the program is pinned to record that the filter is ours. With either method, there
-//! is never a second copy and never a gap.
+//! is never a second copy of the program, and never a moment without it.
 
 use crate::netlink::{Filter, filters};
 use aya::programs::links::{FdLink, PinnedLink};

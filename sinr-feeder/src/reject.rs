@@ -16,9 +16,9 @@ pub enum Reject {
     Range,
     /// No value at all.
     Nothing,
-    /// Made before the latest applied reading.
+    /// Made before the latest accepted reading of the same UE from the same source.
     Backwards,
-    /// From the same time as the latest applied reading of the same UE.
+    /// Made at the same time as that reading.
     Duplicate,
     /// Too old on arrival.
     Stale,

@@ -43,7 +43,7 @@ pub struct PepFlow {
     pub segments: u32,
     /// Zero.
     pub reserved: u32,
-    /// When the record was made, [`crate::clock::monotonic_ns`].
+    /// When the PEP saw the last of these segments, by this host's [`crate::clock::monotonic_ns`].
     pub time_ns: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct RxCounters {
     /// Hints that a sender acted on, even if its window did not change because it is at a limit or does not limit the
     /// sender.
     pub hints_applied: u64,
-    /// Connections whose receive window DRWA controls.
+    /// Connections whose receive window DRWA took over.
     pub flows_clamped: u64,
     /// Times that DRWA set a window clamp.
     pub clamps_set: u64,

@@ -44,7 +44,7 @@ pub struct Counters {
     pub swaps: u64,
     /// Swaps that failed; the old version continued to serve.
     pub swap_failures: u64,
-    /// Rollbacks.
+    /// Swaps rolled back.
     pub rollbacks: u64,
     /// Rollbacks that failed.
     pub rollback_failures: u64,

@@ -69,8 +69,10 @@ pub struct View {
 
 impl Kernel {
     /// Loads and attaches the programs. They replace the programs of a killed process, and its maps are reused.
+    ///
     /// # Errors
-    /// A feature or permission is missing, or something else prevents it.
+    /// An interface, a permission or a kernel feature is missing, another border runs, or a filter of another program
+    /// is in the way.
     pub fn attach(config: &Config, pins: &Path) -> Result<Self> {
         let hooks = hooks(config)?;
         make_directory(pins)?;
@@ -95,7 +97,7 @@ impl Kernel {
             match attach::attach(program(&mut ebpf, name)?, hook, Some(pins), config.attach) {
                 Ok(attachment) => kernel.attachments.push(attachment),
                 Err(error) => {
-                    // report the first error; the next start removes what is left behind
+                    // return the first error; the next start removes what is left behind
                     if let Err(error) = kernel.detach() {
                         tracing::warn!("{error:#}");
                     }

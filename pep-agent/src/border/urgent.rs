@@ -9,7 +9,7 @@ const NICE: i32 = -20;
 const SLICE_NS: u64 = 100_000;
 
 /// While this value lives, the calling thread, and threads that it starts, have precedence over other ordinary threads.
-/// The threads that it started meanwhile keep it.
+/// Threads started meanwhile keep that precedence afterwards.
 ///
 /// This is not real-time priority: a real-time thread is woken where it ran last, and preempts packet forwarding there
 /// even if another processor is idle.
@@ -18,7 +18,8 @@ pub struct Urgent {
 }
 
 impl Urgent {
-    /// Raises the priority. Needs CAP_SYS_NICE; without it, logs that and changes nothing.
+    /// Raises the priority, which needs CAP_SYS_NICE. Without it, the priority stays unchanged, and a message is
+    /// logged.
     #[must_use]
     pub fn begin() -> Self {
         let began = attributes().and_then(|before| {

@@ -41,7 +41,7 @@ fates! {
         Oversized => "oversized",
         /// Not of this protocol.
         NotOurs => "not_ours",
-        /// Another version.
+        /// Of another version of the protocol.
         Version => "version",
         /// A field has an invalid value.
         Malformed => "malformed",
@@ -81,7 +81,7 @@ fates! {
         Outside => "outside",
         /// Its ranges are invalid.
         Shape => "shape",
-        /// Older than the last record of its flow.
+        /// Older than the last record of its flow from the same border.
         Older => "older",
         /// Another record of the flow was being written, or the socket was locked and may have been sending the
         /// reported data.

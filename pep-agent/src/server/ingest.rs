@@ -1,4 +1,4 @@
-//! The way of reports from the socket to the kernel: checks each datagram, dates each report, and hands it over.
+//! The path of reports from the socket to the kernel: checks each datagram, dates each report, and hands it over.
 
 use super::clock::Clock;
 use super::counters::{Counters, DatagramFate, RecordFate};
@@ -115,7 +115,7 @@ impl Server {
         Arc::clone(&self.counters)
     }
 
-    /// Serves, until it is dropped.
+    /// Serves until the future is dropped.
     pub async fn serve(&mut self) -> Result<()> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -182,7 +182,7 @@ impl Server {
     fn ask(&mut self) {
         let keys = self.keys.get();
         for Probe { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
-            let Some(key) = keys.named(&key) else { continue }; // a border whose key was removed no longer counts
+            let Some(key) = keys.named(&key) else { continue }; // its key was removed, and with it the right to report
             let time_us = monotonic_ns() / 1000;
             let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
             let nonce = self.sessions.nonce(epoch, key.id, time_us);

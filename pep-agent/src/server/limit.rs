@@ -62,8 +62,7 @@ impl Limiter {
         Self { per_second, sources: HashMap::new(), others, borders: HashMap::new() }
     }
 
-    /// Whether a datagram from this source, which nothing indicates to be from a border, may be processed; takes it
-    /// from the quota of the source.
+    /// Whether a datagram that does not look like a border's may be processed; if so, takes it from its source's quota.
     pub fn allows_source(&mut self, source: IpAddr, now_us: u64) -> bool {
         let (per_second, source) = (self.per_second, prefix(source));
         if let Some(bucket) = self.sources.get_mut(&source) {

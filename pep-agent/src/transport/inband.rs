@@ -1,5 +1,5 @@
-//! Sends reports as segments of the flow that they are about: with the client's addresses, one TCP option, and a
-//! checksum that makes every server drop them that does not expect them.
+//! Sends reports as segments of the flow that they are about: with the client's addresses, one TCP option, and an
+//! invalid checksum, so that servers that do not expect them drop them.
 
 use crate::auth::LiveKeys;
 use crate::inband::{OPTION_HEADER, encode};

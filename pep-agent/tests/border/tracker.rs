@@ -144,7 +144,7 @@ fn beginnings_and_ends_take_sequence_space() {
     assert_eq!(send(ACK, 999, 0), Some((1000, 2)), "and one without");
     assert_eq!(send(ACK | FIN, 1000, 500), Some((1501, 3)));
     assert_eq!(send(ACK | FIN, 1500, 0), Some((1501, 3)), "again");
-    // the next connection between the same ports; its SYN carries data
+    // the next connection between the same ports; its SYN-ACK carries the answer to the request
     assert_eq!(send(SYN | ACK, 900_000, 10), Some((900_011, 1)));
     assert_eq!(send(RST, 900_011, 0), None);
     assert_eq!(program.counters().flows_ended, 1);

@@ -108,7 +108,7 @@ fn a_loss_beyond_the_border_shrinks_nothing() {
         wait(what, || agent.told(), ready);
     };
     wait_for("a running transfer", &|flow| flow.info().tcpi_bytes_acked > 500_000);
-    // a packet of several segments that begins before these passes whole: up to 16 KB, the most that tbf passes as one
+    // so many, because a packet of several segments that begins before them passes whole: tbf passes up to 16 KB as one
     flow.lose_at_client(16);
     // more than one: a full receive buffer at the client may also lose a packet, before the test does
     wait_for("retransmissions", &|flow| flow.info().tcpi_total_retrans >= 3);

@@ -1,5 +1,5 @@
-//! Holds a socket's lock for as long as a test wants: a thread sends from a page that is missing until the test ends it
-//! (userfaultfd), and meanwhile waits with the lock held.
+//! Holds a socket's lock for as long as a test wants: a thread sends a byte from a page that is missing (userfaultfd),
+//! and waits for the page with the lock held.
 
 use nix::libc;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Takes readings from all sources to the map and to other hosts: decides which link a reading belongs to, whether its
+//! Brings readings from all sources to the map and to other hosts: decides which link a reading belongs to, whether its
 //! sender may write it, and which source has precedence.
 
 pub mod sink;

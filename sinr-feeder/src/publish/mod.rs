@@ -57,8 +57,8 @@ impl Session {
         self.next_at(unix_us(), now_ns)
     }
 
-    /// Starts another session first if the clock was set, or the host slept: receivers compare the time of day, which
-    /// only a new session's number has right.
+    /// As [`Self::next`], with the time of day given. If the clock was set, or the host slept, starts another session
+    /// first: receivers compare the sender's time with the time of day, and only a new session makes it right again.
     fn next_at(&mut self, unix_us: u64, now_ns: u64) -> (Sent, u64) {
         let since_us = |began_ns| now_ns.saturating_sub(began_ns) / 1000;
         if unix_us.abs_diff(self.id.saturating_add(since_us(self.began_ns))) > CLOCK_SET_US {

@@ -19,7 +19,7 @@ pub const OPTIONS: LinkOptions =
 #[repr(C)]
 struct Line([u8; 64]);
 
-// SAFETY: bytes.
+// SAFETY: the structure consists of bytes only.
 unsafe impl Pod for Line {}
 
 pub fn slots_map(sandbox: &Sandbox) -> MapData {
@@ -120,7 +120,7 @@ fn what_is_published_can_be_read() {
     writer.publish(&Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, now + 9).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
     assert_eq!((s.decision.map(PackedSinr::pack), s.capacity), (Some(word), Some(capacity)));
-    // a capacity of 0 is none that an algorithm could use
+    // a capacity of 0 is useless to algorithms, and is shown as unknown
     writer.publish(&Reading { capacity_bps: Some(0.0), ..Reading::default() }, now + 9).unwrap();
     assert_eq!(view.snapshot(writer.slot()).unwrap().capacity, None);
 

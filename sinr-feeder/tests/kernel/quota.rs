@@ -67,7 +67,7 @@ fn links_without_end_starve_nobody() {
     assert!(feed.link_count() <= MAX_LINKS);
 }
 
-/// The holder of a key for a wide prefix leaves room for the holders of other keys.
+/// The holder of a key for a wide prefix cannot take the room of the holders of other keys.
 #[test]
 fn links_without_end_under_one_key_starve_no_other() {
     let Some(sandbox) = sandbox("links_without_end_under_one_key_starve_no_other") else { return };
