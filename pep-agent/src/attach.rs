@@ -1,9 +1,10 @@
-//! TC programs on interfaces: attached once, found again after a crash, taken off cleanly.
+//! Attaches TC programs to interfaces, finds them again after a crash, and detaches them cleanly.
 //!
-//! Since Linux 6.6 by TCX, whose links are pinned: a link stays when its maker is killed, and the next one puts its program
-//! in the old one's place. Before that by a filter of the clsact queueing discipline, which stays by itself: it is known
-//! by its priority, its handle and its program's tag, and the program is pinned to say that the filter is ours. Either way
-//! there is never a second copy, nor a moment without.
+//! On Linux 6.6 or later, a program is attached by a TCX link, which is pinned: the link stays when the process that
+//! made it is killed, and the next process replaces the program behind the same link. On older kernels, it is attached
+//! by a filter of the clsact queueing discipline, which stays without a pin. The filter is identified by its priority,
+//! its handle and its program's tag; the program is pinned to record that the filter is ours. With either method, there
+//! is never a second copy of the program, and never a moment without it.
 
 use crate::netlink::{Filter, filters};
 use aya::programs::links::{FdLink, PinnedLink};
@@ -18,10 +19,10 @@ use std::time::{Duration, Instant};
 /// Priority of our filters: low enough to see packets before most others, as an observer should.
 pub const FILTER_PRIORITY: u16 = 4713;
 
-/// Longest time from when nothing holds a link any more until it is gone.
+/// Maximum time for a link to disappear once nothing holds it.
 const LINKS_END: Duration = Duration::from_secs(2);
 
-/// How programs get to their place.
+/// How programs are attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -34,12 +35,12 @@ pub enum Method {
     Clsact,
 }
 
-/// A place for a program.
+/// A place where a program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// What it does there: part of the pin's name.
+    /// What the program does there; part of the pin's name.
     pub role: &'static str,
-    /// Tells it from other programs of ours at the same place.
+    /// Distinguishes the program from our other programs at the same place.
     pub number: u16,
     /// Name of the interface.
     pub interface: String,
@@ -48,10 +49,10 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Number of the interface, in the network namespace that the thread is in.
+    /// Returns the index of the interface in the thread's network namespace.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no interface of that name.
     pub fn ifindex(&self) -> Result<u32> {
         nix::net::if_::if_nametoindex(self.interface.as_str())
             .tried(|| format!("cannot attach to `{}`: no such interface", self.interface))
@@ -61,7 +62,7 @@ impl Hook {
         TcHandle::new(0, self.number)
     }
 
-    /// As `tc` calls it.
+    /// Returns the direction as `tc` names it.
     fn side(&self) -> &'static str {
         if self.direction == TcAttachType::Egress { "egress" } else { "ingress" }
     }
@@ -71,8 +72,8 @@ impl Hook {
     }
 }
 
-/// A program in its place. It stays there when this is dropped, but for a link without a pin: [`Attachment::detach`] takes it
-/// off.
+/// An attached program. It stays attached when this value is dropped, except by a link without a pin;
+/// [`Attachment::detach`] detaches it.
 #[derive(Debug)]
 pub struct Attachment {
     hook: Hook,
@@ -80,7 +81,7 @@ pub struct Attachment {
     program_id: u32,
     pin: Option<PathBuf>,
     place: Place,
-    /// Whether another process's program was there, and gave way to this one.
+    /// Whether it replaced a program that another process left there.
     pub is_adopted: bool,
 }
 
@@ -90,7 +91,7 @@ enum Place {
     Filter,
 }
 
-/// Names of pins, and what they are of.
+/// Prefixes of the names of pins: what is pinned.
 const LINK: &str = "link";
 const FILTER: &str = "filter";
 
@@ -98,11 +99,11 @@ fn pin_name(kind: &str, hook: &Hook, ifindex: u32) -> String {
     format!("{kind}_{}_{}_{ifindex}", hook.role, hook.number)
 }
 
-/// Attaches a loaded program, or puts it in the place of what a process before left there. Without `pins` a link goes with
-/// its process, and a filter is known by its program's tag alone.
+/// Attaches a loaded program, or replaces the program that an earlier process left there. Without `pins`, a link ends
+/// with its process, and a filter is identified only by its program's tag.
 ///
 /// # Errors
-/// The interface is gone, the kernel refuses, or somebody else's filter has our priority and handle.
+/// The interface is gone, the kernel refuses, or a filter of another program has our priority and handle.
 pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, method: Method) -> Result<Attachment> {
     let ifindex = hook.ifindex()?;
     let attached = match method {
@@ -124,7 +125,7 @@ pub fn attach(program: &mut SchedClassifier, hook: &Hook, pins: Option<&Path>, m
     Ok(attachment)
 }
 
-/// Takes off what the other way left at the same place.
+/// Detaches what an earlier process attached to the same hook by the other method.
 fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: &Path) -> Result<()> {
     let Attachment { hook, ifindex, .. } = attachment;
     match attachment.place {
@@ -142,7 +143,7 @@ fn take_off_other_way(attachment: &Attachment, program: &SchedClassifier, pins: 
     }
 }
 
-/// A link that only its pin holds goes with that, a moment later.
+/// Removes a link that only its pin holds, and waits until the link is gone, which takes a moment.
 fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
     let program_id = PinnedLink::from_pin(pin).ok().and_then(|link| Some(FdLink::from(link).info().ok()?.program_id()));
     remove_pin(pin)?;
@@ -157,14 +158,15 @@ fn take_off_link(hook: &Hook, pin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Programs there by TCX.
+/// Returns the programs attached to the hook by TCX.
 fn linked(hook: &Hook) -> Result<Vec<ProgramInfo>> {
     let found = SchedClassifier::query_tcx(&hook.interface, hook.direction);
     Ok(found.tried(|| format!("cannot list the programs attached to the {}", hook.describe()))?.1)
 }
 
 fn take_off_filter(hook: &Hook) -> Result<()> {
-    drop(filter_link(hook).tried(|| format!("cannot detach from the {} (clsact)", hook.describe()))?); // takes it off
+    // dropping the link removes the filter
+    drop(filter_link(hook).tried(|| format!("cannot detach from the {} (clsact)", hook.describe()))?);
     Ok(())
 }
 
@@ -172,7 +174,7 @@ fn remove_pin(pin: &Path) -> Result<()> {
     fs::remove_file(pin).tried(|| format!("cannot remove {}", pin.display()))
 }
 
-/// Whether a filter in our place has this program, or the one that was pinned with it.
+/// Whether a filter with our priority and handle has this program, or the one that was pinned with it.
 fn is_ours(filter: &Filter, tag: u64, pin: Option<&Path>) -> bool {
     let pinned = pin.and_then(|pin| ProgramInfo::from_pin(pin).ok()).map(|info| info.tag());
     filter.tag.is_some_and(|found| found == tag || Some(found) == pinned)
@@ -215,7 +217,8 @@ fn attach_link(
     Ok(Some(Attachment { hook: hook.clone(), ifindex, program_id, pin, place, is_adopted: false }))
 }
 
-/// Puts the program behind a pinned link. One that leads nowhere any more, as its interface is gone, is thrown away.
+/// Replaces the program behind a pinned link. If that fails, e.g. because the link's interface is gone, removes the pin
+/// and returns `None`.
 fn adopt_link(program: &mut SchedClassifier, hook: &Hook, pin: &Path) -> Result<Option<FdLink>> {
     if !pin.exists() {
         return Ok(None);
@@ -265,7 +268,7 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
             return Err(Error::failed(foreign).and(&advice).during(&tried()));
         }
         let id = program.attach_to_link(filter_link(hook).tried(tried)?).tried(tried)?;
-        std::mem::forget(program.take_link(id).tried(tried)?); // dropped, it would take the filter off
+        std::mem::forget(program.take_link(id).tried(tried)?); // dropping it would remove the filter
     } else {
         let options = NlOptions { priority: FILTER_PRIORITY, handle: hook.handle(), classid: None };
         let attached = program.attach_with_options(&hook.interface, hook.direction, TcAttachOptions::Netlink(options));
@@ -284,7 +287,7 @@ fn attach_filter(program: &mut SchedClassifier, hook: &Hook, ifindex: u32, pins:
     Ok(Attachment { hook, ifindex, program_id: info.id(), pin, place: Place::Filter, is_adopted })
 }
 
-/// Our filter as aya takes it off or replaces it.
+/// Returns our filter as a link, with which aya replaces or removes it.
 fn filter_link(hook: &Hook) -> std::io::Result<SchedClassifierLink> {
     SchedClassifierLink::attached(&hook.interface, hook.direction, FILTER_PRIORITY, hook.handle(), None)
 }
@@ -295,19 +298,19 @@ fn our_filter(hook: &Hook, ifindex: u32) -> Result<Option<Filter>> {
 }
 
 impl Attachment {
-    /// Where.
+    /// Returns the place where the program is attached.
     #[must_use]
     pub fn hook(&self) -> &Hook {
         &self.hook
     }
 
-    /// `tcx` or `clsact`.
+    /// Returns `tcx` or `clsact`.
     #[must_use]
     pub fn method(&self) -> &'static str {
         if matches!(self.place, Place::Link(_)) { "tcx" } else { "clsact" }
     }
 
-    /// Reads back that the program is there, and no other of ours beside it.
+    /// Checks with the kernel that the program is attached, and that no other copy of it is.
     fn check_alone(&self, program: &SchedClassifier) -> Result<()> {
         let tag = program_info(program)?.tag();
         let found: Vec<u32> = match self.place {
@@ -328,7 +331,7 @@ impl Attachment {
         )))
     }
 
-    /// What is wrong, if it is not in its place any more. Needs no privilege.
+    /// Returns what is wrong if the program is no longer attached, else `None`. Needs no privilege.
     #[must_use]
     pub fn problem(&self) -> Option<Error> {
         if self.hook.ifindex().ok() != Some(self.ifindex) {
@@ -351,7 +354,7 @@ impl Attachment {
         }
     }
 
-    /// Takes the program off. The clsact queueing discipline stays: others may use it by now.
+    /// Detaches the program. The clsact queueing discipline stays: other programs may use it by now.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -362,7 +365,7 @@ impl Attachment {
             && is_there
             && our_filter(&self.hook, self.ifindex)?.is_some_and(|f| f.program_id == Some(self.program_id))
         {
-            drop(filter_link(&self.hook).tried(tried)?); // takes it off
+            drop(filter_link(&self.hook).tried(tried)?); // dropping it removes the filter
             if our_filter(&self.hook, self.ifindex)?.is_some() {
                 return Err(Error::failed("the filter is still there").during(&tried()));
             }
@@ -371,7 +374,7 @@ impl Attachment {
     }
 }
 
-/// Takes off what a killed process left at places that are none of `wanted`.
+/// Detaches what a killed process left at hooks that are not in `wanted`.
 ///
 /// # Errors
 /// A pin cannot be removed, or an interface's filters cannot be read.
@@ -411,7 +414,7 @@ pub fn remove_left_over(pins: &Path, wanted: &[Hook]) -> Result<()> {
     Ok(())
 }
 
-/// Says that a filter which is pinned cannot be found.
+/// Warns that the filter of a pinned program cannot be found.
 fn elsewhere(pin: &Path) {
     tracing::warn!(
         "cannot find the filter of {} on its interface: if a pep-agent in another network namespace left it, remove it \
@@ -420,11 +423,11 @@ fn elsewhere(pin: &Path) {
     );
 }
 
-/// Takes filters with our priority, that number and a program of that name off all interfaces here but `wanted`: without
-/// pins, that is all that tells what a killed process left.
+/// Removes filters with our priority, this number and a program of this name from all interfaces of this network
+/// namespace except `wanted`. Without pins, nothing else identifies what a killed process left.
 ///
 /// # Errors
-/// The kernel does not tell which interfaces there are, or what they have.
+/// The interfaces or their filters cannot be listed.
 pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted: &[String]) -> Result<()> {
     let interfaces = nix::net::if_::if_nameindex().tried(|| "cannot list the network interfaces".to_owned())?;
     for found in &interfaces {
@@ -441,14 +444,15 @@ pub fn remove_unpinned(name: &str, number: u16, direction: TcAttachType, wanted:
     Ok(())
 }
 
-/// Removes that filter, whichever way of the interface it is on. False where it is not found: with its interface, it is gone.
+/// Removes the filter from the interface's ingress or egress. Returns `false` if the filter is not found; it ended with
+/// its interface if that is gone.
 fn remove_filter(number: u32, ifindex: u32, program_id: u32) -> Result<bool> {
     let Ok(interface) = nix::net::if_::if_indextoname(ifindex) else { return Ok(false) };
     let (interface, number) = (interface.to_string_lossy().into_owned(), u16::try_from(number).unwrap_or(0));
     for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
         let hook = Hook { role: "", number, interface: interface.clone(), direction };
         if our_filter(&hook, ifindex)?.is_some_and(|f| f.program_id == Some(program_id)) {
-            return Ok(filter_link(&hook).is_ok()); // dropped, it takes it off
+            return Ok(filter_link(&hook).is_ok()); // dropping it removes the filter
         }
     }
     Ok(false)

@@ -16,7 +16,7 @@ impl Scope for Servers {
     }
 }
 
-/// A key, and what it may speak of.
+/// A key and the servers that it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Signer<'a> {
     /// The key.
@@ -25,20 +25,20 @@ pub struct Signer<'a> {
 }
 
 impl Signer<'_> {
-    /// Whether it is for this server.
+    /// Whether the key is for this server.
     #[must_use]
     pub fn is_for(&self, server: IpAddr) -> bool {
         self.servers.is_none_or(|servers| servers.contain(server.to_canonical()))
     }
 }
 
-/// The keys of a file whose lines are `ID KEY [PREFIX]`, the prefix that of the servers it is for. Of those that are for a
-/// server, the first signs, and all verify.
+/// The keys of a file with lines `ID KEY [PREFIX]`, where the prefix limits the servers that the key is for. Of the
+/// keys for a server, the first one signs, and all of them verify.
 #[derive(Clone, Debug)]
 pub struct Keys(hotcc_keys::Keys<Servers>);
 
 impl Keys {
-    /// Reads a file that nobody but its owner can read.
+    /// Reads a key file, which only its owner may be able to read.
     ///
     /// # Errors
     /// Those of [`hotcc_keys::Keys::read`].
@@ -46,43 +46,43 @@ impl Keys {
         hotcc_keys::Keys::read(path).map(Self)
     }
 
-    /// The key that signs what goes to a server.
+    /// Returns the key that signs reports to a server.
     #[must_use]
     pub fn signing(&self, server: IpAddr) -> Option<&Key> {
         let mut all = self.0.iter().map(|(key, servers)| Signer { key, servers });
         all.find(|signer| signer.is_for(server)).map(|signer| signer.key)
     }
 
-    /// The keys of that number.
+    /// Returns the keys with this number.
     pub fn numbered(&self, id: u8) -> impl Iterator<Item = Signer<'_>> {
         self.0.numbered(id).map(|(key, servers)| Signer { key, servers })
     }
 
-    /// The key of that fingerprint.
+    /// Returns the key with this fingerprint.
     #[must_use]
     pub fn named(&self, fingerprint: &Fingerprint) -> Option<&Key> {
         self.0.iter().map(|(key, _)| key).find(|key| key.fingerprint == *fingerprint)
     }
 }
 
-/// The keys that are live now, for all parts of an agent.
+/// The current keys, shared by all parts of an agent.
 #[derive(Clone, Debug)]
 pub struct LiveKeys(Arc<RwLock<Arc<Keys>>>);
 
 impl LiveKeys {
-    /// These, until they are replaced.
+    /// Holds `keys` until they are replaced.
     #[must_use]
     pub fn new(keys: Keys) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(keys))))
     }
 
-    /// Those of now.
+    /// Returns the current keys.
     #[must_use]
     pub fn get(&self) -> Arc<Keys> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the file again; what makes no sense changes nothing, and is told.
+    /// Reads the file again. If that fails, logs the error and keeps the old keys.
     pub fn reload(&self, path: &Path) {
         match Keys::read(path) {
             Ok(keys) => {
@@ -93,7 +93,7 @@ impl LiveKeys {
         }
     }
 
-    /// From now on, these.
+    /// Replaces the keys.
     pub fn replace(&self, keys: Keys) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }

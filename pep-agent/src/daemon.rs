@@ -1,4 +1,5 @@
-//! The frame of both agents: a port for /metrics and /healthz, signals, and a look every while whether all is well.
+//! The common part of both agents: the HTTP server for /metrics and /healthz, signals, and a periodic check for
+//! problems.
 
 use hotcc_host::error::{Error, Kind, Result, Tried};
 use hotcc_host::metrics_server::{self, Pages};
@@ -14,14 +15,14 @@ use tokio::signal::unix::{Signal, SignalKind};
 /// Why a daemon stopped.
 #[derive(Debug)]
 pub enum Stopped {
-    /// It was asked to: the signal's name.
+    /// It received a signal of this name.
     Signal(&'static str),
-    /// It cannot do its work any more: why.
+    /// It cannot continue, for this reason.
     Problem(Error),
 }
 
 impl Stopped {
-    /// Logs a signal; a problem is an error.
+    /// Logs a signal; returns a problem as an error.
     ///
     /// # Errors
     /// The problem.
@@ -34,7 +35,7 @@ impl Stopped {
     }
 }
 
-/// Listens, and is about to serve.
+/// A daemon that listens and is ready to serve.
 #[derive(Debug)]
 pub struct Daemon {
     runtime: Runtime,
@@ -68,10 +69,11 @@ impl Pages for Shown {
 }
 
 impl Daemon {
-    /// Opens the port, while it still may. From now on signals wait for [`Daemon::serve`].
+    /// Opens the port, which may need privileges that are dropped later. From now on, signals are held for
+    /// [`Daemon::serve`].
     ///
     /// # Errors
-    /// It is taken, say.
+    /// The port cannot be opened, e.g. because it is in use.
     pub fn start(listen: SocketAddr) -> Result<Self> {
         let runtime =
             Builder::new_current_thread().enable_all().build().tried(|| "cannot start the async runtime".to_owned())?;
@@ -81,7 +83,7 @@ impl Daemon {
         Ok(Self { runtime, listener, stop, hangup })
     }
 
-    /// Prints on stdout where it listens.
+    /// Prints the listening address to stdout.
     ///
     /// # Errors
     /// Stdout is closed.
@@ -89,8 +91,8 @@ impl Daemon {
         metrics_server::announce(&self.listener)
     }
 
-    /// Serves until SIGTERM, SIGINT, or `look` finds a problem, which it is asked for again and again; calls `reload` at
-    /// SIGHUP. Tells the service manager that all is ready.
+    /// Serves until SIGTERM, SIGINT, or a problem that `look` returns. Calls `look` once per `look_every`, and `reload`
+    /// at SIGHUP. Notifies the service manager when it is ready.
     ///
     /// # Errors
     /// The HTTP server fails.

@@ -17,10 +17,11 @@ pub fn read_options<T: Args + DeserializeOwned>(path: &Path) -> Result<T> {
     parse(&text).tried(|| format!("invalid configuration file {}", path.display()))
 }
 
-/// Options that do not fit together, or a value out of range: a usage error only if no file may be to blame.
+/// Adds the file's name to the error of `resolved`: contradictory options, or a value out of range, are a usage error
+/// only if no file can have caused them.
 ///
 /// # Errors
-/// As of `resolved`.
+/// The error of `resolved`.
 pub fn judged<T>(resolved: Result<T>, file: Option<&Path>) -> Result<T> {
     resolved.map_err(|error| match file {
         Some(file) => error.during(&format!("invalid options, with those of {}", file.display())).as_kind(Kind::Failed),
@@ -68,7 +69,7 @@ mod tests {
         }
     }
 
-    /// What is wrong with a file, without the file's name.
+    /// Returns the error for a file with this text, without the file's name.
     fn says<T: Args + DeserializeOwned>(text: &str) -> String {
         let error = refused::<T>(text);
         format!("{error:#}").strip_prefix(&format!("{error}: ")).unwrap().to_owned()

@@ -1,34 +1,35 @@
-//! Reports within their flow: a TCP option, version 1, as docs/reference/pep-wire.md has it. No input or output here.
+//! In-band reports, which travel within their flow: the format of the TCP option, version 1, as documented in
+//! docs/reference/pep-wire.md. This module does no I/O.
 
 use crate::report::{FlowKey, FlowReport, SeqRange};
 use hotcc_abi::pep::{INBAND_BYTES, Inband};
 use hotcc_keys::Key;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Length of a code: HMAC-SHA-256, cut to what the option has room for, 80 bits.
+/// Length of the authentication code: HMAC-SHA-256, truncated to 80 bits to fit into the option.
 pub const MAC_BYTES: usize = 10;
-/// What the option begins with: experimental (RFC 6994), its length, its identifier.
+/// First bytes of the option: experimental (RFC 6994), its length, its identifier.
 pub const OPTION_HEADER: [u8; 4] = [254, 4 + INBAND_BYTES as u8, 0x50, 0x45];
 
 const VERSION: u8 = 1;
 const SIGNED_BYTES: usize = INBAND_BYTES - MAC_BYTES;
-/// So that a datagram's code is never an option's.
+/// Precedes the signed content, so that the code of a datagram is never valid for an option.
 const PURPOSE: &[u8] = b"PEP in-band 1";
 
-/// A report as the option has it.
+/// A report with the fields of the option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InbandReport {
-    /// Which key signed it.
+    /// Number of the key that signed it.
     pub key_id: u8,
-    /// The border's clock as it was sent, microseconds modulo 2^32.
+    /// The border's clock at sending, microseconds modulo 2^32.
     pub time_us: u32,
-    /// How long before that it was seen, microseconds.
+    /// Time from the observation to the sending, microseconds.
     pub age_us: u32,
-    /// What was seen: one range at most; `seen_at_us` is modulo 2^32.
+    /// What the border saw, with at most one range; `seen_at_us` is modulo 2^32.
     pub report: FlowReport,
 }
 
-/// The option's content, behind its identifier. Of several ranges, the first goes.
+/// Returns the option's content after its identifier. If the report has several ranges, only the first is included.
 #[must_use]
 pub fn encode(report: &FlowReport, now_us: u64, key: &Key) -> [u8; INBAND_BYTES] {
     let range = report.ranges.first().copied().unwrap_or(SeqRange { start: report.in_order, end: report.in_order });
@@ -51,7 +52,7 @@ pub fn encode(report: &FlowReport, now_us: u64, key: &Key) -> [u8; INBAND_BYTES]
     content
 }
 
-/// What an option says; `None` where that has no meaning. Whether it is authentic: [`is_signed_by`].
+/// Decodes an option; `None` if it is invalid. [`is_signed_by`] checks whether it is authentic.
 #[must_use]
 pub fn decode(from: &Inband) -> Option<InbandReport> {
     let content = &from.option;
@@ -75,7 +76,7 @@ pub fn decode(from: &Inband) -> Option<InbandReport> {
     Some(InbandReport { key_id: content[1], time_us, age_us, report })
 }
 
-/// Whether `key` made its code, for this flow.
+/// Whether its code was made with `key`, for this flow.
 #[must_use]
 pub fn is_signed_by(from: &Inband, key: &Key) -> bool {
     key.verify(&message(&flow(from), &from.option), &from.option[SIGNED_BYTES..])

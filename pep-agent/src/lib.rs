@@ -1,5 +1,5 @@
-//! The agents of the ACKing border PEP: the border tells a flow's sender which of its segments reached it, the server
-//! hands that to the sender's congestion control.
+//! The agents of the ACKing border PEP. The border's agent reports to the sender of a flow which of the flow's segments
+//! reached the border; the server's agent passes these reports to the sender's congestion control.
 
 pub mod attach;
 pub mod auth;

@@ -1,4 +1,4 @@
-//! What rtnetlink tells of interfaces: their kind, and the BPF filters of their clsact queueing discipline.
+//! Reads from rtnetlink what kind an interface is, and the BPF filters of its clsact queueing discipline.
 
 use aya::programs::TcAttachType;
 use hotcc_host::error::{Error, Result, Tried};
@@ -14,22 +14,22 @@ const EGRESS: TcHandle = TcHandle { major: 0xffff, minor: 0xfff3 };
 /// A filter whose kind is `bpf`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Lower comes first.
+    /// Filters with a lower value run first.
     pub priority: u16,
-    /// Its number at that priority.
+    /// Its number within that priority.
     pub handle: u32,
-    /// What its maker called it.
+    /// The name that its creator gave it.
     pub name: String,
-    /// Tag of its program: a digest of its instructions. Classic ones have none.
+    /// Tag of its program, a digest of its instructions; `None` for a classic BPF program.
     pub tag: Option<u64>,
-    /// Id of its program, if it is no classic one.
+    /// Id of its program; `None` for a classic BPF program.
     pub program_id: Option<u32>,
 }
 
-/// All of them; none where the interface has no clsact.
+/// Returns all BPF filters in that direction; none if the interface has no clsact.
 ///
 /// # Errors
-/// The kernel does not list them, they change all the time, or this program cannot parse one of them.
+/// The kernel does not list them, the list changed during every attempt, or an entry cannot be parsed.
 pub fn filters(ifindex: u32, direction: TcAttachType) -> Result<Vec<Filter>> {
     let mut request = TcMessage::with_index(ifindex.cast_signed());
     request.header.parent = if direction == TcAttachType::Egress { EGRESS } else { INGRESS };
@@ -38,7 +38,7 @@ pub fn filters(ifindex: u32, direction: TcAttachType) -> Result<Vec<Filter>> {
     Ok(all.iter().filter_map(bpf_filter).collect())
 }
 
-/// Whether packets there begin with an Ethernet header. Where not, they begin with IP (tun, ppp).
+/// Whether packets of the interface begin with an Ethernet header. If not, they begin with an IP header (tun, ppp).
 ///
 /// # Errors
 /// The kernel does not list the interface.
@@ -52,11 +52,12 @@ pub fn is_ethernet(ifindex: u32) -> Result<bool> {
     if let Some(header) = links.find(|header| header.index == ifindex) {
         return Ok(header.link_layer_type == LinkLayerType::Ether);
     }
-    complete(dump).tried(tried)?; // it may be among those left out
+    complete(dump).tried(tried)?; // it may be one of the missing entries
     Err(Error::failed(format!("interface {ifindex} no longer exists")))
 }
 
-/// All that was asked for. Where something may be missing that is an error: it could be the one that matters.
+/// Returns the messages of a complete list. A list that may be incomplete is an error: the missing entry could be the
+/// one that matters.
 fn complete(dump: Dump) -> Result<Vec<RouteNetlinkMessage>> {
     if dump.is_interrupted {
         return Err(Error::failed("the list changed during every attempt to read it").and("try again"));
@@ -67,7 +68,8 @@ fn complete(dump: Dump) -> Result<Vec<RouteNetlinkMessage>> {
     }
 }
 
-/// `None` for the filter's priority itself, which is told as a filter without options, and for other kinds.
+/// Returns `None` for filters of other kinds, and for the entry of a priority itself, which the kernel lists as a
+/// filter without options.
 fn bpf_filter(message: &RouteNetlinkMessage) -> Option<Filter> {
     let RouteNetlinkMessage::NewTrafficFilter(message) = message else { return None };
     let handle = u32::from(message.header.handle.major) << 16 | u32::from(message.header.handle.minor);

@@ -1,11 +1,11 @@
-//! The BPF objects that are built into this program: their bytes, and what a loaded one consists of.
+//! The BPF objects that are built into this program: their bytes, and the programs and maps of a loaded one.
 
 use aya::Ebpf;
 use aya::maps::{Map, MapError};
 use aya::programs::{Program, ProgramError};
 use hotcc_host::error::{Error, Result, Tried};
 
-/// The object of that name.
+/// Returns the bytes of the object of that name.
 ///
 /// # Errors
 /// The build left it out.
@@ -14,7 +14,7 @@ pub fn bytes(name: &str) -> Result<&'static [u8]> {
     object.ok_or_else(|| Error::failed(format!("this pep-agent was built without the BPF object `{name}`")))
 }
 
-/// A program of a loaded object.
+/// Returns a program of a loaded object.
 ///
 /// # Errors
 /// The object has no program of that name and type.
@@ -26,7 +26,7 @@ where
     found.try_into().tried(|| format!("cannot use the program `{name}`"))
 }
 
-/// A program of a loaded object, to load and attach it.
+/// Returns a program of a loaded object, to load and attach it.
 ///
 /// # Errors
 /// The object has no program of that name and type.
@@ -41,7 +41,7 @@ where
 /// Takes a map out of a loaded object.
 ///
 /// # Errors
-/// The object has no map of that name and type, or it was taken before.
+/// The object has no map of that name and type, or the map was already taken.
 pub fn take_map<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> Result<M> {
     let found = ebpf.take_map(name).ok_or_else(|| missing("map", name))?;
     found.try_into().tried(|| format!("cannot use the map `{name}`"))

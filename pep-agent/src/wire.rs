@@ -1,6 +1,8 @@
-//! Datagrams between border and server, version 1, byte by byte as in docs/reference/pep-wire.md. No input or output.
+//! The format of datagrams between border and server, version 1, as documented in docs/reference/pep-wire.md. This
+//! module does no I/O.
 //!
-//! What is decoded is only known to be well-formed. Whether it is authentic and new is for [`crate::auth`].
+//! A decoded datagram is only known to be well-formed. [`crate::auth`] has the keys to verify that it is authentic; the
+//! server's sessions check that it is not a replay.
 
 use crate::report::{FlowKey, FlowReport, RANGES, SeqRange};
 use hotcc_keys::{Key, MAC_BYTES};
@@ -8,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// UDP port of servers.
 pub const PORT: u16 = 4713;
-/// Longest datagram, UDP payload: fits into every path's smallest IPv6 packet.
+/// Maximum UDP payload: fits into the smallest IPv6 packet that every path carries.
 pub const MAX_DATAGRAM_BYTES: usize = 1200;
 /// Version of the format.
 pub const VERSION: u8 = 1;
@@ -24,11 +26,11 @@ const RANGE_BYTES: usize = 8;
 /// What a datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Border to server: what was seen of flows.
+    /// Border to server: reports of flows.
     Report,
-    /// Server to border: answer this.
+    /// Server to border: a request for an answer.
     Probe,
-    /// Border to server: the answer.
+    /// Border to server: the answer to a probe.
     Echo,
 }
 
@@ -40,28 +42,28 @@ impl Kind {
     }
 }
 
-/// What every datagram begins with.
+/// The header of every datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is for.
+    /// What the datagram is for.
     pub kind: Kind,
-    /// Which key signed it.
+    /// Number of the key that signed it.
     pub key_id: u8,
-    /// Names one run of a border's agent: drawn at random when it starts.
+    /// Identifies one run of a border's agent; drawn at random when the agent starts.
     pub epoch: u64,
-    /// Of the border: goes up with each of its datagrams in an epoch. In a probe: 0.
+    /// Increases with each of the border's datagrams in an epoch; 0 in a probe.
     pub counter: u64,
-    /// CLOCK_MONOTONIC of whoever sent it, as it was sent, microseconds.
+    /// The sender's CLOCK_MONOTONIC at sending, microseconds.
     pub time_us: u64,
 }
 
-/// Why a datagram is refused.
+/// Why a datagram is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Shorter than it says, or than anything can be.
+    /// Shorter than its fields say, or than any valid datagram.
     #[error("truncated")]
     Truncated,
-    /// Longer than it says, or than anything may be.
+    /// Longer than its fields say, or than any valid datagram.
     #[error("oversized")]
     Oversized,
     /// Not of this protocol.
@@ -70,12 +72,12 @@ pub enum WireError {
     /// Another version.
     #[error("another version")]
     Version,
-    /// A value that has no meaning.
+    /// A field has an invalid value.
     #[error("malformed")]
     Malformed,
 }
 
-/// A datagram taken apart, not yet authenticated.
+/// A parsed datagram, not yet authenticated.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// Its header.
@@ -86,7 +88,7 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Takes it apart. The flows are looked at when they are read.
+    /// Parses a datagram. Its flows are parsed only by [`Self::reports`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         if bytes.len() > MAX_DATAGRAM_BYTES {
             return Err(WireError::Oversized);
@@ -116,18 +118,18 @@ impl<'a> Datagram<'a> {
         Ok(Self { header, signed, mac, flows })
     }
 
-    /// Whether `key` made its code.
+    /// Whether its code was made with `key`.
     #[must_use]
     pub fn is_signed_by(&self, key: &Key) -> bool {
         key.verify(self.signed, self.mac)
     }
 
-    /// The number that a probe carries and its echo repeats.
+    /// Returns the number that a probe carries and its echo repeats.
     pub fn nonce(&self) -> Result<u64, WireError> {
         Reader(&self.signed[HEADER_BYTES..]).u64()
     }
 
-    /// The reports within. One that is malformed makes all of them useless.
+    /// Parses the reports. If one is malformed, all are rejected.
     pub fn reports(&self) -> Result<Vec<FlowReport>, WireError> {
         let mut reader = Reader(&self.signed[HEADER_BYTES..]);
         let reports = (0..self.flows).map(|_| report(&mut reader, self.header.time_us)).collect::<Result<_, _>>()?;
@@ -153,7 +155,7 @@ fn report(reader: &mut Reader<'_>, time_us: u64) -> Result<FlowReport, WireError
     Ok(FlowReport { key, in_order, ranges, segments, seen_at_us })
 }
 
-/// Sent as distances from the in-order sequence number.
+/// Reads a range, which is encoded as offsets from the in-order sequence number.
 fn range(reader: &mut Reader<'_>, in_order: u32) -> Result<SeqRange, WireError> {
     let (start, end) = (reader.u32()?, reader.u32()?);
     if start == 0 || end <= start {
@@ -185,7 +187,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a report's datagram as long as flows fit.
+/// Writes a datagram of reports, to which flows are added while they fit.
 #[derive(Debug)]
 pub struct ReportWriter {
     bytes: Vec<u8>,
@@ -194,25 +196,25 @@ pub struct ReportWriter {
 }
 
 impl ReportWriter {
-    /// An empty one, of an agent whose run is `epoch`. Ages are counted from `time_us`.
+    /// Returns an empty datagram of the run `epoch`. Ages are relative to `time_us`.
     #[must_use]
     pub fn new(epoch: u64, time_us: u64) -> Self {
         let mut bytes = Vec::with_capacity(MAX_DATAGRAM_BYTES);
-        // key and counter are filled in when it is signed
+        // `finish` fills in key and counter
         put_header(&mut bytes, &Header { kind: Kind::Report, key_id: 0, epoch, counter: 0, time_us });
         Self { bytes, time_us, flows: 0 }
     }
 
-    /// How many are in it.
+    /// Returns the number of flows in it.
     #[must_use]
     pub fn flows(&self) -> u8 {
         self.flows
     }
 
-    /// Adds a flow; `false` where it does not fit any more.
+    /// Adds a flow; returns `false` if it does not fit.
     ///
-    /// A report that is in the future, has been kept for over an hour, or names more ranges or others than the format
-    /// knows is cut to what it does: the format cannot say anything that its reader would refuse.
+    /// The datagram is always valid: an observation in the future gets age 0, an age beyond 2^32 us (over an hour) is
+    /// clamped, and invalid ranges, as well as valid ones after the first [`RANGES`], are left out.
     pub fn push(&mut self, report: &FlowReport) -> bool {
         let ranges = || report.ranges.iter().map(|r| offsets(*r, report.in_order)).filter(|(s, e)| 0 < *s && s < e);
         let count = ranges().take(RANGES).count();
@@ -247,7 +249,7 @@ impl ReportWriter {
         true
     }
 
-    /// The datagram.
+    /// Signs and returns the datagram.
     #[must_use]
     pub fn finish(mut self, key: &Key, counter: u64) -> Vec<u8> {
         self.bytes[4] = key.id;
@@ -268,7 +270,7 @@ fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// A probe, or its echo.
+/// Returns a probe or its echo, as `header` says.
 #[must_use]
 pub fn probe(header: &Header, nonce: u64, key: &Key) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(PROBE_BYTES);

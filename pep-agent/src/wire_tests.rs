@@ -1,4 +1,4 @@
-//! The format's own tests: what is written is read, and nothing else is.
+//! Tests of the format: what is written is read, and nothing else is.
 
 use super::*;
 use hotcc_keys::KEY_BYTES;
@@ -84,8 +84,8 @@ proptest! {
     }
 }
 
-/// Even with the right code: the reader must stand what any holder of the key says. What it takes says one thing alone:
-/// written again it is the same bytes.
+/// Even with a valid code: the reader must cope with anything that a holder of the key sends. What it accepts has only
+/// one encoding: written again, it yields the same bytes.
 #[test]
 fn what_was_changed_and_signed_again_is_refused_or_read_as_it_stands() {
     let bytes = prop_oneof![any::<u8>().prop_map(|byte| vec![byte]), Just(vec![0; 4]), Just(vec![u8::MAX; 4])];
@@ -148,7 +148,7 @@ fn each_refusal_has_its_reason() {
     let mut writer = ReportWriter::new(1, 10);
     assert!(writer.push(&old));
     let mut bytes = writer.finish(&key(), 1);
-    bytes[TIME_AT + 7] = 9; // seen before the border's clock began
+    bytes[TIME_AT + 7] = 9; // seen before the border's clock started
     assert_eq!(why(&bytes), WireError::Malformed);
 }
 

@@ -1,4 +1,5 @@
-//! What the feeder costs, and how soon a reading is where algorithms look. Needs root; prints its figures:
+//! Measures what the feeder costs, and how soon a reading is where algorithms look it up. Needs root; prints its
+//! figures:
 //!
 //!     cargo bench -p sinr-feeder --bench feed
 
@@ -37,7 +38,7 @@ fn main() {
     }
 }
 
-/// Gives this thread, and what it starts from here on, that scheduling policy.
+/// Gives this thread, and the threads and processes that it starts from now on, this scheduling policy.
 fn schedule(policy: libc::c_int) {
     let param = libc::sched_param { sched_priority: libc::c_int::from(policy == libc::SCHED_FIFO) };
     // SAFETY: `param` lives for the call, and 0 is the calling thread.
@@ -45,9 +46,9 @@ fn schedule(policy: libc::c_int) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// From before a datagram is sent until its reading is seen in the map, which this thread looks at without a pause and at
-/// real-time priority, so that it does not wait itself; and the same with a thread that does nothing but receive and
-/// count, which is what the kernel takes for it.
+/// Measures the time from before a datagram is sent until its reading is visible in the map. This thread polls the map
+/// without a pause and at real-time priority, so that it does not wait itself. For comparison, also measures the time
+/// until a thread that only receives and counts has the datagram, which is the kernel's share.
 fn latency(sandbox: &Sandbox, priority: &str, policy: libc::c_int) {
     schedule(policy);
     let port = free_port();
@@ -83,10 +84,10 @@ fn latency(sandbox: &Sandbox, priority: &str, policy: libc::c_int) {
     println!("  meanwhile: {}", before.until_now());
 }
 
-/// Rounds of the feeder and of the yardstick, in turns.
+/// Number of rounds of each: the feeder and the counting thread take turns.
 const ROUNDS: usize = 20;
 
-/// 300 readings, and what each took.
+/// Sends 300 readings, and records how long each took.
 fn round(sender: &Sender, seen: impl Fn() -> u64, took: &mut Vec<Duration>) {
     for i in 0..300 {
         let (before, sent) = (seen(), Instant::now());
@@ -100,7 +101,7 @@ fn round(sender: &Sender, seen: impl Fn() -> u64, took: &mut Vec<Duration>) {
     }
 }
 
-/// What the machine was busy with: ticks of all its processors.
+/// The load of the machine: ticks of all its processors.
 struct Load {
     idle: u64,
     stolen: u64,
@@ -128,7 +129,7 @@ impl Load {
     }
 }
 
-/// Processor time of the feeder for 10,000 UEs with 10 readings a second each.
+/// Measures the processor time of the feeder for 10,000 UEs with 10 readings per second each.
 fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
     const UES: usize = 10_000;
     const PER_MS: usize = 100;
@@ -160,7 +161,7 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         }
         (start.elapsed(), sent * lines_per_datagram)
     };
-    play(Duration::from_secs(4)); // links are taken, periods known
+    play(Duration::from_secs(4)); // afterwards, the links are taken and the periods known
     let load = Load::now();
     let applied =
         || metrics(http).iter().filter(|(name, _)| name.contains("readings_total")).map(|(_, n)| n).sum::<f64>();
@@ -178,7 +179,7 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
     println!("  meanwhile: {}", load.until_now());
 }
 
-/// Seconds of processor time that all threads of a process used so far.
+/// Returns the processor time that all threads of a process have used so far, in seconds.
 fn cpu(pid: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let used_ns = |task: fs::DirEntry| {

@@ -1,15 +1,15 @@
-//! What users write behind the kind of a source, or of a place to send readings to.
+//! Parses the arguments that follow the kind of a source or publisher.
 
 use hotcc_host::nearest::expected;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What stands behind a kind: `MAIN,KEY=VALUE,FLAG`.
+/// The arguments after a kind: `MAIN,KEY=VALUE,FLAG`.
 #[derive(Debug)]
 pub(crate) struct Args<'a> {
     main: &'a str,
     options: BTreeMap<&'a str, &'a str>,
-    /// Options that were asked for.
+    /// The options that the kind has looked up; an error lists them as valid.
     known: Vec<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Args<'a> {
         Ok(Self { main, options, known: Vec::new() })
     }
 
-    /// What comes first, and must be there.
+    /// Returns the first argument, which is required; `what` names it in the error.
     pub(crate) fn main(&self, what: &str) -> Result<&'a str, String> {
         if self.main.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.main) }
     }
@@ -56,7 +56,7 @@ impl<'a> Args<'a> {
         value.ok_or_else(|| format!("invalid option `{key}={text}`: expected a whole number from {from} to {to}"))
     }
 
-    /// Nothing may be left.
+    /// Checks that no option is left.
     pub(crate) fn done(self) -> Result<(), String> {
         match self.options.keys().next() {
             Some(key) if self.known.is_empty() => Err(format!("unknown option `{key}`: this kind takes no options")),

@@ -1,9 +1,9 @@
 //! Feeds radio readings to congestion control in the kernel.
 //!
-//! A [`source`] says what it measures ([`reading`]); [`condition`] checks, ages and averages it; [`feed`] decides whose it
-//! is and which source has precedence, and puts it where algorithms look ([`hotcc_radio_map`]: one store into mapped
-//! memory per reading, no system call) or sends it to other hosts ([`publish`]). The `sinr-feeder` command is these
-//! parts put together.
+//! A [`source`] delivers what it measures ([`reading`]). [`condition`] checks, dates and averages it. [`feed`] decides
+//! which link it belongs to and which source has precedence, and writes it to the map where algorithms look it up
+//! ([`hotcc_radio_map`]: one store into mapped memory per reading, no system call) or sends it to other hosts
+//! ([`publish`]). The `sinr-feeder` command combines these parts.
 
 mod args;
 pub mod condition;

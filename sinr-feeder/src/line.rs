@@ -1,4 +1,5 @@
-//! A reading as a line of JSON: what `stdin` and `udp` take, and what feeders send each other.
+//! A reading as a line of JSON: the input of `stdin` and `udp`, and the format in which feeders send readings to each
+//! other.
 
 use crate::link;
 use crate::reading::{RawReading, Sent, Ue};
@@ -7,7 +8,7 @@ use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The longest line.
+/// Maximum length of a line.
 pub const LONGEST: usize = 1024;
 
 /// One line. `docs/reference/sources.md` explains every key.
@@ -48,21 +49,21 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Too long, not JSON, not one object, with keys that are not known or values of another type.
+    /// The line is too long, is not one JSON object, or has an unknown key or a value of the wrong type.
     pub fn parse(text: &'a [u8]) -> Result<Self, String> {
         if text.len() > LONGEST {
             return Err(format!("the line has {} bytes, more than the limit of {LONGEST}", text.len()));
         }
         if !text.trim_ascii_start().starts_with(b"{") {
-            return Err("the line is not a JSON object".to_owned()); // a list would be taken for the values, without their keys
+            return Err("the line is not a JSON object".to_owned()); // a list would be parsed as the values without keys
         }
         serde_json::from_slice(text).map_err(|e| e.to_string())
     }
 
-    /// A line for another host.
+    /// Returns the line for another host.
     #[must_use]
     pub fn message(reading: &Reading, age_ms: f64, sent: Sent, counter: u64) -> Self {
         Self {
@@ -82,13 +83,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// As bytes to send.
+    /// Returns the line as JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default() // numbers and strings: there is nothing that could fail
+        serde_json::to_vec(self).unwrap_or_default() // cannot fail: it has only numbers and strings
     }
 
-    /// What it says.
+    /// Returns the reading in the line.
     #[must_use]
     pub fn reading(&self) -> RawReading {
         RawReading {
@@ -109,10 +110,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Of whom it says it.
+    /// Returns the UE that the line names.
     ///
     /// # Errors
-    /// It names two, or something that is no link.
+    /// It has both `ue` and `link`, or an invalid link.
     pub fn ue(&self) -> Result<Ue<'_>, (Reject, String)> {
         match (&self.ue, &self.link) {
             (Some(_), Some(_)) => {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever comes is refused, or is a reading that can be written again.
+        /// Any input is either refused, or is a reading that can be written again.
         #[test]
         fn no_bytes_make_it_panic(
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),

@@ -1,4 +1,4 @@
-//! Links as people write them: `ADDR[/LEN]`, or `ADDR:PORT[/LEN]` for a block of ports behind one shared address.
+//! Parses links: `ADDR[/LEN]`, or `ADDR:PORT[/LEN]` for a block of ports behind one shared address.
 
 use hotcc_abi::radio::IndexKey;
 use hotcc_keys::Scope;
@@ -13,17 +13,17 @@ pub enum LinkError {
     /// Not a decimal number in the range.
     #[error("invalid {what} `{text}`: expected a whole number from 0 to {limit}")]
     Number {
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
-        /// What stood there.
+        /// The text in its place.
         text: String,
-        /// The largest allowed.
+        /// The largest valid number.
         limit: u16,
     },
-    /// Bits are set that the prefix length leaves out.
+    /// Bits are set beyond the prefix length.
     #[error("`{text}` has bits set beyond its prefix length: did you mean {meant}?")]
     HostBits {
-        /// What was written.
+        /// The text of the link.
         text: String,
         /// The same prefix without those bits.
         meant: IndexKey,
@@ -44,7 +44,7 @@ impl Scope for Granted {
 /// `[2001:db8::1]:443` (one port).
 ///
 /// # Errors
-/// Whatever is not exactly of that form, and bits set beyond the prefix length.
+/// The text does not have exactly this form, or has bits set beyond the prefix length.
 pub fn parse(text: &str) -> Result<IndexKey, LinkError> {
     let (name, length) = match text.split_once('/') {
         Some((name, length)) => (name, Some(length)),
@@ -93,7 +93,7 @@ fn address_and_port(name: &str) -> Result<(IpAddr, Option<&str>), LinkError> {
     Ok((addr, port))
 }
 
-/// Digits only: `parse` alone would take "+5".
+/// Parses a number of digits only: `parse` alone would accept "+5".
 fn number(what: &'static str, text: &str, limit: u16) -> Result<u16, LinkError> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let value = if digits { text.parse().ok() } else { None };

@@ -1,8 +1,8 @@
-//! NATS: readings on their way from many hosts to those that want them; `publish/nats.rs` sends, `source/nats.rs`
-//! receives them.
+//! NATS, which carries readings from many hosts to the hosts that use them: `publish/nats.rs` sends and
+//! `source/nats.rs` receives readings.
 //!
-//! A subject per UE: `hotcc.radio.NAME`. A NATS server that lets each user publish on its own subject only makes the name
-//! sure.
+//! Each UE has a subject, `hotcc.radio.NAME`. If the NATS server lets each user publish only on the user's own subject,
+//! the name is authentic.
 
 use crate::args::Args;
 use crate::error::SourceError;
@@ -15,11 +15,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// What subjects begin with; the UE's name follows.
+/// The prefix of all subjects; the UE's name follows.
 pub const SUBJECT: &str = "hotcc.radio";
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 pub(crate) const RETRY: Duration = Duration::from_millis(250);
-/// A server that does not answer for two of these is gone.
+/// Period of pings; a server that leaves two unanswered counts as lost.
 const PING: Duration = Duration::from_secs(1);
 
 /// Whether a name can be part of a subject.
@@ -28,12 +28,12 @@ pub fn is_name(id: &str) -> bool {
     !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_:".contains(&b))
 }
 
-/// A server, and how to reach it.
+/// A server with its access options.
 #[derive(Clone)]
 pub(crate) struct Server {
     /// `nats://HOST[:PORT]`.
     url: String,
-    /// User, and the file with the password.
+    /// The user, and the file with the password.
     login: Option<(String, PathBuf)>,
     credentials: Option<PathBuf>,
     ca: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Of `//[USER@]HOST[:PORT][,password=FILE][,credentials=FILE][,tls][,ca=FILE]`, which follows `nats:`.
+    /// Parses `//[USER@]HOST[:PORT][,password=FILE][,credentials=FILE][,tls][,ca=FILE]`, which follows `nats:`.
     pub(crate) fn parse(mut args: Args<'_>) -> Result<Self, String> {
         let host = args.main("the NATS server")?;
         let Some(address) = host.strip_prefix("//") else {
@@ -76,12 +76,12 @@ impl Server {
         Ok(Self { url, login, credentials, ca, tls })
     }
 
-    /// Without user name.
+    /// Returns the URL, without the user name.
     pub(crate) fn name(&self) -> &str {
         &self.url
     }
 
-    /// What can be found out before anything starts.
+    /// Checks, before anything starts, that the files can be read.
     pub(crate) fn check_files(&self) -> Result<(), SourceError> {
         for file in self.credentials.iter().chain(self.login.as_ref().map(|(_, file)| file)) {
             secret(file).map_err(SourceError)?;
@@ -117,12 +117,13 @@ impl Server {
         Ok(options)
     }
 
-    /// A client that connects again by itself.
+    /// Connects a client that reconnects by itself.
     pub(crate) async fn subscriber(&self) -> Result<Client, String> {
         self.options()?.connect(&self.url).await.map_err(|e| e.to_string())
     }
 
-    /// A client that gives up, and with it all that it could not send.
+    /// Connects a client that does not keep trying to reconnect: once it gives up, it drops everything that it could
+    /// not send.
     pub(crate) async fn publisher(&self) -> Result<Client, String> {
         let options = self.options()?.max_reconnects(1);
         options.connect(&self.url).await.map_err(|e| e.to_string())
@@ -133,13 +134,14 @@ fn secret(file: &Path) -> Result<String, String> {
     secret_file::read(file).map_err(|e| chain(&e))
 }
 
-/// Logs what happens to the connection. The same error again (for the next reading, for example) is not logged again.
+/// Logs events of the connection. If the same error repeats (for the next reading, for example), it is not logged
+/// again.
 fn log(name: &str, refused: &Mutex<Option<String>>, event: &Event) {
     match event {
         Event::Disconnected => warn!("{name}: connection lost; reconnecting"),
         Event::Connected => info!("{name}: connected"),
         Event::ServerError(error) => {
-            let why = error.to_string(); // a subject that is not this user's, say
+            let why = error.to_string(); // e.g. a subject on which this user may not publish
             let mut last = refused.lock().unwrap_or_else(PoisonError::into_inner);
             if last.as_ref() != Some(&why) {
                 warn!("{name}: the server reports an error: {why}");

@@ -1,4 +1,4 @@
-//! A reading as its source has it: whose it is, its values and when they were measured, and what they can be.
+//! A reading as its source reports it: its UE, its values, when they were measured, and their valid ranges.
 
 use crate::reject::Reject;
 use hotcc_abi::radio::IndexKey;
@@ -7,36 +7,36 @@ use hotcc_channel_model::trace::Sample;
 use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
 
-/// Of whom a reading is.
+/// The UE to which a reading belongs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ue<'a> {
-    /// Of the only one that the source knows: all links that readings without a name go to.
+    /// The only UE that the source knows: the reading goes to all links for readings without a name.
     Unnamed,
-    /// By a name.
+    /// The UE with this name.
     Id(&'a str),
-    /// By its link, which must lie within what was opened to such readings.
+    /// The UE of this link, which must lie within a prefix that is open to such readings.
     Link(IndexKey),
-    /// By its link, which a key gives its sender the right to write.
+    /// The UE of this link, which the sender may write because of its key.
     Granted(IndexKey, Grant),
 }
 
 /// The right that a key gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grant {
-    /// Its holder may write this link, and all within.
+    /// The key's holder may write this link, and all links within it.
     pub link: IndexKey,
-    /// How many such links its source has.
+    /// Number of different links in the keys of its source.
     pub all: usize,
 }
 
-/// A reading, as its source says it.
+/// A reading, as its source reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RawReading {
     /// The values.
     pub reading: Reading,
-    /// How old it was when it was sent, or came, in ms.
+    /// Its age in ms when it was sent, or else when it arrived.
     pub age_ms: f64,
-    /// Its time by the source's clock, in s. Any epoch; only its order counts.
+    /// Its time by the source's clock, in s, from any epoch: only the order counts.
     pub time_s: Option<f64>,
     /// When another host sent it, by that host's clock.
     pub sent: Option<Sent>,
@@ -45,17 +45,17 @@ pub struct RawReading {
 /// When a message was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// Tells one run of a sender from the next; later ones have greater numbers.
+    /// Distinguishes one run of a sender from the next; a later run has a greater number.
     pub session: u64,
-    /// The sender's clock in us, from any epoch that its session keeps.
+    /// The sender's clock in us, from an epoch that stays the same within a session.
     pub at_us: u64,
 }
 
 impl RawReading {
-    /// What no radio has is no reading, whatever else is in it.
+    /// Checks the values. A single value that no radio can have makes the whole reading invalid.
     ///
     /// # Errors
-    /// A value is out of its range, or there is none.
+    /// A value is out of range, or there is no value.
     pub fn check(&self) -> Result<(), Reject> {
         if self.out_of_range().is_some() {
             return Err(Reject::Range);
@@ -67,7 +67,7 @@ impl RawReading {
 }
 
 impl RawReading {
-    /// The first value that no radio has, and what it may be.
+    /// Returns a description of the first value that no radio can have, with its valid range.
     #[must_use]
     pub fn out_of_range(&self) -> Option<String> {
         let r = &self.reading;

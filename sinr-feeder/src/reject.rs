@@ -1,44 +1,44 @@
-//! Why readings are not applied: counted by reason, logged once per burst.
+//! The reasons why readings are not applied. Rejections are counted by reason and logged once per burst.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Without another one for so long, a burst of rejections is over.
+/// A burst of rejections ends after this long without another one.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Why a reading was not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reject {
-    /// Not in the form that the source speaks.
+    /// Not in the source's format.
     Malformed,
-    /// A value that no radio has, or that is no number.
+    /// A value that no radio can have, or that is not a number.
     Range,
     /// No value at all.
     Nothing,
-    /// Made before the reading that is there.
+    /// Made before the latest accepted reading of the same UE from the same source.
     Backwards,
-    /// The same UE and time as the reading that is there.
+    /// Made at the same time as that reading.
     Duplicate,
-    /// Too old when it came.
+    /// Too old on arrival.
     Stale,
-    /// Far from the reading before, and not confirmed by the next one.
+    /// Far from the previous reading, and not confirmed by the next one.
     Outlier,
-    /// The values of the reading before, from a source that repeats itself.
+    /// The same values as the previous reading, from a source that repeats itself.
     Repeat,
-    /// More readings than a radio makes.
+    /// More readings than a radio can make.
     Flood,
-    /// Of nobody that is known here.
+    /// Of a UE that is not known here.
     UnknownUe,
-    /// Of somebody whose readings its sender may not write.
+    /// Of a UE whose readings the sender may not write.
     Forbidden,
-    /// The code is not that of a known key.
+    /// The authentication code does not match a known key.
     Unauthenticated,
-    /// An authenticated message that came before, or of an earlier session.
+    /// An authenticated message that was received before, or is of an earlier session.
     Replayed,
     /// A source with precedence has a fresh reading.
     Outranked,
-    /// The radio map has no place for the link.
+    /// No room for another link, in the radio map or in the quota of its source.
     NoRoom,
 }
 
@@ -62,7 +62,7 @@ impl Reject {
         Self::NoRoom,
     ];
 
-    /// As metrics and logs call it.
+    /// Returns its label in metrics and logs.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Reject {
         }
     }
 
-    /// Whether it is how things are meant to go, and no fault to tell of.
+    /// Whether the reason is part of normal operation, and so not logged.
     fn is_expected(self) -> bool {
         matches!(self, Self::Repeat | Self::Outranked)
     }
@@ -104,7 +104,7 @@ struct Burst {
 }
 
 impl Rejections {
-    /// Counts one; the first of a burst is logged, with what `detail` says.
+    /// Counts a rejection; logs the first one of a burst, with `detail`.
     pub fn add(&mut self, source: &str, reason: Reject, detail: &dyn Display) {
         let i = reason as usize;
         self.counts[i] += 1;
@@ -124,12 +124,12 @@ impl Rejections {
         }
     }
 
-    /// Ends bursts that are over, and says how large they were.
+    /// Ends the bursts that are over, and logs how large they were.
     pub fn end_bursts(&mut self, source: &str) {
         self.end_bursts_after(source, QUIET);
     }
 
-    /// Ends all bursts, and says how large they were.
+    /// Ends all bursts, and logs how large they were.
     pub fn finish(&mut self, source: &str) {
         self.end_bursts_after(source, Duration::ZERO);
     }
@@ -144,7 +144,7 @@ impl Rejections {
         }
     }
 
-    /// How many there were, by reason.
+    /// Returns the number of rejections by reason.
     pub fn counts(&self) -> impl Iterator<Item = (Reject, u64)> {
         Reject::ALL.into_iter().zip(self.counts)
     }

@@ -1,23 +1,23 @@
-//! The one clock: `CLOCK_MONOTONIC`, as `bpf_ktime_get_ns` has it.
+//! The one clock that userspace and BPF programs share: `CLOCK_MONOTONIC`, which `bpf_ktime_get_ns` reads.
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    // The kernel cannot fail this clock; 0 reads as "long ago", which every reader treats as stale.
+    // Reading this clock cannot fail; 0 reads as "long ago", which every reader treats as stale.
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }
 
-/// Milliseconds of `CLOCK_MONOTONIC`, wrapped to 32 bits as the radio decision word carries them (wraps every 49.7
-/// days; ages are differences modulo 2^32).
+/// Returns the milliseconds of `CLOCK_MONOTONIC`, wrapped to 32 bits as the radio decision word carries them (wraps
+/// every 49.7 days; ages are differences modulo 2^32).
 #[must_use]
 pub fn monotonic_ms32() -> u32 {
     ms32(monotonic_ns())
 }
 
-/// A moment of [`monotonic_ns`] as the decision word carries it.
+/// Converts a time of [`monotonic_ns`] to the decision word's milliseconds modulo 2^32.
 #[must_use]
 pub fn ms32(at_ns: u64) -> u32 {
     (at_ns / 1_000_000) as u32

@@ -1,8 +1,8 @@
-//! What userspace and BPF programs agree on: map layouts, where maps are pinned, and the one clock.
+//! Definitions that userspace and BPF programs share: map layouts, where maps are pinned, and the clock.
 //!
-//! Every structure here is `repr(C)` and carries (or is reached through a header that carries) a version. A reader
-//! that meets another version says so and stops. `bpf/abi` and `bpf/include/hotcc` hold the C side;
-//! a test compares both through BTF.
+//! Every structure here is `repr(C)` and carries a version, or is reached through a header that carries one. A reader
+//! that finds another version reports it and stops. `bpf/abi` and `bpf/include/hotcc` hold the C side; a test compares
+//! both sides through BTF.
 
 pub mod border;
 pub mod clock;

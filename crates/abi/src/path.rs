@@ -1,9 +1,9 @@
-//! Path changes: whether the route to a destination became another one, told by whoever watches the routes.
+//! Path changes: whether the route to a destination has changed, as reported by the program that watches the routes.
 //!
-//! Two maps. `path_gen` (LPM trie) leads from a destination to the generation of its path; what it does not know has
-//! generation 0. `path_clock` (array of one `u32`) moves by one after anything in `path_gen` has changed, so that a flow
-//! looks its destination up only then. Generations are compared for equality, nothing else: the path is another one
-//! than it was.
+//! There are two maps. `path_gen` (LPM trie) maps a destination to the generation of its path; a destination without an
+//! entry has generation 0. `path_clock` (array of one `u32`) is incremented after any change of `path_gen`, so that a
+//! flow looks up its destination again only then. Generations are only compared for equality: a different one means
+//! that the path has changed.
 
 use bytemuck::{Pod, Zeroable};
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,7 @@ const MAPPED_LEN: u32 = 96;
 
 /// Key of `path_gen`: a prefix of addresses, IPv4 mapped into `::ffff:0:0/96`, in network order.
 ///
-/// Ordered by address, then length: what covers others comes before them.
+/// Keys are ordered by address, then by length, so a prefix precedes the prefixes that it covers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub struct PathKey {
@@ -32,17 +32,18 @@ impl PathKey {
     /// All of IPv4.
     pub const ALL_V4: Self =
         Self { prefix_len: MAPPED_LEN, addr: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0] };
-    /// All of IPv6; IPv4's addresses, as keys have them, are in it too.
+    /// All of IPv6. As a prefix of keys, it also contains the mapped IPv4 addresses.
     pub const ALL_V6: Self = Self { prefix_len: 0, addr: [0; 16] };
 
-    /// Key for `addr/len`, where `len` counts bits of the address in its own family. `None` if `len` is too long for it.
+    /// Returns the key for `addr/len`, where `len` counts bits of the address in its own family, or `None` if `len` is
+    /// too long for the family.
     #[must_use]
     pub fn prefix(addr: IpAddr, len: u8) -> Option<Self> {
         let (bits, offset) = if addr.is_ipv4() { (32, MAPPED_LEN) } else { (128, 0) };
         (len <= bits).then(|| Self::address(addr).truncated(offset + u32::from(len)))
     }
 
-    /// Key for one address.
+    /// Returns the key for one address.
     #[must_use]
     pub fn address(addr: IpAddr) -> Self {
         let octets = match addr {
@@ -52,7 +53,7 @@ impl PathKey {
         Self { prefix_len: FULL_PREFIX_LEN, addr: octets }
     }
 
-    /// The prefix of `prefix_len` bits that this one is in; itself where it is no longer than that.
+    /// Returns the prefix of `prefix_len` bits that contains this one, or this one if it is no longer than that.
     #[must_use]
     pub fn truncated(self, prefix_len: u32) -> Self {
         if prefix_len >= self.prefix_len {
@@ -62,19 +63,19 @@ impl PathKey {
         Self { prefix_len, addr: (u128::from_be_bytes(self.addr) & kept).to_be_bytes() }
     }
 
-    /// Whether these are IPv4's addresses.
+    /// Whether this is a prefix of IPv4 addresses.
     #[must_use]
     pub fn is_v4(self) -> bool {
         self.prefix_len >= MAPPED_LEN && self.truncated(MAPPED_LEN) == Self::ALL_V4
     }
 
-    /// Everything of the same family.
+    /// Returns the prefix of all addresses of the same family.
     #[must_use]
     pub fn family(self) -> Self {
         if self.is_v4() { Self::ALL_V4 } else { Self::ALL_V6 }
     }
 
-    /// Whether `other` is in this one, as addresses of one family: IPv6's prefixes hold none of IPv4's.
+    /// Whether `other` is in this prefix and of the same family: IPv6 prefixes do not cover IPv4 prefixes.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self.is_v4() == other.is_v4()
@@ -95,7 +96,7 @@ impl PartialOrd for PathKey {
     }
 }
 
-/// `ADDR/LEN`.
+/// Writes `ADDR/LEN`.
 impl std::fmt::Display for PathKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let v6 = Ipv6Addr::from(self.addr);
@@ -106,7 +107,7 @@ impl std::fmt::Display for PathKey {
     }
 }
 
-/// `ADDR/LEN`, or `ADDR` for one address; what is wrong otherwise.
+/// Parses `ADDR/LEN`, or `ADDR` for one address. The error says what is wrong.
 impl FromStr for PathKey {
     type Err = String;
 

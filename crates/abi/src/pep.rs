@@ -1,12 +1,12 @@
-//! What the ACKing border PEP of a flow saw of it: the value of the socket storage `pep_flow`.
+//! What the ACKing border PEP saw of a flow: the value of the socket storage `pep_flow`.
 //!
-//! An agent that has checked where a record comes from writes it; `mdcubic` reads it at each ACK. There is one record per
-//! flow, it goes with the socket, and a new one takes the place of the last.
+//! An agent that has verified the origin of a record writes it; `mdcubic` reads it at each ACK. There is one record per
+//! flow. It ends with the socket, and a new record replaces the last one.
 //!
-//! A program that writes in place adds 1 to [`PepFlow::updates`] with an atomic addition, writes, and adds 1 again the same
-//! way: readers use nothing while the number is odd, or if it moved while they read. A write from userspace
-//! (`bpf_map_update_elem` with the socket's descriptor as key) takes the place of the whole record at once, with a number
-//! that is even and not the last one.
+//! A program that writes in place adds 1 to [`PepFlow::updates`] with an atomic addition, writes, and adds 1 again in
+//! the same way. Readers ignore the record if the number is odd, or if it changed while they read. A write from
+//! userspace (`bpf_map_update_elem` with the socket's descriptor as key) replaces the whole record at once, with an
+//! even number that differs from the last one.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -21,7 +21,7 @@ pub const CLOCK_SLACK_MS: u32 = 10;
 pub struct PepRange {
     /// First sequence number.
     pub start: u32,
-    /// The one after the last.
+    /// The sequence number after the last.
     pub end: u32,
 }
 
@@ -29,48 +29,48 @@ pub struct PepRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct PepFlow {
-    /// 0: never written; odd: being written; else another number for each record.
+    /// 0 if the record was never written; odd while it is being written; otherwise a different number for each record.
     pub updates: u32,
     /// Next sequence number that the PEP expects: it saw all below.
     pub in_order: u32,
-    /// What it saw above that, ascending and not overlapping; sequence numbers as in the flow's segments.
+    /// What the PEP saw above `in_order`, ascending and not overlapping; sequence numbers as in the flow's segments.
     pub ranges: [PepRange; RANGES],
-    /// How many of `ranges` are in use.
+    /// Number of `ranges` in use.
     pub range_count: u32,
-    /// RTT between the sender and the PEP in microseconds, 0 where not known.
+    /// RTT between the sender and the PEP in microseconds; 0 if not known.
     pub rtt_us: u32,
     /// Segments that the PEP saw, modulo 2^32.
     pub segments: u32,
     /// Zero.
     pub reserved: u32,
-    /// When the record was made, [`crate::clock::monotonic_ns`].
+    /// When the PEP saw the last of these segments, by this host's [`crate::clock::monotonic_ns`].
     pub time_ns: u64,
 }
 
 const _: () = assert!(size_of::<PepFlow>() == 64);
 
-/// A verified record on its way from the agent into the kernel: what the program `update_record` takes for its packet, behind
-/// [`ETHERNET_HEADER`] bytes of a frame's header.
+/// A verified record on its way from the agent into the kernel. The program `update_record` gets it as its packet,
+/// behind [`ETHERNET_HEADER`] bytes of a frame's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct PepRecordUpdate {
-    /// The sender's address in network order; of IPv4, the first four bytes.
+    /// The sender's address in network order; an IPv4 address takes the first four bytes.
     pub server: [u8; 16],
-    /// The receiver's.
+    /// The receiver's address, in the same form.
     pub client: [u8; 16],
-    /// In network order.
+    /// The sender's port, in network order.
     pub server_port: [u8; 2],
-    /// In network order.
+    /// The receiver's port, in network order.
     pub client_port: [u8; 2],
     /// 4 or 6.
     pub family: u8,
-    /// [`CLOCK`], [`CONTROL`].
+    /// The flags [`CLOCK`] and [`CONTROL`].
     pub flags: u8,
     /// As in [`PepFlow`].
     pub range_count: u16,
     /// As in [`PepFlow`].
     pub time_ns: u64,
-    /// Whose clock `border_us` is: a run of a border, and its key.
+    /// Identifies the clock of `border_us`: one run of a border, under one key.
     pub border: u64,
     /// As in [`PepFlow`].
     pub in_order: u32,
@@ -78,7 +78,7 @@ pub struct PepRecordUpdate {
     pub segments: u32,
     /// As in [`PepFlow`].
     pub rtt_us: u32,
-    /// When the PEP saw it by that clock, microseconds modulo 2^32.
+    /// When the PEP saw the flow's last segment, by the border's clock, microseconds modulo 2^32.
     pub border_us: u32,
     /// As in [`PepFlow`].
     pub ranges: [PepRange; RANGES],
@@ -86,14 +86,14 @@ pub struct PepRecordUpdate {
 
 const _: () = assert!(size_of::<PepRecordUpdate>() == 104);
 
-/// Bytes before a [`PepRecordUpdate`].
+/// Number of bytes before a [`PepRecordUpdate`] in the packet.
 pub const ETHERNET_HEADER: usize = 14;
 /// Flag of a [`PepRecordUpdate`]: clock the sender.
 pub const CLOCK: u8 = 1;
-/// Flag of a [`PepRecordUpdate`]: the flow is kept without a record, for comparison.
+/// Flag of a [`PepRecordUpdate`]: the flow belongs to the control cohort, which gets no records, for comparison.
 pub const CONTROL: u8 = 2;
 
-/// What becomes of a [`PepRecordUpdate`], by the number that `update_record` answers.
+/// The results of a [`PepRecordUpdate`], indexed by the number that `update_record` returns.
 pub const VERDICTS: [&str; 11] = [
     "written",
     "clocked",
@@ -108,21 +108,21 @@ pub const VERDICTS: [&str; 11] = [
     "distrusted",
 ];
 
-/// What the flows of one cohort did that were seen by a PEP and have ended, since the agent started.
+/// Totals of the flows of one cohort that a PEP reported and that have ended since the agent started.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Cohort {
-    /// How many.
+    /// Number of flows.
     pub flows: u64,
-    /// Bytes acknowledged by their clients since their first report.
+    /// Bytes that their clients acknowledged since their first report.
     pub acked_bytes: u64,
-    /// Time between their reports, of which pauses count for a second at most, nanoseconds.
+    /// Time between their reports, nanoseconds; each pause counts as one second at most.
     pub active_ns: u64,
-    /// Segments sent again since their first report.
+    /// Segments retransmitted since their first report.
     pub retransmits: u64,
 }
 
-/// A report that came within its flow, as the program `inband` passes it on.
+/// An in-band report (one that arrives within its flow), as the program `inband` passes it on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Inband {
@@ -136,7 +136,7 @@ pub struct Inband {
     pub client_port: [u8; 2],
     /// 4 or 6.
     pub family: u32,
-    /// What stands behind the option's identifier.
+    /// The option's content after its identifier.
     pub option: [u8; INBAND_BYTES],
     /// Zero.
     pub reserved: u32,
@@ -144,5 +144,5 @@ pub struct Inband {
 
 const _: () = assert!(size_of::<Inband>() == 80);
 
-/// Bytes of a TCP option of the longest kind, without kind, length and identifier.
+/// Length of the content of the longest possible TCP option, without kind, length and identifier.
 pub const INBAND_BYTES: usize = 36;

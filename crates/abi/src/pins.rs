@@ -1,4 +1,4 @@
-//! Where everything lives in bpffs, and the lock file commands take.
+//! Where maps, programs and links are pinned in bpffs, and the lock files that commands take.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 pub const ROOT: &str = "/sys/fs/bpf/hotcc";
 /// Directory of the signal maps, shared by all algorithms and feeders.
 pub const SIGNAL: &str = "/sys/fs/bpf/hotcc/signal";
-/// Directory of what the PEP's agents and the algorithms share.
+/// Directory of the maps that the PEP's agents and the algorithms share.
 pub const PEP: &str = "/sys/fs/bpf/hotcc/pep";
 /// Directory of the programs and maps of the PEP's border.
 pub const PEP_BORDER: &str = "/sys/fs/bpf/hotcc/pep/border";
-/// Directory of what the receiver's agents and the algorithms share.
+/// Directory of the maps that the receiver's agents and the algorithms share.
 pub const RX: &str = "/sys/fs/bpf/hotcc/rx";
 /// Directory of the policy's program.
 pub const POLICY: &str = "/sys/fs/bpf/hotcc/policy";
-/// Directory with one subdirectory per loaded algorithm.
+/// Directory with one subdirectory for each loaded algorithm.
 pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
 /// Directory of run-time files: locks, verifier logs.
 pub const RUN: &str = "/run/hotcc";
@@ -28,13 +28,13 @@ pub const FEEDERS: &str = "/run/hotcc/bpf";
 pub const RADIO_INDEX: &str = "radio_index";
 /// Name (and pin name) of the array of radio slots.
 pub const RADIO_SLOTS: &str = "radio_slots";
-/// Name (and pin name) of the socket storage of what a flow's PEP saw.
+/// Name (and pin name) of the socket storage for what the PEP saw of a flow.
 pub const PEP_FLOW: &str = "pep_flow";
-/// Name (and pin name) of the socket storage of the hints of a flow's receiver.
+/// Name (and pin name) of the socket storage for the hints of a flow's receiver.
 pub const ARWA_HINT: &str = "arwa_hint";
-/// Name (and pin name) of the counters of the receiver's agents and of what became of hints.
+/// Name (and pin name) of the counters of the receiver's agents, which also count the results of hints.
 pub const RX_COUNTERS: &str = "rx_counters";
-/// Name (and pin name) of the socket storage of whose choice a socket's congestion control is.
+/// Name (and pin name) of the socket storage that records what chose a socket's congestion control.
 pub const POLICY_MARK: &str = "policy_mark";
 /// Name (and pin name) of the socket storage of where a connection stood when a rule took it.
 pub const POLICY_START: &str = "policy_start";
@@ -43,9 +43,9 @@ pub const POLICY_FIGURES: &str = "policy_figures";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
-/// Name (and pin name) of the clock that moves when any of these changes.
+/// Name (and pin name) of the clock that is incremented when any of these generations changes.
 pub const PATH_CLOCK: &str = "path_clock";
-/// The signal maps, each pinned below [`SIGNAL`] and shared by all that use it.
+/// The signal maps, each pinned below [`SIGNAL`] and shared by all programs that use it.
 pub const SIGNAL_MAPS: [&str; 4] = [RADIO_INDEX, RADIO_SLOTS, PATH_GEN, PATH_CLOCK];
 
 /// Name, in [`RUN`], of the lock on changes of the path maps.
@@ -55,27 +55,27 @@ pub const RADIO_LOCK: &str = "radio.lock";
 /// Name (and pin name, below an algorithm's directory) of the map of its counters.
 pub const STATS: &str = "stats";
 
-/// Pin directory of the algorithm registered as `cc_name`.
+/// Returns the pin directory of the algorithm registered as `cc_name`.
 ///
-/// bpffs refuses dots in names and the kernel refuses `-` in congestion control names, so one stands for the other.
+/// bpffs rejects dots in names, and the kernel rejects `-` in congestion control names, so `-` replaces the dot.
 #[must_use]
 pub fn algo_dir(cc_name: &str) -> PathBuf {
     PathBuf::from(ALGO).join(cc_name.replace('.', "-"))
 }
 
-/// Congestion control name that a pin directory of [`ALGO`] stands for.
+/// Returns the congestion control name that a pin directory of [`ALGO`] stands for.
 #[must_use]
 pub fn cc_name_of(dir_name: &str) -> String {
     dir_name.replace('-', ".")
 }
 
-/// Path of a signal map's pin.
+/// Returns the path of a signal map's pin.
 #[must_use]
 pub fn signal(map: &str) -> PathBuf {
     PathBuf::from(SIGNAL).join(map)
 }
 
-/// Path of the pin of a map that algorithms share with agents; `None` for any other map.
+/// Returns the path of the pin of a map that algorithms share with agents, or `None` for any other map.
 #[must_use]
 pub fn shared(map: &str) -> Option<PathBuf> {
     let directory = match map {

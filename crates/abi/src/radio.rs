@@ -1,10 +1,11 @@
-//! The radio signal: what a feeder knows of a link, where an algorithm finds it.
+//! The radio signal: what a feeder knows of a link, in the maps where an algorithm finds it.
 //!
-//! Two maps. `radio_index` (LPM trie) leads from a peer's address, and port where one address is shared by several
-//! subscribers, to a slot number. `radio_slots` (array, memory-mappable) holds one 64-byte line per link; line 0 is
-//! a [`Header`]. What decisions rest on is two aligned `u64`, the SINR ([`PackedSinr`]) and the [`Capacity`], each with its own
-//! time: one store writes one, one load reads it, so neither can be torn or left half done by a writer that was killed.
-//! A line may have either, or both. `cell` moves when the serving cell changes. The rest of a line is informational.
+//! There are two maps. `radio_index` (LPM trie) maps a peer's address to a slot number; if several subscribers share
+//! one address, the key includes the port. `radio_slots` (array, memory-mappable) holds one 64-byte line per link; line
+//! 0 is a [`Header`]. Decisions rest on two aligned `u64`, the SINR ([`PackedSinr`]) and the [`Capacity`], each with
+//! its own time. One store writes a word and one load reads it, so a word is never torn, and a killed writer leaves
+//! none half-written. A line may have either word, or both. `cell` changes when the serving cell changes. The other
+//! fields of a line are informational.
 
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
@@ -15,17 +16,17 @@ pub const MAGIC: u32 = 0x5243_4348;
 /// Version of everything in this module. 2: `Slot::capacity` is a [`Capacity`], and there is `Slot::cell`. A reader or
 /// writer that meets another version refuses the map, and an algorithm reads nothing from it.
 pub const VERSION: u32 = 2;
-/// Lines in `radio_slots`, the header included.
+/// Number of lines in `radio_slots`, including the header.
 pub const SLOTS: u32 = 65_536;
 /// Capacity of `radio_index`.
 pub const INDEX_ENTRIES: u32 = 65_536;
 /// Prefix length of a full key: 128 address bits and 16 port bits.
 pub const FULL_PREFIX_LEN: u32 = 144;
-/// Maximum age of a reading where its source names none.
+/// Maximum age of a reading if its source sets none.
 pub const DEFAULT_MAX_AGE_MS: u32 = 500;
-/// No reading is used beyond this age, whatever its slot asks for.
+/// Readers ignore any reading older than this, whatever its slot asks for.
 pub const MAX_AGE_LIMIT_MS: u32 = 30_000;
-/// SINR readings are clamped to this range by writers and readers.
+/// Writers and readers clamp SINR readings to this range.
 pub const SINR_RANGE_DB: std::ops::RangeInclusive<f64> = -20.0..=50.0;
 /// "Not known" in [`Slot::rsrp_q8_dbm`] and [`Slot::rsrq_q8_db`].
 pub const UNKNOWN_Q8: i32 = i32::MIN;
@@ -47,13 +48,13 @@ pub struct IndexKey {
 }
 
 impl IndexKey {
-    /// Whether every address and port of `other` is one of this prefix.
+    /// Whether this prefix contains every address and port of `other`.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.prefix_len <= other.prefix_len && Self::masked(other.addr, other.port, self.prefix_len) == *self
     }
 
-    /// Key for `addr/len`, where `len` counts bits of the address in its own family; the port is left open.
+    /// Returns the key for `addr/len` with any port, where `len` counts bits of the address in its own family. Returns
     /// `None` if `len` is too long for the family.
     #[must_use]
     pub fn prefix(addr: IpAddr, len: u8) -> Option<Self> {
@@ -64,7 +65,8 @@ impl IndexKey {
         (len <= bits).then(|| Self::masked(octets, [0; 2], offset + u32::from(len)))
     }
 
-    /// Key for a block of ports behind one shared address: `port_len` leading bits of `port` count (16: one port).
+    /// Returns the key for a block of ports behind one shared address: the first `port_len` bits of `port` count (16:
+    /// one port). Returns `None` if `port_len` is more than 16.
     #[must_use]
     pub fn port_block(addr: IpAddr, port: u16, port_len: u8) -> Option<Self> {
         let octets = match addr {
@@ -90,7 +92,7 @@ impl IndexKey {
     }
 }
 
-/// As `--link` options take it: `ADDR/LEN`, or `ADDR:PORT/LEN` (`[ADDR]:PORT/LEN`) for a block of ports.
+/// Writes the form that `--link` options take: `ADDR/LEN`, or `ADDR:PORT/LEN` (`[ADDR]:PORT/LEN`) for a block of ports.
 impl std::fmt::Display for IndexKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let v6 = std::net::Ipv6Addr::from(self.addr);
@@ -106,8 +108,8 @@ impl std::fmt::Display for IndexKey {
     }
 }
 
-/// What a decision rests on, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB),
-/// 32..64 monotonic milliseconds of the reading. 0 means that nothing was ever written.
+/// The decision word, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB), 32..64
+/// monotonic milliseconds of the reading. 0 means that no reading was ever written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedSinr {
     /// SINR of the reading, 1/256 dB.
@@ -119,7 +121,7 @@ pub struct PackedSinr {
 }
 
 impl PackedSinr {
-    /// The word as it stands in [`Slot::decision`]. Never 0: a reading that would pack to 0 is dated 1 ms later.
+    /// Returns the word for [`Slot::decision`]. It is never 0: a reading that would pack to 0 is dated 1 ms later.
     #[must_use]
     pub fn pack(self) -> u64 {
         let word = u64::from(self.sinr_q8_db as u16)
@@ -128,7 +130,7 @@ impl PackedSinr {
         if word == 0 { 1 << 32 } else { word }
     }
 
-    /// Reads a word; `None` where nothing was ever written.
+    /// Unpacks a word. Returns `None` for 0: no reading was ever written.
     #[must_use]
     pub fn unpack(word: u64) -> Option<Self> {
         (word != 0).then_some(Self {
@@ -138,44 +140,47 @@ impl PackedSinr {
         })
     }
 
-    /// Age in milliseconds at `now_ms`; a reading from the future (another clock's) is as old as can be.
+    /// Returns the age in milliseconds at `now_ms`. A reading from the future (by another clock) gets the greatest age,
+    /// `u32::MAX`.
     #[must_use]
     pub fn age_ms(self, now_ms: u32) -> u32 {
         age_ms(self.time_ms, now_ms)
     }
 }
 
-/// Capacity of a link, packed into one `u64`: bits 0..31 kbit/s, bit 31 whether it was computed from the SINR (or from a
-/// CQI or MCS, which follow it), 32..64 monotonic milliseconds of the reading. Without a rate, the word means nothing.
+/// Capacity of a link, packed into one `u64`: bits 0..31 kbit/s; bit 31 is set if the capacity was computed from the
+/// SINR (or from a CQI or MCS, which follow the SINR); bits 32..64 monotonic milliseconds of the reading. A word whose
+/// rate is 0 means that no capacity is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Capacity in kbit/s, 1 to [`Capacity::MAX_KBIT_PER_S`].
     pub kbit_per_s: u32,
-    /// Computed from the SINR, so that it adds nothing to it; otherwise measured by the scheduler.
+    /// Whether the capacity was computed from the SINR, and so adds no information to it; otherwise the scheduler
+    /// measured it.
     pub is_derived: bool,
     /// When the reading was made, [`crate::clock::monotonic_ms32`].
     pub time_ms: u32,
 }
 
 impl Capacity {
-    /// The highest capacity that the word can hold.
+    /// Highest capacity that the word can hold.
     pub const MAX_KBIT_PER_S: u32 = DERIVED - 1;
 
-    /// The capacity of a reading in bit/s; `None` for one below half a kbit/s, and for NaN.
+    /// Converts a capacity in bit/s. Returns `None` if it is below half a kbit/s or NaN.
     #[must_use]
     pub fn new(bps: f64, is_derived: bool, time_ms: u32) -> Option<Self> {
         let kbit_per_s = (bps / 1e3).round().clamp(0.0, Self::MAX_KBIT_PER_S.into()) as u32;
         (kbit_per_s != 0).then_some(Self { kbit_per_s, is_derived, time_ms })
     }
 
-    /// The word as it stands in [`Slot::capacity`].
+    /// Returns the word for [`Slot::capacity`].
     #[must_use]
     pub fn pack(self) -> u64 {
         let derived = if self.is_derived { DERIVED } else { 0 };
         u64::from(self.kbit_per_s & Self::MAX_KBIT_PER_S | derived) | u64::from(self.time_ms) << 32
     }
 
-    /// Reads a word; `None` where no capacity is known.
+    /// Unpacks a word. Returns `None` if no capacity is known.
     #[must_use]
     pub fn unpack(word: u64) -> Option<Self> {
         let kbit_per_s = word as u32 & Self::MAX_KBIT_PER_S;
@@ -183,13 +188,13 @@ impl Capacity {
         (kbit_per_s != 0).then_some(found)
     }
 
-    /// Capacity in bit/s.
+    /// Returns the capacity in bit/s.
     #[must_use]
     pub fn bps(self) -> u64 {
         u64::from(self.kbit_per_s) * 1000
     }
 
-    /// Age in milliseconds at `now_ms`, as [`PackedSinr::age_ms`].
+    /// Returns the age in milliseconds at `now_ms`, as [`PackedSinr::age_ms`] does.
     #[must_use]
     pub fn age_ms(self, now_ms: u32) -> u32 {
         age_ms(self.time_ms, now_ms)
@@ -203,20 +208,20 @@ fn age_ms(time_ms: u32, now_ms: u32) -> u32 {
     if age > i32::MAX as u32 { u32::MAX } else { age }
 }
 
-/// dB as 1/256 dB, clamped to [`SINR_RANGE_DB`]. NaN becomes the lowest value.
+/// Converts dB to 1/256 dB, clamped to [`SINR_RANGE_DB`]. NaN becomes the lowest value.
 #[must_use]
 pub fn sinr_to_q8(db: f64) -> i16 {
     let db = if db.is_nan() { *SINR_RANGE_DB.start() } else { db };
     (db.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end()) * 256.0).round() as i16
 }
 
-/// 1/256 dB as dB.
+/// Converts 1/256 dB to dB.
 #[must_use]
 pub fn q8_to_db(q8: i32) -> f64 {
     f64::from(q8) / 256.0
 }
 
-/// The age beyond which readers ignore a reading whose slot asks for `asked` ([`Slot::max_age_ms`]).
+/// Returns the age beyond which readers ignore a reading whose slot asks for `asked` ([`Slot::max_age_ms`]).
 #[must_use]
 pub fn effective_max_age_ms(asked: u32) -> u32 {
     match asked {
@@ -233,13 +238,13 @@ pub struct Header {
     pub magic: AtomicU32,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Moves whenever a prefix appears, disappears or changes its slot; readers then look their slot up again.
+    /// Changes whenever a prefix appears, disappears or changes its slot; readers then look up their slot again.
     pub generation: AtomicU32,
     /// Zero.
     pub reserved: [u32; 13],
 }
 
-/// One link's line in `radio_slots`. All fields are written by one feeder and read by anybody.
+/// One link's line in `radio_slots`. One feeder writes all its fields; any number of readers read them.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
@@ -253,13 +258,14 @@ pub struct Slot {
     pub rsrp_q8_dbm: AtomicI32,
     /// Reference signal received quality, 1/256 dB, or [`UNKNOWN_Q8`].
     pub rsrq_q8_db: AtomicI32,
-    /// Beyond this age readers ignore `decision` or `capacity`: what they make of it is [`effective_max_age_ms`].
+    /// Age beyond which readers ignore `decision` or `capacity`; [`effective_max_age_ms`] applies the default and the
+    /// limit.
     pub max_age_ms: AtomicU32,
-    /// The source's usual time between readings, 0 where not known.
+    /// The source's usual time between readings; 0 if not known.
     pub period_ms: AtomicU32,
-    /// When the slot was given back, monotonic milliseconds; it rests for its maximum age before it is taken again.
+    /// When the slot was freed, monotonic milliseconds. The slot is not taken again until its maximum age has passed.
     pub freed_ms: AtomicU32,
-    /// Process that took the slot, 0 for none.
+    /// Process that took the slot; 0 if none.
     pub owner_pid: AtomicU32,
     /// [`STATE_FREE`] or [`STATE_TAKEN`].
     pub state: AtomicU16,
@@ -271,14 +277,14 @@ pub struct Slot {
     pub source: AtomicU8,
     /// Zero.
     pub reserved: [u8; 3],
-    /// Generation of the serving cell: moves at each change of it. Readers only compare it.
+    /// Generation of the serving cell: it changes with each change of cell. Readers only compare it.
     pub cell: AtomicU32,
-    /// When `owner_pid` was started, which tells it from a later process of that number: the low 32 bits of its clock
-    /// ticks since boot, 0 where not known.
+    /// Start time of `owner_pid`, which tells it from a later process with the same number: the low 32 bits of its
+    /// start time in clock ticks since boot; 0 if not known.
     pub owner_start: AtomicU32,
 }
 
-/// [`Slot::state`]: nobody's.
+/// [`Slot::state`]: not in use.
 pub const STATE_FREE: u16 = 0;
 /// [`Slot::state`]: in the index.
 pub const STATE_TAKEN: u16 = 1;
@@ -305,7 +311,7 @@ pub const SOURCE_NATS: u8 = 10;
 /// [`Slot::source`]: another host's feeder, by authenticated datagrams.
 pub const SOURCE_PEER: u8 = 11;
 
-/// What a [`Slot::source`] is called; "unknown" for a later version's.
+/// Returns the name of a [`Slot::source`], or "unknown" for a source of a later version.
 #[must_use]
 pub fn source_name(source: u8) -> &'static str {
     const NAMES: [&str; 12] =

@@ -1,4 +1,4 @@
-//! What the receiver's programs, `arwa` and `drwa`, and the sender's algorithm `arwa` did.
+//! Counters of the receiver's programs, `arwa` and `drwa`, and of the sender's algorithm `arwa`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -6,25 +6,26 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct RxCounters {
-    /// Connections whose both ends said that they know hints.
+    /// Connections whose two ends both announced that they support hints.
     pub flows_agreed: u64,
-    /// Hints that came of an estimate.
+    /// Hints made from an estimate.
     pub hints_made: u64,
-    /// ACKs that carried a hint; each hint goes on several.
+    /// ACKs sent with a hint; each hint is sent on several.
     pub hints_sent: u64,
-    /// ACKs that had no room for one.
+    /// ACKs that had no room for a hint.
     pub hints_without_room: u64,
-    /// Hints that came with ACKs, each counted once, and were given to the sender's algorithm.
+    /// Hints that arrived with ACKs and were passed to the sender's algorithm; each hint counts once.
     pub hints_received: u64,
-    /// ACKs whose hint was not: without meaning, or sooner than a receiver makes them.
+    /// ACKs whose hint was ignored: it was invalid, or arrived sooner than a receiver makes hints.
     pub hints_refused: u64,
-    /// Hints that a sender acted on; where its window is at a limit, or not what holds it back, that moves nothing.
+    /// Hints that a sender acted on, even if its window did not change because it is at a limit or does not limit the
+    /// sender.
     pub hints_applied: u64,
     /// Connections whose receive window DRWA took over.
     pub flows_clamped: u64,
-    /// Times it set a window clamp.
+    /// Times that DRWA set a window clamp.
     pub clamps_set: u64,
-    /// Times the kernel refused that.
+    /// Times that the kernel refused to set a window clamp.
     pub clamps_refused: u64,
 }
 

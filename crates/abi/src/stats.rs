@@ -1,12 +1,12 @@
-//! Counters that an algorithm keeps per CPU, and only moves at loss, timeout and release of a flow.
+//! Counters that an algorithm keeps per CPU, and updates only at the loss, timeout and release of a flow.
 
 use bytemuck::{Pod, Zeroable};
 
 /// Buckets of a [`Log2Histogram`].
 pub const HISTOGRAM_BUCKETS: usize = 32;
 
-/// Histogram over powers of two: bucket `i` counts values in `(2^(i-1), 2^i]`, bucket 0 values up to 1, the last
-/// bucket everything above.
+/// Histogram over powers of two: bucket `i` counts values in `(2^(i-1), 2^i]`, bucket 0 counts values up to 1, and the
+/// last bucket counts everything above.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Log2Histogram {
@@ -16,18 +16,18 @@ pub struct Log2Histogram {
     pub sum: u64,
 }
 
-/// One CPU's counters of an algorithm, all versions since it was loaded; the value of its pinned `stats` map
+/// One CPU's counters of an algorithm, over all its versions since it was loaded; the value of its pinned `stats` map
 /// (`struct hotcc_stats_v1`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct AlgoStats {
-    /// Flows that came under it (`init`).
+    /// Flows that began to use the algorithm (`init`).
     pub flows_opened: u64,
-    /// Flows that left it (`release`: closed, or moved to another algorithm or version).
+    /// Flows that stopped using it (`release`: closed, or moved to another algorithm or version).
     pub flows_closed: u64,
-    /// Bytes acknowledged while under it.
+    /// Bytes acknowledged while a flow used it.
     pub acked_bytes: u64,
-    /// Segments retransmitted while under it.
+    /// Segments retransmitted while a flow used it.
     pub retransmitted_segments: u64,
     /// Loss recoveries entered (fast recovery).
     pub loss_events: u64,
@@ -35,9 +35,9 @@ pub struct AlgoStats {
     pub timeouts: u64,
     /// Decisions made with a fresh radio signal.
     pub signal_fresh: u64,
-    /// Decisions made without, because the signal was too old.
+    /// Decisions made without a radio signal because it was too old.
     pub signal_stale: u64,
-    /// Decisions made without, because there was none.
+    /// Decisions made without a radio signal because there was none.
     pub signal_absent: u64,
     /// Minimum RTT of each flow at its release, over the kernel's window (`tcp_min_rtt_wlen`, 300 s), microseconds.
     pub min_rtt_us: Log2Histogram,

@@ -1,4 +1,4 @@
-//! What is known of one loaded version of an algorithm: pinned beside it, written before it serves.
+//! Metadata of one loaded version of an algorithm: pinned beside it, and written before the version serves.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,25 +11,26 @@ pub const META_VERSION: u32 = 1;
 pub struct Meta {
     /// [`META_VERSION`].
     pub version: u32,
-    /// Times this version became the serving one (load, swap, rollback); 0: never served.
+    /// Number of times that this version became the serving one (load, swap, rollback); 0 if it never served.
     pub activations: u32,
     /// When it last became the serving one: wall clock, nanoseconds since 1970.
     pub since_unix_ns: u64,
     /// SHA-256 of the object file.
     pub sha256: [u8; 32],
-    /// 1: all that follows a switch to it is done (defaults written again, open sockets moved); 0: not yet.
+    /// 1 if all steps that follow a switch to this version are done (defaults rewritten, open sockets moved), else 0.
     pub committed: u64,
-    /// Where it came from: `builtin:NAME`, or a path (its end, where it is longer than the field). NUL padded.
+    /// Origin of the object: `builtin:NAME`, or a path (the end of it, if it is longer than the field). NUL padded.
     pub object: [u8; 160],
-    /// Profile its tunables started from. NUL padded.
+    /// Profile that its tunables started from. NUL padded.
     pub profile: [u8; 32],
-    /// Successful swaps and rollbacks of this name so far, this version's activation included.
+    /// Successful swaps and rollbacks of this name so far, including this version's activation.
     pub swaps: u64,
 }
 
 const _: () = assert!(size_of::<Meta>() == 256);
 
-/// What commands did since the counters' map was made (boot, usually): value of the pinned `counters` map.
+/// Counts of what commands did since the counters' map was created (usually since boot): the value of the pinned
+/// `counters` map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Counters {
@@ -41,11 +42,11 @@ pub struct Counters {
     pub load_failures: u64,
     /// Algorithms swapped.
     pub swaps: u64,
-    /// Swaps that failed; the old version went on serving.
+    /// Swaps that failed; the old version continued to serve.
     pub swap_failures: u64,
-    /// Swaps undone.
+    /// Swaps rolled back.
     pub rollbacks: u64,
-    /// Undoings that failed.
+    /// Rollbacks that failed.
     pub rollback_failures: u64,
     /// Algorithms unloaded.
     pub unloads: u64,

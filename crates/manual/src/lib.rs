@@ -1,4 +1,4 @@
-//! What each program can print about itself: manual pages and shell completions.
+//! Manual pages and shell completions, which each program generates from its own command line.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -25,7 +25,7 @@ impl Completions {
     }
 }
 
-/// Arguments of the hidden command `man`, which packages are made with.
+/// Arguments of the hidden command `man`, with which the manual pages of packages are generated.
 #[derive(Debug, Args)]
 pub struct Man {
     /// Existing directory to write to
@@ -33,7 +33,7 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes one page for `program` and one for each of its commands that `--help` lists.
+    /// Writes one page for `program`, and one for each of its commands that `--help` lists.
     ///
     /// # Errors
     /// The directory is not writable.

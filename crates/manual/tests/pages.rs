@@ -9,14 +9,14 @@ use std::process::Command;
 
 const PROGRAMS: [&str; 4] = ["hotcc", "sinr-feeder", "pep-agent", "hotcc-bench"];
 
-/// The programs, built beside this test.
+/// Builds the programs beside this test, and returns their names and paths.
 fn programs() -> [(&'static str, PathBuf); 4] {
     build(&PROGRAMS);
     let own = std::env::current_exe().unwrap(); // DIRECTORY/debug/deps/NAME
     PROGRAMS.map(|name| (name, own.ancestors().nth(2).unwrap().join(name)))
 }
 
-/// The commands that `--help` lists.
+/// Returns the commands that `--help` lists.
 fn commands(program: &PathBuf, path: &[String]) -> Vec<String> {
     let help = succeed(Command::new(program).args(path).arg("--help"));
     let Some((_, list)) = help.split_once("\nCommands:\n") else { return Vec::new() };
@@ -25,7 +25,7 @@ fn commands(program: &PathBuf, path: &[String]) -> Vec<String> {
     names.map(|line| line.split_whitespace().next().unwrap().to_owned()).filter(|name| name != "help").collect()
 }
 
-/// The pages that a program must have: its own, and one for each command below `path`.
+/// Returns the names of the pages that a program must have: its own, and one for each command below `path`.
 fn wanted(name: &str, program: &PathBuf, path: &[String]) -> BTreeSet<String> {
     let own = [&[name.to_owned()], path].concat().join("-") + ".1";
     let below = commands(program, path);

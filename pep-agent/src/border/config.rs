@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where servers listen for reports, unless told otherwise.
+/// Default UDP port at which servers receive reports.
 pub const SERVER_PORT: u16 = 4713;
 
 /// How reports travel.
@@ -35,7 +35,7 @@ pub enum WayName {
 }
 
 impl WayName {
-    /// Its meaning, and a warning if the name is outdated.
+    /// Returns its meaning, and a warning if the name is outdated.
     fn way(self) -> (Way, Option<&'static str>) {
         match self {
             Self::Udp => (Way::Udp, None),
@@ -45,7 +45,7 @@ impl WayName {
     }
 }
 
-/// Options as they are given; a file has them by the same names, with `_` for `-`.
+/// Options as given; a file has them by the same names, with `_` for `-`.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BorderArgs {
@@ -94,7 +94,7 @@ pub struct BorderArgs {
 }
 
 impl BorderArgs {
-    /// What is given here, and else what `other` gives.
+    /// Returns the options given here; for each that is not, what `other` gives.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         fn list(own: Vec<String>, other: Vec<String>) -> Vec<String> {
@@ -117,10 +117,10 @@ impl BorderArgs {
         }
     }
 
-    /// Checks them all, and fills in what was not given.
+    /// Checks all options, and fills in defaults.
     ///
     /// # Errors
-    /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
+    /// An option is missing or invalid. The error has kind [`hotcc_host::error::Kind::Usage`] and names the option.
     pub fn resolve(self) -> Result<Config> {
         for (option, list, example) in [
             ("internet", &self.internet, "eth0"),
@@ -187,7 +187,7 @@ fn unique<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list
 }
 
-/// Checked options. What they mean: [`BorderArgs`].
+/// Checked options; [`BorderArgs`] explains them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Interfaces towards the Internet.
@@ -196,19 +196,19 @@ pub struct Config {
     pub access: Vec<String>,
     /// Prefixes of cooperating servers.
     pub servers: Vec<PathKey>,
-    /// How reports reach them.
+    /// How reports reach the servers.
     pub transport: Way,
-    /// Their agents' UDP port.
+    /// UDP port of the servers' agents.
     pub port: u16,
     /// File of keys.
     pub key_file: Option<PathBuf>,
-    /// Where to answer HTTP.
+    /// Address of the HTTP server.
     pub listen: SocketAddr,
     /// Data segments until a report.
     pub segments: u32,
     /// Microseconds until a report.
     pub delay_us: u32,
-    /// Flows at most.
+    /// Maximum number of flows.
     pub flows: u32,
     /// Size of the ring in bytes.
     pub ring_bytes: u32,
@@ -219,14 +219,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Flows that may wait for their time: as if four began to in each microsecond. More room would be in no cache.
+    /// Returns the size of the queue of flows that wait for their delay: room for four new ones in each microsecond. A
+    /// larger queue would not stay in the processor's cache.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         (self.delay_us * 4).clamp(1 << 10, 1 << 16)
     }
 
-    /// How long the ring of reports is left alone after some were taken out. Half as long again as a report waits anyway:
-    /// at the usual 250 us all are out within 1 ms. Where waiting long is wanted, they need not come in heaps.
+    /// Returns how long the agent leaves the ring of reports alone after it took some out: 1.5 times the delay, so that
+    /// with the default of 250 us all reports are out within 1 ms. The limit of 400 us keeps batches small if the delay
+    /// is long.
     #[must_use]
     pub fn gather(&self) -> Duration {
         Duration::from_micros((u64::from(self.delay_us) * 3 / 2).min(400))

@@ -1,4 +1,4 @@
-//! The border's programs and maps: loaded, attached, found again after a crash, removed.
+//! Loads and attaches the border's programs and maps, finds them again after a crash, and removes them.
 
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
@@ -24,12 +24,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Oldest kernel that has all that the programs use.
+/// The oldest kernel that has all features that the programs use.
 const NEEDS: &str = "this needs Linux 5.17 or later with CONFIG_BPF_SYSCALL and BTF";
-/// Lines of the verifier's log that are shown.
+/// Number of lines of the verifier's log to show.
 const VERIFIER_LINES: usize = 20;
 
-/// What a program is there for.
+/// The role of a program.
 #[derive(Clone, Copy)]
 struct Role {
     name: &'static str,
@@ -48,13 +48,13 @@ const WAITING: &str = "waiting";
 const ALARM: &str = "alarm";
 const COUNTERS_MAP: &str = "counters";
 
-/// The programs in their places, and what they write.
+/// The attached programs, and the maps that they write.
 pub struct Kernel {
-    /// Where the programs are.
+    /// The attached programs.
     pub attachments: Vec<Attachment>,
-    /// Reports, to be taken by whoever delivers them.
+    /// The ring of reports; the thread that sends them takes it.
     pub reports: Option<Ring>,
-    /// What may be looked at meanwhile.
+    /// Counters and flows, readable while the ring is in use.
     pub view: Arc<View>,
     pins: PathBuf,
     _lock: Flock<File>,
@@ -68,10 +68,11 @@ pub struct View {
 }
 
 impl Kernel {
-    /// Loads the programs and puts them in their places, which those of a killed process give up. Its maps are used on.
+    /// Loads and attaches the programs. They replace the programs of a killed process, and its maps are reused.
     ///
     /// # Errors
-    /// What is missing, or in the way.
+    /// An interface, a permission or a kernel feature is missing, another border runs, or a filter of another program
+    /// is in the way.
     pub fn attach(config: &Config, pins: &Path) -> Result<Self> {
         let hooks = hooks(config)?;
         make_directory(pins)?;
@@ -80,7 +81,7 @@ impl Kernel {
         attach::remove_left_over(pins, &all)?;
         remove_unusable(config, pins)?;
         let mut ebpf = load(config, pins)?;
-        // before their maps are taken out, and closed
+        // load all programs before their maps are taken out and closed
         let names = hooks.iter().map(|(_, name)| *name).chain([LOOK, REST]);
         names.into_iter().try_for_each(|name| program(&mut ebpf, name).map(|_| ()))?;
         let ring = object::take_map(&mut ebpf, REPORTS)?;
@@ -96,7 +97,7 @@ impl Kernel {
             match attach::attach(program(&mut ebpf, name)?, hook, Some(pins), config.attach) {
                 Ok(attachment) => kernel.attachments.push(attachment),
                 Err(error) => {
-                    // the first failure says it; whatever is left behind the next start removes
+                    // return the first error; the next start removes what is left behind
                     if let Err(error) = kernel.detach() {
                         tracing::warn!("{error:#}");
                     }
@@ -108,16 +109,16 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// What is wrong with the attachments, if anything is. Needs no privilege.
+    /// Returns what is wrong with the attachments, or `None`. Needs no privilege.
     #[must_use]
     pub fn problem(attachments: &[Attachment]) -> Option<Error> {
         attachments.iter().find_map(Attachment::problem)
     }
 
-    /// Takes everything off and removes all pins.
+    /// Detaches all programs and removes all pins.
     ///
     /// # Errors
-    /// The first thing that could not be removed; the rest is.
+    /// Something could not be removed; the rest is removed nevertheless. Returns the first error.
     pub fn detach(self) -> Result<()> {
         let detached = self.attachments.into_iter().map(Attachment::detach).fold(Ok(()), Result::and);
         let removed = fs::remove_dir_all(&self.pins).tried(|| format!("cannot remove {}", self.pins.display()));
@@ -125,7 +126,7 @@ impl Kernel {
     }
 }
 
-/// Maps have nothing to show.
+/// Leaves out the maps, which cannot be printed.
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").field("max_flows", &self.max_flows).finish_non_exhaustive()
@@ -141,7 +142,7 @@ impl View {
         })
     }
 
-    /// The sum over all CPUs.
+    /// Returns the sum over all CPUs.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -150,15 +151,15 @@ impl View {
         Ok(Counters::sum(per_cpu.iter()))
     }
 
-    /// Flows now. Walks all of them: a million take about a second.
+    /// Returns the number of tracked flows. Iterates over all of them: a million take about a second.
     #[must_use]
     pub fn flows(&self) -> u64 {
-        // a walk starts over where the key it stands at goes: it must end all the same
+        // an iteration restarts if its current key is deleted; the limit makes sure that it ends
         self.flows.keys().take(self.max_flows as usize).filter(std::result::Result::is_ok).count() as u64
     }
 }
 
-/// Where each program goes.
+/// Returns where to attach each program.
 fn hooks(config: &Config) -> Result<Vec<(Hook, &'static str)>> {
     let (ack_interfaces, ack_direction) =
         if config.nat { (&config.internet, TcAttachType::Egress) } else { (&config.access, TcAttachType::Ingress) };
@@ -177,7 +178,8 @@ fn make_directory(pins: &Path) -> Result<()> {
     bpffs::make(pins)
 }
 
-/// Goes with the process, however that ends. Whoever can open the directory can lock it, so only root may.
+/// Locks the directory until the process ends, however it ends. Any process that can open the directory can lock it, so
+/// only root may open it.
 fn lock(pins: &Path) -> Result<Flock<File>> {
     let file = File::open(pins).tried(|| format!("cannot open {}", pins.display()))?;
     let private = file.set_permissions(Permissions::from_mode(0o700));
@@ -190,8 +192,8 @@ fn lock(pins: &Path) -> Result<Flock<File>> {
     })
 }
 
-/// Another version's maps, or of another size, cannot be used on; nor can flows of servers that do not cooperate any more.
-/// Then everything starts anew.
+/// Removes all pinned maps if they cannot be reused: they have another layout or size, or a prefix of servers that no
+/// longer cooperate, whose flows would stay tracked.
 fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
     let key = size_of::<FlowKey>() as u32;
     let expected = [
@@ -252,7 +254,7 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier
     }
 }
 
-/// Names what was tried, and what the kernel needs if it lacks something.
+/// Adds to an error what was tried, and what the kernel needs if it lacks a feature.
 fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T, E>) -> Result<T> {
     let result = result.map_err(Refused).tried(|| "cannot load the border's programs".to_owned());
     result.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
@@ -261,7 +263,8 @@ fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T,
     })
 }
 
-/// An error of aya's and its causes, of whose text only the ends are shown. Its own cause is the system's error.
+/// An error from aya with its causes. Of a long text, only the first line and the last lines are shown. Its own cause
+/// is the system's error.
 #[derive(Debug)]
 struct Refused<E>(E);
 
@@ -277,7 +280,7 @@ impl<E: StdError + 'static> StdError for Refused<E> {
     }
 }
 
-/// The verifier's log may have thousands of lines, of which the last say why.
+/// Shortens a text. The verifier's log may have thousands of lines; the last ones state the reason.
 fn shortened(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     match lines.len().checked_sub(VERIFIER_LINES) {
@@ -297,7 +300,7 @@ fn present(map: &Servers) -> Result<BTreeSet<(u32, [u8; 16])>> {
     keys.tried(|| "cannot read the prefixes of the servers".to_owned())
 }
 
-/// Adds those that are not there; [`remove_unusable`] has seen to it that no others are.
+/// Adds the missing prefixes; [`remove_unusable`] made sure that the map has no others.
 fn set_servers(mut map: Servers, servers: &[PathKey]) -> Result<()> {
     let tried = || "cannot write the prefixes of the servers".to_owned();
     for (length, address) in keys(servers).difference(&present(&map)?) {
@@ -313,7 +316,7 @@ mod tests {
     use super::*;
     use std::io;
 
-    /// As aya's: each repeats its cause's text.
+    /// Like aya's errors, each of which repeats its cause's text.
     #[derive(Debug, thiserror::Error)]
     #[error("the program failed: {0}")]
     struct Outer(#[source] Inner);

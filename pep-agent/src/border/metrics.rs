@@ -1,4 +1,4 @@
-//! The border's metrics: read from the kernel when somebody asks.
+//! The border's metrics, which each scrape reads from the kernel and the agent.
 
 use crate::border::kernel::View;
 use crate::border::report_sender::Delivered;
@@ -13,18 +13,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a scrape reads.
+/// The sources of the metrics.
 #[derive(Debug)]
 pub struct Metrics {
     view: Arc<View>,
     delivered: Arc<Delivered>,
     sent: Arc<Sent>,
-    /// As much as was ever told: flows come and go while they are counted, and a counter must not fall.
+    /// The highest value reported so far: flows come and go while they are counted, and a counter must not decrease.
     evicted: AtomicU64,
 }
 
 impl Metrics {
-    /// Of these.
+    /// Returns the metrics of these sources.
     #[must_use]
     pub fn new(view: Arc<View>, delivered: Arc<Delivered>, sent: Arc<Sent>) -> Self {
         Self { view, delivered, sent, evicted: AtomicU64::new(0) }

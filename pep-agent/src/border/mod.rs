@@ -1,7 +1,8 @@
-//! `pep-agent border`: watches the segments that pass a router towards its access network, and tells their senders.
+//! `pep-agent border`: watches the segments that pass a router towards its access network, and reports them to their
+//! senders.
 //!
-//! The work per packet is the kernel program's (bpf/progs/pep_border.bpf.c). This side attaches it, takes its reports out
-//! of the ring and hands them to a [`Transport`]. Packets do not depend on it: they pass whether it runs or not.
+//! The kernel program (bpf/progs/pep_border.bpf.c) does the work per packet. The agent attaches it, takes its reports
+//! out of the ring, and hands them to a [`Transport`]. Packets pass whether the agent runs or not.
 
 pub mod config;
 pub mod kernel;
@@ -28,7 +29,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use urgent::Urgent;
 
-/// What it keeps of root's powers: to read maps, to take filters off interfaces, and to send in other hosts' names.
+/// Returns the capabilities that the agent keeps: to read maps, to remove filters from interfaces, and, for in-band
+/// reports, to send packets with other hosts' addresses.
 fn capabilities(way: Way) -> &'static [Capability] {
     match way {
         Way::Udp => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN],
@@ -36,18 +38,18 @@ fn capabilities(way: Way) -> &'static [Capability] {
     }
 }
 
-/// After so long without an answer of any server it says so.
+/// Warn if reports were sent for this long and no server has sent an authentic probe.
 const UNANSWERED: Duration = Duration::from_secs(3);
-/// And after so many packets of which none was a cooperating server's.
+/// Warn after this many packets if none was data of a cooperating server.
 const UNTRACKED_PACKETS: u64 = 1000;
-/// How often it looks whether something is wrong.
+/// How often the agent checks for problems.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs until SIGTERM or SIGINT, and leaves nothing behind then. The transport is started with what is left of root's
-/// powers; `reload` is called at SIGHUP.
+/// Runs until SIGTERM or SIGINT, then detaches and removes everything. `start` starts the transport after unneeded
+/// capabilities are dropped; `reload` is called at SIGHUP.
 ///
 /// # Errors
-/// It cannot begin, or an interface went away; nothing is left behind then either.
+/// It cannot start, or an interface is gone; everything is removed then, too.
 pub fn run(
     config: &Config,
     pins: &Path,
@@ -67,10 +69,10 @@ pub fn run(
     let (stop, delivered) = (&AtomicBool::new(false), &Arc::<Delivered>::default());
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
-        // who was killed while it looked left a queue, full perhaps, that no timer empties
+        // an agent that was killed while it polled left a queue, maybe a full one, that no timer empties
         ring.rest()?;
         daemon.announce()?;
-        // while it may; and before the transport, whose threads are not urgent
+        // before the capability for it is dropped, and before the transport starts its threads, which are not urgent
         let urgent = Urgent::begin();
         let left = drop_all_but(capabilities(config.transport))?;
         let (give, take) = mpsc::channel::<Box<dyn Transport + Send>>();
@@ -110,7 +112,7 @@ pub fn run(
     detached
 }
 
-/// Says what counters tell, once.
+/// Logs a warning when a counter shows a problem, without repeating it each time.
 #[derive(Default)]
 struct Warnings {
     gtp_u_before: u64,
@@ -122,7 +124,7 @@ struct Warnings {
 }
 
 impl Warnings {
-    /// What the kernel counted before a crash was told then.
+    /// Starts from the kernel's current counters: an earlier process has already warned of what they show.
     fn from_now_on(view: &View) -> Self {
         let (gtp_u_before, reports_lost) = view.counters().map_or((0, 0), |c| (c.gtp_u, c.reports_lost));
         Self { gtp_u_before, reports_lost, ..Self::default() }
@@ -160,7 +162,7 @@ impl Warnings {
             self.no_key = no_key;
             tracing::warn!("{no_key} reports dropped so far because the key file has no key for their servers");
         }
-        // a server asks, within a tenth of a second, each border whose reports are authentic
+        // within a tenth of a second, a server probes each border whose reports are authentic
         let is_unanswered = sent.packets.load(Relaxed) > 0 && sent.probes_answered.load(Relaxed) == 0;
         if way == Way::Udp && is_unanswered {
             let before = self.unanswered_for;

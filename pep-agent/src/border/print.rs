@@ -1,4 +1,4 @@
-//! Writes reports to stdout instead of sending them: to see what would be sent.
+//! Writes reports to stdout instead of sending them (`--dry-run`).
 
 use crate::report::{FlowReport, Transport};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ pub struct Print;
 impl Transport for Print {
     fn send(&mut self, reports: &[FlowReport], _now_us: u64) -> usize {
         let lines: String = reports.iter().map(line).collect();
-        // a reader that has seen enough does not stop the rest
+        // if the reader closes the pipe, the agent continues
         usize::from(std::io::stdout().lock().write_all(lines.as_bytes()).is_ok())
     }
 }
@@ -22,7 +22,7 @@ fn line(report: &FlowReport) -> String {
         format!("seen_at_us={seen_at_us} server={} client={} in_order={in_order} ranges=", key.server, key.client);
     for (i, range) in ranges.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
-        let _ = write!(line, "{comma}{}-{}", range.start, range.end); // a string takes everything
+        let _ = write!(line, "{comma}{}-{}", range.start, range.end); // writing to a string cannot fail
     }
     let _ = writeln!(line, " segments={segments}");
     line

@@ -1,16 +1,16 @@
-//! What the border's kernel program writes, as the rest of this crate has it.
+//! Converts what the border's kernel program writes to the types of this crate.
 
 use crate::report::{FlowKey, FlowReport, RANGES, SeqRange};
 use hotcc_abi::border::{self, Endpoint};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Reads a report in the ring; `None` where the bytes are not of that size.
+/// Reads a report from the ring; `None` if the bytes have another size.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<border::Report> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
-/// What goes to the server.
+/// Converts a report to the one that is sent to the server.
 #[must_use]
 pub fn report(raw: &border::Report) -> FlowReport {
     let count = (raw.seen.range_count as usize).min(RANGES);
@@ -23,7 +23,7 @@ pub fn report(raw: &border::Report) -> FlowReport {
     }
 }
 
-/// The flow that a key names.
+/// Converts the key of a flow.
 #[must_use]
 pub fn flow(key: &border::FlowKey) -> FlowKey {
     FlowKey { server: socket_addr(&key.server), client: socket_addr(&key.client) }

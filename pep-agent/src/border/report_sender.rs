@@ -1,4 +1,4 @@
-//! Takes reports out of the kernel's ring and hands them over, those for one server together.
+//! Takes reports out of the kernel's ring and hands them to the transport, grouped by server.
 
 use crate::border::ring::Ring;
 use crate::report::{FlowReport, Transport};
@@ -10,25 +10,25 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Reports handed over at once, at most: what comes after them must not wait for ever.
+/// Maximum number of reports per batch, so that a steady stream cannot delay the first of them forever.
 const BATCH: usize = 1024;
-/// After so many batches in a row it looks for reports by itself, after as many looks in vain it waits to be woken again.
+/// Switch to polling after this many consecutive batches, and back to wake-ups after as many empty polls.
 const IN_A_ROW: u32 = 4;
-/// How long it takes at most to see that it is to stop.
+/// Maximum time until the thread notices that it must stop.
 const WAIT_MS: u16 = 100;
 
-/// What was handed over so far.
+/// Counters of what was handed over so far.
 #[derive(Debug)]
 pub struct Delivered {
     /// Reports.
     pub reports: AtomicU64,
-    /// Reports that a newer one of the same flow replaced before it left.
+    /// Reports replaced by a newer one of the same flow before they were sent.
     pub superseded: AtomicU64,
     /// Datagrams, as the transport counts them.
     pub datagrams: AtomicU64,
-    /// Times it looked for reports by itself.
+    /// Polls for reports.
     pub looks: AtomicU64,
-    /// Seconds from the first segment that a report has, and none before it had, until it had left, or was dropped.
+    /// Seconds from the first segment that no earlier report covers until the report was sent or dropped.
     pub delay: Histogram,
 }
 
@@ -40,11 +40,12 @@ impl Default for Delivered {
     }
 }
 
-/// Hands over what the ring has until `stop` is set. After each batch the ring is left alone for a while: what
-/// comes meanwhile wakes nobody and leaves together. To a busy router being woken costs more than the reports.
+/// Hands over the reports in the ring until `stop` is set. After each batch, it leaves the ring alone for a while:
+/// reports that arrive meanwhile cause no wake-up and leave together. On a busy router, wake-ups cost more than
+/// reports.
 ///
 /// # Errors
-/// The kernel refuses to be looked at.
+/// The kernel refuses to run one of the ring's programs.
 pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) -> Result<()> {
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
     let (mut is_looking, mut in_a_row) = (false, 0);
@@ -67,7 +68,7 @@ pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered
             }
         }
         if found || is_looking {
-            // however much there is to do, half of a processor is left to others
+            // sleep at least as long as the work took, so that half of a processor is left to others
             std::thread::sleep(ring.gather.max(began.elapsed()));
         } else {
             ring.wait(PollTimeout::from(WAIT_MS));
@@ -86,15 +87,15 @@ fn deliver(batch: &mut Vec<(FlowReport, u64)>, transport: &mut dyn Transport, de
     for group in reports.chunk_by(|a, b| a.key.server.ip() == b.key.server.ip()) {
         delivered.datagrams.fetch_add(transport.send(group, now_ns / 1000) as u64, Relaxed);
     }
-    let left_ns = monotonic_ns(); // the last of them
+    let left_ns = monotonic_ns(); // when the last one left
     for since_ns in since {
         delivered.delay.observe(left_ns.saturating_sub(since_ns) as f64 / 1e9);
     }
 }
 
-/// Sorts by server, then flow, and keeps of each flow what was seen last: it has all that was seen before.
+/// Sorts by server, then flow, and keeps only the newest report of each flow, which includes what the others say.
 fn keep_newest(reports: &mut Vec<FlowReport>) {
-    reports.reverse(); // of two that were seen at once the one that was told last
+    reports.reverse(); // of two reports with the same time, keep the later one
     reports.sort_by_key(|r| (r.key.server.ip(), r.key.server.port(), r.key.client, Reverse(r.seen_at_us)));
     reports.dedup_by_key(|r| r.key);
 }
@@ -126,7 +127,7 @@ mod tests {
             report("192.0.2.1:443", "10.0.0.1:5000", 2, 5),
             report("192.0.2.2:443", "10.0.0.1:5001", 3, 6),
             report("192.0.2.2:80", "10.0.0.1:5000", 4, 5),
-            report("192.0.2.2:443", "10.0.0.1:5001", 2, 5), // was overtaken on its way here
+            report("192.0.2.2:443", "10.0.0.1:5001", 2, 5), // a newer report overtook it
         ];
         let mut batch = sent.iter().map(|r| (r.clone(), 0)).collect();
         let (mut kept, delivered) = (Kept::default(), Delivered::default());

@@ -1,4 +1,4 @@
-//! The ring of reports: what is in it, and how the agent comes to know.
+//! The ring of reports, and how the agent waits or polls for them.
 
 use crate::border::records;
 use crate::object;
@@ -11,29 +11,30 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// The program that has the kernel make the reports that are due.
+/// The program that generates the reports that are due, and switches to polling.
 pub const LOOK: &str = "border_look";
-/// The one that leaves it to the kernel again.
+/// The program that switches back to the kernel's timer and wake-ups.
 pub const REST: &str = "border_rest";
-/// As short a packet as the kernel takes for running a program on it; these look at none.
+/// The shortest packet on which the kernel runs a program; these programs ignore it.
 const NO_PACKET: [u8; 14] = [0; 14];
 
-/// Reports on their way from the kernel, and the programs that make those that are due.
+/// The ring of reports from the kernel, and the programs that generate the reports that are due.
 pub struct Ring {
     ring: RingBuf<MapData>,
     programs: Ebpf,
-    /// How long it is left alone after some were taken out.
+    /// How long to leave the ring alone after some reports were taken out.
     pub gather: Duration,
 }
 
 impl Ring {
-    /// Of these programs, which are loaded.
+    /// Returns the ring with its programs, which must be loaded.
     #[must_use]
     pub fn new(ring: RingBuf<MapData>, programs: Ebpf, gather: Duration) -> Self {
         Self { ring, programs, gather }
     }
 
-    /// The next report, and since when it was on its way, in nanoseconds of the monotonic clock.
+    /// Takes the next report. Returns it with the time of the first segment that no earlier report covers, in
+    /// nanoseconds of the monotonic clock.
     pub fn take(&mut self) -> Option<(FlowReport, u64)> {
         while let Some(item) = self.ring.next() {
             if let Some(raw) = records::read(&item) {
@@ -43,16 +44,16 @@ impl Ring {
         None
     }
 
-    /// Waits until there is something, or for so long.
+    /// Waits until there is a report, or until the timeout.
     pub fn wait(&self, timeout: PollTimeout) {
         // SAFETY: the ring, and with it the descriptor, lives longer than the borrow, which ends with this call.
         let fd = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
-        // an interrupted call is one that ends early, which does no harm
+        // an interrupted call only ends early, which is harmless
         let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
     }
 
-    /// Has the kernel make the reports that are due by time. From now on it makes none of them by itself and wakes
-    /// nobody: call this again and again, or [`Ring::rest`].
+    /// Makes the kernel generate the reports that are due by time. From then on, the kernel's timer generates none, and
+    /// reports cause no wake-ups: call this repeatedly, or [`Ring::rest`].
     ///
     /// # Errors
     /// The kernel refuses.
@@ -60,7 +61,7 @@ impl Ring {
         self.run(LOOK)
     }
 
-    /// Leaves it to the kernel again.
+    /// Switches back to the kernel's timer and wake-ups.
     ///
     /// # Errors
     /// The kernel refuses.

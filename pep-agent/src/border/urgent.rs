@@ -1,23 +1,25 @@
-//! Work that does not wait long for other processes.
+//! Raises the priority of threads that must not wait long for other processes.
 
 use nix::errno::Errno;
 use nix::libc::{self, sched_attr};
 
 /// The highest priority among ordinary threads.
 const NICE: i32 = -20;
-/// How long it wants to run at a time, the least that there is: who wants less runs first, from Linux 6.12 on.
+/// Requested time slice, the shortest possible: from Linux 6.12 on, threads with a shorter slice run first.
 const SLICE_NS: u64 = 100_000;
 
-/// While it lives, this thread, and what it starts, goes before other ordinary ones. What was started meanwhile goes on so.
+/// While this value lives, the calling thread, and threads that it starts, have precedence over other ordinary threads.
+/// Threads started meanwhile keep that precedence afterwards.
 ///
-/// Real-time priority is not meant: such a thread is woken where it ran last, before whoever forwards packets there, though
-/// another processor be idle.
+/// This is not real-time priority: a real-time thread is woken where it ran last, and preempts packet forwarding there
+/// even if another processor is idle.
 pub struct Urgent {
     before: Option<sched_attr>,
 }
 
 impl Urgent {
-    /// Needs CAP_SYS_NICE; without it everything goes on as before, which is logged.
+    /// Raises the priority, which needs CAP_SYS_NICE. Without it, the priority stays unchanged, and a message is
+    /// logged.
     #[must_use]
     pub fn begin() -> Self {
         let began = attributes().and_then(|before| {
@@ -35,7 +37,7 @@ impl Urgent {
 
 impl Drop for Urgent {
     fn drop(&mut self) {
-        // needs no privilege: what was before is less
+        // needs no privilege, because the former priority is lower
         if let Some(Err(error)) = self.before.as_ref().map(set) {
             tracing::warn!("cannot restore the normal thread priority: {error}");
         }
@@ -44,16 +46,16 @@ impl Drop for Urgent {
 
 const SIZE: u32 = size_of::<sched_attr>() as u32;
 
-/// This thread's.
+/// Returns the scheduling attributes of the calling thread.
 fn attributes() -> nix::Result<sched_attr> {
-    // SAFETY: it is of integers alone, of which zeros are values.
+    // SAFETY: the struct consists of integers only, for which zero is a valid value.
     let mut found: sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes as many bytes as it is told that there are; 0 is the calling thread.
+    // SAFETY: the kernel writes at most `SIZE` bytes; 0 is the calling thread.
     Errno::result(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut found, SIZE, 0) })?;
     Ok(found)
 }
 
 fn set(wanted: &sched_attr) -> nix::Result<()> {
-    // SAFETY: the kernel only reads it, and as many bytes as it says that it has; 0 is the calling thread.
+    // SAFETY: the kernel only reads the struct, as many bytes as its `size` field says; 0 is the calling thread.
     Errno::result(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *wanted, 0) }).map(|_| ())
 }

@@ -1,19 +1,19 @@
-//! How far the clocks of a border and of this host are apart.
+//! The offset between the clocks of a border and of this host.
 
-/// How long a measurement of the clocks' distance is as good as a new one: they drift apart by 50 us/s at the most.
+/// How long a measurement of the clocks' offset is as good as a new one: the clocks drift apart by at most 50 us/s.
 const CLOCK_SPAN_US: u64 = 10_000_000;
 
-/// A measurement of the way to a border and back.
+/// A measurement of the round trip to a border.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// There and back.
+    /// The round-trip time.
     pub rtt_us: u64,
-    /// Our clock less the border's.
+    /// This host's clock minus the border's.
     pub offset_us: i64,
 }
 
-/// Our clock and a border's: by the quickest answer of the last ten to twenty seconds, in which the two can have
-/// misjudged each other least.
+/// The relation of this host's clock to a border's, from the answer with the shortest round trip of the last 10 to 20
+/// seconds, whose offset has the smallest possible error.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     current: Sample,
@@ -22,13 +22,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// By that measurement alone.
+    /// Starts with one measurement.
     #[must_use]
     pub fn new(sample: Sample, now_us: u64) -> Self {
         Self { current: sample, previous: sample, since_us: now_us }
     }
 
-    /// Another measurement, of now.
+    /// Adds a measurement made at `now_us`.
     pub fn add(&mut self, sample: Sample, now_us: u64) {
         if now_us - self.since_us >= CLOCK_SPAN_US {
             *self = Self { current: sample, previous: self.current, since_us: now_us };
@@ -41,13 +41,13 @@ impl Clock {
         if self.previous.rtt_us < self.current.rtt_us { self.previous } else { self.current }
     }
 
-    /// Least time to the border and back, microseconds.
+    /// Returns the shortest round trip to the border, microseconds.
     #[must_use]
     pub fn rtt_us(&self) -> u32 {
         self.best().rtt_us.min(u32::MAX.into()) as u32
     }
 
-    /// A moment of the border's clock by ours, microseconds; never later than now.
+    /// Converts a time of the border's clock to this host's clock, microseconds; never later than `now_us`.
     #[must_use]
     pub fn ours(&self, border_us: u64, now_us: u64) -> u64 {
         border_us.saturating_add_signed(self.best().offset_us).min(now_us)

@@ -10,10 +10,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Goes for `--max-age-ms`. The kernel's program tells by it what cannot be new: it has the same.
+/// Limit of `--max-age-ms`. The kernel's program uses the same limit to recognize records that are older than the last
+/// one.
 const GREATEST_AGE_MS: u64 = 30_000;
 
-/// Options as they are given; a file has them by the same names, with `_` for `-`.
+/// Options as given; a file has them by the same names, with `_` for `-`.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerArgs {
@@ -54,14 +55,14 @@ pub struct ServerArgs {
 pub struct Config {
     /// File of keys.
     pub key_file: PathBuf,
-    /// Where to answer HTTP.
+    /// Address of the HTTP server.
     pub listen: SocketAddr,
-    /// How to serve.
+    /// Options of the [`Server`](crate::server::Server).
     pub options: Options,
 }
 
 impl ServerArgs {
-    /// What is given here, and else what `other` gives.
+    /// Returns the options given here; for each that is not, what `other` gives.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -77,10 +78,10 @@ impl ServerArgs {
         }
     }
 
-    /// Checks them all, and fills in what was not given.
+    /// Checks all options, and fills in defaults.
     ///
     /// # Errors
-    /// Its kind is [`hotcc_host::error::Kind::Usage`], and it names the option.
+    /// An option is missing or invalid. The error has kind [`hotcc_host::error::Kind::Usage`] and names the option.
     pub fn resolve(self) -> Result<Config> {
         let key_file = self.key_file.ok_or_else(|| {
             Error::usage(
@@ -117,7 +118,7 @@ impl ServerArgs {
     }
 }
 
-/// In a file, `5` is as good as `"5%"`.
+/// Accepts a number as well as a string: in a file, `5` means the same as `"5%"`.
 fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a percentage, e.g. 5 or \"5%\"")]
@@ -131,7 +132,7 @@ fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option
     })
 }
 
-/// `5%` or `5`: a share of 0.05.
+/// Parses `5%` or `5` as a share of 0.05.
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     let wrong =

@@ -1,4 +1,4 @@
-//! What became of datagrams and records.
+//! Counters of datagrams and records by result.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -14,10 +14,10 @@ macro_rules! fates {
         pub enum $name { $($(#[$each])* $variant),* }
 
         impl $name {
-            /// All there are, in order.
+            /// All variants, in order.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// As metrics call it.
+            /// Returns its label in metrics.
             #[must_use]
             pub fn label(self) -> &'static str {
                 match self { $(Self::$variant => $label),* }
@@ -27,80 +27,81 @@ macro_rules! fates {
 }
 
 fates! {
-    /// What became of a datagram.
+    /// The result of a datagram.
     DatagramFate {
-        /// Its reports were looked at.
+        /// Its reports were processed.
         Accepted => "accepted",
-        /// An answer that was asked for.
+        /// An answer to an outstanding probe.
         Echo => "echo",
-        /// Too many from that source.
+        /// Its border or its source has no quota left.
         RateLimited => "rate_limited",
-        /// Shorter than it says.
+        /// Shorter than its fields say.
         Truncated => "truncated",
-        /// Longer than it says.
+        /// Longer than its fields say.
         Oversized => "oversized",
         /// Not of this protocol.
         NotOurs => "not_ours",
-        /// Another version.
+        /// Of another version of the protocol.
         Version => "version",
-        /// Values without a meaning.
+        /// A field has an invalid value.
         Malformed => "malformed",
-        /// No key of that number, or not for what it tells of.
+        /// There is no key with its number, or that key is not for all the servers of its reports.
         UnknownKey => "unknown_key",
-        /// The code is not that key's.
+        /// Not signed with a key of its number.
         WrongCode => "wrong_code",
-        /// That run of a border has not answered yet.
+        /// Its run of a border has not answered a probe yet.
         Unauthenticated => "unproven",
-        /// It came already.
+        /// It already arrived.
         Replayed => "replayed",
-        /// An answer to nothing.
+        /// An answer to a probe that is not outstanding.
         NotOutstanding => "unasked",
-        /// More borders than there can be.
+        /// The table of borders is full.
         TooManyBorders => "too_many_borders",
     }
 }
 
 fates! {
-    /// What became of a record; from `Written` on, what the kernel said.
+    /// The result of a record; from `Written` on, the result that the kernel program returned.
     RecordFate {
-        /// Made too long ago.
+        /// Older than the maximum age.
         TooOld => "too_old",
-        /// The kernel could not be asked.
+        /// It could not be passed to the kernel.
         Failed => "failed",
-        /// To the socket.
+        /// Written to the socket.
         Written => "written",
-        /// To the socket, and the sender clocked.
+        /// Written to the socket, and the sender clocked.
         Clocked => "clocked",
-        /// Of a flow that is kept without, for comparison.
+        /// Its flow belongs to the control cohort, which gets no records, for comparison.
         Control => "control",
-        /// No such connection.
+        /// There is no such connection.
         UnknownFlow => "unknown_flow",
-        /// A connection that sends nothing any more.
+        /// The connection is in a state that sends nothing any more.
         NotSending => "not_sending",
-        /// What was never sent.
+        /// It reports data that was never sent, or that cannot be in flight any more.
         Outside => "outside",
-        /// Ranges that are none.
+        /// Its ranges are invalid.
         Shape => "shape",
-        /// Than the last.
+        /// Older than the last record of its flow from the same border.
         Older => "older",
-        /// Somebody else was writing, or may have been sending it.
+        /// Another record of the flow was being written, or the socket was locked and may have been sending the
+        /// reported data.
         Busy => "busy",
-        /// The socket can keep no more.
+        /// The kernel could not create the socket's storage.
         NoStorage => "no_storage",
-        /// Its border told of what was never sent, a moment ago.
+        /// A record of the same flow reported data that was never sent, a few seconds ago.
         Distrusted => "distrusted",
     }
 }
 
 impl RecordFate {
-    /// What the kernel's answer means.
+    /// Returns the result for a number that the kernel program returned.
     #[must_use]
     pub fn of_verdict(verdict: u32) -> Self {
         let kernels = &Self::ALL[Self::Written as usize..];
         kernels.get(verdict as usize).copied().unwrap_or(Self::Failed)
     }
 
-    /// Whether the kernel found nothing wrong with it.
+    /// Whether the kernel program found nothing wrong with it.
     #[must_use]
     pub fn is_taken(self) -> bool {
         matches!(self, Self::Written | Self::Clocked | Self::Control)
@@ -114,24 +115,24 @@ pub struct Counters {
     records: [AtomicU64; RecordFate::ALL.len()],
     /// Borders that have answered.
     pub borders: AtomicU64,
-    /// Least round trip to any of them, microseconds; 0 without one.
+    /// Shortest round trip to any of them, microseconds; 0 if there is none.
     pub rtt_us: AtomicU64,
-    /// Reports in flows without room in the ring.
+    /// In-band reports dropped because the ring was full.
     pub inband_dropped: AtomicU64,
-    /// Flows that ended, by cohort: with the PEP, without.
+    /// Flows that ended, by cohort: with the PEP, then without it.
     pub cohorts: [CohortCounters; 2],
 }
 
-/// As in [`hotcc_abi::pep::Cohort`].
+/// Counters of a cohort, as in [`hotcc_abi::pep::Cohort`].
 #[derive(Debug, Default)]
 pub struct CohortCounters {
-    /// How many flows.
+    /// Number of flows.
     pub flows: AtomicU64,
     /// Bytes acknowledged.
     pub acked_bytes: AtomicU64,
-    /// Nanoseconds in which they were active.
+    /// Time between their reports without long pauses, nanoseconds.
     pub active_ns: AtomicU64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: AtomicU64,
 }
 
@@ -139,30 +140,30 @@ pub struct CohortCounters {
 pub const COHORTS: [&str; 2] = ["pep", "control"];
 
 impl Counters {
-    /// One more datagram.
+    /// Counts a datagram.
     pub fn datagram(&self, fate: DatagramFate) {
         self.datagrams[fate as usize].fetch_add(1, Relaxed);
     }
 
-    /// One more record.
+    /// Counts a record.
     pub fn record(&self, fate: RecordFate) {
         self.records[fate as usize].fetch_add(1, Relaxed);
     }
 
-    /// How many datagrams so far.
+    /// Returns the number of datagrams so far.
     #[must_use]
     pub fn datagrams(&self, fate: DatagramFate) -> u64 {
         self.datagrams[fate as usize].load(Relaxed)
     }
 
-    /// How many records so far.
+    /// Returns the number of records so far.
     #[must_use]
     pub fn records(&self, fate: RecordFate) -> u64 {
         self.records[fate as usize].load(Relaxed)
     }
 }
 
-/// For a registry of metrics.
+/// Registers the counters as metrics.
 #[derive(Debug)]
 pub struct Metrics(pub std::sync::Arc<Counters>);
 

@@ -1,4 +1,5 @@
-//! Reports that come within their flows: taken off at the interfaces, and dated without ever asking their border.
+//! Reports that arrive in-band, within their flows: taken out of the packets at the interfaces, and dated without a
+//! probe of their border.
 
 use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
@@ -16,31 +17,31 @@ use std::io;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// For so long the quickest report of a border stands for its clock: they drift apart by 50 us/s at the most.
+/// How long the quickest report of a border represents its clock: the clocks drift apart by at most 50 us/s.
 const CLOCK_SPAN_US: u64 = 10_000_000;
 
-/// Tells our programs from the border's, 1 and 2.
+/// Distinguishes these programs from the border's, whose numbers are 1 and 2.
 const NUMBER: u16 = 3;
 
-/// The interfaces' programs. Dropped, they are gone.
+/// The programs on the interfaces. Dropping this value detaches them.
 #[derive(Debug)]
 pub struct Attached(Vec<Attachment>);
 
 impl Attached {
-    /// Takes off the filters that a killed process left where none are now.
+    /// Removes the filters that a killed process left on interfaces where there is no filter in `now`.
     pub fn remove_left_over(now: Option<&Self>) -> Result<()> {
         let filters = now.into_iter().flat_map(|now| &now.0).filter(|attachment| attachment.method() == "clsact");
         let wanted: Vec<String> = filters.map(|attachment| attachment.hook().interface.clone()).collect();
         attach::remove_unpinned("inband", NUMBER, TcAttachType::Ingress, &wanted)
     }
 
-    /// Whether some are filters of clsact: those do not end with the process, and to take one off needs CAP_NET_ADMIN.
+    /// Whether some are filters of clsact. Filters do not end with the process, and to remove one needs CAP_NET_ADMIN.
     #[must_use]
     pub fn has_filters(&self) -> bool {
         self.0.iter().any(|attachment| attachment.method() == "clsact")
     }
 
-    /// What is wrong with them, if anything is.
+    /// Returns what is wrong with them, or `None`.
     #[must_use]
     pub fn problem(&self) -> Option<Error> {
         self.0.iter().find_map(Attachment::problem)
@@ -57,7 +58,7 @@ impl Drop for Attached {
     }
 }
 
-/// What the interfaces' programs took off.
+/// Reads the reports that the interfaces' programs took out of the packets.
 pub struct InbandReader {
     _ebpf: Ebpf,
     reports: AsyncFd<RingBuf<MapData>>,
@@ -65,22 +66,22 @@ pub struct InbandReader {
     clocks: HashMap<Fingerprint, Excess>,
 }
 
-/// Why a report of a flow does not count.
+/// Why an in-band report is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It says nothing that has a meaning.
+    /// It is invalid.
     Malformed,
-    /// No key of that number for this server.
+    /// There is no key with its number for this server.
     UnknownKey,
-    /// The code is not that key's.
+    /// It is not signed with a key of its number.
     WrongCode,
 }
 
-/// An authentic report and its key, or why it does not count.
+/// An authentic report and its key, or why the report is rejected.
 pub type Taken = std::result::Result<(InbandReport, Fingerprint), Refused>;
 
 impl InbandReader {
-    /// Attaches to the interfaces of that name. Call within a tokio runtime.
+    /// Attaches to the interfaces of these names. Call it within a tokio runtime.
     pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
         let loaded = EbpfLoader::new().load(object::bytes("pep_inband")?);
         let mut ebpf = loaded.tried(|| "cannot load the BPF object for in-band reports".to_owned())?;
@@ -106,13 +107,13 @@ impl InbandReader {
         Ok((Self { _ebpf: ebpf, reports, dropped, clocks: HashMap::new() }, attached))
     }
 
-    /// Waits until there is something to [`Self::take`].
+    /// Waits until there is a report to [`Self::take`].
     pub async fn readable(&self) -> io::Result<()> {
-        // what is left in the ring makes nothing readable again: only `take` finds that nothing is
+        // keep the readiness: reports left in the ring do not signal it again; `take` clears it when the ring is empty
         self.reports.readable().await.map(drop)
     }
 
-    /// The next report, if there is one.
+    /// Takes the next report, if there is one.
     pub fn take(&mut self, keys: &Keys) -> Option<Taken> {
         let next = |ring: &mut RingBuf<MapData>| {
             let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
@@ -122,20 +123,21 @@ impl InbandReader {
         Some(inband.and_then(|inband| verified(&inband, keys)))
     }
 
-    /// How long ago it was seen, microseconds.
+    /// Returns how long ago the border saw what it reports, microseconds.
     pub fn age_us(&mut self, report: &InbandReport, key: Fingerprint, now_us: u64) -> u64 {
         let excess = self.clocks.entry(key).or_default();
         let under_way_us = excess.over_least((now_us as u32).wrapping_sub(report.time_us), now_us);
         u64::from(under_way_us) + u64::from(report.age_us)
     }
 
-    /// Goes by that report, too, from now on. One that came before, or could not be, must not tell a border's clock.
+    /// Includes this report in the estimate of the border's clock. Call this only for reports that the kernel accepted:
+    /// a replayed or impossible report must not change the estimate.
     pub fn learn(&mut self, report: &InbandReport, key: Fingerprint, now_us: u64) {
         let excess = self.clocks.entry(key).or_default();
         excess.learn((now_us as u32).wrapping_sub(report.time_us), now_us);
     }
 
-    /// Reports so far that found no room on their way here.
+    /// Returns the number of reports so far that were dropped because the ring was full.
     pub fn dropped(&self) -> Result<u64> {
         self.dropped.get(&0, 0).tried(|| "cannot read the number of dropped in-band reports".to_owned())
     }
@@ -152,18 +154,20 @@ fn verified(inband: &Inband, keys: &Keys) -> Taken {
     Err(if known { Refused::WrongCode } else { Refused::UnknownKey })
 }
 
-/// Our clock less a border's, as its reports come: the least of it is a report that came quickest.
+/// This host's clock minus a border's, at the arrival of the border's reports. The least value belongs to the report
+/// that arrived quickest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Excess {
-    /// The least of the running span; `None` before the first.
+    /// The least value of the current span; `None` before the first.
     current: Option<u32>,
-    /// That of the span before.
+    /// The least value of the span before.
     previous: Option<u32>,
     since_us: u64,
 }
 
 impl Excess {
-    /// How much later than the quickest one came. Nothing is 2^31 us late: that is one that came quicker.
+    /// Returns how much later than the quickest report this one arrived. No report is 2^31 us late: such a difference
+    /// means that this one was quicker.
     fn over_least(&mut self, excess_us: u32, now_us: u64) -> u32 {
         self.roll(now_us);
         let least = self.current.into_iter().chain(self.previous).reduce(earlier).unwrap_or(excess_us);
@@ -175,8 +179,8 @@ impl Excess {
         self.current = Some(self.current.map_or(excess_us, |current| earlier(excess_us, current)));
     }
 
-    /// Spans pass with time and not with reports, so that a border whose clock jumped is believed again, although what it
-    /// said meanwhile was too old to be taken.
+    /// Advances the spans with time, not with reports, so that a border whose clock jumped is accepted again although
+    /// its reports were meanwhile rejected as too old.
     fn roll(&mut self, now_us: u64) {
         let spans = (now_us - self.since_us) / CLOCK_SPAN_US;
         if spans > 0 {
@@ -186,7 +190,7 @@ impl Excess {
     }
 }
 
-/// The clocks wrap.
+/// Returns the earlier of two times, modulo 2^32.
 fn earlier(a: u32, b: u32) -> u32 {
     if a.wrapping_sub(b).cast_signed() < 0 { a } else { b }
 }
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!(excess.over_least(start, 3), 0, "that one was not taken");
         excess.learn(quicker, 4);
         assert_eq!(excess.over_least(start, 5), 1000);
-        // in the next span that stands, in the one after it does not
+        // the least value holds in the next span, but not in the one after it
         excess.learn(start, 10_000_000);
         assert_eq!(excess.over_least(start, 19_999_999), 1000);
         assert_eq!(excess.over_least(start, 20_000_000), 0);
@@ -226,7 +230,7 @@ mod tests {
         assert_eq!(excess.over_least(900_000_000, 20_000_000), 0);
     }
 
-    /// An hour later it seems to come from the future.
+    /// A report that is replayed an hour later seems to come from the future.
     #[test]
     fn a_report_that_was_replayed_makes_no_other_one_late() {
         let mut excess = Excess::default();

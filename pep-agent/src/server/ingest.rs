@@ -1,4 +1,4 @@
-//! From the socket to the kernel: each datagram checked, each report dated and handed over.
+//! The path of reports from the socket to the kernel: checks each datagram, dates each report, and hands it over.
 
 use super::clock::Clock;
 use super::counters::{Counters, DatagramFate, RecordFate};
@@ -24,33 +24,33 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
-/// Datagrams, or reports in flows, taken before others get a turn.
+/// Datagrams, or in-band reports, processed before other work gets a turn.
 const BATCH: usize = 64;
 const TICK: Duration = Duration::from_millis(20);
-/// Ticks between two looks at what moves slowly.
+/// Ticks between two runs of `gc`.
 const GC_TICKS: u32 = 50;
 
-/// How to serve.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// Address at which to receive reports.
     pub listen: SocketAddr,
-    /// Whether records clock their senders.
+    /// Whether records clock the senders.
     pub clock: bool,
-    /// Share of flows to keep without records, 0 to 1.
+    /// Share of flows that get no records, 0 to 1.
     pub control_share: f64,
-    /// Interfaces to take reports off that come within their flows.
+    /// Interfaces from which to take in-band reports.
     pub inband: Vec<String>,
-    /// How to attach to them.
+    /// How to attach to these interfaces.
     pub attach: Method,
-    /// Older reports are not used.
+    /// Reports older than this are ignored.
     pub max_age: Duration,
-    /// Datagrams per second of each border, and of each prefix that none of them is known to send from; of reports in
-    /// flows, those of each key.
+    /// Datagrams per second from each border, and from each source prefix that no border is known to use; for in-band
+    /// reports, from each key.
     pub rate_per_second: u64,
 }
 
-/// The server: a socket, the borders that use it, and the kernel.
+/// The server: its socket, the borders that send to it, and the kernel's programs.
 pub struct Server {
     options: Options,
     socket: UdpSocket,
@@ -65,7 +65,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and loads what the kernel needs. Call within a tokio runtime, in the network namespace of the flows.
+    /// Opens the socket and loads the BPF programs. Call it within a tokio runtime, in the network namespace of the
+    /// flows.
     pub fn start(options: Options, keys: Keys) -> Result<Self> {
         let tried = || {
             format!("cannot receive reports at {} (choose another address with --receive ADDRESS:PORT)", options.listen)
@@ -91,29 +92,30 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> Result<SocketAddr> {
         self.socket.local_addr().tried(|| "cannot read the address at which reports are received".to_owned())
     }
 
-    /// Its programs on interfaces, for who outlives it to take off; with it they would go as it does.
+    /// Takes its programs on interfaces, so that the caller can detach them after the server ends; otherwise they are
+    /// detached when the server is dropped.
     pub fn take_attached(&mut self) -> Option<Attached> {
         self.attached.take()
     }
 
-    /// Its keys, which may be replaced while it serves.
+    /// Returns its keys, which may be replaced while it serves.
     #[must_use]
     pub fn keys(&self) -> LiveKeys {
         self.keys.clone()
     }
 
-    /// What became of datagrams and records.
+    /// Returns its counters of datagrams and records.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Serves, until it is dropped.
+    /// Serves until the future is dropped.
     pub async fn serve(&mut self) -> Result<()> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -136,7 +138,7 @@ impl Server {
                 }
             }
             self.ask();
-            // only now does the runtime see who else has become ready
+            // give the runtime the chance to find what else has become ready
             tokio::task::yield_now().await;
         }
     }
@@ -176,11 +178,11 @@ impl Server {
         Ok(())
     }
 
-    /// Sends the questions that are due. One that cannot be sent counts as lost.
+    /// Sends the probes that are due. A probe that cannot be sent counts as lost.
     fn ask(&mut self) {
         let keys = self.keys.get();
         for Probe { to, epoch, key } in self.sessions.due(monotonic_ns() / 1000) {
-            let Some(key) = keys.named(&key) else { continue }; // who uses one that has gone is no border any more
+            let Some(key) = keys.named(&key) else { continue }; // its key was removed, and with it the right to report
             let time_us = monotonic_ns() / 1000;
             let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
             let nonce = self.sessions.nonce(epoch, key.id, time_us);
@@ -218,7 +220,8 @@ impl Server {
         }
     }
 
-    /// Whether a datagram says what only a reader of the wire can make up: its code is looked at in any case.
+    /// Whether a datagram has values that only a third party that reads the wire can imitate. The code of such a
+    /// datagram is verified at any rate, without quota.
     fn expects(&self, datagram: &Datagram<'_>, keys: &Keys, now_us: u64) -> bool {
         let header = &datagram.header;
         match header.kind {
@@ -272,7 +275,7 @@ impl Server {
         }
     }
 
-    /// Whose clock a record goes by: that of a run, under its key; within flows there are no runs.
+    /// Identifies the clock of a record: a run of a border under its key. In-band reports name no run.
     fn border(&self, epoch: Option<u64>, key: &Fingerprint) -> u64 {
         self.random.hash_one((epoch, key))
     }
@@ -291,7 +294,7 @@ impl Server {
                     let seen_us = now_us.saturating_sub(reader.age_us(&inband, key, now_us));
                     let fate = self.update_record(hand.as_ref().ok(), report, record, seen_us, now_us);
                     if fate.is_taken() {
-                        self.limiter.charge((None, key)); // what is sent again uses up nothing
+                        self.limiter.charge((None, key)); // replayed reports use up no quota
                         reader.learn(&inband, key, now_us);
                     }
                     self.counters.record(fate);
@@ -323,7 +326,8 @@ impl Server {
         verdict.map_or(RecordFate::Failed, RecordFate::of_verdict)
     }
 
-    /// The same for a flow as long as it lives, and after a restart.
+    /// Whether a flow belongs to the control cohort. The result stays the same for the life of a flow, and after a
+    /// restart.
     fn is_control(&self, flow: &FlowKey) -> bool {
         let share = self.options.control_share;
         share > 0.0 && (flow_hash(flow) as f64) < share * 2f64.powi(64)
@@ -364,7 +368,7 @@ fn malformed(error: WireError) -> DatagramFate {
     }
 }
 
-/// What a report says, without what only its receiver knows.
+/// Converts a report to a record, without the fields that only the receiver knows.
 fn record_of(report: &FlowReport) -> PepRecordUpdate {
     let mut record = PepRecordUpdate {
         server_port: report.key.server.port().to_be_bytes(),
@@ -392,7 +396,7 @@ fn put_address(field: &mut [u8; 16], address: IpAddr) {
     }
 }
 
-/// FNV-1a, and a mixer on top: its high bits alone are not even.
+/// FNV-1a with a final mixer, because the high bits of FNV-1a alone are not evenly distributed.
 fn flow_hash(flow: &FlowKey) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |bytes: &[u8]| {

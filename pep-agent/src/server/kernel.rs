@@ -1,4 +1,4 @@
-//! The kernel's side: the program that writes verified records to sockets, run by this process alone.
+//! The kernel's side: the program that writes verified records to sockets. Only this process can run it.
 
 use crate::object;
 use aya::maps::{Array, HashMap, MapData};
@@ -18,7 +18,7 @@ struct Counted(Cohort);
 // SAFETY: `Cohort` is plain integers without padding.
 unsafe impl Pod for Counted {}
 
-/// The loaded programs. Dropped, they are gone; what they wrote stays with its sockets.
+/// The loaded programs. Dropping this value unloads them; the records stay with their sockets.
 pub struct Kernel {
     ebpf: Ebpf,
     interfaces: HashMap<MapData, u32, [u8; 8]>,
@@ -26,8 +26,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads them for the sockets of the network namespace that the thread is in. The records go to the pinned storage
-    /// that algorithms read, made if there is none yet.
+    /// Loads the programs for the sockets of the thread's network namespace. The records go to the pinned storage that
+    /// algorithms read, which is created if it does not exist.
     pub fn load() -> Result<Self> {
         let directory = Path::new(pins::PEP);
         bpffs::need(directory)?;
@@ -48,7 +48,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Looks again which interfaces there are: senders are clocked through those that were there at the last look.
+    /// Reads the list of interfaces again: senders are clocked through the interfaces that existed at the last read.
     pub fn refresh_interfaces(&mut self) -> Result<()> {
         let tried = || "cannot list the network interfaces".to_owned();
         for interface in getifaddrs().tried(tried)? {
@@ -60,12 +60,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Something that hands records over, until this is dropped.
+    /// Returns a handle that passes records to the kernel.
     pub fn hand(&self) -> Result<Hand<'_>> {
         object::program(&self.ebpf, UPDATE_RECORD).map(Hand)
     }
 
-    /// What flows with (first) and without the PEP did.
+    /// Returns the totals of flows with the PEP (first) and without it.
     pub fn cohorts(&self) -> Result<[Cohort; 2]> {
         let cohort = |index| self.cohorts.get(&index, 0).map(|counted| counted.0);
         let [with, without] =
@@ -76,12 +76,12 @@ impl Kernel {
 
 const UPDATE_RECORD: &str = "update_record";
 
-/// Hands records over.
+/// Passes records to the kernel.
 #[derive(Debug)]
 pub struct Hand<'a>(&'a SchedClassifier);
 
 impl Hand<'_> {
-    /// Hands a record over: which of [`hotcc_abi::pep::VERDICTS`] it met.
+    /// Passes a record to the kernel. Returns an index into [`hotcc_abi::pep::VERDICTS`].
     pub fn over(&self, record: &PepRecordUpdate) -> Result<u32> {
         let mut frame = [0; ETHERNET_HEADER + size_of::<PepRecordUpdate>()];
         let ethertype: u16 = if record.family == 4 { 0x0800 } else { 0x86dd };

@@ -1,19 +1,19 @@
-//! How many datagrams a source may send.
+//! Limits how many datagrams a source may send.
 
 use hotcc_keys::Fingerprint;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Prefixes told apart; all others share one allowance.
+/// Number of prefixes that get a quota of their own; all others share one.
 const SOURCES: usize = 4096;
 
-/// What a datagram takes.
+/// Tokens that one datagram takes.
 const DATAGRAM: u64 = 1_000_000;
 
-/// What a source has left.
+/// The quota that a source has left.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// In millionths of a datagram.
+    /// Millionths of a datagram.
     tokens: u64,
     at_us: u64,
 }
@@ -33,17 +33,19 @@ impl Bucket {
     }
 }
 
-/// A tenth of a second's worth may come at once.
+/// Returns the tokens of a full bucket: the datagrams of a tenth of a second may arrive at once.
 fn full(per_second: u64) -> u64 {
     (per_second * 100_000).max(DATAGRAM)
 }
 
-/// A run of a border and its key; within flows, there are no runs.
+/// A run of a border and its key; `None` for in-band reports, which name no run.
 type Border = (Option<u64>, Fingerprint);
 
-/// Allows so many datagrams per second to each border, after its code was seen to be right, and to each prefix before.
+/// Limits the datagrams per second of each border, counted after their code is verified, and of each source prefix,
+/// counted before.
 ///
-/// Who can write a border's address into a packet, but cannot read its datagrams, so takes nothing from it.
+/// So a third party that can spoof a border's address, but cannot read the border's datagrams, uses up none of the
+/// border's quota.
 #[derive(Debug)]
 pub struct Limiter {
     per_second: u64,
@@ -53,14 +55,14 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Allows `per_second` to each.
+    /// Allows `per_second` datagrams per second to each.
     #[must_use]
     pub fn new(per_second: u64) -> Self {
         let others = Bucket { tokens: full(per_second), at_us: 0 };
         Self { per_second, sources: HashMap::new(), others, borders: HashMap::new() }
     }
 
-    /// Whether a datagram from there may be looked at, of which nothing speaks for its being a border's.
+    /// Whether a datagram that does not look like a border's may be processed; if so, takes it from its source's quota.
     pub fn allows_source(&mut self, source: IpAddr, now_us: u64) -> bool {
         let (per_second, source) = (self.per_second, prefix(source));
         if let Some(bucket) = self.sources.get_mut(&source) {
@@ -75,7 +77,7 @@ impl Limiter {
         allowed
     }
 
-    /// Whether a border may say more: [`Self::charge`] it if it did.
+    /// Whether a border has quota left. [`Self::charge`] takes a datagram from it.
     pub fn allows_border(&mut self, border: Border, now_us: u64) -> bool {
         let full = Bucket { tokens: full(self.per_second), at_us: now_us };
         let bucket = self.borders.entry(border).or_insert(full);
@@ -83,14 +85,14 @@ impl Limiter {
         bucket.tokens >= DATAGRAM
     }
 
-    /// Takes one datagram from what a border may say.
+    /// Takes one datagram from a border's quota.
     pub fn charge(&mut self, border: Border) {
         if let Some(bucket) = self.borders.get_mut(&border) {
             bucket.tokens = bucket.tokens.saturating_sub(DATAGRAM);
         }
     }
 
-    /// Forgets who sent nothing for a while.
+    /// Removes the quotas of sources and borders that sent nothing for a second.
     pub fn gc(&mut self, now_us: u64) {
         let is_recent = |bucket: &Bucket| now_us.saturating_sub(bucket.at_us) < 1_000_000;
         self.sources.retain(|_, bucket| is_recent(bucket));
@@ -98,7 +100,7 @@ impl Limiter {
     }
 }
 
-/// Of a network: /24 of IPv4, /48 of IPv6.
+/// Returns the network of a source: /24 of IPv4, /48 of IPv6.
 fn prefix(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & !0xff).into(),

@@ -1,4 +1,5 @@
-//! `pep-agent server`: takes what borders report, and hands what is authentic, new and possible to the senders' sockets.
+//! `pep-agent server`: receives borders' reports, and writes those that are authentic, new and possible to the senders'
+//! sockets.
 
 mod clock;
 pub mod config;
@@ -24,13 +25,13 @@ use prometheus_client::registry::Registry;
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// How often it looks whether something is wrong.
+/// How often the server checks for problems.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// It cannot begin, or cannot go on.
+/// It cannot start, or cannot continue.
 pub fn run(config: &Config) -> Result<()> {
     let keys = Keys::read(&config.key_file).tried(|| "cannot use the key file".to_owned())?;
     let daemon = Daemon::start(config.listen)?;
@@ -64,7 +65,8 @@ pub fn run(config: &Config) -> Result<()> {
     daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)?.into_result()
 }
 
-/// Says that a border's keys are others: at the first datagram, and whenever there are twice as many.
+/// Warns that a border's keys differ from this server's: at the first rejected datagram, and each time their number has
+/// doubled.
 fn warn_of_keys(counters: &Counters, warned: &mut u64) {
     let [unknown, wrong] = [DatagramFate::UnknownKey, DatagramFate::WrongCode].map(|fate| counters.datagrams(fate));
     if unknown + wrong >= warned.saturating_mul(2).max(1) {

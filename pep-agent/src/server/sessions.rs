@@ -1,15 +1,17 @@
-//! Borders as the server knows them: each run of one has to answer a fresh number before anything it says counts.
+//! The borders that the server knows: each run of a border must answer a probe with a fresh number before its reports
+//! count.
 //!
-//! So neither a restart of the border nor one of the server needs anything kept: what an eavesdropper recorded of another
-//! run, or before the server's start, comes without that answer, or with a counter below it. The answer also measures the
-//! round trip, and how far both clocks are apart.
+//! So neither side needs state that survives a restart: what an eavesdropper recorded of another run, or before the
+//! server's start, comes without that answer, or with a lower counter. The answer also measures the round trip, and the
+//! offset between both clocks.
 //!
-//! Nothing is kept of a run that has not answered: the number itself says when the server drew it. So whoever sends again
-//! what was recorded, from wherever, takes no place of a border's. Each address that an authentic report comes from may be
-//! probed; if there are more addresses than probes, a random choice decides, so an honest border gets its turn.
+//! The server keeps no state for a run that has not answered: the number itself contains the time at which the server
+//! sent it. So replayed datagrams, from any address, take no border's place. Each address that an authentic report
+//! comes from may be probed; if there are more addresses than probes, a random choice decides, so an honest border gets
+//! its turn.
 //!
-//! The same run is another border under another key: anybody on the wire can read which runs there are, and who has a key
-//! for other servers must not speak for them.
+//! The same run under another key counts as another border: anyone on the wire can read the epochs of runs, and the
+//! holder of a key for other servers must not be able to impersonate them.
 
 use super::clock::{Clock, Sample};
 use crate::wire::Header;
@@ -18,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
-/// Borders at a time.
+/// Maximum number of borders.
 const BORDERS: usize = 256;
 /// Maximum number of probes to new addresses in each period.
 const NEW_PROBES: usize = 64;
@@ -26,7 +28,7 @@ const NEW_PROBES_PERIOD_US: u64 = 20_000;
 /// Probe an address that has answered again after this long; keep at most this many addresses per border.
 const PROBE_PERIOD_US: u64 = 1_000_000;
 const ADDRESSES: usize = 4;
-/// How long an answer may take.
+/// Maximum time until an answer.
 const ANSWER_US: u32 = 3_000_000;
 /// A silent border is no longer probed after `QUIET_US`, and expires after `GONE_US`; so does a silent address.
 const QUIET_US: u64 = 5_000_000;
@@ -43,7 +45,7 @@ struct Address {
 /// A run of a border, and the key that it uses.
 type Name = (u64, Fingerprint);
 
-/// One that has answered.
+/// A border that has answered.
 #[derive(Debug)]
 struct Border {
     window: Window,
@@ -67,31 +69,31 @@ impl Border {
     }
 }
 
-/// Why a report does not count.
+/// Why a report or an answer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// This run of a border has not answered yet.
     Unauthenticated,
-    /// It came already, or may have.
+    /// It has already arrived, or may have.
     Replayed,
     /// An answer to a probe that is not outstanding.
     NotOutstanding,
-    /// There are as many borders as there can be.
+    /// The table of borders is full.
     TooMany,
 }
 
 /// A probe to a border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// To whom.
+    /// The address to probe.
     pub to: SocketAddr,
-    /// Which run of it.
+    /// The run of the border.
     pub epoch: u64,
-    /// Which key it uses.
+    /// The key that the run uses.
     pub key: Fingerprint,
 }
 
-/// All borders. What they are told must be authentic.
+/// All borders. Only authentic datagrams may be passed to [`Self::report`] and [`Self::echo`].
 #[derive(Debug, Default)]
 pub struct Sessions {
     borders: HashMap<Name, Border>,
@@ -99,12 +101,12 @@ pub struct Sessions {
     chosen: Vec<Probe>,
     found: u64,
     sent_us: u64,
-    /// Makes what nobody else can know.
+    /// Secret seed of the codes in probes, and of random choices.
     random: RandomState,
 }
 
 impl Sessions {
-    /// A report came, signed with that key: the clock to date it by, if it counts.
+    /// Processes a report that was signed with `key`. Returns the clock to date it by, or why it is rejected.
     pub fn report(
         &mut self,
         header: &Header,
@@ -121,14 +123,15 @@ impl Sessions {
         if counted.is_ok() {
             border.heard_us = now_us;
         }
-        // whether the border itself is there now, or who sends its datagrams again, will be seen from the answer
+        // the answer will show whether the border itself is at this address, or a third party replays its datagrams
+        // from there
         if border.addresses.iter().all(|address| address.at != from) {
             self.choose(found);
         }
         counted
     }
 
-    /// Whether a report of a border that has answered came for the first time, if it is authentic.
+    /// Whether a report, if authentic, is from a border that has answered and arrives for the first time.
     #[must_use]
     pub fn expects_report(&self, header: &Header, key: Fingerprint) -> bool {
         self.borders.get(&(header.epoch, key)).is_some_and(|border| border.window.is_new(header.counter))
@@ -156,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// An answer came, signed with that key.
+    /// Processes an answer that was signed with `key`.
     pub fn echo(
         &mut self,
         header: &Header,
@@ -186,7 +189,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// What to ask at `now_us`: when that is, and what nobody else can make.
+    /// Returns the number for a probe at `now_us`: the time, and a code that only this server can compute.
     #[must_use]
     pub fn nonce(&self, epoch: u64, key_id: u8, now_us: u64) -> u64 {
         let sent_us = now_us as u32;
@@ -194,14 +197,16 @@ impl Sessions {
         u64::from(code) << 32 | u64::from(sent_us)
     }
 
-    /// Time since the probe that an answer repeats was sent; `None` if no such probe was sent, or more than `ANSWER_US` ago.
+    /// Returns the time since the probe that an answer repeats was sent; `None` if no such probe was sent, or more than
+    /// `ANSWER_US` ago.
     fn round_trip_us(&self, answer: &Header, nonce: u64, now_us: u64) -> Option<u64> {
         let rtt_us = (now_us as u32).wrapping_sub(nonce as u32);
         let sent_us = now_us.checked_sub(rtt_us.into()).filter(|_| rtt_us <= ANSWER_US)?;
         (self.nonce(answer.epoch, answer.key_id, sent_us) == nonce).then_some(rtt_us.into())
     }
 
-    /// Who has a key can make up as many runs as there are places: then those of the key that has most make room for others.
+    /// Makes room for a border of `key`. The holder of a key can make up runs until the table is full; then the key
+    /// with the most runs loses its quietest run to a key with fewer.
     fn make_room(&mut self, key: Fingerprint, now_us: u64) -> Result<(), Refused> {
         if self.borders.len() < BORDERS {
             return Ok(());
@@ -224,7 +229,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Whom to ask now.
+    /// Returns the probes to send now.
     pub fn due(&mut self, now_us: u64) -> Vec<Probe> {
         let mut due = Vec::new();
         for (&(epoch, key), border) in &mut self.borders {
@@ -245,7 +250,7 @@ impl Sessions {
         due
     }
 
-    /// Forgets who is gone.
+    /// Removes expired borders and addresses.
     pub fn gc(&mut self, now_us: u64) {
         let is_gone = |since_us: u64| now_us.saturating_sub(since_us) > GONE_US;
         self.borders.retain(|_, border| {
@@ -254,7 +259,8 @@ impl Sessions {
         });
     }
 
-    /// How many have answered, each under whatever keys, and the least round trip to any of them, microseconds.
+    /// Returns the number of runs that have answered, whatever keys they use, and the shortest round trip to any of
+    /// them, microseconds.
     #[must_use]
     pub fn authenticated(&self) -> (usize, Option<u32>) {
         let runs: HashSet<u64> = self.borders.keys().map(|(epoch, _)| *epoch).collect();

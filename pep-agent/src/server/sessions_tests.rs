@@ -1,10 +1,10 @@
-//! Borders that start, restart, are replayed, delayed and made up.
+//! Borders that start, restart, are replayed, delayed and forged.
 
 use super::*;
 use crate::wire::Kind;
 
 const FROM: &str = "192.0.2.1:5000";
-/// The border's clock is that much behind ours.
+/// The border's clock is behind the server's by this much.
 const OFFSET_US: u64 = 7_000_000_000;
 const START_US: u64 = 8_000_000_000;
 const KEY: Fingerprint = [1; 16];
@@ -25,7 +25,7 @@ fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Res
     sessions.report(&header(epoch, counter, now_us - OFFSET_US), KEY, from(), now_us)
 }
 
-/// Asks and answers, with that long on the way there and back.
+/// Sends a probe and answers it, with these delays on the way there and back.
 fn prove(sessions: &mut Sessions, epoch: u64, counter: u64, sent_us: u64, there_us: u64, back_us: u64) {
     let probed = sessions.due(sent_us);
     assert!(probed.iter().any(|q| q.epoch == epoch), "a probe is due");
@@ -84,24 +84,24 @@ fn a_restart_on_either_side_locks_nobody_out_and_lets_no_old_report_in() {
     let _ = report(&mut sessions, 5, 1_000_000, START_US);
     prove(&mut sessions, 5, 1_000_001, START_US, 1000, 1000);
     assert!(report(&mut sessions, 5, 1_000_002, START_US + 5000).is_ok());
-    // the border restarts: its counters begin anew
+    // the border restarts: its counters start again at 1
     assert_eq!(report(&mut sessions, 6, 1, START_US + 10_000).unwrap_err(), Refused::Unauthenticated);
     prove(&mut sessions, 6, 2, START_US + 200_000, 1000, 1000);
     assert!(report(&mut sessions, 6, 3, START_US + 210_000).is_ok());
-    // the server restarts: what was recorded before needs an answer that nobody can give any more
+    // the server restarts: datagrams recorded before need an answer that is no longer possible
     let mut restarted = Sessions::default();
     assert_eq!(report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(), Refused::Unauthenticated);
     let before = sessions.nonce(5, 1, START_US + 220_000);
     let answer = header(5, 1_000_001, 0);
     assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(Refused::NotOutstanding));
-    // and of the run that answers, what was recorded has a lower counter
+    // datagrams recorded from the run that now answers have a lower counter
     let _ = report(&mut restarted, 6, 3, START_US + 230_000);
     prove(&mut restarted, 6, 10, START_US + 240_000, 1000, 1000);
     assert_eq!(report(&mut restarted, 6, 9, START_US + 250_000).unwrap_err(), Refused::Replayed);
     assert!(report(&mut restarted, 6, 11, START_US + 250_000).is_ok());
 }
 
-/// Which runs there are can be read off the wire, and keys for other servers are others' to use.
+/// Anyone on the wire can read the epochs of runs, and may hold a key for other servers.
 #[test]
 fn a_run_named_under_another_key_is_another_border() {
     const OTHER: Fingerprint = [2; 16];
@@ -122,7 +122,7 @@ fn a_run_named_under_another_key_is_another_border() {
     assert!(sessions.due(START_US + 1_000_000).contains(&border));
 }
 
-/// Whatever the way back does, a moment of the border is dated as it was, give or take half of the least round trip.
+/// However long the way back takes, a time of the border is dated to within half of the shortest round trip.
 #[test]
 fn a_delayed_report_is_dated_when_it_was_made() {
     let mut sessions = Sessions::default();
@@ -169,7 +169,7 @@ fn a_datagram_makes_one_question() {
     }
 }
 
-/// A border that sends as one of a thousand: of each time's questions it has its share.
+/// A border is one of a thousand senders, and gets its share of each period's probes.
 #[test]
 fn of_many_addresses_chance_decides_which_are_asked() {
     let mut sessions = Sessions::default();
@@ -189,7 +189,8 @@ fn of_many_addresses_chance_decides_which_are_asked() {
     assert!((16..=64).contains(&probed), "{probed} of 500 times, 32 expected");
 }
 
-/// Whose copy of each report is there first, from elsewhere, neither takes the border's place nor keeps it from moving.
+/// A third party whose copy of each report arrives first, from another address, does not take the border's place and
+/// does not prevent it from moving.
 #[test]
 fn a_border_is_where_it_answers() {
     let mut sessions = Sessions::default();
@@ -240,7 +241,7 @@ fn runs_that_were_recorded_take_no_place() {
     assert!(report(&mut sessions, 0, 3, START_US + 20_000).is_ok());
 }
 
-/// Who holds one key leaves places to those who hold others.
+/// The holder of one key cannot fill the table against holders of other keys.
 #[test]
 fn the_runs_of_one_key_make_room_for_those_of_others() {
     let mut sessions = Sessions::default();

@@ -1,5 +1,5 @@
-//! Reports as segments of the flow that they are about: the client's addresses, an option, and a checksum that makes
-//! every server drop them which does not know better.
+//! Sends reports as segments of the flow that they are about: with the client's addresses, one TCP option, and an
+//! invalid checksum, so that servers that do not expect them drop them.
 
 use crate::auth::LiveKeys;
 use crate::inband::{OPTION_HEADER, encode};
@@ -16,11 +16,11 @@ const TCP: u8 = 6;
 const TCP_BYTES: usize = 20 + OPTION_HEADER.len() + INBAND_BYTES;
 const DATA_OFFSET: u8 = ((TCP_BYTES / 4) << 4) as u8;
 const ACK: u8 = 0x10;
-/// Makes a checksum wrong: it is neither 0 nor its complement.
+/// XORed into the checksum to make it wrong: neither 0 nor 0xffff, which could leave it valid.
 const WRONG: u16 = 0x5045;
 const HOP_LIMIT: u8 = 64;
 
-/// A way to the servers within the flows.
+/// The transport that sends reports within their flows.
 #[derive(Debug)]
 pub struct Inband {
     keys: LiveKeys,
@@ -29,9 +29,10 @@ pub struct Inband {
     sent: Arc<Sent>,
 }
 
-/// Each report goes as a segment of its flow, signed with the key that is for its server. Needs CAP_NET_RAW.
+/// Creates a transport that sends each report as a segment of its flow, signed with the key for its server. Needs
+/// CAP_NET_RAW.
 ///
-/// Fails where neither IPv4 nor IPv6 can be used.
+/// Fails if neither IPv4 nor IPv6 can be used.
 pub fn inband(keys: LiveKeys) -> io::Result<Inband> {
     let open = |family| socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw);
     let (v4, v6) = (open(AddressFamily::Inet), open(AddressFamily::Inet6));
@@ -73,7 +74,7 @@ impl Transport for Inband {
     }
 }
 
-/// A packet from the client to the server; `None` where one is IPv4 and the other IPv6.
+/// Returns a packet from the client to the server, or `None` if one is IPv4 and the other IPv6.
 fn packet(flow: &FlowKey, ack: u32, option: &[u8; INBAND_BYTES]) -> Option<Vec<u8>> {
     let mut tcp = Vec::with_capacity(TCP_BYTES);
     tcp.extend(flow.client.port().to_be_bytes());
@@ -95,7 +96,7 @@ fn packet(flow: &FlowKey, ack: u32, option: &[u8; INBAND_BYTES]) -> Option<Vec<u
     let wrong = checksum(&[pseudo, tcp.clone()].concat()) ^ WRONG;
     tcp[16..18].copy_from_slice(&wrong.to_be_bytes());
     let mut packet = if flow.server.is_ipv4() {
-        // total length, number and checksum are the kernel's to fill in
+        // the kernel fills in total length, identification and checksum
         vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, HOP_LIMIT, TCP, 0, 0]
     } else {
         let [high, low] = length.to_be_bytes();
@@ -106,7 +107,7 @@ fn packet(flow: &FlowKey, ack: u32, option: &[u8; INBAND_BYTES]) -> Option<Vec<u
     Some(packet)
 }
 
-/// Of an even number of bytes (RFC 1071).
+/// Returns the checksum of an even number of bytes (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = bytes.as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
     while sum > 0xffff {

@@ -1,4 +1,4 @@
-//! How the border's reports travel: beside the flows as UDP, or within them.
+//! How the border's reports travel: in UDP datagrams, or within their flows.
 
 mod inband;
 mod udp;

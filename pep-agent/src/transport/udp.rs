@@ -1,4 +1,4 @@
-//! Reports as UDP datagrams to each flow's server, and the answers to what servers ask.
+//! Sends reports as UDP datagrams to each flow's server, and answers the servers' probes.
 
 use crate::auth::LiveKeys;
 use crate::report::{FlowReport, Sent, Transport};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How soon the threads notice that nobody needs them any more.
+/// How often the threads check whether they must stop.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
-/// What the sender and those that answer share.
+/// Shared by the sender and the threads that answer probes.
 #[derive(Debug)]
 struct Shared {
     keys: LiveKeys,
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// A way to the servers as UDP. Dropped, its threads end.
+/// The transport that sends reports as UDP datagrams. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Udp {
     shared: Arc<Shared>,
@@ -42,9 +42,9 @@ pub struct Udp {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Reports go to `port` of their flow's server, signed with the key that is for it.
+/// Creates a transport that sends reports to `port` of each flow's server, signed with the key for that server.
 ///
-/// Fails where neither IPv4 nor IPv6 can be used.
+/// Fails if neither IPv4 nor IPv6 can be used.
 pub fn udp(keys: LiveKeys, port: u16) -> io::Result<Udp> {
     let mut epoch = [0; 8];
     getrandom::fill(&mut epoch)?;
@@ -129,11 +129,11 @@ impl Drop for Udp {
     }
 }
 
-/// A thread of its own: the server measures how long the answer takes.
+/// Answers probes. Runs on its own thread, because the server measures how long the answer takes.
 fn answer_probes(shared: &Shared, socket: &UdpSocket) {
     let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
     while !shared.stop.load(Relaxed) {
-        let Ok((length, server)) = socket.recv_from(&mut buffer) else { continue }; // nothing for a while
+        let Ok((length, server)) = socket.recv_from(&mut buffer) else { continue }; // timed out
         let counter = match echo(shared, &buffer[..length]) {
             Some(answer) if socket.send_to(&answer, server).is_ok() => &shared.sent.probes_answered,
             _ => &shared.sent.probes_refused,

@@ -1,5 +1,6 @@
-//! Frames of every kind, good and bad, at the program that takes reports off the wire (BPF_PROG_TEST_RUN): it takes those that
-//! have the form and are of a connection, whole, and lets all others be.
+//! Valid and invalid frames of every kind, given to the program that takes in-band reports out of the packets
+//! (BPF_PROG_TEST_RUN): it takes exactly the frames that have the form of a report and belong to a connection, and
+//! passes all others.
 
 use crate::packet::{Packet, ethernet, ipv4};
 use crate::program::{PASS, given};
@@ -19,7 +20,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 const SHOT: u32 = 2;
-/// Both ends of the connections that there are: the client, and the server.
+/// Both ends of each open connection: the client, then the server.
 const CONNECTIONS: [[&str; 2]; 2] =
     [["198.51.100.7:5000", "192.0.2.1:443"], ["[2001:db8:f::9]:5000", "[2001:db8::1]:443"]];
 
@@ -56,7 +57,7 @@ fn reports() -> [Packet; 2] {
     CONNECTIONS.map(|[client, server]| report(client, server))
 }
 
-/// What is to be told of the frame, if anything is.
+/// Returns the report that the program must pass on for this frame, if any.
 fn taken(frame: &[u8]) -> Option<Inband> {
     let is = |place: usize, bytes: &[u8]| frame.get(place..place + bytes.len()) == Some(bytes);
     let (family, tcp, addresses, length) = if is(12, &[8, 0]) && is(14, &[0x45]) && is(16, &[0, 80]) && is(23, &[6]) {
@@ -107,7 +108,8 @@ impl Program {
         Self { ebpf, ring }
     }
 
-    /// Gives it a frame, and holds what it does to what the frame is. `None` where the kernel does not run it on that.
+    /// Runs the program on a frame and checks the result against [`taken`]. Returns whether the frame is a report, or
+    /// `None` if the kernel does not run programs on such a frame.
     fn check(&mut self, frame: &[u8]) -> Option<bool> {
         let program: &SchedClassifier = self.ebpf.program("inband").unwrap().try_into().unwrap();
         let verdict = given(program, frame, None)?;

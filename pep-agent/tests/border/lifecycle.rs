@@ -1,4 +1,4 @@
-//! Beginnings and ends: clean ones, kill -9 and what comes after it, what it asks of the system.
+//! Start and stop: clean stops, starts after kill -9, and what the command needs from the system.
 
 use crate::common::{bounded_as, capabilities};
 use crate::packet::Packet;
@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// How many programs of ours are at a place, by either way.
+/// Returns how many of our programs are attached at a place, by TCX and by clsact.
 fn attached(network: &Network, interface: &str, direction: TcAttachType) -> (usize, usize) {
     network.enter("r", || {
         let ours = |name: &str| name.starts_with("border_");
@@ -41,7 +41,7 @@ fn killed_and_started_again(test: &str, method: &str, one_each: (usize, usize)) 
     border.wait_for(&flow, |r| r.in_order == write_seq(&flow.0));
     border.stop(Signal::SIGKILL);
 
-    // nobody is there, the programs are, and flows run
+    // the agent is gone, the programs are attached, and flows run
     assert_eq!(both(&network), [one_each; 2]);
     network.transfer(&mut flow, 100_000);
 
@@ -77,7 +77,8 @@ fn a_killed_one_is_followed_by_another_by_clsact() {
     killed_and_started_again("clsact", "clsact", (0, 1));
 }
 
-/// While it looks nobody else does: what waits as it dies is left to whoever comes next.
+/// While an agent polls, the kernel generates no reports by itself: the next agent must handle what was waiting when
+/// the agent was killed.
 #[test]
 fn one_that_was_killed_while_it_looked_is_followed_by_another() {
     const ROOM: usize = 1024;
@@ -132,7 +133,7 @@ fn the_other_way_takes_the_place_of_what_was_left() {
     }
 }
 
-/// Interfaces of the same numbers, as containers have them.
+/// The interfaces have the same indices in both namespaces, as in containers.
 #[test]
 fn what_was_left_in_another_network_namespace_is_not_taken_for_this_ones() {
     let Some(there) = Network::new("elsewhere") else { return };
@@ -145,7 +146,7 @@ fn what_was_left_in_another_network_namespace_is_not_taken_for_this_ones() {
         let (status, said) = border.stop(Signal::SIGTERM);
         assert_eq!(status.code(), Some(0), "{said}");
         assert!(said.contains("another network namespace") && !said.contains("replaces the one"), "{said}");
-        // a link goes with its pin, a filter has to be taken off there
+        // a link ends with its pin; a filter must be removed in its own namespace
         let left = if method == "tcx" { (0, 0) } else { one };
         assert_eq!(both(&there), [left; 2], "{said}");
     }
@@ -157,7 +158,7 @@ fn what_the_next_one_does_not_want_is_taken_off() {
         let Some(network) = Network::new(&format!("unwanted-{method}")) else { return };
         network.border(&["--attach", method]).stop(Signal::SIGKILL);
         assert_eq!(both(&network), [one; 2]);
-        // the router translates addresses now: acknowledgements are seen where they leave; and there are more flows
+        // the router translates addresses now: ACKs are observed where they leave; and the flow table has another size
         let border = network.border(&["--attach", method, "--nat", "--flows", "1000"]);
         assert_eq!(both(&network), [one, (0, 0)]);
         assert_eq!(attached(&network, "wan", TcAttachType::Egress), one);
@@ -187,7 +188,7 @@ fn a_filter_of_somebody_else_stays_where_it_is() {
     assert!(said.contains("of another program") && said.contains("tc filter del dev wan ingress pref 4713"), "{said}");
     assert_eq!(there(), before);
     assert_eq!(attached(&network, "lan", TcAttachType::Ingress), (0, 0));
-    // what the message says to do helps
+    // the advice in the message works
     network.on("r", "tc filter del dev wan ingress pref 4713");
     assert_eq!(network.border(&["--attach", "clsact"]).stop(Signal::SIGTERM).0.code(), Some(0));
 }
@@ -221,7 +222,7 @@ fn it_keeps_two_capabilities_and_says_when_it_is_ready() {
     assert_eq!(told(), "STOPPING=1");
 }
 
-/// Nice value and scheduling policy of each thread, by its name.
+/// Returns the nice value and scheduling policy of each thread, with its name.
 fn priorities(pid: u32) -> Vec<(String, [i32; 2])> {
     let priority = |stat: String| {
         let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(") ").unwrap();
@@ -238,7 +239,7 @@ fn its_unit_leaves_it_what_it_needs() {
     let unit = include_str!("../../../deploy/pep-border.service");
     let options = ["--internet", "wan", "--access", "lan", "--server", "10.201.1.0/24"];
     let border = Border::start_with(&network, &options, |command| bounded_as(unit, command));
-    // it answers once all has begun
+    // it answers once everything has started
     assert_eq!(border.get(&network, "/healthz").1, "ok\n");
     let ([own, _], priorities) = (priorities(std::process::id())[0].1, priorities(border.pid()));
     assert!(priorities.iter().any(|(name, _)| name == "reports"), "{priorities:?}");
@@ -284,7 +285,7 @@ fn options_that_make_no_sense_leave_nothing_behind() {
         let said = fails(1, &[&own[..], &["10.0.0.0/8", "--config", file.to_str().unwrap()]].concat());
         assert!(said.contains(says) && said.contains("border.toml"), "{said}");
     }
-    // a file could have named the keys: then the command line is not to blame
+    // a file could have named the keys: then it is no usage error
     fs::write(&file, "").unwrap();
     for (config, code) in [(&[][..], 2), (&["--config", file.to_str().unwrap()], 1)] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pep-agent"));
@@ -295,7 +296,7 @@ fn options_that_make_no_sense_leave_nothing_behind() {
     }
 }
 
-/// A device whose packets begin with IP, as a UPF has it towards its subscribers.
+/// Creates a device whose packets begin with an IP header, like a UPF's towards its subscribers.
 fn tun(network: &Network, name: &str) -> File {
     #[repr(C)]
     struct Request {

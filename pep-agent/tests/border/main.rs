@@ -1,5 +1,5 @@
-//! The border on the running kernel: its program, and the server's that takes its reports off the wire, given packets one by
-//! one, and the command on a router with real flows. Needs root.
+//! The border on the running kernel. Packets are given one by one to its program, and to the server's program that
+//! takes its in-band reports out of the packets. The command runs on a router with real flows. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 

@@ -1,4 +1,4 @@
-//! Packets as they come from a wire.
+//! Builds packets as they arrive on the wire.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
-/// A TCP segment, and what it is wrapped in.
+/// A TCP segment with its IP and Ethernet headers.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub from: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Packet {
     pub ip_options: Vec<u8>,
     pub extensions: Vec<(u8, Vec<u8>)>,
     pub tcp_options: Vec<u8>,
-    /// Behind the IP packet: what Ethernet pads short frames with.
+    /// Bytes after the IP packet, with which Ethernet pads short frames.
     pub padding: usize,
 }
 
@@ -47,7 +47,7 @@ impl Packet {
         Self { ack, ..Self::data(from, to, 1, 0) }
     }
 
-    /// The IP packet.
+    /// Returns the IP packet.
     pub fn ip(&self) -> Vec<u8> {
         let mut tcp = Vec::new();
         tcp.extend(self.from.port().to_be_bytes());
@@ -56,7 +56,7 @@ impl Packet {
         tcp.extend(self.ack.to_be_bytes());
         tcp.push((5 + self.tcp_options.len() as u8 / 4) << 4);
         tcp.push(self.flags);
-        tcp.extend([1, 0, 0, 0, 0, 0]); // window, no checksum: nobody looks at it
+        tcp.extend([1, 0, 0, 0, 0, 0]); // window, no checksum: the programs ignore it
         tcp.extend(&self.tcp_options);
         tcp.resize(tcp.len() + self.payload, 0x5a);
         match (self.from.ip(), self.to.ip()) {
@@ -66,7 +66,7 @@ impl Packet {
         }
     }
 
-    /// The Ethernet frame.
+    /// Returns the Ethernet frame.
     pub fn frame(&self) -> Vec<u8> {
         let mut frame = ethernet(&self.tags, if self.from.is_ipv4() { 0x0800 } else { 0x86dd });
         frame.extend(self.ip());

@@ -1,4 +1,4 @@
-//! Packets of every kind, good and bad: what is read of them, and that they pass.
+//! Valid and invalid packets of every kind: what the program reads from them, and that they pass.
 
 use crate::packet::{Packet, ethernet, ipv4};
 use crate::program::{PATIENT, SERVER, SERVER_V6, Settings, client, program};
@@ -11,9 +11,9 @@ fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// The kernel runs programs on no frame without anything in it.
+/// The shortest frame: the kernel does not run programs on a frame without payload.
 const SHORTEST: usize = 15;
-/// Before the IP header.
+/// Bytes before the IP header.
 const TAGGED_HEADER: usize = 18;
 const CLIENT_V6: &str = "[2001:db8:f::9]:5000";
 
@@ -57,7 +57,7 @@ fn super_packets_count_as_their_segments() {
     program.super_packet(&frame(client(2)), 0, 0);
     let segments = [0, 1, 2].map(|i| program.flow(addr(SERVER), client(i)).map(|f| (f.in_order, f.segments)));
     assert_eq!(segments, [Some((1460, 7)), Some((1460, 7)), Some((1460, 1))]);
-    // larger than its length field can say
+    // larger than its length field can express
     let mut big = Packet::data(addr(SERVER), client(3), 0, 1460).frame();
     big[16..18].fill(0);
     program.super_packet(&big, 7, 209);
@@ -140,7 +140,7 @@ fn packets_cut_short_or_with_lengths_that_cannot_be_pass_unread() {
     assert_eq!(program.flow_count(), 0);
 }
 
-/// Counters of what is not read, by their names.
+/// Returns the counters of packets that are not tracked, with their names.
 fn untracked(c: &Counters) -> [(&'static str, u64); 5] {
     [
         ("other", c.other),
@@ -151,7 +151,7 @@ fn untracked(c: &Counters) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// What a frame is counted as, if it is no segment that can be read.
+/// Returns the counter of a frame, or `None` if it is a readable segment.
 fn counted(frame: &[u8], gso_size: u16) -> Option<&'static str> {
     let byte = |at: usize| frame.get(at).copied().map(usize::from);
     let word = |at: usize| Some(byte(at)? << 8 | byte(at + 1)?);
@@ -166,7 +166,7 @@ fn counted(frame: &[u8], gso_size: u16) -> Option<&'static str> {
     if !is_v4 && kind != 0x86dd {
         return Some("other");
     }
-    // of IPv4 with something else than TCP within, a header is enough
+    // of IPv4 with a protocol other than TCP, the IP header is enough
     let is_short = byte(at + 39).is_none();
     if byte(at + 19).is_none() || is_short && (!is_v4 || byte(at + 9) == Some(6)) {
         return Some("malformed");
@@ -205,7 +205,7 @@ fn counted(frame: &[u8], gso_size: u16) -> Option<&'static str> {
     (header < 20 || end > frame.len() || tcp + header > end).then_some("malformed")
 }
 
-/// The harness checks of each that it passes unchanged.
+/// The harness checks that each packet passes unchanged.
 #[test]
 fn random_and_mutated_packets_pass_and_are_counted_as_what_they_are() {
     let Some(program) = program("fuzz", PATIENT) else { return };
@@ -251,7 +251,7 @@ fn random_and_mutated_packets_pass_and_are_counted_as_what_they_are() {
         };
         let after = untracked(&program.counters());
         let more: Vec<_> = after.iter().zip(before).filter(|(a, b)| a.1 > b.1).map(|(a, _)| a.0).collect();
-        // of what comes from the clients, nothing else is counted
+        // of packets from the clients, nothing else is counted
         let kind = counted(&frame, size).filter(|kind| is_run && (!is_ack || *kind == "gtp_u"));
         prop_assert_eq!(more, kind.into_iter().collect::<Vec<_>>());
         Ok(())
@@ -282,17 +282,17 @@ fn a_million_forged_flows_take_no_more_room_than_there_is() {
     }
     let counters = program.counters();
     assert!(program.flow_count() <= 4096, "{} flows", program.flow_count());
-    // those that were not seen for longest went: a real one, which is seen now and then, was there all the time
+    // the least recently seen flows were evicted: the real one, which is seen now and then, stayed
     assert_eq!(program.flow(addr(SERVER), real).map(|f| (f.in_order, f.segments)), Some((FORGED, FORGED / REAL_EVERY)));
     assert_eq!((counters.flows_new, counters.flows_refused), (u64::from(FORGED) + 1, 0));
     let packets = u64::from(FORGED + FORGED / REAL_EVERY);
     assert_eq!(counters.packets, packets);
-    // nobody emptied the ring: what did not fit is counted, and no packet waited for it
+    // the ring was not emptied: dropped reports are counted, and no packet waited
     let kept = program.reports().len() as u64;
     assert!(kept > 100 && counters.reports_lost > 900_000, "{counters:?}");
     assert_eq!(counters.reports.iter().sum::<u64>(), kept);
     assert_eq!(counters.reports.iter().sum::<u64>() + counters.reports_lost, packets);
-    // and the flow that comes next is tracked as ever
+    // the next flow is tracked as usual
     program.segment(client(FORGED + 1), 500, 100);
     assert_eq!(program.flow(addr(SERVER), client(FORGED + 1)).map(|f| f.in_order), Some(600));
 }

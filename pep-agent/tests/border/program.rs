@@ -1,4 +1,4 @@
-//! The border's program, given packets one by one (BPF_PROG_TEST_RUN).
+//! Runs the border's program on packets, one by one (BPF_PROG_TEST_RUN).
 
 use crate::packet::Packet;
 use aya::maps::lpm_trie::Key;
@@ -17,12 +17,12 @@ pub const SERVER: &str = "192.0.2.1:443";
 pub const SERVER_V6: &str = "[2001:db8::1]:443";
 /// TC_ACT_UNSPEC, which is also TCX_NEXT.
 pub const PASS: u32 = u32::MAX;
-/// Of `struct __sk_buff`.
+/// Size and field offsets of `struct __sk_buff`.
 const SKB_SIZE: usize = 192;
 const SKB_GSO_SEGS: usize = 164;
 const SKB_GSO_SIZE: usize = 176;
 
-/// Loaded with maps of its own, which go with it.
+/// The loaded programs with maps of their own, which end with this value.
 pub struct Program {
     ebpf: Ebpf,
     flows: HashMap<MapData, [u8; 40], [u8; size_of::<Flow>()]>,
@@ -30,7 +30,7 @@ pub struct Program {
     counters: PerCpuArray<MapData, [u64; COUNTERS]>,
 }
 
-/// What the map says of a flow.
+/// State of a flow in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
     pub in_order: u32,
@@ -38,7 +38,7 @@ pub struct FlowState {
     pub segments: u32,
 }
 
-/// How it is loaded.
+/// The settings with which the programs are loaded.
 #[derive(Clone, Copy)]
 pub struct Settings {
     pub segments: u32,
@@ -47,11 +47,11 @@ pub struct Settings {
     pub ring_bytes: u32,
 }
 
-/// Never due but for gaps.
+/// Settings with which reports are due only for gaps.
 pub const PATIENT: Settings =
     Settings { segments: u32::MAX, delay_us: 1_000_000_000, flows: 4096, ring_bytes: 1 << 20 };
 
-/// `None`, and a line that says so, without root.
+/// Loads the programs. Without root, prints a line that says so and returns `None`.
 pub fn program(test: &str, settings: Settings) -> Option<Program> {
     is_root_with_bpffs(test).then(|| Program::load(test, settings))
 }
@@ -67,7 +67,7 @@ impl Program {
             .override_global("report_segments", &settings.segments, true)
             .override_global("report_delay_us", &settings.delay_us, true)
             .load(hotcc_bpf::prog("pep_border").unwrap().bytes);
-        drop(pins); // nothing is left behind, however this ends
+        drop(pins); // removed now, so that nothing is left behind however this ends
         let mut ebpf = loaded.unwrap();
         for (_, program) in ebpf.programs_mut() {
             let program: &mut SchedClassifier = program.try_into().unwrap();
@@ -84,12 +84,13 @@ impl Program {
         Self { ebpf, flows, ring, counters }
     }
 
-    /// Gives it a frame that came from the Internet. It passes, unchanged. Answers whether the kernel runs it on that.
+    /// Runs the program on a frame from the Internet, and checks that the frame passes unchanged. Returns whether the
+    /// kernel runs programs on this frame.
     pub fn data(&self, frame: &[u8]) -> bool {
         self.run("border_data", frame, None)
     }
 
-    /// The same, as a super-packet. Segments 0: only the size is told, as virtual machines' devices do.
+    /// The same for a super-packet. With `segments` 0, only the size is set, as the devices of virtual machines do.
     pub fn super_packet(&self, frame: &[u8], segments: u32, size: u32) -> bool {
         let mut skb = [0; SKB_SIZE];
         skb[SKB_GSO_SEGS..][..4].copy_from_slice(&segments.to_ne_bytes());
@@ -97,7 +98,7 @@ impl Program {
         self.run("border_data", frame, Some(&skb))
     }
 
-    /// Gives it a frame that came from the access network. It passes, unchanged.
+    /// Runs the program on a frame from the access network, and checks that the frame passes unchanged.
     pub fn ack(&self, frame: &[u8]) -> bool {
         self.run("border_acks", frame, None)
     }
@@ -109,7 +110,7 @@ impl Program {
         verdict.is_some()
     }
 
-    /// As the agent does by itself: `border_look` or `border_rest`.
+    /// Runs `border_look` or `border_rest`, as the agent does.
     pub fn agent(&self, name: &str) {
         let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
         program.test_run(TestRunOptions { data_in: Some(&[0; 14]), ..Default::default() }).unwrap();
@@ -119,7 +120,7 @@ impl Program {
         Counters::sum(self.counters.get(&0, 0).unwrap().iter())
     }
 
-    /// From now on somebody has the flow's lock, or nobody.
+    /// Sets whether the flow's lock is held.
     pub fn set_lock(&mut self, server: SocketAddr, client: SocketAddr, is_held: bool) {
         let key = flow_key(server, client);
         let mut flow: Flow = bytemuck::pod_read_unaligned(&self.flows.get(&key, 0).unwrap());
@@ -139,7 +140,7 @@ impl Program {
         self.flows.keys().filter(Result::is_ok).count()
     }
 
-    /// Whatever is in the ring.
+    /// Takes all reports out of the ring.
     pub fn reports(&mut self) -> Vec<Report> {
         let mut found = Vec::new();
         while let Some(item) = self.ring.next() {
@@ -148,7 +149,7 @@ impl Program {
         found
     }
 
-    /// One segment of the flow from [`SERVER`].
+    /// Runs the program on one segment of the flow from [`SERVER`].
     pub fn segment(&self, client: SocketAddr, seq: u32, payload: usize) {
         self.data(&Packet::data(SERVER.parse().unwrap(), client, seq, payload).frame());
     }
@@ -167,12 +168,13 @@ fn flow_key(server: SocketAddr, client: SocketAddr) -> [u8; 40] {
     key
 }
 
-/// What a program answers to a frame, which it leaves as it is. `None` where the kernel does not run it on that.
+/// Returns what a program returns for a frame, and checks that it leaves the frame unchanged. Returns `None` if the
+/// kernel does not run programs on such a frame.
 pub fn given(program: &SchedClassifier, frame: &[u8], skb: Option<&[u8]>) -> Option<u32> {
     let mut out = vec![0; frame.len() + 64];
     let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ctx_in: skb, ..Default::default() };
     let result = match program.test_run(options) {
-        // newer kernels take no frames that say IP and are shorter than that, but for tagged ones
+        // newer kernels reject frames with an IP ethertype that are shorter than that, unless they are tagged
         Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(22) && frame.len() < 54 => return None,
         result => result.unwrap(),
     };
@@ -180,7 +182,7 @@ pub fn given(program: &SchedClassifier, frame: &[u8], skb: Option<&[u8]>) -> Opt
     Some(result.return_value)
 }
 
-/// A client of its own for each number.
+/// Returns a different client for each number.
 pub fn client(number: u32) -> SocketAddr {
     let [a, b, c, d] = (0x0a00_0000 + number / 60_000).to_be_bytes();
     SocketAddr::from(([a, b, c, d], 2000 + (number % 60_000) as u16))

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Server, router and client, gone with the value. The router's interfaces are `wan` and `lan`.
+/// Server, router and client, which are removed when this value is dropped. The router's interfaces are `wan` and
+/// `lan`.
 pub struct Network {
     stem: String,
     pub pins: PathBuf,
@@ -32,7 +33,7 @@ pub struct Network {
 const SERVER: [&str; 2] = ["10.201.1.1", "2001:db8:1::1"];
 
 impl Network {
-    /// `None`, and a line that says so, without root.
+    /// Creates the hosts. Without root, prints a line that says so and returns `None`.
     pub fn new(test: &str) -> Option<Self> {
         if !is_root_with_bpffs(test) {
             return None;
@@ -74,7 +75,7 @@ impl Network {
         run(&format!("ip netns exec {} {command}", self.name(host)));
     }
 
-    /// Runs `work` on a thread on a host: sockets it makes belong there.
+    /// Runs `work` on a thread in a host's network namespace, to which its sockets then belong.
     pub fn enter<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
         let file = self.file(host);
         std::thread::scope(|scope| {
@@ -86,7 +87,7 @@ impl Network {
         })
     }
 
-    /// The command on the router, with what it needs and `options`.
+    /// Returns the command on the router, with the arguments that it needs and `options`.
     pub fn command(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pep-agent"));
         let file = self.file("r");
@@ -98,13 +99,13 @@ impl Network {
         command
     }
 
-    /// Starts it between `wan` and `lan`, for both servers.
+    /// Starts the border between `wan` and `lan`, for the server's addresses of both families.
     pub fn border(&self, options: &[&str]) -> Border {
         let own = ["--internet", "wan", "--access", "lan", "--server", "10.201.1.0/24", "--server", "2001:db8:1::/48"];
         Border::start(self, &[&own, options].concat())
     }
 
-    /// A connection from the client to the server: server's side, client's side.
+    /// Opens a connection from the client to the server. Returns the server's end and the client's end.
     pub fn connect(&self, family: usize) -> (TcpStream, TcpStream) {
         let at: IpAddr = SERVER[family].parse().unwrap();
         let listener = self.enter("s", || TcpListener::bind((at, 0))).unwrap();
@@ -113,7 +114,7 @@ impl Network {
         (listener.accept().unwrap().0, client)
     }
 
-    /// Sends that much from the server; the client has it all, as it was, afterwards.
+    /// Sends this many bytes from the server, and checks that the client receives all of them unchanged.
     pub fn transfer(&self, (server, client): &mut (TcpStream, TcpStream), bytes: usize) {
         let byte = |i: usize| (i * 31 + i / 251) as u8;
         std::thread::scope(|scope| {
@@ -145,7 +146,7 @@ fn run(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A report as it was printed.
+/// A report as the command printed it.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub server: SocketAddr,
@@ -223,7 +224,7 @@ impl Border {
         self.reports.lock().unwrap().clone()
     }
 
-    /// Ends it; answers how, and what it said.
+    /// Sends a signal, and returns the exit status and the output on stderr.
     pub fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
         self.wait()
@@ -243,8 +244,9 @@ impl Border {
         (status, self.said.lock().unwrap().clone())
     }
 
-    /// What the server of a flow knows, once it is as wanted: the report that has most in order, and of several the last one.
-    /// A segment that came alone is reported when it is due, which may be after what followed it was.
+    /// Waits until the report with the highest in-order sequence number of a flow (the last one, if there are several)
+    /// is as wanted, and returns it. A segment that came alone is reported when it is due, which may be after the
+    /// segments that followed it were reported.
     #[track_caller]
     pub fn wait_for(&self, flow: &(TcpStream, TcpStream), wanted: impl Fn(&Report) -> bool) -> Report {
         let of_flow = |r: &Report| r.client == flow.0.peer_addr().unwrap() && r.server == flow.0.local_addr().unwrap();
@@ -261,12 +263,12 @@ impl Border {
         }
     }
 
-    /// Head and body.
+    /// Returns the head and the body of an HTTP answer.
     pub fn get(&self, network: &Network, path: &str) -> (String, String) {
         network.enter("r", || http::get(self.http, path)).unwrap()
     }
 
-    /// The value of a series, labels as they stand on the page.
+    /// Returns the value of a series, with its labels written as on the page.
     pub fn metric(&self, network: &Network, series: &str) -> f64 {
         let (head, page) = self.get(network, "/metrics");
         assert!(head.contains("200 OK"), "{head}\n{page}");
@@ -287,25 +289,25 @@ fn option<T: Copy>(socket: &TcpStream, name: i32, value: Option<T>, zero: T) -> 
     let fd = socket.as_raw_fd();
     let place = (&raw mut out).cast();
     let result = match value {
-        // SAFETY: `place` points to as many bytes as `length` says, which the kernel reads.
+        // SAFETY: `place` points to `length` bytes, which the kernel reads.
         Some(_) => unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, name, place, length) },
-        // SAFETY: `place` points to as many bytes as `length` says, of a type that takes any.
+        // SAFETY: `place` points to `length` bytes, of a type for which any value is valid.
         None => unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, name, place, &raw mut length) },
     };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     out
 }
 
-/// The sequence number after the last byte that was written to the socket, by way of repairing it.
+/// Returns the sequence number after the last byte that was written to the socket, which it reads in TCP_REPAIR mode.
 pub fn write_seq(socket: &TcpStream) -> u32 {
     option(socket, libc::TCP_REPAIR, Some(1i32), 0);
-    option(socket, libc::TCP_REPAIR_QUEUE, Some(2i32), 0); // what is sent
+    option(socket, libc::TCP_REPAIR_QUEUE, Some(2i32), 0); // the send queue
     let seq = option(socket, libc::TCP_QUEUE_SEQ, None, 0u32);
     option(socket, libc::TCP_REPAIR, Some(-1i32), 0); // off, without a probe
     seq
 }
 
-/// Segments that the socket sent again.
+/// Returns the number of segments that the socket retransmitted.
 fn retransmits(socket: &TcpStream) -> u32 {
     let zero = [0u32; 26];
     option(socket, libc::TCP_INFO, None, zero)[25]
@@ -323,7 +325,7 @@ fn the_last_report_is_where_the_sender_is() {
         assert_eq!(report.ranges, "");
         assert!((2000..20_000).contains(&report.segments), "{report:?}");
     }
-    // the same two hosts, the other way: the client's data is none of ours
+    // the same two hosts, the other direction: the client's data is not tracked
     let before = border.reports().len();
     let mut flow = network.connect(0);
     flow.1.write_all(&vec![1; 100_000]).unwrap();
@@ -354,7 +356,7 @@ fn a_border_beside_the_base_stations_is_told() {
     let Some(network) = Network::new("gtp-u") else { return };
     let border = network.border(&[]);
     let gtp_u = || border.metric(&network, r#"hotcc_border_untracked_packets_total{reason="gtp_u"}"#);
-    assert_eq!(gtp_u(), 0.0); // and it counts from now on
+    assert_eq!(gtp_u(), 0.0); // counting starts now
     let sent = network.enter("s", || UdpSocket::bind("0.0.0.0:0")?.send_to(&[0x30; 20], "10.201.2.1:2152"));
     assert_eq!(sent.unwrap(), 20);
     let started = Instant::now();
@@ -413,7 +415,7 @@ fn while_many_reports_come_it_looks_for_them_and_rests_after() {
     assert_eq!(border.metric(&network, "hotcc_border_reports_lost_total"), 0.0);
 }
 
-/// What the whole thing is for.
+/// The purpose of the PEP.
 #[test]
 fn a_loss_has_a_place() {
     let Some(network) = Network::new("place") else { return };
@@ -446,7 +448,7 @@ fn a_router_that_translates_addresses_knows_flows_as_their_servers_do() {
     network.on("r", "nft add chain ip nat leaving { type nat hook postrouting priority 100 ; }");
     network.on("r", "nft add rule ip nat leaving oifname wan masquerade");
     network.on("s", "tc qdisc replace dev srv root tbf rate 200mbit burst 16kb limit 40kb");
-    // without the option it sees the ACKs of addresses that no server sends to
+    // without the option, the border sees the ACKs of addresses to which no server sends
     for (options, hears_clients) in [(&["--nat"][..], true), (&[], false)] {
         let border = network.border(options);
         let mut flow = network.connect(0);

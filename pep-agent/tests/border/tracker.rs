@@ -1,4 +1,4 @@
-//! What the program keeps of a flow, against a model that knows of each byte whether it was seen.
+//! The state that the program keeps of a flow, compared with a model that records for each byte whether it was seen.
 
 use crate::packet::{ACK, FIN, Packet, RST, SYN};
 use crate::program::{FlowState, PATIENT, Program, SERVER, Settings, client, program};
@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::{Duration, Instant};
 
-/// Bytes of a flow that the model looks at.
+/// Bytes of a flow that the model covers.
 const SPACE: usize = 400;
 const RANGES: usize = 4;
 
-/// Byte by byte, from the first one that was seen on.
+/// The state byte by byte, from the first byte that was seen.
 struct Model {
     base: u32,
     seen: [bool; SPACE],
@@ -24,7 +24,7 @@ impl Model {
         self.seen.iter().position(|seen| !seen).unwrap_or(SPACE)
     }
 
-    /// Runs of seen bytes above what is in order.
+    /// Returns the runs of seen bytes above the in-order ones.
     fn ranges(&self) -> Vec<(usize, usize)> {
         let (mut runs, mut at) = (Vec::new(), self.in_order());
         while let Some(start) = (at..SPACE).find(|i| self.seen[*i]) {
@@ -35,7 +35,7 @@ impl Model {
         runs
     }
 
-    /// Answers whether a gap appeared or closed.
+    /// Returns whether a gap appeared or closed.
     fn segment(&mut self, at: i32, length: usize, is_data: bool) -> bool {
         let gaps = self.ranges().len();
         let end = (at + length as i32).clamp(0, SPACE as i32) as usize;
@@ -71,7 +71,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let segment = (-20..300i32, 1..50usize, any::<bool>().prop_map(|fin| fin));
     let event = prop_oneof![
         6 => segment.prop_map(|(at, payload, fin)| Event::Segment { at, payload, fin }),
-        // as loss and reordering have it: short steps that leave holes
+        // as with loss and reordering: short steps that leave holes
         6 => (0..40i32, 1..4usize).prop_map(|(at, payload)| Event::Segment { at: at * 7, payload, fin: false }),
         1 => (0..380usize).prop_map(|at| Event::Ack { at }),
     ];
@@ -117,7 +117,7 @@ fn apply(program: &mut Program, number: u32, base: u32, events: &[Event]) -> Res
 fn the_program_keeps_what_a_model_of_single_bytes_has() {
     let Some(program) = program("model", PATIENT) else { return };
     let program = std::cell::RefCell::new((program, 0));
-    // beginnings of which many are just below the wrap
+    // many of the initial sequence numbers are just below the wrap
     let base = prop_oneof![any::<u32>(), (0..300u32).prop_map(|n| n.wrapping_neg())];
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() });
@@ -144,7 +144,7 @@ fn beginnings_and_ends_take_sequence_space() {
     assert_eq!(send(ACK, 999, 0), Some((1000, 2)), "and one without");
     assert_eq!(send(ACK | FIN, 1000, 500), Some((1501, 3)));
     assert_eq!(send(ACK | FIN, 1500, 0), Some((1501, 3)), "again");
-    // the next connection between the same ports, with a request that was answered at once
+    // the next connection between the same ports; its SYN-ACK carries the answer to the request
     assert_eq!(send(SYN | ACK, 900_000, 10), Some((900_011, 1)));
     assert_eq!(send(RST, 900_011, 0), None);
     assert_eq!(program.counters().flows_ended, 1);
@@ -216,7 +216,7 @@ fn reports_are_due_by_segments_and_by_time() {
     assert_eq!(reports.len(), 1, "the fourth segment");
     assert_eq!((REASONS[reports[0].reason as usize], reports[0].segments), ("segments", 4));
 
-    // several flows that wait; the timer tells them without another packet
+    // several flows that wait; the timer reports them without another packet
     for i in 2..50 {
         program.segment(client(i), 0, 10);
     }
@@ -234,7 +234,7 @@ fn reports_are_due_by_segments_and_by_time() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(program.reports(), [], "each of them once");
 
-    // and again, after a pause
+    // the same again, after a pause
     program.segment(client(2), 10, 10);
     let started = Instant::now();
     while program.reports().is_empty() {
@@ -263,13 +263,13 @@ fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
     assert_eq!(told(&mut program), [], "and no more");
     program.segment(client(0), 50, 10);
     assert_eq!(told(&mut program), [(60, 0, 6)], "alone again, after a pause");
-    // what waits by itself has no room for ranges
+    // an entry for a segment alone has no room for ranges
     program.segment(client(0), 100, 10);
     assert_eq!(program.reports().len(), 1, "a gap is told at once");
     std::thread::sleep(delay);
     program.segment(client(0), 110, 10);
     assert_eq!(told(&mut program), [(60, 1, 8)]);
-    // its flow may be gone by then
+    // its flow may have ended by then
     program.segment(client(1), 0, 10);
     program.data(&Packet { flags: RST, ..Packet::data(SERVER.parse().unwrap(), client(1), 10, 0) }.frame());
     assert_eq!(told(&mut program), [(10, 0, 1)]);
@@ -280,7 +280,7 @@ fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("look", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
-    // whether the timer was waiting then or not
+    // whether or not the timer was already waiting
     for timer_waits in [true, false] {
         if timer_waits {
             program.segment(client(0), 0, 10);
@@ -297,7 +297,7 @@ fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
         program.agent("border_look");
         assert_eq!(program.reports(), [], "each of them once");
     }
-    // who comes before the end of that is not forgotten
+    // segments that come before polling ends are not forgotten
     program.segment(client(0), 20, 10);
     program.agent("border_rest");
     program.segment(client(1), 0, 10);

@@ -1,10 +1,10 @@
-//! What the tests of both commands share: a unit's capabilities, and the series that are served.
+//! Helpers for the tests of both commands: a unit's capabilities, and the series of a metrics page.
 
 use caps::{CapSet, CapsHashSet};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Starts it with no more capabilities than its unit gives it.
+/// Makes the command start with no more capabilities than its unit gives it.
 pub fn bounded_as(unit: &str, command: &mut Command) {
     let left = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let left: CapsHashSet = left.split(' ').map(|name| name.parse().unwrap()).collect();
@@ -17,14 +17,14 @@ pub fn bounded_as(unit: &str, command: &mut Command) {
     unsafe { command.pre_exec(give_up) };
 }
 
-/// One of a process's sets of capabilities, as `/proc/PID/status` calls it.
+/// Returns one of a process's capability sets, named as in `/proc/PID/status`.
 pub fn capabilities(pid: u32, set: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let value = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t")).unwrap();
     u64::from_str_radix(value, 16).unwrap()
 }
 
-/// The value of a series, labels as they stand on the page.
+/// Returns the value of a series, with its labels written as on the page.
 pub fn metric(page: &str, series: &str) -> f64 {
     let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
     value.unwrap_or_else(|| panic!("no {series} in\n{page}"))

@@ -1,4 +1,4 @@
-//! Both commands, as a service manager starts them, and a flow between them.
+//! Both commands, started as a service manager starts them, and a flow between them.
 
 use crate::common::{capabilities, metric};
 use crate::host::*;
@@ -20,7 +20,7 @@ const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 const BPF: u64 = 1 << 39;
 
-/// An agent that runs, until it is dropped.
+/// A running agent, stopped when dropped.
 pub struct Running {
     pub process: Process,
     host: Namespace,
@@ -51,12 +51,12 @@ impl Running {
         self.host.enter(|| http::get(self.http, "/metrics")).unwrap().unwrap().1
     }
 
-    /// A series, its labels as they stand on the page.
+    /// Returns the value of a series, with its labels written as on the page.
     pub fn metric(&self, series: &str) -> f64 {
         metric(&self.page(), series)
     }
 
-    /// Has promtool check its page.
+    /// Checks its page with promtool.
     fn check_page(&self) {
         self.host.enter(|| metrics::check(self.http)).unwrap().unwrap();
     }
@@ -65,13 +65,13 @@ impl Running {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Effective, permitted and bounding.
+    /// Returns its effective, permitted and bounding capabilities.
     fn capabilities(&self) -> [u64; 3] {
         ["CapEff", "CapPrm", "CapBnd"].map(|set| capabilities(self.process.id(), set))
     }
 }
 
-/// Where a border of this test is pinned, gone with the value.
+/// The pin directory of a border of this test, removed when dropped.
 struct Pins(&'static str);
 
 impl Drop for Pins {
@@ -93,7 +93,8 @@ fn server(hosts: &Hosts, keys: &Path, log: &Path) -> Running {
     Running::start(&hosts.server, &["server", "--key-file", keys.to_str().unwrap(), "--inband", "router"], log)
 }
 
-/// Data until something is so: an agent looks once a second, and says some things after three.
+/// Sends data until a condition holds. This may take a few seconds: an agent checks for problems once a second, and
+/// some warnings take three.
 fn send_until(flow: &Flow, what: &str, told: impl Fn() -> String, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -128,7 +129,7 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         assert!(seen.segments > 0, "{seen:?}");
         assert!(border.metric("hotcc_border_datagrams_total") > 0.0);
         assert_eq!(border.metric(r#"hotcc_border_reports_dropped_total{reason="no_key"}"#), 0.0);
-        // only beside the flows does the server ask how far away the border is
+        // the server probes only borders that send UDP datagrams
         let answered = || border.metric("hotcc_border_probes_answered_total");
         if transport == "udp" {
             send_until(&flow, "an answer", || border.page(), || answered() > 0.0);
@@ -144,7 +145,7 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         }
         let said = border.said() + &server.said();
         assert!(!said.contains("WARN"), "{said}");
-        // another key, which both read without the capabilities they began with
+        // a new key, which both read without the capabilities that they started with
         test.key_file(&[(2, "b6")]);
         for agent in [&border, &server] {
             kill(Pid::from_raw(agent.process.id() as i32), Signal::SIGHUP).unwrap();

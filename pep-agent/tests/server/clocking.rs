@@ -1,4 +1,4 @@
-//! What reports do to a sender, while none of its client's ACKs arrive.
+//! The effect of reports on a sender while none of its client's ACKs arrive.
 
 use crate::host::*;
 use pep_agent::report::Transport;
@@ -72,7 +72,7 @@ fn without_clocking_the_credit_waits_for_the_clients_next_ack() {
     assert_eq!(flow.connection().pep.unwrap().in_order_bytes as u32, first * flow.info().tcpi_snd_mss);
     hosts.release_acks();
     let before = flow.info().tcpi_bytes_acked;
-    (&flow.client).write_all(b"ack").unwrap(); // with which the client acknowledges all it has
+    (&flow.client).write_all(b"ack").unwrap(); // this segment acknowledges everything that the client has
     wait("an ACK", || agent.told(), || flow.info().tcpi_bytes_acked > before);
     assert!(flow.info().tcpi_snd_cwnd >= 2 * first, "{:#?}", flow.connection());
     assert_eq!(agent.records(RecordFate::Clocked), 0);
@@ -81,15 +81,15 @@ fn without_clocking_the_credit_waits_for_the_clients_next_ack() {
 /// ssthresh of a flow that was never held back.
 const INFINITE_SSTHRESH: i128 = 0x7fff_ffff;
 
-/// A flow of which the border sees everything, whose client then loses segments. The path has no delay but that of a queue behind
-/// the border, in which a loss is congestion unless the tunable says otherwise.
+/// The border sees every segment of a flow; then the client loses some. The path's only delay is that of a queue behind
+/// the border, where a loss counts as congestion unless the tunable says otherwise.
 #[test]
 fn a_loss_beyond_the_border_shrinks_nothing() {
     let (name, cc) = ("a_loss_beyond_the_border_shrinks_nothing", "mdcubic_d2");
     let Some(test) = kernel_test(name, cc, &["d2_loss_events=1000", "d2_reduction=cubic"]) else { return };
     let hosts = Hosts::new();
     hosts.server.sysctl("net.ipv4.tcp_rto_min_us", "200000").unwrap();
-    // a queue that the receiver's window cannot fill: no losses but ours
+    // a queue that the receiver's window cannot fill: no losses except those of the test
     hosts.client.sysctl("net.ipv4.tcp_rmem", "4096 262144 262144").unwrap();
     hosts.router.tc("qdisc add dev client root tbf rate 20mbit burst 16kb limit 4mb").unwrap();
     let keys = test.key_file(&[(1, "a5")]);
@@ -108,12 +108,12 @@ fn a_loss_beyond_the_border_shrinks_nothing() {
         wait(what, || agent.told(), ready);
     };
     wait_for("a running transfer", &|flow| flow.info().tcpi_bytes_acked > 500_000);
-    // a packet of several segments that begins before these passes whole: of 16 KB, the most that tbf lets through as one
+    // so many, because a packet of several segments that begins before them passes whole: tbf passes up to 16 KB as one
     flow.lose_at_client(16);
-    // more than one: a full receive buffer at the client may lose a packet, too, before ours
+    // more than one: a full receive buffer at the client may also lose a packet, before the test does
     wait_for("retransmissions", &|flow| flow.info().tcpi_total_retrans >= 3);
     flow.lose_nothing(); // the retransmission is still in the queue
-    // of one moment: the next loss may be near
+    // one consistent snapshot: the next loss may be near
     let open = RefCell::new(None);
     wait_for("its end", &|flow| {
         let connection = flow.connection();

@@ -1,4 +1,4 @@
-//! Flows that are kept without the PEP, for comparison.
+//! Flows of the control cohort, which run without the PEP, for comparison.
 
 use crate::host::*;
 use pep_agent::report::Transport;
@@ -19,7 +19,8 @@ fn both_arms_are_counted_and_only_one_gets_records() {
     let readers: Vec<_> = flows.iter().map(Flow::read_at_client).collect();
     let known =
         || agent.records(RecordFate::Control) + agent.records(RecordFate::Written) + agent.records(RecordFate::Clocked);
-    // by a flow that is none: of what is sent meanwhile, some may be taken later, and must not count as one of ours
+    // with a flow that does not exist: some of the reports sent meanwhile may be processed later, and must not count
+    // for our flows
     let mut stranger = flows[0].seen_to(flows[0].first);
     stranger.key.client.set_port(1);
     wait(

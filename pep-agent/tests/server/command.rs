@@ -1,4 +1,4 @@
-//! The command itself: signals, and what is left of it.
+//! The command itself: signals, and what it leaves behind.
 
 use crate::common::bounded_as;
 use crate::host::*;
@@ -21,7 +21,7 @@ fn start(hosts: &Hosts, keys: &Path, attach: &str) -> Process {
     Process::start(&mut command).unwrap()
 }
 
-/// What takes reports off the interface: by TCX, and by clsact.
+/// Returns the number of our programs on the interface: by TCX, and by clsact.
 fn attached(hosts: &Hosts) -> [usize; 2] {
     let read = || {
         let (_, tcx) = SchedClassifier::query_tcx("router", TcAttachType::Ingress).unwrap();
@@ -35,7 +35,7 @@ fn attached(hosts: &Hosts) -> [usize; 2] {
     hosts.server.enter(read).unwrap()
 }
 
-/// Reports until `hotcc flows` shows it: each with another number of segments.
+/// Sends reports until `hotcc flows` shows one with this number of segments.
 fn is_heard(border: &mut impl Transport, flow: &Flow, segments: u32) {
     let shown = || flow.connection().pep.map(|seen| seen.segments);
     wait(
@@ -76,7 +76,7 @@ fn what_takes_reports_off_an_interface_is_there_once_however_the_command_ended()
         assert!(agent.wait(PATIENCE).unwrap().success());
         assert_eq!(attached(&hosts), [0; 2], "{method}");
     }
-    // nor does one that takes none leave it there
+    // a server without in-band reports also removes it
     let mut killed = start(&hosts, &keys, "clsact");
     is_heard(&mut border, &flow, 1);
     kill(Pid::from_raw(killed.id() as i32), Signal::SIGKILL).unwrap();
@@ -95,7 +95,7 @@ fn the_command_ends_and_starts_again_however_it_ended() {
     let flow = Flow::open(&hosts, SERVER, cc);
     let mut agent = start(&hosts, &keys, "auto");
     is_heard(&mut border, &flow, 1);
-    // a file that makes no sense leaves the old keys; a new one takes their place
+    // an invalid file leaves the old keys in use; a valid one replaces them
     let pid = Pid::from_raw(agent.id() as i32);
     std::fs::write(&keys, "nonsense").unwrap();
     kill(pid, Signal::SIGHUP).unwrap();
@@ -157,7 +157,7 @@ fn an_interface_without_an_ethernet_header_is_refused_by_its_name() {
     assert_eq!(attached(&hosts), [0; 2]);
 }
 
-/// Once it runs, the server needs no privilege: what it was given to hold is enough.
+/// Once started, the server needs no privilege: its open descriptors are enough.
 #[test]
 fn the_agent_needs_no_capability_once_started() {
     let (name, cc) = ("the_agent_needs_no_capability_once_started", "mdcubic_caps");
@@ -170,7 +170,7 @@ fn the_agent_needs_no_capability_once_started() {
     introduce(&mut border, &agent, &flow);
     hosts.hold_acks();
     flow.fill();
-    sleep(Duration::from_millis(1100)); // it has looked at the interfaces again
+    sleep(Duration::from_millis(1100)); // it has read the list of interfaces again
     let clocked = agent.records(RecordFate::Clocked);
     border.send(&[flow.seen()], now_us());
     wait("a clocked record", || agent.told(), || agent.records(RecordFate::Clocked) > clocked);

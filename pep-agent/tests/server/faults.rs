@@ -1,5 +1,5 @@
-//! Borders that lie, die and come back; datagrams that were forged, replayed, delayed, or come as a flood. Whatever is
-//! said, the flow goes on.
+//! Borders that lie, die and return; datagrams that are forged, replayed, delayed, or part of a flood. The flow
+//! continues in every case.
 
 use crate::held::Held;
 use crate::host::*;
@@ -73,7 +73,7 @@ fn a_key_speaks_of_no_server_but_those_it_is_for() {
         border.send(&[flow.seen_to(flow.first)], now_us());
         met(&agent, DatagramFate::UnknownKey, times);
     }
-    // with the other key, which is for every server, they are taken
+    // with the other key, which is for every server, they are accepted
     introduce(&mut hosts.border(&keys), &agent, &flow);
     let accepted = agent.datagrams(DatagramFate::Accepted);
     hosts.inband_border(&keys).send(&[flow.seen_to(flow.first)], now_us());
@@ -81,7 +81,7 @@ fn a_key_speaks_of_no_server_but_those_it_is_for() {
     assert_eq!(agent.datagrams(DatagramFate::UnknownKey), 2, "{}", agent.told());
 }
 
-/// The second one names the first one's run, too, which it can read off the wire, and the highest counter there is.
+/// The second border also uses the first one's epoch, which it can read on the wire, and the highest possible counter.
 #[test]
 fn borders_whose_keys_share_a_number_do_not_meet() {
     let (name, cc) = ("borders_whose_keys_share_a_number_do_not_meet", "mdcubic_twokeys");
@@ -102,7 +102,7 @@ fn borders_whose_keys_share_a_number_do_not_meet() {
     assert_eq!(agent.records(RecordFate::Written), 2, "{}", agent.told());
 }
 
-/// Both keys are for that server. The second border's clock is 20 s ahead, and it names the first one's run.
+/// Both keys are for that server. The second border's clock is 20 s ahead, and it uses the first one's epoch.
 #[test]
 fn a_border_makes_no_record_of_another_key_s_older() {
     const AHEAD_US: u64 = 20_000_000;
@@ -137,7 +137,7 @@ fn a_border_makes_no_record_of_another_key_s_older() {
     }
 }
 
-/// The agent may be gone long since.
+/// This holds even if the agent has stopped long before.
 #[test]
 fn what_was_written_goes_with_its_socket() {
     let (name, cc) = ("what_was_written_goes_with_its_socket", "mdcubic_gone");
@@ -187,7 +187,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
     refused(to_listener, RecordFate::NotSending);
     let late = FlowReport { seen_at_us: now_us() - 3_000_000, ..flow.seen_to(at(0)) };
     refused(late, RecordFate::TooOld);
-    // who told of what was never sent is not believed for five seconds
+    // after a report of data that was never sent, the flow's records are rejected for five seconds
     refused(flow.seen_to(at(0)), RecordFate::Distrusted);
     assert!(flow.connection().pep.is_none(), "nothing was written");
     sleep(Duration::from_secs(5));
@@ -195,7 +195,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
     assert!(flow.connection().pep.is_some());
     let earlier = FlowReport { seen_at_us: now_us() - 500_000, ..flow.seen_to(at(0)) };
     refused(earlier, RecordFate::Older);
-    // what others sent the border in the server's name, further on, it may tell: that is left out
+    // a border may report higher ranges, which a third party sent it in the server's name: these are left out
     for begins_at in [0, 1 << 29] {
         let ranges = vec![range(-50, -40), range(begins_at, begins_at + 1000), range(3 << 28, 1 << 30)];
         refused(FlowReport { ranges, ..flow.seen_to(at(-100)) }, RecordFate::Written);
@@ -205,7 +205,7 @@ fn what_the_border_cannot_have_seen_is_refused() {
     assert!(flow.connection().pep.is_none(), "nor is what it told before");
 }
 
-/// The kernel sends a segment before it says so, and has its socket's lock until then.
+/// The kernel sends a segment before it advances snd_nxt, and holds the socket's lock until then.
 #[test]
 fn what_a_socket_may_be_sending_is_neither_taken_nor_a_lie() {
     let Some(Scene { test: _test, hosts, agent, flow, .. }) =
@@ -245,11 +245,11 @@ fn a_delayed_report_is_as_old_as_it_is() {
     assert_eq!(agent.records(RecordFate::Written), 1, "{}", agent.told());
     let age_ms = flow.connection().pep.unwrap().age_ms as u128;
     let most_ms = made.elapsed().as_millis();
-    // the clocks' distance is known to half of the probe's round trip
+    // the clocks' offset is known to within half of the probe's round trip
     assert!((480..=most_ms + 20).contains(&age_ms), "{age_ms} ms, and not more than {most_ms}");
 }
 
-/// What reaches the kernel comes from the agent alone: the very bytes that it hands over do nothing on the wire.
+/// Only the agent can pass records to the kernel: the same bytes in a packet on the wire have no effect.
 #[test]
 fn the_wire_does_not_reach_the_program() {
     let Some(Scene { test: _test, hosts, keys, agent, flow }) =
@@ -282,7 +282,7 @@ fn the_wire_does_not_reach_the_program() {
     }
     met(&agent, DatagramFate::NotOurs, 10);
     assert!(flow.connection().pep.is_none());
-    // and by the way that is meant for it, it is written
+    // passed by the agent, the record is written
     introduce(&mut hosts.border(&keys), &agent, &flow);
     assert!(flow.connection().pep.is_some());
 }
@@ -303,7 +303,7 @@ fn borders_and_servers_may_restart_and_keys_change() {
     let agent = Agent::start(&hosts, &keys, options());
     introduce(&mut border, &agent, &flow);
     assert_eq!(agent.datagrams(DatagramFate::Replayed), 0, "{}", agent.told());
-    // the server takes the new key beside the old one, then the border changes, then the old one goes
+    // the server gets the new key beside the old one, then the border changes to it, then the old one is removed
     let read = |keys: &[(u8, &str)]| pep_agent::auth::Keys::read(&test.key_file(keys)).unwrap();
     agent.keys.replace(read(&[(1, "a5"), (2, "b6")]));
     introduce(&mut border, &agent, &flow);
@@ -315,7 +315,7 @@ fn borders_and_servers_may_restart_and_keys_change() {
     assert_eq!(agent.datagrams(DatagramFate::UnknownKey) + agent.datagrams(DatagramFate::WrongCode), 0);
 }
 
-/// All at once, beside a border that acknowledges whatever was sent: every byte arrives, once and in its place.
+/// All faults at once, beside a border that reports everything that was sent: every byte arrives once and in its place.
 #[test]
 fn a_transfer_stands_lies_and_floods() {
     let (name, cc) = ("a_transfer_stands_lies_and_floods", "mdcubic_flood");

@@ -1,4 +1,5 @@
-//! A server, a router and a client; the agent on the first, a border's transport on the second, and a flow.
+//! A server, a router and a client. The agent runs on the server, a border's transport on the router, and a flow from
+//! the server to the client.
 
 use hotcc::ops::{self, Request};
 use hotcc::sockets::flows::Connection;
@@ -29,14 +30,15 @@ pub const PATIENCE: Duration = Duration::from_secs(8);
 pub const SERVER: &str = "10.248.1.1";
 pub const SERVER_V6: &str = "fd48:1::1";
 
-/// The exclusive right to change the kernel's congestion controls, for one test, and `mdcubic` under a name of its own.
+/// The exclusive right to change the kernel's congestion controls, for one test, with `mdcubic` loaded under a name of
+/// its own.
 pub struct KernelTest {
     _lock: KernelLock,
     pub cc: &'static str,
     pub dir: tempfile::TempDir,
 }
 
-/// `None`, after saying so, where the test cannot run.
+/// Prepares a test. If it cannot run, prints a line that says so and returns `None`.
 pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelTest> {
     if !is_root(name) {
         return None;
@@ -46,7 +48,7 @@ pub fn kernel_test(name: &str, cc: &'static str, set: &[&str]) -> Option<KernelT
         return None;
     }
     let test = KernelTest { _lock: exclusive(name)?, cc, dir: tempfile::tempdir().unwrap() };
-    let _ = ops::unload(cc, None); // what a killed run left
+    let _ = ops::unload(cc, None); // left by a killed run
     let set = set.iter().map(|&s| s.to_owned()).collect();
     let profile = "default".to_owned();
     ops::load(&Request { object: "mdcubic".to_owned(), cc_name: Some(cc.to_owned()), profile, set }).unwrap();
@@ -60,7 +62,7 @@ impl Drop for KernelTest {
 }
 
 impl KernelTest {
-    /// A file with these keys.
+    /// Writes a file with these keys.
     pub fn key_file(&self, keys: &[(u8, &str)]) -> PathBuf {
         let path = self.dir.path().join("keys");
         let lines = keys.iter().map(|(id, digits)| format!("{id} {}\n", digits.repeat(32)));
@@ -70,7 +72,7 @@ impl KernelTest {
     }
 }
 
-/// The three hosts. The router's addresses end with 254; interfaces are called as the host at their other end.
+/// The three hosts. The router's addresses end with 254; each interface is named after the host at its other end.
 pub struct Hosts {
     _lab: Lab,
     pub server: Namespace,
@@ -95,7 +97,7 @@ impl Hosts {
         }
         router.sysctl("net.ipv4.ip_forward", "1").unwrap();
         router.sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
-        // so that nothing but reports clocks the sender while the client's ACKs are held back
+        // so that only reports clock the sender while the client's ACKs are held back
         server.sysctl("net.ipv4.tcp_early_retrans", "0").unwrap();
         server.sysctl("net.ipv4.tcp_rto_min_us", "10000000").unwrap();
         server.sysctl("net.ipv4.tcp_wmem", "4096 16777216 16777216").unwrap();
@@ -110,7 +112,8 @@ impl Hosts {
         hosts
     }
 
-    /// Links come up a moment after the command that asks for it; until then the kernel says that a host is unreachable.
+    /// Waits until the address can be reached. Links come up a moment after the command for it; until then the kernel
+    /// reports the host as unreachable.
     fn wait_for_way_to(&self, address: &str) {
         let server = self.server.enter(|| UdpSocket::bind((address, 0)).unwrap()).unwrap();
         server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -123,7 +126,7 @@ impl Hosts {
         }
     }
 
-    /// From now on no packet of the client's leaves it.
+    /// From now on, no packet leaves the client.
     pub fn hold_acks(&self) {
         self.client.ip(&format!("route add blackhole {SERVER}/32")).unwrap();
         self.client.ip(&format!("-6 route add blackhole {SERVER_V6}/128")).unwrap();
@@ -134,19 +137,19 @@ impl Hosts {
         self.client.ip(&format!("-6 route del blackhole {SERVER_V6}/128")).unwrap();
     }
 
-    /// A border's way within the flows.
+    /// Returns a border's transport for in-band reports.
     pub fn inband_border(&self, keys: &Path) -> Inband {
         let keys = LiveKeys::new(Keys::read(keys).unwrap());
         self.router.enter(|| transport::inband(keys)).unwrap().unwrap()
     }
 
-    /// A frame from the router's end of the server's cable, as it stands.
+    /// Sends a frame, unchanged, from the router's end of the link to the server.
     pub fn send_frame(&self, frame: &[u8]) {
         use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socket};
         let open = || {
             let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).unwrap();
             let index = nix::net::if_::if_nametoindex("server").unwrap();
-            // SAFETY: all zeros is a value of this structure of plain integers.
+            // SAFETY: the structure consists of integers only, for which zero is a valid value.
             let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
             to.sll_family = libc::AF_PACKET as u16;
             to.sll_ifindex = index as i32;
@@ -158,14 +161,14 @@ impl Hosts {
         self.router.enter(open).unwrap();
     }
 
-    /// A border's way to the server.
+    /// Returns a border's transport for UDP datagrams.
     pub fn border(&self, keys: &Path) -> Udp {
         let keys = LiveKeys::new(Keys::read(keys).unwrap());
         self.router.enter(|| transport::udp(keys, PORT)).unwrap().unwrap()
     }
 }
 
-/// What most tests begin with; `keys` is the file of key 1.
+/// The set-up of most tests; `keys` is a file with key 1.
 pub struct Scene {
     pub test: KernelTest,
     pub hosts: Hosts,
@@ -174,7 +177,7 @@ pub struct Scene {
     pub flow: Flow,
 }
 
-/// `None`, after saying so, where the test cannot run.
+/// Prepares the set-up. If the test cannot run, prints a line that says so and returns `None`.
 pub fn scene(name: &str, cc: &'static str) -> Option<Scene> {
     let test = kernel_test(name, cc, &[])?;
     let hosts = Hosts::new();
@@ -184,7 +187,7 @@ pub fn scene(name: &str, cc: &'static str) -> Option<Scene> {
     Some(Scene { test, hosts, keys, agent, flow })
 }
 
-/// The agent, on a thread on the server, until it is dropped.
+/// The agent, on a thread in the server's namespace, stopped when dropped.
 pub struct Agent {
     pub counters: Arc<Counters>,
     pub keys: LiveKeys,
@@ -209,7 +212,7 @@ impl Agent {
         Self::start_then(hosts, keys, options, || {})
     }
 
-    /// Without any capability from when it has started.
+    /// Starts the agent, and drops all its capabilities once it has started.
     pub fn start_unprivileged(hosts: &Hosts, keys: &Path, options: Options) -> Self {
         Self::start_then(hosts, keys, options, drop_capabilities)
     }
@@ -250,7 +253,7 @@ impl Agent {
     }
 }
 
-/// Of this thread.
+/// Drops all capabilities of this thread.
 fn drop_capabilities() {
     const VERSION_3: u32 = 0x2008_0522;
     let (header, none) = ([VERSION_3, 0], [0u32; 6]);
@@ -279,7 +282,7 @@ pub struct Flow {
     cc: &'static str,
 }
 
-/// What a flow carries repeats itself so rarely that nothing can be missing or twice unseen.
+/// Period of the pattern that a flow carries, so long that missing or repeated data is always detected.
 const PERIOD: u32 = 65_521;
 static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| (0..2 * PERIOD).map(byte_at).collect());
 
@@ -305,7 +308,7 @@ impl Flow {
         Self { server, client, key, first, written: Arc::default(), cc }
     }
 
-    /// Queues as much as the socket takes; not without end, where a client reads as fast.
+    /// Queues as much as the socket accepts. The number of writes is limited, because a client may read as fast.
     pub fn fill(&self) {
         for _ in 0..64 {
             let at = (self.written.load(Relaxed) % PERIOD) as usize;
@@ -314,7 +317,7 @@ impl Flow {
         }
     }
 
-    /// Sends that much, of a flow that has sent nothing yet, and is read.
+    /// Sends this many bytes. The flow must have sent nothing yet, and its client must read.
     pub fn send(&self, bytes: usize) {
         self.server.set_nonblocking(false).unwrap();
         let all: Vec<u8> = (0..bytes as u32).map(byte_at).collect();
@@ -322,9 +325,9 @@ impl Flow {
         self.written.fetch_add(bytes as u32, Relaxed);
     }
 
-    /// What the kernel says of the sending socket.
+    /// Returns the kernel's `tcp_info` of the sending socket.
     pub fn info(&self) -> libc::tcp_info {
-        // SAFETY: all zeros is a value of this structure of plain integers.
+        // SAFETY: the structure consists of integers only, for which zero is a valid value.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
         let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
         let (fd, to) = (self.server.as_raw_fd(), (&raw mut info).cast());
@@ -338,20 +341,20 @@ impl Flow {
         self.info().tcpi_unacked
     }
 
-    /// What was sent so far, as a border saw it that missed nothing. All segments must be full.
+    /// Returns the report of everything sent so far, by a border that missed nothing. All segments must be full.
     pub fn seen(&self) -> FlowReport {
         let info = self.info();
         let sent = info.tcpi_bytes_acked as u32 + info.tcpi_unacked * info.tcpi_snd_mss;
         self.seen_to(self.first.wrapping_add(sent))
     }
 
-    /// What a border sees that misses nothing.
+    /// Returns a handle that makes the reports of a border that misses nothing.
     pub fn border_view(&self) -> BorderView {
         let (sender, written) = (self.server.try_clone().unwrap(), Arc::clone(&self.written));
         BorderView { key: self.key, first: self.first, sender, written }
     }
 
-    /// Takes what arrives, on a thread that ends with the flow; answers how much there was, if none of it was wrong.
+    /// Reads on a thread that ends with the flow, and checks the data. The thread returns the number of bytes.
     pub fn read_at_client(&self) -> JoinHandle<u32> {
         let mut client = self.client.try_clone().unwrap();
         std::thread::spawn(move || {
@@ -365,11 +368,11 @@ impl Flow {
         })
     }
 
-    /// A filter at the client loses packets that begin within so many segments, some way on from those that it has, until told
-    /// otherwise.
+    /// Attaches a filter at the client that drops packets beginning within a span of so many segments, somewhat beyond
+    /// the data that it has, until [`Self::lose_nothing`].
     pub fn lose_at_client(&self, segments: u32) {
         const SEQUENCE_AT: u32 = 4;
-        /// Further on than what can arrive before the filter is there, on a machine that does other things, too.
+        /// Segments before the span: more than can arrive before the filter is attached, even on a busy machine.
         const AHEAD: u32 = 2000;
         let mss = self.info().tcpi_snd_mss;
         let from = self.first.wrapping_add(self.info().tcpi_bytes_acked as u32).wrapping_add(AHEAD * mss);
@@ -389,7 +392,7 @@ impl Flow {
         set_option(&self.client, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0);
     }
 
-    /// Both sides see an end.
+    /// Shuts down both ends.
     pub fn end(&self) {
         let _ = self.server.shutdown(Shutdown::Both);
         let _ = self.client.shutdown(Shutdown::Both);
@@ -400,7 +403,7 @@ impl Flow {
         FlowReport { key: self.key, in_order, ranges: Vec::<SeqRange>::new(), segments, seen_at_us: now_us() }
     }
 
-    /// As `hotcc flows` shows it.
+    /// Returns the connection as `hotcc flows` shows it.
     pub fn connection(&self) -> Connection {
         let found = hotcc::sockets::flows::connections(Some(self.cc), &[]).unwrap();
         // flows to several servers may share the client's port
@@ -413,7 +416,7 @@ impl Flow {
     }
 }
 
-/// What a border sees of a flow that misses nothing.
+/// Makes the reports of a border that misses nothing.
 pub struct BorderView {
     key: FlowKey,
     first: u32,
@@ -433,7 +436,7 @@ impl BorderView {
     }
 }
 
-/// Something that goes on every millisecond, until it is dropped.
+/// Work that is repeated every millisecond until this is dropped.
 pub struct Always(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 pub fn always(mut work: impl FnMut() + Send + 'static) -> Always {
@@ -469,7 +472,7 @@ pub fn wait(what: &str, told: impl Fn() -> String, mut ready: impl FnMut() -> bo
     }
 }
 
-/// Sends reports until one of the flow has reached the kernel: at first, the border has to prove itself.
+/// Sends reports until one of the flow has reached the kernel: first, the border must answer a probe.
 pub fn introduce(border: &mut Udp, agent: &Agent, flow: &Flow) {
     let known = |agent: &Agent| agent.records(RecordFate::Written) + agent.records(RecordFate::Clocked);
     let before = known(agent);

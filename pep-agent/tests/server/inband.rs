@@ -1,4 +1,4 @@
-//! Reports that travel in their own flow.
+//! Reports that travel within their own flow.
 
 use crate::both::Running;
 use crate::host::*;
@@ -13,7 +13,7 @@ fn inband() -> Options {
     Options { inband: vec!["router".to_owned()], ..options() }
 }
 
-/// Segments whose checksum the server found wrong.
+/// Returns the number of segments with a wrong checksum that the server's stack has received.
 fn checksum_errors(hosts: &Hosts) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let text = hosts.server.enter(read).unwrap();
@@ -76,12 +76,12 @@ fn forged_and_replayed_reports_in_the_flow_change_nothing() {
     border.send(std::slice::from_ref(&report), sent_us);
     met(DatagramFate::Accepted, 1);
     assert_eq!(agent.records(RecordFate::Written), 1, "{}", agent.told());
-    border.send(&[report], sent_us); // the very same bytes
+    border.send(&[report], sent_us); // exactly the same bytes
     met(DatagramFate::Accepted, 2);
     assert_eq!((agent.records(RecordFate::Older), agent.records(RecordFate::Written)), (1, 1), "{}", agent.told());
 }
 
-/// The border's clock has 32 bits, so that after 42 minutes a report seems to come from half an hour ahead.
+/// The clock in a report has 32 bits, so that after 42 minutes a replayed report seems to come from half an hour ahead.
 #[test]
 fn a_report_in_the_flow_that_is_replayed_much_later_stops_no_other_one() {
     const REPLAYED_AFTER_US: u64 = 2_500_000_000;
@@ -116,7 +116,7 @@ fn a_flood_in_flows_is_counted_and_takes_nothing_from_a_border() {
     let flow = Flow::open(&hosts, SERVER, cc);
     let datagrams = |result: &str| server.metric(&format!("hotcc_pep_server_datagrams_total{{result=\"{result}\"}}"));
     let dropped = || server.metric("hotcc_pep_server_inband_dropped_total");
-    // all of it is there when the server comes to look: nothing wakes it for the rest of it
+    // all of the flood is in the ring before the server reads it: no further wake-up comes for the rest
     let pid = Pid::from_raw(server.process.id() as i32);
     kill(pid, Signal::SIGSTOP).unwrap();
     let forged = flow.seen_to(flow.first);
@@ -128,7 +128,7 @@ fn a_flood_in_flows_is_counted_and_takes_nothing_from_a_border() {
     wait("an end of the flood", || server.page(), || met() + dropped() == f64::from(FLOOD));
     assert!(dropped() > 5000.0, "{}", server.page());
     assert_eq!(datagrams("rate_limited"), 0.0, "what is not authentic has no allowance to use up");
-    // beside a flood, an honest border's reports are taken, within the flow and beside it
+    // beside a flood, an honest border's reports are accepted, in-band and as datagrams
     let report = forged.clone();
     let flood = always(move || (0..64).for_each(|_| _ = forger.send(std::slice::from_ref(&report), now_us())));
     for border in [&mut hosts.inband_border(&keys) as &mut dyn Transport, &mut hosts.border(&keys)] {
@@ -145,7 +145,7 @@ fn a_flood_in_flows_is_counted_and_takes_nothing_from_a_border() {
     drop(flood);
 }
 
-/// Each report of a border counts, however many others are sent in its flow.
+/// Each report of a border counts, however many forged ones are sent in its flow.
 #[test]
 fn no_flood_in_flows_silences_a_border() {
     const REPORTS: u64 = 50;
@@ -167,7 +167,8 @@ fn no_flood_in_flows_silences_a_border() {
     drop(flood);
 }
 
-/// Who does not know a connection's ports gets nothing to the agent, not even where a server listens.
+/// A sender that does not know a connection's ports cannot reach the agent, not even with the address of a listening
+/// server.
 #[test]
 fn reports_of_no_connection_do_not_reach_the_agent() {
     let (name, cc) = ("reports_of_no_connection_do_not_reach_the_agent", "mdcubic_innone");
@@ -191,7 +192,7 @@ fn reports_of_no_connection_do_not_reach_the_agent() {
     assert_eq!(agent.records(RecordFate::UnknownFlow), 0, "{}", agent.told());
 }
 
-/// A server that knows nothing of them drops them, and the flow goes on.
+/// A server without support for them drops them, and the flow continues.
 #[test]
 fn a_legacy_server_drops_reports_in_the_flow() {
     let (name, cc) = ("a_legacy_server_drops_reports_in_the_flow", "mdcubic_inold");

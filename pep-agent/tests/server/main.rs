@@ -1,4 +1,4 @@
-//! The server's side on the running kernel: real borders' datagrams, real sockets, `mdcubic` on them.
+//! The server on the running kernel: datagrams of real borders, and real sockets with `mdcubic`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod both;

@@ -1,4 +1,4 @@
-//! An eavesdropper who sends again what borders send, from elsewhere and as often as it can.
+//! An eavesdropper that replays borders' datagrams, from other addresses and as often as it can.
 
 use crate::host::*;
 use crate::scripted::Scripted;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What was overheard last.
+/// The datagram overheard last.
 type Overheard = Arc<Mutex<Vec<u8>>>;
 
-/// Sends it from four addresses, until it is dropped.
+/// Replays that datagram from four addresses until it is dropped.
 fn eavesdropper(hosts: &Hosts, overheard: &Overheard) -> Always {
     let addresses = (0..4).map(|n| format!("10.248.1.{}", 100 + n));
     let sockets: Vec<UdpSocket> = addresses
@@ -31,11 +31,11 @@ fn eavesdropper(hosts: &Hosts, overheard: &Overheard) -> Always {
     })
 }
 
-/// The eavesdropper's copy is there before the border's own datagram, each time.
+/// The eavesdropper's copy always arrives before the border's own datagram.
 #[test]
 fn no_handshake_is_denied_by_replays() {
     const HANDSHAKES: u64 = 60;
-    // each time with a new server, which has room for a few hundred runs of a key
+    // each round with a new server, which has room for a few hundred runs of a key
     for _ in 0..soak::times(1) {
         if handshakes_under_replay(HANDSHAKES).is_none() {
             return;
@@ -45,7 +45,7 @@ fn no_handshake_is_denied_by_replays() {
     soak::report(&format!("{all} of {all} handshakes succeed"));
 }
 
-/// `None`, after saying so, where the test cannot run.
+/// If the test cannot run, prints a line that says so and returns `None`.
 fn handshakes_under_replay(handshakes: u64) -> Option<()> {
     let Scene { test: _test, hosts, agent, flow, .. } = scene("no_handshake_is_denied_by_replays", "mdcubic_replay")?;
     let overheard = Overheard::default();
@@ -72,7 +72,7 @@ fn handshakes_under_replay(handshakes: u64) -> Option<()> {
     Some(())
 }
 
-/// Whoever floods the server in the border's name, and cannot read what it sends.
+/// The flood comes from the border's address, from a third party that cannot read the border's datagrams.
 #[test]
 fn no_flood_of_spoofed_datagrams_silences_a_border() {
     const REPORTS: u64 = 50;
@@ -102,7 +102,7 @@ fn no_flood_of_spoofed_datagrams_silences_a_border() {
     drop(flood);
 }
 
-/// A border's own datagrams are bounded, once their codes are right.
+/// A border's own datagrams are limited, too, once their codes are verified.
 #[test]
 fn a_border_that_floods_is_limited() {
     let (name, cc) = ("a_border_that_floods_is_limited", "mdcubic_greedy");

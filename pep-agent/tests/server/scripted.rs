@@ -1,4 +1,4 @@
-//! A border whose every byte a test decides.
+//! A border that a test controls byte by byte.
 
 use crate::host::*;
 use hotcc_keys::{KEY_BYTES, Key};
@@ -7,28 +7,28 @@ use pep_agent::server::{DatagramFate, RecordFate};
 use pep_agent::wire::{self, Datagram, Header, Kind, PORT, ReportWriter};
 use std::net::UdpSocket;
 
-/// A border that sends what it is told to, byte by byte.
+/// A border that sends exactly what a test tells it to send.
 pub struct Scripted {
     pub socket: UdpSocket,
     pub key: Key,
     pub epoch: u64,
     pub counter: u64,
-    /// How far its clock is ahead of ours.
+    /// How far its clock is ahead of this host's.
     pub ahead_us: u64,
 }
 
 impl Scripted {
-    /// One that has answered the server's probe.
+    /// Returns a border that has answered the server's probe.
     pub fn authenticated(hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
         Self::proven_by(0xa5, hosts, agent, flow)
     }
 
-    /// The same, with a key of number 1 that repeats that byte.
+    /// The same, with a key that has number 1 and repeats the byte `secret`.
     pub fn proven_by(secret: u8, hosts: &Hosts, agent: &Agent, flow: &Flow) -> Self {
         Self::new(secret, hosts, 77).prove(agent, flow)
     }
 
-    /// The same border, once it has answered.
+    /// Makes the border answer a probe, and returns it.
     pub fn prove(self, agent: &Agent, flow: &Flow) -> Self {
         let mut border = self;
         let answers = agent.datagrams(DatagramFate::Echo);
@@ -38,7 +38,7 @@ impl Scripted {
         border
     }
 
-    /// One that has said nothing yet.
+    /// Returns a border that has sent nothing yet.
     pub fn new(secret: u8, hosts: &Hosts, epoch: u64) -> Self {
         let socket = hosts.router.enter(|| UdpSocket::bind("10.248.1.254:0").unwrap()).unwrap();
         socket.connect((SERVER, PORT)).unwrap();
@@ -46,7 +46,7 @@ impl Scripted {
         Self { socket, key: Key::new(1, &[secret; KEY_BYTES]), epoch, counter: 0, ahead_us: 0 }
     }
 
-    /// Answers the server's probe, if one has come.
+    /// Answers the server's probe, if one has arrived. Returns whether it did.
     pub fn answers(&mut self) -> bool {
         let mut buffer = [0; wire::MAX_DATAGRAM_BYTES];
         let Ok(length) = self.socket.recv(&mut buffer) else { return false };
@@ -76,7 +76,7 @@ impl Scripted {
         bytes
     }
 
-    /// Waits until that became of a report.
+    /// Sends a report and waits until it has this result.
     pub fn meets(&mut self, agent: &Agent, report: FlowReport, fate: RecordFate) {
         let before = agent.records(fate);
         self.report(&[report]);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Exponentially weighted average over time: readings count by how long they hold, not by how many there are.
+/// Exponentially weighted average over time: the weight of a reading is the time for which it holds, so the number of
+/// readings does not matter.
 #[derive(Debug, Clone)]
 pub(super) struct Average {
     time_constant: Duration,
@@ -10,12 +11,12 @@ pub(super) struct Average {
 }
 
 impl Average {
-    /// Nothing averaged yet.
+    /// Returns an average without any value yet.
     pub(super) fn new(time_constant: Duration) -> Self {
         Self { time_constant, last: None }
     }
 
-    /// Takes in a value measured at `at`, and returns the average: alpha = 1 - exp(-dt / time constant).
+    /// Adds a value measured at `at`, and returns the average: alpha = 1 - exp(-dt / time constant).
     pub(super) fn add(&mut self, value: f64, at: Duration) -> f64 {
         let average = match self.last {
             None => value,

@@ -1,6 +1,6 @@
-//! What becomes of a reading between its source and the map: checked, aged, averaged, given its maximum age.
+//! Conditions readings between their source and the map: checks, dates and averages them, and sets their maximum age.
 //!
-//! A [`Conditioner`] holds what that takes for one UE of one source. Nothing here waits or looks at a clock.
+//! A [`Conditioner`] holds the state for one UE of one source. This module never waits and never reads a clock.
 
 mod average;
 mod transit;
@@ -14,36 +14,38 @@ use hotcc_radio_map::{Reading, default_max_age_ms};
 use std::time::Duration;
 use transit::Transit;
 
-/// Readings a second that one UE may have; no radio reports more often than its slots of 1 ms.
+/// Maximum number of readings per second for one UE; no radio reports more often than its slots of 1 ms.
 const MOST_PER_SECOND: f64 = 1000.0;
-/// How many of them may come at once.
+/// Maximum number of readings that may arrive at once.
 const MOST_AT_ONCE: f64 = 100.0;
-/// Beyond this age, a reading says nothing about how far the next one can be from it.
+/// A reading older than this is not used to detect that the next one is an outlier.
 const OUTLIER_MEMORY: Duration = Duration::from_secs(2);
-/// Time between readings is taken from the last so many.
+/// The time between readings is measured over this many of the latest gaps.
 const GAPS: usize = 8;
-/// A source that reports more often is still given this long: the kernel schedules no better.
+/// Minimum of the maximum age, even if a source reports more often: the kernel's scheduling is no more precise.
 const LEAST_MAX_AGE_MS: u64 = 50;
-/// Readings that come this close after another are of one burst, which counts once: several in a message, say.
+/// Readings that arrive within this time after the first one form one burst (several in a message, for example), which
+/// counts once.
 const BURST: Duration = Duration::from_millis(10);
-/// The maximum age in measured periods: less than the three within which a dead source is noticed, as a period has to
-/// be seen to have passed.
+/// The maximum age in measured periods: less than the three periods within which a dead source must be noticed, because
+/// noticing that the time has passed takes time, too.
 const PERIODS: f64 = 2.5;
 
 /// How readings are conditioned.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditioning {
-    /// Time constant of the running average; zero: the average is the latest value.
+    /// Time constant of the running average; if zero, the average is the latest value.
     pub average_time_constant: Duration,
-    /// Added to the maximum age, so a reading is used longer; its age grows all the same.
+    /// Added to the maximum age, so that readers use a reading for longer; its age keeps growing.
     pub hold_over: Duration,
-    /// Maximum age in ms, in place of the one that follows from the time between readings.
+    /// Maximum age in ms; replaces the one computed from the time between readings.
     pub max_age_ms: Option<u32>,
-    /// A SINR further than this from the one before has to be confirmed by the next; 0 takes all.
+    /// A SINR that differs from the previous one by more than this must be confirmed by the next one; 0 accepts every
+    /// SINR.
     pub outlier_db: f64,
-    /// The same values again are no new measurement.
+    /// Whether a reading with the same values as the previous one is ignored.
     pub skip_repeats: bool,
-    /// Gives a capacity where the source has none.
+    /// Computes the capacity if the source has none.
     pub rate: Option<RateSpec>,
 }
 
@@ -60,50 +62,51 @@ impl Default for Conditioning {
     }
 }
 
-/// A reading that may be published.
+/// A conditioned reading, which may be published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DatedReading {
-    /// With average, and capacity where it can be had.
+    /// The values, with the average, and with a capacity if it is known or can be computed.
     pub reading: Reading,
-    /// When it was made, in monotonic ns.
+    /// When the reading was made, in monotonic ns.
     pub made_ns: u64,
     /// Its maximum age.
     pub max_age_ms: u32,
-    /// The time between readings in ms, 0 where not known yet.
+    /// The time between readings in ms; 0 if not known yet.
     pub period_ms: u32,
 }
 
-/// What is known beforehand of the time between a source's readings.
+/// What is known in advance about the time between a source's readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Nothing.
     #[default]
     Unknown,
-    /// It is asked so often; what comes of that is measured.
+    /// The source is polled with this period; the time between its readings is measured.
     Expected(Duration),
-    /// Recorded or computed, so it is exact, and readings are meant to be as they are.
+    /// The readings are recorded or computed: the period is exact, and they are neither rate-limited nor checked for
+    /// outliers.
     Fixed(Duration),
 }
 
-/// Whether readers use at `now_ns` what was made at `made_ns`.
+/// Whether readers still use at `now_ns` a reading that was made at `made_ns`.
 pub(crate) fn is_used(made_ns: u64, max_age_ms: u32, now_ns: u64) -> bool {
     now_ns.saturating_sub(made_ns) <= u64::from(max_age_ms) * 1_000_000
 }
 
-/// What is remembered of one UE's readings from one source.
+/// The state of one UE's readings from one source.
 #[derive(Debug, Clone)]
 pub struct Conditioner {
     pace: Pace,
     gaps_us: [u32; GAPS],
     gaps: usize,
-    /// Not before three gaps: the first ones are those of a source that finds its pace.
+    /// `None` before three gaps, because the first ones are irregular until a source finds its pace.
     median_gap_us: Option<u32>,
     average: Average,
     last: Option<(u64, Reading)>,
     last_sinr: Option<(u64, f64)>,
-    /// When the latest capacity was made that was measured, not computed from the SINR.
+    /// When the latest measured capacity was made; one computed from the SINR does not count.
     last_capacity_ns: Option<u64>,
-    /// When the running burst began to come.
+    /// When the first reading of the current burst arrived.
     burst_ns: Option<u64>,
     last_time_s: f64,
     suspect: Option<f64>,
@@ -113,7 +116,7 @@ pub struct Conditioner {
 }
 
 impl Conditioner {
-    /// Nothing remembered.
+    /// Returns a conditioner that has seen no reading.
     #[must_use]
     pub fn new(settings: &Conditioning, pace: Pace) -> Self {
         Self {
@@ -134,10 +137,10 @@ impl Conditioner {
         }
     }
 
-    /// Takes in what came at `now_ns`.
+    /// Conditions a reading that arrived at `now_ns`.
     ///
     /// # Errors
-    /// Why it must not be published.
+    /// The reading must not be published, for this reason.
     pub fn take(&mut self, raw: &RawReading, settings: &Conditioning, now_ns: u64) -> Result<DatedReading, Reject> {
         if self.is_live() {
             self.admit(now_ns)?;
@@ -151,14 +154,14 @@ impl Conditioner {
             return Err(Reject::Stale);
         }
         if !self.last.is_some_and(|(last_ns, _)| is_used(last_ns, max_age_ms, now_ns)) {
-            self.last_time_s = f64::NEG_INFINITY; // a clock that goes back after such a pause began again
+            self.last_time_s = f64::NEG_INFINITY; // after such a pause, a clock that goes back has restarted
         }
         self.check_order(raw.time_s, made_ns)?;
         if settings.skip_repeats && self.last.is_some_and(|(_, last)| last == raw.reading) {
             return Err(Reject::Repeat);
         }
         self.check_outlier(raw.reading.sinr_db, settings.outlier_db, made_ns)?;
-        // a capacity alone has the pace only where there is no SINR, which may come less often
+        // a capacity alone sets the pace only while there is no fresh SINR: the SINR may come less often
         let measured_capacity = raw.reading.capacity_bps.is_some() && !raw.reading.is_capacity_derived;
         if raw.reading.sinr_db.is_some() || measured_capacity && !self.has_fresh_sinr(settings, now_ns) {
             self.measure_gap(now_ns);
@@ -195,7 +198,7 @@ impl Conditioner {
         self.last_sinr.is_some_and(|(made_ns, _)| is_used(made_ns, self.max_age_ms(settings), now_ns))
     }
 
-    /// The age beyond which readers are to ignore a reading, in ms.
+    /// Returns the age beyond which readers must ignore a reading, in ms.
     #[must_use]
     pub fn max_age_ms(&self, settings: &Conditioning) -> u32 {
         let hold_over = settings.hold_over.as_millis() as u64;
@@ -223,7 +226,8 @@ impl Conditioner {
         !matches!(self.pace, Pace::Fixed(_))
     }
 
-    /// By when readings come, not by when they were made: until the next ones come, these have to do.
+    /// Measures the time between arrivals, not between the times at which readings were made: readers must use the last
+    /// reading until the next one arrives.
     fn measure_gap(&mut self, now_ns: u64) {
         let gap = self.burst_ns.map(|began_ns| Duration::from_nanos(now_ns.saturating_sub(began_ns)));
         if gap.is_some_and(|gap| gap < BURST) {
@@ -260,7 +264,8 @@ impl Conditioner {
         }
     }
 
-    /// A jump is held back until a second reading says the same: that costs one period, a broken value costs a window.
+    /// Holds a jump back until a second reading confirms it. This costs one period, while a wrong value would cost a
+    /// window.
     fn check_outlier(&mut self, sinr_db: Option<f64>, outlier_db: f64, made_ns: u64) -> Result<(), Reject> {
         let Some(sinr_db) = sinr_db else { return Ok(()) };
         let recent = self.last_sinr.filter(|(at, _)| made_ns - at <= OUTLIER_MEMORY.as_nanos() as u64);

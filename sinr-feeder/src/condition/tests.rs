@@ -13,7 +13,8 @@ fn conditioner(settings: &Conditioning) -> Conditioner {
     Conditioner::new(settings, Pace::Unknown)
 }
 
-/// A live source's conditioner that has seen readings of 10 dB, `period_ms` apart, the last one at the time returned.
+/// Returns the conditioner of a live source that has seen readings of 10 dB, `period_ms` apart, and the time of the
+/// last one.
 fn steady(settings: &Conditioning, period_ms: u64) -> (Conditioner, u64) {
     let mut c = conditioner(settings);
     for i in 0..10 {
@@ -29,7 +30,7 @@ fn average_goes_by_time() {
     assert_eq!(average.add(10.0, ms(0)), 10.0);
     let expected = 10.0 + (1.0 - (-0.5f64).exp()) * 10.0;
     assert!((average.add(20.0, ms(1000)) - expected).abs() < 1e-12);
-    // Two readings of one value count as one that holds as long.
+    // Two readings with the same value count as one that holds as long.
     let mut twice = average.clone();
     twice.add(0.0, ms(1500));
     assert!((twice.add(0.0, ms(2000)) - average.add(0.0, ms(2000))).abs() < 1e-12);
@@ -94,7 +95,8 @@ fn time_only_goes_on() {
     assert_eq!(c.take(&timed(6.9), &settings, SECOND + 70 * MS), Err(Reject::Backwards));
     assert_eq!(c.take(&timed(7.0), &settings, SECOND + 80 * MS), Err(Reject::Duplicate));
     assert!(c.take(&timed(7.1), &settings, SECOND + 90 * MS).is_ok());
-    // A source that began again, or a time that was far off: once what came last is of no use any more.
+    // A source that restarted, or whose time was far off, is accepted again once its latest reading is too old to be
+    // used.
     assert_eq!(c.take(&timed(0.1), &settings, SECOND + 590 * MS), Err(Reject::Backwards));
     assert!(c.take(&timed(0.2), &settings, SECOND + 591 * MS).is_ok());
     assert_eq!(c.take(&timed(0.1), &settings, SECOND + 592 * MS), Err(Reject::Backwards));
@@ -104,13 +106,15 @@ fn time_only_goes_on() {
 fn maximum_age_follows_the_measured_period() {
     let settings = Conditioning::default();
     for (period_ms, max_age_ms) in [(10, 50), (100, 250), (500, 1250), (1000, 2500), (20_000, 30_000)] {
-        // Beyond the default of 500 ms, the next reading would find the first ones stale: no matter.
+        // With periods beyond the default maximum age of 500 ms, the first readings are stale before the next one; this
+        // does not matter.
         let (c, at) = steady(&settings, period_ms);
         assert_eq!((c.max_age_ms(&settings), u64::from(c.period_ms())), (max_age_ms, period_ms));
         assert!(c.is_fresh(&settings, at + u64::from(max_age_ms) * MS));
         assert!(!c.is_fresh(&settings, at + u64::from(max_age_ms) * MS + 1));
     }
-    // Of readings that come in bursts, or ever so often, it is that of the bursts, however old each of them is.
+    // If readings come in bursts, or very often, the period is that of the bursts, whatever the ages of the single
+    // readings.
     for (every_ms, ages_ms, expected) in [(1, &[0.0][..], (50, 10)), (200, &[133.0, 66.0, 0.0], (500, 200))] {
         let mut c = conditioner(&settings);
         for i in 0..100 {
@@ -120,13 +124,13 @@ fn maximum_age_follows_the_measured_period() {
         }
         assert_eq!((c.max_age_ms(&settings), c.period_ms()), expected);
     }
-    // One pause, or one reading that came early, changes nothing.
+    // A single pause, or a single early reading, changes nothing.
     let (mut c, at) = steady(&settings, 100);
     for later_ms in [5000, 5100, 5101, 5200] {
         c.take(&raw(10.0), &settings, at + later_ms * MS).unwrap();
     }
     assert_eq!(c.max_age_ms(&settings), 250);
-    // Before anything is measured: what is expected, or the default.
+    // Before anything is measured, the expected period or the default applies.
     let expected = Conditioner::new(&settings, Pace::Expected(Duration::from_secs(1)));
     assert_eq!((expected.max_age_ms(&settings), expected.period_ms()), (2500, 1000));
     assert_eq!(conditioner(&settings).max_age_ms(&settings), 500);
@@ -146,7 +150,7 @@ fn hold_over_is_added_and_the_age_grows() {
     let settings = Conditioning { hold_over: Duration::from_secs(3), ..Conditioning::default() };
     let (mut c, at) = steady(&settings, 100);
     assert_eq!(c.max_age_ms(&settings), 3250);
-    // A reading without SINR leaves the SINR, and its time, alone.
+    // A reading without SINR does not change the SINR or its time.
     let other = RawReading { reading: Reading { cqi: Some(7), ..Reading::default() }, ..RawReading::default() };
     let conditioned = c.take(&other, &settings, at + 1000 * MS).unwrap();
     assert_eq!((conditioned.reading.sinr_db, conditioned.reading.average_db), (None, None));
@@ -167,11 +171,11 @@ fn a_jump_has_to_be_confirmed() {
     assert_eq!(take(40.0, 400), Err(Reject::Outlier), "and say the same");
     assert_eq!(take(38.0, 500), Ok(()));
     assert_eq!(take(39.0, 600), Ok(()));
-    // After some time anything may have happened.
+    // After some time, any value is possible.
     assert_eq!(take(-10.0, 2700), Ok(()));
     let all = Conditioning { outlier_db: 0.0, ..settings };
     assert!(c.take(&raw(40.0), &all, at + 2800 * MS).is_ok());
-    // What was recorded or computed is meant to be as it is.
+    // Recorded or computed readings are never outliers.
     let mut recorded = Conditioner::new(&settings, Pace::Fixed(Duration::from_millis(100)));
     assert!(
         [0.0, 50.0, 0.0].into_iter().zip(1..).all(|(db, i)| recorded.take(&raw(db), &settings, i * SECOND).is_ok())
@@ -197,7 +201,7 @@ fn a_flood_is_cut_to_what_radios_do() {
 fn repeats_are_no_measurement_where_asked() {
     let settings = Conditioning { skip_repeats: true, ..Conditioning::default() };
     let mut c = conditioner(&settings);
-    // Said ten times a second, measured every second.
+    // Reported ten times a second, measured once a second.
     for i in 0..100u64 {
         let taken = c.take(&raw((i / 10) as f64), &settings, SECOND + i * 100 * MS);
         assert_eq!(taken.err(), (i % 10 != 0).then_some(Reject::Repeat));
@@ -242,7 +246,7 @@ fn what_waited_on_its_way_is_as_old_as_it_is() {
     assert_eq!(came(2100, 2100), Ok(SECOND + 2100 * MS));
 }
 
-/// What the lab makes of a radio is what a feeder would publish.
+/// The lab's average of a radio is the one that a feeder would publish.
 #[test]
 fn average_is_that_of_the_feeder() {
     let radio = Radio {
@@ -280,7 +284,7 @@ fn a_capacity_alone_has_a_pace_and_keeps_its_source_fresh() {
     let last = last.unwrap();
     assert_eq!((last.max_age_ms, last.period_ms, last.reading.is_capacity_derived), (250, 100, false));
     assert!(c.is_fresh(&settings, SECOND + 750 * MS) && !c.is_fresh(&settings, SECOND + 751 * MS));
-    // computed from the SINR: it counts as the SINR does
+    // a capacity computed from the SINR counts as part of the SINR
     let taken = c.take(&raw(10.0), &settings, SECOND + 2000 * MS).unwrap();
     assert!(taken.reading.capacity_bps.is_some() && taken.reading.is_capacity_derived);
 }

@@ -1,15 +1,17 @@
-//! How long a reading was under way from another host, as far as that can be known.
+//! Estimates how long a reading was in transit from another host.
 //!
-//! Two hosts have two clocks. The least difference ever seen between the receiver's and the sender's is the clocks'
-//! offset plus the least delay; what a message takes beyond that is delay: in a queue, or on a slow path. This is how
-//! LEDBAT (RFC 6817) knows a queue. The constant part of the delay is not seen, and stays out of the age.
+//! The clocks of the two hosts differ. The smallest difference seen between the receiver's and the sender's clock is
+//! the clocks' offset plus the shortest delay. Any time that a message takes beyond that is delay, in a queue or on a
+//! slow path. LEDBAT (RFC 6817) detects a queue in this way. The constant part of the delay cannot be seen, and is not
+//! part of the age.
 
 use crate::reading::Sent;
 
-/// Clocks drift apart, so the least difference is that of this one and the last interval of this length.
+/// Length of an interval. Clocks drift apart, so the smallest difference is that of the current and the previous
+/// interval.
 const INTERVAL_NS: u64 = 60_000_000_000;
 
-/// What is known of the way from one sender.
+/// The state of the path from one sender.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transit {
     session: Option<u64>,
@@ -19,7 +21,7 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// How much longer than the fastest this message, which came at `now_ns`, was under way, in ms.
+    /// Returns how much longer than the fastest one this message, which arrived at `now_ns`, was in transit, in ms.
     pub(super) fn excess_ms(&mut self, sent: Sent, now_ns: u64) -> f64 {
         let difference_ns = i128::from(now_ns) - i128::from(sent.at_us) * 1000;
         if self.session != Some(sent.session) {
@@ -53,7 +55,7 @@ mod tests {
     fn what_waited_shows_whatever_the_clocks_say() {
         for offset_ms in [0u64, 1_000_000] {
             let mut transit = Transit::default();
-            // Sent every 100 ms, 5 ms under way; the fourth waited 2 s in a queue.
+            // Sent every 100 ms, 5 ms in transit; the fourth waited for 2 s in a queue.
             let mut came = |sent_ms: u64, took_ms: u64| {
                 transit.excess_ms(sent(1, sent_ms + offset_ms), (10_000 + sent_ms + took_ms) * MS)
             };
@@ -68,7 +70,7 @@ mod tests {
     fn an_outage_is_no_drift() {
         let mut transit = Transit::default();
         assert_eq!(transit.excess_ms(sent(1, 0), 5 * MS), 0.0);
-        // What was queued for ten minutes is ten minutes late, though the interval is over.
+        // A message that was queued for ten minutes is ten minutes late, although the interval has ended.
         assert_eq!(transit.excess_ms(sent(1, 100), 600_105 * MS), 600_000.0);
         assert_eq!(transit.excess_ms(sent(1, 600_200), 600_205 * MS), 0.0);
     }
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn clocks_may_drift_and_senders_start_again() {
         let mut transit = Transit::default();
-        // The sender's clock is 100 ppm fast: without forgetting, 100 s would look like 10 ms of delay; slow likewise.
+        // The sender's clock is 100 ppm slow: without intervals, each 100 s would look like another 10 ms of delay.
         let worst =
             (0..10_000u64).map(|i| transit.excess_ms(sent(1, i * 100), i * 100 * MS + i * 10_000)).fold(0.0, f64::max);
         assert!(worst < 13.0, "{worst}"); // two intervals of 6 ms

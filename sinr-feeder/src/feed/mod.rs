@@ -1,4 +1,5 @@
-//! From all sources to the map and to other hosts: who a reading is of, who may say so, which source has precedence.
+//! Brings readings from all sources to the map and to other hosts: decides which link a reading belongs to, whether its
+//! sender may write it, and which source has precedence.
 
 pub mod sink;
 
@@ -17,35 +18,36 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-/// What a feed is made of.
+/// The settings of a feed.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Where readings without a name go.
+    /// Links for readings without a name.
     pub links: Vec<IndexKey>,
-    /// What names stand for; without a link, readings are only sent to other hosts.
+    /// Names and their links; readings of a name without a link are only sent to other hosts.
     pub ues: Vec<(String, Option<IndexKey>)>,
     /// Prefixes within which readings may name links themselves.
     pub within: Vec<IndexKey>,
-    /// The name under which readings without one are sent to other hosts.
+    /// The name under which unnamed readings are sent to other hosts.
     pub own_id: Option<String>,
-    /// Take links even from a process that still runs.
+    /// Whether to take links even from a process that still runs.
     pub take_over: bool,
-    /// Links that readings named themselves are taken out again after so long without one.
+    /// A link that a reading named itself is removed after this long without a reading.
     pub forget_after: Duration,
-    /// How many of those there may be: all sources have the same share of them, and in one with keys, all keys' links.
+    /// Maximum number of links that readings name. All sources have equal shares; in a source with keys, so have all
+    /// links that its keys name.
     pub max_links: usize,
     /// How readings are conditioned.
     pub conditioning: Conditioning,
 }
 
-/// Whose readings make links: a source's, and of one that has keys, those under keys for the same link.
+/// Identifies the quota for new links: the source, and if it has keys, the link that the reading's key names.
 type Maker = (usize, Option<IndexKey>);
 
-/// The links that a maker has.
+/// The links that a maker's readings created.
 #[derive(Debug, Default)]
 struct Made {
     links: usize,
-    /// Whether a reading would have made another one.
+    /// Whether another link was refused for lack of room.
     wants_room: bool,
 }
 
@@ -54,32 +56,32 @@ struct Made {
 struct Entry {
     id: Option<String>,
     writers: Vec<LinkWriter>,
-    /// One place per source, in order of precedence.
+    /// One element per source, in order of precedence.
     conditioners: Vec<Option<Box<Conditioner>>>,
-    /// Source, maximum age and period as the map has them.
+    /// Source, maximum age and period, as written to the map.
     described: (u8, u32, u32),
-    /// When its latest reading came, in monotonic ns.
+    /// When its latest reading arrived, in monotonic ns.
     latest_ns: u64,
-    /// Whose reading named the link first; `None` for those of the plan.
+    /// The maker whose reading created the link; `None` for links of the plan.
     made_by: Option<Maker>,
 }
 
 impl Entry {
-    /// Whether no reader uses its latest reading any more.
+    /// Whether readers no longer use its latest reading.
     fn is_stale(&self, now_ns: u64) -> bool {
         let (_, max_age_ms, _) = self.described;
         !is_used(self.latest_ns, max_age_ms.max(DEFAULT_MAX_AGE_MS), now_ns)
     }
 }
 
-/// One source, and what became of its readings.
+/// A source, and the counts of its readings.
 #[derive(Debug)]
 pub struct SourceState {
-    /// As the user wrote it, without what might be secret.
+    /// Its name as the user wrote it, without anything secret.
     pub name: String,
-    /// Applied readings.
+    /// Number of applied readings.
     pub applied: u64,
-    /// The others.
+    /// The rejected readings.
     pub rejections: Rejections,
     /// When the latest applied reading was made, in monotonic ns, and its maximum age in ms.
     pub latest: Option<(u64, u32)>,
@@ -91,14 +93,14 @@ pub struct SourceState {
 }
 
 impl SourceState {
-    /// Whether its latest reading is still used.
+    /// Whether readers still use its latest reading.
     #[must_use]
     pub fn is_up(&self, now_ns: u64) -> bool {
         self.latest.is_some_and(|(made_ns, max_age_ms)| is_used(made_ns, max_age_ms, now_ns))
     }
 }
 
-/// Takes in what sources say, and publishes it.
+/// Takes readings from sources, and publishes them.
 #[derive(Debug)]
 pub struct Feed {
     plan: Plan,
@@ -107,11 +109,11 @@ pub struct Feed {
     ues: HashMap<String, usize>,
     links: HashMap<IndexKey, usize>,
     made: HashMap<Maker, Made>,
-    /// Places of `entries` that nobody has.
+    /// Unused indices of `entries`.
     vacant: Vec<usize>,
-    /// When links were last looked for that nobody needs.
+    /// When unneeded links were last searched for.
     forgot_ns: u64,
-    /// Whether the map has had no place since then.
+    /// Whether the map was full at some time since then.
     is_map_full: bool,
     sources: Vec<SourceState>,
     publishers: Vec<Box<dyn Publisher>>,
@@ -120,19 +122,19 @@ pub struct Feed {
     failed: Arc<Notify>,
 }
 
-/// A source that fell silent is not told of more often.
+/// If a source falls silent or resumes within this time after it last fell silent, that is not logged.
 const SELDOM_NS: u64 = 10_000_000_000;
-/// Between two looks for links that nobody needs any more, and how many are taken out then.
+/// Time between two searches for unneeded links, and the maximum number removed at once.
 const FORGET_EVERY_NS: u64 = 500_000_000;
 const FORGET_AT_ONCE: usize = 64;
-/// The entry of readings that name nobody.
+/// Index of the entry for readings without a name.
 const UNNAMED: usize = 0;
 
 impl Feed {
-    /// Takes the links of the plan, all or none: those that were new are taken out again when one cannot be had.
+    /// Takes the links of the plan, all or none: if one cannot be taken, those that were new are removed again.
     ///
     /// # Errors
-    /// A link cannot be had.
+    /// A link cannot be taken.
     pub fn new(plan: Plan, map: Option<RadioMap>, publishers: Vec<Box<dyn Publisher>>) -> Result<Self, MapError> {
         let mut feed = Self {
             map,
@@ -193,7 +195,7 @@ impl Feed {
         Ok(index)
     }
 
-    /// Adds a source after those that have precedence over it. `kind` is one of the `SOURCE_*` values.
+    /// Adds a source, with lower precedence than those added before. `kind` is one of the `SOURCE_*` values.
     pub fn add_source(&mut self, name: String, kind: u8, pace: Pace) -> usize {
         self.sources.push(SourceState {
             name,
@@ -208,10 +210,10 @@ impl Feed {
         self.sources.len() - 1
     }
 
-    /// Takes in one reading that came at `now_ns`: checks it and publishes it, or counts why not.
+    /// Processes a reading that arrived at `now_ns`: checks and publishes it, or counts why it is rejected.
     pub fn offer(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading, now_ns: u64) {
         if self.entries.is_empty() {
-            return; // feeding has ended; what receives does not know yet
+            return; // shut down; a source task may still deliver a reading
         }
         let outcome = self.entry(source, ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
         match outcome {
@@ -225,7 +227,7 @@ impl Feed {
         }
     }
 
-    /// Counts what never became a reading.
+    /// Counts input that is not a valid reading.
     pub fn reject(&mut self, source: usize, reason: Reject, detail: &dyn Display) {
         let state = &mut self.sources[source];
         state.rejections.add(&state.name, reason, detail);
@@ -246,8 +248,9 @@ impl Feed {
         self.make_link(source, grant, link)
     }
 
-    /// Whoever can send a source readings can name as many links as there are addresses: each source has its share of what
-    /// this feeder takes of the map, and the map is not asked again at once after it had no place.
+    /// Creates a link that a reading names. A sender can name as many links as there are addresses, so each source has
+    /// a share of the links that this feeder may create. After the map was full, it is not tried again until the next
+    /// search for unneeded links.
     fn make_link(&mut self, source: usize, grant: Option<Grant>, link: IndexKey) -> Result<usize, Reject> {
         let share = self.plan.max_links / (self.sources.len() * grant.map_or(1, |grant| grant.all)).max(1);
         let maker = (source, grant.map(|grant| grant.link));
@@ -267,8 +270,8 @@ impl Feed {
         Ok(index)
     }
 
-    /// Takes out links that readings made: those that have had none for long, and those that no reader uses while their
-    /// maker wants room for others. The oldest go first, a few at a time.
+    /// Removes links that readings created: those without a reading for long, and, while their maker needs room for
+    /// others, those whose readings are stale. The oldest are removed first, a few at a time.
     fn forget(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
@@ -316,7 +319,7 @@ impl Feed {
         let conditioned = conditioner.take(raw, settings, now_ns)?;
         entry.latest_ns = now_ns;
         if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
-            self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it stands by
+            self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it is on standby
             return Err(Reject::Outranked);
         }
         let description = (kind, conditioned.max_age_ms, conditioned.period_ms);
@@ -342,7 +345,7 @@ impl Feed {
         Ok(conditioned)
     }
 
-    /// What is to be done now and then: tells of sources that fell silent or speak again, and of bursts that ended.
+    /// Does periodic work: removes unneeded links, and logs sources that fell silent or resumed and bursts that ended.
     pub fn tick(&mut self, now_ns: u64) {
         self.forget(now_ns);
         for source in &mut self.sources {
@@ -353,7 +356,7 @@ impl Feed {
             }
             let since = if silent { source.fell_silent_ns.replace(now_ns) } else { source.fell_silent_ns };
             if since.is_some_and(|then| now_ns - then < SELDOM_NS) {
-                continue; // one that comes and goes all the time was told of
+                continue; // a source that comes and goes all the time is logged once
             }
             match source.latest {
                 Some((_, max_age_ms)) if silent => {
@@ -364,39 +367,39 @@ impl Feed {
         }
     }
 
-    /// All sources, in order of precedence.
+    /// Returns all sources, in order of precedence.
     #[must_use]
     pub fn sources(&self) -> &[SourceState] {
         &self.sources
     }
 
-    /// Where readings are sent to.
+    /// Returns the publishers, which send readings to other hosts.
     #[must_use]
     pub fn publishers(&self) -> &[Box<dyn Publisher>] {
         &self.publishers
     }
 
-    /// How many links are fed.
+    /// Returns the number of links that are fed.
     #[must_use]
     pub fn link_count(&self) -> usize {
         self.links.len()
     }
 
-    /// Ends what sends readings to other hosts; what it still has is to be sent.
+    /// Takes the publishers out. The caller must call [`Publisher::finish`], so that they send what they still have.
     pub fn take_publishers(&mut self) -> Vec<Box<dyn Publisher>> {
         std::mem::take(&mut self.publishers)
     }
 
-    /// What was published last.
+    /// Returns the reading that was published last.
     #[must_use]
     pub fn latest(&self) -> Option<&DatedReading> {
         self.latest.as_ref()
     }
 
-    /// Ends feeding: gives the links back, or takes them out of the map.
+    /// Ends feeding: releases the links, or removes them from the map.
     ///
     /// # Errors
-    /// What made feeding stop, or else the first link that cannot be removed.
+    /// The error that stopped feeding, or else the first link that cannot be removed.
     pub fn finish(&mut self, remove: bool) -> Result<(), MapError> {
         self.entries.clear();
         for source in &mut self.sources {
@@ -411,7 +414,7 @@ impl Feed {
     }
 }
 
-/// How a reading is written in a log.
+/// Formats a reading for a log.
 struct Offered<'a>(Ue<'a>, &'a RawReading);
 
 impl Display for Offered<'_> {

@@ -1,4 +1,4 @@
-//! Where sources put their readings: the feed, shared by all of them.
+//! The feed as sources see it, shared by all of them.
 
 use super::Feed;
 use crate::reading::{RawReading, Ue};
@@ -18,7 +18,7 @@ impl SharedFeed {
         Self(Arc::new(Mutex::new(feed)))
     }
 
-    /// The feed, for this thread alone while the guard lives.
+    /// Locks the feed for this thread.
     pub fn lock(&self) -> MutexGuard<'_, Feed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -29,14 +29,14 @@ impl SharedFeed {
         failed.notified().await;
     }
 
-    /// Where the source with that number puts its readings.
+    /// Returns the sink of the source with this number.
     #[must_use]
     pub fn sink(&self, source: usize) -> Sink {
         Sink { feed: self.clone(), source }
     }
 }
 
-/// Where one source puts its readings.
+/// Takes the readings of one source.
 #[derive(Debug, Clone)]
 pub struct Sink {
     feed: SharedFeed,
@@ -44,30 +44,30 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Hands over one reading that came now.
+    /// Hands over one reading that arrived now.
     pub fn offer(&self, ue: Ue<'_>, raw: &RawReading) {
         self.feed.lock().offer(self.source, ue, raw, monotonic_ns());
     }
 
-    /// Hands over many: `each` calls what it is given for every reading. All came at the same moment.
+    /// Hands over many readings: `each` calls the batch for every reading. All of them arrived at the same moment.
     pub fn batch<T>(&self, each: impl FnOnce(&mut Batch<'_>) -> T) -> T {
         let feed = &mut *self.feed.lock();
         each(&mut Batch { feed, source: self.source, now_ns: monotonic_ns() })
     }
 
-    /// Counts what never became a reading.
+    /// Counts input that is not a valid reading.
     pub fn reject(&self, reason: Reject, detail: &dyn Display) {
         self.feed.lock().reject(self.source, reason, detail);
     }
 
-    /// What logs call the source.
+    /// Returns the name of the source in logs.
     #[must_use]
     pub fn name(&self) -> String {
         self.feed.lock().sources[self.source].name.clone()
     }
 }
 
-/// Readings that came at the same moment.
+/// Readings that arrived at the same moment.
 #[derive(Debug)]
 pub struct Batch<'a> {
     feed: &'a mut Feed,
@@ -76,7 +76,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Whether any UE has a name here.
+    /// Whether any UE is known by name.
     #[must_use]
     pub fn has_names(&self) -> bool {
         !self.feed.ues.is_empty()
@@ -87,7 +87,7 @@ impl Batch<'_> {
         self.feed.offer(self.source, ue, raw, self.now_ns);
     }
 
-    /// Counts what never became a reading.
+    /// Counts input that is not a valid reading.
     pub fn reject(&mut self, reason: Reject, detail: &dyn Display) {
         self.feed.reject(self.source, reason, detail);
     }

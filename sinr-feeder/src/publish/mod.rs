@@ -1,4 +1,4 @@
-//! To other hosts: what is published here is sent on, under the name of its UE.
+//! Sends published readings on to other hosts, under the name of their UE.
 
 mod nats;
 pub(crate) mod peer;
@@ -13,22 +13,23 @@ use std::time::SystemTime;
 
 /// Sends readings to another host.
 pub trait Publisher: Debug + Send {
-    /// Sends one of the UE `id`, or drops it: a reading that has to wait is worth less than the next one.
+    /// Sends a reading of the UE `id`, or drops it if it cannot be sent immediately: the next reading is worth more
+    /// than a late one.
     fn send(&mut self, id: &str, reading: &DatedReading);
 
-    /// What logs and metrics call it.
+    /// Returns its name in logs and metrics.
     fn name(&self) -> String;
 
-    /// How many were sent and dropped.
+    /// Returns how many readings were sent and dropped.
     fn counts(&self) -> (u64, u64);
 
-    /// Sends what waits to be sent, and ends.
+    /// Sends the readings that still wait, and ends.
     fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// One run of a sender: what tells its messages from those of an earlier one, and one of them from the next.
+/// One run of a sender: distinguishes its messages from those of an earlier run, and from each other.
 #[derive(Debug)]
 struct Session {
     id: u64,
@@ -36,26 +37,28 @@ struct Session {
     counter: u64,
 }
 
-/// A wall clock that differs by more from what it was at the session's beginning was set meanwhile.
+/// If the wall clock differs by more than this from the time expected since the session's start, it was set meanwhile.
 const CLOCK_SET_US: u64 = 60_000_000;
 
 impl Session {
-    /// One that begins now.
+    /// Starts a session now.
     fn begin() -> Self {
         Self::begin_at(unix_us(), monotonic_ns())
     }
 
-    /// Numbered by the time it begins at, in us since 1970, so that a later one has a greater number.
+    /// Starts a session. Its number is the time of the start, in us since 1970, so that a later session has a greater
+    /// number.
     fn begin_at(unix_us: u64, now_ns: u64) -> Self {
         Self { id: unix_us, began_ns: now_ns, counter: 0 }
     }
 
-    /// The stamp and the counter of the next message, which is sent at `now_ns`.
+    /// Returns the stamp and the counter of the next message, which is sent at `now_ns`.
     fn next(&mut self, now_ns: u64) -> (Sent, u64) {
         self.next_at(unix_us(), now_ns)
     }
 
-    /// Receivers compare the time of day: once the clock was set, or the host slept, another session has the right one.
+    /// As [`Self::next`], with the time of day given. If the clock was set, or the host slept, starts another session
+    /// first: receivers compare the sender's time with the time of day, and only a new session makes it right again.
     fn next_at(&mut self, unix_us: u64, now_ns: u64) -> (Sent, u64) {
         let since_us = |began_ns| now_ns.saturating_sub(began_ns) / 1000;
         if unix_us.abs_diff(self.id.saturating_add(since_us(self.began_ns))) > CLOCK_SET_US {
@@ -66,12 +69,12 @@ impl Session {
     }
 }
 
-/// The time of day.
+/// Returns the time of day, in us since 1970.
 pub(crate) fn unix_us() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_micros() as u64)
 }
 
-/// Age of a reading in ms, to the us.
+/// Returns the age of a reading in ms, with a resolution of 1 us.
 fn age_ms(made_ns: u64, now_ns: u64) -> f64 {
     (now_ns.saturating_sub(made_ns) / 1000) as f64 / 1e3
 }
@@ -80,7 +83,7 @@ fn age_ms(made_ns: u64, now_ns: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// At boot there may be no time of day yet.
+    /// At boot, the time of day may not be set yet.
     #[test]
     fn a_clock_that_is_set_begins_another_session() {
         const DAY_US: u64 = 86_400_000_000;

@@ -1,4 +1,5 @@
-//! Publishes on a NATS server. What cannot be sent at once is dropped, never queued: neither here nor in the client.
+//! Publishes on a NATS server. A reading that cannot be sent immediately is dropped, never queued, neither here nor in
+//! the client.
 
 use super::{Publisher, Session, age_ms};
 use crate::condition::DatedReading;
@@ -16,9 +17,9 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-/// How long what was not sent yet may keep a feeder from ending.
+/// How long unsent readings may delay the end of a feeder.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// Readings between the feed and the client: those of one batch.
+/// Maximum number of readings between the feed and the client: room for one batch.
 const QUEUE: usize = 4096;
 
 /// Publishes on a NATS server.
@@ -37,7 +38,7 @@ struct Counts {
 }
 
 impl NatsPublisher {
-    /// Connects, and connects again whenever that is lost, in a task of its own.
+    /// Starts a task that connects, and reconnects whenever the connection is lost.
     pub(super) fn start(server: Server) -> Self {
         let (queue, readings) = mpsc::channel(QUEUE);
         let counts = Arc::new(Counts::default());
@@ -105,7 +106,7 @@ async fn publish(server: Server, mut readings: mpsc::Receiver<(String, DatedRead
     }
 }
 
-/// Returns once the connection is lost; `false` where nobody has readings any more.
+/// Returns `true` once the connection is lost, and `false` once there will be no more readings.
 async fn send_while_connected(
     client: &Client,
     readings: &mut mpsc::Receiver<(String, DatedReading)>,

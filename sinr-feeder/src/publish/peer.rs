@@ -1,4 +1,4 @@
-//! Authenticated datagrams, from one feeder to another; `source/peer.rs` receives them.
+//! Sends readings to another feeder in authenticated datagrams; `source/peer.rs` receives them.
 
 use super::{Publisher, Session, age_ms};
 use crate::args::Args;
@@ -12,10 +12,10 @@ use hotcc_keys::{Key, Keys};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
-/// Of the datagrams' form.
+/// Version of the datagrams' format.
 pub const VERSION: u8 = 1;
 
-/// A line as a datagram: version, key number, line, code.
+/// Returns a line as a datagram: version, key number, line, authentication code.
 #[must_use]
 pub fn datagram(key: &Key, line: &Line<'_>) -> Vec<u8> {
     let mut datagram = vec![VERSION, key.id];

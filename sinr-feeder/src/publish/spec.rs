@@ -1,4 +1,4 @@
-//! Where readings are sent to, as users name it: `nats://...` or `peer:...`.
+//! Destinations of readings, as users name them: `nats://...` or `peer:...`.
 
 use super::Publisher;
 use super::nats::NatsPublisher;
@@ -8,7 +8,7 @@ use crate::error::SourceError;
 use crate::nats::Server;
 use std::str::FromStr;
 
-/// Where to send, as a user names it.
+/// A destination, as a user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec(String);
 
@@ -29,10 +29,10 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// What sends there; inside a runtime.
+    /// Returns the publisher for it. Call this inside a tokio runtime.
     ///
     /// # Errors
-    /// No keys, no socket.
+    /// Its files cannot be used, or no socket can be opened.
     pub fn publisher(&self) -> Result<Box<dyn Publisher>, SourceError> {
         let (kind, args) = self.0.split_once(':').unwrap_or_default();
         let args = Args::parse(args).map_err(SourceError)?;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-/// How long a modem may take for an answer.
+/// Maximum time for a modem's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest answer: what is longer is no modem's.
+/// Maximum length of an answer; no modem sends a longer one.
 const LONGEST: usize = 4096;
 
 #[derive(Debug)]
@@ -39,18 +39,18 @@ impl AtSource {
         args.done().map(|()| source)
     }
 
-    /// Asks until the port is gone.
+    /// Polls the modem until the port is gone.
     fn session(&self, sink: &Sink) -> io::Result<()> {
         let builder = serialport::new(&self.device, self.baud).timeout(Duration::from_millis(100));
         let mut port = builder.open()?;
         info!("{}: opened", self.device);
-        ask(&mut *port, "ATE0")?; // the answer says nothing that is needed, an echo does no harm
+        ask(&mut *port, "ATE0")?; // the answer does not matter: an echo is harmless
         let mut due = Instant::now();
         loop {
             let command = if self.qeng { "AT+QENG=\"servingcell\"" } else { "AT+CESQ" };
             let parse = if self.qeng { at_replies::qeng } else { at_replies::cesq };
             let (answer, complete) = ask(&mut *port, command)?;
-            // with a secondary cell there are two: the last, NR's, is what carries most
+            // with a secondary cell there are two lines: the last one, NR's, is of the cell that carries most
             let mut readings = answer.lines().filter_map(|line| parse(line.trim()));
             match readings.rfind(|r| complete && *r != Reading::default()) {
                 Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
@@ -65,9 +65,9 @@ impl AtSource {
     }
 }
 
-/// Sends a command, and reads up to its final result code; `false` where none came.
+/// Sends a command, and reads up to its final result code; the flag is `false` if none arrived.
 fn ask(port: &mut dyn SerialPort, command: &str) -> io::Result<(String, bool)> {
-    port.clear(serialport::ClearBuffer::Input)?; // answers that came too late are not of this question
+    port.clear(serialport::ClearBuffer::Input)?; // drop late answers to earlier commands
     write!(port, "{command}\r")?;
     port.flush()?;
     let start = Instant::now();
@@ -104,7 +104,7 @@ impl Source for AtSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         let (alive, gone) = oneshot::channel::<()>();
-        // A thread of its own, as a serial port has no other way; it ends with the process.
+        // Runs on its own thread, because a serial port can only be read by blocking; the thread ends with the process.
         thread::spawn(move || {
             let mut logged = None;
             while !alive.is_closed() {

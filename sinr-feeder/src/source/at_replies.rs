@@ -1,12 +1,12 @@
-//! What modems answer to AT+CESQ (3GPP TS 27.007 clause 8.69) and AT+QENG="servingcell" (Quectel).
+//! Parses modems' answers to AT+CESQ (3GPP TS 27.007 clause 8.69) and AT+QENG="servingcell" (Quectel).
 
 use hotcc_radio_map::Reading;
 
-/// The answer's line to AT+CESQ; `None` where it is another line or not as it must be.
+/// Parses a line of the answer to AT+CESQ; `None` if it is another line or invalid.
 pub(super) fn cesq(line: &str) -> Option<Reading> {
     let fields = line.strip_prefix("+CESQ:")?.split(',').map(|f| f.trim().parse::<u16>());
     let fields: Vec<u16> = fields.collect::<Result<_, _>>().ok()?;
-    // rxlev, ber, rscp, ecno, rsrq, rsrp, and on modems that know NR: ss_rsrq, ss_rsrp, ss_sinr
+    // rxlev, ber, rscp, ecno, rsrq, rsrp, and on modems with NR: ss_rsrq, ss_rsrp, ss_sinr
     if fields.len() != 6 && fields.len() != 9 {
         return None;
     }
@@ -28,11 +28,11 @@ pub(super) fn cesq(line: &str) -> Option<Reading> {
     Some(lte)
 }
 
-/// A line of the answer to AT+QENG="servingcell". Where its columns are, and what its SINR counts, differs by mode:
+/// Parses a line of the answer to AT+QENG="servingcell". The columns, and the unit of the SINR, depend on the mode:
 /// fifths of a dB from -20 dB with LTE, dB with NR.
 pub(super) fn qeng(line: &str) -> Option<Reading> {
     let fields: Vec<&str> = line.strip_prefix("+QENG:")?.split(',').map(|f| f.trim().trim_matches('"')).collect();
-    // "servingcell",STATE,MODE,... on one cell; with a secondary NR cell MODE,... on a line for each
+    // with one cell: "servingcell",STATE,MODE,...; with a secondary NR cell: one line MODE,... for each cell
     let mode = fields.iter().position(|f| matches!(*f, "LTE" | "NR5G-SA" | "NR5G-NSA"))?;
     let number = |i: usize| fields.get(mode + i).and_then(|f| f.parse::<i32>().ok());
     let within =

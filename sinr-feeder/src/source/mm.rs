@@ -1,5 +1,5 @@
-//! `mm[:PATH][,rate=N]`: a modem through ModemManager: its extended signal quality (interface Modem.Signal), which covers
-//! MBIM and QMI modems alike.
+//! `mm[:PATH][,rate=N]`: a modem through ModemManager. Reads its extended signal quality (interface Modem.Signal),
+//! which exists for MBIM and QMI modems alike.
 
 use super::{RETRY, Running, Source};
 use crate::args::Args;
@@ -23,12 +23,12 @@ const ROOT: &str = "/org/freedesktop/ModemManager1";
 const SIGNAL: InterfaceName<'_> =
     InterfaceName::from_static_str_unchecked("org.freedesktop.ModemManager1.Modem.Signal");
 
-/// Properties of [`SIGNAL`] by the radio they are of, best first.
+/// Properties of [`SIGNAL`], one for each radio, best radio first.
 const RADIOS: [&str; 2] = ["Nr5g", "Lte"];
 
 #[derive(Debug)]
 pub(super) struct ModemManagerSource {
-    /// D-Bus path of the modem; the first that there is, where none is given.
+    /// D-Bus path of the modem; if `None`, the first modem is used.
     path: Option<String>,
     rate_s: u32,
 }
@@ -45,7 +45,7 @@ impl ModemManagerSource {
         Ok(Self { path, rate_s })
     }
 
-    /// Asks one modem until it is gone.
+    /// Polls one modem until it is gone.
     async fn session(&self, sink: &Sink) -> Result<(), String> {
         let said = |e: zbus::Error| e.to_string();
         let bus = Connection::system().await.map_err(said)?;
@@ -80,7 +80,7 @@ impl ModemManagerSource {
     }
 }
 
-/// What is known of one radio; values that no radio has stand for "not known".
+/// Returns the values of one radio. A value that no radio can have means "not known".
 fn reading(radio: &OwnedVariant) -> Option<Reading> {
     let values = HashMap::<String, OwnedVariant>::try_from(radio.try_clone().ok()?).ok()?;
     let known = |name: &str, range: &std::ops::RangeInclusive<f64>| {

@@ -1,4 +1,4 @@
-//! Where readings come from. Each kind of source is a file of this module; `docs/reference/sources.md` describes them.
+//! Sources of readings. Each kind of source is a file of this module; `docs/reference/sources.md` describes them.
 
 mod at;
 mod at_replies;
@@ -20,30 +20,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Between two attempts to reach what is gone.
+/// Time between two attempts to reach a lost source.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A source at work: ends where the source does.
+/// A running source: the future ends when the source ends.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), SourceError>> + Send>>;
 
 /// A source of readings.
 pub trait Source: Send {
-    /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
+    /// Returns one of the `SOURCE_*` values of [`hotcc_abi::radio`].
     fn kind(&self) -> u8;
 
-    /// Gets hold of what can be had only once or must be sound, like a file or a port: before the map is touched.
+    /// Acquires exclusive resources, like a port, and validates inputs, like a file, before the map is modified.
     ///
     /// # Errors
-    /// It cannot be had; nothing else of this source will work then.
+    /// A resource cannot be acquired, or an input is invalid; the source then cannot run.
     fn open(&mut self) -> Result<(), SourceError> {
         Ok(())
     }
 
-    /// What is known of the time between readings; asked after [`Source::open`].
+    /// Returns what is known about the time between readings; called after [`Source::open`].
     fn pace(&self) -> Pace {
         Pace::Unknown
     }
 
-    /// Puts readings into the sink. Returns where the source is at its end; what is gone for a while is waited for.
+    /// Puts readings into the sink. Returns when the source ends. If the source is lost for a while, it keeps retrying.
     fn run(self: Box<Self>, sink: Sink) -> Running;
 }

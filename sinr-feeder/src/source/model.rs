@@ -1,4 +1,4 @@
-//! `model:FILE`: a radio that is computed, in real time.
+//! `model:FILE`: a radio that is simulated in real time.
 
 use super::{Running, Source};
 use crate::condition::Pace;
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
-    /// The same seed makes the same radio.
+    /// Random seed; the same seed makes the same radio.
     #[serde(default)]
     seed: u64,
-    /// How long it lasts; then it starts over.
+    /// Length of the simulation, after which it starts over.
     duration_s: u32,
     radio: RadioSpec,
     readings: FeederSpec,

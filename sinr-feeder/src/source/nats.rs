@@ -30,7 +30,7 @@ impl NatsSource {
     }
 }
 
-/// Whose reading it is says the subject, which the NATS server lets only its owner publish to.
+/// Processes a message. The subject names the UE; the NATS server lets only that UE's user publish on it.
 fn take(batch: &mut Batch<'_>, subject: &str, payload: &[u8]) {
     let Some(id) = subject.strip_prefix(SUBJECT).and_then(|rest| rest.strip_prefix('.')) else { return };
     match Line::parse(payload) {

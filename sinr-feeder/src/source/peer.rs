@@ -1,7 +1,8 @@
 //! `peer:ADDRESS:PORT,keys=FILE`: readings that another host's feeder sends in authenticated datagrams.
 //!
-//! A key's line in the file says which link its holder may write. A datagram is `VERSION KEY-NUMBER LINE CODE`: a byte
-//! each, a line of JSON, and the code over all before it.
+//! The line of a key in the file names the link that the key's holder may write. A datagram is `VERSION KEY-NUMBER LINE
+//! CODE`: one byte each for version and key number, a line of JSON, and the authentication code over everything before
+//! it.
 
 use super::udp::{address, bind, receive};
 use super::{Running, Source};
@@ -21,8 +22,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
-/// How far the clocks of two hosts may be apart when a session is first heard of: a feeder that was just started takes none
-/// that was recorded longer ago, and none that is further ahead stops those that follow.
+/// Maximum difference between the clocks of two hosts when a new session begins. So a feeder that just started accepts
+/// no session recorded longer ago, and a session from further in the future cannot block later ones.
 const CLOCKS_APART_US: u64 = 300_000_000;
 
 #[derive(Debug)]
@@ -68,11 +69,11 @@ impl Source for PeerSource {
     }
 }
 
-/// What tells a datagram from one that came before.
+/// Verifies datagrams, and recognizes replayed ones.
 #[derive(Debug)]
 struct Receiver {
     keys: Keys<Granted>,
-    /// How many links its keys name.
+    /// Number of different links that its keys name.
     granted: usize,
     /// The session of each key, by number and link.
     sessions: HashMap<(u8, IndexKey), Session>,
@@ -82,9 +83,9 @@ struct Receiver {
 #[derive(Debug)]
 struct Session {
     number: u64,
-    /// The counters of it that came.
+    /// The counters that were received.
     window: Window,
-    /// The sender's time in the latest line of this and earlier sessions, in us since 1970.
+    /// The latest time of the sender in a line of this or an earlier session, in us since 1970.
     latest_us: u64,
 }
 
@@ -137,9 +138,10 @@ impl Receiver {
         Ok((link, Grant { link: granted, all: self.granted }, line))
     }
 
-    /// A session is numbered by the time it begins at, in us since 1970; with the time since then, that is the sender's time,
-    /// which only goes on from line to line. So what another session says later is no record of an earlier one: nor is it
-    /// where the sender's clock was set back, and the new session has the smaller number.
+    /// Checks that a line is not replayed. The number of a session is its start, in us since 1970. This number plus the
+    /// time since then is the sender's time, which only increases from line to line. So if a line of another session
+    /// has a later time, it was not recorded from an earlier session. This also holds if the sender's clock was set
+    /// back and the new session has the smaller number.
     fn check_replay(
         &mut self,
         sender: (u8, IndexKey),
@@ -150,7 +152,7 @@ impl Receiver {
     ) -> Result<(), &'static str> {
         let known = self.sessions.get_mut(&sender);
         let before_us = known.as_ref().map_or(0, |session| session.latest_us);
-        // whatever one line says of its time, another session can begin soon
+        // limited to the near future, so that a line with a wrong time does not block another session for long
         let latest_us = before_us.max(at_us.min(now_us.saturating_add(CLOCKS_APART_US)));
         if let Some(session) = known.filter(|session| session.number == number) {
             if !session.window.take(counter) {
@@ -212,7 +214,7 @@ mod tests {
 
     const MINUTE_US: u64 = 60_000_000;
 
-    /// Neither of a session, nor of a moment of one.
+    /// Neither the start of a session nor a time within one may block later lines.
     #[test]
     fn a_line_from_far_in_the_future_locks_nobody_out() {
         let mut r = receiver();
@@ -230,7 +232,7 @@ mod tests {
         assert!(verdict_at(&mut r, &restarted, NOW_US + 6 * MINUTE_US).is_ok());
     }
 
-    /// A sender's clock was four minutes ahead, was set, and the sender was started again a minute later.
+    /// The sender's clock was four minutes ahead and was then set right; the sender restarted a minute later.
     #[test]
     fn a_sender_whose_clock_was_set_back_is_heard_again_by_itself() {
         let mut r = receiver();
@@ -242,13 +244,13 @@ mod tests {
             verdict_at(&mut r, &line, NOW_US + minute * MINUTE_US).is_ok()
         });
         assert_eq!(verdicts, [false, false, false, true, true, true]);
-        // what was recorded of either run is as old as it was
+        // lines recorded from either run are still rejected
         for recorded in [ahead, sent(&r, 1, None, NOW_US + 4 * MINUTE_US, 2), sent(&r, 1, None, session, 6)] {
             assert_eq!(verdict_at(&mut r, &recorded, NOW_US + 7 * MINUTE_US), Err(Reject::Replayed));
         }
     }
 
-    /// With the same key, by mistake.
+    /// Both senders use the same key, by mistake.
     #[test]
     fn two_senders_at_once_let_no_recorded_line_in() {
         let mut r = receiver();
@@ -300,7 +302,7 @@ mod tests {
         let earlier = sent(&r, 1, None, NOW_US, 8);
         assert!(verdict(&mut r, &later).is_ok());
         assert_eq!(verdict(&mut r, &earlier), Err(Reject::Replayed));
-        // A feeder that was just started knows no session: what was recorded some time ago is refused all the same.
+        // A feeder that just started knows no session, but rejects old recordings nevertheless.
         let mut fresh = receiver();
         let recorded = sent(&r, 1, None, NOW_US - 301_000_000, 1);
         assert_eq!(verdict(&mut fresh, &recorded), Err(Reject::Replayed));

@@ -30,15 +30,15 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// The source. `replay` is how traces are played.
+    /// Returns the source. `replay` controls how traces are replayed.
     ///
     /// # Errors
-    /// It cannot be; not where the text was parsed.
+    /// The text is invalid, which cannot happen after parsing.
     pub fn source(&self, replay: ReplayOptions) -> Result<Box<dyn Source>, SourceError> {
         parse(&self.0, replay).map_err(SourceError)
     }
 
-    /// What logs and metrics call it: as it was named, without options, user names and passwords.
+    /// Returns its name in logs and metrics: the text without options, user names and passwords.
     #[must_use]
     pub fn name(&self) -> String {
         let name = self.0.split(',').next().unwrap_or_default();
@@ -53,9 +53,9 @@ const KINDS: [&str; 10] = ["trace", "stdin", "udp", "mm", "wifi", "at", "srsran"
 
 fn parse(text: &str, replay: ReplayOptions) -> Result<Box<dyn Source>, String> {
     let (kind, args) = text.split_at(text.find([':', ',']).unwrap_or(text.len()));
-    let args = args.strip_prefix(':').unwrap_or(args); // of `mm,rate=2` nothing but options
+    let args = args.strip_prefix(':').unwrap_or(args); // `mm,rate=2` has only options
     Ok(match kind {
-        // what follows is a file's name, and may hold commas
+        // the rest is a file name, which may contain commas
         "trace" => Box::new(TraceSource::parse(args, replay)?),
         "stdin" => Box::new(StdinSource::parse(Args::parse(args)?)?),
         "udp" => Box::new(UdpSource::parse(Args::parse(args)?)?),

@@ -1,7 +1,7 @@
 //! `srsran:ws://HOST:PORT[,uplink]`: a base station's metrics over its websocket (srsRAN Project's remote control).
 //!
-//! The station sends what it knows of each UE: the CQI that the UE reported, which is of the downlink, and the SNR of
-//! what it received from the UE, which is of the uplink. They are different radios, so a source is one or the other.
+//! For each UE, the station sends the CQI that the UE reported, which is about the downlink, and the SNR of what it
+//! received from the UE, which is about the uplink. These are different radios, so a source reads one or the other.
 
 use super::{RETRY, Running, Source};
 use crate::args::Args;
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tracing::{info, warn};
 
 const SUBSCRIBE: &str = r#"{"cmd":"metrics_subscribe"}"#;
-/// Without a message for so long, the connection is made anew: stations report every second unless told otherwise.
+/// The source reconnects after this long without a message: stations report every second unless configured otherwise.
 const SILENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct SrsranSource {
     table: Table,
 }
 
-/// What the station says; keys that are not used here are left out.
+/// A message of the station, without the keys that are not used here.
 #[derive(Debug, Deserialize)]
 struct Metrics {
     #[serde(default)]
@@ -70,7 +70,8 @@ impl SrsranSource {
         let reading = if self.uplink {
             Reading { sinr_db: ue.pusch_snr_db, mcs: index(ue.ul_mcs), ..Reading::default() }
         } else {
-            // A station that had no report yet says 0, which is CQI's "out of range" too: both are no reading.
+            // A station without a CQI report sends 0, which is also CQI's "out of range": both mean that there is no
+            // reading.
             let cqi = index(ue.cqi).filter(|cqi| *cqi <= 15);
             let sinr_db = cqi.and_then(|cqi| self.table.sinr_of_cqi(cqi));
             Reading { sinr_db, cqi, mcs: index(ue.dl_mcs).filter(|_| cqi.is_some()), ..Reading::default() }
@@ -84,7 +85,7 @@ impl SrsranSource {
             return Err(format!("the base station reports an error: {error}"));
         }
         let ues: Vec<&UeMetrics> = metrics.cells.iter().flat_map(|cell| &cell.ue_list).collect();
-        // The only one of a station whose UEs nobody named is the one that is meant.
+        // If no UE is known by name and the station has only one, its readings are those of the unnamed UE.
         let only = ues.len() == 1 && !batch.has_names();
         for ue in ues {
             let id = ue.rnti.to_string();

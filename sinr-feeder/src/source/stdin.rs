@@ -29,13 +29,13 @@ impl Source for StdinSource {
 
     fn run(self: Box<Self>, sink: Sink) -> Running {
         let (ended, end) = oneshot::channel();
-        // A thread of its own, which nobody waits for: a read from a terminal cannot be given up.
+        // Runs on its own thread, which is not joined: a read from a terminal cannot be cancelled.
         std::thread::spawn(move || ended.send(read(&sink)));
         Box::pin(async move { end.await.unwrap_or(Ok(())) })
     }
 }
 
-/// Reads until the end. An input without a single reading is an error: it is not what was meant to be piped in.
+/// Reads until the end. An input without a single reading is an error, because it is probably the wrong input.
 fn read(sink: &Sink) -> Result<(), SourceError> {
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
@@ -44,7 +44,7 @@ fn read(sink: &Sink) -> Result<(), SourceError> {
     let failed = |e: io::Error| SourceError(format!("cannot read standard input: {e}"));
     loop {
         line.clear();
-        // What is longer than any line comes in pieces, of which none is a line.
+        // A line that is too long is read in pieces, none of which is a valid line.
         if (&mut input).take(LONGEST as u64 + 1).read_until(b'\n', &mut line).map_err(failed)? == 0 {
             break;
         }

@@ -1,4 +1,4 @@
-//! `trace:FILE`: a recorded or generated trace, in real time.
+//! `trace:FILE`: a recorded or generated trace, replayed in real time.
 
 use super::{Running, Source};
 use crate::condition::Pace;
@@ -47,7 +47,7 @@ impl Source for TraceSource {
         Ok(())
     }
 
-    /// Where there is no SINR, or but one, the period does not matter.
+    /// If the trace has no SINR, or only one, the period does not matter.
     fn pace(&self) -> Pace {
         let period = self.trace.as_ref().and_then(Trace::period).unwrap_or_default();
         Pace::Fixed(period.div_f64(self.options.speed))

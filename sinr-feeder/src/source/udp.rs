@@ -16,15 +16,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Room for the largest datagram; no multiple of a page, or all would want the same few lines of a cache.
+/// Buffer size, enough for the largest datagram. It is not a multiple of a page, so that the buffers do not all map to
+/// the same few cache lines.
 const LARGEST: usize = 65_536 + 192;
-/// Bytes that the kernel keeps while others have the processor: thousands of UEs may report at once.
+/// Size of the socket's receive buffer, for datagrams that arrive while the processor is busy: thousands of UEs may
+/// report at once.
 const BURST: usize = 8 << 20;
-/// Datagrams taken with one system call.
+/// Maximum number of datagrams received with one system call.
 const AT_ONCE: usize = 64;
-/// Datagrams that come closer to each other than this are many: ...
+/// If datagrams arrive closer together than this, the next ones are left to gather for [`GATHER`].
 const CLOSE: Duration = Duration::from_micros(200);
-/// ... then the next ones are let gather for so long, as waking up takes longer than a reading does.
+/// How long they gather, to be received together: waking up takes longer than processing a reading.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl Source for UdpSource {
     }
 }
 
-/// What can be listened on.
+/// Parses an address to listen on.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, e.g. 127.0.0.1:9000"))
 }
@@ -70,14 +72,14 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn bind(address: SocketAddr) -> Result<UdpSocket, SourceError> {
     let socket =
         UdpSocket::bind(address).map_err(|e| SourceError(format!("cannot receive datagrams on {address}: {e}")))?;
-    // Who may not have as much as it takes gets what the system allows, or keeps what there is.
+    // Without the privilege for this size, take the largest that the system allows, or keep the default.
     if setsockopt(&socket, sockopt::RcvBufForce, &BURST).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &BURST);
     }
     Ok(socket)
 }
 
-/// Hands every datagram to `take`, for ever: on a thread of its own, which waits in the system call that takes them.
+/// Hands every datagram to `take`, forever: on its own thread, which waits in the system call that receives them.
 pub(super) async fn receive(socket: UdpSocket, take: impl FnMut(&[u8]) + Send + 'static) -> Result<(), SourceError> {
     let failed = |why: String| SourceError(format!("cannot receive datagrams: {why}"));
     let (report, ended) = oneshot::channel();
@@ -88,7 +90,7 @@ pub(super) async fn receive(socket: UdpSocket, take: impl FnMut(&[u8]) + Send + 
     Err(failed(ended.await.map_or("the receiving thread panicked".to_owned(), |e| e.to_string())))
 }
 
-/// Returns why it cannot go on.
+/// Receives datagrams until an error, and returns the error.
 fn receive_all(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> Errno {
     let mut buffers = vec![vec![0; LARGEST]; AT_ONCE];
     let mut headers = MultiHeaders::<()>::preallocate(AT_ONCE, None);
@@ -106,7 +108,7 @@ fn receive_all(socket: &UdpSocket, mut take: impl FnMut(&[u8])) -> Errno {
     }
 }
 
-/// One line of JSON; an empty one is none.
+/// Hands over the reading of a line of JSON, or rejects it. An empty line is ignored.
 pub(super) fn take_line(batch: &mut Batch<'_>, line: &[u8]) {
     if let Err((reason, what)) = offer_line(batch, line) {
         batch.reject(reason, &what);

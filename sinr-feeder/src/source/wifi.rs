@@ -1,5 +1,5 @@
-//! `wifi:INTERFACE[,period_ms=N][,noise_dbm=N]`: a wireless interface, through nl80211: the signal of its station over
-//! the noise of its channel.
+//! `wifi:INTERFACE[,period_ms=N][,noise_dbm=N]`: a wireless interface, through nl80211. The SINR is the signal of its
+//! station over the noise of its channel.
 
 use super::{RETRY, Running, Source};
 use crate::args::Args;
@@ -28,7 +28,7 @@ pub(super) struct WifiSource {
     noise_dbm: Option<f64>,
 }
 
-/// A station: its hardware address, and how well it is received.
+/// A station's hardware address, and its signal in dBm.
 type Station = (String, f64);
 
 impl WifiSource {
@@ -68,11 +68,12 @@ impl WifiSource {
                 continue;
             };
             sink.batch(|batch| {
-                // The only one of an interface whose stations nobody named is the one that is meant.
+                // If no UE is known by name and the interface has only one station, its readings are those of the
+                // unnamed UE.
                 let only = stations.len() == 1 && !batch.has_names();
                 for (address, signal_dbm) in &stations {
                     let reading = Reading {
-                        // beside its station an interface is told of more than any receiver makes use of
+                        // next to its station, an interface reports a higher SINR than any receiver can use
                         sinr_db: Some((signal_dbm - noise_dbm).min(*SINR_DB.end())),
                         rsrp_dbm: Some(*signal_dbm),
                         ..Reading::default()
@@ -101,7 +102,7 @@ fn station(attributes: &[Nl80211Attr]) -> Option<Station> {
     Some((address, last.into()))
 }
 
-/// Noise of the channel in use, where the driver knows it.
+/// Returns the noise of the channel in use, or `None` if the driver does not know it.
 async fn noise_dbm(handle: &Nl80211Handle, index: u32) -> Result<Option<f64>, String> {
     let survey = Nl80211Survey::new(index).build();
     let answers = handle.survey().dump(survey).execute().await;
@@ -111,7 +112,7 @@ async fn noise_dbm(handle: &Nl80211Handle, index: u32) -> Result<Option<f64>, St
     if in_use.is_some() || channels.is_empty() {
         return Ok(in_use.and_then(|channel| channel.noise_dbm));
     }
-    // Some drivers mark none: then it is the one that the interface is tuned to.
+    // Some drivers mark no channel as in use; then it is the one to which the interface is tuned.
     let tuned_mhz = frequency_mhz(handle, index).await?;
     let tuned = channels.iter().find(|channel| tuned_mhz.is_some() && channel.frequency_mhz == tuned_mhz);
     Ok(tuned.and_then(|channel| channel.noise_dbm))
@@ -124,7 +125,7 @@ async fn frequency_mhz(handle: &Nl80211Handle, index: u32) -> Result<Option<u32>
     Ok(answers.iter().flat_map(|answer| &answer.payload.attributes).find_map(frequency))
 }
 
-/// What a survey tells of one channel.
+/// The survey of one channel.
 #[derive(Debug, Default, PartialEq)]
 struct Channel {
     frequency_mhz: Option<u32>,
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
     use wl_nl80211::packet_core::{NlaBuffer, Parseable};
 
-    /// An attribute as the kernel writes it.
+    /// Returns an attribute in the kernel's format.
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::from(((value.len() + 4) as u16).to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());

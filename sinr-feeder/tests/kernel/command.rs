@@ -1,4 +1,4 @@
-//! The command: what people and service managers see of it.
+//! The command, as users and service managers see it.
 
 use crate::sandbox::sandbox;
 use hotcc_testbed::command::stderr;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Ten readings a second, 10 to 19 dB.
+/// Returns a trace with ten readings per second, 10 to 19 dB.
 fn readings(seconds: u32) -> String {
     let rows = (0..seconds * 10).map(|i| format!("{}.{},{}\n", i / 10, i % 10, 10 + i % 10));
     format!("time_s,sinr_db\n{}", rows.collect::<String>())
@@ -198,8 +198,8 @@ fn what_is_missing_is_said() {
     let Some(sandbox) = sandbox("what_is_missing_is_said") else { return };
     let source = sandbox.trace("t.csv", &readings(1));
     let command = || {
-        // Another user may not reach the build directory. Not written by this process: another test's child would hold
-        // the file open for a moment, and then it cannot be run.
+        // A copy, because another user may not be able to reach the build directory. This process does not write it
+        // itself: another test's child process would hold the file open for a moment, and then it cannot be executed.
         let copy = sandbox.files.path().join("sinr-feeder");
         assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_sinr-feeder")).arg(&copy).status().unwrap().success());
         fs::set_permissions(sandbox.files.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! A user who is not root, but in the group that the maps and the lock file belong to.
+//! A user that is not root, but a member of the group that owns the maps and the lock file.
 
 use crate::map::OPTIONS;
 use crate::sandbox::{Sandbox, key, sandbox};
@@ -9,10 +9,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};
 
-/// Nobody's: group ids need no name.
+/// A group without a name: group ids need none.
 const GROUP: u32 = 54_321;
 
-/// Runs the rest as a user of group $1, with a lock file of group $2 in place of the system's own.
+/// Runs the remaining arguments as a user of group $1, with a lock file of group $2 instead of the system's.
 const AS_USER: &str = "set -e
 own=$1 lock=$2
 shift 2
@@ -30,7 +30,8 @@ fn as_user(group: u32, args: &[&str]) -> Output {
     Command::new("unshare").args(script).args(args).env_remove("RUST_LOG").output().unwrap()
 }
 
-/// Before Linux 5.19 this setting closes the whole system call to users, later only the creation of maps and programs.
+/// Returns a reason if users cannot use bpf(). Before Linux 5.19, the setting closes the whole system call to users;
+/// since then, only the creation of maps and programs.
 fn closed_to_users() -> Option<String> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let disabled = read("/proc/sys/kernel/unprivileged_bpf_disabled");
@@ -41,7 +42,7 @@ fn closed_to_users() -> Option<String> {
         .then(|| format!("kernel.unprivileged_bpf_disabled is {} on Linux {}", disabled.trim(), release.trim()))
 }
 
-/// Command and trace where any user can read them.
+/// Puts the command and a trace where any user can read them.
 fn shared(sandbox: &Sandbox) -> (String, String) {
     let command = sandbox.files.path().join("sinr-feeder");
     fs::copy(env!("CARGO_BIN_EXE_sinr-feeder"), &command).unwrap();
@@ -85,7 +86,7 @@ fn a_member_of_the_group_may_feed() {
     let report: serde_json::Value = serde_json::from_slice(&show.stdout).unwrap();
     assert_eq!((&report["links"][0]["link"], &report["links"][0]["sinr_db"]), (&"10.0.0.0/8".into(), &12.5.into()));
 
-    // A feeder of root's is seen to run, and kept.
+    // The member sees that root's feeder runs, and does not replace it.
     let writer = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
     let refused = run(GROUP, "10.0.0.0/8");
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
@@ -101,7 +102,7 @@ fn a_member_of_the_group_may_feed() {
     assert!(map.view().links().unwrap().is_empty());
 }
 
-/// Holds a lock file of its own in place of the system's, and runs the rest meanwhile.
+/// Runs the remaining arguments while it holds a lock file of its own, which replaces the system's.
 const WITH_HELD_LOCK: &str = "mount -t tmpfs -o mode=0755 tmpfs /run/hotcc
 exec 9> /run/hotcc/radio.lock
 flock 9
@@ -121,8 +122,8 @@ fn a_held_lock_is_an_error_in_time() {
     assert!(stderr(&refused).contains("radio.lock"), "{}", stderr(&refused));
 }
 
-/// A system where only root may enter the BPF file system, with a group `hotcc`; runs `$1` as root, and the rest as a user
-/// of group `$2`.
+/// Sets up a system where only root may enter the BPF file system, with a group `hotcc`. Runs `$1` as root, then the
+/// rest as a user of group `$2`.
 const ROOT_THEN_FEEDER: &str = "set -e
 mount -t bpf -o mode=0700 bpf /sys/fs/bpf
 mkdir -p /run/hotcc

@@ -1,4 +1,4 @@
-//! What commands leave behind that were killed half-way, and what the next one makes of it.
+//! What commands that were killed half-way leave behind, and how the next command handles it.
 
 use crate::map::{OPTIONS, slots_map};
 use crate::sandbox::{Sandbox, key, sandbox};
@@ -8,21 +8,21 @@ use hotcc_radio_map::{LinkOptions, MapError, RadioMap, RadioSlots, Reading};
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nothing here takes that long.
+/// Options with a maximum age that no test reaches.
 const LONG_LIVED: LinkOptions = LinkOptions { max_age_ms: 30_000, ..OPTIONS };
 
 fn writable(sandbox: &Sandbox) -> RadioSlots {
     RadioSlots::writable(slots_map(sandbox).fd()).unwrap()
 }
 
-/// A process id whose process is gone.
+/// Returns the id of a process that has ended.
 fn dead_pid() -> u32 {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     child.id()
 }
 
-/// Every slot but `lost` is taken by this process, which lives.
+/// Marks every slot except `lost` as taken by this process, which is running.
 fn fill_but(slots: &RadioSlots, lost: u32) {
     for line in (1..SLOTS).filter(|i| *i != lost).map(|i| slots.slot(i).unwrap()) {
         line.owner_pid.store(std::process::id(), Relaxed);
@@ -38,7 +38,7 @@ fn readers_are_told_of_a_link_that_was_there_already() {
     let generation = || slots.header().generation.load(Relaxed);
     let start = generation();
     drop(map.take_link(key("10.0.0.1"), &OPTIONS).unwrap());
-    slots.header().generation.store(start, Relaxed); // as if killed before telling
+    slots.header().generation.store(start, Relaxed); // as if killed before it changed the generation
     let again = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
     assert!(!again.is_new());
     assert_ne!(generation(), start);
@@ -53,11 +53,11 @@ fn a_slot_taken_for_a_link_that_never_came_is_found_again() {
     let lost = slots.slot(7).unwrap();
     lost.owner_pid.store(dead_pid(), Relaxed);
     lost.state.store(STATE_TAKEN, Relaxed);
-    // No reading was ever in it, so there is nothing to wait for.
+    // The slot never had a reading, so there is nothing to wait for.
     let writer = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
     assert_eq!((writer.slot(), writer.is_new()), (7, true));
     writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
-    // What live processes hold is theirs, and so is what a link leads to, whether somebody feeds it or not.
+    // A slot of a live process stays taken, and so does a slot to which a link leads, whether it is fed or not.
     drop(writer);
     let refused = map.take_link(key("10.0.0.2"), &OPTIONS);
     assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
@@ -71,7 +71,7 @@ fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
     let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
     let slots = writable(&sandbox);
     let generation = || slots.header().generation.load(Relaxed);
-    // Owners: none (it stopped in good order), one that is gone, and another process that has its number by now.
+    // Owners: none (a clean stop), a process that is gone, and another process that now has its number.
     let pids = [(0, 0), (dead_pid(), 5), (std::process::id(), 5)];
     for (i, (pid, start)) in pids.into_iter().enumerate() {
         let link = key(&format!("10.0.0.{i}"));
@@ -79,7 +79,7 @@ fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
         let slot = writer.slot();
         fill_but(&slots, slot);
         writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
-        // Removed, and killed right after it left the index: the line is as it was.
+        // The command was killed right after it removed the link from the index: the line is unchanged.
         let line = slots.slot(slot).unwrap();
         let decision = line.decision.load(Relaxed);
         map.remove_link(link, false).unwrap();
@@ -111,16 +111,16 @@ fn a_reused_process_id_is_another_process() {
     let line = slots.slot(writer.slot()).unwrap();
     let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     line.owner_pid.store(other.id(), Relaxed);
-    line.owner_start.store(0, Relaxed); // not known: the number counts
+    line.owner_start.store(0, Relaxed); // not known: only the process id counts
     let refused = map.take_link(key("10.0.0.1"), &OPTIONS);
     assert!(matches!(refused, Err(MapError::Owned { pid, .. }) if pid == other.id()), "{refused:?}");
-    line.owner_start.store(5, Relaxed); // who wrote this was started long ago
+    line.owner_start.store(5, Relaxed); // the owner was started long ago
     assert!(!map.view().snapshot(writer.slot()).unwrap().owner_alive());
     let again = map.take_link(key("10.0.0.1"), &OPTIONS).unwrap();
     assert!(map.view().snapshot(again.slot()).unwrap().owner_alive());
     other.kill().unwrap();
     other.wait().unwrap();
-    // The same number in another pid namespace: whoever came second has the link.
+    // The same process id in another pid namespace: the later one has the link.
     line.owner_start.store(5, Relaxed);
     let lost = again.publish(&Reading::default(), monotonic_ms32());
     assert!(matches!(lost, Err(MapError::Lost { .. })), "{lost:?}");

@@ -19,7 +19,7 @@ pub const OPTIONS: LinkOptions =
 #[repr(C)]
 struct Line([u8; 64]);
 
-// SAFETY: bytes.
+// SAFETY: the structure consists of bytes only.
 unsafe impl Pod for Line {}
 
 pub fn slots_map(sandbox: &Sandbox) -> MapData {
@@ -43,7 +43,7 @@ fn created_once_and_found_again() {
     assert_eq!(id(&sandbox), first);
     let mode = fs::metadata(sandbox.root.join("signal/radio_index")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "feeders have pins of their own");
-    // One pin lost: it is made again beside the other.
+    // If one pin is lost, it is created again beside the other.
     fs::remove_file(sandbox.root.join("signal/radio_index")).unwrap();
     assert!(matches!(RadioView::open(&sandbox.root), Err(MapError::Absent)));
     RadioMap::open_or_create(&sandbox.root).unwrap();
@@ -58,7 +58,7 @@ fn many_may_create_at_once() {
         fs::create_dir_all(root.join("signal")).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                // Others load objects with these maps without our lock, and may lose the race.
+                // Other programs load objects with these maps without our lock, and may lose the race.
                 scope.spawn(|| {
                     let object = hotcc_bpf::prog("radio_maps").unwrap();
                     let _ = EbpfLoader::new().default_map_pin_directory(root.join("signal")).load(object.bytes);
@@ -92,7 +92,7 @@ fn what_is_published_can_be_read() {
     };
     writer.publish(&reading, now).unwrap();
     let word = PackedSinr { sinr_q8_db: 3200, average_q8_db: -832, time_ms: now }.pack();
-    // As the kernel has it,
+    // The raw bytes, as the kernel sees them.
     let raw = raw_line(&sandbox, writer.slot()).0;
     assert_eq!(raw[..8], word.to_ne_bytes());
     assert_eq!(raw[8..16], 1u64.to_ne_bytes());
@@ -100,7 +100,7 @@ fn what_is_published_can_be_read() {
         (raw[16..20].to_vec(), raw[20..24].to_vec()),
         (1_000_000u32.to_ne_bytes().to_vec(), now.to_ne_bytes().to_vec())
     );
-    // and as another process maps it.
+    // The view, as another process maps it.
     let links = view.links().unwrap();
     assert_eq!(links.len(), 1);
     assert_eq!((links[0].key, links[0].slot), (key("10.0.0.0/8"), writer.slot()));
@@ -111,7 +111,7 @@ fn what_is_published_can_be_read() {
     assert_eq!(s.freshness(now.wrapping_add(1000)), Freshness::Fresh);
     assert_eq!(s.freshness(now.wrapping_add(1001)), Freshness::Stale);
 
-    // SINR and capacity each stay as they are without the other.
+    // SINR and capacity each stay unchanged if a reading lacks them.
     let derived = Reading { capacity_bps: Some(2e9), is_capacity_derived: true, ..Reading::default() };
     writer.publish(&derived, now + 5).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
@@ -120,11 +120,11 @@ fn what_is_published_can_be_read() {
     writer.publish(&Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, now + 9).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
     assert_eq!((s.decision.map(PackedSinr::pack), s.capacity), (Some(word), Some(capacity)));
-    // none is no capacity that an algorithm could use
+    // a capacity of 0 is useless to algorithms, and is shown as unknown
     writer.publish(&Reading { capacity_bps: Some(0.0), ..Reading::default() }, now + 9).unwrap();
     assert_eq!(view.snapshot(writer.slot()).unwrap().capacity, None);
 
-    // The generation moves when the cell does, and not with the first cell that is named.
+    // The generation changes when the cell does, but not with the first cell that is named.
     let in_cell = |cell| Reading { cell, ..Reading::default() };
     let generations = [Some(7), None, Some(7), Some(8), Some(7)].map(|cell| {
         writer.publish(&in_cell(cell), now + 9).unwrap();
@@ -132,7 +132,7 @@ fn what_is_published_can_be_read() {
     });
     assert_eq!(generations, [0, 0, 0, 1, 2]);
 
-    // A writer that stops in good order leaves everything but its claim.
+    // A writer that stops cleanly gives up its claim, and leaves everything else.
     let slot = writer.slot();
     drop(writer);
     let s = view.snapshot(slot).unwrap();
@@ -220,11 +220,11 @@ fn full_maps_are_refused() {
     let refused = map.take_link(key("10.0.0.1"), &OPTIONS);
     assert!(matches!(refused, Err(MapError::IndexFull)), "{refused:?}");
     assert!((1..SLOTS).all(|i| slots.slot(i).unwrap().state.load(Relaxed) == STATE_FREE));
-    // Every link is listed, once.
+    // Every link is listed exactly once.
     assert_eq!(map.view().links().unwrap().len(), INDEX_ENTRIES as usize);
 }
 
-/// Of a feeder that was killed, whose links the next one does not name.
+/// The links are left by a killed feeder, and the next one does not name them.
 #[test]
 fn links_that_nobody_feeds_make_room_the_oldest_first() {
     let Some(sandbox) = sandbox("links_that_nobody_feeds_make_room_the_oldest_first") else { return };

@@ -1,4 +1,4 @@
-//! Sources whose readings name links without end.
+//! Sources whose readings name links without limit.
 
 use crate::map::OPTIONS;
 use crate::sandbox::{key, sandbox};
@@ -29,7 +29,7 @@ fn no_room(feed: &Feed, source: usize) -> u64 {
     feed.sources()[source].rejections.counts().find(|(reason, _)| *reason == Reject::NoRoom).map_or(0, |(_, n)| n)
 }
 
-/// Neither the links that are in use, nor those of other sources and other feeders.
+/// Links in use keep their slots, and other sources and other feeders still find room.
 #[test]
 fn links_without_end_starve_nobody() {
     let Some(sandbox) = sandbox("links_without_end_starve_nobody") else { return };
@@ -50,11 +50,11 @@ fn links_without_end_starve_nobody() {
     }
     assert_eq!(feed.link_count(), MAX_LINKS / 2);
     assert!(no_room(&feed, flooded) > 69_000);
-    // a neighbour in this feeder, and one in another
+    // another source of this feeder, and another feeder
     assert!((0..MAX_LINKS as u8 / 2).all(|n| offer(&mut feed, other, [10, 200, 0, n], start_ns + 1)));
     let mut neighbour = RadioMap::open(&sandbox.root).unwrap();
     assert!(neighbour.take_link(key("192.0.2.1"), &OPTIONS).is_ok());
-    // what is in use stays, what is not makes room for who comes anew
+    // links in use stay; unused ones make room for new ones
     let mut later_ns = start_ns;
     for round in 0..20u8 {
         later_ns += SECOND_NS / 5;
@@ -67,7 +67,7 @@ fn links_without_end_starve_nobody() {
     assert!(feed.link_count() <= MAX_LINKS);
 }
 
-/// Who holds a key for a wide prefix leaves places to the holders of others.
+/// The holder of a key for a wide prefix cannot take the room of the holders of other keys.
 #[test]
 fn links_without_end_under_one_key_starve_no_other() {
     let Some(sandbox) = sandbox("links_without_end_under_one_key_starve_no_other") else { return };

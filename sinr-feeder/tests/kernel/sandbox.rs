@@ -1,4 +1,4 @@
-//! A pin directory and files of one test, removed when it ends, also by a panic.
+//! The pin directory and the files of one test, removed when it ends, even by a panic.
 
 use hotcc_abi::radio::IndexKey;
 use hotcc_testbed::kernel::is_root_with_bpffs;
@@ -13,7 +13,7 @@ pub struct Sandbox {
     pub files: tempfile::TempDir,
 }
 
-/// `None`, and a line that says so, without root.
+/// Creates a sandbox. Without root, prints a line that says so and returns `None`.
 pub fn sandbox(test: &str) -> Option<Sandbox> {
     is_root_with_bpffs(test)
         .then(|| Sandbox { root: PinRoot::new("sinr-feeder", test), files: tempfile::tempdir().unwrap() })
@@ -30,14 +30,14 @@ impl Sandbox {
         self.command(args).output().unwrap()
     }
 
-    /// A file; its name as a source.
+    /// Writes a trace file, and returns its name as a source.
     pub fn trace(&self, name: &str, text: &str) -> String {
         let path = self.files.path().join(name);
         fs::write(&path, text).unwrap();
         format!("trace:{}", path.display())
     }
 
-    /// A feeder in the background, killed when dropped.
+    /// Starts a feeder in the background, which is killed when dropped.
     pub fn feeder(&self, args: &[&str]) -> Feeder {
         let child = self.command(&["run"]).args(args).stderr(Stdio::piped()).spawn().unwrap();
         Feeder(child)
@@ -52,7 +52,7 @@ impl Sandbox {
         report["links"].as_array().unwrap().clone()
     }
 
-    /// What `show` says of the one link, once it is as wanted.
+    /// Waits until `show` has a link that is as wanted, and returns it.
     pub fn wait_for(&self, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let start = Instant::now();
         loop {

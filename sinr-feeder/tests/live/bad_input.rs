@@ -1,4 +1,4 @@
-//! Whatever else may come: counted by reason, logged once per burst, never applied.
+//! Invalid input of all kinds: it is counted by reason, logged once per burst, and never applied.
 
 use crate::sandbox::sandbox;
 use crate::tools::{Process, Sender, free_port, local, metrics, rejected, wait};
@@ -32,7 +32,7 @@ fn bad_readings_are_counted_and_never_applied() {
         !sandbox.links().is_empty() && metrics(http).values().any(|v| *v > 0.0) && sandbox.links()[0]["sinr_db"] == 10.0
     };
     wait("a first reading", good, || feeder.all_said());
-    // Each on its own datagram, three times; none may be seen.
+    // Each in a datagram of its own, three times; none may be applied.
     let cases = [
         ("malformed", r#"{"sinr_db": NaN}"#),
         ("malformed", r#"{"sinr_db": 1e999}"#),
@@ -57,11 +57,11 @@ fn bad_readings_are_counted_and_never_applied() {
         *expected.entry(reason.to_owned()).or_default() += 3;
         wait(line, || rejected(http) == expected, || format!("{:?}\n{expected:?}", rejected(http)));
     }
-    // A link that a datagram names twice has one reading in it.
+    // If a datagram names a link twice, only the first reading is applied.
     sender.send("{\"ue\":\"car\",\"sinr_db\":9}\n{\"ue\":\"car\",\"sinr_db\":8}\n\n");
     *expected.entry("duplicate".to_owned()).or_default() += 1;
     wait("a duplicate", || rejected(http) == expected, || format!("{:?}", rejected(http)));
-    // A spike, and the value that denies it.
+    // A spike, and a value that does not confirm it.
     sender.sinr(10.0);
     sender.sinr(45.0);
     sender.sinr(10.5);

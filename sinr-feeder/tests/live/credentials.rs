@@ -1,4 +1,4 @@
-//! A NATS server that knows its users by JWTs and keys, as `nsc` makes them; these are made here.
+//! A NATS server that authenticates its users by JWTs and keys, like those of `nsc`; the test makes them itself.
 
 use crate::fleet::{car, nats, sinr_of};
 use crate::sandbox::Sandbox;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-/// What `issuer` says of the holder of a key.
+/// Returns the JWT with the claims of `issuer` about `subject`.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
     let body = json!({"jti": "1", "iat": 1, "iss": issuer.public_key(), "sub": subject.public_key(), "nats": claims});
@@ -17,7 +17,7 @@ fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     format!("{signed}.{}", BASE64URL_NOPAD.encode(&issuer.sign(signed.as_bytes()).unwrap()))
 }
 
-/// A user of the account: its credentials' file, as an option of a server's address.
+/// Writes the credentials file of a user of the account, and returns it as an option of a server's address.
 fn user(sandbox: &Sandbox, account: &KeyPair, name: &str, publish: &Value, subscribe: &Value) -> String {
     let key = KeyPair::new_user();
     let claims =

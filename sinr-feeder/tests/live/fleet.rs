@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Each user may publish on its own subject only, and only the server may read.
+/// Each user may publish only on its own subject, and only the server may read.
 const CONFIG: &str = r#"
 listen: "127.0.0.1:PORT"
 authorization {
@@ -35,7 +35,7 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// A server with this configuration, in which its port is `PORT`.
+    /// Starts a server with this configuration, in which `PORT` stands for its port.
     pub fn start(sandbox: &Sandbox, config: &str) -> Self {
         let (port, file) = (free_port(), sandbox.files.path().join("nats.conf"));
         fs::write(&file, config.replace("PORT", &port.to_string())).unwrap();
@@ -57,7 +57,7 @@ impl Nats {
         self.server = Self::run(self.port, &self.config);
     }
 
-    /// With a login of `USER:PASSWORD`.
+    /// Returns the server's address with a login of `USER:PASSWORD`.
     fn url(&self, sandbox: &Sandbox, login: &str) -> String {
         let (user, password) = login.split_once(':').unwrap();
         let file = secret_file(sandbox, &format!("{user}.password"), &format!("{password}\n"));
@@ -75,7 +75,8 @@ impl Nats {
     }
 }
 
-/// A sandbox with a server of this configuration in it; `None`, after saying so, where the test cannot run.
+/// Creates a sandbox and a server with this configuration. If the test cannot run, prints a line that says so and
+/// returns `None`.
 pub fn nats(test: &str, config: &str) -> Option<(Sandbox, Nats)> {
     let sandbox = sandbox(test)?;
     has(test, "nats-server").then(|| {
@@ -84,7 +85,7 @@ pub fn nats(test: &str, config: &str) -> Option<(Sandbox, Nats)> {
     })
 }
 
-/// A feeder on a car's host, which has no radio map: what it reads it publishes.
+/// Starts a feeder on a car's host, which has no radio map: it publishes what it reads.
 pub fn car(sandbox: &Sandbox, to: &str, name: &str) -> (Process, Sender) {
     let port = free_port();
     let source = format!("udp:{}", local(port));
@@ -131,7 +132,7 @@ fn a_fleet_over_a_nats_server_that_is_killed() {
     let server = nats.subscriber(&sandbox, http);
     let (first, to_first) = nats.car(&sandbox, "car-1:one", "car-1");
     let (_second, to_second) = nats.car(&sandbox, "car-2:two", "car-2");
-    // Both cars read 50 times a second what `value` says, for as long as this lasts.
+    // Both cars read `value` 50 times a second until the end.
     let (value, sent, done) = (AtomicI32::new(10), AtomicU32::new(0), AtomicBool::new(false));
     let view = || RadioView::open(&sandbox.root).unwrap();
     std::thread::scope(|scope| {
@@ -156,14 +157,14 @@ fn a_fleet_over_a_nats_server_that_is_killed() {
         both(10.0);
         nats.kill();
         sandbox.wait_for(|l| l["state"] == "stale");
-        // What is read while nothing can be sent must never be applied, however it is queued.
+        // Readings made while nothing can be sent must never be applied, however they are queued.
         value.store(0, SeqCst);
         sleep(Duration::from_millis(1500));
         value.store(20, SeqCst);
         sleep(Duration::from_millis(1500));
         let view = view();
         let slot = view.slot_of("10.0.0.1:1".parse().unwrap()).unwrap().unwrap();
-        // as it was learned of what came: the outage, and what comes after it, change that
+        // learned from the readings so far: the outage, and the readings after it, change it
         let max_age_ms = view.snapshot(slot).unwrap().max_age_ms;
         let seen = scope.spawn({
             let done = &done;
@@ -177,7 +178,7 @@ fn a_fleet_over_a_nats_server_that_is_killed() {
                 seen
             }
         });
-        let restart_ms = monotonic_ms32(); // it may serve well before the test knows that it does
+        let restart_ms = monotonic_ms32(); // the server may work well before the test notices
         nats.restart();
         let before = sent.load(SeqCst);
         both(20.0);
@@ -187,7 +188,7 @@ fn a_fleet_over_a_nats_server_that_is_killed() {
         done.store(true, SeqCst);
         let seen = seen.join().unwrap();
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [10, 20], "{seen:?}");
-        // The first one applied was made after the restart, or so shortly before that it was no older than readers take.
+        // The first applied reading was made after the restart, or before it by no more than the maximum age.
         let early_ms = restart_ms.wrapping_sub(seen[&20]) as i32;
         assert!(early_ms <= max_age_ms as i32, "made {early_ms} ms before the restart, of {max_age_ms} allowed");
     });
@@ -219,7 +220,7 @@ fn a_ue_publishes_its_own_readings_only() {
         sinr_of(&sandbox, "10.0.0.1/32") == Some(7.0)
     };
     wait("its own", own, || server.all_said());
-    // On its own subject, in another's name: past the NATS server, but no further.
+    // A message on its own subject with another UE's name: the NATS server forwards it, the feeder rejects it.
     let mut raw = TcpStream::connect(local(nats.port)).unwrap();
     let login = r#"CONNECT {"user":"car-1","pass":"one","verbose":false,"pedantic":false}"#;
     let texts = [
@@ -240,7 +241,7 @@ fn a_ue_publishes_its_own_readings_only() {
     assert!(sandbox.links().iter().all(|l| l["link"] != "192.0.2.1:4096/6" || l["state"] == "never"));
 }
 
-/// A certificate of 127.0.0.1, signed by itself, and its key.
+/// Creates a self-signed certificate for 127.0.0.1 and its key.
 fn certificate(sandbox: &Sandbox, name: &str) -> [String; 2] {
     let [cert, key] =
         ["pem", "key"].map(|end| sandbox.files.path().join(format!("{name}.{end}")).display().to_string());
@@ -298,7 +299,7 @@ fn authenticated_datagrams_between_two_hosts() {
     let server = Process::feeder(&sandbox, &["--source", &source, "--listen", &local(http).to_string()]);
     wait("the server", || !metrics(http).is_empty(), || server.all_said());
 
-    // Between them is somebody who sees and changes what passes.
+    // Between the two hosts, a third party reads and changes the datagrams.
     let middle = UdpSocket::bind(local(0)).unwrap();
     middle.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let to = format!("peer:{}", middle.local_addr().unwrap());
@@ -312,7 +313,7 @@ fn authenticated_datagrams_between_two_hosts() {
         let mut buffer = [0; 2048];
         middle.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         for _ in 0..400 {
-            sender.sinr(db); // until its feeder is there
+            sender.sinr(db); // until its feeder has started
             if let Ok(length) = middle.recv(&mut buffer) {
                 return buffer[..length].to_vec();
             }
@@ -344,7 +345,7 @@ fn authenticated_datagrams_between_two_hosts() {
     counted("unauthenticated", 2);
     let links = sandbox.links();
     assert_eq!((links.len(), &links[0]["updates"]), (1, &1.into()), "{links:?}");
-    // A server that starts again takes the next reading at once.
+    // A restarted server accepts the next reading at once.
     drop(server);
     let source = format!("peer:{},keys={at_server}", local(port));
     let _server = Process::feeder(&sandbox, &["--source", &source, "--listen", &local(http).to_string()]);
@@ -356,7 +357,7 @@ fn authenticated_datagrams_between_two_hosts() {
     let view = RadioView::open(&sandbox.root).unwrap();
     let link = view.links().unwrap().into_iter().find(|l| l.key == key("192.0.2.1:4096/6")).unwrap();
     assert_ne!(link.snapshot.freshness(monotonic_ms32()), Freshness::Never);
-    // A key that names no link is no right to write any.
+    // A key without a link gives no right to write any.
     let open = secret_file(&sandbox, "open.keys", &format!("1 {}\n", secrets[0]));
     let refused = sandbox.output(&["run", "--source", &format!("peer:{},keys={open}", local(free_port()))]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("key 1 names no link"));

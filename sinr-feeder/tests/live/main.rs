@@ -1,4 +1,4 @@
-//! Sources and other hosts, with the real thing where there is one: sockets, a pseudo terminal, D-Bus, a NATS server.
+//! Sources and other hosts, with real counterparts where possible: sockets, a pseudo terminal, D-Bus, a NATS server.
 //! Tests that need root, or a program that is not installed, print `SKIPPED name: why`.
 
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
@@ -17,7 +17,7 @@ mod tools;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// HTTP, NATS and WebSocket servers listen on it, not only UDP sources.
+/// Besides UDP sources, HTTP, NATS and WebSocket servers listen on such ports.
 #[test]
 fn a_free_port_is_free_for_tcp_too() {
     let local = (Ipv4Addr::LOCALHOST, 0);

@@ -1,4 +1,4 @@
-//! Modems: AT commands over a pseudo terminal, and ModemManager on a D-Bus of its own.
+//! Modems: AT commands over a pseudo terminal, and ModemManager on a separate D-Bus.
 
 use crate::sandbox::sandbox;
 use crate::tools::{Process, free_port, has, local, metrics, rejected, wait};
@@ -37,7 +37,7 @@ impl Modem {
         std::thread::spawn(move || {
             let mut line = Vec::new();
             let mut byte = [0];
-            let _slave = slave; // while nobody has it open, reading fails
+            let _slave = slave; // reading fails unless some process has it open
             while output.lock().unwrap().is_some() {
                 match input.read(&mut byte) {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -116,7 +116,8 @@ fn a_serial_modem_with_all_its_faults() {
     sandbox.wait_for(|l| l["state"] == "fresh" && l["sinr_db"] == 2.0);
 }
 
-/// Root may open what others hold, so this one is nobody; without a map, it only publishes.
+/// Root may open a port that another process holds, so the feeder runs as `nobody`; it only publishes, because it has
+/// no map.
 #[test]
 fn a_port_that_another_holds_is_waited_for() {
     let Some(sandbox) = sandbox("a_port_that_another_holds_is_waited_for") else { return };
@@ -167,7 +168,7 @@ fn a_serving_cell_over_qeng() {
     sandbox.wait_for(|l| l["state"] == "fresh" && l["sinr_db"] == 18.0 && l["rsrp_dbm"] == -88.0);
 }
 
-/// A D-Bus of its own, and a ModemManager on it.
+/// A separate D-Bus, and a ModemManager on it.
 struct ModemManager {
     daemon: Child,
     mock: Child,
@@ -250,7 +251,7 @@ fn a_modem_of_modem_manager_comes_and_goes() {
     assert!((seen["sinr_db"].as_f64().unwrap() - 8.4).abs() < 0.01, "{seen}");
     manager.tell("rate");
     assert_eq!(manager.answer(), "1", "extended signal quality was asked for, in whole seconds");
-    // NR goes before LTE, and a value that no radio has stands for "not known".
+    // NR has precedence over LTE, and a value that no radio can have means "not known".
     manager.tell("Nr5g snr=21.0 rsrp=-80 rsrq=-32768");
     let nr = sandbox.wait_for(|l| l["sinr_db"] == 21.0);
     assert_eq!((&nr["rsrp_dbm"], &nr["rsrq_db"]), (&json!(-80.0), &json!(null)));
@@ -264,7 +265,7 @@ fn a_modem_of_modem_manager_comes_and_goes() {
     manager.tell("modem");
     manager.tell("Lte snr=3.0");
     sandbox.wait_for(|l| l["state"] == "fresh" && l["sinr_db"] == 3.0);
-    // The whole service goes, with its bus.
+    // The whole service disappears, with its bus.
     drop(manager);
     sandbox.wait_for(|l| l["state"] == "stale");
     sleep(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Configuration file, metrics, recording, and what a service manager is told.
+//! The configuration file, metrics, recording, and notifications to a service manager.
 
 use crate::sandbox::{key, sandbox};
 use crate::tools::{Process, Sender, free_port, has, local, metrics, page, wait};
@@ -122,7 +122,7 @@ fn what_is_recorded_can_be_replayed() {
     let period_ms = trace.period().unwrap().as_millis();
     assert!((40..=60).contains(&period_ms), "{period_ms}");
     assert!(trace.samples().len() >= 15, "{}", trace.samples().len());
-    // Each sample is one of the source's, with all that belongs to it.
+    // Each sample is one of the source's, with all its values.
     for sample in trace.samples() {
         let i = (sample.capacity_bps.unwrap() / 1000.0 - 1000.0) as u8;
         assert_eq!((sample.sinr_db, sample.cqi), (Some(f64::from(i / 4)), Some(i % 16)));

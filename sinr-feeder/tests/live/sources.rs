@@ -1,4 +1,4 @@
-//! Lines of JSON, base stations, wireless interfaces, models, and which of several sources counts.
+//! Lines of JSON, base stations, wireless interfaces, models, and precedence among several sources.
 
 use crate::sandbox::{Sandbox, sandbox};
 use crate::tools::{Process, Sender, free_port, local, page, rejected, wait};
@@ -68,7 +68,8 @@ fn a_source_of_which_nothing_was_applied_fails_when_it_is_stopped() {
     let Some(sandbox) = sandbox("a_source_of_which_nothing_was_applied_fails_when_it_is_stopped") else { return };
     let unknown_ue = r#"{"ue": "car-7", "sinr_db": 1}"#;
     let good = r#"{"sinr_db": 1}"#;
-    // without lines, its link shows that it is there: so this comes first, before the others leave the link behind
+    // without lines, only a new link shows that the feeder runs: so this case comes first, before the others leave the
+    // link behind
     for (lines, code) in [(&[][..], 0), (&["garbage", unknown_ue], 1), (&["garbage", good], 0)] {
         let port = free_port();
         let args = ["--source", &format!("udp:{}", local(port)), "--link", "10.0.0.1"];
@@ -185,7 +186,7 @@ fn a_dead_source_is_noticed_within_three_of_its_periods() {
     assert!((0.8..1.5).contains(&(measured / 500.0)), "{measured}");
 }
 
-/// A base station: answers one subscription after another, and sends each what there is to send.
+/// Starts a base station: it answers one subscription after another, and sends each its documents.
 fn base_station(documents: Vec<Vec<String>>) -> u16 {
     let listener = TcpListener::bind(local(0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -201,7 +202,7 @@ fn base_station(documents: Vec<Vec<String>>) -> u16 {
                 sleep(Duration::from_millis(30));
             }
         }
-        sleep(Duration::from_secs(60)); // what comes later is not answered
+        sleep(Duration::from_secs(60)); // later connections are not answered
     });
     port
 }
@@ -254,7 +255,7 @@ fn a_base_station_that_comes_and_goes() {
     let again = sandbox.wait_for(|l| l["link"] == "10.0.0.1/32" && l["cqi"] == 15);
     assert_eq!(again["sinr_db"], 22.69921875, "{}", feeder.all_said());
     let counts = rejected(http);
-    // What carries no cells is no fault; a CQI of 0 leaves no value.
+    // A message without cells is valid; a CQI of 0 leaves no value.
     assert_eq!((counts["duplicate"], counts["malformed"], counts["nothing"]), (2, 1, 1), "{counts:?}");
 }
 
@@ -310,7 +311,7 @@ fn a_street_is_computed_live() {
     let Some(sandbox) = sandbox("a_street_is_computed_live") else { return };
     let feeder = Process::feeder(&sandbox, &["--source", &model(&sandbox, STREET), "--link", "10.0.0.1"]);
     let seen = sandbox.wait_for(|l| l["state"] == "fresh" && l["updates"].as_u64() > Some(5));
-    // The example of docs/reference/radio.md: 34.86 dB in line of sight, CQI 15, all of 1 Gbit/s.
+    // The example of docs/reference/radio.md: 34.86 dB in line of sight, CQI 15, the full 1 Gbit/s.
     let sinr_db = seen["sinr_db"].as_f64().unwrap();
     assert!((sinr_db - 34.86).abs() < 0.01, "{seen}");
     assert_eq!(

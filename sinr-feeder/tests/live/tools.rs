@@ -1,4 +1,4 @@
-//! What tests of live sources have in common.
+//! Helpers for the tests of live sources.
 
 use crate::sandbox::Sandbox;
 use hotcc_testbed::http;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A process in the background whose stderr is kept; killed when dropped.
+/// A background process whose stderr is kept; killed when dropped.
 pub struct Process {
     pub child: Child,
     said: Arc<Mutex<Vec<String>>>,
@@ -26,7 +26,7 @@ impl Process {
         Self { child, said }
     }
 
-    /// A feeder with these arguments of `run`.
+    /// Starts a feeder with these arguments of `run`.
     pub fn feeder(sandbox: &Sandbox, args: &[&str]) -> Self {
         Self::start(sandbox.command(&["run", "--quiet"]).args(args).stdin(Stdio::piped()))
     }
@@ -35,7 +35,7 @@ impl Process {
         self.child.stdin.take().unwrap()
     }
 
-    /// Lines of stderr with `text`.
+    /// Returns the number of lines on stderr that contain `text`.
     pub fn said(&self, text: &str) -> usize {
         self.said.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
@@ -56,7 +56,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits until it is so, and says what there was when it is not.
+/// Waits until a condition holds; fails after 20 s with the output of `otherwise`.
 pub fn wait(what: &str, mut is_so: impl FnMut() -> bool, otherwise: impl Fn() -> String) {
     let start = Instant::now();
     while !is_so() {
@@ -80,7 +80,7 @@ pub fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Sends readings to a `udp` source, again and again until dropped.
+/// Sends readings to a `udp` source.
 pub struct Sender {
     pub socket: UdpSocket,
     to: SocketAddr,
@@ -92,7 +92,7 @@ impl Sender {
     }
 
     pub fn send(&self, lines: &str) {
-        let _ = self.socket.send_to(lines.as_bytes(), self.to); // refused while nobody listens
+        let _ = self.socket.send_to(lines.as_bytes(), self.to); // refused while no socket listens
     }
 
     pub fn sinr(&self, db: f64) {
@@ -100,13 +100,13 @@ impl Sender {
     }
 }
 
-/// Status and body of a page.
+/// Returns the status and the body of a page.
 pub fn page(port: u16, path: &str) -> Option<(u16, String)> {
     let (head, body) = http::get(local(port), path).ok()?;
     Some((head.split(' ').next()?.parse().ok()?, body))
 }
 
-/// Samples of `/metrics`, by name with labels.
+/// Returns the samples of `/metrics`, by name with labels.
 pub fn metrics(port: u16) -> BTreeMap<String, f64> {
     let (_, text) = page(port, "/metrics").unwrap_or_default();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
@@ -116,7 +116,7 @@ pub fn metrics(port: u16) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Rejected readings by reason, of all sources; without those that never happened.
+/// Returns the numbers of rejected readings by reason, over all sources, without zeros.
 pub fn rejected(port: u16) -> BTreeMap<String, u64> {
     let mut by_reason = BTreeMap::new();
     for (name, value) in metrics(port).into_iter().filter(|(_, value)| *value > 0.0) {
@@ -127,7 +127,7 @@ pub fn rejected(port: u16) -> BTreeMap<String, u64> {
     by_reason
 }
 
-/// `false`, and a line that says so, where a program is missing.
+/// Whether a program is installed; if not, prints a line that says so.
 pub fn has(test: &str, program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$1\"", "sh", program]).output().unwrap().status.success();
     if !found {

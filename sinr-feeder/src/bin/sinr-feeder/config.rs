@@ -1,5 +1,5 @@
-//! The configuration file of `run`: its options, as TOML. What it says is read as if it stood on the command line, before
-//! what does.
+//! The configuration file of `run`: its options, as TOML. They are parsed as if they stood on the command line, before
+//! the options given there.
 
 use crate::cli::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -9,10 +9,10 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The command line, with what its configuration file adds. Ends the process where the command line is wrong.
+/// Parses the command line, together with its configuration file. Ends the process if the command line is invalid.
 ///
 /// # Errors
-/// What is wrong with the file, with its name and line.
+/// The file is invalid; the error has its name and line.
 pub fn parse(args: Vec<OsString>) -> Result<Cli, String> {
     let cli = Cli::parse_from(&args);
     let Command::Run(run) = &cli.command else { return Ok(cli) };
@@ -21,7 +21,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Cli, String> {
     let options = options(&text, file)?;
     let at = args.iter().position(|arg| arg == "run").map_or(args.len(), |run| run + 1);
     let (before, after) = args.split_at(at);
-    // the command line alone is right, so what is wrong came with the file
+    // the command line alone is valid, so the error comes from the file
     Cli::try_parse_from([before, &options, after].concat()).map_err(|e| format!("{}: {e}", file.display()))
 }
 
@@ -44,7 +44,7 @@ fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
     Ok(options)
 }
 
-/// A key as options: a list is one for each of its values, a table (of UEs) one for each of its keys.
+/// Converts a key to options: a list to one option for each value, a table (of UEs) to one for each key.
 fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
     if key == "config" {
         return Err("`config` is not allowed here: a configuration file cannot name another one".to_owned());
@@ -79,7 +79,7 @@ fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String
     }
 }
 
-/// What is wrong with an option by itself; whether all of them fit together is said later.
+/// Returns what is wrong with a single option, if anything is. Whether all options fit together is checked later.
 fn refused(option: &str) -> Option<String> {
     use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument, UnknownArgument};
     use clap::error::{ContextKind, ContextValue};

@@ -23,11 +23,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(what) => {
             eprintln!("sinr-feeder: {}", printable(&what));
-            return ExitCode::FAILURE; // the command line is right, the file is not
+            return ExitCode::FAILURE; // the command line is valid, the file is not
         }
     };
     let level = ["warn", "info", "debug"][usize::from(cli.verbose.min(2))];
-    // The NATS client repeats at every attempt what we log once.
+    // The NATS client logs at every attempt what we log once.
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},async_nats=off")));
     tracing_subscriber::fmt()
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole chain of causes; errors of hotcc-host print their own, and advice.
+/// Returns the whole chain of causes; errors of hotcc-host print their own chain, and advice.
 fn message(error: &anyhow::Error) -> String {
     error.downcast_ref::<hotcc_host::error::Error>().map_or_else(|| format!("{error:#}"), |ours| format!("{ours:#}"))
 }
@@ -81,7 +81,7 @@ fn remove(args: &RemoveArgs, pin_root: &Path) -> anyhow::Result<()> {
             continue;
         }
         match map.remove_link(link, args.take_over) {
-            // a feeder took it, or another command removed it, in between
+            // meanwhile a feeder took it, or another command removed it
             Err(MapError::Owned { .. } | MapError::NoSuchLink { .. }) if args.stale => {}
             removed => {
                 removed?;
@@ -92,7 +92,7 @@ fn remove(args: &RemoveArgs, pin_root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Links without a fresh reading, and without a feeder that runs.
+/// Returns the links that have neither a fresh reading nor a running feeder.
 fn abandoned(map: &RadioMap) -> anyhow::Result<Vec<IndexKey>> {
     let mut links = map.view().links()?;
     links.retain(|link| {

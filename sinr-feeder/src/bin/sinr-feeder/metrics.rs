@@ -1,4 +1,4 @@
-//! What the feeder does, for Prometheus: `/metrics` and `/healthz`.
+//! The feeder's metrics for Prometheus: `/metrics` and `/healthz`.
 
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_host::metrics_server::Pages;
@@ -27,7 +27,7 @@ struct To {
     to: String,
 }
 
-/// The pages of a running feed.
+/// The HTTP pages of a running feed.
 pub struct FeedPages(pub SharedFeed);
 
 impl Pages for FeedPages {
@@ -41,7 +41,7 @@ impl Pages for FeedPages {
         Ok(page)
     }
 
-    /// Healthy while any source is up: the others are what precedence is for.
+    /// Healthy while any source is up: precedence covers the failure of the others.
     fn health(&self) -> Result<String, String> {
         let (feed, now_ns) = (self.0.lock(), monotonic_ns());
         let line = |source: &SourceState| {

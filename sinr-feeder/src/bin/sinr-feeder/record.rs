@@ -1,4 +1,4 @@
-//! `record`: the readings of one link, from the map into a trace.
+//! `record`: writes the readings of one link from the map into a trace.
 
 use crate::cli::RecordArgs;
 use anyhow::{Context, bail};
@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the map is looked at: a look is a load.
+/// How often the map is polled; a poll is a load from memory.
 const LOOK: Duration = Duration::from_millis(2);
 
 pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
@@ -56,8 +56,8 @@ struct Recording<W: Write> {
 }
 
 impl<W: Write> Recording<W> {
-    /// A reading stands at the time it was made at; one without a SINR or a capacity at the time it was seen. The cell is
-    /// its generation in the map.
+    /// Writes a reading with the time at which it was made, or, if it has neither a SINR nor a capacity, at which it
+    /// was seen. The cell is its generation in the map.
     fn add(&mut self, snapshot: &Snapshot) -> std::io::Result<()> {
         let now_ms = monotonic_ms32();
         let fresh = snapshot.decision.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);

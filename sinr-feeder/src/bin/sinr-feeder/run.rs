@@ -23,12 +23,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-/// How soon it is noticed that a source fell silent.
+/// How often the feed checks for sources that fell silent.
 const TICK: Duration = Duration::from_millis(20);
 
 pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()> {
     let plan = plan(args)?;
-    // The sources first: a malformed one must leave nothing behind in the map.
+    // Open the sources first: an invalid one must leave nothing behind in the map.
     let sources = open_sources(args)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
@@ -62,7 +62,7 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
     })
 }
 
-/// What it reads, where it writes, and as whom.
+/// Returns a line that says what it reads, where it writes, and as which user.
 fn announcement(args: &RunArgs, pin_root: Option<&Path>, publishers: &[Box<dyn Publisher>]) -> anyhow::Result<String> {
     let sources: Vec<String> = args.sources.iter().chain(&args.subscribe).map(Spec::name).collect();
     let map = pin_root.map(|root| root.display().to_string());
@@ -109,7 +109,7 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     })
 }
 
-/// All sources with their names, in order of precedence.
+/// Opens all sources. Returns them with their names, in order of precedence.
 fn open_sources(args: &RunArgs) -> anyhow::Result<Vec<(String, Box<dyn Source>)>> {
     let replay = ReplayOptions { speed: args.speed, repeat: args.repeat };
     let mut sources = Vec::new();
@@ -149,7 +149,7 @@ async fn feed_until_done(
                 info!("received {name}, stopping");
                 break Ok(());
             }
-            () = feed.failed() => break Ok(()), // and `Feed::finish` says why
+            () = feed.failed() => break Ok(()), // `Feed::finish` returns the reason
             ended = tasks.join_next() => match ended {
                 None => break Ok(()),
                 Some(Ok(Ok(()))) => {}
@@ -186,7 +186,7 @@ fn something_was_applied(feed: &SharedFeed) -> anyhow::Result<()> {
     bail!("no reading was applied: {}", counts.join(", "))
 }
 
-/// A line on stderr, at most once a second.
+/// A progress line on stderr, at most once a second.
 struct Progress {
     wanted: bool,
     terminal: bool,

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What `--json` writes. Fields are only ever added; `version` counts changes of meaning.
+/// The output of `--json`. Fields are only ever added; `version` changes when a meaning changes.
 #[derive(Serialize)]
 struct Report {
     version: u32,
@@ -43,7 +43,7 @@ struct Row {
 }
 
 impl Row {
-    /// Where the capacity comes from, or that readers ignore it.
+    /// Returns the origin of the capacity, or "stale" if readers ignore it.
     fn capacity_text(&self) -> String {
         let stale = self.capacity_origin.filter(|_| self.capacity_state == "stale");
         cell(stale.map(|_| "stale").or(self.capacity_origin))
@@ -154,7 +154,7 @@ pub fn show(args: &ShowArgs, pin_root: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The link to the left, the other columns to the right of their width.
+/// Formats the table: links aligned left, the other columns right.
 fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "the radio map has no links".to_owned();
