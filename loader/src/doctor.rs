@@ -48,7 +48,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What to do about it.
+    /// Returns what to do about it.
     fn remedy(&self) -> String {
         match self.what {
             PRIVILEGES => self.cure.to_owned(),

@@ -167,7 +167,7 @@ fn a_route_that_becomes_another_one_is_told() {
         &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 -> no route"],
     );
     assert_eq!((last, clock()), (first + 3, Some(before + 4)));
-    // another table, as rules and VRFs use
+    // another table, like those that rules and VRFs use
     watch.tells(
         &ns,
         "ip route add 203.0.113.0/24 via 198.19.0.2 table 7",

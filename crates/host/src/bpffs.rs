@@ -32,7 +32,7 @@ fn top(path: &Path) -> Result<&Path> {
 /// lead to it nor anything in it.
 ///
 /// # Errors
-/// Fails if it is not, or if other users can.
+/// Fails if one of these conditions is not met.
 pub fn need(path: &Path) -> Result<()> {
     let top = top(path)?;
     let mut directory = RootDir::open(top)?;

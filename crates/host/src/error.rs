@@ -46,22 +46,23 @@ impl Error {
         Self::new(Kind::Failed, message)
     }
 
-    /// Arguments or configuration are invalid.
+    /// Creates an error of kind [`Kind::Usage`].
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// The kernel lacks a feature.
+    /// Creates an error of kind [`Kind::KernelLacks`].
     pub fn kernel_lacks(message: impl Into<String>) -> Self {
         Self::new(Kind::KernelLacks, message)
     }
 
-    /// Privileges are missing.
+    /// Creates an error of kind [`Kind::NotPermitted`].
     pub fn not_permitted(message: impl Into<String>) -> Self {
         Self::new(Kind::NotPermitted, message)
     }
 
-    /// The command to run could not be started.
+    /// Creates the error for a command to run that could not be started: [`Kind::NoCommand`] or
+    /// [`Kind::NotExecutable`].
     #[must_use]
     pub fn not_started(program: &str, why: io::Error) -> Self {
         let kind = if why.kind() == ErrorKind::NotFound { Kind::NoCommand } else { Kind::NotExecutable };

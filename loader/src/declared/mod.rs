@@ -100,7 +100,7 @@ pub struct Emptied {
     pub warnings: Vec<String>,
 }
 
-/// Makes the kernel follow a file that declares nothing.
+/// Unloads everything: makes the kernel follow a file that declares nothing.
 pub fn unload_all() -> Result<Emptied> {
     let (steps, warnings, _lock) = follow("hotcc unload", wanted::Declared::default())?;
     Ok(Emptied { steps, warnings })

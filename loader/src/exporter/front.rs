@@ -67,7 +67,7 @@ impl Front {
     }
 }
 
-/// Waits until the process ends, and returns why. Needs a tokio runtime.
+/// Waits until the process ends, and returns an error that says how it ended. Needs a tokio runtime.
 pub(super) async fn ended(child: Pid) -> Result<Error> {
     let mut child_signal = catch(SignalKind::child())?;
     let how = loop {

@@ -73,7 +73,7 @@ pub struct Link {
     pub fresh: Option<bool>,
     /// Readings written so far.
     pub updates: u64,
-    /// Capacity, bit/s, where the source knows it.
+    /// Capacity, bit/s, if the source knows it.
     pub capacity_bps: Option<u64>,
     /// Age of the capacity.
     pub capacity_age_ms: Option<u32>,
@@ -90,7 +90,7 @@ pub struct Links {
     pub total: usize,
 }
 
-/// All that one scrape found. `None`: that part could not be read.
+/// Everything that one scrape found. A part is `None` if it could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Algorithms of hotcc's.

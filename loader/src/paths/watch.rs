@@ -22,7 +22,7 @@ const REST: u32 = 5;
 pub enum News {
     /// The watch began; this many destinations have a route.
     Began(usize),
-    /// Ways changed, and the path maps say so now.
+    /// Ways changed, and the path maps have been updated.
     Changed(Vec<Change>, Bumped),
 }
 

@@ -98,7 +98,7 @@ fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Option<Vec<T>>> {
     (0..count).map(value).collect()
 }
 
-/// Replaces the rules that apply by these, all at once. Returns what was replaced, so that it can be put back.
+/// Replaces the rules that apply by these, all at once. Returns what was replaced, so that it can be restored.
 pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
     let before = attached()?;
     let root = cgroup::open(&cgroup::cgroup2_root()?)?;

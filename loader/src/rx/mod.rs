@@ -221,8 +221,8 @@ fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unloads a receiver, and lifts the window clamps that it set. Connections continue without it. Returns the receiver
-/// as it was.
+/// Unloads a receiver, and lifts the window clamps that it set. Connections continue without it. Returns the former
+/// receiver.
 pub fn unload(method: Method) -> Result<Receiver> {
     let _lock = begin("hotcc rx unload")?;
     unload_locked(method)

@@ -66,8 +66,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Congestion control.
     pub cc: String,
-    /// `current`, `older` (it runs a version that a swap replaced), `kernel` (the kernel's own) or `unmanaged` (BPF that
-    /// hotcc did not load).
+    /// `current`, `older` (it runs a version that a swap replaced), `kernel` (the kernel's own) or `unmanaged` (BPF
+    /// that hotcc did not load).
     pub version: &'static str,
     /// `open`, `disorder`, `cwr`, `recovery` or `loss`.
     pub ca_state: &'static str,

@@ -23,7 +23,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// Name of the ELF section.
+    /// Returns the name of the ELF section.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
+//! A sender and a receiver with a slow link and a long queue between them, and a cgroup whose sockets a receiver
+//! applies to.
 
 use crate::common::{NetNs, json};
 use hotcc_cc_tests::storage::{newest, sockets_in};
@@ -21,8 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const RECEIVER_V4: &str = "192.0.2.2";
 pub const RECEIVER_V6: &str = "2001:db8:2::2";
 
-/// The path: a router with 40 Mbit/s to the receiver and a queue of 2 MB, longer than the tests fill; ACKs are not
-/// delayed.
+/// The path: a router with 40 Mbit/s to the receiver and a queue of 2 MB; the direction of ACKs has neither limit nor
+/// queue.
 pub struct Path {
     pub sender: NetNs,
     pub receiver: NetNs,

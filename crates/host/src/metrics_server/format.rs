@@ -1,6 +1,6 @@
 //! The two formats of a page of metrics, and the choice between them.
 
-/// Units at the end of metric names. In OpenMetrics, a line of its own states the unit.
+/// Units at the end of metric names. In OpenMetrics, a separate line states the unit.
 const UNITS: [&str; 5] = ["seconds", "bytes", "bytes_per_second", "segments", "db"];
 
 /// The format of a page.

@@ -71,8 +71,8 @@ struct Server<P> {
     scrape: Arc<Mutex<()>>,
 }
 
-/// Makes a page on a thread of its own. `turn` moves to that thread, so that the next page waits for this one even if
-/// the client hangs up.
+/// Makes a page on a separate thread. `turn` moves to that thread, so that the next page waits for this one even if the
+/// client hangs up.
 async fn make<P: Pages>(
     server: Arc<Server<P>>,
     turn: Option<OwnedMutexGuard<()>>,
