@@ -1,4 +1,5 @@
-//! Cgroups (v2): where they are mounted, and each by path and by the number that the kernel knows them by, which is their inode's.
+//! Finds cgroups (v2): the mount point, and a cgroup by its path or by its id, which is the inode number of its
+//! directory.
 
 use hotcc_host::error::{Error, Result, Tried};
 use std::fs::{self, File};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
-/// How to get cgroup v2, and where it only seems to be missing.
+/// How to mount cgroup v2, and a case in which it is mounted but hidden.
 pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (`ip netns exec` hides cgroup v2: use `nsenter --net=/run/netns/NAME` instead)";
 
-/// Where cgroup v2 is mounted: the only place, or beside v1.
+/// Returns the first mount point of cgroup v2, which may be mounted alone or beside v1.
 pub fn cgroup2_root() -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").tried(|| "cannot read /proc/self/mounts".to_owned())?;
     let found = mounts.lines().find_map(|line| {
@@ -21,7 +22,7 @@ pub fn cgroup2_root() -> Result<PathBuf> {
     found.ok_or_else(|| Error::kernel_lacks(format!("cgroup v2 is not mounted; mount it: {MOUNT_CGROUP2}")))
 }
 
-/// The cgroup that this process is in.
+/// Returns the path of this process's cgroup.
 pub fn own() -> Result<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").tried(|| "cannot read /proc/self/cgroup".to_owned())?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -46,11 +47,11 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     Ok(directory)
 }
 
-/// Where the cgroup of that number is; `None`: it is gone.
+/// Returns the path of the cgroup with this id, or `None` if the cgroup was removed.
 pub(crate) fn path_of(id: u64) -> Result<Option<PathBuf>> {
     let mut to_visit = vec![cgroup2_root()?];
     while let Some(path) = to_visit.pop() {
-        // one may go away while its siblings are looked at
+        // a cgroup may be removed during the search
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.ino() == id {
             return Ok(Some(path));

@@ -1,4 +1,4 @@
-//! Checks this machine's kernel and privileges by trying each feature: one finding each, and a verdict.
+//! Checks this machine's kernel and privileges: one finding for each feature, and a verdict.
 
 use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::object::kernel;
@@ -18,37 +18,37 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// How much it matters.
+/// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// There.
+    /// Available.
     Ok,
-    /// Missing, and something smaller will not work.
+    /// Missing; some feature will not work, but algorithms can be loaded.
     Degraded,
-    /// Missing, and nothing will work.
+    /// Missing; no algorithm can be loaded.
     Missing,
-    /// Cannot be tried without root.
+    /// Cannot be checked without root.
     Unknown,
 }
 
 /// One finding.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What was looked for.
+    /// The feature that was checked.
     pub what: &'static str,
-    /// Whether it is there.
+    /// The outcome.
     pub verdict: Verdict,
     /// What was found.
     pub found: String,
-    /// Since which kernel it exists, and what does not work without it.
+    /// The kernel version that introduced it, and what does not work without it.
     pub without: &'static str,
     /// What to do about it.
     pub cure: &'static str,
 }
 
 impl Finding {
-    /// What to do about it.
+    /// Returns what to do about it.
     fn remedy(&self) -> String {
         match self.what {
             PRIVILEGES => self.cure.to_owned(),
@@ -64,12 +64,12 @@ pub struct Report {
     pub kernel: String,
     /// Processor architecture.
     pub machine: String,
-    /// In the order of importance.
+    /// The findings, in order of importance.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// The sum of all findings, in one line.
+    /// Summarises all findings in one line.
     #[must_use]
     pub fn verdict(&self) -> String {
         let with = |verdict: Verdict| self.findings.iter().filter(move |f| f.verdict == verdict);
@@ -85,7 +85,8 @@ impl Report {
         }
     }
 
-    /// 0: algorithms can be loaded here; 3: the kernel lacks something they need; 4: only privileges are missing.
+    /// Returns 0 if algorithms can be loaded here, 3 if the kernel lacks something they need, and 4 if only privileges
+    /// are missing.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let missing = |f: &&Finding| f.verdict == Verdict::Missing;
@@ -126,7 +127,7 @@ const fn wanted(what: &'static str, without: &'static str, cure: &'static str) -
     Check { what, needed: false, without, cure }
 }
 
-/// Looks at everything. Some probes need root; without it they report that.
+/// Runs all checks. Some need root; without it their verdict is [`Verdict::Unknown`].
 #[must_use]
 pub fn report() -> Report {
     let system = nix::sys::utsname::uname();
@@ -263,7 +264,7 @@ fn system_findings() -> Vec<Finding> {
     ]
 }
 
-/// Whether no interface of this network namespace has fq, and the kernel gives it to no new one.
+/// Fails if an interface of this network namespace has fq, or if the kernel gives fq to new interfaces.
 fn unpaced() -> Result<String, String> {
     let default = std::fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
     let request = |request| netlink::dump(&request).map(|dump| dump.messages).map_err(|e| format!("{e:#}"));
@@ -276,7 +277,8 @@ fn unpaced() -> Result<String, String> {
     if with_fq.is_empty() { Ok("no interface has fq".to_owned()) } else { Err(format!("fq on {}", with_fq.join(", "))) }
 }
 
-/// Names of the interfaces that have fq, each once; the root of one with several queues is another qdisc.
+/// Returns the names of the interfaces that have fq, each once. All qdiscs are searched, because the root of an
+/// interface with several queues is another qdisc (mq).
 fn with_fq(links: &[RouteNetlinkMessage], qdiscs: &[RouteNetlinkMessage]) -> Vec<String> {
     let indices: BTreeSet<i32> = qdiscs
         .iter()
@@ -299,7 +301,7 @@ fn with_fq(links: &[RouteNetlinkMessage], qdiscs: &[RouteNetlinkMessage]) -> Vec
     named.collect()
 }
 
-/// Whether a module is loaded, built in, or there to be loaded.
+/// Returns whether a module is loaded, built in, or can be loaded; fails if it is not found.
 fn module(name: &str) -> Result<String, String> {
     if Path::new("/sys/module").join(name).exists() {
         return Ok(format!("{name} loaded"));

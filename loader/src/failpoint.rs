@@ -1,9 +1,9 @@
-//! Places at which a command may be killed or fail, for the tests that make it: debug builds end themselves with SIGKILL
-//! where `HOTCC_KILL_AT` names the place, and fail where `HOTCC_FAIL_AT` does. Release builds know nothing of it.
+//! Failpoints for tests: places at which a debug build kills itself with SIGKILL if `HOTCC_KILL_AT` names the place, or
+//! fails if `HOTCC_FAIL_AT` names it. In release builds they do nothing.
 
 use hotcc_host::error::Result;
 
-/// A place between two changes of the kernel's state.
+/// Marks a place between two changes of the kernel's state.
 #[cfg(debug_assertions)]
 pub fn kill(name: &str) {
     if std::env::var_os("HOTCC_KILL_AT").is_some_and(|wanted| wanted == name) {
@@ -11,11 +11,11 @@ pub fn kill(name: &str) {
     }
 }
 
-/// A place between two changes of the kernel's state.
+/// Marks a place between two changes of the kernel's state.
 #[cfg(not(debug_assertions))]
 pub fn kill(_name: &str) {}
 
-/// A place before a change that the kernel may refuse.
+/// Marks a place before a change that the kernel may refuse.
 #[cfg(debug_assertions)]
 pub fn fail(name: &str) -> Result<()> {
     if std::env::var_os("HOTCC_FAIL_AT").is_some_and(|wanted| wanted == name) {
@@ -24,7 +24,7 @@ pub fn fail(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A place before a change that the kernel may refuse.
+/// Marks a place before a change that the kernel may refuse.
 #[cfg(not(debug_assertions))]
 pub fn fail(_name: &str) -> Result<()> {
     Ok(())

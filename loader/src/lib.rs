@@ -1,18 +1,18 @@
-//! Loads TCP congestion controls written in BPF, tunes and swaps them while traffic flows, and tells what they do.
+//! Loads TCP congestion controls written in BPF, tunes and swaps them while traffic flows, and reports what they do.
 //!
-//! The kernel is the database: everything that matters is pinned in bpffs, every function here is stateless, and what
-//! is reported was read back.
+//! All state is in the kernel, pinned in bpffs. The functions here keep no state, and report what they read back from
+//! the kernel.
 //!
 //! Each folder depends only on folders earlier in this list:
 //!
-//! - [`tunables`]: what can be set, as text and in the kernel
-//! - [`object`]: objects found, described, loaded
-//! - [`registry`]: what is pinned, which version serves, how a version takes another's place
-//! - [`sockets`]: open sockets walked, counted, listed
+//! - [`tunables`]: the tunables of an object, as text and in the kernel
+//! - [`object`]: finding, describing and loading objects
+//! - [`registry`]: what is pinned, which version serves, and how one version replaces another
+//! - [`sockets`]: walking, counting and listing open sockets
 //! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`ops`]: load, swap, unload, set, migrate, run
-//! - [`paths`] and [`rx`]: path changes, and the receiver's side
-//! - [`declared`]: the file that says what should be loaded, compared with the kernel
+//! - [`paths`] and [`rx`]: path changes, and receivers
+//! - [`declared`]: the file that declares what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
 
 pub mod cgroup;

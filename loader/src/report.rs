@@ -1,4 +1,4 @@
-//! A support bundle: what this machine's hotcc is and does, without keys, passwords or configuration.
+//! A support bundle: the state of hotcc on this machine, without keys, passwords or configuration.
 
 use crate::declared::{self, Difference};
 use crate::doctor;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The units of `deploy`.
+/// The systemd units in `deploy`.
 const UNITS: [&str; 5] = ["hotcc", "hotcc-exporter", "pep-border", "pep-server", "sinr-feeder"];
 
 /// Schema of `hotcc report`; fields are only ever added.
@@ -21,29 +21,29 @@ pub struct Report {
     pub version: &'static str,
     /// Distribution.
     pub distribution: Part<String>,
-    /// As `hotcc doctor --json`.
+    /// Same as `hotcc doctor --json`.
     pub doctor: doctor::Report,
-    /// As `hotcc status --json`.
+    /// Same as `hotcc status --json`.
     pub status: Part<Status>,
-    /// As `hotcc rx status --json`.
+    /// Same as `hotcc rx status --json`.
     pub receivers: Part<rx::Status>,
-    /// As `hotcc paths show --json`.
+    /// Same as `hotcc paths show --json`.
     pub paths: Part<Paths>,
-    /// As `hotcc diff --json`.
+    /// Same as `hotcc diff --json`.
     pub difference: Part<Difference>,
     /// The latest lines of each unit's log.
     pub logs: BTreeMap<&'static str, Part<Vec<String>>>,
 }
 
-/// A part of the report, or why it is missing.
+/// A part of the report, or the reason why it is missing.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Part<T> {
-    /// It could be read.
+    /// The part could be read.
     Known(T),
-    /// It could not.
+    /// The part could not be read.
     Missing {
-        /// Why.
+        /// The reason.
         error: String,
     },
 }
@@ -87,7 +87,7 @@ fn log(unit: &str) -> Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(without_password).collect())
 }
 
-/// Names and passwords in URLs become `…`.
+/// Replaces user names and passwords in URLs by `…`.
 fn without_password(line: &str) -> String {
     let mut parts = line.split("://");
     let mut kept = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,5 @@
-//! What is registered, which object serves, since when, and how many sockets use it: read from the kernel.
+//! Reads from the kernel which algorithms are registered, which object serves each, since when, and how many sockets
+//! use it.
 
 use crate::registry::registrations::registrations;
 use crate::registry::{Algo, need_bpffs, runs};
@@ -11,14 +12,14 @@ use hotcc_host::cstr::text;
 use hotcc_host::error::{Result, need_root};
 use serde::Serialize;
 
-/// The whole picture. Schema of `hotcc status --json`; fields are only ever added.
+/// The state of all congestion controls. Schema of `hotcc status --json`; fields are only ever added.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Default of the caller's network namespace.
     pub default: String,
     /// Congestion controls that hotcc loaded.
     pub algorithms: Vec<AlgorithmStatus>,
-    /// All others the kernel has.
+    /// All other congestion controls.
     pub others: Vec<OtherStatus>,
 }
 
@@ -27,7 +28,7 @@ pub struct Status {
 pub struct AlgorithmStatus {
     /// Name.
     pub name: String,
-    /// Whether the kernel has it registered now; if not, only pins are left of it.
+    /// Whether the kernel has it registered now; if not, only its pins are left.
     pub registered: bool,
     /// Object that serves: `builtin:NAME` or a path.
     pub object: String,
@@ -36,40 +37,42 @@ pub struct AlgorithmStatus {
     /// Profile it started from.
     pub profile: String,
     /// What keeps it loaded: `load` (until it is unloaded), `run` (until the last `hotcc run` that uses it ends), or
-    /// `killed run` (nothing any more).
+    /// `killed run` (a killed `hotcc run` left it).
     pub loaded_for: &'static str,
-    /// When it began to serve: seconds since 1970. `None` after a swap that was killed before noting it.
+    /// Time at which it began to serve, seconds since 1970; `None` after a swap that was killed before it recorded the
+    /// time.
     pub since_unix_s: Option<u64>,
     /// Swaps and rollbacks of this name so far.
     pub swaps: u64,
-    /// Object that `hotcc rollback` would put back.
+    /// Object that `hotcc rollback` would restore.
     pub previous_object: Option<String>,
-    /// Profile that one started from.
+    /// Profile that the object to restore started from.
     pub previous_profile: Option<String>,
     /// Network namespaces whose default it is.
     pub default_in_namespaces: usize,
-    /// Their names, paths, or `here` for the caller's own.
+    /// Names or paths of these namespaces; `here` for the caller's own.
     pub default_in: Vec<String>,
     /// Connections that run the serving version.
     pub connections_current: u64,
     /// Connections that run an older version under this name.
     pub connections_older: u64,
-    /// Listening sockets that hand it to what they accept, any version.
+    /// Listening sockets that pass it on to accepted connections, in any version.
     pub listeners: u64,
-    /// Why its object, profile, swaps and times are not known: another version of hotcc noted them, or they are missing.
+    /// Why its object, profile, swaps and times are not known: another version of hotcc recorded them, or they are
+    /// missing.
     pub problem: Option<String>,
 }
 
-/// A congestion control that came from elsewhere.
+/// A congestion control that hotcc did not load.
 #[derive(Clone, Debug, Serialize)]
 pub struct OtherStatus {
     /// Name.
     pub name: String,
-    /// `kernel`, or `bpf` for struct_ops that hotcc does not have (any more).
+    /// `kernel`, or `bpf` for a BPF program that hotcc did not load, or has unloaded.
     pub kind: &'static str,
-    /// Whether new sockets can get it; if not, only open ones still run it.
+    /// Whether new sockets can get it; if not, only open sockets still run it.
     pub registered: bool,
-    /// Id of the struct_ops map behind a registered one that is BPF.
+    /// Id of the struct_ops map, if it is registered and BPF.
     pub map_id: Option<u32>,
     /// Connections that use it.
     pub connections: u64,
@@ -77,7 +80,7 @@ pub struct OtherStatus {
     pub listeners: u64,
 }
 
-/// Gathers it.
+/// Reads the state of all congestion controls.
 pub fn status() -> Result<Status> {
     need_root("hotcc status")?;
     need_bpffs()?;

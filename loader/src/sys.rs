@@ -1,11 +1,11 @@
-//! The few kernel calls that libbpf-rs has no safe wrapper for.
+//! Kernel calls that libbpf-rs has no safe wrapper for.
 
 use libbpf_rs::libbpf_sys as bpf;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// Puts another struct_ops map behind a link, if the link still has `expected` behind it (compare and swap).
+/// Replaces the struct_ops map behind a link by `new_map`, if the map behind it is still `expected` (compare and swap).
 pub fn link_update(link: impl AsFd, new_map: impl AsFd, expected: impl AsFd) -> io::Result<()> {
     let mut options = bpf::bpf_link_update_opts {
         sz: size_of::<bpf::bpf_link_update_opts>() as bpf::size_t,
@@ -19,7 +19,7 @@ pub fn link_update(link: impl AsFd, new_map: impl AsFd, expected: impl AsFd) -> 
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
-/// Puts another program behind a link.
+/// Replaces the program behind a link.
 pub fn link_update_program(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
     // SAFETY: both file descriptors are open for the call, and no options are given.
     let result =
@@ -27,7 +27,7 @@ pub fn link_update_program(link: impl AsFd, program: impl AsFd) -> io::Result<()
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
-/// Lists a map among those of a program that does not use it.
+/// Adds a map to the maps of a program that does not use it.
 pub fn bind_map(program: impl AsFd, map: impl AsFd) -> io::Result<()> {
     // SAFETY: both file descriptors are open for the call, and no options are given.
     let result =
@@ -35,7 +35,7 @@ pub fn bind_map(program: impl AsFd, map: impl AsFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
-/// Opens whatever is pinned at `path`.
+/// Opens the object that is pinned at `path`.
 pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
     // SAFETY: `path` is NUL-terminated and outlives the call.
@@ -43,17 +43,17 @@ pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Turns on the kernel's run-time statistics of BPF programs for as long as the descriptor is open.
 pub fn enable_stats() -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointer.
+    // SAFETY: the call takes no pointer.
     let fd = unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -8,41 +8,41 @@ use std::path::Path;
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Names the kernel knows now.
+/// Returns the names of all registered congestion controls.
 pub fn available() -> Result<Vec<String>> {
     let text = std::fs::read_to_string(AVAILABLE).tried(|| format!("cannot read {AVAILABLE}"))?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether the kernel knows this name now.
+/// Returns whether a congestion control of this name is registered.
 pub fn is_registered(name: &str) -> Result<bool> {
     Ok(available()?.iter().any(|n| n == name))
 }
 
-/// The message for a name that the kernel does not know, with the names that it knows.
+/// Returns the message for a name that is not registered, with the names that are.
 #[must_use]
 pub fn unregistered(name: &str, available: &[String]) -> String {
     let available: Vec<&str> = available.iter().map(String::as_str).collect();
     format!("no congestion control `{name}` is registered{}", nearest::hint(name, &available))
 }
 
-/// The caller's network namespace's default.
+/// Returns the default of the caller's network namespace.
 pub fn default() -> Result<String> {
     let text = std::fs::read_to_string(DEFAULT).tried(|| format!("cannot read {DEFAULT}"))?;
     Ok(text.trim().to_owned())
 }
 
-/// Writes the caller's network namespace's default.
+/// Sets the default of the caller's network namespace.
 pub fn set_default(name: &str) -> Result<()> {
     std::fs::write(DEFAULT, name).tried(|| format!("cannot write {name} to {DEFAULT}"))
 }
 
-/// That network namespace's default.
+/// Returns the default of this network namespace.
 pub fn default_in(ns: &NetNs) -> Result<String> {
     inside(ns, default)
 }
 
-/// Writes that network namespace's default.
+/// Sets the default of this network namespace.
 pub fn set_default_in(ns: &NetNs, name: &str) -> Result<()> {
     inside(ns, || set_default(name))
 }
@@ -52,7 +52,7 @@ fn inside<T: Send>(ns: &NetNs, work: impl Fn() -> Result<T> + Send + Sync) -> Re
     results.into_iter().next().ok_or_else(|| Error::failed(format!("cannot enter network namespace {}", ns.label())))
 }
 
-/// Whether the kernel would load a module for this name when a socket or a default asks for it.
+/// Returns whether the kernel would load a module for this name when a socket or a default asks for it.
 #[must_use]
 pub fn has_module(name: &str) -> bool {
     let Ok(system) = nix::sys::utsname::uname() else { return false };
@@ -60,25 +60,25 @@ pub fn has_module(name: &str) -> bool {
     std::fs::read_to_string(list).is_ok_and(|modules| modules.contains(&format!("/tcp_{name}.ko")))
 }
 
-/// What became of the namespaces whose default was to be replaced.
+/// The result of replacing defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replaced {
-    /// Namespaces that have the new one.
+    /// Number of namespaces that have a new default.
     pub replaced: usize,
-    /// What they have, without repetition.
+    /// The new defaults, without repetition.
     pub used: Vec<String>,
-    /// Namespaces of these that refused the first candidate.
+    /// Number of those namespaces that refused the first candidate.
     pub second_best: usize,
     /// Candidates that namespaces refused, without repetition.
     pub not_taken: Vec<String>,
-    /// Namespaces where the kernel refused it: outside the initial one a congestion control must be
+    /// Number of namespaces that refused all candidates: outside the initial namespace, a default must be
     /// TCP_CONG_NON_RESTRICTED.
     pub refused: usize,
 }
 
-/// Writes the first of a namespace's `candidates` that the kernel takes, into every namespace whose default is `old`. With the same
-/// name: the kernel keeps the version that stood behind the name when it was written, so after a swap it must be written
-/// again.
+/// In every namespace whose default is `old`, sets the default to the first of the namespace's `candidates` that the
+/// kernel accepts. A candidate may be `old` itself: a default refers to the version that served when it was written, so
+/// after a swap it must be written again.
 pub fn replace_defaults(old: &str, candidates: impl Fn(&NetNs) -> Vec<String> + Send + Sync) -> Result<Replaced> {
     let results = netns::in_each(|ns| {
         if default()? != old {
@@ -114,7 +114,7 @@ pub fn replace_defaults(old: &str, candidates: impl Fn(&NetNs) -> Vec<String> + 
     Ok(outcome)
 }
 
-/// The namespaces that have this default, as people call them.
+/// Returns the labels of the namespaces that have this default.
 pub fn namespaces_with_default(name: &str) -> Result<Vec<String>> {
     let labels = netns::in_each(|ns| Ok((default()? == name).then(|| ns.label())))?;
     Ok(labels.into_iter().flatten().collect())

@@ -1,4 +1,4 @@
-//! The structures shared with BPF programs, compared field by field with the objects' BTF. Needs no privilege.
+//! Compares the structures that are shared with BPF programs with the objects' BTF, field by field. Needs no privilege.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc::policy::figures::FiguresEntry;
@@ -16,7 +16,7 @@ fn btf(object: &hotcc_bpf::Object) -> (tempfile::NamedTempFile, Btf<'static>) {
     (file, btf)
 }
 
-/// Every member of the C structure, in order, with its offset.
+/// Returns the size of a C structure, and its members in order, with their offsets.
 fn members(btf: &Btf<'_>, name: &str) -> (usize, Vec<(String, usize)>) {
     let found: Struct<'_> = btf.type_by_name(name).unwrap_or_else(|| panic!("no struct {name}"));
     let members = found.iter().map(|m| {
@@ -209,7 +209,7 @@ fn counters_of_receivers() {
 #[test]
 fn socket_groups() {
     let (_file, btf) = btf(hotcc_bpf::prog("sock_count").unwrap());
-    // the C side names whose sockets they are in a structure of its own, and has the counts in line
+    // the C structure has map id and name in a nested structure, and the counts inline
     let (size, group) = members(&btf, "group");
     let (whose, counts) = group.split_at(2);
     let at = |name: &str, offset: usize| (name.to_owned(), offset);
@@ -305,7 +305,7 @@ fn policy() {
     same_layout!(&btf, "policy_moved", layout::Moved, moved, same, left_alone, unavailable, refused, unmatched);
 }
 
-/// Numbers that both sides must share, as the C side writes them.
+/// Constants that C and Rust must share, as the C headers define them.
 #[test]
 fn constants() {
     let headers =
@@ -335,7 +335,7 @@ fn verdicts_on_records() {
     assert_eq!(names, pep::VERDICTS.map(|v| format!("PEP_{}", v.to_uppercase())));
 }
 
-/// Every object describes itself, and starts with the values its `default` profile names.
+/// Every object describes itself, and its initial values are those of its `default` profile.
 #[test]
 fn descriptions() {
     for object in hotcc_bpf::ALGOS {

@@ -1,5 +1,5 @@
-//! `hotcc apply`, `diff` and `save`: a file compared with the running kernel, and the kernel made to follow it, whatever
-//! fails or is killed on the way.
+//! Tests `hotcc apply`, `diff` and `save`, which compare a file with the running kernel and make the kernel follow it,
+//! also when steps fail or the command is killed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const DIFFERENT: i32 = 5;
 
-/// A cgroup that goes away with the value.
+/// A cgroup that is removed when the value is dropped.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -37,7 +37,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Undeclares everything, before the first check and after the last.
+/// A test that applies an empty file before its first check and after its last.
 struct Applied(KernelTest);
 
 impl Applied {
@@ -58,14 +58,14 @@ impl Drop for Applied {
     }
 }
 
-/// The steps of `hotcc diff` or `hotcc apply`, as "action name".
+/// Returns the steps of `hotcc diff` or `hotcc apply`, as "action name".
 fn steps(difference: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let steps = difference["steps"].as_array().unwrap();
     steps.iter().map(|step| format!("{} {}", text(&step["action"]), text(&step["name"]))).collect()
 }
 
-/// What `hotcc diff` says, and that its exit code says the same.
+/// Returns the steps that `hotcc diff` prints, and checks that its exit code agrees.
 fn diff(file: &str) -> Vec<String> {
     let output = hotcc(&["diff", file, "--json"]);
     let told = || format!("{output:?}");
@@ -116,7 +116,7 @@ fn the_kernel_follows_the_file() {
     assert_eq!((&*ok(&["get", "ap_dtcp", "eta"]), &*ok(&["get", "ap_dtcp", "epoch_us"])), ("3\n", "500000\n"));
     assert_eq!(apply(&file), Vec::<String>::new(), "a second time there is nothing to do");
 
-    // what runs is written, and means the same
+    // `save` writes a file for what runs; it declares the same state
     let saved = test.0.dir.path().join("saved/hotcc.toml").display().to_string();
     let counts = json(&["save", &saved, "--json"]);
     assert_eq!((&counts["algorithms"], &counts["defaults"], &counts["receivers"]), (&2.into(), &2.into(), &1.into()));
@@ -141,7 +141,7 @@ fn the_kernel_follows_the_file() {
     assert!(!registered("ap_dtcp") && !registered("ap_other") && ns.sh(DEFAULT) != "ap_dtcp");
 }
 
-/// What two files declare, and a network namespace that neither names.
+/// Two files, and a network namespace that neither names.
 struct Change {
     before: String,
     after: String,
@@ -220,7 +220,7 @@ fn a_step_that_fails_undoes_those_before_it() {
         same(&change.before);
         assert_eq!(change.unnamed.sh(DEFAULT), "ap_old_a", "undone after {step}");
     }
-    // the kernel's own refusal
+    // a step that the kernel itself refuses
     let unverifiable = change.test.0.object("unverifiable");
     let text = std::fs::read_to_string(&change.after).unwrap();
     let refused = change.test.file("refused.toml", &format!("{text}[[algorithm]]\nobject = '{unverifiable}'\n"));
@@ -229,26 +229,27 @@ fn a_step_that_fails_undoes_those_before_it() {
     same(&change.before);
 }
 
-/// Holds each opening of a file until it is allowed.
+/// Blocks each open of a file until the test allows it.
 struct HeldFile(File);
 
 impl HeldFile {
     fn new(path: &str) -> Self {
         let path = CString::new(path).unwrap();
         let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
-        // SAFETY: it takes numbers only.
+        // SAFETY: the call takes only numbers.
         let group = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
         assert!(group >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor was just made and has no other owner.
+        // SAFETY: the descriptor was just created, and has no other owner.
         let group = unsafe { File::from_raw_fd(group) };
         let (add, opening) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
-        // SAFETY: the group is open, and the path ends with a zero.
+        // SAFETY: the group is open, and the path ends with a NUL.
         let marked = unsafe { libc::fanotify_mark(group.as_raw_fd(), add, opening, libc::AT_FDCWD, path.as_ptr()) };
         assert_eq!(marked, 0, "{}", std::io::Error::last_os_error());
         Self(group)
     }
 
-    /// Calls `held` while a process that opens the file waits, and then lets it go on; `false` if none does.
+    /// Calls `held` while a process that opens the file waits, and then lets it continue; returns `false` if no process
+    /// waits.
     fn opening(&mut self, held: impl FnOnce()) -> bool {
         let mut event = [0; 24]; // struct fanotify_event_metadata, whose `fd` is at 16
         match self.0.read(&mut event) {
@@ -258,7 +259,7 @@ impl HeldFile {
                 return false;
             }
         }
-        // SAFETY: the kernel made the descriptor for this event, and nothing else owns it.
+        // SAFETY: the kernel created the descriptor for this event, and it has no other owner.
         let opened = unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(event[16..20].try_into().unwrap())) };
         held();
         let response = [opened.as_raw_fd().to_ne_bytes(), libc::FAN_ALLOW.to_ne_bytes()].concat();
@@ -298,7 +299,7 @@ fn files_are_read_without_the_lock() {
         assert!(opened > 0, "hotcc {arguments:?} did not open the file");
         assert_eq!(status.success(), fails_at.is_empty(), "hotcc {arguments:?}: {status}");
         drop(file);
-        same(&loaded); // what was unloaded is loaded again
+        same(&loaded); // what was unloaded was loaded again
     }
 }
 

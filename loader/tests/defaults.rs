@@ -1,4 +1,4 @@
-//! The default of a network namespace: what a swap makes of it, and what is left of it after `unload`.
+//! Tests what a swap and an unload do with the default of a network namespace.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -23,16 +23,16 @@ fn swap_and_unload_look_after_the_defaults_of_every_namespace() {
     assert!(shown.lines().next().unwrap().contains("default in") && ours.contains(" 1 netns "), "{shown}");
     let swapped = json(&["swap", "cc_default", "dtcp", "--json"]);
     assert_eq!(swapped["defaults_rewritten"], 1);
-    // a socket on the default, made after the swap, runs the new version
+    // a socket that is created after the swap and uses the default runs the new version
     ns.sh("iperf3 -s -1 -D -p 5311; sleep 0.3; iperf3 -c 127.0.0.1 -p 5311 -t 2 >/dev/null 2>&1 & sleep 1.2");
     let status = status_of("cc_default").unwrap();
     assert!(status["connections_current"].as_u64().unwrap() >= 1, "{status}");
     assert_eq!(status["connections_older"], 0);
-    // one that the kernel does not let other namespaces have
+    // the kernel does not allow this one as the default of other namespaces
     let refused = json(&["swap", "cc_default", &test.object("stranger"), "--json"]);
     assert_eq!((&refused["defaults_rewritten"], &refused["defaults_refused"]), (&0.into(), &1.into()));
     assert_eq!(json(&["rollback", "cc_default", "--json"])["defaults_rewritten"], 1);
-    // a plain file beside the namespaces, as `ip netns add` leaves one for a moment, disturbs nothing
+    // a plain file beside the namespaces, which `ip netns add` creates for a moment, has no effect
     std::fs::write("/run/netns/hotcc-test-plain", "").unwrap();
     let status = hotcc(&["status"]);
     let unloaded = json(&["unload", "cc_default", "--json"]);
@@ -61,7 +61,7 @@ fn routes_that_name_what_was_unloaded_give_the_default() {
         for connection in [&mut before, &mut after] {
             connection.send(MIB);
         }
-        // the route keeps the name, though `ip route` cannot show it meanwhile; a locked one makes iproute2 6.1 crash
+        // the route keeps the name, though `ip route` cannot show it meanwhile; with a locked one, iproute2 6.1 crashes
         assert!(!lock.is_empty() || !ns.sh("ip route show table local").contains("congctl"));
         ok(&["load", "dtcp", "--as", "cc_route"]);
         assert_eq!(both(&connect()), on("cc_route"));
@@ -81,7 +81,7 @@ fn live_swaps_leave_listeners_on_the_default_to_the_default() {
     let ns = NetNs::new("hotcc-test-listen");
     ok(&["load", "westwoodp", "--as", "cc_listen"]);
     ns.sh(&format!("echo cc_listen > {SYSCTL}"));
-    // inside: a listener on the default; here: one that chose
+    // in the namespace: a listener that uses the default; here: one that selected the congestion control itself
     ns.sh("iperf3 -s -D -p 5313 -I /tmp/hotcc-test-listen.pid; sleep 0.3");
     let chosen = TcpListener::bind("127.0.0.1:0").unwrap();
     nix::sys::socket::setsockopt(&chosen, nix::sys::socket::sockopt::TcpCongestion, &"cc_listen".into()).unwrap();
@@ -112,7 +112,7 @@ fn unload_restores_the_default_that_was_there_before() {
     ok(&["swap", "cc_second", "dtcp"]);
     ok(&["unload", "cc_second"]);
     assert_eq!(default(), "cc_first");
-    // the one before may go first
+    // the previous default may be unloaded first
     ok(&["load", "westwoodp", "--as", "cc_second"]);
     set("cc_second");
     ok(&["unload", "cc_first"]);

@@ -1,4 +1,4 @@
-//! The exporter, scraped: by this test, by promtool, and by a real Prometheus server.
+//! Tests the exporter: this test, promtool and a real Prometheus server scrape it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, helpers too")]
 
 mod common;
@@ -19,7 +19,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// A process of this test's; it does not outlive it.
+/// A process that is killed when the value is dropped.
 struct Process(Child);
 
 impl Process {
@@ -35,7 +35,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // fails where it has ended already
+        // fails if it has already ended
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -46,7 +46,7 @@ fn exporter(options: &[&str]) -> (Process, SocketAddr) {
     started_by(&mut Command::new(hotcc_path()), options)
 }
 
-/// The same, where `command` runs `hotcc`.
+/// Starts the exporter with `command`, which runs `hotcc`.
 fn started_by(command: &mut Command, options: &[&str]) -> (Process, SocketAddr) {
     command.args(["exporter", "--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::piped());
     let mut process = Process::start(command);
@@ -64,7 +64,7 @@ fn scrape(address: SocketAddr) -> String {
     body
 }
 
-/// The value of a series, labels as they stand on the page.
+/// Returns the value of a series, given with its labels as on the page.
 fn value(page: &str, series: &str) -> Option<f64> {
     page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
@@ -114,7 +114,7 @@ fn its_unit_leaves_it_the_capabilities_it_needs() {
     assert!(line.ends_with(&said), "{line}");
 }
 
-/// The exporter's HTTP process.
+/// Returns the id of the exporter's HTTP process.
 fn front(exporter: &Process) -> u32 {
     let id = exporter.0.id();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
@@ -146,14 +146,14 @@ fn its_http_process_has_no_rights_and_the_collector_no_port() {
         let links = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
         links.map(|link| link.display().to_string()).filter(|link| link.starts_with("socket:")).collect()
     };
-    // port 0 of the local address in /proc/net/tcp is hexadecimal, and so is its inode's place, the tenth column
+    // in /proc/net/tcp, the port of the local address is hexadecimal, and the inode is in column 9, counted from 0
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", address.port());
     let listener =
         table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>()).find(|l| l[1].ends_with(&port)).unwrap();
     let listener = format!("socket:[{}]", listener[9]);
     assert!(sockets(front).contains(&listener));
-    // it keeps it until it has printed the address
+    // the collector keeps the listener until it has printed the address
     wait_for("the collector to close its port", || (!sockets(process.0.id()).contains(&listener)).then_some(()));
     assert!(get(address, "/healthz").unwrap().0.starts_with("200 "));
 }
@@ -175,13 +175,13 @@ fn either_process_ends_with_the_other() {
     let (process, address) = exporter(&[]);
     let front = front(&process);
     process.stop(Signal::SIGKILL);
-    // it stays a zombie where no process collects the orphan
+    // the orphan stays a zombie if no process reaps it
     let state = || std::fs::read_to_string(format!("/proc/{front}/stat"));
     wait_for("the HTTP process to end", || state().map_or(true, |stat| stat.contains(") Z ")).then_some(()));
     assert!(get(address, "/healthz").is_err());
 }
 
-/// More than the process may have files.
+/// Opens more connections than the process may have open files.
 #[test]
 fn idle_connections_do_not_stop_a_scrape() {
     const IDLE: usize = 400;
@@ -205,7 +205,7 @@ fn many_scrapes_at_once_all_answer() {
     });
 }
 
-/// Flows far shorter than any scrape interval are counted to the last one.
+/// Flows that are far shorter than any scrape interval are all counted.
 #[test]
 fn short_flows_are_all_counted() {
     const FLOWS_PER_THREAD: usize = 50;
@@ -224,7 +224,8 @@ fn short_flows_are_all_counted() {
                     flow.send(HALF);
                     std::thread::sleep(Duration::from_millis(50));
                     flow.send(HALF);
-                    // the server closes when it has seen the end, so all is acknowledged when the client sees that
+                    // the server closes after it has read the end, so everything is acknowledged when the client reads
+                    // the server's end
                     flow.client.shutdown(Shutdown::Write).unwrap();
                     assert_eq!(flow.server.read(&mut [0]).unwrap(), 0);
                     drop(flow.server);
@@ -234,7 +235,7 @@ fn short_flows_are_all_counted() {
         }
     });
     let flows = (THREADS * FLOWS_PER_THREAD) as f64;
-    // what the algorithm counts last when a flow leaves
+    // the algorithm updates this counter last when a flow ends
     let last = r#"hotcc_flow_min_rtt_seconds_count{cc="dtcp_short"}"#;
     let goal = value(&before, last).unwrap() + flows;
     let after = wait_for("all flows to close", || Some(scrape(address)).filter(|page| value(page, last) >= Some(goal)));
@@ -250,13 +251,13 @@ fn short_flows_are_all_counted() {
         assert_eq!(grown(series), flows, "{series}");
     }
     assert!(grown(r#"hotcc_flow_duration_seconds_sum{cc="dtcp_short"}"#) >= flows * 0.05);
-    // a FIN takes a sequence number too
+    // a FIN takes a sequence number, too
     let acked = grown(r#"hotcc_acked_bytes_total{cc="dtcp_short"}"#);
     assert_eq!(acked, flows * (2 * HALF + 1) as f64);
 }
 
-/// A counter that falls looks like a reset, and a rate over it like a burst that never was. So none does, however often
-/// the name is swapped and old versions are removed, at whatever moment somebody looks.
+/// To Prometheus, a counter that falls looks like a reset, and its rate like a burst that did not happen. So no counter
+/// falls, however often the name is swapped and old versions are removed, and whenever it is scraped.
 #[test]
 fn counters_never_fall_while_versions_come_and_go() {
     const SERIES: &str = r#"hotcc_flows_closed_total{cc="dtcp_gone"}"#;
@@ -286,10 +287,10 @@ fn counters_never_fall_while_versions_come_and_go() {
     wait_for("all flows to be counted", || (value(&scrape(address), SERIES) == Some(f64::from(ROUNDS))).then_some(()));
 }
 
-/// Slot of the first link, which has a reading. The second has none.
+/// Slot of the first link, which has a reading. The second link has no reading.
 const SLOT: u32 = 65_000;
 
-/// Two links of documentation addresses in the real radio maps, for as long as this lives.
+/// Two links with documentation addresses in the real radio maps, which are removed when the value is dropped.
 struct RadioLinks(MapHandle, [IndexKey; 2]);
 
 impl RadioLinks {
@@ -314,7 +315,7 @@ impl RadioLinks {
         links
     }
 
-    /// As if this process fed the second link.
+    /// Makes this process the owner of the second link, as if it fed the link.
     fn feed_second(&self) {
         let slots =
             RadioSlots::writable(MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS)).unwrap()).unwrap();
@@ -333,7 +334,7 @@ impl Drop for RadioLinks {
 #[test]
 fn radio_links_are_shown_up_to_the_limit() {
     let Some(_test) = kernel_test("radio_links_are_shown_up_to_the_limit", &["dtcp_radio"]) else { return };
-    ok(&["load", "dtcp", "--as", "dtcp_radio"]); // makes the maps
+    ok(&["load", "dtcp", "--as", "dtcp_radio"]); // creates the maps
     let links = RadioLinks::new();
     let (_all, address) = exporter(&[]);
     let page = scrape(address);
@@ -341,7 +342,7 @@ fn radio_links_are_shown_up_to_the_limit() {
     assert_eq!(value(&page, r#"hotcc_radio_sinr_average_db{link="203.0.113.1/32"}"#), Some(10.0));
     assert_eq!(value(&page, r#"hotcc_radio_fresh{link="203.0.113.1/32"}"#), Some(1.0));
     assert_eq!(value(&page, r#"hotcc_radio_sinr_db{link="203.0.113.2/32"}"#), None);
-    // a feeder that has ended is not missed
+    // a link whose feeder has shut down is not reported as stale
     let is_fresh = |page: &str| value(page, r#"hotcc_radio_fresh{link="203.0.113.2/32"}"#);
     assert_eq!(is_fresh(&page), None);
     links.feed_second();
@@ -376,7 +377,7 @@ fn alerts_are_valid() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Asks again until there is an answer.
+/// Calls `ask` again and again until it returns a value.
 #[track_caller]
 fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
@@ -405,7 +406,7 @@ fn a_real_prometheus_scrapes_it() {
         rules.canonicalize().unwrap().display()
     );
     let config = test.file("prometheus.yml", config.as_bytes());
-    // free now; nothing else on this machine is likely to take it within the second
+    // the port is free now; no other process on this machine is likely to take it within the next second
     let server = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let log = std::fs::File::create(test.dir.path().join("log")).unwrap();
     let _prometheus = Process::start(
@@ -416,7 +417,7 @@ fn a_real_prometheus_scrapes_it() {
             .stdout(log.try_clone().unwrap())
             .stderr(log),
     );
-    // the value of the first series that a query gives
+    // returns labels and value of the first series in the result of a query
     let query = |query: &str| -> Option<(serde_json::Value, String)> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let (_, body) = get(server, &format!("/api/v1/query?query={encoded}")).ok()?;
@@ -443,7 +444,7 @@ fn a_real_prometheus_scrapes_it() {
     }
 }
 
-/// Title and query of what each panel of the dashboard shows, with values in place of Grafana's variables.
+/// Returns title and query of each panel of the dashboard, with values in place of Grafana's variables.
 fn dashboard() -> Vec<(String, String)> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana-dashboard.json");
     let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();

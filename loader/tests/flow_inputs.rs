@@ -1,4 +1,4 @@
-//! What agents write into a flow's socket storage, on its way into an algorithm: used, and never trusted.
+//! Tests how algorithms read what agents write into a flow's socket storage: they use it, but do not trust it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -22,20 +22,20 @@ const MSS: u32 = 1448;
 const PEP_USED: i64 = 1;
 const PEP_CLOCKED: i64 = 2;
 
-/// A loopback with segments of an Ethernet's size, on which data are in flight at any moment.
+/// Creates a namespace whose loopback has segments of Ethernet size, and is slow enough that data are always in flight.
 fn slow_loopback(name: &'static str) -> NetNs {
     let ns = NetNs::new(name);
     ns.sh("ip link set lo mtu 1500 gso_max_segs 1; tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 4mb");
     ns
 }
 
-/// The storage that a map pinned by `hotcc load` is for a socket.
+/// Writes a socket's value in a socket storage map that `hotcc load` pinned.
 fn write_storage<T: Pod>(map: &str, socket: &impl AsFd, value: &T) {
     let map = MapHandle::from_pinned_path(pins::shared(map).unwrap()).unwrap();
     map.update(&socket.as_fd().as_raw_fd().to_ne_bytes(), bytes_of(value), MapFlags::ANY).unwrap();
 }
 
-/// A connection that sends without end.
+/// A connection that sends continuously.
 struct Transfer {
     cc: &'static str,
     sockets: Connection,
@@ -57,7 +57,7 @@ impl Transfer {
         Self { cc, sockets, first, threads }
     }
 
-    /// The connection and its algorithm's state, as `hotcc flows` shows them.
+    /// Returns the connection and its algorithm's state, as `hotcc flows` shows them.
     fn flow(&self) -> Value {
         json(&["flows", "--cc", self.cc, "--json"])[0].clone()
     }
@@ -76,7 +76,7 @@ impl Transfer {
         }
     }
 
-    /// Lets the receiver lose three segments, and waits until a recovery has begun.
+    /// Makes the receiver drop three segments, and waits for the recovery and its end.
     fn lose_three_segments(&self) {
         let recoveries = |t: &Self| t.state("losses_d1") + t.state("losses_d2");
         let before = recoveries(self);
@@ -87,11 +87,11 @@ impl Transfer {
         self.wait("its end", |t| t.flow()["ca_state"] == "open");
     }
 
-    /// A record of a PEP that saw everything there is.
+    /// Writes the record of a PEP that saw everything that was sent.
     fn pep_saw_all(&self, updates: u32, age: Duration) {
         let record = PepFlow {
             updates,
-            in_order: self.first.wrapping_add(1 << 30), // no more counts than what was sent
+            in_order: self.first.wrapping_add(1 << 30), // only what was sent counts
             time_ns: clock::monotonic_ns() - age.as_nanos() as u64,
             ..PepFlow::default()
         };
@@ -108,7 +108,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // both threads then see an end; either socket may be gone already
+        // both threads then end; either socket may already be closed
         let _ = self.sockets.client.shutdown(Shutdown::Both);
         let _ = self.sockets.server.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
@@ -134,7 +134,7 @@ fn set_option<T>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, valu
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The sequence number of what will be written next.
+/// Returns the sequence number of the next byte that will be written.
 fn next_to_write(socket: &impl AsFd) -> u32 {
     const SEND_QUEUE: libc::c_int = 2;
     const OFF_WITHOUT_PROBE: libc::c_int = -1;
@@ -145,7 +145,8 @@ fn next_to_write(socket: &impl AsFd) -> u32 {
     sequence
 }
 
-/// A filter at the receiver that loses the segments that begin within some sequence numbers, until it is dropped.
+/// A filter at the receiver that drops the segments that begin within a range of sequence numbers; dropping the value
+/// removes it.
 struct DropSegments<'a>(&'a Connection);
 
 impl<'a> DropSegments<'a> {
@@ -176,7 +177,7 @@ fn arwa_follows_hints_that_are_young_and_mean_something() {
     let name = "arwa_follows_hints_that_are_young_and_mean_something";
     let Some(_test) = kernel_test(name, &["arwa_one", "arwa_two"]) else { return };
     slow_loopback("hotcc-test-hints").enter(|| {
-        // the second name takes the map that the first one left
+        // the second name uses the map that the first one created
         ok(&["load", "arwa", "--as", "arwa_one"]);
         ok(&["load", "arwa", "--as", "arwa_two", "--set", "max_age_ms=30000"]);
         let transfer = Transfer::new("arwa_two");
@@ -186,7 +187,7 @@ fn arwa_follows_hints_that_are_young_and_mean_something() {
             transfer.hint(sequence, hint, age_ms);
             assert_eq!(transfer.state("last_hint"), 0, "hint {hint}, {age_ms} ms old");
         }
-        // one may come in a recovery, in which the window is the kernel's
+        // a hint may arrive during a recovery, in which the kernel controls the window
         let taken = (20..200).find(|sequence| {
             transfer.hint(*sequence, 50, 0);
             transfer.state("last_hint") == 50

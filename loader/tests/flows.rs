@@ -1,4 +1,4 @@
-//! `hotcc flows`: open connections with what their algorithm knows of each.
+//! Tests `hotcc flows`, which lists open connections with their algorithm's state.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -67,7 +67,7 @@ fn flows_are_filtered_sorted_and_watched() {
     }
 }
 
-/// The versions have different fields: each connection's are those of what it runs.
+/// The versions have different fields: each connection has the fields of the version that it runs.
 #[test]
 fn an_older_version_is_read_with_its_own_fields() {
     let Some(_test) = kernel_test("an_older_version_is_read_with_its_own_fields", &["cc_aged"]) else { return };

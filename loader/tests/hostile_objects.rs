@@ -1,4 +1,4 @@
-//! Object files that are damaged or hostile: libbpf may crash on them, and the command ends with an ordinary error.
+//! Tests damaged or hostile object files: libbpf may crash on them, but the command ends with an ordinary error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use hotcc_testbed::soak;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What hotcc made of an object.
+/// Returns how hotcc handles an object.
 fn outcome(path: &str) -> &'static str {
     let opened = Source::find(path).and_then(|source| source.open());
     let error = match opened.and_then(|opened| opened.load(kernel::has_links())) {
@@ -24,7 +24,7 @@ fn outcome(path: &str) -> &'static str {
     outcomes.into_iter().find(|(text, _)| error.contains(text)).map_or("refused by hotcc", |(_, outcome)| outcome)
 }
 
-/// Where the file has BTF, relocations and instructions.
+/// Returns the parts of the file with BTF, relocations and instructions.
 fn deep_sections(object: &[u8]) -> Vec<Range<usize>> {
     const SHT_REL: u64 = 9;
     const SHF_EXECINSTR: u64 = 4;
@@ -44,7 +44,7 @@ fn deep_sections(object: &[u8]) -> Vec<Range<usize>> {
     sections.map(range).collect()
 }
 
-/// libbpf 1.7 reads far beyond its table of types if a function's result has a type that does not exist.
+/// libbpf 1.7 reads far beyond its table of types if the type of a function's result does not exist.
 #[test]
 fn an_object_that_crashes_libbpf_is_an_ordinary_error() {
     let test = kernel_test("an_object_that_crashes_libbpf_is_an_ordinary_error", &["hostile", "kept"]);
@@ -75,7 +75,7 @@ fn an_object_that_crashes_libbpf_is_an_ordinary_error() {
     assert!(!registered("hostile") && pins_of("hostile").is_empty());
 }
 
-/// SplitMix64: numbers that look random, from a seed.
+/// SplitMix64: pseudo-random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -93,7 +93,7 @@ fn flipped_bits_end_in_an_error_at_most() {
     let (mut flips, mut deep) = (0, 0);
     let mut outcomes = BTreeMap::<&str, u64>::new();
     for object in hotcc_bpf::ALGOS {
-        // for each object, so that a soak does not stop other tests of this machine for its whole length
+        // taken once per object, so that a soak does not block other tests on this machine for its whole duration
         let Some(test) = kernel_test("flipped_bits_end_in_an_error_at_most", &[]) else { return };
         let sections = deep_sections(object.bytes);
         for seed in soak::seeds(1, FLIPS_PER_OBJECT) {

@@ -1,5 +1,5 @@
-//! A local user who was at the BPF file system first: root's commands refuse, and change nothing of what the user's links
-//! lead to.
+//! Tests a BPF file system in which a local user created directories and links first: root's commands refuse it, and
+//! change nothing that the user's links refer to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-/// Mounts a BPF file system as `mount` does without options, runs `$1` there as a user, and the rest as root.
+/// Mounts a BPF file system without options, runs `$1` there as a user, and the other arguments as root.
 const AFTER_A_USER: &str = "set -e
 mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs -o mode=0755 tmpfs /run/hotcc
@@ -17,7 +17,7 @@ shift
 for command; do sh -c \"$command\" 2>&1 && echo \"exit 0\" || echo \"exit $?\"; done
 ";
 
-/// What root's commands print after a user's.
+/// Returns the output of root's commands after a user's command.
 fn after_a_user(user: &str, root: &[&str]) -> String {
     let script = ["--mount", "--propagation", "private", "sh", "-c", AFTER_A_USER, "sh", user];
     let output = Command::new("unshare").args(script).args(root).output().unwrap();
@@ -66,7 +66,7 @@ fn links_of_a_user_lead_root_nowhere() {
     }
 }
 
-/// A file system that is root's, with a directory that once was not.
+/// The file system belongs to root, but a directory in it belongs to another user.
 #[test]
 fn what_a_user_left_is_refused_wherever_it_is() {
     let Some(_test) = kernel_test("what_a_user_left_is_refused_wherever_it_is", &["user_cc"]) else { return };

@@ -1,4 +1,4 @@
-//! Commands that are killed, and commands that meet: whatever happens, the next command finds a usable state.
+//! Tests commands that are killed, and concurrent commands: in each case, the next command finds a usable state.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -13,7 +13,7 @@ fn start(arguments: &[&str]) -> Child {
     Command::new(hotcc_path()).args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What must hold after a kill: the kernel and the pins agree, and every command works.
+/// Checks what must hold after a kill: the kernel and the pins agree, and commands and connections work.
 fn usable(name: &str) {
     match status_of(name) {
         Some(status) => {
@@ -24,7 +24,7 @@ fn usable(name: &str) {
     }
 }
 
-/// Kills `arguments` at points spread over the time it takes, more of them towards its end, where it changes things.
+/// Kills the command at points spread over its duration, more of them towards its end, where it changes state.
 fn kill_everywhere(name: &str, arguments: &[&str], restore: impl Fn()) {
     let kills = u32::try_from(soak::times(24)).unwrap();
     let started = Instant::now();
@@ -63,7 +63,7 @@ fn swap_killed_anywhere() {
     let Some(_test) = kernel_test("swap_killed_anywhere", &["kill_swap"]) else { return };
     ok(&["load", "westwoodp", "--as", "kill_swap"]);
     kill_everywhere("kill_swap", &["swap", "kill_swap", "dtcp", "--live"], || {
-        // the interrupted swap may or may not have happened; another one works, and can be undone
+        // the killed swap may or may not have happened; another one works, and can be rolled back
         let before = status_of("kill_swap").unwrap()["object"].clone();
         ok(&["swap", "kill_swap", "westwoodp", "--set", "min_sample_us=60000"]);
         ok(&["rollback", "kill_swap"]);
@@ -88,7 +88,7 @@ fn unload_and_rollback_killed_anywhere() {
     kill_everywhere("kill_undo", &["unload", "kill_undo"], prepare);
 }
 
-/// What a new connection on the namespace's default runs: what serves, and nothing older.
+/// Checks that a new connection that uses the namespace's default runs the serving version, not an older one.
 fn default_runs_current(ns: &NetNs, name: &str) {
     let connection = ns.enter(|| Connection::to(&TcpListener::bind("127.0.0.1:0").unwrap(), None));
     assert_eq!(connection.cc(), name);
@@ -97,7 +97,7 @@ fn default_runs_current(ns: &NetNs, name: &str) {
     assert_eq!(status["connections_older"], 0, "a new connection on the default runs an old version");
 }
 
-/// Every place between two changes of the kernel's state, with and without links.
+/// Kills at every place between two changes of the kernel's state, with and without links.
 #[test]
 fn killed_between_any_two_changes() {
     let Some(_test) = kernel_test("killed_between_any_two_changes", &["kill_at"]) else { return };
@@ -138,7 +138,7 @@ fn killed_between_any_two_changes() {
                 assert!(!killed.success(), "{command:?} was not killed at {place}");
                 usable("kill_at");
                 match command[0] {
-                    // the next command finishes what was begun: the default follows what serves
+                    // the next command finishes the work: the default refers to the serving version again
                     "swap" | "rollback" => {
                         done(&["set", "kill_at"].iter().copied().chain([tunable("kill_at")]).collect::<Vec<_>>());
                         default_runs_current(&ns, "kill_at");
@@ -152,7 +152,7 @@ fn killed_between_any_two_changes() {
     }
 }
 
-/// Something that can be set, whichever object serves.
+/// Returns an assignment that is valid for the serving object.
 fn tunable(name: &str) -> &'static str {
     let object = status_of(name).unwrap()["object"].clone();
     if object == "builtin:dtcp" { "eta=2" } else { "min_sample_us=50000" }

@@ -1,4 +1,4 @@
-//! Load, tune, swap, roll back, unload: the real command on the running kernel, under real TCP flows.
+//! Tests load, set, swap, rollback and unload: the real command on the running kernel, with real TCP flows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -27,7 +27,7 @@ fn built_in_algorithms_load_carry_traffic_and_unload() {
     }
 }
 
-/// Sends something under what was loaded, and unloads it.
+/// Sends data under the loaded congestion control, and unloads it.
 #[track_caller]
 fn carry_traffic_and_unload(name: &str) {
     let mut connection = Connection::new(name);
@@ -51,7 +51,7 @@ fn peers_load_carry_traffic_and_unload() {
 #[test]
 fn all_are_unloaded_by_one_command() {
     let Some(_test) = kernel_test("all_are_unloaded_by_one_command", &["all_a", "all_b"]) else { return };
-    // in a BPF file system of its own, where no other algorithm is pinned
+    // in a separate BPF file system, in which no other algorithm is pinned
     let script = "set -eu; mount -t bpf -o mode=0755 bpf /sys/fs/bpf; $0 load dtcp --as all_a; $0 load westwoodp --as all_b
         ! HOTCC_FAIL_AT=step1 $0 unload --all 2>/dev/null; echo registered $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)
         $0 unload --all; $0 unload --all";
@@ -76,13 +76,13 @@ fn counters_say_what_flows_did() {
     }
     let stats = stats_after_closing("wp_count", 3);
     assert_eq!((stats.flows_opened, stats.flows_closed), (3, 3));
-    // the last ACK may still be on its way when a socket closes
+    // the last ACK may still be in flight when a socket closes
     assert!((3 * MIB as u64 - 200_000..=3 * MIB as u64 + 3).contains(&stats.acked_bytes), "{}", stats.acked_bytes);
     assert_eq!(stats.min_rtt_us.buckets.iter().sum::<u64>(), 3);
     assert_eq!(stats.duration_ms.buckets.iter().sum::<u64>(), 3);
 }
 
-/// A socket outlives its descriptor for a moment.
+/// Returns the counters after this many flows have closed: a socket outlives its descriptor for a moment.
 fn stats_after_closing(name: &str, closed: u64) -> hotcc_abi::stats::AlgoStats {
     for _ in 0..100 {
         let stats = hotcc::registry::Algo::named(name).stats().unwrap().unwrap();
@@ -141,7 +141,7 @@ fn swap_reaches_new_sockets_and_with_live_open_ones() {
     let swapped = json(&["swap", "cc_swap", "dtcp", "--json"]);
     assert_eq!(swapped["object"], "builtin:dtcp");
     assert_eq!((&swapped["connections_current"], &swapped["connections_older"]), (&0.into(), &1.into()));
-    before.send(MIB); // runs on, under the old version
+    before.send(MIB); // continues under the old version
     let mut after = Connection::to(&listener, Some("cc_swap"));
     after.send(MIB);
     let status = status_of("cc_swap").unwrap();
@@ -196,7 +196,7 @@ fn set_reaches_connections_on_the_previous_version() {
     let outcome = json(&["set", "cc_older", "eta=5", "--json"]);
     assert_eq!(outcome["versions"], 2);
     assert_eq!(outcome["connections_missed"], 0);
-    // two swaps on, the version that the connection runs is no longer pinned, and the command says so
+    // after two swaps, the version that the connection runs is no longer pinned, and the command reports that
     ok(&["swap", "cc_older", "dtcp"]);
     assert_eq!(json(&["set", "cc_older", "eta=6", "--json"])["connections_missed"], 1);
     ok(&["rollback", "cc_older"]);
@@ -217,7 +217,7 @@ fn counters_survive_the_versions_that_kept_them() {
         Connection::new("cc_sum").send(MIB);
         stats_after_closing("cc_sum", n as u64 + 2);
     }
-    drop(oldest); // its version went away three swaps ago
+    drop(oldest); // its version was removed three swaps ago
     let sum = stats_after_closing("cc_sum", 6);
     assert_eq!((sum.flows_opened, sum.flows_closed), (6, 6));
 }
@@ -242,7 +242,7 @@ fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
         assert_eq!(before[field], after[field], "{field}");
     }
     assert_eq!(json(&["rollback", "cc_same", "--json"])["object"], "builtin:westwoodp");
-    // the same object with other tunables is another version, whether they were set before it was loaded or after
+    // the same object with other tunables is another version, whether they were set before it was loaded or afterwards
     ok(&["rollback", "cc_same"]);
     ok(&["set", "cc_same", "extra_window=7"]);
     let other = json(&[&same[..], &["--json"]].concat());
@@ -266,7 +266,7 @@ fn a_swap_that_fails_leaves_the_old_serving() {
     assert_eq!(pins_of("cc_stay"), before);
     assert_eq!(status_of("cc_stay").unwrap()["object"], "builtin:westwoodp");
     Connection::new("cc_stay").send(MIB);
-    fails(1, &["rollback", "cc_stay"]); // nothing to go back to
+    fails(1, &["rollback", "cc_stay"]); // there is no previous version
     fails(1, &["swap", "not_loaded", "dtcp"]);
 }
 
@@ -300,13 +300,13 @@ fn a_stranger_loads_is_renamed_tuned_swapped_and_unloaded() {
     assert!(!registered("stranger") && !registered("str.anger2"));
 }
 
-/// As the kernel tells it.
+/// Returns the congestion window that the kernel reports.
 fn cwnd(connection: &Connection) -> u32 {
     use std::os::fd::AsRawFd;
     const TCPI_SND_CWND: usize = 80; // struct tcp_info of linux/tcp.h
     let mut info = [0u8; 104];
     let mut length = info.len() as u32;
-    // SAFETY: the buffer is as long as `length` says, and lives over the call.
+    // SAFETY: the buffer has `length` bytes, and outlives the call.
     let result = unsafe {
         nix::libc::getsockopt(
             connection.client.as_raw_fd(),
@@ -332,7 +332,7 @@ fn unloading_in_use_says_how_many_and_they_run_on() {
         connection.send(4 * MIB);
         assert_eq!(connection.cc(), "cc_used");
     }
-    // what is loaded under the name then offers the command that moves them, and it does
+    // loading the name again prints the command that moves them, and that command works
     let text = ok(&["load", "westwoodp", "--as", "cc_used"]);
     assert!(text.contains("until they close: 2 (hotcc migrate cc_used cc_used moves them)"), "{text}");
     assert_eq!(json(&["migrate", "cc_used", "cc_used", "--json"])["moved"], 2);
@@ -387,7 +387,8 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
         .filter(|e| e.file_name().to_string_lossy().starts_with("hotcc-run-"));
     assert_eq!(left.count(), 0);
     fails(1, &["run", "--cc", "no_such_cc", "--", "true"]);
-    // it starts as the paper has it, twice the initial window: so it was given when the kernel knew that window
+    // the window starts at twice the initial window, as in the paper: so it was set after the kernel had the initial
+    // window
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let look = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}");

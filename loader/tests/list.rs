@@ -1,4 +1,4 @@
-//! What `hotcc list`, the help and the messages about wrong names show; needs neither root nor a kernel with BTF.
+//! Tests `hotcc list`, `hotcc doctor` and messages about wrong names. They need neither root nor a kernel with BTF.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::command::{failed, succeed};
@@ -18,7 +18,7 @@ fn ok(arguments: &[&str]) -> String {
     succeed(&mut command(arguments))
 }
 
-/// The words in a row of a table whose cells wrap.
+/// Returns the words in a row of a table whose cells wrap.
 fn entry<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
     let mut lines = table.lines().skip_while(|line| line.split(' ').next() != Some(name));
     let first = lines.next().unwrap_or_else(|| panic!("no {name}: {table}"));

@@ -1,4 +1,4 @@
-//! Locks that are held: commands that change something give up in time, those that only read do not wait.
+//! Tests held locks: commands that change state give up in time, and commands that only read do not wait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a command may wait for others, and some time for its own work.
+/// Maximum time for a command: the time it may wait for others, and some for its own work.
 const BOUND: Duration = Duration::from_secs(25);
 
 fn hold(path: &Path) -> Flock<File> {
@@ -26,7 +26,7 @@ fn locks() -> [PathBuf; 2] {
     ["lock", pins::PATH_LOCK].map(|name| Path::new(pins::RUN).join(name))
 }
 
-/// A run that has begun; it ends with the value.
+/// A run that has begun; it is ended when the value is dropped.
 struct Run(Child);
 
 impl Run {
@@ -88,10 +88,10 @@ fn held_locks_stop_no_reader_and_nobody_for_ever() {
         let message = failed(1, &child.wait_with_output().unwrap());
         assert!(message.contains("has been running for 10 s"), "{message}");
     }
-    drop(held); // before the run ends: it needs the lock
+    drop(held); // before the run ends, because it needs the lock
 }
 
-/// A lock file, or what else is locked, that any user can open is a lock that any user can hold.
+/// Any user who can open a lock file, or another locked file, can hold the lock.
 #[test]
 fn other_users_hold_no_lock() {
     let Some(_test) = kernel_test("other_users_hold_no_lock", &["dtcp"]) else { return };

@@ -1,4 +1,4 @@
-//! `hotcc migrate`: open sockets move, in the namespaces meant, and nothing else does.
+//! Tests `hotcc migrate`: open sockets in the selected namespaces move, and no others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::net::TcpListener;
 
 const MIB: usize = 1 << 20;
 
-/// A connection inside, and the listener it came from, which chose nothing.
+/// Returns a connection in the namespace, and its listener, which uses the default.
 fn connect(ns: &NetNs, cc: &str) -> (TcpListener, Connection) {
     ns.enter(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -17,7 +17,7 @@ fn connect(ns: &NetNs, cc: &str) -> (TcpListener, Connection) {
     })
 }
 
-/// Without the namespaces of other programs, whose sockets are none of the test's business.
+/// Returns the results for the test's own namespaces; other programs may have sockets in others.
 fn in_ours(migrated: &Value) -> Vec<(String, Value, Value)> {
     let all = migrated["namespaces"].as_array().unwrap().iter();
     let mut ours: Vec<_> =
@@ -39,7 +39,7 @@ fn open_sockets_move_and_move_back() {
     let chosen = b.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     nix::sys::socket::setsockopt(&chosen, nix::sys::socket::sockopt::TcpCongestion, &"cc_from".into()).unwrap();
     first.send(MIB);
-    // in a: both ends, for the default is the same; in b: the client's, and the listener that chose
+    // in a: both ends, because it is the default there; in b: the client's end, and the listener that selected it
     let expected = |a: u64, b: u64| {
         let of = |n: u64| (object!(n), object!(0));
         let (a, b) = (of(a), of(b));
@@ -62,7 +62,7 @@ fn open_sockets_move_and_move_back() {
     let path = "/run/netns/hotcc-test-mig-b";
     assert_eq!(json(&["migrate", "cc_to", "cc_from", "--netns", path, "--json"])["moved"], 2, "the way back");
     assert_eq!((second.cc(), first.cc()), ("cc_from".to_owned(), "cc_to".to_owned()));
-    // a version that is no longer the one that serves
+    // connections on a version that no longer serves
     ok(&["swap", "cc_to", "westwoodp"]);
     assert_eq!(json(&["migrate", "cc_to", "cc_to", "--json"])["moved"], 2);
     assert_eq!(json(&["migrate", "cc_to", "cc_to", "--json"])["moved"], 0);
@@ -84,7 +84,7 @@ fn the_kernels_own_are_as_good() {
     connection.send(MIB);
     assert_eq!(connection.cc(), "cc_own");
     ok(&["unload", "cc_own"]);
-    // of one that is gone, too
+    // from an unloaded one, too
     assert!(migrate("cc_own", "cubic")["moved"].as_u64().unwrap() >= 1);
     connection.send(MIB);
     assert_eq!(connection.cc(), "cubic");
@@ -118,7 +118,7 @@ fn migrations_that_make_no_sense() {
     let message = fails(2, &["migrate", "cubic", "reno", "--netns", "no_such_netns"]);
     assert!(message.contains("no network namespace `no_such_netns`"), "{message}");
     fails(2, &["migrate", "cubic", "reno", "--netns", "/etc/passwd"]);
-    let help = ok(&["migrate", "--help"]); // wrapped
+    let help = ok(&["migrate", "--help"]); // the help is wrapped
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("To undo, migrate in the opposite direction"), "{help}");
 }

@@ -1,4 +1,5 @@
-//! Object files that are no files, or have no end; and signals to a run that has not begun its command.
+//! Tests object files that are not regular files or are too large, and signals to a run that has not started its
+//! command.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs the command, which must fail soon and with little memory.
+/// Runs the command, which must fail soon and without using much memory; returns its message.
 fn fails_soon(arguments: &[&str]) -> String {
     let limited = "ulimit -v 4000000; exec timeout --signal KILL 20 \"$@\"";
     let mut command = Command::new("bash");
@@ -63,7 +64,7 @@ fn run(cc: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// How a run ended after a signal; it must end soon.
+/// Sends a signal to a run, which must end soon, and returns its exit status.
 fn ended_by(mut run: Child, signal: Signal) -> std::process::ExitStatus {
     kill(Pid::from_raw(run.id() as i32), signal).unwrap();
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Path changes: real routes in a network namespace, their watch, and what a flow makes of them.
+//! Tests path changes: real routes in a network namespace, a watch on them, and flows that react to them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -13,14 +13,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 const NS: &str = "hotcc-test-paths";
-/// Where the tests' destinations are: nobody else's (RFC 5737, 2544, 3849).
+/// Prefixes of the tests' destinations, which no other program uses (RFC 5737, 2544, 3849).
 const PREFIXES: [&str; 5] = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15", "2001:db8::/32"];
 
 fn key(text: &str) -> PathKey {
     text.parse().unwrap()
 }
 
-/// A test whose destinations have generation 0 when it begins, and again when it ended.
+/// A test whose destinations have generation 0 when it begins, and again after it has ended.
 struct PathTest(#[allow(dead_code, reason = "held, not read")] KernelTest);
 
 fn path_test(name: &str, cc_names: &[&str]) -> Option<PathTest> {
@@ -44,7 +44,7 @@ fn forget() {
     }
 }
 
-/// A network namespace with two links to two networks.
+/// Creates a network namespace with two links to two networks.
 fn two_links() -> NetNs {
     let ns = NetNs::new(NS);
     ns.sh("for i in 0 1; do
@@ -57,7 +57,7 @@ fn two_links() -> NetNs {
     ns
 }
 
-/// `hotcc paths watch`, for as long as it lives.
+/// A running `hotcc paths watch`; it is killed when the value is dropped.
 struct Watch {
     child: Child,
     lines: Receiver<String>,
@@ -79,7 +79,7 @@ impl Watch {
         self.lines.recv_timeout(Duration::from_secs(10)).unwrap()
     }
 
-    /// Does something that is no change.
+    /// Runs a script that makes no path change, and checks that the watch prints nothing.
     #[track_caller]
     fn silent_over(&self, ns: &NetNs, script: &str) {
         ns.sh(script);
@@ -87,7 +87,7 @@ impl Watch {
         assert_eq!(line, Err(RecvTimeoutError::Timeout), "{script}");
     }
 
-    /// Does something that is a change, told like this up to the generation; returns that.
+    /// Runs a script that makes a path change, checks the lines that the watch prints, and returns their generation.
     #[track_caller]
     fn tells(&self, ns: &NetNs, script: &str, expected: &[&str]) -> u64 {
         ns.sh(script);
@@ -116,7 +116,7 @@ impl Drop for Watch {
     }
 }
 
-/// Generation that the map holds for the destination a line begins with.
+/// Returns the generation in the map for the destination at the beginning of a line.
 fn generation_of(line: &str) -> u64 {
     let prefix = line.split(' ').next().unwrap();
     let paths = json(&["paths", "show", "--json"]);
@@ -142,7 +142,8 @@ fn a_route_that_becomes_another_one_is_told() {
         &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 -> via 198.19.1.2 dev v1"],
     );
     assert_eq!(clock(), Some(before + 1));
-    // another MTU, a worse route beside it, and one that comes back at once: the way is the same
+    // another MTU, an additional route with lower preference, and a route that is removed and added again at once: the
+    // way is the same
     watch.silent_over(&ns, "ip route replace 198.51.100.0/24 via 198.19.1.2 mtu 1400");
     watch.silent_over(&ns, "ip route add 198.51.100.0/24 via 198.19.0.2 metric 50");
     watch.silent_over(
@@ -166,7 +167,7 @@ fn a_route_that_becomes_another_one_is_told() {
         &["198.51.100.0/24 (table 254): via 198.19.0.2 dev v0 -> no route"],
     );
     assert_eq!((last, clock()), (first + 3, Some(before + 4)));
-    // another table, as rules and VRFs have them
+    // another table, like those that rules and VRFs use
     watch.tells(
         &ns,
         "ip route add 203.0.113.0/24 via 198.19.0.2 table 7",
@@ -180,11 +181,11 @@ fn a_default_route_carries_what_has_no_route_of_its_own() {
     let ns = two_links();
     ns.sh("ip route add default via 198.19.0.2; ip -6 route add default via 2001:db8:77:0::2");
     for prefix in ["198.51.100.7", "198.19.1.9"] {
-        ok(&["paths", "bump", prefix]); // known from now on
+        ok(&["paths", "bump", prefix]); // the destination is known from now on
     }
     let watch = Watch::start(&[]);
     watch.line();
-    // as the default route has it: nothing new for these
+    // same way as the default route, so nothing changes for these destinations
     watch.silent_over(&ns, "ip route add 198.51.100.0/24 via 198.19.0.2");
     watch.silent_over(&ns, "ip route del 198.51.100.0/24");
     let ways = "via 198.19.0.2 dev v0 -> via 198.19.1.2 dev v1";
@@ -193,7 +194,7 @@ fn a_default_route_carries_what_has_no_route_of_its_own() {
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     assert!(known.contains(&"198.51.100.7/32".to_owned()) && !known.contains(&"198.19.1.9/32".to_owned()), "{known:?}");
     let v4 = watch.tells(&ns, "ip route replace default via 198.19.1.2", &expected);
-    // IPv6's default route is none of IPv4's business
+    // IPv6's default route does not affect IPv4
     ns.sh("ip -6 route replace default via 2001:db8:77:1::2");
     let line = loop {
         let line = watch.line();
@@ -206,7 +207,8 @@ fn a_default_route_carries_what_has_no_route_of_its_own() {
     assert_eq!((generation_of("0.0.0.0/0"), generation_of("::/0")), (v4, v4 + 1));
 }
 
-/// What the map knows within a prefix of IPv4, itself included, but not within these; as the watch tells it.
+/// Returns the known destinations within an IPv4 prefix, including itself, but not those within `but`; in the watch's
+/// order.
 fn known_within(prefix: &str, but: &[&str]) -> Vec<String> {
     let covers = |outer: &str, inner: &str| key(outer).covers(key(inner));
     let paths = json(&["paths", "show", "--json"]);
@@ -240,7 +242,7 @@ fn ipv6_hops_come_and_go_one_by_one() {
     }
 }
 
-/// The kernel says nothing of IPv4's routes that go with their link, and of hops that a next hop object changes.
+/// The kernel sends no notice for IPv4 routes that it drops with their link, or for hops that a nexthop object changes.
 #[test]
 fn what_the_kernel_does_without_a_word_is_seen() {
     let Some(_test) = path_test("what_the_kernel_does_without_a_word_is_seen", &[]) else { return };
@@ -271,7 +273,7 @@ fn lines_for_programs() {
     let ns = two_links();
     let watch = Watch::start(&["--json"]);
     let line = loop {
-        // nothing says that the watch began
+        // with --json, nothing is printed when the watch begins
         ns.sh("ip route replace 198.51.100.0/24 via 198.19.0.2; ip route replace 198.51.100.0/24 via 198.19.1.2");
         if let Ok(line) = watch.lines.recv_timeout(Duration::from_millis(200)) {
             break line;
@@ -301,7 +303,7 @@ fn by_hand() {
         fails(2, &["paths", "bump", wrong]);
     }
     fails(2, &["paths", "watch", "--netns", "hotcc-no-such"]);
-    // together, they lose nothing
+    // concurrent bumps lose nothing
     let many: Vec<Child> = (0..8)
         .map(|n| Command::new(hotcc_path()).args(["paths", "bump", &format!("192.0.2.{n}")]).spawn().unwrap())
         .collect();
@@ -315,7 +317,7 @@ fn by_hand() {
     assert_eq!(generations.len(), 8, "each its own");
 }
 
-/// ssthresh of a connection, as `ss` shows it.
+/// Returns the ssthresh of a connection, as `ss` shows it.
 fn ssthresh(connection: &Connection) -> Option<u32> {
     let port = connection.client.local_addr().unwrap().port();
     let output = Command::new("ss").args(["-tinH", "sport", "=", &port.to_string()]).output().unwrap();
@@ -331,12 +333,12 @@ fn dcm_measures_a_new_path() {
     let mut connection = Connection::new("dcm_path");
     let rounds = |connection: &mut Connection| {
         for _ in 0..40 {
-            connection.send(20_000); // too little to lose any of it
+            connection.send(20_000); // too little for any loss
         }
         ssthresh(connection)
     };
     assert_eq!(rounds(&mut connection), None);
-    ok(&["paths", "bump", "192.0.2.0/24"]); // somebody else's
+    ok(&["paths", "bump", "192.0.2.0/24"]); // not this connection's path
     assert_eq!(rounds(&mut connection), None);
     ok(&["paths", "bump", "127.0.0.0/8"]);
     assert!(rounds(&mut connection).is_some(), "eq 1 sets ssthresh");

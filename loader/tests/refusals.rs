@@ -1,4 +1,5 @@
-//! Bad input and bad surroundings: each its own clear message and exit code, and nothing half-loaded.
+//! Tests invalid input and unsuitable environments: each gives its own message and exit code, and nothing stays
+//! half-loaded.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +9,7 @@ use std::error::Error;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-/// Runs a refused load and checks that it left no trace.
+/// Runs a command that must fail, and checks that it left nothing behind.
 fn refused(test: &KernelTest, code: i32, arguments: &[&str], expected: &str) {
     let before = (hotcc::sysctl::available().unwrap(), all_pins());
     let message = fails(code, arguments);
@@ -109,7 +110,7 @@ fn names() {
     assert!(!fails(1, &["unload", "dtcp"]).contains("Load it"));
     refused(&test, 1, &["migrate", "taken_cc", "dtcp"], ". Load it: hotcc load dtcp\n");
     refused(&test, 1, &["migrate", "taken_cc", "no_such"], "or `modprobe tcp_no_such` if it is a kernel module");
-    // a name that an object gives itself is no fault of the command line
+    // an invalid name in the object itself is no usage error
     let own = |bytes: &[u8; 16]| {
         let mut object = std::fs::read(test.object("foreign")).unwrap();
         let at = object.windows(16).position(|w| w == b"foreign\0\0\0\0\0\0\0\0\0").unwrap();
@@ -118,7 +119,7 @@ fn names() {
     };
     refused(&test, 1, &["load", &own(b"fore-gn\0\0\0\0\0\0\0\0\0")], "it contains `-`");
     refused(&test, 1, &["load", &own(&[0; 16])], "has 0 bytes");
-    // `fifteen_bytes_x` is the longest that works, and it does
+    // `fifteen_bytes_x` has the maximum length
     let longest = "fifteen_bytes_x";
     ok(&["load", "dtcp", "--as", longest]);
     assert!(registered(longest));
@@ -155,7 +156,7 @@ fn tunables() {
 #[test]
 fn without_privileges() {
     let Some(test) = kernel_test("without_privileges", &["dtcp"]) else { return };
-    // somewhere nobody may go to read the program
+    // user `nobody` can read the program here
     let copy = "/tmp/hotcc-refusals-test";
     std::fs::copy(hotcc_path(), copy).unwrap();
     let nobody =
@@ -191,7 +192,7 @@ fn without_privileges() {
     let _ = test;
 }
 
-/// Runs the command in a mount namespace of its own, after `script` changed it.
+/// Runs the command in a separate mount namespace, after `script` has changed that.
 fn elsewhere(script: &str, arguments: &str) -> Output {
     let script = format!("{script} && exec {} {arguments}", hotcc_path());
     Command::new("unshare").args(["--mount", "--propagation", "private", "sh", "-c", &script]).output().unwrap()

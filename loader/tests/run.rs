@@ -1,4 +1,4 @@
-//! `hotcc run`: signals, several at once, kills, and how it says what became of the command.
+//! Tests `hotcc run`: signals, concurrent runs, kills, and what it reports about the command.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 const SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
 
 fn default_disposition(of: Signal) -> std::io::Result<()> {
-    // SAFETY: no handler of ours runs.
+    // SAFETY: no handler of this program runs.
     unsafe { signal(of, SigHandler::SigDfl) }?;
     Ok(())
 }
 
-/// A `hotcc run` whose command is a shell script that has said `ready PID`.
+/// A `hotcc run` whose command is a shell script that has printed `ready PID`.
 struct Run {
     hotcc: Child,
     stdin: Option<ChildStdin>,
@@ -37,7 +37,7 @@ impl Run {
         let mut command = Command::new(hotcc_path());
         command.args(["run", "--cc", cc, "--", "bash", "-c", &format!("echo ready $$; {script}")]);
         command.envs(environment.iter().copied());
-        // whoever runs the tests in the background, or under nohup, has some of them ignored
+        // if the tests run in the background or under nohup, some of the signals are ignored
         let usual = || SIGNALS.into_iter().try_for_each(default_disposition);
         // SAFETY: between fork and exec the closure only sets signal dispositions.
         unsafe { command.pre_exec(usual) };
@@ -58,12 +58,12 @@ impl Run {
         kill(Pid::from_raw(self.hotcc.id() as i32), signal).unwrap();
     }
 
-    /// Lets a script that waits in `read` go on.
+    /// Lets a script that waits in `read` continue.
     fn go_on(&mut self) {
         self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// Waits for its end; returns exit code, what is left of its output, and what hotcc said.
+    /// Waits for the run's end; returns the exit code, the rest of the output, and hotcc's messages.
     fn end(mut self) -> (Option<i32>, String, String) {
         let (mut output, mut said) = (String::new(), String::new());
         self.stdout.read_to_string(&mut output).unwrap();
@@ -71,7 +71,7 @@ impl Run {
         (self.hotcc.wait().unwrap().code(), output, said)
     }
 
-    /// Kills hotcc, which leaves the command alone.
+    /// Kills hotcc, but not the command.
     fn kill(mut self) -> Pid {
         self.hotcc.kill().unwrap();
         self.hotcc.wait().unwrap();
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// A test failed: nothing of it may stay.
+/// Cleans up after a failed test.
 impl Drop for Run {
     fn drop(&mut self) {
         if self.hotcc.try_wait().unwrap().is_none() {
@@ -125,7 +125,7 @@ fn signals_to_hotcc_reach_the_command_and_it_cleans_up_after() {
         nothing_left("dtcp");
         let ended = Run::start("dtcp", "exec sleep 20");
         let command = ended.command;
-        std::thread::sleep(Duration::from_millis(200)); // until it is no shell any more: that would wait for its children
+        std::thread::sleep(Duration::from_millis(200)); // until `exec` has replaced the shell
         ended.signal(signal);
         assert_eq!(ended.end().0, Some(128 + signal as i32));
         wait_for_end_of(command);
@@ -136,14 +136,15 @@ fn signals_to_hotcc_reach_the_command_and_it_cleans_up_after() {
 #[test]
 fn an_interrupt_from_the_terminal_reaches_the_command_once() {
     let Some(test) = kernel_test("an_interrupt_from_the_terminal_reaches_the_command_once", &["dtcp"]) else { return };
-    // perl counts signals; a shell takes several for one
+    // perl counts signals; a shell merges several into one
     let script = test.file(
         "command.pl",
         br#"$SIG{INT} = sub { syswrite STDOUT, "interrupted\n" };
             syswrite STDOUT, "ready\n";
             select undef, undef, undef, 0.1 for 1 .. 10;"#,
     );
-    // `script` gives it a terminal, and types what it reads; `exec`: a shell that stayed would be interrupted, too
+    // `script` provides a terminal, and types its input there; `exec`, because a remaining shell would be interrupted,
+    // too
     let mut terminal = Command::new("script")
         .args(["-qec", &format!("exec {} run --cc dtcp -- perl {script}", hotcc_path()), "/dev/null"])
         .stdin(Stdio::piped())
@@ -165,7 +166,7 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
     nothing_left("dtcp");
 }
 
-/// Connects to the test, which says when, and says how it went.
+/// Returns a script that waits, connects to the test, prints the socket's state, and waits again.
 fn connecting(port: u16) -> String {
     format!("read; exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}; read")
 }
@@ -196,7 +197,7 @@ fn the_last_of_several_runs_unloads() {
             assert_eq!(code, Some(0), "{said}");
             assert!(output.contains("dtcp"), "a new socket gets it: {output}");
             assert!(said.contains("1 socket used dtcp, loaded for this run"), "{said}");
-            // the killed one's cgroup is left to the next run
+            // the next run removes the killed run's cgroup
             assert!(Command::new(hotcc_path()).args(["run", "--cc", "reno", "--", "true"]).status().unwrap().success());
             nothing_left("dtcp");
         }
@@ -216,7 +217,7 @@ fn runs_that_start_and_end_at_once_do_not_disturb_each_other() {
         }
         nothing_left("dtcp");
     }
-    // an empty cgroup whose run is alive, as it is for a moment at the start, is no left-over
+    // the empty cgroup of a live run, as there is for a moment at its start, is not removed
     let root = hotcc::cgroup::cgroup2_root().unwrap();
     let mut empty = Run::start("dtcp", &format!("echo $$ > {}/cgroup.procs; echo moved; read", root.display()));
     let mut line = String::new();
@@ -236,7 +237,7 @@ fn what_a_killed_run_leaves_is_usable() {
     let status = status_of("dtcp").unwrap();
     assert_eq!((&status["registered"], &status["loaded_for"]), (&true.into(), &"killed run".into()));
     assert!(ok(&["status"]).contains("left by a killed `hotcc run`"));
-    // beside the orphan, which lives on
+    // beside the orphan, which continues to run
     ok(&["set", "dtcp", "eta=9"]);
     let mut again = Run::start("dtcp", "read");
     assert_eq!(ok(&["get", "dtcp", "eta"]), "2\n", "loaded anew");
@@ -270,11 +271,11 @@ fn what_is_loaded_to_stay_stays() {
     assert!(String::from_utf8_lossy(&ran.stderr).contains("0 sockets used dtcp\n"));
     assert_eq!(status_of("dtcp").unwrap()["loaded_for"], "load");
     ok(&["unload", "dtcp"]);
-    // advice that does not lead in a circle
+    // the advice does not lead in a circle
     let mut running = Run::start("dtcp", "read");
     let message = fails(1, &["load", "dtcp"]);
     assert!(message.contains("already registered for a `hotcc run`, until that ends"), "{message}");
-    // somebody takes it away and loads it to stay: it is no longer the run's
+    // another command unloads it and loads it again: it no longer belongs to the run
     ok(&["unload", "dtcp"]);
     ok(&["load", "dtcp"]);
     running.go_on();

@@ -1,4 +1,5 @@
-//! Objects of others: several congestion controls in one, programs that none of them names, maps that want to be pinned.
+//! Tests third parties' objects: with several congestion controls, with programs that no table refers to, and with maps
+//! to be pinned.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -23,7 +24,7 @@ fn each_of_several_congestion_controls_in_an_object_can_be_used() {
     assert_eq!(json(&["load", example, "--json"])["name"], "cc_several_1");
     Connection::new("cc_several_1").send(100_000);
     assert!(fails(1, &["load", &of("cc_several_3")]).contains("no congestion control `cc_several_3`"));
-    // a variable's name does as well; and what another version was is known from its table
+    // a variable's name selects a table, too; `served_already` takes the table into account
     assert_eq!(json(&["swap", "cc_several_1", &of("several_second"), "--json"])["served_already"], false);
     assert_eq!(json(&["swap", "cc_several_1", &of("several_second"), "--json"])["served_already"], true);
     ok(&["rollback", "cc_several_1"]);
@@ -40,7 +41,7 @@ fn only_the_programs_that_the_chosen_table_names_are_loaded() {
     let test = kernel_test("only_the_programs_that_the_chosen_table_names_are_loaded", &["cc_several_1", "cc_wrong"]);
     let Some(test) = test else { return };
     let object = test.object("several");
-    ok(&["load", &format!("{object}:cc_several_1")]); // the verifier would reject another table's, and one of none
+    ok(&["load", &format!("{object}:cc_several_1")]); // the verifier would reject programs that this table lacks
     let message = fails(1, &["load", &format!("{object}:cc_wrong")]);
     assert!(message.contains("prog 'several_wrong_ssthresh': BPF program load failed: "), "{message}");
     assert!(!message.contains("several_unused"), "{message}");

@@ -1,4 +1,4 @@
-//! The radio signal on its way into an algorithm: fresh, stale, absent, and never trusted.
+//! Tests how an algorithm reads the radio signal: fresh, stale and absent readings, none of which it trusts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-/// Long enough for a machine that stalls.
+/// Long enough for a machine that stalls for a while.
 const MAX_AGE_MS: u32 = 5000;
 
-/// The link of everything on loopback in the real radio map, taken out again at the end.
+/// A link in the real radio map, which is removed when the value is dropped.
 struct Fed {
     map: RadioMap,
     writer: LinkWriter,
@@ -42,12 +42,12 @@ impl Drop for Fed {
     }
 }
 
-/// What a flow of many epochs adds to the counters. `meanwhile` runs while it sends.
+/// Returns what a flow of many epochs adds to the counters. `meanwhile` runs while it sends.
 fn flow(name: &str, meanwhile: impl Fn()) -> AlgoStats {
     observed(name, |connection| epochs(connection, &meanwhile))
 }
 
-/// Keeps the window full: an epoch that the application holds back decides nothing.
+/// Sends enough to keep the window full: in an application-limited epoch, the algorithm makes no decision.
 fn epochs(connection: &mut Connection, meanwhile: &dyn Fn()) {
     for _ in 0..8 {
         meanwhile();
@@ -55,14 +55,14 @@ fn epochs(connection: &mut Connection, meanwhile: &dyn Fn()) {
     }
 }
 
-/// A loopback with a bottleneck: without one the sender is what is slow.
+/// Creates a namespace whose loopback has a bottleneck; without one, the sender itself would be the bottleneck.
 fn narrow_loopback(name: &'static str) -> NetNs {
     let ns = NetNs::new(name);
     ns.sh("tc qdisc add dev lo root tbf rate 500mbit burst 256kb latency 20ms");
     ns
 }
 
-/// What one connection adds to the counters by the time it is closed. No other is open.
+/// Returns what one connection adds to the counters until it is closed. No other connection may be open.
 fn observed(name: &str, work: impl FnOnce(&mut Connection)) -> AlgoStats {
     let before = stats(name);
     assert_eq!(before.flows_opened, before.flows_closed);
@@ -88,7 +88,8 @@ fn stats(name: &str) -> AlgoStats {
     Algo::named(name).stats().unwrap().unwrap()
 }
 
-/// dtcp that leaves slow start at once and is never application-limited enough to skip epochs silently.
+/// Loads dtcp with tunables such that it leaves slow start at once, and does not skip epochs because it is
+/// application-limited.
 fn load(name: &str) {
     ok(&["load", "dtcp", "--as", name, "--set", "initial_ssthresh_bytes=20000", "--set", "epoch_us=1000"]);
 }
@@ -110,13 +111,13 @@ fn fresh_and_stale() {
     assert!(fresh.signal_fresh > 0 && fresh.signal_stale + fresh.signal_absent == 0, "{fresh:?}");
     let stale = flow("dtcp_sig", || fed.publish(25.0, 20.0, MAX_AGE_MS + 100));
     assert!(stale.signal_stale > 0 && stale.signal_fresh + stale.signal_absent == 0, "{stale:?}");
-    // a reading dated in the future is another clock's
+    // a reading from the future is of another clock, and counts as stale
     let future = flow("dtcp_sig", || fed.publish(25.0, 20.0, 1000u32.wrapping_neg()));
     assert!(future.signal_stale > 0 && future.signal_fresh + future.signal_absent == 0, "{future:?}");
     let both = observed("dtcp_sig", |connection| {
         epochs(connection, &|| fed.publish(25.0, 20.0, 0));
         drop(fed);
-        epochs(connection, &|| {}); // an open flow notices that its link went
+        epochs(connection, &|| {}); // an open flow notices that its link was removed
     });
     assert!(both.signal_fresh > 0 && both.signal_absent > 0 && both.signal_stale == 0, "{both:?}");
 }

@@ -1,4 +1,4 @@
-//! `hotcc status` about what others registered.
+//! Tests `hotcc status` and `hotcc report`, also about congestion controls that other programs registered.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -19,7 +19,7 @@ fn another_partys_bpf_is_called_that_without_a_socket_too() {
         return;
     };
     for (links, object, name) in [(true, test.object("stranger"), "stranger"), (false, "dtcp".to_owned(), "dtcp")] {
-        // registered by this process, as any other program might
+        // this process registers it, as another program could
         let mut loaded = Source::find(&object).unwrap().open().unwrap().load(links).unwrap();
         let map_id = loaded.ops().unwrap().info().unwrap().info.id;
         assert_eq!(other(name), None, "loaded is not registered");
@@ -28,7 +28,7 @@ fn another_partys_bpf_is_called_that_without_a_socket_too() {
         assert_eq!((&found["kind"], &found["map_id"]), (&"bpf".into(), &map_id.into()), "links: {links}");
         assert_eq!((&found["registered"], &found["connections"]), (&true.into(), &0.into()));
         assert!(ok(&["status"]).contains(&format!("bpf, not loaded by hotcc (map {map_id})")));
-        // no advice that leads in a circle
+        // the advice does not lead in a circle
         let unload = fails(1, &["unload", name]);
         assert!(unload.contains("It is registered, but not by hotcc") && !unload.contains("Load it"), "{unload}");
         let load = fails(1, &["load", &object]);
@@ -55,7 +55,7 @@ fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
     let expected = "    default in: hotcc-test-shown\n    rollback restores: builtin:westwoodp (profile paper)\n";
     assert!(shown.split_once('\n').unwrap().1.starts_with(expected), "{text}");
     assert_eq!(status_of("cc_shown").unwrap()["default_in"], serde_json::json!(["hotcc-test-shown"]));
-    // why the namespace gets what it gets
+    // the output explains which default the namespace gets
     let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     let cubic = registered("cubic");
     let refused = cubic && !allowed.split_whitespace().any(|name| name == "cubic");
@@ -116,7 +116,7 @@ fn an_algorithm_whose_notes_cannot_be_read_is_shown_all_the_same() {
     let map = libbpf_rs::MapHandle::from_pinned_path(notes("cc_old")).unwrap();
     let key = 0_u32.to_ne_bytes();
     let mut value = map.lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().unwrap();
-    value[..4].copy_from_slice(&99_u32.to_ne_bytes()); // the layout
+    value[..4].copy_from_slice(&99_u32.to_ne_bytes()); // version of the layout
     map.update(&key, &value, libbpf_rs::MapFlags::ANY).unwrap();
     std::fs::remove_file(notes("cc_lost")).unwrap();
 

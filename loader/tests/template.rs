@@ -1,4 +1,4 @@
-//! The algorithm that CONTRIBUTING.md shows, built as it says: compiles, and works.
+//! Tests that the algorithm in CONTRIBUTING.md, built as that page says, compiles and works.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,13 +16,13 @@ fn page() -> String {
     std::fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap()
 }
 
-/// The first fenced block of that language.
+/// Returns the first fenced block of this language.
 fn block<'a>(page: &'a str, language: &str) -> &'a str {
     let (_, rest) = page.split_once(&format!("\n```{language}\n")).unwrap();
     rest.split_once("\n```\n").unwrap().0
 }
 
-/// Compiles an object as the build does, warnings being errors; returns its path, or what the compiler says.
+/// Compiles an object as the build does, with warnings as errors. Returns its path, or the compiler's messages.
 fn compile(test: &KernelTest, name: &str, source: &str) -> Result<String, String> {
     let source = test.file(&format!("{name}.bpf.c"), source.as_bytes());
     let object = test.dir.path().join(format!("{name}.bpf.o")).display().to_string();
@@ -36,13 +36,13 @@ fn compile(test: &KernelTest, name: &str, source: &str) -> Result<String, String
     if done.status.success() { Ok(object) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
 }
 
-/// Takes one piece out of a text, or puts another in its place.
+/// Replaces `piece`, which must occur exactly once, in a text.
 fn replaced(text: &str, piece: &str, by: &str) -> String {
     assert_eq!(text.matches(piece).count(), 1, "{piece}");
     text.replace(piece, by)
 }
 
-/// Where a program is.
+/// Returns the path of a program.
 fn on_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.exists()).unwrap()
@@ -66,7 +66,7 @@ fn the_algorithm_of_the_manual_builds_and_works() {
     let preferred = setup.lines().find_map(|l| l.strip_prefix("readonly PREFERRED_CLANG=")).unwrap();
     assert_eq!(clang, format!("clang-{preferred}"), "the page calls the clang that setup.sh installs");
     if Command::new(clang).arg("--version").output().is_err() {
-        // setup.sh takes another where the distribution has none of this version
+        // setup.sh installs another version if the distribution does not have this one
         std::os::unix::fs::symlink(on_path(hotcc_bpf::CLANG), bin.join(clang)).unwrap();
     }
     compile(&test, "strict", block(&page, "c")).unwrap();
@@ -106,7 +106,7 @@ fn values_out_of_their_own_range_are_refused() {
         assert!(said.contains(what), "{said}");
     }
     compile(&test, "zero", &replaced(source, VALUES, "0, 4294967295, 0, 4294967295")).unwrap();
-    // one that writes its tags itself, and as C may declare them
+    // an object whose tags were written without the macros, which would reject these values
     let object = std::fs::read(compile(&test, "tags", source).unwrap()).unwrap();
     for (values, contradiction) in [
         ("|min=100|max=900|default=700|paper=099|", "the paper value 99, outside its range 100..900"),
@@ -117,7 +117,7 @@ fn values_out_of_their_own_range_are_refused() {
         let declared = b"|min=100|max=900|default=700|paper=500|";
         assert_eq!(declared.len(), values.len());
         let mut other = object.clone();
-        // in the BTF, and in what debuggers read
+        // both in the BTF and in the debug information
         while let Some(at) = other.windows(declared.len()).position(|w| w == declared) {
             other[at..at + declared.len()].copy_from_slice(values.as_bytes());
         }

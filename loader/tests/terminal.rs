@@ -1,11 +1,11 @@
-//! Control characters in what others wrote: a terminal never gets them.
+//! Tests that control characters in untrusted text never reach a terminal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 use common::*;
 use std::process::Output;
 
-/// The bytes of an object in which `from` was replaced by something as long.
+/// Returns an object in which `from` is replaced by `to`, of the same length.
 fn with(object: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut other = object.to_vec();
@@ -45,7 +45,7 @@ fn a_terminal_obeys_no_object_and_no_path() {
     }
 }
 
-/// A message of libbpf's quotes names from the object, which need not be UTF-8.
+/// libbpf's messages quote names from the object, which need not be valid UTF-8.
 #[test]
 fn what_libbpf_prints_may_hold_any_byte() {
     let Some(test) = kernel_test("what_libbpf_prints_may_hold_any_byte", &["foreign"]) else { return };

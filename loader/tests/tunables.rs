@@ -1,4 +1,4 @@
-//! What becomes of tuned values when a version takes another's place.
+//! Tests what happens to tuned values when one version replaces another.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -14,7 +14,7 @@ fn a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked() {
     let first = values();
     ok(&["set", "cc_kept", "eta=3", "g_permille=400", "queue=rtt"]);
     let set = values();
-    // reset, as ever, and said
+    // by default, values are reset, and the command lists the changes
     let text = ok(&["swap", "cc_kept", "dtcp"]);
     assert!(text.contains("  eta: 3 -> 2\n") && text.contains("  g_permille: 400 -> 500\n"), "{text}");
     assert!(text.contains(&format!("  queue: rtt -> {}\n", first[2])), "{text}");
@@ -24,7 +24,7 @@ fn a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked() {
     assert_eq!(changed.len(), 3, "{changed:?}");
     assert!(changed.contains(&serde_json::json!({"name": "eta", "old": "2", "new": "3"})), "{changed:?}");
     assert_eq!(values(), set);
-    // kept: against the profile, but not against --set
+    // kept values take precedence over the profile, but not over --set
     let kept = json(&["swap", "cc_kept", "dtcp", "--keep-tunables", "--json"]);
     assert_eq!(kept["served_already"], true, "what it would become is what serves");
     let kept = json(&[
@@ -44,7 +44,7 @@ fn a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked() {
         "the kept ones go before the profile"
     );
     assert_eq!(values(), [&*set[0], "450", &*set[2]]);
-    // nothing in common is no failure
+    // having no tunable in common is not an error
     let other = json(&["swap", "cc_kept", &test.object("stranger"), "--keep-tunables", "--json"]);
     assert_eq!(other["tunables_changed"], serde_json::json!([]));
 }

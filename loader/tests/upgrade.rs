@@ -1,4 +1,5 @@
-//! An upgrade of hotcc on a running host: what an earlier build loaded is served, tuned, swapped and rolled back by this one.
+//! Tests an upgrade of hotcc on a running host: this build shows, tunes, swaps and rolls back what an earlier build
+//! loaded.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,10 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The last revision whose sources lay in one crate for each program.
+/// The last revision that had one crate for each program.
 const EARLIER: &str = "4f20ec48d8e3c8f8657d310271063026596af160";
 
-/// The `hotcc` of the earlier revision, built once and kept in the cache. `None`, after saying so, without the history.
+/// Returns the `hotcc` of the earlier revision, which is built once and then kept in the cache. Returns `None`, after
+/// printing a notice, if the repository does not contain the revision.
 fn earlier_hotcc(test: &str) -> Option<PathBuf> {
     let cache = env::var_os("HOTCC_CACHE")
         .map_or_else(|| Path::new(&env::var_os("HOME").unwrap()).join(".cache/hotcc"), PathBuf::from);
@@ -41,7 +43,7 @@ fn earlier_hotcc(test: &str) -> Option<PathBuf> {
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    // under another name first: a test that is killed leaves no half of a program
+    // under another name first, so that a killed test leaves no incomplete program
     let (directory, partial) = (program.parent().unwrap(), program.with_extension(std::process::id().to_string()));
     fs::create_dir_all(directory).unwrap();
     fs::copy(target.join("debug/hotcc"), &partial).unwrap();
@@ -52,7 +54,7 @@ fn earlier_hotcc(test: &str) -> Option<PathBuf> {
 #[test]
 fn an_upgrade_serves_swaps_and_rolls_back_what_the_earlier_build_loaded() {
     let test = "an_upgrade_serves_swaps_and_rolls_back_what_the_earlier_build_loaded";
-    // built before the lock is taken: other tests need not wait for a compiler
+    // built before the lock is taken, so that other tests do not wait for the compiler
     let earlier = if nix::unistd::geteuid().is_root() { earlier_hotcc(test) } else { None };
     let Some(_test) = kernel_test(test, &["upgraded"]) else { return };
     let Some(earlier) = earlier else { return };
@@ -71,7 +73,7 @@ fn an_upgrade_serves_swaps_and_rolls_back_what_the_earlier_build_loaded() {
     assert!(set.to_string().contains("300"), "{set}");
     assert_eq!(loaded["registered"], true);
 
-    // this build swaps under the open connection, and the earlier version comes back as it was
+    // this build swaps under the open connection, and its rollback restores the earlier version with its values
     ok(&["swap", "upgraded", "westwoodp", "--live"]);
     connection.send(1_000_000);
     assert_eq!(connection.cc(), "upgraded");
@@ -82,7 +84,7 @@ fn an_upgrade_serves_swaps_and_rolls_back_what_the_earlier_build_loaded() {
     assert_eq!(alpha(), set);
     ok(&["set", "upgraded", "alpha_permille=250"]);
 
-    // and the way back: the earlier build reads and removes what this one left
+    // and downwards: the earlier build reads and swaps what this one left
     assert!(with_earlier(&["get", "upgraded"]).contains("250"));
     with_earlier(&["swap", "upgraded", "dtcp", "--keep-tunables", "--live"]);
     connection.send(1_000_000);

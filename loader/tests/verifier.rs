@@ -1,4 +1,4 @@
-//! What the built-in algorithms cost the kernel's verifier.
+//! Measures how many instructions the kernel's verifier processes for the built-in algorithms.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,8 @@ use libbpf_rs::Program;
 use libbpf_rs::query::ProgInfoIter;
 use std::os::fd::AsFd;
 
-/// The verifier walks every path: a loop too many, and a program that loads here is refused elsewhere.
+/// Limit of verified instructions. The verifier follows every path, so one more loop may make a program that loads here
+/// fail on other kernels.
 const MOST_INSTRUCTIONS: u32 = 20_000;
 
 #[test]

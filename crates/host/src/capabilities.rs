@@ -1,13 +1,13 @@
-//! Privileges that a daemon gives up once it has started.
+//! Drops privileges that a daemon no longer needs once it has started.
 
 use crate::error::{Result, Tried};
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// Drops all capabilities of this thread, and of threads it starts from now on, except `keep`. They cannot be regained.
-/// Returns what is left, as [`identity`] does.
+/// Drops all capabilities of this thread, and of threads that it starts from now on, except `keep`. They cannot be
+/// regained. Returns the remaining [`identity`].
 ///
 /// # Errors
-/// The kernel refuses.
+/// Fails if the kernel refuses.
 pub fn drop_all_but(keep: &[Capability]) -> Result<String> {
     let tried = || "cannot drop capabilities".to_owned();
     let held = caps::read(None, CapSet::Permitted).tried(tried)?;
@@ -25,10 +25,10 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<String> {
     identity()
 }
 
-/// The user and the capabilities of this thread, for the log: `user 0, with CAP_BPF, CAP_NET_ADMIN`.
+/// Returns the user and the capabilities of this thread, for the log: `user 0, with CAP_BPF, CAP_NET_ADMIN`.
 ///
 /// # Errors
-/// The kernel refuses.
+/// Fails if the kernel refuses.
 pub fn identity() -> Result<String> {
     let held = caps::read(None, CapSet::Permitted).tried(|| "cannot read capabilities".to_owned())?;
     let mut names: Vec<String> = held.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! One error type: what was tried, why it failed, what to do; and the exit code that goes with it.
+//! One error type: what was tried, why it failed, what to do, and the exit code.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display, Formatter};
@@ -23,8 +23,8 @@ pub enum Kind {
 
 /// A failure: what was tried, its cause, and advice.
 ///
-/// `{}` prints what was tried; `{:#}` adds every cause once, then the advice (which `{}` prints as well if there is no cause).
-/// The causes are the chain of [`StdError::source`].
+/// `{}` prints what was tried; `{:#}` adds each cause once, then the advice. If there is no cause, `{}` prints the
+/// advice, too. The causes are the chain of [`StdError::source`].
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -41,48 +41,49 @@ impl Error {
         Self { kind, message: message.into(), advice: None, cause: None }
     }
 
-    /// The command failed and changed nothing; `message` says why.
+    /// Creates an error of kind [`Kind::Failed`]; `message` says why.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Failed, message)
     }
 
-    /// Arguments or configuration are invalid.
+    /// Creates an error of kind [`Kind::Usage`].
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// The kernel lacks a feature.
+    /// Creates an error of kind [`Kind::KernelLacks`].
     pub fn kernel_lacks(message: impl Into<String>) -> Self {
         Self::new(Kind::KernelLacks, message)
     }
 
-    /// Privileges are missing.
+    /// Creates an error of kind [`Kind::NotPermitted`].
     pub fn not_permitted(message: impl Into<String>) -> Self {
         Self::new(Kind::NotPermitted, message)
     }
 
-    /// The command to run could not be started.
+    /// Creates the error for a command to run that could not be started: [`Kind::NoCommand`] or
+    /// [`Kind::NotExecutable`].
     #[must_use]
     pub fn not_started(program: &str, why: io::Error) -> Self {
         let kind = if why.kind() == ErrorKind::NotFound { Kind::NoCommand } else { Kind::NotExecutable };
         Self { cause: Some(Box::new(why)), ..Self::new(kind, format!("cannot run {program}")) }
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The same failure as another kind.
+    /// Changes the kind of failure.
     #[must_use]
     pub fn as_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// Exit code: 1 failed, 2 usage, 3 the kernel lacks it, 4 not permitted; and as in shells, 126 if the command cannot
-    /// be executed, 127 if it does not exist.
+    /// Returns the exit code: 1 failed, 2 usage, 3 the kernel lacks a feature, 4 not permitted; as in shells, 126 if
+    /// the command to run cannot be executed, 127 if it does not exist.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.kind {
@@ -105,14 +106,14 @@ impl Error {
         self
     }
 
-    /// Makes this failure the cause of what was tried. Kind and advice stay.
+    /// Wraps this failure as the cause of a failure of what was `tried`. Kind and advice stay the same.
     #[must_use]
     pub fn during(mut self, tried: &str) -> Self {
         let (kind, advice) = (self.kind, self.advice.take());
         Self { kind, message: tried.to_owned(), advice, cause: Some(Box::new(self)) }
     }
 
-    /// The operating system's error among the causes.
+    /// Returns the operating system's error among the causes, if any.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         io_error(self)
@@ -138,7 +139,7 @@ impl StdError for Error {
 
 /// Adds what was tried to another library's error, which becomes the cause.
 pub trait Tried<T> {
-    /// `tried` reads like "cannot pin the map".
+    /// Wraps an error with what was tried, such as "cannot pin the map".
     fn tried(self, tried: impl FnOnce() -> String) -> Result<T>;
 }
 
@@ -149,7 +150,8 @@ impl<T, E: StdError + Send + Sync + 'static> Tried<T> for std::result::Result<T,
             if let Some(ours) = (&mut cause as &mut (dyn StdError + 'static)).downcast_mut::<Error>() {
                 (kind, advice) = (ours.kind, ours.advice.take());
             } else if is_permission_denied(&cause) && !nix::unistd::geteuid().is_root() {
-                // as root, "permission denied" has another reason (the verifier, say), which sudo would not help
+                // for root, "permission denied" has another cause, e.g. the verifier, that running as root does not
+                // remove
                 (kind, advice) = (Kind::NotPermitted, Some("run it as root".to_owned()));
             }
             Error { kind, message: tried(), advice, cause: Some(Box::new(cause)) }
@@ -160,7 +162,7 @@ impl<T, E: StdError + Send + Sync + 'static> Tried<T> for std::result::Result<T,
 /// Fails with exit code 4 unless the caller is root.
 ///
 /// # Errors
-/// The caller is not root.
+/// Fails if the caller is not root.
 pub fn need_root(command: &str) -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
@@ -169,13 +171,14 @@ pub fn need_root(command: &str) -> Result<()> {
     Err(Error::not_permitted(message).and("run it with sudo"))
 }
 
-/// The operating system's error in a chain of causes.
+/// Returns the operating system's error in a chain of causes, if any.
 #[must_use]
 pub fn io_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
     causes(error).find_map(|e| e.downcast_ref())
 }
 
-/// All causes one after another, each once: many libraries repeat their cause's text in their own, or end it with a newline.
+/// Returns the texts of all causes, joined by `: `, each once: many libraries repeat the cause's text in their own, or
+/// end it with a newline.
 #[must_use]
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
@@ -196,7 +199,7 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
 }
 
 fn is_permission_denied(error: &(dyn StdError + 'static)) -> bool {
-    // libbpf-rs does not expose the io::Error it wraps; its text ends as that of io::Error
+    // libbpf-rs does not expose the io::Error that it wraps, but its text ends like that of the io::Error
     let hidden = [nix::libc::EPERM, nix::libc::EACCES].map(|code| format!("(os error {code})"));
     causes(error).any(|cause| match cause.downcast_ref::<io::Error>() {
         Some(system) => system.kind() == ErrorKind::PermissionDenied,

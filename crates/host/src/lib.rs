@@ -1,6 +1,6 @@
-//! What hotcc's commands and daemons share at the edge of the system, each thing once.
+//! Interfaces to the host that hotcc's commands and daemons share.
 //!
-//! The feature `daemon` adds what only daemons need: metrics pages, the service manager, giving up privileges.
+//! The feature `daemon` adds what only daemons need: metrics pages, the service manager, dropping privileges.
 
 pub mod bpffs;
 #[cfg(feature = "daemon")]

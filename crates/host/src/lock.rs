@@ -10,26 +10,26 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for another.
+/// How long a command waits for another one to finish.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The lock; released on drop.
+/// A held lock; dropping it releases the lock.
 #[derive(Debug)]
 pub struct Lock(Flock<File>);
 
 impl Lock {
-    /// The locked file.
+    /// Returns the locked file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
     }
 }
 
-/// Takes the lock at `path`, creating file and directory. Waits up to `patience` for another holder. `mode` decides who
-/// else may take it: every user who can open the file can hold it for ever.
+/// Takes the lock at `path`; creates the file and its directory if necessary. Waits up to `patience` for another
+/// holder. Choose `mode` with care: every user who can open the file can hold the lock for ever.
 ///
 /// # Errors
-/// The file cannot be created, or another process still holds it.
+/// Fails if the file cannot be created, or if another process still holds the lock.
 pub fn acquire(path: &Path, mode: u32, patience: Duration) -> Result<Lock> {
     let mut file = open(path, mode)?;
     let started = Instant::now();
@@ -50,10 +50,10 @@ pub fn acquire(path: &Path, mode: u32, patience: Duration) -> Result<Lock> {
     }
 }
 
-/// Opens the file of a lock, creating it and its directory.
+/// Opens the file of a lock; creates it and its directory if necessary.
 ///
 /// # Errors
-/// It cannot be created, or another user can change the directory.
+/// Fails if the file cannot be created, or if another user can change the directory.
 pub fn open(path: &Path, mode: u32) -> Result<File> {
     if let Some(directory) = path.parent() {
         RootDir::open_or_new(directory, PUBLIC)?;

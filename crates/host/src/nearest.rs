@@ -1,9 +1,9 @@
-//! What to say about an unknown name: the nearest known one, and the list of all.
+//! Hints for messages about an unknown name: the nearest known name, and the list of all.
 
-/// Least similarity (0 to 1) of a name that is worth suggesting.
+/// Minimum similarity (0 to 1) for a name to be suggested.
 const SIMILAR: f64 = 0.8;
 
-/// The known name that `unknown` most likely stands for; `None` if none is similar.
+/// Returns the known name that `unknown` most likely means, or `None` if none is similar.
 #[must_use]
 pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = unknown.to_lowercase();
@@ -11,7 +11,7 @@ pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     scored.filter(|(score, _)| *score >= SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
-/// Completes a message about an unknown name: "; did you mean `NEAREST`? Available: A, B".
+/// Returns the end of a message about an unknown name: "; did you mean `NEAREST`? Available: A, B".
 #[must_use]
 pub fn hint(unknown: &str, known: &[&str]) -> String {
     if known.is_empty() {
@@ -24,7 +24,7 @@ pub fn hint(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// What a message says after naming a wrong one: ``did you mean `dtcp`? expected one of cubic, dtcp``.
+/// Returns the part of a message that follows an invalid name: ``did you mean `dtcp`? expected one of cubic, dtcp``.
 #[must_use]
 pub fn expected<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
     let valid: Vec<&str> = valid.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Rtnetlink dumps: everything the kernel has of one kind, in the network namespace of the calling thread.
+//! Rtnetlink dumps: all objects of one kind in the calling thread's network namespace.
 
 use crate::error::{Error, Result, Tried};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -10,34 +10,34 @@ use std::io;
 /// Size of a receive buffer. The kernel fills at most half of it at once.
 pub const BUFFER_BYTES: usize = 1 << 16;
 const HEADER_BYTES: usize = 16;
-/// How often a dump that a change interrupted is repeated.
+/// Maximum number of attempts at a dump that changes interrupt.
 const ATTEMPTS: u32 = 10;
 
-/// What a dump returned.
+/// The result of a dump.
 #[derive(Debug, Default)]
 pub struct Dump {
     /// The objects.
     pub messages: Vec<RouteNetlinkMessage>,
-    /// Objects left out because this program cannot parse them; each attempt leaves out the same.
+    /// Number of objects that were skipped because this program cannot parse them; every attempt skips the same ones.
     pub unreadable: usize,
-    /// The objects changed during each attempt, so some may be missing or stale.
+    /// Whether the objects changed during every attempt, so that some may be missing or stale.
     pub is_interrupted: bool,
 }
 
 /// Opens a socket.
 ///
 /// # Errors
-/// The kernel refuses.
+/// Fails if the kernel refuses.
 pub fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     Ok(socket)
 }
 
-/// Dumps what `request` asks for, and repeats it up to ten times if the objects changed meanwhile.
+/// Dumps what `request` asks for, in up to ten attempts if the objects change meanwhile.
 ///
 /// # Errors
-/// The kernel refuses, or sends something that is not netlink.
+/// Fails if the kernel refuses, or if the answer is not valid netlink.
 pub fn dump(request: &RouteNetlinkMessage) -> Result<Dump> {
     let mut attempt = 1;
     loop {
@@ -81,7 +81,7 @@ fn dump_once(request: &RouteNetlinkMessage) -> Result<Dump> {
 }
 
 impl Dump {
-    /// Takes the messages of one datagram. Returns whether the dump is complete.
+    /// Adds the messages of one datagram. Returns whether the dump is complete.
     fn take(&mut self, mut rest: &[u8]) -> Result<bool> {
         while let Some(length) = rest.get(..4).and_then(|l| l.try_into().ok()).map(u32::from_ne_bytes) {
             let length = length as usize;

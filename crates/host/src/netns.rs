@@ -1,4 +1,4 @@
-//! All network namespaces of this machine, as far as a process or a mount shows them.
+//! The network namespaces of this machine that have a process or a mount.
 
 use crate::error::{Error, Kind, Result, Tried};
 use nix::sched::{CloneFlags, setns};
@@ -8,10 +8,10 @@ use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const OWN: &str = "/proc/self/ns/net";
-/// Where `ip netns` has them.
+/// Directory in which `ip netns` mounts namespaces.
 const NAMED: &str = "/run/netns";
 
-/// What people call the caller's own.
+/// Label of the caller's own namespace.
 pub const HERE: &str = "here";
 
 /// One network namespace.
@@ -20,11 +20,11 @@ pub struct NetNs {
     file: File,
     /// Inode, as in `net:[INODE]`.
     pub inode: u64,
-    /// The path it was found at.
+    /// Path at which it was found.
     pub path: PathBuf,
 }
 
-/// Every network namespace with a process in it or a mount under `/run/netns`. The caller's own comes first.
+/// Returns every network namespace with a process in it or a mount below `/run/netns`; the caller's own comes first.
 pub fn all() -> Result<Vec<NetNs>> {
     let own = own()?;
     let others = others(own.inode);
@@ -41,8 +41,8 @@ fn others(own_inode: u64) -> Vec<NetNs> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     for path in named.chain(processes.map(|e| e.path().join("ns/net"))) {
-        // Processes end while we look, and other users' are closed to us: neither is an error. A stat is cheaper
-        // than an open, and most processes share one namespace.
+        // Processes may end during the search, and those of other users may not be readable: neither is an error. A
+        // stat is cheaper than an open, and most processes share one namespace.
         let Ok(inode) = std::fs::metadata(&path).map(|m| m.st_ino()) else { continue };
         if inode != own_inode
             && !found.contains_key(&inode)
@@ -54,7 +54,7 @@ fn others(own_inode: u64) -> Vec<NetNs> {
     found.into_values().collect()
 }
 
-/// The named namespaces, or all of them if none is named.
+/// Returns the named namespaces, or all if none is named.
 pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
     match names_or_paths {
         [] => all(),
@@ -62,7 +62,7 @@ pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
     }
 }
 
-/// The namespace that `ip netns` knows by this name, or the one mounted at this path (if it contains a `/`).
+/// Returns the namespace with this name in `ip netns`, or, if the text contains a `/`, the one at this path.
 pub fn named(name_or_path: &str) -> Result<NetNs> {
     let path = Path::new(NAMED).join(name_or_path);
     let path = if name_or_path.contains('/') { Path::new(name_or_path) } else { &path };
@@ -72,7 +72,7 @@ pub fn named(name_or_path: &str) -> Result<NetNs> {
 }
 
 impl NetNs {
-    /// A name for people.
+    /// Returns a label for people: the name in `ip netns`, `here` for the caller's own, or the path.
     #[must_use]
     pub fn label(&self) -> String {
         match self.path.strip_prefix(NAMED) {
@@ -83,7 +83,8 @@ impl NetNs {
     }
 }
 
-/// Plain files are refused: `ip netns add` and `del` leave them there while they work, and after they crashed.
+/// Opens a namespace. Plain files are rejected: `ip netns add` and `del` leave such files while they work, and after a
+/// crash.
 fn open(path: &Path) -> std::io::Result<NetNs> {
     const NSFS_MAGIC: i64 = 0x6e73_6673;
     let file = File::open(path)?;
@@ -94,7 +95,7 @@ fn open(path: &Path) -> std::io::Result<NetNs> {
     Ok(NetNs { file, inode, path: path.to_owned() })
 }
 
-/// Runs `work` once in each namespace: in the caller's own here, while the others are being looked for.
+/// Runs `work` once in each namespace. It runs in the caller's own namespace while a thread searches for the others.
 pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
     let own = own()?;
     let (mut results, others) = std::thread::scope(|scope| {
@@ -107,14 +108,15 @@ pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Res
     Ok(results)
 }
 
-/// Runs `work` once in each of these, on a thread of its own: a thread cannot come back from a namespace safely.
+/// Runs `work` once in each of these namespaces, on a separate thread, because a thread cannot safely return to its
+/// namespace.
 pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut results = Vec::new();
             for ns in namespaces {
                 if let Err(error) = setns(&ns.file, CloneFlags::CLONE_NEWNET) {
-                    // one that cannot be entered must not keep us from the others
+                    // a namespace that cannot be entered does not stop the work in the others
                     tracing::warn!("cannot enter network namespace {}: {error}", ns.path.display());
                     continue;
                 }

@@ -1,15 +1,15 @@
-//! Text of others (an object's description, a path, a name) on its way to a terminal.
+//! Makes untrusted text (an object's description, a path, a name) safe to print on a terminal.
 
 use std::fmt::Write as _;
 
-/// The text without control characters that a terminal would obey: each but tab and newline is written as `\u001b`, which
-/// is also how JSON writes it.
+/// Replaces control characters, which a terminal would execute, except tab and newline: each becomes an escape like
+/// `\u001b`, as in JSON.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() && !matches!(c, '\n' | '\t') {
-            let _ = write!(printable, "\\u{:04x}", u32::from(c)); // a string takes whatever is written
+            let _ = write!(printable, "\\u{:04x}", u32::from(c)); // writing to a string cannot fail
         } else {
             printable.push(c);
         }

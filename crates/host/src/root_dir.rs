@@ -1,8 +1,8 @@
 //! Directories that no other user can change.
 //!
-//! Each is opened relative to the one above it, without following a link, and checked before anything in it is looked
-//! up. A directory that passes belongs to root (or to the caller) and is writable by nobody else, so what is in it stays
-//! what it is: from then on a path through checked directories leads nowhere else.
+//! Each directory is opened relative to its parent, without following a link, and checked before anything in it is
+//! looked up. A directory that passes belongs to root (or to the caller), and no other user can write to it. So no
+//! other user can replace its entries, and a path through checked directories keeps leading to the same place.
 
 use crate::error::{Error, Result, Tried};
 use nix::errno::Errno;
@@ -27,21 +27,21 @@ pub struct RootDir {
 }
 
 impl RootDir {
-    /// Opens a directory whose parents are trusted; `None` if it does not exist.
+    /// Opens a directory whose parents are trusted; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// It is a link or no directory, or another user owns it or can write to it.
+    /// Fails if it is a link or not a directory, or if another user owns it or can write to it.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         Self::open_at(nix::fcntl::AT_FDCWD, path.as_os_str(), path.to_owned())
     }
 
-    /// Opens a directory whose parents are trusted, and makes it with this mode if it does not exist.
+    /// Opens a directory whose parents are trusted; creates it with this mode if it does not exist.
     ///
     /// # Errors
-    /// As of [`RootDir::open`]; it cannot be made.
+    /// As for [`RootDir::open`]; also fails if the directory cannot be created.
     pub fn open_or_new(path: &Path, mode: u32) -> Result<Self> {
         let made = DirBuilder::new().recursive(true).mode(mode).create(path);
-        // whatever else is there is refused below, with advice
+        // if something else exists at the path, `open` fails below, with advice
         if let Err(why) = made
             && why.kind() != io::ErrorKind::AlreadyExists
         {
@@ -50,18 +50,18 @@ impl RootDir {
         Self::open(path)?.ok_or_else(|| removed(path))
     }
 
-    /// Opens a directory in this one; `None` if it does not exist.
+    /// Opens a directory in this one; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// As of [`RootDir::open`].
+    /// As for [`RootDir::open`].
     pub fn child(&self, name: &OsStr) -> Result<Option<Self>> {
         Self::open_at(&self.directory, name, self.path.join(name))
     }
 
-    /// Opens a directory in this one, and makes it with this mode if it does not exist.
+    /// Opens a directory in this one; creates it with this mode if it does not exist.
     ///
     /// # Errors
-    /// As of [`RootDir::open`]; it cannot be made.
+    /// As for [`RootDir::open`]; also fails if the directory cannot be created.
     pub fn child_or_new(&self, name: &OsStr, mode: u32) -> Result<Self> {
         let path = self.path.join(name);
         match mkdirat(&self.directory, name, Mode::from_bits_truncate(mode)) {
@@ -92,20 +92,21 @@ impl RootDir {
         Ok(Some(Self { directory, path }))
     }
 
-    /// Gives it to a group, and sets its mode.
+    /// Sets the directory's group and mode.
     ///
     /// # Errors
-    /// The caller does not own it.
+    /// Fails if the caller does not own it.
     pub fn set_access(&self, group: Option<Gid>, mode: u32) -> Result<()> {
         let set =
             fchown(&self.directory, None, group).and_then(|()| fchmod(&self.directory, Mode::from_bits_truncate(mode)));
         set.map_err(io::Error::from).tried(|| format!("cannot set the permissions of {}", self.path.display()))
     }
 
-    /// Checks everything below: directories like this one, no links, nothing that another user owns.
+    /// Checks everything below: each directory must pass the same checks as this one, and nothing may be a link or
+    /// belong to another user.
     ///
     /// # Errors
-    /// Something is not so.
+    /// Fails if a check fails.
     pub fn check_below(&self) -> Result<()> {
         let tried = || format!("cannot list {}", self.path.display());
         let entries = fs::read_dir(format!("/proc/self/fd/{}", self.directory.as_raw_fd())).tried(tried)?;
@@ -130,10 +131,10 @@ impl RootDir {
     }
 }
 
-/// Opens `path` below `top`, whose parents are trusted, checking every directory on the way, and makes what is missing.
+/// Opens `path` below `top`, whose parents are trusted. Checks every directory on the way, and creates missing ones.
 ///
 /// # Errors
-/// `top` does not exist; otherwise as of [`RootDir::open`].
+/// Fails if `top` does not exist; otherwise as for [`RootDir::open`].
 pub fn make(top: &Path, path: &Path, mode: u32) -> Result<RootDir> {
     let mut directory =
         RootDir::open(top)?.ok_or_else(|| Error::failed(format!("{} does not exist", top.display())))?;
@@ -175,7 +176,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// What is said of a directory after `spoil` changed it.
+    /// Returns the error for a directory tree after `spoil` changed it; empty if there is none.
     fn refused(spoil: impl FnOnce(&Path)) -> String {
         let top = tempfile::tempdir().unwrap();
         let below = top.path().join("pins/algo");

@@ -1,4 +1,4 @@
-//! What a daemon exchanges with the service manager and with whoever ends it: readiness, the watchdog, signals.
+//! A daemon's interface to the service manager: readiness, the watchdog, and the signals that end it.
 
 use crate::error::{Result, Tried};
 use sd_notify::NotifyState;
@@ -20,7 +20,7 @@ pub fn alive() {
     notify(NotifyState::Watchdog);
 }
 
-/// How often the service manager wants to hear [`alive`], if it watches over the daemon.
+/// Returns the period within which the service manager expects a call of [`alive`], if its watchdog is enabled.
 #[must_use]
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
@@ -32,7 +32,7 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
-/// SIGTERM and SIGINT, which end a daemon. Once caught, they wait for [`Stop::requested`].
+/// SIGTERM and SIGINT, which end a daemon. Once caught, they stay pending until [`Stop::requested`].
 #[derive(Debug)]
 pub struct Stop {
     terminate: Signal,
@@ -43,7 +43,7 @@ impl Stop {
     /// Catches both signals from now on. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel refuses the handler.
+    /// Fails if the kernel refuses the handler.
     pub fn catch() -> Result<Self> {
         Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
     }
@@ -60,7 +60,7 @@ impl Stop {
 /// Catches one kind of signal from now on.
 ///
 /// # Errors
-/// The kernel refuses the handler.
+/// Fails if the kernel refuses the handler.
 pub fn catch(kind: SignalKind) -> Result<Signal> {
     signal(kind).tried(|| "cannot catch signals".to_owned())
 }

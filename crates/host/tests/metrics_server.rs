@@ -1,4 +1,4 @@
-//! The daemons' HTTP server against clients that hold connections. It needs no root.
+//! Tests the daemons' HTTP server with clients that hold connections. They need no root.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, helpers too")]
 
 use hotcc_host::metrics_server::{self, Pages};
@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// How long the server may take for anything. Only a failure takes as long.
+/// Maximum time that the server may take for an answer. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOLDERS: usize = 400;
-/// What the server is documented to keep open.
+/// The documented maximum of open connections.
 const MAX_CONNECTIONS: usize = 64;
 
 struct Large;
@@ -19,7 +19,7 @@ impl Pages for Large {
     const NAME: &'static str = "test";
     const HEALTHY: &'static str = "it is";
 
-    /// More than a socket's buffers hold.
+    /// Returns a page that is larger than a socket's buffers.
     fn metrics(&self) -> Result<String, String> {
         let sample = format!("a_total{{label=\"{}\"}} 1\n", "x".repeat(1000));
         Ok("# HELP a Of a\n# TYPE a counter\n".to_owned() + &sample.repeat(3000) + "# EOF\n")
@@ -30,7 +30,7 @@ impl Pages for Large {
     }
 }
 
-/// A server that runs as long as the test's process.
+/// Starts a server that runs until the test process ends.
 fn server() -> SocketAddr {
     let listener = metrics_server::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.local_addr().unwrap();

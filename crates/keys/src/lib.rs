@@ -1,4 +1,5 @@
-//! Who sent a datagram, and whether it came before: keys and the files they stand in, their codes, the window of counters.
+//! Authentication and replay protection of datagrams: keys and key files, message codes, and the replay window of
+//! counters.
 
 pub mod secret_file;
 
@@ -8,27 +9,28 @@ use secret_file::SecretError;
 use sha2::Sha256;
 use std::path::{Path, PathBuf};
 
-/// Length of a code: HMAC-SHA-256, cut to 128 bits.
+/// Length of a message code: HMAC-SHA-256, truncated to 128 bits.
 pub const MAC_BYTES: usize = 16;
-/// A key's length.
+/// Length of a key.
 pub const KEY_BYTES: usize = 32;
-/// How much later than its successors a datagram may come: counters.
+/// Size of the replay window: a counter that is this far behind the newest, or further, is rejected.
 pub const WINDOW: u64 = 1024;
 
-/// A key that both sides have.
+/// A key that sender and receiver share.
 #[derive(Clone)]
 pub struct Key {
-    /// Its number, which datagrams name.
+    /// Number of the key, which datagrams contain.
     pub id: u8,
-    /// Names it, and tells nothing of it: keys for different things may share a number.
+    /// Identifies the key without revealing it. The number does not identify it: keys for different things may share a
+    /// number.
     pub fingerprint: Fingerprint,
     keyed: Hmac<Sha256>,
 }
 
-/// What tells a key from all others.
+/// A value that identifies one key.
 pub type Fingerprint = [u8; MAC_BYTES];
 
-/// What a fingerprint is the code of, with the key's number: no datagram of anybody's begins like this.
+/// The fingerprint is the code of this text with the key's number appended. No datagram begins with this text.
 const FINGERPRINT: &[u8] = b"hotcc key fingerprint";
 
 impl std::fmt::Debug for Key {
@@ -38,7 +40,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key with its number.
+    /// Creates a key with its number.
     #[must_use]
     #[allow(clippy::missing_panics_doc, clippy::expect_used, reason = "HMAC takes keys of any length")]
     pub fn new(id: u8, secret: &[u8; KEY_BYTES]) -> Self {
@@ -46,14 +48,14 @@ impl Key {
         Self { id, fingerprint: code(&keyed, &[FINGERPRINT, &[id]].concat()), keyed }
     }
 
-    /// The code of a message.
+    /// Returns the code of a message.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; MAC_BYTES] {
         code(&self.keyed, message)
     }
 
-    /// Whether `mac` begins the code of a message; compares in constant time. How long `mac` must be is the caller's to
-    /// say.
+    /// Returns whether the code of a message begins with `mac`; compares in constant time. The caller must ensure that
+    /// `mac` is long enough.
     #[must_use]
     pub fn verify(&self, message: &[u8], mac: &[u8]) -> bool {
         self.keyed.clone().chain_update(message).verify_truncated_left(mac).is_ok()
@@ -65,46 +67,46 @@ fn code(keyed: &Hmac<Sha256>, message: &[u8]) -> [u8; MAC_BYTES] {
     std::array::from_fn(|i| whole[i])
 }
 
-/// Why there are no keys.
+/// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// No secret is read from that file.
+    /// The file cannot be read, or may not hold secrets.
     #[error(transparent)]
     File(#[from] SecretError),
-    /// A line that is not understood.
+    /// A line is invalid.
     #[error("{path}:{line}: {reason}")]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// What is wrong.
         reason: String,
     },
-    /// No key in it.
+    /// The file has no key.
     #[error("cannot use {0}: it has no key; add a line `NUMBER KEY [SCOPE]`")]
     Empty(PathBuf),
 }
 
-/// What a key is for: the last word of its line.
+/// The scope of a key, i.e. what it is for: the last word of its line.
 pub trait Scope: Sized + PartialEq {
-    /// Reads the word.
+    /// Parses the word.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the word.
     fn parse(word: &str) -> Result<Self, String>;
 }
 
-/// The keys of a file, each with what it is for, where its line says so. Lines are `NUMBER KEY [SCOPE]`, the key as 64
+/// The keys of a file, each with its scope, if its line has one. Lines are `NUMBER KEY [SCOPE]`; the key has 64
 /// hexadecimal digits.
 #[derive(Clone, Debug)]
 pub struct Keys<S>(Vec<(Key, Option<S>)>);
 
 impl<S: Scope> Keys<S> {
-    /// Reads a file that nobody but its owner can read.
+    /// Reads a key file. Only its owner may have access to it.
     ///
     /// # Errors
-    /// Those of [`secret_file::read`]; a line that is not understood; no key.
+    /// As for [`secret_file::read`]; also fails if a line is invalid, or if there is no key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         Self::parse(&secret_file::read(path)?, path)
     }
@@ -126,12 +128,12 @@ impl<S: Scope> Keys<S> {
         if keys.is_empty() { Err(KeyError::Empty(path.to_owned())) } else { Ok(Self(keys)) }
     }
 
-    /// All, in the file's order, each with what it is for; `None`: for everything.
+    /// Returns all keys, in the file's order, each with its scope; `None` means that the key is for everything.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, Option<&S>)> {
         self.0.iter().map(|(key, scope)| (key, scope.as_ref()))
     }
 
-    /// Those of a number.
+    /// Returns the keys with this number.
     pub fn numbered(&self, id: u8) -> impl Iterator<Item = (&Key, Option<&S>)> {
         self.iter().filter(move |(key, _)| key.id == id)
     }
@@ -154,7 +156,8 @@ fn parse_line<S: Scope>(line: &str) -> Result<(Key, Option<S>), String> {
     Ok((Key::new(id, &secret), scope))
 }
 
-/// Which counters of a sender came already: each is taken once, and none that is [`WINDOW`] behind the newest.
+/// The replay window of one sender: each counter is accepted once, and no counter that is [`WINDOW`] or more behind the
+/// newest.
 #[derive(Clone, Debug)]
 pub struct Window {
     newest: u64,
@@ -162,20 +165,20 @@ pub struct Window {
 }
 
 impl Window {
-    /// One that takes counters above `counter` only.
+    /// Creates a window that accepts only counters above `counter`.
     #[must_use]
     pub fn after(counter: u64) -> Self {
         Self { newest: counter, seen: [u64::MAX; (WINDOW / 64) as usize] }
     }
 
-    /// Whether it has not come yet.
+    /// Returns whether the counter would be accepted.
     #[must_use]
     pub fn is_new(&self, counter: u64) -> bool {
         let word = self.seen[(counter % WINDOW / 64) as usize];
         counter > self.newest || self.newest - counter < WINDOW && word & Self::bit(counter) == 0
     }
 
-    /// Whether it has not come yet. From now on it has.
+    /// Accepts the counter, so that it is not accepted again; returns `false` if it is a replay or too old.
     pub fn take(&mut self, counter: u64) -> bool {
         if !self.is_new(counter) {
             return false;
@@ -220,7 +223,7 @@ mod tests {
         Keys::parse(text, Path::new("keys"))
     }
 
-    /// RFC 4231, test case 1, with its 20-byte key padded to ours: HMAC pads keys with zeros itself.
+    /// RFC 4231, test case 1. Its 20-byte key is padded with zeros to our length, as HMAC itself pads keys.
     #[test]
     fn the_code_is_hmac_sha_256() {
         let mut secret = [0; KEY_BYTES];
@@ -287,7 +290,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of all counters that came.
+        /// Compares the window with a set of all accepted counters.
         #[test]
         fn each_counter_is_taken_once(
             start in 0u64..2000,

@@ -1,4 +1,4 @@
-//! Files that hold secrets.
+//! Reads files that hold secrets.
 
 use std::env;
 use std::fs::{File, Metadata, OpenOptions};
@@ -6,52 +6,55 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// No file of keys or credentials is longer.
+/// Maximum size of a file of keys or credentials.
 const MAX_BYTES: u64 = 1 << 20;
-/// Rights of anybody but the owner.
+/// Permission bits of all users but the owner; none may be set.
 const OTHERS: u32 = 0o077;
-/// The same of a systemd credential: systemd may show the one user who can read it as the group's right to read.
+/// The same for a systemd credential, whose group may have the right to read: systemd may grant its one reader access
+/// in a way that shows as this right.
 const OTHERS_OF_CREDENTIAL: u32 = 0o037;
 
-/// Why a file is not taken for a secret, or cannot be read.
+/// Why a file is not accepted as a secret, or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A pipe, a device or a directory.
+    /// The file is a pipe, a device or a directory.
     #[error("cannot use {path}: it is not a regular file", path = .0.display())]
     NotRegular(PathBuf),
-    /// Of another user, who can change it.
+    /// The file belongs to another user, who can therefore change it.
     #[error("cannot use {path}: it belongs to user {uid}, neither to root nor to user {own}, who reads it", path = path.display())]
     OfAnother {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// User that owns it.
         uid: u32,
-        /// Who runs this.
+        /// User of this process.
         own: u32,
     },
-    /// Others than its owner may read or write it.
+    /// Users other than its owner can access it.
     #[error("cannot use {path}: users other than its owner can access it; run `chmod 600 {path}`", path = .0.display())]
     Exposed(PathBuf),
 }
 
-/// Reads a secret of at most 1 MiB. The owner and the rights are those of the very file that is read.
+/// Reads a secret of at most 1 MiB. Owner and permissions are checked on the open file, so they are those of the file
+/// that is read.
 ///
-/// A file in `$CREDENTIALS_DIRECTORY` is there because systemd's `LoadCredential=` put it there for this process.
+/// A file in `$CREDENTIALS_DIRECTORY` is taken for a credential that systemd's `LoadCredential=` put there for this
+/// process.
 ///
 /// # Errors
-/// The file cannot be read or is not a regular one; it belongs neither to root nor to the user of this process; others
-/// than its owner can read or write it.
+/// Fails if the file cannot be read or is not a regular file, if it belongs neither to root nor to the user of this
+/// process, or if users other than its owner can access it.
 pub fn read(path: &Path) -> Result<String, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
-    // not to wait for a writer, if it is a FIFO
+    // O_NONBLOCK: opening a FIFO must not wait for a writer
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     check(path, &file.metadata().map_err(unreadable)?)?;
     text_of(file).map_err(unreadable)

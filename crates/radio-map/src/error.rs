@@ -1,17 +1,17 @@
-//! What can go wrong with the radio map, and what to do about it.
+//! Errors of the radio map, with advice.
 
 use hotcc_abi::radio::IndexKey;
 use hotcc_host::error::{Kind, io_error};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// What the system said.
+/// The underlying error.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why the radio map could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// The pins would not be in a BPF file system, or other users can change them.
+    /// The pins are not in a BPF file system, or other users can change them.
     #[error(transparent)]
     Pins(hotcc_host::error::Error),
     /// A permission is missing.
@@ -19,7 +19,7 @@ pub enum MapError {
     NotPermitted {
         /// What was tried.
         action: String,
-        /// Why not.
+        /// The underlying error.
         source: Cause,
     },
     /// The kernel lacks a map type or flag.
@@ -27,13 +27,13 @@ pub enum MapError {
     Kernel {
         /// What was tried.
         action: String,
-        /// Why not.
+        /// The underlying error.
         source: Cause,
     },
-    /// Nothing is pinned.
+    /// No radio map is pinned.
     #[error("the radio map does not exist yet; `sinr-feeder run` or a loaded algorithm that reads it creates it")]
     Absent,
-    /// The maps speak another version.
+    /// The maps have another version.
     #[error(
         "cannot use the radio map: {0}; use the version of hotcc that created it, or remove its pins (radio_index, radio_slots) and \
          load the algorithms again, which a reboot does too"
@@ -44,7 +44,7 @@ pub enum MapError {
     Owned {
         /// The link.
         link: IndexKey,
-        /// Who feeds it.
+        /// Process that feeds it.
         pid: u32,
     },
     /// The writer lost its link to another process.
@@ -58,7 +58,7 @@ pub enum MapError {
     /// The index is full.
     #[error("cannot add the link: the radio index is full; remove links with `sinr-feeder remove`")]
     IndexFull,
-    /// No slot is free, or none has quarantined long enough.
+    /// No slot is free, or all free slots are still in quarantine.
     #[error(
         "cannot add the link: the radio map has no free slot; remove links with `sinr-feeder remove`, and retry \
          after up to 30 s (a removed link's slot is not reused earlier)"
@@ -70,18 +70,18 @@ pub enum MapError {
         /// The link.
         link: IndexKey,
     },
-    /// Anything else the system refused.
+    /// Any other failure of the system.
     #[error("cannot {action}")]
     System {
         /// What was tried.
         action: String,
-        /// Why not.
+        /// The underlying error.
         source: Cause,
     },
 }
 
 impl MapError {
-    /// The command's exit code for this error: 3 the kernel lacks it, 4 not permitted, 1 otherwise.
+    /// Returns the command's exit code for this error: 3 the kernel lacks a feature, 4 not permitted, 1 otherwise.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -101,7 +101,7 @@ impl MapError {
         }
     }
 
-    /// For map creation, where "invalid argument" means an unknown type or flag.
+    /// Creates the error for a failed map creation, in which "invalid argument" means an unknown type or flag.
     pub(crate) fn creating(error: impl Into<Cause>) -> Self {
         let lacking = [nix::libc::EINVAL, nix::libc::EOPNOTSUPP];
         match Self::system("create the radio map", error) {

@@ -1,11 +1,11 @@
-//! `radio_index`: from addresses and ports to slots.
+//! `radio_index`: maps addresses and ports to slots.
 
 use crate::error::MapError;
 use aya::maps::lpm_trie::Key;
 use aya::maps::{LpmTrie, Map, MapData};
 use hotcc_abi::radio::IndexKey;
 
-/// The open index.
+/// The opened index.
 #[derive(Debug)]
 pub(crate) struct Index(LpmTrie<MapData, [u8; 20], u32>);
 
@@ -14,13 +14,13 @@ impl Index {
         LpmTrie::try_from(Map::LpmTrie(map)).map(Self).map_err(|e| MapError::Version(e.to_string()))
     }
 
-    /// Every link and its slot. A feeder that deletes a link in the middle of the walk makes the kernel start over.
+    /// Returns every link and its slot. If a feeder deletes a link during the walk, the kernel starts over.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Result<(IndexKey, u32), MapError>> {
         let entries = self.0.iter().map(|entry| entry.map(|(key, slot)| (abi_key(&key), slot)));
         entries.map(|entry| entry.map_err(|e| MapError::system("read the radio index", e)))
     }
 
-    /// The slot of the longest prefix that has all of `key` in it.
+    /// Returns the slot of the longest prefix that covers all of `key`.
     pub(crate) fn longest_match(&self, key: IndexKey) -> Result<Option<u32>, MapError> {
         match self.0.get(&kernel_key(key), 0) {
             Ok(slot) => Ok(Some(slot)),

@@ -1,8 +1,9 @@
-//! The radio maps, where feeders put readings and algorithms find them: one reader and one writer.
+//! The radio maps, into which feeders write readings and from which algorithms read them: one reader and one writer.
 //!
-//! [`RadioMap`] writes, [`RadioView`] only reads. Both work on the maps pinned below a pin root, by default
-//! [`hotcc_abi::pins::ROOT`] for root and [`hotcc_abi::pins::FEEDERS`] for others; nothing is remembered anywhere else, so a feeder that was killed loses nothing. An update
-//! is a store into mapped memory ([`RadioSlots`]), a look is a load; neither is a system call.
+//! [`RadioMap`] writes, [`RadioView`] only reads. Both use the maps that are pinned below a pin root, by default
+//! [`hotcc_abi::pins::ROOT`] for root and [`hotcc_abi::pins::FEEDERS`] for others. All state is in these maps, so a
+//! killed feeder loses nothing. An update is a store into mapped memory ([`RadioSlots`]), and a look-up of a reading is
+//! a load; neither needs a system call.
 
 mod error;
 mod index;

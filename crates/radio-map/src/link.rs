@@ -1,29 +1,30 @@
-//! What the radio map says of a link, and what readers make of it.
+//! The data of a link in the radio map, and how readers judge its age.
 
 use crate::owner::Owner;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, SINR_RANGE_DB, Slot, effective_max_age_ms, q8_to_db};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// One link and what its line says.
+/// One link and its data.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Whose readings these are.
+    /// Peers that the readings are for.
     pub key: IndexKey,
-    /// Line in `radio_slots`.
+    /// Number of its line in `radio_slots`.
     pub slot: u32,
-    /// The line, as it was when looked at.
+    /// A copy of the line.
     pub snapshot: Snapshot,
 }
 
-/// A copy of one line. Only `decision` and `capacity` are each consistent in themselves; a feeder may have been writing the rest.
+/// A copy of one line. `decision` and `capacity` are each consistent in themselves. The other fields may be of
+/// different readings, because a feeder may write during the copy.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Latest SINR, running average and their time; `None` where no SINR was ever published.
+    /// Latest SINR, running average and their time; `None` if no SINR was ever published.
     pub decision: Option<PackedSinr>,
     /// Readings written since the slot was taken.
     pub updates: u64,
-    /// Latest capacity and its time; `None` where none was ever published.
+    /// Latest capacity and its time; `None` if none was ever published.
     pub capacity: Option<Capacity>,
     /// Generation of the serving cell.
     pub cell: u32,
@@ -35,32 +36,32 @@ pub struct Snapshot {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme.
     pub mcs: Option<u8>,
-    /// Age beyond which readers ignore the reading, in milliseconds, as they apply it.
+    /// Age beyond which readers ignore the reading, in milliseconds, after the limits that readers apply.
     pub max_age_ms: u32,
     /// The source's usual time between readings, in milliseconds.
     pub period_ms: Option<u32>,
     /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
     pub source: u8,
-    /// Process that feeds the link; `None` after it stopped in good order.
+    /// Process that feeds the link; `None` after a clean shutdown of the feeder.
     pub owner_pid: Option<u32>,
-    /// When this copy was made, [`monotonic_ms32`].
+    /// Time of this copy, [`monotonic_ms32`].
     pub taken_ms: u32,
     owner: Owner,
 }
 
-/// What a reader makes of a link's latest SINR, or capacity.
+/// How readers judge the age of a link's latest SINR, or capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Young enough to rest decisions on.
+    /// Recent enough to be used.
     Fresh,
-    /// Too old: ignored.
+    /// Too old; ignored.
     Stale,
-    /// None was ever published.
+    /// Never published.
     Never,
 }
 
 impl Snapshot {
-    /// A copy of the line as it is now.
+    /// Copies the line.
     pub(crate) fn of(line: &Slot) -> Self {
         let known = |q8: i32| (q8 != radio::UNKNOWN_Q8).then(|| q8_to_db(q8));
         let nonzero = |n: u32| (n != 0).then_some(n);
@@ -72,7 +73,7 @@ impl Snapshot {
             decision,
             capacity,
             cell: line.cell.load(Relaxed),
-            // the clock after the reading: the other way round a new reading would come from the future
+            // read the clock after the reading; otherwise a new reading could appear to be from the future
             taken_ms: monotonic_ms32(),
             updates: line.updates.load(Relaxed),
             rsrp_dbm: known(line.rsrp_q8_dbm.load(Relaxed)),
@@ -87,32 +88,32 @@ impl Snapshot {
         }
     }
 
-    /// Latest SINR in dB, held within the range that algorithms accept; `None` before the first reading.
+    /// Returns the latest SINR in dB, clamped to the range that algorithms accept; `None` before the first reading.
     #[must_use]
     pub fn sinr_db(&self) -> Option<f64> {
         self.decision.map(|d| accepted_db(d.sinr_q8_db))
     }
 
-    /// Its running average, likewise.
+    /// Returns the running average of the SINR, likewise.
     #[must_use]
     pub fn average_db(&self) -> Option<f64> {
         self.decision.map(|d| accepted_db(d.average_q8_db))
     }
 
-    /// Age of the SINR at `now_ms` in milliseconds; `None` where there is none, `u32::MAX` where it
-    /// claims to come from the future.
+    /// Returns the age of the SINR at `now_ms` in milliseconds; `None` if there is no SINR, `u32::MAX` if its time is
+    /// in the future.
     #[must_use]
     pub fn age_ms(&self, now_ms: u32) -> Option<u32> {
         self.decision.map(|d| d.age_ms(now_ms))
     }
 
-    /// What a reader makes of the SINR at `now_ms`.
+    /// Returns how readers judge the SINR at `now_ms`.
     #[must_use]
     pub fn freshness(&self, now_ms: u32) -> Freshness {
         self.judge(self.age_ms(now_ms))
     }
 
-    /// What a reader makes of the capacity at `now_ms`.
+    /// Returns how readers judge the capacity at `now_ms`.
     #[must_use]
     pub fn capacity_freshness(&self, now_ms: u32) -> Freshness {
         self.judge(self.capacity.map(|c| c.age_ms(now_ms)))
@@ -126,8 +127,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether the process that feeds the link still runs, as far as can be seen from here: one in another pid or time
-    /// namespace reads as gone.
+    /// Returns whether the process that feeds the link still runs, as far as this process can see: a feeder in another
+    /// pid or time namespace appears to have ended.
     #[must_use]
     pub fn owner_alive(&self) -> bool {
         self.owner.is_alive()
@@ -144,7 +145,7 @@ mod tests {
     use hotcc_abi::radio::MAX_AGE_LIMIT_MS;
 
     fn slot(sinr_q8_db: i16, age_ms: u32, max_age_ms: u32) -> Slot {
-        // SAFETY: Slot is integers and atomics of integers; zeros are valid for all of them.
+        // SAFETY: Slot consists of integers and atomic integers, for which zeros are valid.
         let slot: Slot = unsafe { std::mem::zeroed() };
         let time_ms = monotonic_ms32().wrapping_sub(age_ms);
         slot.decision.store(PackedSinr { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);

@@ -1,4 +1,4 @@
-//! Feeding the radio map: links are taken, and given back.
+//! Feeding the radio map: takes links, and removes them.
 
 use crate::error::MapError;
 use crate::index::Index;
@@ -17,23 +17,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Abandoned links that make room at a time.
+/// Maximum number of abandoned links that one eviction removes.
 const EVICTED_AT_ONCE: usize = 64;
 
-/// The radio map, for feeding it.
+/// The radio map, for feeders.
 #[derive(Debug)]
 pub struct RadioMap {
     view: RadioView,
-    /// Which prefix leads to each slot, as of the generation beside it.
+    /// The prefix of each slot, as of generation `prefixes_of`.
     prefixes: HashMap<u32, IndexKey>,
     prefixes_of: Option<u32>,
 }
 
 impl RadioMap {
-    /// Opens the maps below `pin_root`, and makes and pins them where they are missing.
+    /// Opens the maps below `pin_root`; creates and pins them if they are missing.
     ///
     /// # Errors
-    /// No BPF file system there; not permitted; the kernel lacks a map type; maps of another version.
+    /// Fails if there is no BPF file system, if a permission is missing, if the kernel lacks a map type, or if the maps
+    /// have another version.
     pub fn open_or_create(pin_root: &Path) -> Result<Self, MapError> {
         let maps = match pinned::open(pin_root)? {
             Some(maps) => maps,
@@ -48,7 +49,8 @@ impl RadioMap {
     /// Opens the maps below `pin_root`.
     ///
     /// # Errors
-    /// [`MapError::Absent`] where nobody made them yet; not permitted; made by another version.
+    /// [`MapError::Absent`] if the maps do not exist yet; also fails if a permission is missing, or if the maps have
+    /// another version.
     pub fn open(pin_root: &Path) -> Result<Self, MapError> {
         Self::new(pinned::open(pin_root)?.ok_or(MapError::Absent)?)
     }
@@ -59,11 +61,11 @@ impl RadioMap {
         Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None })
     }
 
-    /// The slot of exactly this prefix. The kernel only finds longest matches; whose slot that is takes a walk, but only
-    /// one for each change that somebody else made. Under the lock.
+    /// Returns the slot of exactly this prefix. The kernel only finds longest matches; to find which prefix a slot
+    /// belongs to, this walks the index, but only once per change by another process. Call it with the lock held.
     fn exact(&mut self, key: IndexKey) -> Result<Option<u32>, MapError> {
         let Some(slot) = self.view.index.longest_match(key)? else { return Ok(None) };
-        // A slot that is not known was linked by a process that was killed before it told of that.
+        // If the slot is unknown, a process that added it was killed before it changed the generation.
         if self.prefixes_of != Some(self.view.generation()) || !self.prefixes.contains_key(&slot) {
             let entries = self.view.index.entries();
             self.prefixes = entries.map(|entry| entry.map(|(key, slot)| (slot, key))).collect::<Result<_, _>>()?;
@@ -72,17 +74,18 @@ impl RadioMap {
         Ok((self.prefixes.get(&slot) == Some(&key)).then_some(slot))
     }
 
-    /// The same map, for looking.
+    /// Returns the same map for reading.
     #[must_use]
     pub fn view(&self) -> &RadioView {
         &self.view
     }
 
-    /// Makes this process the one that feeds `key`: in the slot the link already has (its last value stays, and
-    /// ages), or in a new one.
+    /// Makes this process the feeder of `key`, in the slot that the link already has (its last value stays, and ages),
+    /// or in a new one.
     ///
     /// # Errors
-    /// [`MapError::Owned`] where another live process feeds it; index or slots are full; the index cannot be written.
+    /// [`MapError::Owned`] if another live process feeds it; also fails if index or slots are full, or if the index
+    /// cannot be written.
     pub fn take_link(&mut self, key: IndexKey, options: &LinkOptions) -> Result<LinkWriter, MapError> {
         let _lock = pinned::lock()?;
         let owner = Owner::this();
@@ -110,16 +113,16 @@ impl RadioMap {
             return Err(e);
         }
         self.prefixes.insert(slot, key);
-        // Also for a link that was there: who added it may have been killed before saying so.
+        // Also for an existing link: the process that added it may have been killed before it changed the generation.
         self.bump_generation();
         Ok(LinkWriter::new(Arc::clone(&self.view.slots), key, slot, owner, existing.is_none()))
     }
 
-    /// Takes `key` out of the map. Flows fall back to the next shorter prefix, or to none. Drop this process's own
-    /// writer of the link first: other processes' writers notice, by the owner in the slot.
+    /// Removes `key` from the map. Flows fall back to the next shorter prefix, or to none. Drop this process's own
+    /// writer of the link first; writers of other processes notice the removal by the owner in the slot.
     ///
     /// # Errors
-    /// [`MapError::NoSuchLink`]; [`MapError::Owned`] where another live process feeds it and `take_over` is not set.
+    /// [`MapError::NoSuchLink`]; [`MapError::Owned`] if another live process feeds it and `take_over` is not set.
     pub fn remove_link(&mut self, key: IndexKey, take_over: bool) -> Result<(), MapError> {
         let _lock = pinned::lock()?;
         let slot = self.exact(key)?.ok_or(MapError::NoSuchLink { link: key })?;
@@ -149,7 +152,8 @@ impl RadioMap {
         self.rested_slot().ok_or(MapError::NoFreeSlot)
     }
 
-    /// Takes out links that no live process feeds and no reader uses any more: the oldest first, a few at a time.
+    /// Evicts links that no live process feeds and no reader uses any more: the oldest first, up to
+    /// [`EVICTED_AT_ONCE`].
     fn evict(&mut self) -> Result<(), MapError> {
         let (now_ms, slots) = (monotonic_ms32(), Arc::clone(&self.view.slots));
         let mut alive = HashMap::new();
@@ -171,12 +175,13 @@ impl RadioMap {
         }
         self.bump_generation();
         for line in abandoned.iter().filter_map(|(.., slot)| slots.slot(*slot)) {
-            give_back(line, 0); // no reader uses what it says: it needs no rest
+            give_back(line, 0); // no reader uses its reading, so it needs no quarantine
         }
         Ok(())
     }
 
-    /// A free slot that has quarantined: a reader may still hold a freed one for as long as it believes its reading.
+    /// Returns a free slot whose quarantine is over: a reader may still use a freed slot until its reading becomes
+    /// stale.
     fn rested_slot(&self) -> Option<u32> {
         let now = monotonic_ms32();
         let quarantined = |line: &Slot| {
@@ -189,14 +194,15 @@ impl RadioMap {
         })
     }
 
-    /// Gives back what commands lost that were killed between slot and index: slots taken, but in no link and by no
-    /// live process. When they left the index is not known; readers believe their last reading, so they rest from there.
+    /// Frees slots that commands lost because they were killed between the changes of slot and index: slots that are
+    /// taken, but belong to no link and to no live process. The time of their removal from the index is not known.
+    /// Their quarantine starts at their last reading, because readers use that until it is stale.
     fn reclaim(&mut self) -> Result<(), MapError> {
         let mut linked = HashSet::new();
         for entry in self.view.index.entries() {
             linked.insert(entry?.1);
         }
-        let mut alive = HashMap::new(); // few owners, each asked after once
+        let mut alive = HashMap::new(); // there are few owners, and each is checked once
         let mut abandoned = |line: &Slot| {
             let owner = Owner::of(line);
             !*alive.entry(owner).or_insert_with(|| owner.is_alive())
@@ -204,7 +210,7 @@ impl RadioMap {
         let slots = Arc::clone(&self.view.slots);
         let unlinked = (1..radio::SLOTS).filter(|i| !linked.contains(i)).filter_map(|i| slots.slot(i));
         let lost = unlinked.filter(|l| l.state.load(Acquire) == radio::STATE_TAKEN && abandoned(l));
-        self.bump_generation(); // before they are free: a killed removal may not have come to it
+        self.bump_generation(); // before the slots are free, because a killed removal may not have done this
         let now_ms = monotonic_ms32();
         for line in lost {
             give_back(line, latest_ms(line, now_ms).map_or(0, |(_, time_ms)| time_ms.max(1)));
@@ -212,7 +218,7 @@ impl RadioMap {
         Ok(())
     }
 
-    /// What is known of the index stays known: the change is ours.
+    /// Increments the generation. `prefixes` stays valid, because this process made the change.
     fn bump_generation(&mut self) {
         let before = self.view.slots.header().generation.fetch_add(1, Release);
         if self.prefixes_of == Some(before) {
@@ -221,14 +227,14 @@ impl RadioMap {
     }
 }
 
-/// Age and time of the latest SINR or capacity, whichever is younger.
+/// Returns age and time of the latest SINR or capacity, whichever is newer.
 fn latest_ms(line: &Slot, now_ms: u32) -> Option<(u32, u32)> {
     let sinr = PackedSinr::unpack(line.decision.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
     let capacity = Capacity::unpack(line.capacity.load(Acquire)).map(|c| (c.age_ms(now_ms), c.time_ms));
     sinr.into_iter().chain(capacity).min()
 }
 
-/// Makes a line free that rests from `freed_ms`; 0: it needs no rest.
+/// Frees a line. Its quarantine starts at `freed_ms`; 0: no quarantine.
 fn give_back(line: &Slot, freed_ms: u32) {
     line.freed_ms.store(freed_ms, Relaxed);
     Owner::clear(line);

@@ -1,4 +1,5 @@
-//! Who feeds a link: a process, told from later ones of the same number by when it was started.
+//! The owner of a link: the process that feeds it. The start time distinguishes it from later processes with the same
+//! id.
 
 use hotcc_abi::radio::Slot;
 use nix::errno::Errno;
@@ -7,12 +8,12 @@ use nix::unistd::Pid;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The process a slot names. Numbers and start times are this process's view: one in another pid or time namespace
-/// reads as gone, or as whoever has its number here.
+/// The process that a slot names. Process ids and start times are interpreted in this process's namespaces: a process
+/// in another pid or time namespace appears to have ended, or is taken for the process that has its id here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     pub(crate) pid: u32,
-    /// As in [`Slot::owner_start`]: 0 where not known.
+    /// As in [`Slot::owner_start`]: 0 if not known.
     start: u32,
 }
 
@@ -31,30 +32,31 @@ impl Owner {
         line.owner_pid.store(self.pid, Relaxed);
     }
 
-    /// Without an owner a slot can be taken whatever becomes of the process id.
+    /// Clears the owner, so that the slot can be taken even if another process gets the same id.
     pub(crate) fn clear(line: &Slot) {
         line.owner_pid.store(0, Relaxed);
         line.owner_start.store(0, Relaxed);
     }
 
-    /// Whether it runs, as far as can be seen. Process ids 0 and below name groups, and come from shared memory here: they must not reach `kill`.
+    /// Returns whether the process runs, as far as this process can see. Ids of 0 and below denote process groups. The
+    /// id comes from shared memory, so such values are rejected before they reach `kill`.
     pub(crate) fn is_alive(self) -> bool {
         let Ok(pid @ 1..) = i32::try_from(self.pid) else { return false };
         if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
             return false;
         }
-        // Where either is not known (no procfs, or one that hides other users' processes) the number has to do.
+        // If a start time is not known (no procfs, or one that hides other users' processes), the id alone decides.
         Process::look_up(self.pid)
             .is_none_or(|found| !found.has_ended && (self.start == 0 || found.start == self.start))
     }
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// The data of a process in `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     /// As in [`Slot::owner_start`], never 0.
     start: u32,
-    /// It ended, and nobody has waited for it yet: it has its number still, and feeds nothing.
+    /// Whether it has ended, but its parent has not waited for it yet: it keeps its id, but feeds nothing.
     has_ended: bool,
 }
 
@@ -63,8 +65,8 @@ impl Process {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// State and start time are fields 3 and 22. The second is the program's name, which may hold anything, also
-    /// parentheses.
+    /// Parses state and start time, which are fields 3 and 22. Field 2 is the program's name, which may contain any
+    /// characters, including parentheses.
     fn parse(stat: &[u8]) -> Option<Self> {
         let name_end = stat.iter().rposition(|&b| b == b')')?;
         let mut after_name = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(parse("feeder", "S", "12345"), Some((12_345, false)));
         assert_eq!(parse("a) Z 1 (b c", "S", "12345"), Some((12_345, false)));
         assert_eq!(parse("old", "R", "4294967303"), Some((7, false)));
-        assert_eq!(parse("init", "S", "0"), Some((1, false))); // 0 stands for not known
+        assert_eq!(parse("init", "S", "0"), Some((1, false))); // 0 means not known
         assert_eq!(parse("zombie", "Z", "5"), Some((5, true)));
         assert_eq!(parse("dead", "X", "5"), Some((5, true)));
         assert_eq!(parse("odd", "S", "x"), None);

@@ -1,4 +1,4 @@
-//! The pinned maps themselves: found, made, checked, and locked against other commands.
+//! The pinned maps: finds, creates and checks them, and locks them against other commands.
 
 use crate::error::MapError;
 use crate::index::Index;
@@ -17,7 +17,7 @@ fn signal_dir(pin_root: &Path) -> PathBuf {
     pin_root.join("signal")
 }
 
-/// Both maps, checked; `None` where one is not there.
+/// Opens and checks both maps; returns `None` if one does not exist.
 pub(crate) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
     if bpffs::is_at(pin_root) {
         bpffs::need(pin_root).map_err(MapError::Pins)?;
@@ -57,7 +57,7 @@ fn open_pin(
     Ok(Some(map))
 }
 
-/// Makes what is missing, from the object every algorithm shares its map definitions with.
+/// Creates missing maps, from the object that has the same map definitions as every algorithm.
 pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     bpffs::need(pin_root).map_err(MapError::Pins)?;
     let _lock = lock()?;
@@ -65,7 +65,8 @@ pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     bpffs::make(&dir).map_err(MapError::Pins)?;
     let object = hotcc_bpf::prog("radio_maps")
         .ok_or_else(|| MapError::system("create the radio map", "this program was built without its BPF object"))?;
-    // An algorithm loaded at the same moment does not hold our lock: whoever pins second finds the first one's map.
+    // A command that loads an algorithm at the same time does not hold this lock: if it pins first, loading fails here,
+    // and the next attempt uses its map.
     let mut attempts = 0..3;
     let maps = loop {
         let mut loader = EbpfLoader::new();
@@ -83,7 +84,7 @@ pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     Ok(maps)
 }
 
-/// Holds off every other command that changes the index, until it is dropped.
+/// Takes the lock that excludes all other commands that change the index, until it is dropped.
 pub(crate) fn lock() -> Result<Lock, MapError> {
     let path = Path::new(pins::RUN).join(pins::RADIO_LOCK);
     let action = format!("lock {}", path.display());

@@ -1,15 +1,15 @@
-//! What is known of a link at one moment.
+//! A reading of a link.
 
-/// The values of one reading; those that its source does not know are left out.
+/// The values of one reading; `None` for values that its source does not know.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
-    /// SINR in dB; without it the last one stays, and ages.
+    /// SINR in dB; if `None`, the last one stays, and ages.
     pub sinr_db: Option<f64>,
-    /// Running average of the SINR in dB; counts only together with `sinr_db`, and is that where `None`.
+    /// Running average of the SINR in dB; used only together with `sinr_db`, which replaces it if it is `None`.
     pub average_db: Option<f64>,
-    /// Capacity in bit/s; without it the last one stays, and ages.
+    /// Capacity in bit/s; if `None`, the last one stays, and ages.
     pub capacity_bps: Option<f64>,
-    /// The capacity was computed from the SINR, CQI or MCS.
+    /// Whether the capacity was computed from the SINR, CQI or MCS.
     pub is_capacity_derived: bool,
     /// Reference signal received power in dBm.
     pub rsrp_dbm: Option<f64>,
@@ -19,6 +19,6 @@ pub struct Reading {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme 0..31.
     pub mcs: Option<u8>,
-    /// Serving cell, by any number that tells it from its neighbours.
+    /// Serving cell, as any number that distinguishes it from its neighbours.
     pub cell: Option<u64>,
 }

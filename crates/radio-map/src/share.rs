@@ -1,7 +1,7 @@
-//! The radio maps' second pins, for feeders that are not root.
+//! The second pins of the radio maps, for feeders that are not root.
 //!
-//! `/sys/fs/bpf` is root's, and closed to all others on many systems. So root pins the radio maps, and nothing else, once
-//! more in a BPF file system of their own, which members of group `hotcc` may enter. Nobody but root can change it.
+//! On many systems, only root can enter `/sys/fs/bpf`. So root pins the radio maps, and nothing else, once more in a
+//! BPF file system of their own. Members of group `hotcc` may enter it; only root can change it.
 
 use aya::maps::MapData;
 use hotcc_abi::pins;
@@ -18,22 +18,22 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, fchown, lchown};
 use std::path::Path;
 
-/// Members of this group may feed without being root.
+/// Members of this group may feed the radio map without being root.
 const GROUP: &str = "hotcc";
-/// Mode of their directories.
+/// Mode of the directories for feeders.
 const ENTERED: u32 = 0o750;
 
-/// Where this process finds the radio map unless it is told: root in root's pins, feeders in theirs.
+/// Returns the default pin root of this process: root's pins for root, else the feeders' pins.
 #[must_use]
 pub fn default_pin_root() -> &'static Path {
     Path::new(if geteuid().is_root() { pins::ROOT } else { pins::FEEDERS })
 }
 
-/// Gives feeders what root's commands made, if the group of feeders exists. Each time again: a command may have been
-/// killed before it did, and the maps may have been made again.
+/// Shares what root's commands created with feeders, if the group of feeders exists. Call it each time, because a
+/// command may have been killed before it did so, or the maps may have been created again.
 ///
 /// # Errors
-/// The BPF file system of feeders cannot be mounted, or another user can change the directories.
+/// Fails if the BPF file system of feeders cannot be mounted, or if another user can change the directories.
 pub fn share_with_feeders() -> Result<()> {
     let Some(group) = feeders()? else { return Ok(()) };
     let run = RootDir::open_or_new(Path::new(pins::RUN), PUBLIC)?;
@@ -61,11 +61,11 @@ fn mount_for_feeders(top: &Path) -> Result<()> {
     mounted.tried(|| format!("cannot mount the BPF file system of feeders at {}", top.display()))
 }
 
-/// Pins a radio map a second time, and replaces the pin of another map that was there.
+/// Pins a radio map a second time; replaces an existing pin of another map.
 fn pin_again(name: &str, group: Gid) -> Result<()> {
     let (first, second) = (pins::signal(name), Path::new(pins::FEEDERS).join("signal").join(name));
     let tried = || format!("cannot pin {}", second.display());
-    let Some(map) = open(&first)? else { return Ok(()) }; // no algorithm had a use for it so far
+    let Some(map) = open(&first)? else { return Ok(()) }; // the map does not exist yet
     let id = |map: &MapData| map.info().map(|info| info.id()).tried(tried);
     let pinned = open(&second)?;
     if pinned.as_ref().map(id).transpose()? != Some(id(&map)?) {
@@ -75,7 +75,7 @@ fn pin_again(name: &str, group: Gid) -> Result<()> {
         map.pin(&second).tried(tried)?;
     }
     lchown(&second, None, Some(group.as_raw())).tried(tried)?;
-    // no link: nobody but root can put one there
+    // the path cannot be a symbolic link, because only root can create one there
     fs::set_permissions(&second, Permissions::from_mode(0o660)).tried(tried)
 }
 
@@ -86,7 +86,7 @@ fn open(pin: &Path) -> Result<Option<MapData>> {
     }
 }
 
-/// Root gives the lock on the radio index to feeders, who need it too.
+/// If this process is root, gives the lock of the radio index to the group of feeders, who need it, too.
 pub(crate) fn give_lock(file: impl AsFd) -> Result<()> {
     match feeders()?.filter(|_| geteuid().is_root()) {
         Some(group) => fchown(file, None, Some(group.as_raw())).tried(|| "cannot share the radio lock".to_owned()),
@@ -94,10 +94,10 @@ pub(crate) fn give_lock(file: impl AsFd) -> Result<()> {
     }
 }
 
-/// The group of feeders, if there is one.
+/// Returns the group of feeders, if it exists.
 fn feeders() -> Result<Option<Gid>> {
     match Group::from_name(GROUP) {
-        Err(Errno::ENOENT) => Ok(None), // a system without any /etc/group has no such group either
+        Err(Errno::ENOENT) => Ok(None), // there is no /etc/group, so the group does not exist
         group => Ok(group.tried(|| format!("cannot look up group {GROUP}"))?.map(|group| group.gid)),
     }
 }

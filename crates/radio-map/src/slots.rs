@@ -1,4 +1,4 @@
-//! The mapped `radio_slots` array: an update is a store, a look is a load, neither is a system call.
+//! The memory-mapped `radio_slots` array: an update is a store, a look-up is a load, and neither needs a system call.
 
 use hotcc_abi::radio::{Header, MAGIC, SLOTS, Slot, VERSION};
 use memmap2::{MmapOptions, MmapRaw};
@@ -15,13 +15,14 @@ pub struct RadioSlots {
 const LENGTH: usize = SLOTS as usize * size_of::<Slot>();
 
 impl RadioSlots {
-    /// Maps the array for reading. Stops where it was made by another version of this project.
+    /// Maps the array for reading. Fails if another version of this project created it.
     pub fn read_only(fd: impl AsFd) -> io::Result<Self> {
         let map = MmapOptions::new().len(LENGTH).map_raw_read_only(fd.as_fd().as_raw_fd())?;
         Self { map }.check_version()
     }
 
-    /// Maps the array for writing, and writes its header where it is new.
+    /// Maps the array for writing. Writes its header if the array is new; fails if another version of this project
+    /// created it.
     pub fn writable(fd: impl AsFd) -> io::Result<Self> {
         let slots = Self { map: MmapOptions::new().len(LENGTH).map_raw(fd.as_fd().as_raw_fd())? };
         let header = slots.header();
@@ -42,15 +43,15 @@ impl RadioSlots {
         Ok(self)
     }
 
-    /// Line 0.
+    /// Returns the header, line 0.
     #[must_use]
     pub fn header(&self) -> &Header {
-        // SAFETY: the mapping is LENGTH bytes, page aligned, and lives as long as `self`; Header is 64 bytes of
-        // atomics and unread padding, for which any bit pattern and concurrent change are fine.
+        // SAFETY: the mapping has LENGTH bytes, is page-aligned, and lives as long as `self`. Header consists of 64
+        // bytes of atomics and unread padding, for which all bit patterns and concurrent changes are valid.
         unsafe { &*self.map.as_ptr().cast::<Header>() }
     }
 
-    /// Line `index` of a link; `None` for the header and beyond the end.
+    /// Returns line `index`, which is of a link; `None` for the header and beyond the end.
     #[must_use]
     pub fn slot(&self, index: u32) -> Option<&Slot> {
         // SAFETY: as for `header`; the index is within the mapping.

@@ -1,4 +1,4 @@
-//! Looking at the radio map.
+//! Reading the radio map.
 
 use crate::error::MapError;
 use crate::index::Index;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
-/// The radio map, for looking only.
+/// The radio map, read-only.
 #[derive(Debug)]
 pub struct RadioView {
     pub(crate) index: Index,
@@ -24,20 +24,21 @@ impl RadioView {
     /// Opens the maps below `pin_root` for reading.
     ///
     /// # Errors
-    /// [`MapError::Absent`] where nobody made them yet; not permitted; made by another version.
+    /// [`MapError::Absent`] if the maps do not exist yet; also fails if a permission is missing, or if the maps have
+    /// another version.
     pub fn open(pin_root: &Path) -> Result<Self, MapError> {
         let (index, slots) = pinned::open(pin_root)?.ok_or(MapError::Absent)?;
         let slots = RadioSlots::read_only(slots.fd()).map_err(MapError::mapping)?;
         Ok(Self { index, slots: Arc::new(slots) })
     }
 
-    /// Every link of the index, the longest prefixes first within an address.
+    /// Returns every link of the index, sorted by address and port, longer prefixes first.
     ///
     /// # Errors
-    /// The index cannot be walked.
+    /// Fails if the index cannot be read.
     pub fn links(&self) -> Result<Vec<Link>, MapError> {
         let mut links = Vec::new();
-        // While a feeder changes the index, the walk may start over again and again; so it is bounded.
+        // The walk is bounded, because it may start over again and again while feeders change the index.
         let mut seen = HashSet::new();
         for entry in self.index.entries().take(INDEX_ENTRIES as usize) {
             let (key, slot) = entry?;
@@ -51,16 +52,16 @@ impl RadioView {
         Ok(links)
     }
 
-    /// The slot a flow to `peer` reads: that of the longest matching prefix.
+    /// Returns the slot that a flow to `peer` reads: that of the longest matching prefix.
     ///
     /// # Errors
-    /// The index cannot be read.
+    /// Fails if the index cannot be read.
     pub fn slot_of(&self, peer: SocketAddr) -> Result<Option<u32>, MapError> {
         let full = IndexKey::port_block(peer.ip(), peer.port(), 16);
         full.map_or(Ok(None), |key| self.index.longest_match(key))
     }
 
-    /// What line `slot` says now.
+    /// Returns a copy of line `slot`.
     #[must_use]
     pub fn snapshot(&self, slot: u32) -> Option<Snapshot> {
         self.slots.slot(slot).map(Snapshot::of)
@@ -71,10 +72,11 @@ impl RadioView {
     }
 }
 
-/// Every link of the radio map below `pin_root`, as [`RadioView::links`]; none where nobody made one yet.
+/// Returns every link of the radio map below `pin_root`, as [`RadioView::links`] does; none if the maps do not exist
+/// yet.
 ///
 /// # Errors
-/// The maps cannot be opened, or are another version's.
+/// Fails if the maps cannot be opened, or have another version.
 pub fn links(pin_root: &Path) -> Result<Vec<Link>, MapError> {
     match RadioView::open(pin_root) {
         Err(MapError::Absent) => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Publishing readings: the path that runs once per reading, and makes no system call.
+//! Publishing readings: this code runs once per reading, and makes no system call.
 
 use crate::error::MapError;
 use crate::owner::Owner;
@@ -10,31 +10,32 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-/// How a link is taken.
+/// Options for taking a link.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkOptions {
     /// One of the `SOURCE_*` values of [`hotcc_abi::radio`].
     pub source: u8,
     /// Age in milliseconds beyond which readers ignore a reading; at most [`radio::MAX_AGE_LIMIT_MS`].
     pub max_age_ms: u32,
-    /// The source's usual time between readings in milliseconds, 0 where not known.
+    /// The source's usual time between readings in milliseconds; 0 if not known.
     pub period_ms: u32,
-    /// Take the link even from a process that still runs.
+    /// Whether to take the link even from a process that still runs.
     pub take_over: bool,
 }
 
-/// The maximum age of a source whose period is known beforehand: three periods, between [`radio::DEFAULT_MAX_AGE_MS`]
-/// and [`radio::MAX_AGE_LIMIT_MS`].
+/// Returns the maximum age for a source with this period: three periods, clamped to the range from
+/// [`radio::DEFAULT_MAX_AGE_MS`] to [`radio::MAX_AGE_LIMIT_MS`].
 #[must_use]
 pub fn default_max_age_ms(period: Option<Duration>) -> u32 {
     let wanted = period.map_or(0, |p| p.as_millis().saturating_mul(3));
     wanted.clamp(radio::DEFAULT_MAX_AGE_MS.into(), radio::MAX_AGE_LIMIT_MS.into()) as u32
 }
 
-/// No radio numbers its cells so high.
+/// Value for no cell; no radio uses numbers this high.
 const NO_CELL: u64 = u64::MAX;
 
-/// The right to publish one link's readings. Dropping it leaves link and last reading in the map, where they age.
+/// The right to publish one link's readings. After it is dropped, the link and its last reading stay in the map, and
+/// age.
 #[derive(Debug)]
 pub struct LinkWriter {
     slots: Arc<RadioSlots>,
@@ -42,7 +43,7 @@ pub struct LinkWriter {
     slot: u32,
     owner: Owner,
     new: bool,
-    /// The serving cell that the last reading named, or [`NO_CELL`].
+    /// The serving cell of the last reading that names one, or [`NO_CELL`].
     cell: AtomicU64,
 }
 
@@ -51,29 +52,29 @@ impl LinkWriter {
         Self { slots, key, slot, owner, new, cell: AtomicU64::new(NO_CELL) }
     }
 
-    /// The link.
+    /// Returns the key of the link.
     #[must_use]
     pub fn key(&self) -> IndexKey {
         self.key
     }
 
-    /// Its line in `radio_slots`.
+    /// Returns the number of its line in `radio_slots`.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Whether the link was not in the map before.
+    /// Returns whether the link was not in the map before.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.new
     }
 
-    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]). If it names another cell than the
-    /// reading before, the cell's generation moves.
+    /// Publishes a reading made at `made_ms` ([`hotcc_abi::clock::monotonic_ms32`]). If its cell differs from that of
+    /// the reading before, increments the cell's generation.
     ///
     /// # Errors
-    /// [`MapError::Lost`] where another process took the link over or removed it; nothing is written then.
+    /// [`MapError::Lost`] if another process took the link over or removed it; nothing is written then.
     pub fn publish(&self, reading: &Reading, made_ms: u32) -> Result<(), MapError> {
         let line = self.line()?;
         line.rsrp_q8_dbm.store(to_q8(reading.rsrp_dbm), Relaxed);
@@ -98,10 +99,10 @@ impl LinkWriter {
         Ok(())
     }
 
-    /// Changes what is said of the source of the readings that follow: values as in [`LinkOptions`].
+    /// Changes the description of the source for the readings that follow; values as in [`LinkOptions`].
     ///
     /// # Errors
-    /// As [`LinkWriter::publish`].
+    /// As for [`LinkWriter::publish`].
     pub fn describe(&self, source: u8, max_age_ms: u32, period_ms: u32) -> Result<(), MapError> {
         let line = self.line()?;
         line.source.store(source, Relaxed);
@@ -110,7 +111,7 @@ impl LinkWriter {
         Ok(())
     }
 
-    /// The line, as long as it is ours: a slot that was given back will be somebody else's.
+    /// Returns the line if this process still owns it: a slot that was freed may belong to another link.
     fn line(&self) -> Result<&Slot, MapError> {
         let lost = |by: String| MapError::Lost { link: self.key, by };
         let line = self.slots.slot(self.slot).ok_or_else(|| lost("its slot does not exist".to_owned()))?;
@@ -137,7 +138,8 @@ fn to_q8(value: Option<f64>) -> i32 {
     value.map_or(radio::UNKNOWN_Q8, |v| (v * 256.0).round() as i32)
 }
 
-/// Makes a free line blank, what decisions rest on first. Its cell's generation goes on: readers only compare it.
+/// Clears a free line, starting with the words that decisions are based on. The cell's generation is kept, because
+/// readers only compare it.
 pub(crate) fn reset(line: &Slot) {
     line.decision.store(0, Release);
     line.capacity.store(0, Release);

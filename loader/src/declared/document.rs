@@ -1,4 +1,4 @@
-//! The file as TOML, for reading and for writing.
+//! The TOML form of the file, for reading and for writing.
 
 use crate::policy::RuleTable;
 use crate::rx::Method;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Spanned, Value};
 
-/// Tables that people look for here, and why there is none.
+/// Tables that users may expect in the file, and why the file does not have them.
 const REFUSED: [(&str, &str); 1] =
     [("paths", "a watch is a process, which cannot be declared; run `hotcc paths watch` as a service")];
 
-/// All of it.
+/// The whole file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Document {
@@ -61,7 +61,7 @@ pub(super) struct ReceiverTable {
     pub(super) tunables: Tunables,
 }
 
-/// A file's text, to find the lines that messages name.
+/// A file's text, kept to find the line numbers for error messages.
 pub(super) struct Text<'a> {
     pub(super) file: &'a Path,
     text: String,
@@ -87,7 +87,7 @@ impl<'a> Text<'a> {
         toml::from_str(&self.text).map_err(invalid)
     }
 
-    /// `FILE:LINE` of what stands there.
+    /// Returns `FILE:LINE` of the start of `span`.
     pub(super) fn place(&self, span: &Range<usize>) -> String {
         let before = self.text.get(..span.start).unwrap_or(&self.text);
         format!("{}:{}", self.file.display(), 1 + before.matches('\n').count())
@@ -98,7 +98,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A value that is written; nothing stands there yet.
+/// Wraps a value for writing; it has no position in a file yet.
 pub(super) fn written<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }

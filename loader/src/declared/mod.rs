@@ -1,14 +1,14 @@
-//! Declared state: a file says what hotcc has loaded and which defaults network namespaces have; commands compare it with
-//! the kernel, and make the kernel follow it.
+//! Declared state: a file states what hotcc should have loaded and which defaults network namespaces should have.
+//! Commands compare the file with the kernel, and make the kernel follow it.
 //!
 //! - `document`: the file as TOML
-//! - `wanted`: the file, checked, with what each entry means
-//! - `rules`: the policy rules among them
+//! - `wanted`: the entries of the file, validated
+//! - `rules`: the policy rules of the file, validated
 //! - `plan`: the steps from what runs to what is declared
-//! - `steps`: steps carried out, and undone
-//! - `save`: the file for what runs
+//! - `steps`: carries out the steps, and undoes them if one fails
+//! - `save`: writes a file that declares what runs
 //!
-//! The kernel stays the only state: the file is compared with it each time, and nothing else is kept.
+//! All state is in the kernel: each command compares the file with the kernel, and nothing else is stored.
 
 mod document;
 mod plan;
@@ -28,7 +28,7 @@ use hotcc_host::lock::Lock;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Where the file is if no other is named.
+/// The default path of the file.
 pub const FILE: &str = "/etc/hotcc/hotcc.toml";
 
 /// How the kernel differs from a file. Schema of `hotcc diff --json` and `hotcc apply --json`.
@@ -36,11 +36,11 @@ pub const FILE: &str = "/etc/hotcc/hotcc.toml";
 pub struct Difference {
     /// The file.
     pub file: PathBuf,
-    /// What makes the kernel follow the file, in this order; empty if it does already.
+    /// Steps that make the kernel follow the file, in this order; empty if the kernel already follows it.
     pub steps: Vec<Step>,
     /// Whether the steps were carried out.
     pub applied: bool,
-    /// What the file declares in vain, and what went wrong beside the steps.
+    /// Declarations that have no effect, and errors that failed no step.
     pub warnings: Vec<String>,
 }
 
@@ -54,13 +54,13 @@ pub fn diff(file: &Path) -> Result<Difference> {
     Ok(Difference { file: file.to_owned(), steps, applied: false, warnings })
 }
 
-/// Makes the kernel follow a file. If a step fails, those before it are undone.
+/// Makes the kernel follow a file. If a step fails, the steps before it are undone.
 pub fn apply(file: &Path) -> Result<Difference> {
     apply_live(file, false).map(|(difference, _)| difference)
 }
 
-/// As [`apply`]; with `live`, also gives open sockets the congestion controls of their rules. Returns what became of
-/// them.
+/// Like [`apply`]; if `live` is set, also gives open sockets the congestion controls of their rules, and returns counts
+/// of the outcomes.
 pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)> {
     need_root("hotcc apply")?;
     let mut declared = wanted::read(file)?;
@@ -71,15 +71,16 @@ pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)
     Ok((Difference { file: file.to_owned(), steps, applied: true, warnings }, moved))
 }
 
-/// Which rule of a file a flow would get; changes nothing.
+/// Returns the rule of a file that would apply to a flow; changes nothing.
 pub fn explain(file: &Path, query: &FlowQuery) -> Result<Explained> {
     need_root("hotcc policy test")?;
     need_bpffs()?;
     policy::explain_by(&wanted::read(file)?.policy, query)
 }
 
-/// Makes the kernel follow what is declared. All files are read before the lock is taken, since reading may take as long as
-/// the files' system likes. The lock is returned with what was done, for what belongs to it.
+/// Makes the kernel follow what is declared. All files are read before the lock is taken, because a slow file system
+/// can delay reads without limit. The lock is returned with the results, so that the caller can do further work under
+/// it.
 fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<String>, Lock)> {
     need_root(command)?;
     need_bpffs()?;
@@ -93,13 +94,13 @@ fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<S
 /// What [`unload_all`] did. Schema of `hotcc unload --all --json`.
 #[derive(Debug, Serialize)]
 pub struct Emptied {
-    /// What was done, in this order.
+    /// Steps that were done, in this order.
     pub steps: Vec<Step>,
-    /// What went wrong beside the steps.
+    /// Errors that failed no step.
     pub warnings: Vec<String>,
 }
 
-/// Makes the kernel follow a file that declares nothing.
+/// Unloads everything: makes the kernel follow a file that declares nothing.
 pub fn unload_all() -> Result<Emptied> {
     let (steps, warnings, _lock) = follow("hotcc unload", wanted::Declared::default())?;
     Ok(Emptied { steps, warnings })

@@ -1,4 +1,4 @@
-//! The steps from what runs to what is declared.
+//! Plans the steps from what runs to what is declared.
 
 use super::wanted::{Algorithm, Declared, NamespaceDefault, Receiver, wrong};
 use crate::object::Source;
@@ -18,13 +18,13 @@ use serde::Serialize;
 pub enum Action {
     /// Finish or remove what a killed command left.
     Repair,
-    /// Load what is declared.
+    /// Load something declared.
     Load,
-    /// Put another object, or one with other constants, behind a name.
+    /// Replace the program behind a name: by another object, or by the same one with other constants.
     Swap,
     /// Change values in place.
     Set,
-    /// Unload what is not declared.
+    /// Unload something that is not declared.
     Unload,
 }
 
@@ -45,19 +45,19 @@ pub enum Subject {
 /// A step.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// What it does.
+    /// The kind of change.
     pub action: Action,
-    /// To what.
+    /// The kind of thing that changes.
     pub subject: Subject,
-    /// The congestion control's name, the network namespace's or the receiver's.
+    /// Name of the congestion control, network namespace or receiver.
     pub name: String,
-    /// What is different afterwards. `old` is empty for what is loaded.
+    /// Values that the step changes. `old` is empty if the step loads something.
     pub changes: Vec<Changed>,
     #[serde(skip)]
     pub(super) work: Work,
 }
 
-/// How a step is carried out.
+/// The work of a step, with what it needs.
 #[derive(Debug)]
 pub(super) enum Work {
     Repair(Algo),
@@ -75,7 +75,7 @@ pub(super) enum Work {
 
 /// Compares what is declared with the kernel.
 ///
-/// Names are loaded before defaults use them. Unloading comes last, because it is the step that cannot always be undone.
+/// Algorithms are loaded before defaults refer to them. Unloading comes last, because it cannot always be undone.
 pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     let all = Algo::all()?;
     let ours: Vec<&Algo> = all.iter().filter(|algo| !runs::is_for_runs(algo)).collect();
@@ -146,7 +146,7 @@ fn algorithm_step(wanted: &Algorithm, available: &[String]) -> Result<Option<Ste
     make(Action::Set, changes, Work::Set)
 }
 
-/// What a load brings.
+/// Returns the changes that a load makes: the object or cgroup, the profile, and the tunables that are set.
 fn loaded((key, value): (&str, &str), profile: &str, set: &[String]) -> Vec<Changed> {
     let change = |name: &str, new: &str| Changed { name: name.to_owned(), old: String::new(), new: new.to_owned() };
     let set = set.iter().filter_map(|text| text.split_once('=')).map(|(name, value)| change(name, value));
@@ -171,7 +171,7 @@ fn default_step(wanted: NamespaceDefault, usable: &[String]) -> Result<Option<St
     Ok(Some(step(Action::Set, Subject::Default, &name, changes, Work::Default { netns, old, new })))
 }
 
-/// All rules change at once, whichever differ.
+/// Plans the step for the policy rules, if any differ. The step replaces all rules at once.
 fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<Option<Step>> {
     for ((rule, _), place) in wanted.entries.iter().zip(places) {
         let name = text(&rule.cc_name);
@@ -207,7 +207,8 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
     Ok(Some(step(action, Subject::Policy, "rules", changes, work)))
 }
 
-/// A receiver's tunables are fixed while it is loaded, so any change is an unload and a load.
+/// Plans the steps for receivers. A receiver's tunables are fixed while it is loaded, so any change is an unload and a
+/// load.
 fn receiver_steps(wanted: Vec<Receiver>, steps: &mut Vec<Step>) -> Result<()> {
     let mut running = rx::loaded()?;
     let missing: Vec<Receiver> = wanted

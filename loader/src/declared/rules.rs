@@ -1,4 +1,5 @@
-//! The policy rules that a file declares, and registrations of their own for those that have tunables.
+//! Checks the policy rules that a file declares. Each rule with tunables needs a registration with those tunables,
+//! which is added to the algorithms.
 
 use super::document::Text;
 use super::wanted::{Algorithm, assignments, wrong};
@@ -10,18 +11,19 @@ use hotcc_host::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Bytes of the algorithm's name, and of the hash of the tunables, in the name of a rule's own registration.
+/// Lengths in the name of a rule's own registration: characters of the algorithm's name, and bytes of the hash of the
+/// tunables.
 const OWN_NAME_LENGTHS: (usize, usize) = (8, 3);
 
 /// Checked rules.
 pub(super) struct Rules {
     pub(super) policy: Policy,
-    /// Where each rule's congestion control stands.
+    /// `FILE:LINE` of each rule's congestion control.
     pub(super) places: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Checks the rules; registrations of their own are added to the algorithms.
+/// Checks the rules. For each rule with tunables, adds a registration to `algorithms` if it is not there yet.
 pub(super) fn rules(text: &Text<'_>, tables: &[RuleTable], algorithms: &mut Vec<Algorithm>) -> Result<Rules> {
     let (mut rules, mut places, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let directory = std::path::absolute(text.file.parent().unwrap_or(Path::new(""))).unwrap_or_default();
@@ -45,7 +47,8 @@ pub(super) fn rules(text: &Text<'_>, tables: &[RuleTable], algorithms: &mut Vec<
     Ok(Rules { policy, places, warnings })
 }
 
-/// The name under which a rule's congestion control is registered: the same for rules with the same tunables.
+/// Returns the name under which a rule's congestion control is registered. Rules with the same congestion control and
+/// tunables share a name.
 pub(super) fn own_name(table: &RuleTable) -> String {
     let name = table.congestion_control.get_ref();
     if table.tunables.is_empty() {

@@ -1,4 +1,4 @@
-//! The file for what runs.
+//! Writes a file that declares what runs.
 
 use super::document::{AlgorithmTable, DefaultTable, Document, ReceiverTable, Tunables, written};
 use super::rules::own_name;
@@ -33,11 +33,11 @@ pub struct Saved {
     pub receivers: usize,
     /// Policy rules in it.
     pub rules: usize,
-    /// What runs and cannot be declared.
+    /// What runs but cannot be declared.
     pub warnings: Vec<String>,
 }
 
-/// Writes the file for what runs, in place of what the file had.
+/// Writes a file that declares what runs; an existing file is replaced.
 pub fn save(file: &Path) -> Result<Saved> {
     need_root("hotcc save")?;
     need_bpffs()?;
@@ -56,7 +56,7 @@ pub fn save(file: &Path) -> Result<Saved> {
     Ok(Saved { file: file.to_owned(), algorithms, defaults, receivers, rules: policy.len(), warnings })
 }
 
-/// The whole file or nothing, even if the machine stops meanwhile.
+/// Replaces the file atomically: after a crash it has either its old content or the new.
 fn write(file: &Path, content: &str) -> std::io::Result<()> {
     let directory = file.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
@@ -78,7 +78,7 @@ fn policy_rules() -> Result<Vec<RuleTable>> {
         .tried(|| "cannot read a rule in the kernel".to_owned())
 }
 
-/// Without the registrations of rules with tunables, which the rules stand for.
+/// Returns the algorithms, without the registrations that belong to rules with tunables: the rules declare those.
 fn algorithms(policy: &[RuleTable]) -> Result<Vec<AlgorithmTable>> {
     let of_rules: Vec<String> = policy.iter().filter(|rule| !rule.tunables.is_empty()).map(own_name).collect();
     let mut tables = Vec::new();
@@ -124,7 +124,8 @@ fn algorithm(algo: &Algo, serving: &Version) -> Result<AlgorithmTable> {
     })
 }
 
-/// The default here, and those of named network namespaces that are an algorithm of hotcc's.
+/// Returns the default of this network namespace, and the defaults of named network namespaces that are algorithms of
+/// hotcc's.
 fn defaults(warnings: &mut Vec<String>) -> Result<Vec<DefaultTable>> {
     let here = DefaultTable { congestion_control: written(sysctl::default()?), netns: None };
     let mut tables = vec![here];

@@ -1,4 +1,4 @@
-//! Steps carried out; and undone in reverse order if one fails.
+//! Carries out steps, and undoes them in reverse order if one fails.
 
 use super::plan::{Action, Step, Work};
 use super::wanted::Declared;
@@ -14,11 +14,11 @@ use hotcc_host::error::{Error, Result};
 use hotcc_host::netns::{self, NetNs};
 use std::collections::HashMap;
 
-/// The object file of each algorithm that is loaded and not declared: to undo its unloading is to load it again.
+/// The object file of each algorithm that is loaded and not declared; undoing its unload loads it again from this file.
 pub(super) struct Files(HashMap<String, Result<Source>>);
 
 impl Files {
-    /// Reads them. Call without the lock.
+    /// Reads the files. Call it without holding the lock.
     pub(super) fn read(declared: &Declared) -> Result<Self> {
         let undeclared = Algo::all()?.into_iter().filter(|algo| !declared.has_algorithm(&algo.name));
         Ok(Self(undeclared.map(|algo| (algo.name.clone(), source_of(&algo.name))).collect()))
@@ -30,7 +30,7 @@ impl Files {
     }
 }
 
-/// Carries out all steps, or none. Returns what to warn of. Call with the lock held.
+/// Carries out all steps, or undoes those that were done. Returns warnings. Call it with the lock held.
 pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>> {
     let (mut done, mut warnings) = (Vec::new(), Vec::new());
     for (n, step) in steps.iter().enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
     Ok(warnings)
 }
 
-/// Takes the steps back, the last one first. If that fails for one, the others are taken back nevertheless.
+/// Undoes the steps, the last one first. If one cannot be undone, the others are still undone.
 fn undo_all(done: Vec<(&Step, Undo<'_>)>, error: Error, tried: &str) -> Error {
     let mut left = Vec::new();
     for (step, undo) in done.into_iter().rev() {
@@ -78,14 +78,14 @@ fn what(step: &Step) -> String {
     }
 }
 
-/// How a step is taken back.
+/// How to undo a step.
 enum Undo<'a> {
     Nothing,
     Unload(&'a str),
     Rollback(&'a str),
     Set(&'a str, Vec<String>),
     Default(&'a NetNs, &'a str),
-    /// What it takes to load it again, and the network namespaces whose default it was.
+    /// What is needed to load the algorithm again, and the network namespaces whose default it was.
     Load(Result<(ops::Request, Source)>, Vec<u64>),
     UnloadReceiver(rx::Method),
     LoadReceiver(rx::Request),
@@ -163,7 +163,7 @@ impl Undo<'_> {
     }
 }
 
-/// What loads the version that serves again.
+/// Returns the request and the object that load the serving version again.
 fn request_of(algo: &Algo, files: &mut Files) -> Result<(ops::Request, Source)> {
     let source = files.take(&algo.name)?;
     let (_, serving) = Algo::serving(&algo.name)?;
@@ -181,7 +181,7 @@ fn source_of(name: &str) -> Result<Source> {
     Source::find(&object_of(&serving.meta()?))
 }
 
-/// The built-in algorithm or path that a version came from.
+/// Returns the name of the built-in algorithm, or the path, that a version was loaded from.
 fn object_of(meta: &Meta) -> String {
     let origin = text(&meta.object);
     origin.strip_prefix("builtin:").map_or(origin.clone(), str::to_owned)

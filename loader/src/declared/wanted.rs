@@ -1,4 +1,4 @@
-//! What a file declares: its entries, checked, each with the place it stands at.
+//! Reads what a file declares: its entries, validated, each with its place in the file.
 
 use super::document::{AlgorithmTable, DefaultTable, ReceiverTable, Text, Tunables};
 use super::rules::{self, Rules};
@@ -16,39 +16,39 @@ use toml::{Spanned, Value};
 
 const OWN_NETNS: &str = "/proc/self/ns/net";
 
-/// All that a file declares.
+/// Everything that a file declares.
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) defaults: Vec<NamespaceDefault>,
     pub(super) receivers: Vec<Receiver>,
     pub(super) policy: Policy,
-    /// For each rule, the place of its congestion control.
+    /// `FILE:LINE` of each rule's congestion control.
     pub(super) rule_places: Vec<String>,
-    /// What is not an error.
+    /// Problems that are not errors.
     pub(super) warnings: Vec<String>,
 }
 
 impl Declared {
-    /// Whether an algorithm is to be loaded under that name.
+    /// Returns whether an algorithm is declared under this name.
     pub(super) fn has_algorithm(&self, name: &str) -> bool {
         self.algorithms.iter().any(|algorithm| algorithm.name == name)
     }
 }
 
-/// An algorithm that is to be loaded.
+/// An algorithm that is declared.
 pub(super) struct Algorithm {
     /// `FILE:LINE`.
     pub(super) place: String,
     pub(super) name: String,
     pub(super) request: ops::Request,
     pub(super) source: Source,
-    /// The tunables that are declared, by the profile or one by one. An object that does not describe itself has others,
-    /// which its programs may write.
+    /// Tunables that are declared, by the profile or one by one. An object that does not describe itself may have
+    /// further variables, which its own programs may write.
     pub(super) values: Vec<Setting>,
 }
 
-/// The default that a network namespace is to have.
+/// The declared default of a network namespace.
 pub(super) struct NamespaceDefault {
     /// `FILE:LINE`.
     pub(super) place: String,
@@ -56,14 +56,14 @@ pub(super) struct NamespaceDefault {
     pub(super) congestion_control: String,
 }
 
-/// A receiver that is to be loaded.
+/// A receiver that is declared.
 pub(super) struct Receiver {
     pub(super) cgroup: PathBuf,
     pub(super) request: rx::Request,
     pub(super) values: Vec<Setting>,
 }
 
-/// Reads a file. Errors name the line. None is a usage error: the command line is right.
+/// Reads a file. Errors name the line. No error is a usage error, because the command line is valid.
 pub(super) fn read(file: &Path) -> Result<Declared> {
     let text = Text::read(file)?;
     let document = text.parse()?;
@@ -123,7 +123,7 @@ fn receiver(text: &Text<'_>, table: &ReceiverTable) -> Result<Receiver> {
     Ok(Receiver { cgroup: found.map_err(|e| wrong(&place, e))?, request, values })
 }
 
-/// The values that tunables are to have.
+/// The declared values of tunables.
 struct Choice {
     profile: String,
     set: Vec<String>,
@@ -148,7 +148,7 @@ fn choice(
     Ok(Choice { profile: name, set, values: chosen })
 }
 
-/// Tunables as `hotcc set` takes them, and what they mean.
+/// Returns tunables both as the `NAME=VALUE` text that `hotcc set` takes, and parsed.
 pub(super) fn assignments(text: &Text<'_>, known: &[Tunable], tunables: &Tunables) -> Result<Vec<(String, Setting)>> {
     let at = |span: Range<usize>| move |e| wrong(&text.place(&span), e);
     let assignment = |(tunable, value): (&Spanned<String>, &Spanned<Value>)| {
@@ -183,7 +183,7 @@ fn once<K: Copy + Eq + Hash, P: AsRef<str>>(
     Ok(())
 }
 
-/// The error for what is wrong at a place of the file.
+/// Prefixes an error with its place in the file; a usage error becomes an ordinary failure.
 pub(super) fn wrong(place: &str, error: Error) -> Error {
     let kind = if error.kind() == Kind::Usage { Kind::Failed } else { error.kind() };
     error.during(place).as_kind(kind)

@@ -1,6 +1,7 @@
-//! The process that serves HTTP. It has no rights, and asks the collector, which has, for each page over a socket pair.
+//! The process that serves HTTP. It has no privileges. It asks the collector, which has some, for each page over a
+//! socket pair.
 //!
-//! So a client that takes over the HTTP server through a defect gains what any local user has.
+//! A client that takes over the HTTP server through a defect therefore gains only the privileges of any local user.
 
 use hotcc_host::capabilities::drop_all_but;
 use hotcc_host::error::{Error, Result, Tried};
@@ -20,43 +21,43 @@ use std::sync::{Mutex, PoisonError};
 use tokio::runtime::Builder;
 use tokio::signal::unix::SignalKind;
 
-/// User and group `nobody`, as Linux numbers them on every distribution.
+/// User and group id of `nobody`, the same on every distribution.
 const NOBODY: u32 = 65534;
-/// Connections, and what runtime and log need.
+/// Limit of open files: for connections, the runtime and the log.
 const MAX_FILES: u64 = 256;
 
-/// A page, or why there is none.
+/// A page, or the error that prevented it.
 type Page = std::result::Result<String, String>;
 
-/// The collector's end.
+/// The collector's side of the HTTP process.
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) child: Pid,
-    /// Asks for metrics.
+    /// Carries requests for metrics.
     pub(super) metrics: UnixStream,
-    /// Asks for the state of health, which does not wait for metrics.
+    /// Carries requests for the health check, which does not wait for metrics.
     pub(super) health: UnixStream,
-    /// User and capabilities of the process.
+    /// User and capabilities of the process, as text.
     pub(super) identity: String,
-    /// While it is open, the process serves.
+    /// The process serves while this socket is open.
     pub(super) life: UnixStream,
 }
 
 impl Front {
-    /// Starts the process, which serves on `listener`. Call it while this process has one thread, and the capabilities to
-    /// change its user and groups.
+    /// Starts the process, which serves on `listener`. Call it while this process has a single thread, and has the
+    /// capabilities to change its user and groups.
     pub(super) fn start(listener: TcpListener) -> Result<Self> {
         let tried = || "cannot start the HTTP process".to_owned();
         let (metrics, asks_metrics) = UnixStream::pair().tried(tried)?;
         let (health, asks_health) = UnixStream::pair().tried(tried)?;
         let (mut life, parents_life) = UnixStream::pair().tried(tried)?;
-        // SAFETY: this process has one thread, so no lock is held in the copy.
+        // SAFETY: this process has a single thread, so no lock is held in the child.
         let forked = unsafe { fork() }.tried(tried)?;
         let ForkResult::Parent { child } = forked else {
             drop((metrics, health, life));
             let collector = Collector { metrics: asks_metrics.into(), health: asks_health.into() };
             let served = catch_unwind(AssertUnwindSafe(|| serve(listener, collector, parents_life)));
-            // SAFETY: ends the process; what the parent registered to run at its end is not run.
+            // SAFETY: this ends the child without running the exit handlers that the parent registered.
             unsafe { nix::libc::_exit(i32::from(!matches!(served, Ok(Ok(()))))) }
         };
         drop((asks_metrics, asks_health, parents_life));
@@ -66,7 +67,7 @@ impl Front {
     }
 }
 
-/// Waits until the process ends, and returns why. Needs a tokio runtime.
+/// Waits until the process ends, and returns an error that says how it ended. Needs a tokio runtime.
 pub(super) async fn ended(child: Pid) -> Result<Error> {
     let mut child_signal = catch(SignalKind::child())?;
     let how = loop {
@@ -80,7 +81,7 @@ pub(super) async fn ended(child: Pid) -> Result<Error> {
     Ok(Error::failed(format!("the HTTP process ended unexpectedly ({how}); start the exporter again")))
 }
 
-/// In the child: gives up rights, reports that it has, and serves until its parent ends.
+/// Runs in the child: drops its privileges, reports the result to the parent, and serves until the parent ends.
 fn serve(listener: TcpListener, collector: Collector, mut parents_life: UnixStream) -> Result<()> {
     let restricted = restrict();
     let report = restricted.as_ref().map(String::clone).map_err(|error| format!("{error:#}"));
@@ -90,7 +91,7 @@ fn serve(listener: TcpListener, collector: Collector, mut parents_life: UnixStre
     parents_life.set_nonblocking(true).tried(tried)?;
     let runtime = Builder::new_current_thread().enable_all().build().tried(tried)?;
     runtime.block_on(async {
-        // PR_SET_PDEATHSIG would not do: the parent has no capability to kill another user's process
+        // PR_SET_PDEATHSIG would not work: the parent lacks the capability to kill another user's process
         let parents_life = tokio::net::UnixStream::from_std(parents_life).tried(tried)?;
         tokio::select! {
             served = metrics_server::serve(listener, collector) => served,
@@ -99,10 +100,10 @@ fn serve(listener: TcpListener, collector: Collector, mut parents_life: UnixStre
     })
 }
 
-/// Becomes an ordinary user who can gain nothing. Returns what is left.
+/// Becomes an unprivileged user that can gain no privileges. Returns the remaining identity as text.
 fn restrict() -> Result<String> {
     let tried = || "cannot restrict it".to_owned();
-    // A terminal and systemd send these to all processes. The parent decides when to end.
+    // A terminal and systemd send these signals to all processes of the exporter. The parent decides when to end.
     let stop: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     stop.thread_block().tried(tried)?;
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
@@ -138,16 +139,16 @@ impl Pages for Collector {
     }
 }
 
-/// Asks for one page: any byte is the question.
+/// Asks for one page. The request is one byte with any value.
 fn ask(collector: &Mutex<UnixStream>) -> Page {
     let mut collector = collector.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = collector.write_all(&[0]).and_then(|()| receive(&mut collector));
     answer.unwrap_or_else(|error| Err(format!("the collector does not answer: {error}")))
 }
 
-/// In the collector: makes one page per question, until the HTTP process ends.
+/// Runs in the collector: makes one page per request, until the HTTP process ends.
 pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut() -> Page) {
-    // what the question says does not matter: this process parses nothing that the other one sends
+    // the value of the byte does not matter: this process parses nothing that the HTTP process sends
     while front.read_exact(&mut [0]).is_ok() {
         let page = catch_unwind(AssertUnwindSafe(&mut make));
         let page = page.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()));

@@ -1,6 +1,7 @@
-//! The metrics page: a plain snapshot of what was gathered, as `prometheus-client` encodes it.
+//! The metrics page: a snapshot of what was gathered, encoded by `prometheus-client`.
 //!
-//! Every label is bounded, and a part that could not be read is left out and counted, never shown as zeros.
+//! The number of values of every label is bounded. A part that could not be read is omitted and counted, never shown as
+//! zeros.
 
 use crate::policy::Shown;
 use crate::policy::figures::{RuleStats, Stats};
@@ -19,31 +20,32 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Congestion controls that are not ours and still get a `cc` label of their own; the rest share [`OTHER`].
+/// Maximum number of congestion controls not loaded by hotcc that have a `cc` label of their own; the rest share
+/// [`OTHER`].
 pub const MAX_OTHER_NAMES: usize = 32;
-/// The `cc` label of what is beyond [`MAX_OTHER_NAMES`].
+/// The `cc` label of congestion controls beyond [`MAX_OTHER_NAMES`].
 pub const OTHER: &str = "other";
 /// Values of `part` in `hotcc_scrape_errors_total`.
 pub const PARTS: [&str; 7] = ["algorithms", "stats", "flows", "radio", "commands", "rx", "policy"];
 
-/// One of our algorithms that serves.
+/// An algorithm of hotcc's that serves.
 #[derive(Clone, Debug)]
 pub struct Algorithm {
     /// Name of the congestion control.
     pub name: String,
     /// Id of the serving version's struct_ops map.
     pub map_id: u32,
-    /// Object that serves.
+    /// Origin of the object that serves.
     pub object: String,
     /// Profile it started from.
     pub profile: String,
-    /// When it began to serve, nanoseconds since 1970.
+    /// Time at which it began to serve, nanoseconds since 1970.
     pub since_unix_ns: u64,
     /// Swaps and rollbacks of the name so far.
     pub swaps: u64,
 }
 
-/// Open sockets of one `cc` label.
+/// Open sockets with one `cc` label.
 #[derive(Clone, Debug)]
 pub struct Sockets {
     /// Connections and listeners by `version` label.
@@ -56,64 +58,65 @@ pub struct Sockets {
     pub delivery_kbps: Log2Histogram,
 }
 
-/// One radio link, as an algorithm would see it now.
+/// One radio link, as an algorithm would read it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Peers that are reached over it.
     pub key: IndexKey,
     /// Latest SINR, dB; `None` before the first reading.
     pub sinr_db: Option<f64>,
-    /// Its running average, dB.
+    /// Running average of the SINR, dB.
     pub average_db: Option<f64>,
-    /// Age of the younger of SINR and capacity; `u32::MAX` for one that claims to come from the future.
+    /// Age of the SINR or of the capacity, whichever is newer; `u32::MAX` if its timestamp is in the future.
     pub age_ms: Option<u32>,
-    /// Whether algorithms use the SINR or a measured capacity: there is one, and it is not too old. `None` once its feeder
-    /// ended in good order: then nobody is to be told that readings are missing.
+    /// Whether algorithms use the SINR or a measured capacity: whether there is one that is not stale. `None` if there
+    /// is no such value and the feeder has shut down cleanly, because then missing readings are no reason for an alert.
     pub fresh: Option<bool>,
     /// Readings written so far.
     pub updates: u64,
-    /// Capacity, bit/s, where the source knows it.
+    /// Capacity, bit/s, if the source knows it.
     pub capacity_bps: Option<u64>,
-    /// Its age.
+    /// Age of the capacity.
     pub capacity_age_ms: Option<u32>,
     /// Generation of the serving cell.
     pub cell: u32,
 }
 
-/// Links, of which only the first are shown.
+/// Radio links; only the first are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    /// Those that are shown.
+    /// Links that are shown.
     pub shown: Vec<Link>,
-    /// How many there are.
+    /// Number of all links.
     pub total: usize,
 }
 
-/// All that one scrape found. `None`: that part could not be read.
+/// Everything that one scrape found. A part is `None` if it could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Our algorithms.
+    /// Algorithms of hotcc's.
     pub algorithms: Option<Vec<Algorithm>>,
-    /// Monotonic counters of those that keep them, by name.
+    /// Monotonic counters of the algorithms that keep them, by name.
     pub stats: Option<Vec<(String, AlgoStats)>>,
-    /// Open sockets by `cc` label; also `None` where `algorithms` is.
+    /// Open sockets by `cc` label; also `None` if `algorithms` is `None`.
     pub sockets: Option<BTreeMap<String, Sockets>>,
     /// Radio links.
     pub radio: Option<Links>,
-    /// What commands did.
+    /// Counts of what commands did.
     pub commands: Option<Counters>,
-    /// What receivers, and senders that listen to them, did; `None` too where nothing that counts was ever loaded.
+    /// Counts of what receivers, and senders that follow their hints, did; also `None` if no program that counts was
+    /// ever loaded.
     pub rx: Option<RxCounters>,
     /// The policy rules that apply, and what their connections did.
     pub policy: Option<(Shown, Stats)>,
     /// Failures so far of each of [`PARTS`].
     pub errors: [u64; PARTS.len()],
-    /// How long gathering took.
+    /// Time that gathering took.
     pub duration: Duration,
 }
 
-/// Sums groups by `cc` label. Our algorithms are always there, with and without sockets; of the other names the first
-/// `max_others` are.
+/// Sums groups by `cc` label. Algorithms of hotcc's always have a label, even without sockets. Of the other names, the
+/// first `max_others` have one.
 #[must_use]
 pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTreeMap<String, Sockets> {
     let zero = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum: 0 };
@@ -148,7 +151,7 @@ fn add(to: &mut Log2Histogram, from: &Log2Histogram) {
     to.sum += from.sum;
 }
 
-/// A fixed run of a histogram's powers of two, in base units.
+/// A fixed range of a histogram's powers of two, converted to base units.
 struct Scale {
     first: usize,
     last: usize,
@@ -161,7 +164,8 @@ const RATE: Scale = Scale { first: 6, last: 27, base_units: |kbps| kbps * 125.0 
 const DURATION: Scale = Scale { first: 0, last: 22, base_units: |ms| ms / 1e3 };
 
 impl Scale {
-    /// Upper bounds and the values within each: the first takes all below, the last, infinity, all above.
+    /// Returns the upper bound and the count of each bucket. The first bucket includes all lower values; the last, with
+    /// bound infinity, all higher ones.
     fn buckets(&self, h: &Log2Histogram) -> Vec<(f64, u64)> {
         let bound = |i: usize| (self.base_units)((1u64 << i) as f64);
         let mut buckets = vec![(bound(self.first), h.buckets[..=self.first].iter().sum())];
@@ -175,7 +179,7 @@ impl Scale {
     }
 }
 
-/// The whole page.
+/// Encodes the whole page.
 pub fn page(snapshot: Snapshot) -> Result<String> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
@@ -215,7 +219,7 @@ fn labels<'a, const N: usize>(pairs: [(&'static str, &'a str); N]) -> Labels<'a>
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    /// One metric family; none at all where it has no samples.
+    /// Encodes one metric family, or nothing if it has no samples.
     fn family<'l, V>(
         &mut self,
         (name, help, kind): (&str, &str, MetricType),
@@ -228,7 +232,7 @@ impl Page<'_> {
         }
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in samples {
-            // an empty set would be written as braces
+            // an empty label set would be encoded as `{}`
             if labels.is_empty() {
                 return put(family, value);
             }
@@ -385,7 +389,7 @@ impl Page<'_> {
         self.counters("hotcc_radio_cell_changes", "Changes of the serving cell", cells)
     }
 
-    /// Counters without labels.
+    /// Encodes counters without labels.
     fn totals(&mut self, counts: &[(&str, &str, u64)]) -> fmt::Result {
         counts.iter().try_for_each(|(name, help, count)| self.counters(name, help, [(Vec::new(), *count)]))
     }
@@ -470,8 +474,8 @@ impl Page<'_> {
     }
 }
 
-/// A distribution over what is open now: cumulative, as a histogram has it, but free to fall, so it is a gauge, and its
-/// label is not a histogram's `le`.
+/// Returns a distribution over the sockets that are open now. It is cumulative, like a histogram's, but its values may
+/// fall; so it is a gauge, and its label is not a histogram's `le`.
 fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (Labels<'a>, u64)> {
     buckets.into_iter().scan(0, move |below, (bound, count)| {
         *below += count;

@@ -1,4 +1,4 @@
-//! The Prometheus exporter: gathers a snapshot when it is asked for one. A process without rights serves it over HTTP.
+//! The Prometheus exporter: gathers a snapshot on each request. A process without privileges serves it over HTTP.
 
 mod front;
 pub mod metrics;
@@ -17,8 +17,8 @@ use metrics::page;
 use std::net::{SocketAddr, TcpListener};
 use tokio::runtime::Builder;
 
-/// What the collector keeps of root's powers: to load socket iterators, to open maps by their id and enter network namespaces, and to
-/// find these below the processes of all users.
+/// Capabilities that the collector keeps: to load socket iterators, to open maps by id, to enter network namespaces,
+/// and to find network namespaces through the processes of all users.
 const CAPABILITIES: [Capability; 5] = [
     Capability::CAP_BPF,
     Capability::CAP_NET_ADMIN,
@@ -27,19 +27,20 @@ const CAPABILITIES: [Capability; 5] = [
     Capability::CAP_SYS_PTRACE,
 ];
 
-/// How to serve.
+/// Options of the exporter.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Where; port 0 takes a free one.
+    /// Address to listen on; with port 0, the kernel chooses a free port.
     pub listen: SocketAddr,
-    /// Radio links shown at most.
+    /// Maximum number of radio links to show.
     pub max_links: usize,
 }
 
-/// Serves until SIGTERM or SIGINT. Prints the address that it listens on. Call it while the process has one thread.
+/// Serves until SIGTERM or SIGINT. Prints the address that it listens on. Call it while the process has a single
+/// thread.
 ///
 /// # Errors
-/// The address is in use, or a right is missing; or the process that serves HTTP ended.
+/// Fails if the address is in use, if a privilege is missing, or if the process that serves HTTP ends.
 pub fn serve(options: Options) -> Result<()> {
     need_root("hotcc exporter")?;
     let listener = metrics_server::bind(options.listen)?;
@@ -58,7 +59,7 @@ async fn run(front: Front, listener: TcpListener, max_links: usize) -> Result<()
     let Front { child, metrics, health, identity: _, life: _life } = front;
     let mut stop = Stop::catch()?;
     metrics_server::announce(&listener)?;
-    drop(listener); // the HTTP process has its own
+    drop(listener); // the HTTP process has its own copy
     let mut scraper = Scraper::new(max_links);
     std::thread::spawn(move || {
         front::answer(metrics, || page(scraper.scrape()).map_err(|error| format!("{error:#}")));
@@ -74,7 +75,7 @@ async fn run(front: Front, listener: TcpListener, max_links: usize) -> Result<()
     }
 }
 
-/// The text of `/healthz`.
+/// Returns the text of `/healthz`.
 fn check() -> std::result::Result<String, String> {
     match registry::need_bpffs().and_then(|()| Algo::all()) {
         Ok(_) => Ok("ok\n".to_owned()),

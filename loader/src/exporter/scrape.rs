@@ -1,4 +1,4 @@
-//! Gathers what the metrics page shows, part by part.
+//! Gathers the parts of the metrics page.
 
 use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
 use crate::registry::{Algo, counters};
@@ -12,7 +12,7 @@ use hotcc_radio_map::Freshness;
 use std::path::Path;
 use std::time::Instant;
 
-/// Gathers snapshots; keeps the socket iterator loaded in between.
+/// Gathers snapshots, and keeps the socket iterator loaded between them.
 #[derive(Debug)]
 pub struct Scraper {
     max_links: usize,
@@ -21,13 +21,13 @@ pub struct Scraper {
 }
 
 impl Scraper {
-    /// Shows at most `max_links` radio links.
+    /// Creates a scraper that shows at most `max_links` radio links.
     #[must_use]
     pub fn new(max_links: usize) -> Self {
         Self { max_links, flows: None, errors: [0; PARTS.len()] }
     }
 
-    /// Reads everything now: the sockets, which take the longest, beside the rest.
+    /// Reads everything now. The sockets take the longest, so a thread counts them while this one reads the rest.
     pub fn scrape(&mut self) -> Snapshot {
         let started = Instant::now();
         let Self { max_links, flows, errors } = self;
@@ -61,12 +61,12 @@ impl Scraper {
     }
 }
 
-/// A command may just have removed what was being read, and a socket iterator may have gone bad.
+/// Tries twice: a command may have removed what was being read, and a socket iterator may have become unusable.
 fn twice<T>(mut gather: impl FnMut() -> Result<T>) -> Result<T> {
     gather().or_else(|_| gather())
 }
 
-/// Counts and logs a part that is missing.
+/// Returns the part; if it could not be read, counts and logs the error.
 fn kept<T>(errors: &mut [u64; PARTS.len()], part: usize, result: Result<T>) -> Option<T> {
     result
         .inspect_err(|error| {
@@ -82,7 +82,7 @@ fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
         None => FlowCounter::new()?,
     };
     let groups = counter.count()?;
-    *flows = Some(counter); // one that failed is not kept
+    *flows = Some(counter); // a counter that failed is not reused
     Ok(groups)
 }
 

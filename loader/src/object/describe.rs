@@ -1,4 +1,4 @@
-//! What an algorithm says of itself: read from the BTF of its object, or of the programs the kernel made of it.
+//! An algorithm's description of itself, read from the BTF of its object or of its programs in the kernel.
 
 use super::signals::{Signal, signals};
 use crate::tunables::{Place, Section, Tunable};
@@ -7,23 +7,24 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType, HasSize, TypeId};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Everything known of an algorithm without running it.
+/// Everything that is known about an algorithm without running it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Description {
-    /// What it is, in a sentence; `None` for an object that does not describe itself.
+    /// What it does, in a sentence; `None` if the object does not describe itself.
     pub summary: Option<String>,
-    /// The publication it implements.
+    /// The publication that it implements.
     pub paper: Option<String>,
     /// The signals it uses.
     pub signals: Vec<Signal>,
-    /// What can be set, in the order of the source.
+    /// Its tunables, in the order of the source.
     pub tunables: Vec<Tunable>,
     /// Fields of the per-flow state.
     pub state: Vec<StateField>,
 }
 
 impl Description {
-    /// What it says that cannot be: a range beyond the variable's, a profile's value beyond the range.
+    /// Returns the first contradiction: a tunable's range that exceeds its variable's, or a profile's value outside the
+    /// range.
     #[must_use]
     pub fn contradiction(&self) -> Option<String> {
         self.tunables.iter().find_map(Tunable::contradiction)
@@ -33,18 +34,19 @@ impl Description {
 /// A scalar of the per-flow state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StateField {
-    /// Name; members of members are written `outer.inner`.
+    /// Name; nested members are written `outer.inner`.
     pub name: String,
-    /// Unit, "" for a plain number.
+    /// Unit; empty for a plain number.
     pub unit: String,
     /// What it holds.
     pub help: String,
-    /// Where it stands in the state.
+    /// Its place in the state.
     #[serde(skip)]
     pub place: Place,
 }
 
-/// Reads the tags of an object's BTF; of several tables of operations, those of `table`.
+/// Reads the tags of an object's BTF. If the object has several congestion controls, `table` is the one whose summary
+/// and paper are read.
 #[must_use]
 pub fn describe(btf: &Btf<'_>, table: Option<&str>) -> Description {
     let tags = Tags::collect(btf);
@@ -77,7 +79,7 @@ pub fn describe(btf: &Btf<'_>, table: Option<&str>) -> Description {
     }
     let tagged = description.tunables.iter().any(|t| t.default.is_some());
     if tagged {
-        // An object that names its tunables has other globals that are none.
+        // In an object that tags its tunables, the other global variables are not tunables.
         description.tunables.retain(|t| t.default.is_some());
     }
     description
@@ -163,7 +165,7 @@ fn parse_number(text: &str) -> Option<i128> {
 
 type Fields = HashMap<String, String>;
 
-/// All `hotcc:` tags, by the type (and member) they stand on and by kind.
+/// All `hotcc:` tags, by the type (and member) that they tag and by kind.
 struct Tags(HashMap<(TypeId, Option<u32>, String), Fields>);
 
 impl Tags {
@@ -189,7 +191,7 @@ impl Tags {
     }
 }
 
-/// "KIND|key=value|...|help=anything": `help` comes last and may hold bars.
+/// Parses `KIND|key=value|...|help=anything`; `help` comes last and may contain `|`.
 fn parse_tag(text: &str) -> (String, Fields) {
     let (text, help) = match text.split_once("|help=") {
         Some((before, help)) => (before, Some(help.to_owned())),

@@ -1,4 +1,4 @@
-//! What the running kernel offers, read once from its BTF: parsing that takes as long as a swap.
+//! Features of the running kernel, read from its BTF once per process, because parsing it takes as long as a swap.
 
 use super::btf::{member_names, member_offset};
 use hotcc_host::error::{Error, Result};
@@ -6,14 +6,14 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use std::sync::OnceLock;
 
-/// Facts that loading depends on.
+/// Facts about the kernel that loading depends on.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Members of its tcp_congestion_ops.
+    /// Members of the kernel's `tcp_congestion_ops`.
     pub operations: Vec<String>,
-    /// BTF id of what a struct_ops map holds that is a congestion control.
+    /// BTF id of the value type of struct_ops maps that are congestion controls.
     pub table_type: Option<u32>,
-    /// Offset of the congestion control's name in it.
+    /// Offset of the congestion control's name in that type, in bytes.
     pub table_name_offset: usize,
     /// Whether struct_ops can be updated in place (links, since 6.4).
     pub links: bool,
@@ -21,7 +21,7 @@ pub struct Kernel {
 
 static KERNEL: OnceLock<Option<Kernel>> = OnceLock::new();
 
-/// The facts; fails where struct_ops for TCP cannot work at all.
+/// Returns the facts; fails if struct_ops for TCP cannot work on this kernel.
 pub fn kernel() -> Result<&'static Kernel> {
     let found = KERNEL.get_or_init(|| {
         let btf = Btf::from_vmlinux().ok()?;
@@ -47,8 +47,8 @@ pub fn kernel() -> Result<&'static Kernel> {
     }
 }
 
-/// Whether swaps are in place and atomic here.
+/// Returns whether this kernel swaps in place, atomically.
 pub fn has_links() -> bool {
-    // the variable is for tests of the other way on kernels that have them
+    // tests set the variable to test the code path without links on kernels that have links
     std::env::var_os("HOTCC_NO_LINKS").is_none() && kernel().is_ok_and(|k| k.links)
 }

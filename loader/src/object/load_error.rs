@@ -1,12 +1,12 @@
-//! Why the kernel did not take an object: libbpf's and the verifier's words, shortened and explained.
+//! Errors for objects that the kernel does not load: shortens and explains the messages of libbpf and the verifier.
 
 use super::libbpf_log;
 use hotcc_host::error::{Kind, Result, Tried};
 
-/// What loading an object came to; a failure is explained by libbpf's log of it.
+/// Returns the result of loading an object; adds an explanation from libbpf's log to an error.
 pub(crate) fn explained<T>(loaded: impl Tried<T>, cc_name: &str, origin: &str, log: &str) -> Result<T> {
     const SHOWN_LINES: usize = 20;
-    /// With these the kernel did not judge the program, though there may be a log.
+    /// With these errors the verifier did not reject the program, even if there is a log.
     const NO_VERDICTS: [&str; 5] = [": -EMFILE", ": -ENFILE", ": -ENOMEM", ": -EPERM", ": -EINTR"];
     let cannot = format!("cannot load {cc_name} ({origin})");
     let reason = libbpf_log::cause(log);

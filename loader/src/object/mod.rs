@@ -1,4 +1,4 @@
-//! BPF objects on their way into the kernel: found, opened, described, made ready, loaded. Nothing here is registered.
+//! Finds, opens, describes, prepares and loads BPF objects. Nothing here registers them.
 
 pub(crate) mod btf;
 pub mod describe;

@@ -1,11 +1,11 @@
-//! Names that the kernel takes for a congestion control.
+//! Valid names of congestion controls.
 
 use hotcc_host::error::{Error, Result};
 
-/// Longest congestion control name the kernel takes.
+/// Length of the longest congestion control name that the kernel accepts, in bytes.
 pub const CC_NAME_MAX: usize = 15;
 
-/// What the kernel asks of a congestion control's name.
+/// Fails if the kernel would not accept the name.
 pub fn check_cc_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > CC_NAME_MAX {
         return Err(Error::usage(format!(

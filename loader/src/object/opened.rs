@@ -1,4 +1,4 @@
-//! An opened object: described, made ready, and loaded into the kernel.
+//! An opened object: describes it, prepares it, and loads it into the kernel.
 
 use super::btf::btf_of;
 use super::describe::{Description, describe};
@@ -16,22 +16,22 @@ use hotcc_host::nearest;
 use libbpf_rs::{AsRawLibbpf, MapCore, MapType, Object, OpenMapMut, OpenObject};
 use std::{fs, io};
 
-/// An object that is parsed and not yet in the kernel.
+/// An object that is parsed, but not yet loaded into the kernel.
 #[derive(Debug)]
 pub struct Opened {
     object: OpenObject,
     origin: String,
-    /// What it says of itself.
+    /// Its description of itself.
     pub description: Description,
-    /// Name it wants to be registered under.
+    /// Name that it will be registered under: the object's own, unless [`rename`](Self::rename) changed it.
     pub cc_name: String,
     table: OpsTable,
-    /// Whether it came from a file: then libbpf's work on it is rehearsed.
+    /// Whether it came from a file; libbpf's work on it is then first rehearsed in a child process.
     foreign: bool,
 }
 
 impl Opened {
-    /// `table` names one of several congestion controls.
+    /// Checks and describes a parsed object. `table` selects one of several congestion controls.
     pub(super) fn new(mut object: OpenObject, origin: &str, table: Option<&str>, foreign: bool) -> Result<Self> {
         let (table, cc_name) = choose(&mut object, origin, table)?;
         let description = describe(&btf_of(&object, origin)?, Some(&table.map));
@@ -59,7 +59,7 @@ impl Opened {
         Ok(())
     }
 
-    /// What a section holds before anything runs; `None` if there is none.
+    /// Returns the initial bytes of a section, or `None` if the object has no such section.
     #[must_use]
     pub fn initial_values(&self, section: Section) -> Option<Vec<u8>> {
         let map = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(section.name()))?;
@@ -71,16 +71,18 @@ impl Opened {
         apply(&mut self.object, &self.origin, settings)
     }
 
-    /// Loads it: every program through the verifier, every map made; nothing is registered yet. Without `links` (a
-    /// kernel before 6.4) the struct_ops map itself will be the registration.
+    /// Loads the object: verifies its programs and creates its maps; registers nothing. Without `links` (before Linux
+    /// 6.4), the struct_ops map itself will be the registration.
     pub fn load(mut self, links: bool) -> Result<Loaded> {
         let stats_pin = pins::algo_dir(&self.cc_name).join(pins::STATS);
-        let own_pins = pins::algo_dir(&self.cc_name).join("pins"); // they go with it, wherever the object wants them
+        // maps that the object asks to pin are pinned here, whatever its path for them, so that unloading removes them
+        let own_pins = pins::algo_dir(&self.cc_name).join("pins");
         let mut keeps_stats = false;
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if map.map_type() == MapType::StructOps {
-                // an object's ".struct_ops" or ".struct_ops.link" is its author's choice; here the kernel decides
+                // whatever section the author chose, ".struct_ops" or ".struct_ops.link", the kernel's support for
+                // links decides
                 let link = libbpf_rs::libbpf_sys::BPF_F_LINK;
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
                 let prepared = map.set_map_flags(flags).and_then(|()| map.set_autocreate(name == self.table.map));
@@ -93,13 +95,14 @@ impl Opened {
                 let path = own_pins.join(name.replace('.', "-"));
                 map.set_pin_path(&path).tried(|| format!("cannot pin {}", path.display()))?;
             }
-            // An object that does not describe itself may use the name for a map of its own.
+            // An object that does not describe itself may use this name for an unrelated map.
             if name == pins::STATS
                 && self.description.summary.is_some()
                 && map.value_size() as usize == size_of::<AlgoStats>()
             {
                 keeps_stats = true;
-                // One map for all versions of a name: connections of a version that is gone count on in it.
+                // All versions of a name share one map: connections that still run a removed version continue to count
+                // in it.
                 if stats_pin.exists() {
                     map.reuse_pinned_map(&stats_pin).tried(|| format!("cannot use {}", stats_pin.display()))?;
                 }
@@ -115,13 +118,14 @@ impl Opened {
         }
         let (result, log) = libbpf_log::capture(|| self.object.load());
         let object = load_error::explained(result, &self.cc_name, &self.origin, &log).inspect_err(|_| {
-            // what is not empty is of another version, and stays
+            // a directory that is not empty belongs to another version, and is kept
             let _ = fs::remove_dir(&own_pins).and_then(|()| fs::remove_dir(pins::algo_dir(&self.cc_name)));
         })?;
         Ok(Loaded { object, ops_map: self.table.map, cc_name: self.cc_name, keeps_stats })
     }
 
-    /// The kernel refuses a congestion control without these, and does not say why.
+    /// Checks for the operations without which the kernel rejects a congestion control; the kernel does not report the
+    /// reason.
     fn need_operations(&mut self) -> Result<()> {
         let operations = self.table.operations.clone();
         let value = self.ops_value()?;
@@ -145,7 +149,8 @@ impl Opened {
         )))
     }
 
-    /// Where descriptors run out, libbpf takes the kernel for one that lacks features, and fails without naming the cause.
+    /// Checks that enough file descriptors are left. If they run out during loading, libbpf concludes that the kernel
+    /// lacks features, and fails without naming the cause.
     fn need_descriptors(&self) -> Result<()> {
         const BESIDE: usize = 24;
         let wanted = self.object.maps().count() + self.object.progs().count() + BESIDE;
@@ -154,7 +159,7 @@ impl Opened {
         opened.map(drop).tried(tried)
     }
 
-    /// Programs that the table does not name are not loaded.
+    /// Excludes programs that the table does not refer to from loading.
     fn leave_out_what_is_not_named(&mut self) -> Result<()> {
         let offsets: Vec<usize> = self.table.operations.iter().map(|(_, offset)| *offset).collect();
         let value = self.ops_value()?;
@@ -167,8 +172,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Clears the operations that the running kernel's tcp_congestion_ops does not have; libbpf then leaves their
-    /// programs out, and would refuse the whole table otherwise.
+    /// Clears the operations that the running kernel's tcp_congestion_ops does not have. libbpf then does not load
+    /// their programs; otherwise it would reject the whole table.
     fn clear_missing_operations(&mut self) -> Result<()> {
         let known = &kernel::kernel()?.operations;
         for (member, offset) in self.table.operations.clone() {
@@ -182,12 +187,12 @@ impl Opened {
     }
 }
 
-/// Names of the congestion controls in an object.
+/// Returns the names of the congestion controls in an object.
 pub(super) fn cc_names(object: &mut OpenObject, origin: &str) -> Result<Vec<String>> {
     Ok(tables(object, origin)?.into_iter().map(|(_, name)| name).collect())
 }
 
-/// The tables of operations, each with the name that its congestion control wants.
+/// Returns the tables of operations, each with the name of its congestion control.
 fn tables(object: &mut OpenObject, origin: &str) -> Result<Vec<(OpsTable, String)>> {
     let found = ops_tables(&btf_of(object, origin)?);
     let named = found.into_iter().map(|table| {
@@ -227,7 +232,7 @@ fn choose(object: &mut OpenObject, origin: &str, wanted: Option<&str>) -> Result
 
 fn ops_value<'a>(object: &'a mut OpenObject, table: &OpsTable, origin: &str) -> Result<&'a mut [u8]> {
     let map = object.maps_mut().find(|m| m.name().to_str() == Some(&table.map));
-    // The map hands out a slice that borrows from the object, not from the temporary handle.
+    // The slice borrows from the object, not from the temporary handle of the map.
     let value = map.and_then(|mut m| m.initial_value_mut().map(|v| (v.as_mut_ptr(), v.len())));
     let (at, len) = value.ok_or_else(|| Error::failed(format!("the struct_ops map of {origin} has no value")))?;
     // SAFETY: libbpf owns this buffer for the life of the object, which is borrowed mutably for as long as the slice
@@ -235,16 +240,17 @@ fn ops_value<'a>(object: &'a mut OpenObject, table: &OpsTable, origin: &str) -> 
     Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
 }
 
-/// Whether libbpf would pin a map.
+/// Returns whether libbpf would pin a map.
 fn is_pinned(map: &OpenMapMut<'_>) -> bool {
     // SAFETY: the map is libbpf's own.
     unsafe { !libbpf_rs::libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()).is_null() }
 }
 
-/// All that libbpf does before it gives the kernel the programs. Pins nothing. The object cannot be used afterwards.
+/// Does what libbpf does before it loads the programs into the kernel, but pins nothing. The object cannot be used
+/// afterwards.
 fn prepare(object: &mut OpenObject) -> io::Result<()> {
     for map in object.maps_mut() {
-        // SAFETY: the map is libbpf's own; no path means that it is not pinned.
+        // SAFETY: the map is libbpf's own; a null path means that it is not pinned.
         unsafe { libbpf_rs::libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), std::ptr::null()) };
     }
     // SAFETY: the object is libbpf's own, and opened.
@@ -254,21 +260,21 @@ fn prepare(object: &mut OpenObject) -> io::Result<()> {
     }
 }
 
-/// An object in the kernel, its congestion control not yet registered.
+/// An object that is loaded into the kernel, but whose congestion control is not yet registered.
 #[derive(Debug)]
 pub struct Loaded {
     /// The object.
     pub object: Object,
     /// Name of the struct_ops map.
     pub ops_map: String,
-    /// Name it will be registered under.
+    /// Name that the congestion control will be registered under.
     pub cc_name: String,
     /// Whether its map `stats` has the layout of [`AlgoStats`].
     pub keeps_stats: bool,
 }
 
 impl Loaded {
-    /// The struct_ops map.
+    /// Returns the struct_ops map.
     pub fn ops(&mut self) -> Result<libbpf_rs::MapMut<'_>> {
         let name = &self.ops_map;
         self.object

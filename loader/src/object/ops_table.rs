@@ -1,4 +1,4 @@
-//! The tables of operations (tcp_congestion_ops) in an object, found by its BTF.
+//! Finds the tables of operations (tcp_congestion_ops) in an object, by its BTF.
 
 use super::btf::member_offset;
 use libbpf_rs::btf::types::{Composite, DataSec, Ptr, Struct, Var};
@@ -7,9 +7,9 @@ use libbpf_rs::btf::{Btf, BtfType};
 /// A table of operations in an object.
 #[derive(Debug)]
 pub(super) struct OpsTable {
-    /// Variable, and struct_ops map, it stands in.
+    /// Name of the variable, which is also the name of its struct_ops map.
     pub(super) map: String,
-    /// Offset of `name`.
+    /// Offset of the member `name`.
     pub(super) name_offset: usize,
     /// Name and offset of each member that is a pointer.
     pub(super) operations: Vec<(String, usize)>,

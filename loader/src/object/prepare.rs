@@ -1,4 +1,5 @@
-//! What is written into an opened object before it is loaded: values of its tunables, its job, the maps it shares.
+//! Prepares an opened object before it is loaded: sets the values of its tunables, its parameters, and the maps that it
+//! shares.
 
 use crate::tunables::Setting;
 use bytemuck::Pod;
@@ -20,7 +21,7 @@ pub(crate) fn apply(object: &mut OpenObject, origin: &str, settings: &[Setting])
     Ok(())
 }
 
-/// If algorithms share this map with agents, takes the pinned one, or pins it as the first.
+/// If algorithms share this map with agents, uses the pinned map; if none is pinned yet, has libbpf pin this one.
 pub(crate) fn use_shared(map: &mut OpenMapMut<'_>) -> Result<()> {
     let name = map.name().to_string_lossy().into_owned();
     let Some(path) = pins::shared(&name) else { return Ok(()) };
@@ -30,7 +31,7 @@ pub(crate) fn use_shared(map: &mut OpenMapMut<'_>) -> Result<()> {
     map.set_pin_path(path).tried(|| format!("cannot use the pinned map {name}"))
 }
 
-/// Writes an agent's job into its `.data` before it is loaded.
+/// Writes an agent's parameters, its job, into its `.data` before it is loaded.
 pub fn set_job<T: Pod>(open: &mut OpenObject, job: &T) -> Result<()> {
     let map = open.maps_mut().find(|m| m.name().to_string_lossy().ends_with(".data"));
     let written = map.and_then(|mut map| {

@@ -1,4 +1,5 @@
-//! What libbpf does with an object that is not ours, done in a child process first: libbpf may crash on what it reads.
+//! Runs libbpf's work on a third party's object in a child process first, because libbpf may crash on an invalid
+//! object.
 
 use super::libbpf_log;
 use caps::Capability;
@@ -12,7 +13,8 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::io::{self, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Limits of the child. It is a copy of its parent, so its memory counts the stacks and arenas of the parent's threads.
+/// Limits of the child. The child is a copy of its parent, so its address space includes the stacks and arenas of the
+/// parent's threads.
 const LIMITS: [(Resource, u64); 4] = [
     (Resource::RLIMIT_AS, 4 << 30),
     (Resource::RLIMIT_CPU, 10),
@@ -20,22 +22,23 @@ const LIMITS: [(Resource, u64); 4] = [
     (Resource::RLIMIT_CORE, 0),
 ];
 
-/// What libbpf needs to try what the kernel supports, to create maps, and to read the BTF of kernel modules.
+/// Capabilities that libbpf needs to probe the kernel's features, to create maps, and to read the BTF of kernel
+/// modules.
 const CAPABILITIES: [Capability; 4] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN];
 
-/// Does `work` in a child process with fewer rights; returns its result and what libbpf warned of. If the child dies, that
-/// is the error.
+/// Does `work` in a child process with fewer privileges. Returns its result and libbpf's warnings; fails if the child
+/// dies.
 pub(super) fn rehearse(origin: &str, work: impl FnOnce() -> io::Result<()>) -> Result<(io::Result<()>, String)> {
     let cannot = || format!("cannot check {origin} in a child process");
     let (mut reader, writer) = io::pipe().tried(cannot)?;
     let parent = getpid();
-    // SAFETY: the child runs `perform` and ends. glibc makes the allocator usable in it, and no other thread, which the
-    // child does not have, holds the lock of `libbpf_log`.
+    // SAFETY: the child runs `perform` and ends. glibc keeps the allocator usable after a fork. The child has only this
+    // thread, and no other thread of the parent holds the lock of `libbpf_log` during the fork.
     let forked = libbpf_log::alone(|| unsafe { fork() }).tried(cannot)?;
     let ForkResult::Parent { child } = forked else {
         let done = catch_unwind(AssertUnwindSafe(|| perform(parent, writer, work)));
-        // SAFETY: ends the process; what the parent registered to run at its end is not run.
+        // SAFETY: this ends the child without running the exit handlers that the parent registered.
         unsafe { nix::libc::_exit(i32::from(!matches!(done, Ok(Ok(()))))) }
     };
     drop(writer);
@@ -61,7 +64,7 @@ pub(super) fn rehearse(origin: &str, work: impl FnOnce() -> io::Result<()>) -> R
     }
 }
 
-/// In the child: gives up rights, does the work, and writes its errno and libbpf's warnings.
+/// Runs in the child: drops privileges, does the work, and writes its errno and libbpf's warnings to `answer`.
 fn perform(parent: Pid, mut answer: PipeWriter, work: impl FnOnce() -> io::Result<()>) -> Result<()> {
     let tried = || "cannot restrict the child process".to_owned();
     prctl::set_pdeathsig(Signal::SIGKILL).tried(tried)?;

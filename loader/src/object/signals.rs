@@ -1,4 +1,4 @@
-//! The signals that an algorithm uses, recognized by the shared maps that its object declares.
+//! Finds the signals that an algorithm uses, by the shared maps that its object declares.
 
 use hotcc_abi::pins::{ARWA_HINT, PATH_CLOCK, PATH_GEN, PEP_FLOW, RADIO_INDEX, RADIO_SLOTS};
 use libbpf_rs::btf::Btf;
@@ -7,13 +7,13 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
-/// What an algorithm can learn from outside its own TCP stack.
+/// An input of an algorithm from outside its own TCP stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
     /// Radio readings, from a feeder.
     Radio,
-    /// What a border PEP saw of a flow.
+    /// A border PEP's reports about a flow.
     Pep,
     /// Changes of the path.
     Path,
@@ -42,7 +42,7 @@ impl Display for Signal {
     }
 }
 
-/// The signals whose maps the object declares, each once.
+/// Returns the signals whose maps the object declares, each once.
 pub(super) fn signals(btf: &Btf<'_>) -> Vec<Signal> {
     let mut found = BTreeSet::new();
     for section in btf.type_by_kind::<DataSec<'_>>() {

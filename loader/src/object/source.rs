@@ -1,4 +1,4 @@
-//! Object files, built in or from a path: found and opened.
+//! Finds and opens object files, built in or from a path.
 
 use super::libbpf_log;
 use super::opened::{Opened, cc_names};
@@ -18,28 +18,28 @@ use std::path::Path;
 /// Machine of a BPF object, in the ELF header.
 const EM_BPF: u16 = 247;
 
-/// The largest object file that is read. Those of algorithms have some tens of kilobytes, with a whole vmlinux.h under 1 MiB.
+/// Maximum size of an object file. Algorithms have some tens of kilobytes; with a whole vmlinux.h, less than 1 MiB.
 const LONGEST_MIB: u64 = 16;
 
-/// An object file's bytes and where they came from.
+/// The bytes of an object file, and their origin.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// `builtin:NAME`, or the path.
     pub origin: String,
     bytes: Cow<'static, [u8]>,
-    /// Which of the object's tables of operations, by its congestion control's name or its variable's.
+    /// The selected table of operations, by the name of its congestion control or of its variable.
     table: Option<String>,
 }
 
 impl Source {
-    /// Whether it looks like a path: has a `/` or ends in `.o`, or in `.o:TABLE`.
+    /// Returns whether the text is a path: it contains a `/`, or ends in `.o` or `.o:TABLE`.
     #[must_use]
     pub fn is_path(name_or_path: &str) -> bool {
         name_or_path.contains('/') || name_or_path.ends_with(".o") || name_or_path.contains(".o:")
     }
 
-    /// The built-in algorithm of that name, or the file if it looks like a path. `PATH:TABLE` is one of the congestion
-    /// controls in a file that has several.
+    /// Returns the built-in algorithm of this name, or reads the file if the text is a path. `PATH:TABLE` selects one
+    /// of the congestion controls in a file that has several.
     pub fn find(name_or_path: &str) -> Result<Self> {
         if Self::is_path(name_or_path) {
             return match name_or_path.rsplit_once(':') {
@@ -64,7 +64,7 @@ impl Source {
         Ok(Self::builtin(found))
     }
 
-    /// An embedded object.
+    /// Returns an embedded object.
     #[must_use]
     pub fn builtin(object: &hotcc_bpf::Object) -> Self {
         Self { origin: format!("builtin:{}", object.name), bytes: Cow::Borrowed(object.bytes), table: None }
@@ -89,14 +89,14 @@ impl Source {
         Self { origin: format!("{}:{table}", self.origin), table: Some(table), ..self }
     }
 
-    /// Whether a version came from this object and table.
+    /// Returns whether a version was loaded from this object and table.
     #[must_use]
     pub fn is_of(&self, meta: &Meta) -> bool {
         let of_table = |table: &String| text(&meta.object).ends_with(&format!(":{table}"));
         meta.sha256 == self.sha256() && self.table.as_ref().is_none_or(of_table)
     }
 
-    /// The object once for each of its congestion controls.
+    /// Returns the object once for each of its congestion controls.
     pub fn tables(self) -> Result<Vec<Self>> {
         if self.table.is_some() {
             return Ok(vec![self]);
@@ -109,7 +109,7 @@ impl Source {
         })
     }
 
-    /// SHA-256 of the file.
+    /// Returns the SHA-256 of the file.
     #[must_use]
     pub fn sha256(&self) -> [u8; 32] {
         Sha256::digest(&self.bytes).into()
@@ -125,10 +125,10 @@ impl Source {
         if self.is_foreign() {
             let in_child = || match self.parse() {
                 Ok(object) => {
-                    let _ = self.opened(object); // what is wrong with a description is no matter of libbpf's
+                    let _ = self.opened(object); // only a crash of libbpf matters here; other errors are reported later
                     Ok(())
                 }
-                Err(_) => Err(io::Error::last_os_error()), // as libbpf left it
+                Err(_) => Err(io::Error::last_os_error()), // libbpf has set errno
             };
             let (result, log) = rehearse(&self.origin, in_child)?;
             result.tried(|| self.cannot_parse()).map_err(|error| explained(error, &log))?;
@@ -137,7 +137,7 @@ impl Source {
         object.tried(|| self.cannot_parse()).map_err(|error| explained(error, &log))
     }
 
-    /// Whether the object came from a file.
+    /// Returns whether the object came from a file.
     fn is_foreign(&self) -> bool {
         matches!(self.bytes, Cow::Owned(_))
     }
@@ -163,7 +163,7 @@ fn explained(error: Error, log: &str) -> Error {
     }
 }
 
-/// Reads a regular file. Opening does not wait, as it would for the writer of a FIFO.
+/// Reads a regular file. Opening does not block, so that a FIFO without a writer is rejected instead of waited for.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let tried = || format!("cannot read {}", path.display());
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).tried(tried)?;

@@ -1,4 +1,4 @@
-//! Loads an object and registers it under a name that is free.
+//! Loads an object and registers it under a free name.
 
 use super::switch::{Counter, Outcome, Pending, counter, finish};
 use super::unload::unload_locked;
@@ -13,16 +13,16 @@ use crate::tunables::values;
 use hotcc_host::error::{Error, Kind, Result, need_root};
 use std::time::Instant;
 
-/// What to load, and how.
+/// A request to load an object.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Built-in name, or path.
+    /// Built-in name or path.
     pub object: String,
-    /// Register under this name instead of the object's own.
+    /// Name to register under instead of the object's own.
     pub cc_name: Option<String>,
     /// `default` or `paper`.
     pub profile: String,
-    /// `tunable=value`, on top of the profile.
+    /// `tunable=value` assignments, applied after the profile.
     pub set: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub fn load(request: &Request) -> Result<Outcome> {
     load_and_count(request, source, false)
 }
 
-/// As [`load`]. Call with the lock held.
+/// Loads an object as [`load`] does. Call it with the lock held.
 pub(crate) fn load_and_count(request: &Request, source: Result<Source>, for_runs: bool) -> Result<Outcome> {
     let counter = counter();
     let outcome = source.and_then(|source| load_locked(request, source, counter, for_runs));
@@ -41,14 +41,14 @@ pub(crate) fn load_and_count(request: &Request, source: Result<Source>, for_runs
     outcome
 }
 
-/// Reads the object for a command: before it takes the lock, since reading may take as long as the file's system likes.
+/// Reads the object for a command. The command calls it before it takes the lock, because a slow file system can delay
+/// the read without limit.
 pub(super) fn read(command: &str, request: &Request) -> Result<Result<Source>> {
     need_root(command)?;
     Ok(Source::find(&request.object))
 }
 
-/// Loads an object that is to go when no run uses it. Call with the lock held. Returns what
-/// to warn of.
+/// Loads an object that is unloaded when no run uses it. Call it with the lock held. Returns warnings.
 pub(crate) fn load_for_runs(request: &Request, source: Source) -> Result<Vec<String>> {
     registry::need_bpffs()?;
     load_and_count(request, Ok(source), true).map(|outcome| outcome.warnings)
@@ -67,7 +67,7 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
     let algo = Algo::named(&name);
     algo.gc()?;
     if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
-        unload_locked(&name, None)?; // a killed run left it
+        unload_locked(&name, None)?; // left by a killed run
     }
     if sysctl::is_registered(&name)? {
         return Err(taken(&algo));
@@ -84,14 +84,14 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
     failpoint::kill("pinned");
     let started = Instant::now();
     if let Err(error) = register(&algo, &mut loaded) {
-        // nothing half-loaded
+        // remove the pins, so that nothing is left half-loaded
         let _ = registry::remove_tree(algo.dir());
         return Err(error);
     }
     Ok(finish(&algo, &version, Some(0), false, Pending { started, counter }))
 }
 
-/// Why a name that is registered already cannot be loaded, and what can be done instead.
+/// Returns the error for a name that is already registered, with what to do instead.
 fn taken(algo: &Algo) -> Error {
     let name = &algo.name;
     let hint = if runs::is_for_runs(algo) {

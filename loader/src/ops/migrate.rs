@@ -1,4 +1,4 @@
-//! Open sockets moved from one congestion control to another, in every network namespace.
+//! Moves open sockets from one congestion control to another, in every network namespace.
 
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
@@ -18,26 +18,26 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 use std::path::Path;
 
-/// What moving open sockets came to.
+/// The result of moving open sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// Sockets that run the wanted version now.
+    /// Sockets that were moved to the wanted version.
     pub moved: u64,
-    /// Sockets the kernel refused to move (a route that locks its congestion control, say).
+    /// Sockets that the kernel refused to move, e.g. because their route locks the congestion control.
     pub failed: u64,
 }
 
-/// What it came to in one network namespace.
+/// The result in one network namespace.
 #[derive(Clone, Debug, Serialize)]
 pub struct MovedIn {
     /// Name, path, or `here` for the caller's own.
     pub netns: String,
     /// Inode, as in `net:[INODE]`.
     pub inode: u64,
-    /// Sockets.
+    /// Numbers of sockets.
     #[serde(flatten)]
     pub sockets: Moved,
-    /// Why the namespace could not be walked to its end.
+    /// The error, if not all sockets of the namespace could be visited.
     pub error: Option<String>,
 }
 
@@ -46,25 +46,25 @@ pub struct MovedIn {
 pub struct Migrated {
     /// Congestion control that the sockets ran.
     pub from: String,
-    /// The one they run now.
+    /// Congestion control that the sockets run now.
     pub to: String,
-    /// Nothing was moved: the numbers are what would be.
+    /// Whether nothing was moved; the numbers are then what a real run would move.
     pub dry_run: bool,
     /// Sum over the namespaces.
     #[serde(flatten)]
     pub sockets: Moved,
-    /// Namespaces in which there was something to move, or to complain of.
+    /// Namespaces in which sockets were to be moved, or an error occurred.
     pub namespaces: Vec<MovedIn>,
-    /// Sockets that run `from` and were not meant, by reason.
+    /// Sockets that run `from` but were not selected, by reason.
     pub left: Vec<Left>,
 }
 
-/// Why sockets that run the congestion control stay as they are.
+/// Sockets that run `from` and were left alone for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// How many.
+    /// Number of sockets.
     pub sockets: u64,
 }
 
@@ -85,7 +85,7 @@ struct Job {
     rule: RuleEntry,
 }
 
-/// Moves every open socket of the machine that runs a version of `name` to the one that now stands behind it, `map_id`.
+/// Moves every open socket of the machine that runs a version of `name` to the version that now serves, `map_id`.
 pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
     let tick_us = tick_us()?.into();
     let job =
@@ -97,8 +97,9 @@ pub(crate) fn to_version(name: &str, map_id: u32) -> Result<Moved> {
     }
 }
 
-/// Moves the open sockets that run `from` to `to`, listeners that chose it included, in the namespaces named, or in
-/// all, as far as they are `chosen`. Both may be the kernel's own. With `dry_run` they are only counted.
+/// Moves the open sockets that run `from` and match `chosen` to `to`, in the given namespaces, or in all if none is
+/// given. Listeners that selected `from` themselves move, too. `from` and `to` may be the kernel's own congestion
+/// controls. With `dry_run` the sockets are only counted.
 pub fn migrate(from: &str, to: &str, netns: &[String], chosen: &Chosen, dry_run: bool) -> Result<Migrated> {
     check_cc_name(from)?;
     check_cc_name(to)?;
@@ -147,7 +148,7 @@ fn sum(walked: &[MovedIn]) -> Moved {
     walked.iter().fold(Moved::default(), add)
 }
 
-/// One that cannot be walked does not keep us from the others.
+/// Runs the agent over the sockets of each namespace. An error in one namespace does not stop the others.
 fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<MovedIn>, Vec<Left>)> {
     let walk = SocketWalk::load("sock_migrate", |open| {
         set_job(open, job)?;
@@ -156,7 +157,7 @@ fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<M
     })?;
     condition.fill(&walk.map("policy_prefixes")?)?;
     let walked = netns::in_these(namespaces, |ns| Ok((ns.inode, walk.run(ns), moved(&walk)?)))?;
-    let mut before = Moved::default(); // the agent adds up
+    let mut before = Moved::default(); // the agent's counts are sums over all namespaces so far
     let results = namespaces.iter().map(|ns| {
         let result = walked.iter().find(|(inode, ..)| *inode == ns.inode);
         let after = result.map_or(before, |(.., after)| *after);
@@ -176,7 +177,7 @@ fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<M
     Ok((results, left.collect()))
 }
 
-/// What the agent has moved so far.
+/// Returns the agent's counts so far.
 fn moved(walk: &SocketWalk) -> Result<Moved> {
     let job = job_of(walk)?;
     Ok(Moved { moved: job.moved, failed: job.failed })

@@ -1,7 +1,7 @@
-//! What commands do, one file for each: everything that changes which algorithms are registered and which sockets run them.
+//! The commands that change which algorithms are registered and which sockets run them, one file for each.
 //!
-//! A command loads and verifies the new version before it touches the old one. Once the kernel has switched, the command
-//! no longer fails: it warns of what went wrong afterwards, and the next command repairs it.
+//! A command loads and verifies the new version before it changes the old one. Once the kernel has switched, the
+//! command no longer fails: it prints later errors as warnings, and the next command repairs them.
 
 mod load;
 pub mod migrate;

@@ -1,4 +1,4 @@
-//! Replaces what stands behind a name by another version, or by the one before.
+//! Replaces the version behind a name by another one, or by the previous one.
 
 use super::load::{Request, read};
 use super::switch::{Counter, Outcome, Pending, counter, finish};
@@ -11,29 +11,29 @@ use crate::tunables::{Section, Setting, present, values};
 use hotcc_host::error::{Error, Result};
 use std::time::Instant;
 
-/// Which values a swap starts from.
+/// The values that a swap starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunables {
-    /// Those that were asked for.
+    /// Only those of the request: its profile and assignments.
     Anew,
-    /// Those of the version that serves, where the new one has such a tunable and takes the value; what is asked for
-    /// one by one goes before.
+    /// Those of the serving version, for tunables that the new version has too and whose range includes the value.
+    /// Assignments of the request take precedence.
     Kept,
 }
 
-/// Replaces what stands behind `name`. `live` moves the open sockets too.
+/// Replaces the version behind `name`. `live` moves the open sockets, too.
 pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
     swap_tuned(name, request, Tunables::Anew, live)
 }
 
-/// As [`swap`], with the tunables as told.
+/// Like [`swap`], but `tunables` selects the values to start from.
 pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool) -> Result<Outcome> {
     let source = read("hotcc swap", request)?;
     let _lock = begin("hotcc swap")?;
     swap_and_count(name, request, source, tunables, live)
 }
 
-/// As [`swap_tuned`]. Call with the lock held.
+/// Like [`swap_tuned`]. Call it with the lock held.
 pub(crate) fn swap_and_count(
     name: &str,
     request: &Request,
@@ -72,7 +72,7 @@ fn swap_locked(
     let [data, rodata] = [Section::Data, Section::Rodata].map(|section| opened.initial_values(section));
     let after = present::read(&opened.description.tunables, data.as_deref(), rodata.as_deref());
     if serves_already(&old, &source, &opened)? {
-        // another version of the very same would only push the one to roll back to out of its place
+        // a further version of the same object would only evict the version that a rollback restores
         let pending = Pending { started: Instant::now(), counter };
         return Ok(Outcome { served_already: true, ..finish(&algo, &old, None, live, pending) });
     }
@@ -88,13 +88,13 @@ fn swap_locked(
     Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
 }
 
-/// Puts the previous version of `name` back. Doing it twice undoes the undoing.
+/// Rolls `name` back to its previous version. A second rollback redoes the swap.
 pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
     let _lock = begin("hotcc rollback")?;
     rollback_and_count(name, live)
 }
 
-/// As [`rollback`]. Call with the lock held.
+/// Like [`rollback`]. Call it with the lock held.
 pub(crate) fn rollback_and_count(name: &str, live: bool) -> Result<Outcome> {
     let outcome = rollback_locked(name, live, counter());
     count(|c| if outcome.is_ok() { c.rollbacks += 1 } else { c.rollback_failures += 1 });
@@ -116,12 +116,12 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
     Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
 }
 
-/// A version's tunables. Not being able to tell what changes is no reason not to change it.
+/// Returns a version's tunables, or none if they cannot be read: failing to list the changes does not fail the command.
 fn values_for_comparison(version: &Version) -> Vec<Setting> {
     version.settings().inspect_err(|error| tracing::warn!("cannot compare the tunables: {error:#}")).unwrap_or_default()
 }
 
-/// Whether a version is what `opened`, ready to be loaded from `source`, would become.
+/// Returns whether a version is identical to what loading `opened`, which came from `source`, would give.
 fn serves_already(version: &Version, source: &Source, opened: &Opened) -> Result<bool> {
     Ok(source.is_of(&version.meta()?)
         && version.section(Section::Data)? == opened.initial_values(Section::Data)

@@ -1,6 +1,6 @@
-//! What follows once the kernel has switched to a version, and what came of it.
+//! The work of a command after the kernel has switched to a version, and the command's result.
 //!
-//! From here on a command no longer fails: it warns, and the next command repairs what went wrong.
+//! From here on a command no longer fails: it prints errors as warnings, and the next command repairs them.
 
 use super::migrate::{self, Moved};
 use crate::failpoint;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What serves now, and what became of the open sockets.
+/// The version that serves now, and the outcome for open sockets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Congestion control.
@@ -24,49 +24,50 @@ pub struct Outcome {
     pub object: String,
     /// Profile it started from.
     pub profile: String,
-    /// From the first touch of what served until new flows and defaults have the new version, microseconds. Loading and
-    /// verifying come before it and disturb nothing.
+    /// Time from the first change to the old version until new flows and defaults have the new version, microseconds.
+    /// Loading and verification precede it, and disturb nothing.
     pub switched_in_us: u64,
-    /// Network namespaces whose default names it, and was written again.
+    /// Network namespaces whose default is this name, and was written again so that it refers to this version.
     pub defaults_rewritten: usize,
-    /// Network namespaces whose default names it, and where the kernel refuses this version.
+    /// Network namespaces whose default is this name, but where the kernel refuses this version.
     pub defaults_refused: usize,
-    /// Connections that run the serving version; `None` where sockets cannot be walked.
+    /// Connections that run the serving version; `None` if sockets cannot be counted.
     pub connections_current: Option<u64>,
-    /// Connections that still run an older one.
+    /// Connections that still run an older version.
     pub connections_older: Option<u64>,
-    /// Open sockets that were moved, if that was asked for.
+    /// Open sockets that were moved, if the command moves them.
     pub moved: Option<Moved>,
-    /// Tunables that have another value than in the version before, where both have them.
+    /// Tunables that both this version and the one before have, with different values.
     pub tunables_changed: Vec<Changed>,
-    /// Whether it served before already, from the same object with the same tunables: then nothing was swapped, and what
-    /// rolling back would bring is still that.
+    /// Whether the same object with the same tunables already served: then nothing was swapped, and a rollback still
+    /// restores the same version as before.
     pub served_already: bool,
-    /// What went wrong after the kernel had switched, and what the algorithm's author warns of in its tunables' values.
+    /// Errors after the kernel had switched, and warnings of the algorithm's author about the values of tunables.
     pub warnings: Vec<String>,
 }
 
-/// A socket counter on its way: loading one takes as long as loading an algorithm, so both go on at once.
+/// A socket counter that is being loaded. That takes as long as loading an algorithm, so both are loaded at the same
+/// time.
 pub(super) type Counter = JoinHandle<Result<FlowCounter>>;
 
 pub(super) fn counter() -> Counter {
     std::thread::spawn(FlowCounter::new)
 }
 
-/// A switch under way.
+/// A switch in progress.
 pub(super) struct Pending {
-    /// Before the first touch of what served.
+    /// Time before the first change to the old version.
     pub(super) started: Instant,
     pub(super) counter: Counter,
 }
 
-/// All that follows once the kernel has switched to `new`: defaults, open sockets, notes, old versions. No `swaps`: it
-/// had been switched to it already.
+/// Does everything that follows once the kernel has switched to `new`: updates the defaults and the metadata, moves
+/// open sockets, and removes old versions. `swaps` is `None` if `new` already served.
 pub(super) fn finish(algo: &Algo, new: &Version, swaps: Option<u64>, live: bool, pending: Pending) -> Outcome {
     failpoint::kill("switched");
     let mut warnings = Vec::new();
     let mut warn = |error: Error| warnings.push(format!("{error:#}"));
-    // Without this, new sockets on the default would go on getting the old version.
+    // Without this, new sockets that use the default would continue to get the old version.
     let defaults =
         sysctl::replace_defaults(&algo.name, |_| vec![algo.name.clone()]).map_err(&mut warn).unwrap_or_default();
     let switched_in_us = pending.started.elapsed().as_micros() as u64;

@@ -1,4 +1,4 @@
-//! Tunables of a running algorithm: read back from the kernel, and set there.
+//! Reads and sets the tunables of a running algorithm in the kernel.
 
 use crate::registry::{self, Algo, Version};
 use crate::sockets::count::{connections, count_sockets};
@@ -7,7 +7,7 @@ use crate::tunables::{Section, Setting, values};
 use hotcc_host::error::{Error, Result, need_root};
 use serde::Serialize;
 
-/// Values of the serving version's tunables, read back from the kernel.
+/// Returns the values of the serving version's tunables, read from the kernel.
 pub fn get(name: &str) -> Result<Vec<Value>> {
     need_root("hotcc get").map_err(|e| {
         e.and(&format!("`hotcc list {name}` shows the built-in algorithm's tunables and profiles without root"))
@@ -16,25 +16,25 @@ pub fn get(name: &str) -> Result<Vec<Value>> {
     Ok(version.settings()?.into_iter().map(Value::from).collect())
 }
 
-/// What setting came to.
+/// The result of setting tunables.
 #[derive(Clone, Debug, Serialize)]
 pub struct SetOutcome {
-    /// Versions that were set: the serving one, and older ones that connections still run.
+    /// Number of versions that were set: the serving one, and older ones that are still pinned.
     pub versions: usize,
-    /// Connections that run a version that could not be reached; `None` where sockets cannot be walked.
+    /// Connections that run a version that could not be set; `None` if sockets cannot be counted.
     pub connections_missed: Option<u64>,
-    /// What the algorithm's author warns of in the values that were set.
+    /// Warnings of the algorithm's author about the values that were set.
     pub warnings: Vec<String>,
 }
 
-/// Sets tunables of every version of `name` that is still pinned. All are checked before the first is set.
+/// Sets tunables of every version of `name` that is still pinned. All values are checked before the first is set.
 pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     need_root("hotcc set")?;
     let _lock = registry::lock()?;
     set_locked(name, assignments)
 }
 
-/// As [`set`]. Call with the lock held.
+/// Like [`set`]. Call it with the lock held.
 pub(crate) fn set_locked(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     let (algo, serving) = Algo::serving(name)?;
     algo.gc()?;
@@ -52,7 +52,7 @@ pub(crate) fn set_locked(name: &str, assignments: &[String]) -> Result<SetOutcom
     serving.store(&settings)?;
     let mut reached = vec![serving.map_id];
     for older in algo.versions()?.into_iter().filter(|v| v.map_id != serving.map_id) {
-        // another algorithm may have stood behind the name: then its tunables are others
+        // an older version may be another algorithm, with other tunables
         if let Ok(settings) = parse(&older)
             && older.store(&settings).is_ok()
         {

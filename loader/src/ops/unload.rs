@@ -1,4 +1,4 @@
-//! Takes a congestion control away.
+//! Unloads a congestion control.
 
 use crate::failpoint;
 use crate::registry::counters::count;
@@ -11,29 +11,29 @@ use hotcc_host::nearest;
 use hotcc_host::netns::NetNs;
 use serde::Serialize;
 
-/// What unloading came to.
+/// The result of unloading.
 #[derive(Clone, Debug, Serialize)]
 pub struct Unloaded {
-    /// Congestion control that is gone.
+    /// Congestion control that was unloaded.
     pub name: String,
-    /// Connections that keep running it until they close; `None` where sockets cannot be walked.
+    /// Connections that keep running it until they close; `None` if sockets cannot be counted.
     pub connections_left: Option<u64>,
-    /// Listening sockets that chose it, and keep handing it to what they accept until they choose another.
+    /// Listening sockets that selected it, and pass it on to accepted connections until they select another.
     pub listeners_left: Option<u64>,
-    /// Network namespaces whose default named it, and got another.
+    /// Network namespaces whose default it was, and which have another default now.
     pub defaults_moved: usize,
-    /// What they got.
+    /// New defaults of these network namespaces.
     pub fallback: Vec<String>,
-    /// What kernels refused in its place.
+    /// Fallbacks that the kernel refused as a default.
     pub fallback_wanted: String,
-    /// Of them, those whose kernel refused what they were to get: outside the initial namespace only what
-    /// `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
+    /// Those of the `defaults_moved` namespaces in which the kernel refused the first choice: outside the initial
+    /// namespace, only what `net.ipv4.tcp_allowed_congestion_control` lists can be the default.
     pub fallback_refused: usize,
-    /// What went wrong after it was gone.
+    /// Errors that occurred after it was unregistered.
     pub warnings: Vec<String>,
 }
 
-/// Takes a congestion control away. Connections that use it run on.
+/// Unloads a congestion control. Connections that use it keep it.
 pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let _lock = begin("hotcc unload")?;
     unload_locked(name, fallback)
@@ -55,7 +55,7 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         candidates
     };
     let groups = count_sockets();
-    // First the defaults: a default would go on handing the dead one to new sockets.
+    // Defaults are replaced first: otherwise new sockets would still get the unloaded algorithm from them.
     let defaults = sysctl::replace_defaults(name, candidates)?;
     if defaults.refused > 0 {
         return Err(Error::failed(format!(
@@ -95,7 +95,7 @@ fn check_fallback<'a>(name: &str, wanted: &'a str, available: &[String]) -> Resu
     Ok(wanted)
 }
 
-/// The kernel unregisters after the last reference is dropped, which is not at once.
+/// Waits until the name is unregistered. The kernel does that only after the last reference is dropped.
 fn wait_until_gone(name: &str) -> Result<()> {
     for _ in 0..500 {
         if !sysctl::is_registered(name)? {

@@ -1,7 +1,8 @@
 //! The pinned maps `path_gen` and `path_clock`.
 //!
-//! Each change takes a number that no path had before, which is the clock's next: whichever entry a flow finds after
-//! a change, it is another one than before. The clock moves last, so that nobody looks too early.
+//! Each change gets a generation number that no path had before, the clock's next value: whichever entry matches a
+//! flow's destination after a change, its number differs from the one before. The clock is written last, so that no
+//! flow reads its entry before the entry is written.
 
 use crate::registry;
 use hotcc_abi::path::{ENTRIES, PathKey};
@@ -23,24 +24,24 @@ pub struct PathMaps {
     clock: MapHandle,
 }
 
-/// What they hold.
+/// The contents of the maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// Changes so far, modulo 2^32; `None` where nobody made the maps yet.
+    /// Number of changes so far, modulo 2^32; `None` if the maps do not exist yet.
     pub clock: Option<u32>,
-    /// Generation of each destination that had a change.
+    /// Generation of each destination whose path has changed.
     #[serde(serialize_with = "as_list")]
     pub paths: BTreeMap<PathKey, u32>,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bumped {
     /// Generation that the destinations have now.
     pub generation: u32,
-    /// Destinations that were given it.
+    /// Number of destinations that were given it.
     pub destinations: usize,
-    /// Whether all paths were said to have changed, because the map does not hold so many.
+    /// Whether all paths were reported as changed, because the map has no room for so many.
     pub everything: bool,
 }
 
@@ -53,13 +54,13 @@ fn as_list<S: Serializer>(paths: &BTreeMap<PathKey, u32>, to: S) -> std::result:
     to.collect_seq(paths.iter().map(|(key, &generation)| Entry { prefix: key.to_string(), generation }))
 }
 
-/// What the maps hold now.
+/// Returns the contents of the maps.
 pub fn paths() -> Result<Paths> {
     let Some(maps) = PathMaps::open()? else { return Ok(Paths::default()) };
     Ok(Paths { clock: Some(maps.clock()?), paths: maps.generations()? })
 }
 
-/// Says that the paths to this destination changed, to all that is within it too.
+/// Reports a path change to a destination, and to all known destinations within it.
 pub fn bump(prefix: PathKey) -> Result<Bumped> {
     PathMaps::open_or_create()?.bump(|known| {
         let within = known.keys().copied().filter(|&key| prefix.covers(key));
@@ -68,7 +69,7 @@ pub fn bump(prefix: PathKey) -> Result<Bumped> {
 }
 
 impl PathMaps {
-    /// Opens them; `None` where one is not there.
+    /// Opens the maps; returns `None` if one does not exist.
     pub fn open() -> Result<Option<Self>> {
         registry::need_bpffs()?;
         let generations = open_pin(PATH_GEN, MapType::LpmTrie, [size_of::<PathKey>() as u32, 4, ENTRIES])?;
@@ -76,7 +77,7 @@ impl PathMaps {
         Ok(generations.zip(clock).map(|(generations, clock)| Self { generations, clock }))
     }
 
-    /// Opens them, and makes what is missing.
+    /// Opens the maps, and creates those that are missing.
     pub fn open_or_create() -> Result<Self> {
         if let Some(maps) = Self::open()? {
             return Ok(maps);
@@ -94,16 +95,16 @@ impl PathMaps {
         Self::open()?.ok_or_else(|| Error::failed("another process removed the path maps as soon as they were created"))
     }
 
-    /// Changes so far, modulo 2^32.
+    /// Returns the number of changes so far, modulo 2^32.
     pub fn clock(&self) -> Result<u32> {
         let value = self.clock.lookup(&CLOCK_KEY, MapFlags::empty()).tried(|| cannot("read", PATH_CLOCK))?;
         Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or(0))
     }
 
-    /// Generation of each destination that had a change.
+    /// Returns the generation of each destination whose path has changed.
     pub fn generations(&self) -> Result<BTreeMap<PathKey, u32>> {
         let mut found = BTreeMap::new();
-        // while another command changes the map, the kernel may begin the walk anew; so it is bounded
+        // the walk is bounded, because the kernel may restart it while another command changes the map
         for key in self.generations.keys().take(2 * ENTRIES as usize) {
             let value = self.generations.lookup(&key, MapFlags::empty()).tried(|| cannot("read", PATH_GEN))?;
             let generation = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
@@ -114,8 +115,8 @@ impl PathMaps {
         Ok(found)
     }
 
-    /// Gives a new generation to the destinations that `choose` picks, knowing those that had one before; if it picks
-    /// none, nothing happens.
+    /// Gives a new generation to the destinations that `choose` returns, given those that have one already. If it
+    /// returns none, nothing changes.
     pub fn bump(&self, choose: impl FnOnce(&BTreeMap<PathKey, u32>) -> BTreeSet<PathKey>) -> Result<Bumped> {
         let _lock = lock()?;
         let (known, clock) = (self.generations()?, self.clock()?);
@@ -124,7 +125,7 @@ impl PathMaps {
             return Ok(Bumped { generation: clock, destinations: 0, everything: false });
         }
         let next = clock.wrapping_add(1);
-        let generation = next.max(1); // 0 is what destinations without an entry have
+        let generation = next.max(1); // 0 is the generation of destinations without an entry
         let changes = planned(&known, &chosen, generation);
         for key in &changes.removed {
             self.generations.delete(bytemuck::bytes_of(key)).tried(|| cannot("write", PATH_GEN))?;
@@ -139,7 +140,7 @@ impl PathMaps {
     }
 }
 
-/// What a change does to `path_gen`.
+/// The writes of a change to `path_gen`.
 #[derive(Debug, PartialEq)]
 struct Changes {
     removed: Vec<PathKey>,
@@ -149,7 +150,8 @@ struct Changes {
 
 fn planned(known: &BTreeMap<PathKey, u32>, chosen: &BTreeSet<PathKey>, generation: u32) -> Changes {
     let mut written: BTreeMap<PathKey, u32> = chosen.iter().map(|&key| (key, generation)).collect();
-    // the trie would let IPv6's short prefixes stand for all of IPv4, too
+    // IPv4 addresses are stored as IPv4-mapped IPv6 addresses, so a short IPv6 prefix would match all of IPv4, too: an
+    // entry for all of IPv4 keeps the generation that IPv4 had
     if chosen.iter().any(|key| PathKey::ALL_V4.truncated(key.prefix_len) == *key)
         && !known.contains_key(&PathKey::ALL_V4)
     {
@@ -176,7 +178,7 @@ fn cannot(what: &str, map: &str) -> String {
     format!("cannot {what} {}", pins::signal(map).display())
 }
 
-/// Opens a pinned map, which must be of this shape: bytes of a key, bytes of a value, entries.
+/// Opens a pinned map; fails unless its type and shape match. The shape is: bytes of a key, bytes of a value, entries.
 fn open_pin(name: &str, map_type: MapType, shape: [u32; 3]) -> Result<Option<MapHandle>> {
     let path: PathBuf = pins::signal(name);
     if !path.try_exists().tried(|| format!("cannot read {}", path.display()))? {
@@ -190,7 +192,7 @@ fn open_pin(name: &str, map_type: MapType, shape: [u32; 3]) -> Result<Option<Map
     Ok(Some(map))
 }
 
-/// Held by whoever changes the maps.
+/// Takes the lock that a process must hold to change the maps.
 fn lock() -> Result<Lock> {
     lock::acquire(&Path::new(pins::RUN).join(PATH_LOCK), 0o600, lock::PATIENCE)
 }

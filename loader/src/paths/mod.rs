@@ -1,5 +1,5 @@
-//! Path changes: the maps that tell flows of them ([`maps`]), the kernel's routes ([`routes`]), and the watch that carries
-//! changes from there to here ([`watch`]).
+//! Path changes: the maps through which flows are notified ([`maps`]), the kernel's routes ([`routes`]), and the watch
+//! that writes route changes to the maps ([`watch`]).
 
 pub mod maps;
 mod netlink;

@@ -1,4 +1,4 @@
-//! Rtnetlink: notices that something about the routes changed, and all routes as they are.
+//! Rtnetlink: receives notices of route changes, and dumps all routes.
 
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::netlink::{self, BUFFER_BYTES};
@@ -9,15 +9,16 @@ use nix::errno::Errno;
 use nix::sys::socket::MsgFlags;
 use std::io;
 
-/// Groups (`RTNLGRP_*`) of the notices: links, IPv4 addresses, routes of either family, next hop objects. The kernel
-/// drops IPv4's routes without a word when their link or source address goes.
+/// Groups (`RTNLGRP_*`) of the notices: links, IPv4 addresses, routes of either family, nexthop objects. Links and
+/// addresses are included because the kernel sends no notice for IPv4 routes that it drops when their link or source
+/// address goes away.
 const GROUPS: [u32; 5] = [1, 5, 7, 11, 32];
 
-/// Notices of changes.
+/// A subscription to notices of changes.
 pub(super) struct Notices(Socket);
 
 impl Notices {
-    /// From now on, of the network namespace that the thread is in.
+    /// Subscribes to notices of the calling thread's network namespace.
     pub(super) fn open() -> Result<Self> {
         let subscribe = || -> io::Result<Self> {
             let socket = netlink::open()?;
@@ -27,18 +28,18 @@ impl Notices {
         subscribe().tried(|| "cannot subscribe to route changes (rtnetlink)".to_owned())
     }
 
-    /// Waits for one.
+    /// Waits for a notice.
     pub(super) fn wait(&self) -> Result<()> {
         self.receive(MsgFlags::empty()).map(|_| ())
     }
 
-    /// Takes all that are there.
+    /// Discards all pending notices.
     pub(super) fn drain(&self) -> Result<()> {
         while self.receive(MsgFlags::MSG_DONTWAIT)? {}
         Ok(())
     }
 
-    /// Whether there was one. What it says does not matter: the routes are read anew.
+    /// Receives a notice; returns whether there was one. Its contents are ignored, because all routes are read again.
     fn receive(&self, flags: MsgFlags) -> Result<bool> {
         loop {
             let mut buffer = Vec::with_capacity(BUFFER_BYTES);
@@ -47,7 +48,7 @@ impl Notices {
                 .recv(&mut buffer, flags.bits())
                 .map_err(|e| (Errno::from_raw(e.raw_os_error().unwrap_or(0)), e))
             {
-                // ENOBUFS: more came than the socket holds
+                // ENOBUFS: the socket's buffer overflowed, so there were notices
                 Ok(_) | Err((Errno::ENOBUFS, _)) => return Ok(true),
                 Err((Errno::EAGAIN, _)) => return Ok(false),
                 Err((Errno::EINTR, _)) => {}
@@ -57,8 +58,8 @@ impl Notices {
     }
 }
 
-/// All routes of the network namespace that the thread is in, of both families. A change that interrupts every attempt is
-/// noticed as well, and the routes are read again then.
+/// Returns all routes of both families in the calling thread's network namespace. If changes interrupt every attempt,
+/// the result may be inconsistent; but such a change also sends a notice, and then the routes are read again.
 pub(super) fn dump_routes() -> Result<Vec<RouteMessage>> {
     let mut all = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {

@@ -1,4 +1,4 @@
-//! The kernel's routes: which way each destination goes, and for which it became another one.
+//! The kernel's routes: the way to each destination, and the destinations whose way changed.
 
 use super::netlink::dump_routes;
 use hotcc_abi::path::PathKey;
@@ -14,32 +14,32 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hop {
-    /// A neighbour, or whoever has the address there, behind an interface.
+    /// Through an interface, to a gateway or directly to the destination.
     Through {
-        /// The neighbour.
+        /// The gateway; `None` if the destination is on the link.
         gateway: Option<IpAddr>,
         /// Index of the interface.
         interface: Option<u32>,
     },
-    /// What this object of the kernel says (only where `net.ipv4.nexthop_compat_mode` is 0; changes of the object itself
-    /// are not seen then).
+    /// The kernel's nexthop object with this id (only if `net.ipv4.nexthop_compat_mode` is 0; changes of the object
+    /// itself are then not detected).
     Object(u32),
-    /// Nowhere; the kind of route.
+    /// Nowhere: a route of this kind, e.g. `blackhole`.
     Refused(&'static str),
 }
 
-/// Which packets to a destination a route is for, beside the destination.
+/// Conditions on packets that a route has besides its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Selector {
     tos: u8,
     source: Option<PathKey>,
 }
 
-/// The way to a destination: the next hops, several where the kernel spreads flows over them.
+/// The way to a destination: the next hops; several if the kernel spreads flows over them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way(BTreeMap<Selector, BTreeSet<Hop>>);
 
-/// A route as the kernel tells it.
+/// A route as the kernel reports it.
 #[derive(Clone, Debug, PartialEq)]
 struct Route {
     table: u32,
@@ -51,38 +51,38 @@ struct Route {
 
 type Table = HashMap<PathKey, Way>;
 
-/// All routes of a network namespace, for each destination of a table the preferred ones.
+/// The routes of a network namespace: for each destination in each table, only the preferred ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
     tables: BTreeMap<u32, Table>,
 }
 
-/// A destination to which the way is another one.
+/// A destination whose way changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The destination.
     pub destination: PathKey,
     /// Table of the route.
     pub table: u32,
-    /// The way as it was; `None`: the table had none.
+    /// The way before the change; `None` if the table had none.
     pub before: Option<Way>,
-    /// The way as it is.
+    /// The way after the change; `None` if the table has none.
     pub after: Option<Way>,
 }
 
 impl Routes {
-    /// The routes of the network namespace that the thread is in.
+    /// Reads the routes of the calling thread's network namespace.
     pub fn read() -> Result<Self> {
         Ok(Self::of(dump_routes()?.iter().filter_map(route)))
     }
 
     fn of(routes: impl Iterator<Item = Route>) -> Self {
         let mut sorted: Vec<Route> = routes.collect();
-        sorted.sort_by_key(|route| route.priority); // the preferred ones first
+        sorted.sort_by_key(|route| route.priority); // preferred routes first
         let mut preferred = HashMap::new();
         let mut tables: BTreeMap<u32, Table> = BTreeMap::new();
         for Route { table, destination, selector, priority, hops } in sorted {
-            // IPv6 may tell the hops of one route one by one
+            // the kernel may report each hop of an IPv6 route in a message of its own
             if *preferred.entry((table, destination, selector)).or_insert(priority) == priority {
                 let Way(ways) = tables.entry(table).or_default().entry(destination).or_default();
                 ways.entry(selector).or_default().extend(hops);
@@ -91,21 +91,21 @@ impl Routes {
         Self { tables }
     }
 
-    /// Destinations with a route, over all tables.
+    /// Returns the number of destinations with a route, over all tables.
     #[must_use]
     pub fn count(&self) -> usize {
         self.tables.values().map(Table::len).sum()
     }
 
-    /// The way that a table has to a destination: that of the longest prefix around it.
+    /// Returns a table's way to a destination, by longest prefix match.
     fn way(&self, table: u32, destination: PathKey) -> Option<&Way> {
         let table = self.tables.get(&table)?;
         let shortest = destination.family().prefix_len;
         (shortest..=destination.prefix_len).rev().find_map(|len| table.get(&destination.truncated(len)))
     }
 
-    /// The destinations to which the way is another one than `before`: those that have, or had, a route, and of `known`
-    /// those that go another way because of one around them.
+    /// Returns the destinations whose way differs from `before`: destinations that have or had a route of their own,
+    /// and those in `known` whose way changed with the route that covers them.
     #[must_use]
     pub fn changes(&self, before: &Self, known: &BTreeSet<PathKey>) -> Vec<Change> {
         let none = Table::new();
@@ -131,12 +131,12 @@ impl Routes {
     }
 }
 
-/// Reads a route; `None` for one of no interest: no packet to another host takes it, or only within a link.
+/// Reads a route. Returns `None` for routes that no packet to another host takes, and for link-local ones.
 fn route(message: &RouteMessage) -> Option<Route> {
     const ORDINARY: u32 = 254; // RT_TABLE_MAIN
     let header = &message.header;
     if header.flags.contains(RouteFlags::Cloned) {
-        return None; // an exception, learnt for one host: no route
+        return None; // an exception that the kernel learnt for one host, not a route
     }
     let any = match header.address_family {
         AddressFamily::Inet => IpAddr::from([0; 4]),
@@ -163,7 +163,7 @@ fn route(message: &RouteMessage) -> Option<Route> {
     };
     let hops = hops(message);
     let destination = PathKey::prefix(destination, header.destination_prefix_length)?;
-    // each interface has neighbours of its own behind the same link-local prefix
+    // each interface has its own neighbours within the same link-local prefix
     let link_local = PathKey { prefix_len: 10, addr: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).octets() };
     (!hops.is_empty() && !link_local.covers(destination)).then_some(Route {
         table,
@@ -174,7 +174,8 @@ fn route(message: &RouteMessage) -> Option<Route> {
     })
 }
 
-/// Where a route leads, now: not over links that are down. None for a route to this host itself, or to many.
+/// Returns the next hops of a route, without those over links that are down. Returns none for routes of other kinds,
+/// such as to this host itself or to multicast groups.
 fn hops(message: &RouteMessage) -> BTreeSet<Hop> {
     let refused = match message.header.kind {
         RouteType::Unicast => None,
@@ -235,7 +236,7 @@ impl fmt::Display for Hop {
             Self::Through { gateway, interface } => {
                 let name = |index: u32| match nix::net::if_::if_indextoname(index) {
                     Ok(name) => name.to_string_lossy().into_owned(),
-                    Err(_) => format!("#{index}"), // gone meanwhile
+                    Err(_) => format!("#{index}"), // the interface was removed meanwhile
                 };
                 let gateway = gateway.map(|address| format!("via {address}"));
                 let parts: Vec<String> =
@@ -281,7 +282,8 @@ mod tests {
         }
     }
 
-    /// Destinations whose way changes between these routes, where `known` had changes before.
+    /// Returns the destinations whose way changes between these routes; `known` are destinations that had changes
+    /// before.
     fn changes<const A: usize, const B: usize>(before: [Route; A], after: [Route; B], known: &[&str]) -> Vec<String> {
         let [before, after] = [Routes::of(before.into_iter()), Routes::of(after.into_iter())];
         let known = known.iter().map(|text| key(text)).collect();

@@ -1,8 +1,8 @@
-//! Watches the routes of a network namespace and tells flows when theirs became another one.
+//! Watches the routes of a network namespace, and notifies flows whose route changes.
 //!
-//! A notice from the kernel only says that it is time to look: the routes are read anew and compared with those before.
-//! So what the kernel does without a notice, or while the socket is full, is seen with the next one, and a route that
-//! was taken away and put back in the same breath is no change.
+//! A notice from the kernel only triggers a reading of all routes, which are compared with the previous reading. So a
+//! change without a notice, or whose notice was lost because the socket was full, is detected at the next notice; and a
+//! route that is removed and soon added again is no change.
 
 use super::maps::{Bumped, PathMaps};
 use super::netlink::Notices;
@@ -12,21 +12,21 @@ use hotcc_host::netns::{self, NetNs};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Changes come in bunches.
+/// Time to wait after a notice, because changes come in bursts.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Reading the routes takes at most one part in so many of a processor, however fast they change.
+/// Reading the routes takes at most 1/`REST` of a processor's time, however often they change.
 const REST: u32 = 5;
 
-/// What a watch has to tell.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// It began, with so many destinations that have a route.
+    /// The watch began; this many destinations have a route.
     Began(usize),
-    /// Ways changed, and flows can tell now.
+    /// Ways changed, and the path maps have been updated.
     Changed(Vec<Change>, Bumped),
 }
 
-/// Watches until something fails, in the caller's network namespace or the one named.
+/// Watches the caller's network namespace, or the named one, until an error occurs.
 pub fn watch(ns: Option<&str>, tell: impl Fn(News) -> Result<()> + Send + Sync) -> Result<()> {
     PathMaps::open_or_create()?;
     let Some(name) = ns else { return watch_here(&tell) };
@@ -35,7 +35,7 @@ pub fn watch(ns: Option<&str>, tell: impl Fn(News) -> Result<()> + Send + Sync) 
 }
 
 fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {
-    let notices = Notices::open()?; // before the first look: nothing in between is missed
+    let notices = Notices::open()?; // before the first reading, so that no change in between is missed
     let mut routes = Routes::read()?;
     tell(News::Began(routes.count()))?;
     let mut rest = SETTLE;
@@ -55,7 +55,8 @@ fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {
     }
 }
 
-/// Gives the destinations whose way changed a new generation; `None` if there are none. The maps are opened each time: somebody may have removed them and made others meanwhile.
+/// Gives a new generation to the destinations whose way changed; returns `None` if there are none. Opens the maps each
+/// time, because they may have been removed and created again meanwhile.
 pub fn publish(before: &Routes, now: &Routes) -> Result<Option<(Vec<Change>, Bumped)>> {
     let maps = PathMaps::open_or_create()?;
     let mut changes = Vec::new();

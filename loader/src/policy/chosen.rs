@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, OpenObject};
 use std::path::PathBuf;
 use toml::Value;
 
-/// Which open sockets are meant; all conditions must hold.
+/// Conditions that select open sockets; all of them must hold.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Chosen {
     /// Only sockets whose peer is in this prefix; may be repeated
@@ -35,7 +35,7 @@ pub struct Chosen {
     pub limit: Option<u64>,
 }
 
-/// The same, for the program.
+/// The same conditions, in the layout that the program reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
     pub(crate) entry: RuleEntry,
@@ -84,7 +84,7 @@ impl Chosen {
 }
 
 impl Condition {
-    /// Prepares the maps of the program; those that no condition here needs are not created.
+    /// Prepares the maps of the program. The radio maps are not created, because no condition here needs them.
     pub(crate) fn prepare(&self, open: &mut OpenObject) -> Result<()> {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();

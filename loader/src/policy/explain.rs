@@ -1,4 +1,5 @@
-//! Which rule a flow would get, and why not the ones before: asked of the code that decides, in the kernel.
+//! Explains which rule a flow would get, and why the rules before it do not match, by running the code that decides for
+//! real sockets, in the kernel.
 
 use super::kernel::{current, fill, load, load_for_current};
 use super::layout::{FlowEntry, REASONS, RuleEntry, TextEntry, known};
@@ -19,44 +20,44 @@ use std::path::PathBuf;
 const EXPLAIN: &str = "explain";
 const OWN_NETNS: &str = "/proc/self/ns/net";
 
-/// A flow to ask about.
+/// A flow to explain the rules for.
 #[derive(Clone, Debug)]
 pub struct FlowQuery {
-    /// Its own address.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer's; `None`: it listens.
+    /// Address of the peer; `None` if the socket listens.
     pub remote: Option<SocketAddr>,
-    /// Its cgroup; `None`: the root.
+    /// Cgroup of the socket; `None`: the root.
     pub cgroup: Option<PathBuf>,
-    /// Its network namespace; `None`: the caller's own.
+    /// Network namespace; `None`: the caller's own.
     pub netns: Option<String>,
-    /// The user of a connection that goes out.
+    /// User of an outgoing connection; `None` if not known.
     pub uid: Option<u32>,
-    /// The interface of its route.
+    /// Interface of the route; `None` if not known.
     pub interface: Option<String>,
-    /// Average SINR of the radio link to its peer, dB.
+    /// Average SINR of the radio link to the peer, dB; `None` if not known.
     pub signal_db: Option<f64>,
 }
 
-/// What a rule makes of a flow.
+/// The result of one rule for a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// Its place in the order, from 1.
+    /// Number of the rule, from 1.
     pub rule: usize,
     /// The rule on one line.
     pub text: String,
-    /// The first condition that does not hold; `None`: the rule matches.
+    /// The first condition that does not hold; `None` if the rule matches.
     pub why_not: Option<&'static str>,
 }
 
-/// Which rule a flow gets. Schema of `hotcc policy test --json`.
+/// The rule that a flow gets. Schema of `hotcc policy test --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explained {
     /// The first rule that matches.
     pub rule: Option<usize>,
-    /// Its congestion control.
+    /// Congestion control of that rule.
     pub congestion_control: Option<String>,
-    /// Whether that is registered now.
+    /// Whether that congestion control is registered now.
     pub loaded: bool,
     /// The rules that were tried, in order.
     pub tried: Vec<Verdict>,
@@ -71,7 +72,7 @@ struct Asked {
     flow: FlowEntry,
 }
 
-/// Asks the rules that apply.
+/// Evaluates the rules that apply, for a flow.
 pub fn explain(query: &FlowQuery) -> Result<Explained> {
     need_root("hotcc policy test")?;
     need_bpffs()?;
@@ -81,7 +82,7 @@ pub fn explain(query: &FlowQuery) -> Result<Explained> {
     answer(&current.entries, |rule| ask(&object, Asked { rule, pad: 0, flow }))
 }
 
-/// Asks rules that do not apply.
+/// Evaluates rules that need not be installed, for a flow.
 pub(crate) fn explain_by(policy: &Policy, query: &FlowQuery) -> Result<Explained> {
     let flow = flow(query)?;
     if policy.entries.is_empty() {

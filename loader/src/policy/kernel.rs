@@ -1,4 +1,4 @@
-//! Rules loaded, replaced, removed and read back.
+//! Loads, replaces, removes and reads back the rules.
 
 use super::figures::{self, tick_us};
 use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
@@ -30,7 +30,7 @@ fn link_path() -> PathBuf {
     Path::new(pins::POLICY).join("link")
 }
 
-/// Rules that apply, as the kernel has them.
+/// The rules that apply, as read from the kernel.
 #[derive(Debug)]
 pub(crate) struct Current {
     program: u32,
@@ -38,29 +38,29 @@ pub(crate) struct Current {
     pub(super) counts: Vec<Counts>,
 }
 
-/// What was in a policy's place before.
+/// What a new policy replaced.
 #[derive(Debug)]
 pub(crate) enum Replaced {
-    /// Rules, by their program.
+    /// Rules, given by their program.
     Rules(OwnedFd),
-    /// None.
+    /// No rules.
     Nothing,
 }
 
-/// The rules that apply; `None` if there are none.
+/// Returns the rules that apply, or `None` if there are none.
 pub(crate) fn current() -> Result<Option<Current>> {
     let Some((_, program)) = attached()? else { return Ok(None) };
     let current = read_current(program)?;
     current.map(Some).ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))
 }
 
-/// The rules that apply; `None` if another version of hotcc made them.
+/// Returns the rules that apply, or `None` if another version of hotcc created them.
 pub(crate) fn running() -> Result<Option<Vec<(RuleEntry, TextEntry)>>> {
     let Some((_, program)) = attached()? else { return Ok(Some(Vec::new())) };
     Ok(read_current(program)?.map(|current| current.entries))
 }
 
-/// The link to the root cgroup, and the program behind it.
+/// Returns the link to the root cgroup, and the id of its program.
 fn attached() -> Result<Option<(Link, u32)>> {
     let path = link_path();
     if !path.exists() {
@@ -89,7 +89,7 @@ fn cannot_read() -> String {
     "cannot read the policy in the kernel".to_owned()
 }
 
-/// All values of an array; `None` if it is missing, or has other values.
+/// Returns all values of an array, or `None` if the array is missing or its values have another size.
 fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Option<Vec<T>>> {
     let Some(map) = maps.iter().find(|map| map.name() == name) else { return Ok(None) };
     let count = map.info().tried(cannot_read)?.info.max_entries;
@@ -100,7 +100,7 @@ fn read<T: Pod>(maps: &[MapHandle], name: &str) -> Result<Option<Vec<T>>> {
     (0..count).map(value).collect()
 }
 
-/// Makes these rules apply, all at once, in place of those that do. Returns what to put back.
+/// Replaces the rules that apply by these, all at once. Returns what was replaced, so that it can be restored.
 pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
     let before = attached()?;
     let root = cgroup::open(&cgroup::cgroup2_root()?)?;
@@ -124,14 +124,14 @@ pub(crate) fn install(policy: &Policy) -> Result<Replaced> {
     Ok(Replaced::Nothing)
 }
 
-/// Takes all rules away. They apply until the result is dropped; put back, they stay.
+/// Removes all rules. They apply until the result is dropped; `put_back` keeps them instead.
 pub(crate) fn remove() -> Result<Option<Removed>> {
     let Some((link, _)) = attached()? else { return Ok(None) };
     fs::remove_file(link_path()).tried(|| format!("cannot remove {}", link_path().display()))?;
     Ok(Some(Removed(link)))
 }
 
-/// Rules that were taken away.
+/// Rules that were removed.
 #[derive(Debug)]
 pub(crate) struct Removed(Link);
 
@@ -153,7 +153,7 @@ impl Replaced {
     }
 }
 
-/// The object with one of its programs, and maps of the size that these rules need.
+/// Loads the object with one of its programs, and with maps of the size that these rules need.
 pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     let mut open = open(program)?;
     set_job(&mut open, &job(&policy.entries, false)?)?;
@@ -173,13 +173,13 @@ pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     load_error::explained(loaded, OBJECT, "builtin", &log)
 }
 
-/// What the programs are told about these rules.
+/// Returns the parameters of the programs for these rules.
 fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> Result<JobEntry> {
     let wants = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
     Ok(JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), tick_us: tick_us()? })
 }
 
-/// Prepares an object with one of its programs to use the rules that apply.
+/// Prepares an object, with one of its programs, to use the rules that apply.
 pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only_count: bool) -> Result<()> {
     set_job(open, &job(&current.entries, only_count)?)?;
     let maps = maps_of(current.program)?;
@@ -195,7 +195,7 @@ pub(super) fn prepare_for_current(open: &mut OpenObject, current: &Current, only
     Ok(())
 }
 
-/// The object with one of its programs, for the rules that apply.
+/// Loads the object with one of its programs, for the rules that apply.
 pub(super) fn load_for_current(current: &Current, program: &str) -> Result<Object> {
     let mut open = open(program)?;
     prepare_for_current(&mut open, current, false)?;
@@ -203,7 +203,7 @@ pub(super) fn load_for_current(current: &Current, program: &str) -> Result<Objec
     load_error::explained(loaded, OBJECT, "builtin", &log)
 }
 
-/// Leaves only one program of an object to be loaded.
+/// Excludes all programs of an object but one from loading.
 pub(super) fn only(open: &mut OpenObject, program: &str) {
     for mut other in open.progs_mut() {
         let wanted = other.name() == program;
@@ -234,7 +234,7 @@ fn cannot_write() -> String {
     "cannot write the policy's rules".to_owned()
 }
 
-/// Writes the rules, before anything reads them.
+/// Writes the rules. Call it before any program reads them.
 pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
     let (rules, texts) = (map(object, RULES)?, map(object, TEXTS)?);
     for (index, (rule, text)) in (0u32..).zip(&policy.entries) {

@@ -1,17 +1,17 @@
-//! What the program and this crate share. Layout: bpf/progs/policy.h.
+//! Structures that the program and this crate share. Layout: bpf/progs/policy.h.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Names of a cgroup's path that are compared, from the top.
+/// Number of names in a cgroup's path that are compared, from the top.
 pub(super) const CGROUP_LEVELS: usize = 12;
-/// Bytes of a name that are compared.
+/// Number of bytes of a name that are compared.
 pub(super) const CGROUP_NAME: usize = 128;
-/// Bytes of a rule's text.
+/// Size of a rule's text, bytes.
 pub(super) const TEXT: usize = 2048;
-/// Bits of a prefix's key before its address.
+/// Number of bits in a prefix's key before the address.
 pub(super) const SET_BITS: u32 = 32;
 
-/// What a rule asks for.
+/// Bits for the conditions of a rule.
 pub(super) mod criterion {
     pub(in crate::policy) const REMOTE: u32 = 1 << 0;
     pub(in crate::policy) const LOCAL: u32 = 1 << 1;
@@ -26,7 +26,7 @@ pub(super) mod criterion {
     pub(in crate::policy) const SHARE: u32 = 1 << 10;
 }
 
-/// For each criterion, in the order of its bits, why a socket does not fulfil it.
+/// For each criterion, in the order of the bits, the reason why a socket does not fulfil it.
 pub(crate) const REASONS: [&str; 11] = [
     "the remote address is not in the rule's prefixes",
     "the local address is not in the rule's prefixes",
@@ -41,7 +41,7 @@ pub(crate) const REASONS: [&str; 11] = [
     "the connection's hash is not in the share",
 ];
 
-/// What of a [`FlowEntry`] is known.
+/// Bits for the fields of a [`FlowEntry`] that may be unknown.
 pub(super) mod known {
     pub(in crate::policy) const PEER: u32 = 1;
     pub(in crate::policy) const UID: u32 = 2;
@@ -127,7 +127,7 @@ pub struct JobEntry {
     pub tick_us: u32,
 }
 
-/// What became of open sockets. `struct policy_moved`.
+/// Outcomes for open sockets. `struct policy_moved`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, serde::Serialize)]
 pub struct Moved {
@@ -135,7 +135,7 @@ pub struct Moved {
     pub moved: u64,
     /// Sockets that ran it already.
     pub same: u64,
-    /// Sockets that had chosen for themselves, or that `hotcc run` had chosen for.
+    /// Sockets left alone: they, or `hotcc run`, had chosen a congestion control.
     pub left_alone: u64,
     /// Sockets whose rule's congestion control is not loaded.
     pub unavailable: u64,
@@ -145,15 +145,15 @@ pub struct Moved {
     pub unmatched: u64,
 }
 
-/// What became of sockets that a rule matched. `struct policy_counts`.
+/// Outcomes for sockets that a rule matched. `struct policy_counts`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable, serde::Serialize)]
 pub struct Counts {
-    /// Connections that got its congestion control.
+    /// Connections that got the rule's congestion control.
     pub connections: u64,
     /// Listeners that got it.
     pub listeners: u64,
-    /// Sockets that had chosen for themselves, or that `hotcc run` had chosen for.
+    /// Sockets left alone: they, or `hotcc run`, had chosen a congestion control.
     pub left_alone: u64,
     /// Sockets that did not get it, because it was not loaded.
     pub unavailable: u64,
@@ -166,7 +166,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     hash ^ hash >> 32
 }
 
-/// Hash of one name of a cgroup's path.
+/// Returns the hash of one name in a cgroup's path.
 pub(super) fn hash_of_name(name: &str) -> u64 {
     let mut padded = [0; CGROUP_NAME];
     let kept = name.len().min(CGROUP_NAME - 1);
@@ -175,7 +175,7 @@ pub(super) fn hash_of_name(name: &str) -> u64 {
     words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)))
 }
 
-/// Hash of a path, from those of its names.
+/// Returns the hash of a path, computed from the hashes of its names.
 pub(super) fn hash_of_path(names: &[u64]) -> u64 {
     names.iter().fold(0, |hash, name| mix(hash, *name))
 }

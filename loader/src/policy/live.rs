@@ -1,4 +1,4 @@
-//! Rules for the sockets that are already open.
+//! Applies the rules to sockets that are already open.
 
 use super::kernel::{OBJECT, current, only, prepare_for_current};
 use super::layout::Moved;
@@ -9,8 +9,8 @@ use libbpf_rs::{MapCore, MapFlags};
 
 const MOVE: &str = "move";
 
-/// Gives each open socket the congestion control of its rule, or only counts them. Call with the lock held, unless it
-/// only counts.
+/// Gives each open socket the congestion control of its rule; with `only_count`, only counts the sockets. Call it with
+/// the lock held, unless it only counts.
 pub(crate) fn move_open(only_count: bool) -> Result<Moved> {
     let Some(current) = current()? else { return Ok(Moved::default()) };
     let walk = SocketWalk::load(OBJECT, |open| {

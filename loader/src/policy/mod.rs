@@ -1,24 +1,24 @@
-//! Rules that choose a congestion control for a socket, as one program on the root cgroup.
+//! Rules that choose a congestion control for a socket. One program on the root cgroup evaluates them.
 //!
 //! ```text
-//! /sys/fs/bpf/hotcc/policy/link          link of the sock_ops program; there: the rules apply
-//! /sys/fs/bpf/hotcc/policy/policy_mark   socket storage: whose choice a socket's congestion control is
-//! /sys/fs/bpf/hotcc/policy/policy_start  socket storage: where a connection stood when a rule took it
+//! /sys/fs/bpf/hotcc/policy/link          link of the sock_ops program; the rules apply while it exists
+//! /sys/fs/bpf/hotcc/policy/policy_mark   socket storage: what chose a socket's congestion control
+//! /sys/fs/bpf/hotcc/policy/policy_start  socket storage: where a connection stood when a rule chose for it
 //! /sys/fs/bpf/hotcc/policy/policy_figures   what the connections of each rule did
 //! ```
-//! The rules are in maps of the program. Other rules are another program, which takes the place of the one behind the
-//! link: so all rules change at once.
+//! The rules are in maps of the program. New rules come with a new program, which replaces the one behind the link: so
+//! all rules change at once.
 //!
-//! - `table`: a rule as the file has it, and what it means to the kernel
-//! - `ordered`: all rules, and the sets that they name
+//! - `table`: a rule as the file has it, translated for the kernel
+//! - `ordered`: all rules, and the sets of prefixes that they refer to
 //! - `set`: sets of prefixes
-//! - `overlap`: rules that get in each other's way
-//! - `kernel`: rules loaded, replaced, removed, read back
+//! - `overlap`: warnings about conflicting rules
+//! - `kernel`: loads, replaces, removes and reads back the rules
 //! - `figures`: what the connections of each rule did
-//! - `show`: what applies, for people and programs
-//! - `explain`: which rule a flow gets, and why
-//! - `live`: rules for sockets that are already open
-//! - `chosen`: one rule as options of a command
+//! - `show`: the rules that apply, with their counters
+//! - `explain`: which rule a flow would get, and why
+//! - `live`: applies the rules to sockets that are already open
+//! - `chosen`: the conditions of a rule as options of a command
 
 mod chosen;
 mod explain;

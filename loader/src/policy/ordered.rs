@@ -1,11 +1,11 @@
-//! All rules, and the sets that they name.
+//! All rules, and the sets of prefixes that they refer to.
 
 use super::layout::{RuleEntry, TextEntry};
 use super::set::Set;
 use super::table::Rule;
 use hotcc_host::error::{Error, Result};
 
-/// The most rules there may be.
+/// Maximum number of rules.
 const MAX_RULES: usize = 256;
 
 /// Rules, in the order in which they are tried.
@@ -16,7 +16,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Numbers the sets of the rules; rules with equal sets share one.
+    /// Builds a policy, and numbers the sets of its rules; rules with equal sets share one.
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self> {
         if rules.len() > MAX_RULES {
             return Err(Error::failed(format!("there are {} policy rules, more than {MAX_RULES}", rules.len())));

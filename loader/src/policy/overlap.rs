@@ -1,12 +1,12 @@
-//! Rules that get in each other's way: one that never applies, because an earlier one matches all that it matches; and two
-//! with conditions of the same kinds that both match some sockets, and choose differently.
+//! Finds conflicting rules: a rule that never applies, because an earlier one matches everything that it matches; and
+//! two rules with conditions of the same kinds that both match some sockets, but choose different congestion controls.
 
 use super::layout::{RuleEntry, criterion};
 use super::table::Rule;
 use hotcc_abi::path::PathKey;
 use hotcc_host::cstr::text;
 
-/// What to warn of, given the rules and the places they stand at.
+/// Returns warnings about rules, each given with its place in the file.
 pub(crate) fn overlaps(rules: &[(String, Rule)]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (n, (later_place, later)) in rules.iter().enumerate() {
@@ -45,7 +45,8 @@ fn prefix(address: [u8; 16], bits: u32) -> PathKey {
     PathKey { prefix_len: bits, addr: address }
 }
 
-/// Prefixes of both rules: the remote ones, or the local ones. `None`: it is a set.
+/// Returns, for the remote and for the local address: the criterion, and either the rule's single prefix or the digest
+/// of its set.
 fn prefixes(rule: &Rule) -> [(u32, Option<PathKey>, Option<[u8; 32]>); 2] {
     let RuleEntry { remote, remote_len, local, local_len, .. } = rule.entry;
     let of = |set: &Option<super::set::Set>, address, bits| match set.as_ref().filter(|set| set.single().is_none()) {
@@ -57,10 +58,10 @@ fn prefixes(rule: &Rule) -> [(u32, Option<PathKey>, Option<[u8; 32]>); 2] {
     [(criterion::REMOTE, remote_prefix, remote_set), (criterion::LOCAL, local_prefix, local_set)]
 }
 
-/// Whether the earlier rule matches all that the later one matches, as far as that can be told.
+/// Returns whether the earlier rule certainly matches everything that the later one matches.
 fn covers(earlier: &Rule, later: &Rule) -> bool {
     let (a, b) = (&earlier.entry, &later.entry);
-    // one that yields does not take what the other one would override
+    // the earlier rule leaves sockets alone that the later one, with `override`, would change
     if b.overrides > a.overrides {
         return false;
     }
@@ -90,8 +91,8 @@ fn covers(earlier: &Rule, later: &Rule) -> bool {
         && implied(criterion::SHARE, a.seed == b.seed && a.share >= b.share)
 }
 
-/// Whether some socket matches both of two rules that ask for the same. Sets are taken not to have anything in common,
-/// and shares too.
+/// Returns whether some socket may match both of two rules with the same criteria. Sets are assumed to be disjoint, and
+/// so are shares.
 fn intersect(one: &Rule, other: &Rule) -> bool {
     let (a, b) = (&one.entry, &other.entry);
     if asks(a, criterion::SHARE) {

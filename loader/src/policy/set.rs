@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The most prefixes that a set may have.
+/// Maximum number of prefixes in a set.
 pub const MAX_PREFIXES: usize = 100_000;
 
-/// Prefixes; the longest one that an address is in decides whether the address is in the set.
+/// A set of prefixes. The longest prefix that contains an address decides whether the address is in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Set(BTreeMap<PathKey, bool>);
 
 impl Set {
-    /// Reads a file of one prefix per line. `!` before a prefix takes it out of a larger one; `#` begins a comment.
+    /// Reads a file with one prefix per line. `!` before a prefix excludes it from a larger one; `#` begins a comment.
     pub(super) fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).tried(|| format!("cannot read the prefixes in {}", file.display()))?;
         let mut set = Self::default();
@@ -43,7 +43,7 @@ impl Set {
         Ok(())
     }
 
-    /// The prefix, if it is the only one.
+    /// Returns the prefix, if the set has only one.
     pub(super) fn single(&self) -> Option<PathKey> {
         let (prefix, is_in) = self.0.first_key_value()?;
         (self.0.len() == 1 && *is_in).then_some(*prefix)

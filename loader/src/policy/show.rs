@@ -1,4 +1,4 @@
-//! What applies, for people and programs.
+//! Reads the rules that apply, for people and programs.
 
 use super::kernel::current;
 use super::layout::{Counts, RuleEntry, TextEntry};
@@ -11,19 +11,19 @@ use serde::Serialize;
 /// A rule that applies. Schema of `hotcc policy show --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownRule {
-    /// Its place in the order, from 1.
+    /// Number of the rule, from 1.
     pub rule: usize,
     /// The keys of its table in the file.
     pub keys: toml::Table,
-    /// The congestion control that it chooses: one of its own, if it has tunables.
+    /// The congestion control that it chooses; if the rule has tunables, its own registration.
     pub congestion_control: String,
-    /// Whether that is registered now.
+    /// Whether that congestion control is registered now.
     pub loaded: bool,
-    /// Prefixes in the set that it names for remote addresses.
+    /// Number of prefixes for remote addresses.
     pub remote_prefixes: u32,
-    /// Prefixes in the set that it names for local addresses.
+    /// Number of prefixes for local addresses.
     pub local_prefixes: u32,
-    /// What became of sockets that it matched, since the rules last changed.
+    /// Outcomes for sockets that it matched since the rules last changed.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -42,7 +42,7 @@ pub fn show() -> Result<Shown> {
     shown()
 }
 
-/// As [`show`].
+/// Like [`show`], but checks neither privileges nor bpffs.
 pub(crate) fn shown() -> Result<Shown> {
     let Some(current) = current()? else { return Ok(Shown::default()) };
     let available = sysctl::available()?;
@@ -71,7 +71,7 @@ fn shown_rule(
 }
 
 impl TextEntry {
-    /// The rule as the file has it.
+    /// Returns the rule as TOML, as the file has it.
     pub(crate) fn toml(&self) -> String {
         text(&self.toml)
     }
@@ -80,13 +80,13 @@ impl TextEntry {
         self.toml().parse().tried(|| "cannot read a rule in the kernel".to_owned())
     }
 
-    /// The rule on one line.
+    /// Returns the rule on one line.
     pub(crate) fn line(&self) -> String {
         self.keys().map_or_else(|_: Error| self.toml(), |keys| line(&keys))
     }
 }
 
-/// Keys and values on one line.
+/// Returns keys and values on one line.
 #[must_use]
 pub fn line(keys: &toml::Table) -> String {
     keys.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! A rule as the file has it, and what it means to the kernel.
+//! A rule as the file has it, and its translation for the kernel.
 
 use super::layout::{CGROUP_LEVELS, RuleEntry, TEXT, TextEntry, criterion, hash_of_name, hash_of_path};
 use super::set::Set;
@@ -15,9 +15,9 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
-/// Longest interface name that the kernel takes.
+/// Length of the longest interface name that the kernel accepts, in bytes.
 const INTERFACE_MAX: usize = 15;
-/// SINR that readings may have, dB.
+/// Range of the SINR of readings, dB.
 const SIGNAL_DB: RangeInclusive<f64> = -20.0..=50.0;
 
 /// A `[[policy]]` table. Every key but the congestion control is a condition, and all of them must hold.
@@ -43,18 +43,18 @@ pub(crate) struct RuleTable {
     overrides: bool,
 }
 
-/// A rule, checked.
+/// A validated rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) entry: RuleEntry,
     pub(crate) text: TextEntry,
     pub(super) remote: Option<Set>,
     pub(super) local: Option<Set>,
-    /// What it cannot do, or cannot do now.
+    /// Warnings about what the rule cannot match, or cannot match now.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What is wrong with a rule, and where in the file's text.
+/// An error in a rule, and its place in the file's text.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) span: Range<usize>,
@@ -66,7 +66,7 @@ fn at<T: Clone, R>(value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R>) -> st
 }
 
 impl RuleTable {
-    /// Checks a rule whose sockets get the congestion control `cc_name`. Paths are relative to `directory`.
+    /// Validates the rule. Its sockets get the congestion control `cc_name`; paths are relative to `directory`.
     pub(crate) fn compile(&self, directory: &Path, cc_name: &str) -> std::result::Result<Rule, Wrong> {
         let mut entry = RuleEntry { cc_name: padded(cc_name), overrides: self.overrides.into(), ..Zeroable::zeroed() };
         let mut warnings = Vec::new();
@@ -100,7 +100,7 @@ impl RuleTable {
         }
         if let Some(name) = &self.netns {
             let inode = at(name, |name| Ok(netns::named(name)?.inode))?;
-            entry.netns = inode as u32; // of nsfs, which has no larger ones
+            entry.netns = inode as u32; // nsfs has no larger inode numbers
             entry.criteria |= criterion::NETNS;
         }
         if let Some(user) = &self.uid {
@@ -162,15 +162,16 @@ impl RuleTable {
     }
 }
 
-/// Identifies a rule in all policies that contain it: by its text, its sets of prefixes and its congestion control.
+/// Returns the number that identifies a rule in every policy: a hash of its text, its sets of prefixes and its congestion
+/// control.
 fn id(text: &TextEntry, cc_name: &[u8; 16]) -> u64 {
     let digest = Sha256::new().chain_update(bytemuck::bytes_of(text)).chain_update(cc_name).finalize();
     let (words, _) = digest.as_chunks::<8>();
     words.first().map_or(0, |word| u64::from_le_bytes(*word)) | 1 // 0 means no rule
 }
 
-/// The same for rules that differ only in their share or in their congestion control, so that a larger share keeps the
-/// connections of a smaller one.
+/// Returns the seed of the rule's hash. It is the same for rules that differ only in their share, congestion control or
+/// `override`, so that a larger share includes the connections of a smaller one.
 pub(super) fn seed(entry: &RuleEntry) -> u32 {
     let conditions = RuleEntry { share: 0, seed: 0, cc_name: [0; 16], overrides: 0, ..*entry };
     let words: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&conditions));
@@ -202,7 +203,7 @@ fn list(value: &Value) -> Result<Set> {
     prefix_list(texts.iter().map(String::as_str))
 }
 
-/// A set of the prefixes listed, of which there must be some.
+/// Returns the set of the listed prefixes; fails if the list is empty.
 pub(super) fn prefix_list<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Set> {
     let mut set = Set::default();
     for text in texts {
@@ -230,7 +231,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The names of a cgroup's path, from the top, as the kernel has them.
+/// Returns the hashes of the names in a cgroup's path, from the top, as the program in the kernel computes them.
 pub(super) fn cgroup_names(path: &Path) -> Result<Vec<u64>> {
     let root = cgroup::cgroup2_root()?;
     let relative = path.strip_prefix(&root).map_err(|_| {
@@ -280,7 +281,7 @@ pub(super) fn interface_name(name: &str) -> Result<[u8; 16]> {
     Ok(padded(name))
 }
 
-/// `known`, `above DB` or `below DB`: what to ask for, and the threshold in 1/256 dB.
+/// Parses `known`, `above DB` or `below DB`. Returns the criterion and the threshold in 1/256 dB.
 fn parse_signal(text: &str) -> Result<(u32, i32)> {
     let threshold = |text: &str| text.trim().parse::<f64>().ok().filter(|db| SIGNAL_DB.contains(db));
     let q8 = |db: f64| (db * 256.0).round() as i32;
@@ -296,7 +297,7 @@ fn parse_signal(text: &str) -> Result<(u32, i32)> {
     })
 }
 
-/// `5%`: of 2^32 hashes, those below the result.
+/// Parses a share like `5%`. Returns the limit below which a connection's hash, of 32 bits, must be.
 pub(super) fn parse_share(text: &str) -> Result<u64> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);

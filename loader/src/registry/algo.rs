@@ -1,4 +1,5 @@
-//! A congestion control that hotcc has pinned: which of its versions serves, which served before, what is left over.
+//! A congestion control that hotcc has pinned: the version that serves, the one that served before, and what killed
+//! commands left.
 
 use super::bpffs::{need_bpffs, remove_tree, subdirectories};
 use super::registrations::is_in_use;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 const KEY: [u8; 4] = [0; 4];
 
-/// A registered algorithm of ours.
+/// An algorithm that hotcc loaded.
 #[derive(Clone, Debug)]
 pub struct Algo {
     /// Name of the congestion control.
@@ -24,7 +25,7 @@ pub struct Algo {
 }
 
 impl Algo {
-    /// All that are pinned, by name.
+    /// Returns all that are pinned, in the order of their names.
     pub fn all() -> Result<Vec<Self>> {
         let mut found = Vec::new();
         for dir in subdirectories(Path::new(pins::ALGO))? {
@@ -35,13 +36,13 @@ impl Algo {
         Ok(found)
     }
 
-    /// The one of that name, whether or not it is there.
+    /// Returns the algorithm of this name, whether or not it is loaded.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), dir: pins::algo_dir(name) }
     }
 
-    /// The one of that name, if it serves.
+    /// Returns the algorithm of this name and its serving version; fails if none serves.
     pub fn serving(name: &str) -> Result<(Self, Version)> {
         need_bpffs()?;
         let algo = Self::named(name);
@@ -51,12 +52,12 @@ impl Algo {
         Err(Self::not_serving(name, true)?)
     }
 
-    /// Why there is nothing to take away.
+    /// Returns the error for a name that cannot be unloaded, because hotcc has not loaded it.
     pub(crate) fn nothing_to_unload(name: &str) -> Result<Error> {
         Self::not_serving(name, false)
     }
 
-    /// The error for a name that hotcc has not loaded; with `advice`, it says how to load one.
+    /// Returns the error for a name that hotcc has not loaded; with `advice`, it includes how to load one.
     fn not_serving(name: &str, advice: bool) -> Result<Error> {
         let loaded: Vec<String> =
             Self::all()?.into_iter().filter(|a| matches!(a.current(), Ok(Some(_)))).map(|a| a.name).collect();
@@ -75,25 +76,25 @@ impl Algo {
         Ok(Error::failed(format!("`{name}` is not loaded by hotcc{others}{hint}")))
     }
 
-    /// Pin directory.
+    /// Returns the directory of its pins.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where the registration is pinned.
+    /// Returns the path at which the registration is pinned.
     #[must_use]
     pub fn link_path(&self) -> PathBuf {
         self.dir.join("link")
     }
 
-    /// What marks it as loaded for runs only.
+    /// Returns the path of the mark for algorithms that were loaded for runs only.
     #[must_use]
     pub fn runs_path(&self) -> PathBuf {
         self.dir.join("run")
     }
 
-    /// All versions, oldest first.
+    /// Returns all versions, oldest first.
     pub fn versions(&self) -> Result<Vec<Version>> {
         let mut found: Vec<Version> = subdirectories(&self.dir)?
             .into_iter()
@@ -106,7 +107,7 @@ impl Algo {
         Ok(found)
     }
 
-    /// The version that serves, as the kernel says; `None` if none does.
+    /// Returns the version that serves, according to the kernel, or `None` if none does.
     pub fn current(&self) -> Result<Option<Version>> {
         let versions = self.versions()?;
         let link_path = self.link_path();
@@ -119,7 +120,7 @@ impl Algo {
         Ok(versions.into_iter().find(is_registered_map))
     }
 
-    /// The version that served before the current one.
+    /// Returns the version that served before the current one.
     pub fn previous(&self) -> Result<Option<Version>> {
         let Some(current) = self.current()? else { return Ok(None) };
         let others = self.versions()?.into_iter().filter(|v| v.map_id != current.map_id);
@@ -129,7 +130,8 @@ impl Algo {
         Ok(served.pop().map(|(_, v)| v))
     }
 
-    /// Removes what a killed command left, and versions older than the previous one. Call with the lock held.
+    /// Finishes or removes what a killed command left, and removes versions older than the previous one. Call it with
+    /// the lock held.
     pub fn gc(&self) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
@@ -138,7 +140,7 @@ impl Algo {
             return remove_tree(&self.dir);
         };
         if current.meta()?.committed == 0 {
-            // a command was killed after the kernel had switched, and before all was done
+            // a command was killed after the kernel had switched, but before the command had finished
             let versions = self.versions()?;
             let swaps = versions.iter().filter_map(|v| v.meta().ok()).map(|m| m.swaps).max().unwrap_or(0);
             sysctl::replace_defaults(&self.name, |_| vec![self.name.clone()])?;
@@ -153,20 +155,21 @@ impl Algo {
         Ok(())
     }
 
-    /// Whether there is nothing that [`gc`](Self::gc) would change.
+    /// Returns whether [`gc`](Self::gc) would change nothing.
     pub(crate) fn is_clean(&self) -> Result<bool> {
         let Some(current) = self.current()? else { return Ok(!self.dir.exists()) };
         let wanted = 1 + usize::from(self.previous()?.is_some());
         Ok(current.meta()?.committed != 0 && self.versions()?.len() <= wanted)
     }
 
-    /// Where the counters of all its versions are pinned.
+    /// Returns the path at which the counters of all its versions are pinned.
     #[must_use]
     pub fn stats_path(&self) -> PathBuf {
         self.dir.join(pins::STATS)
     }
 
-    /// Monotonic counters of all versions since the name was loaded, summed over CPUs; `None` if no version kept any.
+    /// Returns the monotonic counters of all versions since the name was loaded, summed over CPUs, or `None` if no
+    /// version keeps counters.
     pub fn stats(&self) -> Result<Option<AlgoStats>> {
         let path = self.stats_path();
         if !path.exists() {
@@ -184,7 +187,8 @@ impl Algo {
     }
 }
 
-/// How to load the built-in algorithm of this name, or the one nearest to it if no name of `known` is as likely meant.
+/// Returns advice to load the built-in algorithm of this name, or the one with the most similar name, unless a name in
+/// `known` is similar, too.
 pub(crate) fn load_advice(name: &str, known: &[&str]) -> Option<String> {
     if hotcc_bpf::algo(name).is_some() {
         return Some(format!("Load it: hotcc load {name}"));
@@ -194,7 +198,7 @@ pub(crate) fn load_advice(name: &str, known: &[&str]) -> Option<String> {
     Some(format!("Did you mean `{nearest}`? Load it: hotcc load {nearest}"))
 }
 
-/// Without links the map itself is the registration.
+/// Returns whether the version's map is itself a registration, as it is without links.
 fn is_registered_map(version: &Version) -> bool {
     let value = version.map("map").ok().flatten().and_then(|m| m.lookup(&KEY, MapFlags::empty()).ok().flatten());
     value.is_some_and(|v| is_in_use(&v))

@@ -1,4 +1,4 @@
-//! The directories of pins.
+//! Directories of pins.
 
 use hotcc_abi::pins;
 use hotcc_host::bpffs;
@@ -6,12 +6,12 @@ use hotcc_host::error::{Result, Tried};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Fails unless a BPF file system is mounted where the pins are, and nobody but root can change them.
+/// Fails unless a BPF file system is mounted at the path of the pins, and only root can change them.
 pub fn need_bpffs() -> Result<()> {
     bpffs::need(Path::new(pins::ROOT))
 }
 
-/// Directories in a directory of pins; empty if it does not exist.
+/// Returns the directories in a directory of pins; none if it does not exist.
 pub(super) fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

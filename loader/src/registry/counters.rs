@@ -1,4 +1,4 @@
-//! The pinned counters of what commands did.
+//! The pinned counters of commands.
 
 use super::value_map::{read_value_map, write_value_map};
 use hotcc_abi::pins;
@@ -7,13 +7,13 @@ use hotcc_host::bpffs;
 use hotcc_host::error::Result;
 use std::path::Path;
 
-/// What commands did so far; zeros where nothing was ever done.
+/// Returns the counts so far; zeros if no command has counted yet.
 pub fn counters() -> Result<Counters> {
     let value = read_value_map(&Path::new(pins::ROOT).join("counters"))?;
     Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or_default())
 }
 
-/// Counts what was done. Call with the lock held. Failing to update the counters does not fail the command.
+/// Updates the counters. Call it with the lock held. Failing to update the counters does not fail the command.
 pub(crate) fn count(what: impl FnOnce(&mut Counters)) {
     let _ = try_count(what).inspect_err(|error| tracing::warn!("cannot update the command counters: {error:#}"));
 }

@@ -1,4 +1,4 @@
-//! The default of each network namespace before an algorithm was loaded, for the time when it is unloaded.
+//! The default of each network namespace before an algorithm was loaded; unloading restores it.
 
 use super::Algo;
 use super::value_map::{create_value_map, read_value_map, write_value_map};
@@ -17,7 +17,7 @@ struct Entry {
     cc_name: [u8; 16],
 }
 
-/// The defaults that there were. The first is of the network namespace that the algorithm was loaded from.
+/// The defaults before the algorithm was loaded. The first is of the network namespace that it was loaded from.
 pub(crate) struct Defaults(Vec<Entry>);
 
 fn path(algo: &Algo) -> PathBuf {
@@ -25,26 +25,27 @@ fn path(algo: &Algo) -> PathBuf {
 }
 
 impl Defaults {
-    /// Notes what they are now.
+    /// Stores the current defaults.
     pub(crate) fn note(algo: &Algo) -> Result<()> {
         let entry = |ns: &NetNs| Ok(Entry { netns_inode: ns.inode, cc_name: padded(&sysctl::default()?) });
         let entries = netns::in_each(entry)?;
         create_value_map(&path(algo), "hotcc_defaults", bytemuck::cast_slice(&entries))
     }
 
-    /// What was noted; nothing if an older version of hotcc loaded the algorithm.
+    /// Reads the stored defaults; none if an older version of hotcc loaded the algorithm.
     pub(crate) fn noted(algo: &Algo) -> Result<Self> {
         let bytes = read_value_map(&path(algo))?.unwrap_or_default();
         Ok(Self(bytes.chunks_exact(size_of::<Entry>()).map(bytemuck::pod_read_unaligned).collect()))
     }
 
-    /// The default that a network namespace had. One that is newer has got the first one's.
+    /// Returns the default that a network namespace had; for a namespace that was created later, that of the first
+    /// entry.
     pub(crate) fn of(&self, netns_inode: u64) -> Option<String> {
         let entry = self.0.iter().find(|entry| entry.netns_inode == netns_inode).or(self.0.first())?;
         Some(text(&entry.cc_name))
     }
 
-    /// Puts these defaults in the place of `gone` in what was noted for the other algorithms.
+    /// Replaces `gone` by these defaults in what was stored for the other algorithms.
     pub(crate) fn replace_in_others(&self, gone: &str) -> Result<()> {
         for other in Algo::all()?.into_iter().filter(|other| other.name != gone) {
             let mut noted = Self::noted(&other)?;

@@ -1,4 +1,4 @@
-//! Versions on their way into the kernel: loaded, pinned, registered, put in another's place.
+//! Loads, pins and registers versions, and replaces one by another.
 
 use super::algo::Algo;
 use super::bpffs::remove_tree;
@@ -19,18 +19,18 @@ use libbpf_rs::{ErrorKind, MapCore, MapHandle};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Loads an object into the kernel; nothing is registered yet.
+/// Loads an object into the kernel; registers nothing.
 pub(crate) fn prepare(opened: Opened) -> Result<Loaded> {
     let loaded = opened.load(kernel::has_links())?;
     share_with_feeders()?;
-    // an algorithm that meets another version reads nothing from it, and cannot say so
+    // an algorithm that finds radio maps of another version reads nothing from them, and cannot report that
     if let Err(error @ MapError::Version(_)) = RadioView::open(Path::new(pins::ROOT)) {
         tracing::warn!("no algorithm of this version reads radio signals: {error}");
     }
     Ok(loaded)
 }
 
-/// Pins all that belongs to a version, before it serves.
+/// Pins everything that belongs to a version, before it serves.
 pub(crate) fn pin_version(algo: &Algo, loaded: &mut Loaded, source: &Source, profile: &str) -> Result<Version> {
     let ops = loaded.ops()?;
     let map_id = ops.info().tried(|| "cannot read the struct_ops map".to_owned())?.info.id;
@@ -71,14 +71,14 @@ fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Sourc
     Ok(())
 }
 
-/// Copies the end of `text`, which tells most of a path, leaving room for a NUL.
+/// Copies the end of `text`, leaving room for a NUL. The end of a path is its most informative part.
 fn copy_tail(field: &mut [u8], text: &str) {
     let bytes = text.as_bytes();
     let tail = &bytes[bytes.len().saturating_sub(field.len() - 1)..];
     field[..tail.len()].copy_from_slice(tail);
 }
 
-/// Registers a version whose name is free.
+/// Registers a version under a free name.
 pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
     let name = loaded.cc_name.clone();
     let attached = loaded.ops()?.attach_struct_ops();
@@ -98,7 +98,7 @@ pub(crate) fn register(algo: &Algo, loaded: &mut Loaded) -> Result<()> {
     Ok(())
 }
 
-/// Puts `loaded`, pinned already, in the place of `old`.
+/// Replaces `old` by `loaded`, which is already pinned.
 pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result<()> {
     let Some(link) = open_link(algo)? else {
         unregister(old)?;
@@ -112,14 +112,14 @@ pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result
         .tried(|| format!("the kernel refuses to put the new version behind {name}"))
 }
 
-/// Puts `previous`, which served before, in the place of `serving`; returns the version that serves then.
+/// Replaces `serving` by `previous`, which served before. Returns the version that serves then.
 pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Result<Version> {
     if let Some(link) = open_link(algo)? {
         sys::link_update(link, previous.need_map("map")?.as_fd(), serving.need_map("map")?.as_fd())
             .tried(|| format!("the kernel refuses to put the previous version back behind {}", algo.name))?;
         return Ok(previous.clone());
     }
-    // A map is registered once; an equal one can take its place.
+    // A map can be registered only once, so an equal one is loaded and registered.
     let (again, mut loaded) = load_again(algo, previous)?;
     unregister(serving)?;
     register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
@@ -127,8 +127,8 @@ pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Re
     Ok(again)
 }
 
-/// Without links: `version` was unregistered, and what should have followed it failed. Says what came of bringing it
-/// back.
+/// Registers `version` again after its replacement failed with `error`, on kernels without links. Returns `error`, and
+/// adds the reason if `version` could not be registered.
 fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
     let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
     match restored {
@@ -137,8 +137,8 @@ fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
     }
 }
 
-/// Writes the ops table into its map. libbpf does so on the way to registering, which then fails because the name is
-/// taken, and that is just as wanted.
+/// Writes the table of operations into its map. libbpf does so when it registers the map; the registration then fails,
+/// as intended, because the name is taken.
 fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
     match ops.attach_struct_ops() {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -147,7 +147,7 @@ fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
     }
 }
 
-/// Loads a version's object anew, with the tunables it has now.
+/// Loads a version's object again, with the version's current tunables.
 fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
     let meta = version.meta()?;
     let origin = text(&meta.object);
@@ -169,7 +169,7 @@ pub(crate) fn unregister(version: &Version) -> Result<()> {
     version.need_map("map")?.delete(&[0; 4]).tried(|| format!("cannot unregister {}", version.dir.display()))
 }
 
-/// The pinned link, as a descriptor.
+/// Opens the pinned link, if there is one.
 pub fn open_link(algo: &Algo) -> Result<Option<OwnedFd>> {
     let path = algo.link_path();
     if !path.exists() {

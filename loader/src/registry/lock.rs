@@ -1,4 +1,4 @@
-//! The lock of every command that changes something.
+//! The lock of all commands that change state.
 
 use super::bpffs::need_bpffs;
 use hotcc_abi::pins;
@@ -6,12 +6,12 @@ use hotcc_host::error::{Result, need_root};
 use hotcc_host::lock::{self, Lock};
 use std::path::Path;
 
-/// Takes the lock; waits a while for another command to finish.
+/// Takes the lock; waits up to `lock::PATIENCE` for another command to finish.
 pub fn lock() -> Result<Lock> {
     lock::acquire(&Path::new(pins::RUN).join("lock"), 0o600, lock::PATIENCE)
 }
 
-/// What every command that changes something begins with.
+/// Begins a command that changes state: checks privileges and bpffs, and takes the lock.
 pub(crate) fn begin(command: &str) -> Result<Lock> {
     need_root(command)?;
     need_bpffs()?;

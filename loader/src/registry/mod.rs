@@ -1,17 +1,17 @@
-//! What is pinned in bpffs, and what of it serves: all state this project has.
+//! What is pinned in bpffs, and which version of each algorithm serves: all state of this project.
 //!
 //! ```text
-//! /sys/fs/bpf/hotcc/counters              what commands did
-//! /sys/fs/bpf/hotcc/algo/NAME/link        the registration; what it points to is the version that serves
-//! /sys/fs/bpf/hotcc/algo/NAME/vID/        one version each; ID is its struct_ops map's
+//! /sys/fs/bpf/hotcc/counters              counters of commands
+//! /sys/fs/bpf/hotcc/algo/NAME/link        the registration; it refers to the version that serves
+//! /sys/fs/bpf/hotcc/algo/NAME/vID/        one version; ID is that of its struct_ops map
 //!     map  prog  meta  tunables  constants
-//! /sys/fs/bpf/hotcc/algo/NAME/run/        there where it was loaded for `hotcc run` only; locked by each run
+//! /sys/fs/bpf/hotcc/algo/NAME/run/        exists if it was loaded for `hotcc run` only; each run locks it
 //! /sys/fs/bpf/hotcc/algo/NAME/defaults    defaults of network namespaces before it was loaded
-//! /sys/fs/bpf/hotcc/algo/NAME/stats       counters of all versions, those included that are gone
+//! /sys/fs/bpf/hotcc/algo/NAME/stats       counters of all versions, including removed ones
 //! ```
-//! A version directory is complete before its version serves, and the kernel says which one serves, so a command
-//! killed anywhere leaves nothing that the next one would misread. Before 6.4 there are no struct_ops links: the
-//! map itself is the registration, and its state says whether it serves.
+//! A version directory is complete before its version serves, and the kernel records which version serves. So a command
+//! that is killed at any point leaves nothing that the next command would misread. Before Linux 6.4 there are no
+//! struct_ops links: the map itself is the registration, and its state indicates whether it serves.
 
 mod algo;
 mod bpffs;

@@ -1,4 +1,4 @@
-//! Marks of algorithms that `hotcc run` loaded, and locks of the runs that use one.
+//! Marks of algorithms that `hotcc run` loaded, and locks of the runs that use them.
 
 use super::algo::Algo;
 use hotcc_host::error::{Result, Tried};
@@ -7,18 +7,20 @@ use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 
-/// Whether it was loaded for runs, and not to stay.
+/// Returns whether the algorithm was loaded for runs only.
 pub(crate) fn is_for_runs(algo: &Algo) -> bool {
     algo.runs_path().exists()
 }
 
-/// Marks it as loaded for runs. Nobody but root may open the mark, since whoever can open it can lock it.
+/// Marks the algorithm as loaded for runs. Only root may open the mark, because any process that can open it can lock
+/// it.
 pub(crate) fn mark(algo: &Algo) -> Result<()> {
     let path = algo.runs_path();
     DirBuilder::new().mode(0o700).create(&path).tried(|| format!("cannot create {}", path.display()))
 }
 
-/// Whether a run uses it, for commands that only read: they take no lock. `None` if it was not loaded for runs.
+/// Returns whether a run uses the algorithm, or `None` if it was not loaded for runs. Takes no lock, so it is for
+/// commands that only read.
 pub(crate) fn is_held(algo: &Algo) -> Result<Option<bool>> {
     let mark = match fs::metadata(algo.runs_path()) {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
@@ -28,7 +30,8 @@ pub(crate) fn is_held(algo: &Algo) -> Result<Option<bool>> {
     Ok(Some(names_lock(&locks, mark.dev(), mark.ino())))
 }
 
-/// Whether `/proc/locks` has a `flock` on this inode. Its lines are `1: FLOCK  ADVISORY  READ 4711 00:1c:42 0 EOF`.
+/// Returns whether `/proc/locks` has a `flock` on this inode. Its lines are like
+/// `1: FLOCK  ADVISORY  READ 4711 00:1c:42 0 EOF`.
 fn names_lock(locks: &str, device: u64, inode: u64) -> bool {
     let place = format!("{:02x}:{:02x}:{inode}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
     locks.lines().any(|line| {
@@ -37,13 +40,13 @@ fn names_lock(locks: &str, device: u64, inode: u64) -> bool {
     })
 }
 
-/// Whether a run uses one that was loaded for runs. Call with the registry's lock held: a run that ends looks the same
-/// way.
+/// Returns whether a run uses an algorithm that was loaded for runs. Call it with the registry's lock held: it takes
+/// the mark's lock for a moment, as a run that ends does for the same check.
 pub(crate) fn in_use(algo: &Algo) -> Result<bool> {
     Ok(hold(algo, FlockArg::LockExclusiveNonblock)?.is_none())
 }
 
-/// `None` where others' locks are in the way.
+/// Locks the mark; returns `None` if a conflicting lock is held.
 pub(crate) fn hold(algo: &Algo, how: FlockArg) -> Result<Option<Flock<File>>> {
     let tried = || format!("cannot lock {}", algo.runs_path().display());
     match Flock::lock(File::open(algo.runs_path()).tried(tried)?, how) {

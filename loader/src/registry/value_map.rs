@@ -1,4 +1,4 @@
-//! Cells: pinned arrays of one entry.
+//! Value maps: pinned arrays with one entry.
 
 use hotcc_host::error::{Result, Tried};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const KEY: [u8; 4] = [0; 4];
 
-/// Makes and pins a one-entry array.
+/// Creates and pins a one-entry array.
 pub fn create_value_map(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
@@ -18,7 +18,7 @@ pub fn create_value_map(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     map.pin(path).tried(tried)
 }
 
-/// Value of a pinned one-entry array; `None` where there is none.
+/// Returns the value of a pinned one-entry array, or `None` if there is no such pin.
 pub(super) fn read_value_map(path: &Path) -> Result<Option<Vec<u8>>> {
     if !path.exists() {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn read_value_map(path: &Path) -> Result<Option<Vec<u8>>> {
     map.and_then(|m| m.lookup(&KEY, MapFlags::empty())).tried(|| format!("cannot read {}", path.display()))
 }
 
-/// Writes a pinned one-entry array, and makes it where there is none.
+/// Writes a pinned one-entry array, and creates it if necessary.
 pub(super) fn write_value_map(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     if !path.exists() {
         return create_value_map(path, name, value);

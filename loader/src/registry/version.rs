@@ -1,4 +1,4 @@
-//! One version of an algorithm: what is pinned of it.
+//! One version of an algorithm, and its pins.
 
 use crate::object::describe::{Description, describe};
 use crate::tunables::{Section, Setting, present};
@@ -16,12 +16,12 @@ const KEY: [u8; 4] = [0; 4];
 pub struct Version {
     /// Id of its struct_ops map.
     pub map_id: u32,
-    /// Its pins.
+    /// Directory of its pins.
     pub dir: PathBuf,
 }
 
 impl Version {
-    /// Opens one of its maps; `None` if it has none of that name.
+    /// Opens one of its maps; returns `None` if it has no map of that name.
     pub fn map(&self, pin: &str) -> Result<Option<MapHandle>> {
         let path = self.dir.join(pin);
         if !path.exists() {
@@ -35,7 +35,7 @@ impl Version {
         self.map(pin)?.ok_or_else(|| Error::failed(format!("{} is missing", self.dir.join(pin).display())))
     }
 
-    /// What is known of it.
+    /// Reads its metadata.
     pub fn meta(&self) -> Result<Meta> {
         let value = self
             .need_map("meta")?
@@ -52,14 +52,14 @@ impl Version {
         Ok(meta)
     }
 
-    /// Writes what is known of it.
+    /// Writes its metadata.
     pub fn set_meta(&self, meta: &Meta) -> Result<()> {
         self.need_map("meta")?
             .update(&KEY, bytemuck::bytes_of(meta), MapFlags::ANY)
             .tried(|| format!("cannot write {}/meta", self.dir.display()))
     }
 
-    /// Notes that all that follows a switch to it is done.
+    /// Records in the metadata that everything that follows a switch to this version is done.
     pub fn commit(&self, swaps: u64) -> Result<()> {
         let mut meta = self.meta()?;
         meta.activations += 1;
@@ -70,13 +70,14 @@ impl Version {
         self.set_meta(&meta)
     }
 
-    /// Notes that a switch to it is about to happen: if this command is killed after it, the next one finishes.
+    /// Records in the metadata that a switch to this version is about to happen: if the command is killed after the
+    /// switch, the next command finishes its work.
     pub fn mark_pending(&self) -> Result<()> {
         let meta = self.meta()?;
         self.set_meta(&Meta { committed: 0, ..meta })
     }
 
-    /// What it says of itself, from the BTF the kernel holds.
+    /// Returns its description, from the BTF in the kernel.
     pub fn description(&self) -> Result<Description> {
         let path = self.dir.join("prog");
         let tried = || format!("cannot read the BTF of {}", path.display());
@@ -84,7 +85,7 @@ impl Version {
         Ok(describe(&Btf::from_prog_id(program.id()).tried(tried)?, None))
     }
 
-    /// Bytes of its `.data` or `.rodata`; `None` if it has none.
+    /// Returns the bytes of its `.data` or `.rodata`, or `None` if it has no such section.
     pub(crate) fn section(&self, section: Section) -> Result<Option<Vec<u8>>> {
         let pin = match section {
             Section::Data => "tunables",
@@ -94,13 +95,13 @@ impl Version {
         map.lookup(&KEY, MapFlags::empty()).tried(|| format!("cannot read {}/{pin}", self.dir.display()))
     }
 
-    /// Its tunables and their present values.
+    /// Returns its tunables and their current values.
     pub(crate) fn settings(&self) -> Result<Vec<Setting>> {
         let [data, rodata] = [self.section(Section::Data)?, self.section(Section::Rodata)?];
         Ok(present::read(&self.description()?.tunables, data.as_deref(), rodata.as_deref()))
     }
 
-    /// Stores values of its tunables, each in one piece; it may be running meanwhile.
+    /// Stores values of its tunables. Each value is stored atomically, because the version may be running.
     pub(crate) fn store(&self, settings: &[Setting]) -> Result<()> {
         present::store(settings, &self.need_map("tunables")?, &self.dir)
     }

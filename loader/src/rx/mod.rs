@@ -1,14 +1,14 @@
-//! The receiver's side of delay control, on the sockets of one cgroup: `arwa` tells the sender by hints, `drwa` by the
-//! window it grants.
+//! The receiver's side of delay control, on the sockets of one cgroup: `arwa` sends hints to the sender, `drwa` limits
+//! the receive window that it advertises.
 //!
 //! ```text
-//! /sys/fs/bpf/hotcc/rx/METHOD/options     link of the sock_ops program; there: it is loaded
-//! /sys/fs/bpf/hotcc/rx/METHOD/measure     link of the tracing program, which arwa has
-//! /sys/fs/bpf/hotcc/rx/METHOD/lift        link of the iterator, which drwa has
+//! /sys/fs/bpf/hotcc/rx/METHOD/options     link of the sock_ops program; the receiver is loaded while it exists
+//! /sys/fs/bpf/hotcc/rx/METHOD/measure     link of the tracing program (arwa only)
+//! /sys/fs/bpf/hotcc/rx/METHOD/lift        link of the iterator (drwa only)
 //! /sys/fs/bpf/hotcc/rx/METHOD/tunables
-//! /sys/fs/bpf/hotcc/rx/rx_counters        what all of them, and the sender's algorithm, did
+//! /sys/fs/bpf/hotcc/rx/rx_counters        counts of all receivers, and of the sender's algorithm
 //! ```
-//! The state of a connection is its socket's, and goes with it.
+//! The state of a connection belongs to its socket, and ends with it.
 
 use crate::object::describe::describe;
 use crate::object::{btf, libbpf_log, load_error, prepare};
@@ -37,7 +37,7 @@ const TUNABLES: &str = "tunables";
 const KEY: [u8; 4] = [0; 4];
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a receiver holds its sender back.
+/// How a receiver slows down its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -50,7 +50,7 @@ pub enum Method {
 impl Method {
     const ALL: [Self; 2] = [Self::Arwa, Self::Drwa];
 
-    /// As in commands and pins.
+    /// Returns the name, as in commands and pins.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Method {
         Path::new(pins::RX).join(self.name())
     }
 
-    /// Its sock_ops program's link; `None` where it is not loaded.
+    /// Opens the link of its sock_ops program; returns `None` if it is not loaded.
     fn link(self) -> Result<Option<Link>> {
         let path = self.dir().join(OPTIONS);
         if !path.exists() {
@@ -73,36 +73,36 @@ impl Method {
     }
 }
 
-/// What to load, and how.
+/// A request to load a receiver.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which.
+    /// The method.
     pub method: Method,
-    /// On whose sockets; `None`: all of this machine's.
+    /// The cgroup whose sockets it applies to; `None`: all sockets of this machine.
     pub cgroup: Option<PathBuf>,
     /// `default` or `paper`.
     pub profile: String,
-    /// `tunable=value`, on top of the profile.
+    /// `tunable=value` assignments, applied after the profile.
     pub set: Vec<String>,
 }
 
-/// A method that is loaded, as the kernel has it.
+/// A loaded receiver, as read from the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Receiver {
-    /// Which.
+    /// The method.
     pub method: Method,
-    /// On whose sockets; `None`: the cgroup is gone, and with it what was done there.
+    /// The cgroup whose sockets it applies to; `None` if the cgroup was removed, in which case it applies to no socket.
     pub cgroup: Option<PathBuf>,
     /// Its tunables.
     pub tunables: Vec<Value>,
 }
 
-/// All there is to know.
+/// The state of all receivers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// What is loaded.
+    /// Receivers that are loaded.
     pub receivers: Vec<Receiver>,
-    /// What was done so far; `None` where nothing that counts was ever loaded.
+    /// Counts so far; `None` if no program that counts was ever loaded.
     pub counters: Option<Counters>,
 }
 
@@ -122,18 +122,19 @@ struct CountersDef {
     clamps_refused: u64,
 }
 
-/// What the programs did, on all CPUs.
+/// Counts of what the programs did, summed over all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Counters(#[serde(with = "CountersDef")] pub RxCounters);
 
-/// Loads a receiver. Connections that are opened from then on have it; what listens already must do so anew.
+/// Loads a receiver. It applies to connections that are opened from then on; sockets that already listen must listen
+/// again.
 pub fn load(request: &Request) -> Result<Receiver> {
     let _lock = begin("hotcc rx load")?;
     load_locked(request)
 }
 
-/// As [`load`]. Call with the lock held.
+/// Like [`load`]. Call it with the lock held.
 pub(crate) fn load_locked(request: &Request) -> Result<Receiver> {
     let method = request.method;
     let path = request.cgroup.clone().map_or_else(cgroup::cgroup2_root, Ok)?;
@@ -154,13 +155,13 @@ pub(crate) fn load_locked(request: &Request) -> Result<Receiver> {
         }
     }
     let dir = method.dir();
-    finish(method)?; // what a command that was killed began
+    finish(method)?; // remove what a killed command left
     let object = load_object(request)?;
     bpffs::make(&dir)?;
     attach(&object, &cgroup, &dir).inspect_err(|_| {
         let _ = registry::remove_tree(&dir);
     })?;
-    drop(object); // what is read back is what is pinned
+    drop(object); // so that only what is pinned is read back
     receiver(method)?
         .ok_or_else(|| Error::failed(format!("another process unloaded {} as soon as it was loaded", method.name())))
 }
@@ -174,7 +175,7 @@ fn loaded_already(method: Method, link: &Link) -> Error {
     Error::failed(format!("{name} is already loaded {at}; to load it again, first run: hotcc rx unload {name}"))
 }
 
-/// A method's object, the name of that, and its tunables.
+/// Opens a method's object. Returns it with its name and its tunables.
 fn open_object(method: Method) -> Result<(OpenObject, String, Vec<Tunable>)> {
     let name = format!("rx_{}", method.name());
     let embedded =
@@ -185,7 +186,7 @@ fn open_object(method: Method) -> Result<(OpenObject, String, Vec<Tunable>)> {
     Ok((opened, name, tunables))
 }
 
-/// A method's tunables.
+/// Returns a method's tunables.
 pub(crate) fn tunables(method: Method) -> Result<Vec<Tunable>> {
     Ok(open_object(method)?.2)
 }
@@ -201,7 +202,7 @@ fn load_object(request: &Request) -> Result<Object> {
     load_error::explained(loaded, &name, "builtin", &log)
 }
 
-/// Attaches and pins; the link that says "loaded" comes last.
+/// Attaches and pins the programs. The link that marks the receiver as loaded comes last.
 fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
     let pinned = |name: &str| (dir.join(name), format!("cannot pin {}", dir.join(name).display()));
     if let Some(data) = object.maps().find(|m| m.name().to_string_lossy().ends_with(".data")) {
@@ -220,28 +221,29 @@ fn attach(object: &Object, cgroup: &File, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes a receiver away, and lifts the clamps that it set. Connections run on as ordinary ones; returns what it was.
+/// Unloads a receiver, and lifts the window clamps that it set. Connections continue without it. Returns the former
+/// receiver.
 pub fn unload(method: Method) -> Result<Receiver> {
     let _lock = begin("hotcc rx unload")?;
     unload_locked(method)
 }
 
-/// As [`unload`]. Call with the lock held.
+/// Like [`unload`]. Call it with the lock held.
 pub(crate) fn unload_locked(method: Method) -> Result<Receiver> {
     let Some(receiver) = receiver(method)? else {
-        finish(method)?; // what a command that was killed began
+        finish(method)?; // remove what a killed command left
         return Err(Error::failed(format!("{} is not loaded; see: hotcc rx status", method.name())));
     };
     finish(method)?;
     Ok(receiver)
 }
 
-/// The methods of which a killed command left a part.
+/// Returns the methods of which a killed command left a part.
 pub(crate) fn left_over() -> Vec<Method> {
     Method::ALL.into_iter().filter(|m| m.dir().exists() && !m.dir().join(OPTIONS).exists()).collect()
 }
 
-/// Takes away what there is of a receiver, whole or in part. What does not come to its end here can be done again.
+/// Removes a loaded receiver, or what a killed command left of one. If it fails, it can be called again.
 pub(crate) fn finish(method: Method) -> Result<()> {
     let dir = method.dir();
     if !dir.exists() {
@@ -257,7 +259,7 @@ pub(crate) fn finish(method: Method) -> Result<()> {
     registry::remove_tree(&dir)
 }
 
-/// Lets go of what does something by itself, and waits until the kernel has.
+/// Detaches the programs that act by themselves, and waits until the kernel has removed them.
 fn detach(dir: &Path) -> Result<()> {
     let mut programs = Vec::new();
     let tried = || format!("cannot list {}", dir.display());
@@ -268,16 +270,18 @@ fn detach(dir: &Path) -> Result<()> {
             fs::remove_file(&path).tried(|| format!("cannot remove {}", path.display()))?;
         }
     }
-    // A killed command may have removed the pin of a program that the kernel still has: the program uses this map.
+    // A killed command may have removed the pin of a program that the kernel still has. Such a program is found by this
+    // map, which it uses.
     let data = dir.join(TUNABLES);
     let data = if data.exists() {
         let map = MapHandle::from_pinned_path(&data).and_then(|map| map.info());
         Some(map.tried(|| format!("cannot read {}", data.display()))?.info.id)
     } else {
-        None // pinned first, so no program was
+        None // it is pinned first, so no program was pinned
     };
     let started = Instant::now();
-    // a link's number goes before it lets go of what it is attached to, its program's after that
+    // the kernel frees a link's id before it detaches the link, but its program's id after that; so this waits for the
+    // programs
     let is_ours = |program: &ProgramInfo| {
         programs.contains(&program.id) || data.is_some_and(|data| program.map_ids.contains(&data))
     };
@@ -288,24 +292,24 @@ fn detach(dir: &Path) -> Result<()> {
                 "the kernel still has the programs attached after 5 s: another process holds their links",
             ));
         }
-        std::thread::sleep(Duration::from_millis(5)); // the kernel drops them in its own time
+        std::thread::sleep(Duration::from_millis(5)); // the kernel removes them asynchronously
     }
     Ok(())
 }
 
-/// What is loaded, and what it did.
+/// Returns the loaded receivers, and the counts of all.
 pub fn status() -> Result<Status> {
     need_root("hotcc rx status")?;
     registry::need_bpffs()?;
     Ok(Status { receivers: loaded()?, counters: counters()?.map(Counters) })
 }
 
-/// What is loaded.
+/// Returns the loaded receivers.
 pub(crate) fn loaded() -> Result<Vec<Receiver>> {
     Method::ALL.into_iter().filter_map(|method| receiver(method).transpose()).collect()
 }
 
-/// What the programs did so far, on all CPUs; `None` where nothing that counts was ever loaded.
+/// Returns the counts so far, summed over all CPUs, or `None` if no program that counts was ever loaded.
 pub fn counters() -> Result<Option<RxCounters>> {
     let path = Path::new(pins::RX).join(pins::RX_COUNTERS);
     if !path.exists() {
@@ -330,7 +334,7 @@ fn receiver(method: Method) -> Result<Option<Receiver>> {
     let map = MapHandle::from_pinned_path(&path).tried(tried)?;
     let data = map.lookup(&KEY, MapFlags::empty()).tried(tried)?;
     let btf = Btf::from_prog_id(link.info().tried(tried)?.prog_id).tried(tried)?;
-    // they are fixed while it is loaded
+    // a receiver's tunables are fixed while it is loaded
     let value = |setting| Value { settable: false, ..Value::from(setting) };
     let tunables =
         present::read(&describe(&btf, None).tunables, data.as_deref(), None).into_iter().map(value).collect();

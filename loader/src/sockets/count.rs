@@ -1,4 +1,4 @@
-//! Open sockets counted by congestion control and version.
+//! Counts open sockets by congestion control and version.
 
 use super::walk::SocketWalk;
 use bytemuck::{Pod, Zeroable};
@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags};
 pub struct Group {
     /// Name of the congestion control.
     pub cc: String,
-    /// Id of the struct_ops map behind it; 0 for one of the kernel's own.
+    /// Id of the struct_ops map behind it; 0 for the kernel's own congestion controls.
     pub map_id: u32,
     /// Counts and distributions.
     pub counts: GroupCounts,
@@ -29,11 +29,12 @@ pub struct CountedGroup {
     pub name: [u8; 16],
     /// Zero.
     pub pad: u32,
-    /// What was counted.
+    /// Counts and distributions.
     pub counts: GroupCounts,
 }
 
-/// What a socket runs, by the struct_ops map behind it (0: none) and the one that serves under the name, if hotcc has it.
+/// Returns the label of the version that a socket runs, given the id of its struct_ops map (0: none), and that of the
+/// map that serves under the name, if hotcc has loaded it.
 #[must_use]
 pub fn version_label(map_id: u32, serving: Option<u32>) -> &'static str {
     match (map_id, serving) {
@@ -44,7 +45,7 @@ pub fn version_label(map_id: u32, serving: Option<u32>) -> &'static str {
     }
 }
 
-/// What the kernel counted.
+/// Counts and distributions of one group, from the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct GroupCounts {
@@ -65,12 +66,12 @@ pub struct GroupCounts {
 pub struct FlowCounter(SocketWalk);
 
 impl FlowCounter {
-    /// Loads the iterator. It belongs to this process; nothing is pinned.
+    /// Loads the iterator. It ends with this process; nothing is pinned.
     pub fn new() -> Result<Self> {
         SocketWalk::load("sock_count", |_| Ok(())).map(Self)
     }
 
-    /// Counts now, in the kernel: what comes back is one entry per congestion control and version.
+    /// Counts now, in the kernel. Returns one entry per congestion control and version.
     pub fn count(&mut self) -> Result<Vec<Group>> {
         let map = self.0.map("groups")?;
         for key in map.keys() {
@@ -90,13 +91,13 @@ impl FlowCounter {
     }
 }
 
-/// Who runs what now. What was done stays done where that cannot be told.
+/// Counts open sockets; returns `None` if that fails, because failing to count them does not fail a command.
 pub(crate) fn count_sockets() -> Option<Vec<Group>> {
     let counted = FlowCounter::new().and_then(|mut counter| counter.count());
     counted.inspect_err(|error| tracing::warn!("cannot count connections: {error:#}")).ok()
 }
 
-/// Connections of the groups that match.
+/// Returns the number of connections in the groups that match.
 pub(crate) fn connections(groups: &Option<Vec<Group>>, matches: impl Fn(&Group) -> bool) -> Option<u64> {
     let matching = groups.as_ref()?.iter().filter(|g| matches(g));
     Some(matching.map(|g| g.counts.connections).sum())

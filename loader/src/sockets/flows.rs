@@ -1,4 +1,4 @@
-//! The open TCP connections one by one, with what their algorithm knows of each.
+//! Lists the open TCP connections, each with its algorithm's own state.
 
 use super::count::version_label;
 use super::walk::SocketWalk;
@@ -62,18 +62,18 @@ pub struct Connection {
     pub netns: String,
     /// Local address and port.
     pub local: SocketAddr,
-    /// The peer's.
+    /// Address and port of the peer.
     pub peer: SocketAddr,
     /// Congestion control.
     pub cc: String,
-    /// `current`, `older` (it runs a version that a swap replaced), `kernel` (the kernel's own) or `unmanaged` (BPF that
-    /// hotcc did not load).
+    /// `current`, `older` (it runs a version that a swap replaced), `kernel` (the kernel's own) or `unmanaged` (BPF
+    /// that hotcc did not load).
     pub version: &'static str,
     /// `open`, `disorder`, `cwr`, `recovery` or `loss`.
     pub ca_state: &'static str,
     /// Congestion window, segments.
     pub cwnd: u32,
-    /// Slow start threshold, segments; `None` until there is one.
+    /// Slow start threshold, segments; `None` until it is set.
     pub ssthresh: Option<u32>,
     /// Smoothed RTT, microseconds; `None` before the first sample.
     pub srtt_us: Option<u32>,
@@ -85,24 +85,24 @@ pub struct Connection {
     pub retransmits: u32,
     /// Bytes acknowledged.
     pub acked_bytes: u64,
-    /// The algorithm's own state of the connection, in the order of its source; empty where its fields are not known.
+    /// The algorithm's own state of the connection, in the order of its source; empty if its fields are not known.
     pub state: Vec<StateValue>,
-    /// What its border PEP saw of it; `None` where there is none.
+    /// What its border PEP reported; `None` if there is no report.
     pub pep: Option<SeenByPep>,
 }
 
-/// What the border PEP of a connection saw, relative to what the client has acknowledged by now: bytes.
+/// Reports of a connection's border PEP. Positions are bytes relative to what the client has acknowledged by now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeenByPep {
-    /// It saw all up to here; negative: less than the client.
+    /// The PEP saw everything up to this position; negative if the client has acknowledged more than that.
     pub in_order_bytes: i32,
-    /// From where to where it saw more.
+    /// Further ranges that the PEP saw: start and end.
     pub ranges_bytes: Vec<(i32, i32)>,
-    /// RTT between here and the PEP, microseconds; `None` where not known.
+    /// RTT between this host and the PEP, microseconds; `None` if not known.
     pub rtt_us: Option<u32>,
-    /// Segments that it saw, modulo 2^32.
+    /// Number of segments that the PEP saw, modulo 2^32.
     pub segments: u32,
-    /// Age of the record.
+    /// Age of the latest report, milliseconds.
     pub age_ms: u64,
 }
 
@@ -127,15 +127,16 @@ impl SeenByPep {
 /// A field of an algorithm's state.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateValue {
-    /// Name; members of members are written `outer.inner`.
+    /// Name; nested members are written `outer.inner`.
     pub name: String,
     /// Value.
     pub value: i128,
-    /// Unit, "" for a plain number.
+    /// Unit; empty for a plain number.
     pub unit: String,
 }
 
-/// Lists the open connections that run `cc`, or all, in the namespaces named, or in all.
+/// Lists the open connections that run `cc`, or all if it is `None`, in the given namespaces, or in all if none is
+/// given.
 pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>> {
     need_root("hotcc flows")?;
     cc.map_or(Ok(()), check_cc_name)?;
@@ -163,7 +164,7 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
     Ok(found)
 }
 
-/// Where nobody has pinned any, there are none.
+/// Makes the program use the pinned PEP records, if there are any.
 fn use_pinned_records(open: &mut OpenObject) -> Result<()> {
     let Some(path) = pins::shared(pins::PEP_FLOW).filter(|path| path.exists()) else { return Ok(()) };
     let map = open.maps_mut().find(|m| m.name() == pins::PEP_FLOW);
@@ -181,7 +182,7 @@ fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
     Ok(whole.iter().map(|record| bytemuck::pod_read_unaligned(record)).collect())
 }
 
-/// What is known of the versions met, by the id of their struct_ops map.
+/// Label and state fields of the versions found so far, by the id of their struct_ops map.
 #[derive(Default)]
 struct Versions(BTreeMap<u32, (&'static str, Vec<StateField>)>);
 
@@ -227,7 +228,7 @@ fn look_up(cc: &str, map_id: u32) -> Result<(&'static str, Vec<StateField>)> {
     if serving.is_none() {
         return Ok((version, Vec::new()));
     }
-    // one older than those that can be rolled back to is not pinned any more: its fields are not known
+    // versions older than the previous one are no longer pinned, so their fields are not known
     let pinned = algo.versions()?.into_iter().find(|v| v.map_id == map_id);
     let fields = pinned.map_or(Ok(Vec::new()), |v| v.description().map(|d| d.state))?;
     Ok((version, fields))

@@ -1,4 +1,5 @@
-//! The open TCP sockets of all network namespaces: walked by programs in the kernel, counted, listed one by one.
+//! The open TCP sockets of all network namespaces: programs in the kernel walk over them, to count, list or change
+//! them.
 
 pub mod count;
 pub mod flows;

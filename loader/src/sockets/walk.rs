@@ -1,4 +1,4 @@
-//! Walks over the open TCP sockets of a network namespace, by a program in the kernel.
+//! Walks over the open TCP sockets of a network namespace with a program in the kernel.
 
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::netns::NetNs;
@@ -6,7 +6,7 @@ use libbpf_rs::{Iter, Link, MapCore, Object, ObjectBuilder};
 use std::io::Read;
 use std::path::Path;
 
-/// An iterator program over TCP sockets, loaded once and run as often as wanted.
+/// An iterator program over TCP sockets, which is loaded once and can be run several times.
 #[derive(Debug)]
 pub(crate) struct SocketWalk {
     object: Object,
@@ -27,12 +27,12 @@ impl SocketWalk {
         Ok(Self { object, link })
     }
 
-    /// Walks the sockets of the network namespace that the thread is in.
+    /// Walks the sockets of the calling thread's network namespace, which is `ns`.
     pub(crate) fn run(&self, ns: &NetNs) -> Result<()> {
         self.read(ns, &mut Vec::new())
     }
 
-    /// The same; what the program writes is appended to `output`.
+    /// Walks the sockets as [`run`](Self::run) does, and appends the program's output to `output`.
     pub(crate) fn read(&self, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> {
         walk(&self.link, ns, output)
     }
@@ -43,7 +43,8 @@ impl SocketWalk {
     }
 }
 
-/// Walks the sockets of the network namespace that the thread is in; what the program writes is appended to `output`.
+/// Walks the sockets of the calling thread's network namespace, which is `ns`, and appends the program's output to
+/// `output`.
 pub(crate) fn walk(link: &Link, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> {
     let tried = || format!("cannot walk the sockets of network namespace {}", ns.path.display());
     if !has_sockets() {
@@ -55,20 +56,20 @@ pub(crate) fn walk(link: &Link, ns: &NetNs, output: &mut Vec<u8>) -> Result<()> 
         match iterator.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(length) => output.extend_from_slice(&buffer[..length]),
-            // the kernel pauses after a while to be fair to others
+            // the kernel interrupts long walks to let other tasks run
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e).tried(tried),
         }
     }
 }
 
-/// Whether the thread's network namespace has any TCP socket. The kernel walks its whole hash table for each namespace,
-/// milliseconds of work even where there is nothing; these counters cost microseconds.
+/// Returns whether the calling thread's network namespace has any TCP socket. A walk visits the kernel's whole hash
+/// table, which takes milliseconds even for an empty namespace; reading these counters takes microseconds.
 fn has_sockets() -> bool {
     let in_use = |file: &str, protocol: &str| {
         let text = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         let line = text.lines().find_map(|l| l.strip_prefix(protocol)).map(str::to_owned);
-        // a file that is not there says nothing about IPv6; one that cannot be read says nothing at all
+        // assume sockets if the line is missing or the file cannot be read; without `sockstat6` there is no IPv6
         line.is_none_or(|l| !l.trim_start().starts_with("inuse 0"))
     };
     in_use("sockstat", "TCP:")

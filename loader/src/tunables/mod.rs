@@ -1,8 +1,8 @@
 //! Tunables. All code about them belongs here; other modules only call it.
 //!
-//! - This file: what a tunable is, and where its value stands. [`describe`](crate::object::describe::describe) reads
+//! - This file: what a tunable is, and where its value is stored. [`describe`](crate::object::describe::describe) reads
 //!   tunables from the BTF of an object.
-//! - [`values`]: values as people write them, profiles, and which value takes precedence.
+//! - [`values`]: parsing and formatting of values, profiles, and which value takes precedence.
 //! - [`present`]: the values of a loaded version, read from its sections, compared, and stored in its map.
 //!
 //! The commands `hotcc get` and `hotcc set` are [`ops::tune`](crate::ops::tune).
@@ -12,18 +12,18 @@ pub mod values;
 
 use serde::Serialize;
 
-/// Where a tunable's value stands.
+/// The section that holds a tunable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Section {
     /// `.data`: can be set while the algorithm runs.
     Data,
-    /// `.rodata`: fixed once it is loaded.
+    /// `.rodata`: fixed once the algorithm is loaded.
     Rodata,
 }
 
 impl Section {
-    /// Name of the ELF section.
+    /// Returns the name of the ELF section.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,26 +38,26 @@ impl Section {
 pub struct Tunable {
     /// Name of the variable.
     pub name: String,
-    /// Unit, "" for a plain number.
+    /// Unit; empty for a plain number.
     pub unit: String,
     /// Least value.
     pub min: i128,
     /// Greatest value.
     pub max: i128,
-    /// Value in the `default` profile, where the object names one.
+    /// Value in the `default` profile, if the object declares one.
     pub default: Option<i128>,
-    /// Value in the `paper` profile, where the object names one.
+    /// Value in the `paper` profile, if the object declares one.
     pub paper: Option<i128>,
-    /// Names of the values 0, 1, ..., where it is a choice.
+    /// Names of the values 0, 1, ..., if it is a choice.
     pub choices: Vec<String>,
     /// What it does.
     pub help: String,
-    /// A value, by its name, that whoever sets it is warned of, and why.
+    /// A value, by its name, that causes a warning when it is set, and the text of the warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<(String, String)>,
-    /// Whether it can be set while running.
+    /// The section of its value; it determines whether the tunable can be set while the algorithm runs.
     pub section: Section,
-    /// Where it stands in its section.
+    /// Place of its value in the section.
     #[serde(skip)]
     pub place: Place,
 }
@@ -78,19 +78,19 @@ impl Tunable {
     }
 }
 
-/// Bytes of a scalar within a section or a state.
+/// The place of a scalar within a section or a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: usize,
-    /// 1, 2, 4 or 8.
+    /// Size in bytes: 1, 2, 4 or 8.
     pub size: usize,
-    /// Two's complement.
+    /// Whether it is signed (two's complement).
     pub signed: bool,
 }
 
 impl Place {
-    /// Reads the scalar; `None` if the bytes end before it.
+    /// Reads the scalar; returns `None` if `bytes` does not contain it.
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Option<i128> {
         let mut word = [0u8; 8];
@@ -100,7 +100,7 @@ impl Place {
         Some(if self.signed { i128::from((raw as i64) << unused >> unused) } else { i128::from(raw) })
     }
 
-    /// Writes the scalar; `None` if the bytes end before it.
+    /// Writes the scalar; returns `None` if `bytes` does not contain it.
     pub fn write(self, bytes: &mut [u8], value: i128) -> Option<()> {
         let word = (value as u64).to_le_bytes();
         bytes.get_mut(self.offset..self.offset + self.size)?.copy_from_slice(word.get(..self.size)?);
@@ -113,17 +113,17 @@ impl Place {
     }
 }
 
-/// A tunable and the value it is to have.
+/// A tunable and a value for it.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// What is set.
+    /// The tunable.
     pub tunable: Tunable,
-    /// To what; within its range.
+    /// The value; within the tunable's range.
     pub value: i128,
 }
 
 impl Setting {
-    /// What its author warns of in this value.
+    /// Returns the warning that the algorithm's author gives for this value, if any.
     pub(crate) fn warning(&self) -> Option<String> {
         let (value, why) = self.tunable.warning.as_ref()?;
         (*value == values::format_value(&self.tunable, self.value))

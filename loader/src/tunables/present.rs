@@ -1,4 +1,5 @@
-//! The values that tunables have now: read from the bytes of a version's sections, compared, and stored in its map.
+//! The current values of tunables: reads them from the bytes of a version's sections, compares them, and stores them in
+//! its map.
 
 use super::{Place, Section, Setting, Tunable, values};
 use hotcc_host::error::{Error, Result, Tried};
@@ -9,16 +10,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// A tunable's present value.
+/// A tunable's current value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Value {
     /// Name.
     pub name: String,
-    /// Value, choices by name.
+    /// Value; choices by name.
     pub value: String,
     /// Unit.
     pub unit: String,
-    /// Whether it can be set while running.
+    /// Whether it can be set while the algorithm runs.
     pub settable: bool,
     /// Help.
     pub help: String,
@@ -36,7 +37,7 @@ impl From<Setting> for Value {
     }
 }
 
-/// The tunables' values as they stand in the sections.
+/// Reads the tunables' values from the sections.
 pub(crate) fn read(tunables: &[Tunable], data: Option<&[u8]>, rodata: Option<&[u8]>) -> Vec<Setting> {
     let values = tunables.iter().filter_map(|tunable| {
         let bytes = if tunable.section == Section::Data { data } else { rodata };
@@ -45,18 +46,18 @@ pub(crate) fn read(tunables: &[Tunable], data: Option<&[u8]>, rodata: Option<&[u
     values.collect()
 }
 
-/// A tunable that has another value than before.
+/// A tunable whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Changed {
     /// Name.
     pub name: String,
-    /// Value it had, choices by name.
+    /// Value before; choices by name.
     pub old: String,
-    /// Value it has.
+    /// Value after.
     pub new: String,
 }
 
-/// The tunables that both have, with different values.
+/// Returns the tunables that are in both, with different values.
 pub(crate) fn changed(old: &[Setting], new: &[Setting]) -> Vec<Changed> {
     let text = |setting: &Setting| values::format_value(&setting.tunable, setting.value);
     let changes = new.iter().filter_map(|new| {
@@ -67,7 +68,8 @@ pub(crate) fn changed(old: &[Setting], new: &[Setting]) -> Vec<Changed> {
     changes.collect()
 }
 
-/// Stores each value in place, in the mapped `.data`, which is pinned in `dir`: the programs write their own variables beside it meanwhile.
+/// Stores each value in place, through a memory mapping of `.data`, which is pinned in `dir`: the programs may write
+/// their own variables beside it at the same time.
 pub(crate) fn store(settings: &[Setting], map: &MapHandle, dir: &Path) -> Result<()> {
     let tried = || format!("cannot set the tunables in {}", dir.display());
     let length = map.value_size() as usize;
@@ -77,8 +79,8 @@ pub(crate) fn store(settings: &[Setting], map: &MapHandle, dir: &Path) -> Result
         if offset + size > length || offset % size != 0 {
             return Err(Error::failed(format!("{}: {} is outside the section", tried(), tunable.name)));
         }
-        // SAFETY: `offset` is within the mapping and aligned, as just checked, and the mapping lives over the store.
-        // Others read and write the same memory, which is what atomics are for.
+        // SAFETY: `offset` is within the mapping and aligned, as just checked, and the mapping outlives the store. BPF
+        // programs and other processes access the same memory, so the stores are atomic.
         unsafe {
             let at = mapped.as_mut_ptr().add(offset);
             match size {

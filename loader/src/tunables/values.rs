@@ -1,11 +1,11 @@
-//! Tunable values as people write them: numbers within their range, choices by name.
+//! Parses and formats tunable values: numbers within their range, choices by name.
 
 use super::{Setting, Tunable};
 use hotcc_host::error::{Error, Result};
 use hotcc_host::nearest;
 
-/// The tunables' values in a profile. `default` is what the object was built with, so it needs no settings, and every
-/// object has it; `paper` exists where the object describes itself.
+/// Returns the tunables' values in a profile. Every object has the profile `default`: the values it was built with,
+/// even if it declares none. `paper` exists only if the object declares values for it.
 pub fn profile(tunables: &[Tunable], name: &str) -> Result<Vec<Setting>> {
     let value_in: fn(&Tunable) -> Option<i128> = match name {
         "default" => |t| t.default,
@@ -16,7 +16,7 @@ pub fn profile(tunables: &[Tunable], name: &str) -> Result<Vec<Setting>> {
     Ok(tunables.iter().filter_map(|t| value_in(t).map(|value| Setting { tunable: t.clone(), value })).collect())
 }
 
-/// Parses one `name=value`.
+/// Parses one `name=value` assignment.
 pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
     let (name, value) = text
         .split_once('=')
@@ -28,8 +28,8 @@ pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
     Ok(Setting { tunable: tunable.clone(), value })
 }
 
-/// The values of `old` that `tunables`, those of another object, can take over: a tunable of the same name and unit, within whose range the value is.
-/// A choice is the same where its name is.
+/// Returns the values of `old` that carry over to `tunables`, which are of another object: name and unit must be the
+/// same, and the value within the new range. Choices carry over by name.
 #[must_use]
 pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
     let carried = tunables.iter().filter_map(|tunable| {
@@ -45,7 +45,8 @@ pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
     carried.collect()
 }
 
-/// The values to set; later ones take precedence: the profile, what is `kept` of another version, single `name=value`.
+/// Returns the values to set; later ones take precedence: those of the profile, then those `kept` from another version,
+/// then the assignments in `set`.
 pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: &[String]) -> Result<Vec<Setting>> {
     let mut settings = profile(tunables, name)?;
     settings.extend(carried_over(kept, tunables));
@@ -55,7 +56,7 @@ pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: 
     Ok(settings)
 }
 
-/// The error for an unknown tunable, with the nearest known one and all of them.
+/// Returns the error for an unknown tunable, with the nearest known name and the list of all.
 pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     Error::usage(format!("no tunable `{name}`{}", nearest::hint(name, &known)))
@@ -85,7 +86,7 @@ fn parse_value(tunable: &Tunable, text: &str) -> Result<i128> {
     }
 }
 
-/// A value as people read it.
+/// Formats a value; a choice by its name.
 #[must_use]
 pub fn format_value(tunable: &Tunable, value: i128) -> String {
     let choice = usize::try_from(value).ok().and_then(|i| tunable.choices.get(i));

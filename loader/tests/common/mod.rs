@@ -1,4 +1,4 @@
-//! What the kernel tests share: the real command, real sockets, and cleaning up after a failure too.
+//! Helpers of the kernel tests: the real command, real sockets, and cleaning up, also after a failure.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use hotcc_testbed::command;
@@ -17,11 +17,11 @@ use std::process::{Command, Output};
 pub struct KernelTest {
     _lock: KernelLock,
     names: Vec<String>,
-    /// For files the test makes.
+    /// Directory for files of the test.
     pub dir: tempfile::TempDir,
 }
 
-/// `None`, after saying so, where the test cannot run.
+/// Begins a test; returns `None`, after printing the reason, if the test cannot run.
 pub fn kernel_test(name: &str, cc_names: &[&str]) -> Option<KernelTest> {
     let test = KernelTest {
         _lock: exclusive(name)?,
@@ -35,12 +35,12 @@ pub fn kernel_test(name: &str, cc_names: &[&str]) -> Option<KernelTest> {
 impl KernelTest {
     fn unload_all(&self) {
         for name in &self.names {
-            // fails where it is not loaded, which is the usual case
+            // fails if it is not loaded, which is the usual case
             let _ = hotcc(&["unload", name]);
         }
     }
 
-    /// Writes one of the test objects to a file.
+    /// Writes one of the test objects to a file, and returns its path.
     pub fn object(&self, name: &str) -> String {
         let object = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::PROGS).find(|o| o.name == name).unwrap();
         let path = self.dir.path().join(format!("{name}.bpf.o"));
@@ -48,7 +48,7 @@ impl KernelTest {
         path.display().to_string()
     }
 
-    /// Writes a file.
+    /// Writes a file, and returns its path.
     pub fn file(&self, name: &str, content: &[u8]) -> String {
         let path = self.dir.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -71,12 +71,12 @@ pub fn hotcc(arguments: &[&str]) -> Output {
     Command::new(hotcc_path()).args(arguments).output().unwrap()
 }
 
-/// Runs the command, which must succeed; returns what it printed.
+/// Runs the command, which must succeed, and returns its output.
 pub fn ok(arguments: &[&str]) -> String {
     command::succeed(Command::new(hotcc_path()).args(arguments))
 }
 
-/// Runs the command, which must fail with this exit code; returns its message.
+/// Runs the command, which must fail with this exit code, and returns its message.
 pub fn fails(code: i32, arguments: &[&str]) -> String {
     command::failed(code, &hotcc(arguments))
 }
@@ -85,7 +85,7 @@ pub fn json(arguments: &[&str]) -> Value {
     command::json(Command::new(hotcc_path()).args(arguments))
 }
 
-/// The entry of `hotcc status --json` for a congestion control of ours.
+/// Returns the entry of `hotcc status --json` for a congestion control that hotcc loaded.
 pub fn status_of(name: &str) -> Option<Value> {
     let status = json(&["status", "--json"]);
     status["algorithms"].as_array().unwrap().iter().find(|a| a["name"] == name).cloned()
@@ -95,12 +95,12 @@ pub fn registered(name: &str) -> bool {
     hotcc::sysctl::is_registered(name).unwrap()
 }
 
-/// Everything pinned for a congestion control.
+/// Returns the paths of everything pinned for a congestion control.
 pub fn pins_of(name: &str) -> Vec<PathBuf> {
     pins_below(&hotcc_abi::pins::algo_dir(name))
 }
 
-/// A directory and everything below it, if it is there.
+/// Returns a directory and everything below it, if it exists.
 pub fn pins_below(dir: &Path) -> Vec<PathBuf> {
     fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -137,13 +137,13 @@ impl Connection {
         }
         let port = listener.local_addr().unwrap().port();
         connect(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))).unwrap();
-        // SAFETY: the descriptor was just made and is given up here.
+        // SAFETY: the descriptor was just created, and its ownership moves here.
         let client = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
         let (server, _) = listener.accept().unwrap();
         Self { client, server }
     }
 
-    /// Sends that many bytes and waits until the other side has them all.
+    /// Sends this many bytes, and waits until the other side has received them all.
     pub fn send(&mut self, bytes: usize) {
         let mut server = self.server.try_clone().unwrap();
         let reader = std::thread::spawn(move || {
@@ -175,7 +175,7 @@ pub fn cc_of(socket: &impl AsFd) -> String {
     name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
 
-/// A network namespace that goes away with the value.
+/// A network namespace that is removed when the value is dropped.
 pub struct NetNs(&'static str);
 
 impl NetNs {
@@ -187,7 +187,7 @@ impl NetNs {
         Self(name)
     }
 
-    /// Runs `work` on a thread inside.
+    /// Runs `work` on a thread in the namespace.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let ns = File::open(Path::new("/run/netns").join(self.0)).unwrap();
         std::thread::scope(|scope| {

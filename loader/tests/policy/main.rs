@@ -1,4 +1,4 @@
-//! Policy rules: which sockets get which congestion control, on the running kernel.
+//! Tests which sockets get which congestion control by policy rules, on the running kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -18,7 +18,7 @@ fn both(cc: &str) -> (String, String) {
     (cc.to_owned(), cc.to_owned())
 }
 
-/// A counter of a rule, from 1.
+/// Returns a counter of a rule; rules are numbered from 1.
 fn count(rule: usize, counter: &str) -> u64 {
     json(&["policy", "show", "--json"])["rules"][rule - 1][counter].as_u64().unwrap()
 }
@@ -32,7 +32,7 @@ fn the_first_rule_that_matches_decides() {
         "remote = ['10.2.0.0/16', '2001:db8::/32']\ncongestion_control = 'po_dtcp'",
         "local = '10.1.0.1'\nport = '7000-7009'\ncongestion_control = 'po_west'",
     ]);
-    // both ends have that address, so both ends match
+    // both ends have this address, so both ends match
     assert_eq!(ruled.at("10.2.3.1:0"), both("reno"));
     assert_eq!(ruled.at("10.2.0.1:0"), both("po_dtcp"));
     assert_eq!(ruled.at("[2001:db8::1]:0"), both("po_dtcp"));
@@ -60,11 +60,11 @@ fn what_chose_for_itself_is_left_alone() {
     let default = cc_of(&own);
     set_cc(&own, "reno");
     ruled.apply(&[ANY]);
-    // the listener chose before there were rules; a connection that goes out did not
+    // the listener chose before there were rules; the outgoing connection did not choose
     assert_eq!(ruled.ends(&own), ("po_dtcp".to_owned(), "reno".to_owned()));
     assert_eq!((count(1, "connections"), count(1, "left_alone")), (1, 1));
 
-    // what a rule chose is no choice of the application's: other rules may change it, for what a listener accepts too
+    // a rule's choice is not the application's: other rules may change it, also for connections that a listener accepts
     let ruled_listener = ruled.listen("10.1.0.1:0");
     assert_eq!(cc_of(&ruled_listener), "po_dtcp");
     ruled.apply(&["congestion_control = 'po_west'"]);
@@ -96,7 +96,7 @@ fn a_run_precedes_the_rules() {
     assert_eq!(plain.trim(), "po_dtcp");
 }
 
-/// A cgroup that goes away with the value.
+/// A cgroup that is removed when the value is dropped.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -106,7 +106,7 @@ impl Cgroup {
         Self(path)
     }
 
-    /// Runs `work` with this process in it.
+    /// Runs `work` with this process in the cgroup.
     fn with<T>(&self, work: impl FnOnce() -> T) -> T {
         let own = hotcc::cgroup::own().unwrap();
         let pid = std::process::id().to_string();
@@ -120,7 +120,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
-        let _ = self.0.parent().map(fs::remove_dir); // the root refuses
+        let _ = self.0.parent().map(fs::remove_dir); // fails for the root cgroup
     }
 }
 
@@ -149,7 +149,7 @@ fn cgroups_users_and_interfaces() {
             assert_eq!(ruled.at("10.1.0.1:0"), both(&default), "{conditions}, from elsewhere");
         }
     }
-    // a user is known of connections that go out only, and `apply` says so
+    // the user is known for outgoing connections only, and `apply` warns of that
     let output = hotcc(&[
         "apply",
         &ruled.file(&format!("[[policy]]\nnetns = '{NETNS}'\nuid = 0\ncongestion_control = 'reno'\n")),
@@ -162,7 +162,7 @@ fn cgroups_users_and_interfaces() {
     assert_eq!(ruled.at("10.1.0.1:0"), ("reno".to_owned(), default));
 }
 
-/// To the kernel, a container is a cgroup and a network namespace of its own.
+/// To the kernel, a container is a cgroup and a network namespace.
 #[test]
 fn a_container_gets_its_rule_also_in_a_cgroup_that_was_made_again() {
     const NAME: &str = "hotcc-test-policy/hotcc-test-container";
@@ -196,14 +196,14 @@ fn sets_of_prefixes_and_shares() {
     assert_eq!(ruled.at("10.1.0.1:0"), both(&default), "a prefix of IPv6 has no address of IPv4");
     assert_eq!(json(&["policy", "show", "--json"])["rules"][0]["remote_prefixes"], 100_000);
 
-    // half of the flows, and the same ones if they are asked for again
+    // half of the flows; `policy test` names the same ones
     let rule = |share: &str| format!("share = '{share}'\n{ANY}");
     ruled.apply(&[&rule("50%")]);
     let listener = ruled.listen("10.1.0.1:0");
     let address = listener.local_addr().unwrap();
     let connect = |_| {
         let client = ruled.ns.enter(|| TcpStream::connect(address).unwrap());
-        (client, listener.accept().unwrap()) // else the backlog fills up
+        (client, listener.accept().unwrap()) // accept, so that the backlog does not fill up
     };
     let (clients, _servers): (Vec<_>, Vec<_>) = (0..200).map(connect).unzip();
     let chosen = |client: &TcpStream| cc_of(client) == "po_dtcp";
@@ -217,7 +217,7 @@ fn sets_of_prefixes_and_shares() {
     assert!(clients.iter().take(20).all(|client| told(client) == chosen(client)), "`policy test` says something else");
 }
 
-/// `policy test` and the kernel agree on real sockets, whatever the rules ask for.
+/// `policy test` and the kernel agree on real sockets, for random combinations of conditions.
 #[test]
 fn a_test_says_what_the_kernel_does() {
     let Some(ruled) = Ruled::new("a_test_says_what_the_kernel_does") else { return };
@@ -319,13 +319,13 @@ fn rules_are_compared_saved_and_have_tunables_of_their_own() {
     let written = fs::read_to_string(&saved).unwrap();
     assert!(!written.contains(&own), "{written}");
 
-    // one changed rule is one step, and what it says
+    // one changed rule is one step, which lists that rule as changed
     let other = ruled.file(&text.replace("10.1.0.0/16", "10.2.0.0/16"));
     let told = json(&["apply", &other, "--json"]);
     assert_eq!(steps(&told), ["rules"]);
     let changes = told["steps"][0]["changes"].as_array().unwrap();
     assert_eq!((changes.len(), &changes[0]["name"]), (1, &"rule 1".into()));
-    // rules whose congestion control goes away later leave sockets what they have, and count that
+    // if a rule's congestion control is unloaded, sockets keep theirs, and the rule counts them
     ok(&["unload", &own]);
     assert_ne!(ruled.at("10.2.0.1:0").0, own);
     assert_eq!(count(1, "unavailable"), 2);
@@ -353,7 +353,7 @@ fn open_sockets_follow_the_rules() {
     let told = json(&["policy", "apply", &file, "--live", "--json"]);
     assert_eq!((&told["open_sockets"]["moved"], &told["open_sockets"]["same"]), (&0.into(), &3.into()), "{told}");
 
-    // migrate, by the same conditions
+    // `migrate` with the same conditions
     let migrate =
         |options: &[&str]| json(&[&["migrate", "po_dtcp", "po_west", "--netns", NETNS, "--json"], options].concat());
     let dry = migrate(&["--to-prefix", "10.1.0.1", "--port", "1", "--dry-run"]);
@@ -377,7 +377,7 @@ fn open_sockets_follow_the_rules() {
     assert!(
         fails(2, &["migrate", "po_west", "po_dtcp", "--to-prefix", "nowhere"]).contains("invalid prefix `nowhere`")
     );
-    // a rule may change what migrate chose, where the application had not
+    // a rule may change what `migrate` chose, if the application had not chosen
     ruled.apply(&["congestion_control = 'reno'"]);
     ok(&["policy", "apply", &file, "--live"]);
     assert_eq!(cc_of(&a), "reno");

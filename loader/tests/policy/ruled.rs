@@ -6,10 +6,10 @@ use std::net::{TcpListener, TcpStream};
 
 pub const NETNS: &str = "hotcc-test-policy";
 
-/// A network namespace, and rules for it alone, which are gone afterwards.
+/// A network namespace, and rules for it alone, which are removed when the value is dropped.
 pub struct Ruled {
     pub ns: NetNs,
-    pub test: KernelTest, // last: it holds the lock that other tests wait for
+    pub test: KernelTest, // last field, so dropped last: it holds the lock that other tests wait for
 }
 
 impl Ruled {
@@ -25,7 +25,7 @@ impl Ruled {
         self.test.file("policy.toml", text.as_bytes())
     }
 
-    /// Applies rules, each of them for this namespace only, so that no other socket of the machine is concerned.
+    /// Applies rules, each for this namespace only, so that they affect no other socket of the machine.
     pub fn apply(&self, rules: &[&str]) -> Value {
         let loaded =
             "[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n[[algorithm]]\nobject = 'westwoodp'\nname = 'po_west'\n";
@@ -37,7 +37,7 @@ impl Ruled {
         self.ns.enter(|| TcpListener::bind(address).unwrap())
     }
 
-    /// The congestion controls of both ends of a new connection.
+    /// Returns the congestion controls of both ends of a new connection.
     pub fn ends(&self, listener: &TcpListener) -> (String, String) {
         let address = listener.local_addr().unwrap();
         let client = self.ns.enter(|| TcpStream::connect(address).unwrap());
@@ -45,7 +45,7 @@ impl Ruled {
         (cc_of(&client), cc_of(&server))
     }
 
-    /// The same, for a listener at that address.
+    /// Returns the same for a new listener at this address.
     pub fn at(&self, address: &str) -> (String, String) {
         self.ends(&self.listen(address))
     }

@@ -1,4 +1,4 @@
-//! Hints: agreed on, made, carried, taken, obeyed.
+//! Tests hints: that they are agreed on, made, sent, received and followed.
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
@@ -35,7 +35,7 @@ fn hints_keep_the_queue_short_on_ipv4_and_ipv6() {
         let [made, sent, taken, applied] =
             before.added_all(["hints_made", "hints_sent", "hints_received", "hints_applied"]);
         assert!(0 < applied && applied <= taken && taken <= made && made <= sent, "{applied} {taken} {made} {sent}");
-        // 16 take 5 ms here: less than a period; some estimates give no hint
+        // 16 segments take 5 ms here, less than a period, so they give one estimate; some estimates give no hint
         assert!(made * 16 * 10 > segments * 7, "{made} hints of {segments} segments: GRO's are not told apart");
         assert!(rtt_us * 4 < plain.0, "{to}: {rtt_us} us, {} us without", plain.0);
         assert!(bytes_per_s > plain.1 * 0.7, "{to}: {bytes_per_s} bytes/s, {} without", plain.1);

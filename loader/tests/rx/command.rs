@@ -1,4 +1,4 @@
-//! `hotcc rx`: what it says, what it refuses, what it leaves.
+//! Tests `hotcc rx`: its output, what it rejects, and what it leaves.
 
 use crate::common::{fails, json, kernel_test, ok, pins_below};
 use crate::path::*;
@@ -84,7 +84,7 @@ fn mistakes_change_nothing() {
     fails(2, &["rx", "load", "arwa", "--cgroup", cgroup.path(), "--set", "nothing=1"]);
     fails(2, &["rx", "load", "tcp"]);
     assert_eq!((pins_of("arwa"), pins_of("drwa")), (0, 0));
-    // what a killed command leaves
+    // as left by a killed command
     let left = FilePath::new(pins::RX).join("arwa");
     std::fs::create_dir_all(&left).unwrap();
     let gone = fails(1, &["rx", "unload", "arwa"]);

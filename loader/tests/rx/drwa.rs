@@ -1,4 +1,4 @@
-//! The receive window: granted so that the sender's queue stays short.
+//! Tests limited receive windows, which keep the queue on the path short.
 
 use crate::common::{fails, kernel_test, ok};
 use crate::path::*;
@@ -34,7 +34,7 @@ fn granted_windows_keep_the_queue_short_whatever_the_sender_runs() {
     }
 }
 
-/// Without it there is no window of more than 64 KiB, which is 13 ms here.
+/// Without scaling, windows are at most 64 KiB, which is 13 ms here.
 #[test]
 fn windows_that_are_not_scaled_are_granted_as_well() {
     let Some(_test) = kernel_test("windows_that_are_not_scaled_are_granted_as_well", &[]) else { return };
@@ -60,7 +60,7 @@ fn windows_that_are_not_scaled_are_granted_as_well() {
 fn what_is_granted_stays_between_the_floor_and_the_buffer() {
     let Some(_test) = kernel_test("what_is_granted_stays_between_the_floor_and_the_buffer", &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
-    // a hundred times what the sender uses, and ever less of it
+    // a clamp of 100 times what the sender uses, which grows to the buffer; and of 1 time, which shrinks to the floor
     for (lambda, is_low) in [("lambda_permille=100000", false), ("lambda_permille=1000", true)] {
         let floor = format!("floor_bytes={FLOOR_BYTES}");
         let _loaded = Loaded::new("drwa", &["--cgroup", cgroup.path(), "--set", lambda, "--set", &floor]);
@@ -72,7 +72,7 @@ fn what_is_granted_stays_between_the_floor_and_the_buffer() {
         wait("a clamp", || before.added("clamps_set") > 0);
         let bound = if is_low { FLOOR_BYTES } else { buffer_bytes };
         let (mut least, mut most, mut reached) = (u32::MAX, 0, 0);
-        // until it stood there for a while: by then it would have gone beyond
+        // until the clamp was at the bound several times: by then it would have exceeded an ineffective bound
         wait(&format!("a clamp of {bound}"), || {
             let clamp = socket_option::<u32>(&transfer.flow.server, libc::TCP_WINDOW_CLAMP);
             (least, most) = (least.min(clamp), most.max(clamp));
@@ -99,7 +99,7 @@ fn a_granted_window_has_a_state_that_goes_with_its_socket() {
     wait("the end of its state", || states("drwa_flows") == 0);
 }
 
-/// Connections that do all they can under a small clamp.
+/// Connections that send as fast as a small clamp allows.
 struct Clamped([Transfer; 2]);
 
 impl Clamped {
@@ -140,7 +140,7 @@ fn a_clamp_is_lifted_when_the_receiver_goes() {
     let Some(_test) = kernel_test("a_clamp_is_lifted_when_the_receiver_goes", &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let loaded = Loaded::new("drwa", &[&["--cgroup", cgroup.path()][..], &SMALL].concat());
-    // one that has not received anything keeps what its application set
+    // a connection that has not received anything keeps the clamp that its application set
     let idle = Flow::open(&path, &cgroup, Enrolled::ReceiverOnly, RECEIVER_V4, "cubic");
     set_socket_option(&idle.server, libc::TCP_WINDOW_CLAMP, 15_000);
     let clamped = Clamped::new(&path, &cgroup);
@@ -156,12 +156,12 @@ fn what_a_killed_unload_left_is_done_by_the_next_command() {
     let arguments = [&["--cgroup", cgroup.path()][..], &SMALL].concat();
     let killed = || {
         let clamped = Clamped::new(&path, &cgroup);
-        // the first that it does
+        // the first change that `unload` makes
         std::fs::remove_file("/sys/fs/bpf/hotcc/rx/drwa/options").unwrap();
         clamped
     };
     let _loaded = Loaded::new("drwa", &arguments);
-    // as the kernel does for a while
+    // keep the program attached, as the kernel does for a moment after the pin is removed
     let still_attached = libbpf_rs::Link::open("/sys/fs/bpf/hotcc/rx/drwa/options").unwrap();
     let clamped = killed();
     let says = fails(1, &["rx", "unload", "drwa"]);

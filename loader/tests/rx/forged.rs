@@ -1,4 +1,4 @@
-//! Segments that no end sent: what TCP throws away says nothing of the path.
+//! Tests forged segments: segments that TCP discards must not affect the measurement of the path.
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
@@ -12,7 +12,7 @@ const MSS: usize = 1448;
 const ACK: u8 = 0x10;
 const TCP: u8 = 6;
 
-/// A full segment with a time stamp, its checksum right.
+/// Returns a full segment with a time stamp and a valid checksum.
 fn segment([source, dest]: [SocketAddrV4; 2], sequence: u32, stamp: u32) -> Vec<u8> {
     let mut tcp = [source.port().to_be_bytes(), dest.port().to_be_bytes()].concat();
     tcp.extend(sequence.to_be_bytes());
@@ -53,12 +53,12 @@ fn forged_segments_change_no_hint() {
         (0..40).map(look).sum::<u64>()
     };
     let plain = window();
-    // it sends TCP segments as they are
+    // a raw socket sends TCP segments unchanged
     let raw = || socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Tcp).unwrap();
     let raw = path.sender.enter(raw);
     let to = SockaddrIn::from(SocketAddrV4::new(*ends[1].ip(), 0));
     let mut random = Random::new(1);
-    // stamps of all the clock: half of them are ahead of the sender's
+    // time stamps over the whole range: half of them are ahead of the sender's
     for number in 0..32 {
         let forged = segment(ends, random.bits() as u32, number << 27);
         assert_eq!(sendto(raw.as_raw_fd(), &forged, &to, MsgFlags::empty()).unwrap(), forged.len());

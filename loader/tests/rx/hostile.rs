@@ -1,4 +1,4 @@
-//! Receivers that lie: a new hint on every ACK, true or not.
+//! Tests receivers that lie: they send a new hint on every ACK, whatever they measure.
 
 use crate::common::{hotcc, kernel_test, ok};
 use crate::path::*;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 const ANY: u32 = 256;
 const MSS: u64 = 1448;
 const FLOOR_BYTES: u64 = 3000;
-/// The window's upper limit. The queue has room for it, so that without hints it is reached, too.
+/// Upper limit of the window. The queue has room for it, so the window also reaches it without hints.
 const CLAMP: u64 = 1000;
 const PERIOD_US: u128 = 30_000;
 const PERIOD_PACKETS: u64 = 16;
 const ATTEMPTS: u32 = 4;
-/// Pairs of measurements: a single one may be off by half, as where a flow has a timeout.
+/// Limits for the number of pairs of measurements: a single one may be off by half, e.g. if a flow has a timeout.
 const FEWEST_TURNS: usize = 5;
 const MOST_TURNS: usize = 15;
 
@@ -29,7 +29,7 @@ struct LiarJob {
     told: u32,
 }
 
-/// A program on the sockets of a cgroup.
+/// A program that is attached to a cgroup.
 struct Attached {
     _program: (Link, Object),
 }
@@ -45,7 +45,7 @@ impl Attached {
     }
 }
 
-/// A lying receiver, on the sockets of a cgroup of its own.
+/// A lying receiver, on the sockets of a separate cgroup.
 struct Liar {
     cgroup: Cgroup,
     _program: Attached,
@@ -59,7 +59,7 @@ impl Liar {
     }
 }
 
-/// What a sender did for a liar.
+/// What a sender did with a lying receiver.
 struct Seen {
     windows: Vec<u64>,
     rtts_us: Vec<u64>,
@@ -67,7 +67,7 @@ struct Seen {
     taken: u64,
     refused: u64,
     applied: u64,
-    /// As many hints as a receiver can have made in that time.
+    /// Maximum number of hints that a receiver can have made in that time.
     at_most: u64,
 }
 
@@ -81,7 +81,7 @@ fn watch(path: &Path, senders: &Cgroup, liar: &Liar, sender: &[&str]) -> Seen {
     let (mut windows, mut rtts_us) = (Vec::new(), Vec::new());
     while began.elapsed() < Duration::from_secs(2) {
         let shown = transfer.shown();
-        // of a window that the kernel has taken over, hints are ignored
+        // in other states the kernel controls the window, and hints are ignored
         if shown["ca_state"] == "open" && shown["srtt_us"].is_u64() {
             windows.push(shown["cwnd"].as_u64().unwrap());
             rtts_us.push(shown["srtt_us"].as_u64().unwrap());
@@ -95,7 +95,7 @@ fn watch(path: &Path, senders: &Cgroup, liar: &Liar, sender: &[&str]) -> Seen {
     Seen { windows, rtts_us, received, taken, refused, applied, at_most }
 }
 
-/// Which limit of the window it is beyond, if any.
+/// Returns which limit was violated, if any.
 fn broken(Seen { windows, received, .. }: &Seen, floor_bytes: u64) -> Option<&'static str> {
     let limits = [
         (windows.iter().all(|window| window * MSS >= floor_bytes), "a window below the floor"),
@@ -105,7 +105,7 @@ fn broken(Seen { windows, received, .. }: &Seen, floor_bytes: u64) -> Option<&'s
     limits.into_iter().find(|(is_kept, _)| !is_kept).map(|(_, what)| what)
 }
 
-/// A hint counts once per interval, and one without meaning never.
+/// Checks that at most one hint per interval is accepted, and no invalid one.
 fn is_taken_as_it_may(hint: u32, seen: &Seen) {
     let Seen { taken, refused, applied, at_most, .. } = seen;
     assert!(applied <= taken && taken <= at_most, "{hint}: more hints than there can be");
@@ -120,8 +120,9 @@ fn most(of: &[u64]) -> u64 {
     *of.iter().max().unwrap()
 }
 
-/// How often the first process was given a processor. Some virtual machines' kernels (6.18 of Firecracker's) run no BPF in a
-/// softirq that interrupts it: where `ssthresh` is asked for just then, the window becomes whatever is on the stack.
+/// Returns how often process 1 was scheduled. The kernels of some virtual machines (Firecracker's 6.18) run no BPF
+/// program in a softirq that interrupts process 1: if TCP calls `ssthresh` there, the window becomes whatever value is
+/// on the stack.
 fn turns_of_the_first_process() -> u64 {
     let turns = |thread: std::io::Result<fs::DirEntry>| -> Option<u64> {
         fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?.split_whitespace().nth(2)?.parse().ok()
@@ -136,10 +137,10 @@ fn the_window_stays_within_its_limits_whatever_a_receiver_says() {
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let _clamp = Attached::new("clamp", &cgroup, |_| ());
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
-    // the paper's sender acts on every hint that it gets, `default` on one per RTT
+    // with the paper's profile, a sender follows every hint that it receives; with `default`, one per RTT
     let tried = [0, 255, 1, 70, 71, 100, 101, 120, ANY].map(|hint| (hint, ["--profile", "paper"], FLOOR_BYTES));
     let default = [70, 120, ANY].map(|hint| (hint, ["--profile", "default"], FLOOR_BYTES));
-    // one that it would be far below, and comes to
+    // a floor that the window would be far below without it, and that it reaches
     let high = [(70, ["--set", "floor_bytes=20000"], 20_000)];
     for (hint, sender, floor_bytes) in tried.into_iter().chain(default).chain(high) {
         let liar = Liar::new(hint);
@@ -165,7 +166,8 @@ fn the_window_stays_within_its_limits_whatever_a_receiver_says() {
     }
 }
 
-/// How many times as much as NewReno's a flow gets whose receiver always asks for more, over one queue.
+/// Returns the throughput of a flow whose receiver always asks for more, relative to a NewReno flow through the same
+/// queue.
 fn advantage(path: &Path, senders: &Cgroup, liar: &Liar, sender: &[&str]) -> f64 {
     let _ = hotcc(&["unload", "arwa_rx"]);
     ok(&[&["load", "arwa", "--as", "arwa_rx"][..], sender].concat());
@@ -185,11 +187,11 @@ fn a_receiver_that_asks_for_more_gets_none_of_what_others_have() {
     let name = "a_receiver_that_asks_for_more_gets_none_of_what_others_have";
     let Some(_test) = kernel_test(name, &["arwa_rx"]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
-    // of some 90 segments, so that there are losses several times a second
+    // a queue of some 90 segments, so that there are losses several times a second
     path.router.sh("tc qdisc replace dev rcv root tbf rate 100mbit burst 16kb limit 128kb");
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
     let liar = Liar::new(120);
-    // in turn, so that what else this machine does falls on both, until there are enough to tell chance from the law
+    // in turn, so that other load on this machine affects both, until the measurements are enough to exclude chance
     let [mut default, mut paper] = [const { Vec::new() }; 2];
     let [default, paper] = loop {
         default.push(advantage(&path, &cgroup, &liar, &["--profile", "default"]));

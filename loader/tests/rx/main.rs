@@ -1,4 +1,4 @@
-//! `hotcc rx`: receivers on real connections over a path with a queue.
+//! Tests `hotcc rx`: receivers on real connections over a path with a queue.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arwa;

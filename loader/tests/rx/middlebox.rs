@@ -1,4 +1,5 @@
-//! Routers that have something against the option, and paths on which there is no room for it.
+//! Tests routers that remove or change the option, or drop segments that have it, and segments that have no room for
+//! it.
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
@@ -28,18 +29,18 @@ struct Job {
 }
 
 impl Job {
-    /// Two NOPs for each 16 bits of the option.
+    /// Replaces each 16 bits of the option by two NOPs.
     fn strip(segments: u32) -> Self {
         Self { segments, ..Self::default() }
     }
 
-    /// Two other bytes in hints.
+    /// Replaces two bytes of the option in hints.
     fn overwrite(word: u32, bytes: [u8; 2]) -> Self {
         Self { segments: OTHERS, does: OVERWRITE, word, value: u16::from_ne_bytes(bytes).into(), ..Self::default() }
     }
 }
 
-/// At work on the path's router, both ways.
+/// A middlebox on the path's router, for both directions.
 struct Middlebox<'a> {
     path: &'a Path,
     object: Object,
@@ -63,7 +64,7 @@ impl<'a> Middlebox<'a> {
         Self { path, object }
     }
 
-    /// Segments that it did something to because of the option.
+    /// Returns the number of segments that it changed or dropped because of the option.
     fn seen(&self) -> u32 {
         let data = self.object.maps().find(|m| m.name().to_string_lossy().ends_with(".data")).unwrap();
         let job: Job = bytemuck::pod_read_unaligned(&data.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap());
@@ -77,7 +78,8 @@ impl Drop for Middlebox<'_> {
     }
 }
 
-/// Both ends know hints, and a middlebox is between them: how many ends agreed, hints sent, taken.
+/// Runs a transfer across a middlebox; both ends support hints. Returns how many ends agreed on hints, and how many
+/// hints were sent and received.
 fn across(what: &str, path: &Path, cgroup: &Cgroup, job: &Job) -> [u64; 3] {
     let middlebox = Middlebox::new(path, job);
     let before = Before::now();
@@ -139,7 +141,7 @@ fn sack_goes_before_hints_where_there_is_no_room_for_both() {
     let _middlebox = Middlebox::new(&path, &Job { lose_each: 200, ..Job::default() });
     let before = Before::now();
     let segments = captured(&test, || {
-        // `arwa` would do as it is told, and have no window for three holes
+        // not `arwa`: it would follow the hints, and its window would be too small for three holes
         let transfer = Transfer::start(Flow::open(&path, &cgroup, Enrolled::Both, RECEIVER_V4, "reno"), "reno");
         wait("an ACK without room", || before.added("hints_without_room") > 0);
         let received = transfer.received();

@@ -1,4 +1,5 @@
-//! A sender and a receiver with a slow link and a long queue between them, and a cgroup to enrol sockets by.
+//! A sender and a receiver with a slow link and a long queue between them, and a cgroup whose sockets a receiver
+//! applies to.
 
 use crate::common::{NetNs, json};
 use hotcc_cc_tests::storage::{newest, sockets_in};
@@ -21,7 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const RECEIVER_V4: &str = "192.0.2.2";
 pub const RECEIVER_V6: &str = "2001:db8:2::2";
 
-/// The path: a router with 40 Mbit/s to the receiver and as much queue as anybody fills; nothing in the way of ACKs.
+/// The path: a router with 40 Mbit/s to the receiver and a queue of 2 MB; the direction of ACKs has neither limit nor
+/// queue.
 pub struct Path {
     pub sender: NetNs,
     pub receiver: NetNs,
@@ -53,13 +55,13 @@ impl Path {
     }
 }
 
-/// One of the test objects, before it is loaded.
+/// Opens one of the test objects.
 pub fn open_object(name: &str) -> OpenObject {
     let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == name).unwrap();
     ObjectBuilder::default().open_memory(object.bytes).unwrap()
 }
 
-/// A cgroup that goes away with the value.
+/// A cgroup that is removed when the value is dropped.
 pub struct Cgroup(pub PathBuf);
 
 impl Cgroup {
@@ -74,7 +76,7 @@ impl Cgroup {
         self.0.to_str().unwrap()
     }
 
-    /// Runs `work` with this process in the cgroup: sockets that it makes belong there for good.
+    /// Runs `work` with this process in the cgroup: sockets that it creates belong to the cgroup for their lifetime.
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Back(PathBuf);
         impl Drop for Back {
@@ -94,19 +96,19 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        // sockets that are being closed hold it for a moment
+        // sockets that are being closed keep the cgroup busy for a moment
         while std::fs::remove_dir(&self.0).is_err() && began.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// A receiver that is loaded for as long as the value lives.
+/// A loaded receiver, which is unloaded when the value is dropped.
 pub struct Loaded(&'static str);
 
 impl Loaded {
     pub fn new(method: &'static str, arguments: &[&str]) -> Self {
-        let _ = crate::common::hotcc(&["rx", "unload", method]); // of a test that was killed
+        let _ = crate::common::hotcc(&["rx", "unload", method]); // left by a killed test
         crate::common::ok(&[&["rx", "load", method][..], arguments].concat());
         Self(method)
     }
@@ -118,7 +120,7 @@ impl Drop for Loaded {
     }
 }
 
-/// The counters of `hotcc rx status` before something, to tell what it added.
+/// The counters of `hotcc rx status` at one time, to compute what was added later.
 pub struct Before(Value);
 
 impl Before {
@@ -130,14 +132,14 @@ impl Before {
         self.added_all([name])[0]
     }
 
-    /// Of one moment.
+    /// Returns what was added to several counters, which are read at the same time.
     pub fn added_all<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
         let now = Self::now();
         names.map(|name| now.0[name].as_u64().unwrap() - self.0[name].as_u64().unwrap())
     }
 }
 
-/// Sockets that the newest map of that name keeps something for.
+/// Returns the number of sockets that have a value in the newest map of this name.
 pub fn states(map: &str) -> usize {
     sockets_in(&newest(map))
 }
@@ -156,7 +158,7 @@ pub struct Flow {
     pub server: TcpStream,
 }
 
-/// On whose sockets a cgroup's receiver is.
+/// The ends of a flow whose sockets are in the receiver's cgroup.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Enrolled {
     Both,
@@ -171,7 +173,7 @@ impl Flow {
         Self::open_in(path, sender, receiver, to, cc)
     }
 
-    /// With its sockets in these cgroups.
+    /// Opens a flow with its sockets in these cgroups.
     pub fn open_in(path: &Path, sender: Option<&Cgroup>, receiver: Option<&Cgroup>, to: &str, cc: &str) -> Self {
         let listen = || path.receiver.enter(|| TcpListener::bind(SocketAddr::new(to.parse::<IpAddr>().unwrap(), 0)));
         let listener = receiver.map_or_else(listen, |cgroup| cgroup.enter(listen)).unwrap();
@@ -182,19 +184,19 @@ impl Flow {
         Self { client, server }
     }
 
-    /// Whether its ends agreed on scaled windows (RFC 7323).
+    /// Returns whether the ends agreed on scaled windows (RFC 7323).
     pub fn scales_windows(&self) -> bool {
         socket_option::<libc::tcp_info>(&self.server, libc::TCP_INFO).tcpi_options & TCPI_OPT_WSCALE != 0
     }
 }
 
-/// A TCP option's value, all of plain numbers; what the kernel does not fill is 0.
+/// Returns the value of a TCP socket option. `T` consists of plain numbers; what the kernel does not fill is 0.
 pub fn socket_option<T>(socket: &impl AsFd, option: libc::c_int) -> T {
-    // SAFETY: numbers may all be 0.
+    // SAFETY: `T` consists of numbers, for which zeros are valid.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
     let at = (&raw mut value).cast();
-    // SAFETY: the kernel writes at most `length` bytes into the value, which is that long.
+    // SAFETY: the kernel writes at most `length` bytes into the value, which has that length.
     let code = unsafe { libc::getsockopt(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, option, at, &raw mut length) };
     assert_eq!(code, 0);
     value
@@ -202,7 +204,7 @@ pub fn socket_option<T>(socket: &impl AsFd, option: libc::c_int) -> T {
 
 pub fn set_socket_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) {
     let (socket, length) = (socket.as_fd().as_raw_fd(), size_of_val(&value) as libc::socklen_t);
-    // SAFETY: the kernel reads that many bytes, which the value has.
+    // SAFETY: the kernel reads `length` bytes, which is the value's length.
     let code = unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, option, (&raw const value).cast(), length) };
     assert_eq!(code, 0);
 }
@@ -212,11 +214,11 @@ fn connected(address: SocketAddr, cc: &str) -> TcpStream {
     let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     setsockopt(&fd, sockopt::TcpCongestion, &OsString::from(cc)).unwrap_or_else(|e| panic!("{cc}: {e}"));
     connect(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
-    // SAFETY: the descriptor was just made and is given up here.
+    // SAFETY: the descriptor was just created, and its ownership moves here.
     unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) }
 }
 
-/// A flow that sends without end.
+/// A flow that sends continuously.
 pub struct Transfer {
     pub flow: Flow,
     cc: String,
@@ -245,7 +247,7 @@ impl Transfer {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// The sending connection, as `hotcc flows` shows it.
+    /// Returns the sending connection, as `hotcc flows` shows it.
     pub fn shown(&self) -> Value {
         let port = self.flow.client.local_addr().unwrap().port().to_string();
         let all = json(&["flows", "--cc", &self.cc, "--json"]);
@@ -258,7 +260,8 @@ impl Transfer {
         self.shown()[field].as_u64().unwrap_or(0)
     }
 
-    /// Of so many looks the median of the sender's smoothed RTT, and bytes received meanwhile per second.
+    /// Samples the sender `looks` times. Returns the median of its smoothed RTT, and the bytes per second received
+    /// meanwhile.
     pub fn observe(&self, looks: usize) -> (u64, f64) {
         let (began, before) = (Instant::now(), self.received());
         let mut rtts: Vec<u64> = (0..looks)
@@ -274,7 +277,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // both threads then see an end; either socket may be gone already
+        // both threads then end; either socket may already be closed
         let _ = self.flow.client.shutdown(Shutdown::Both);
         let _ = self.flow.server.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {

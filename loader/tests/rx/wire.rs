@@ -1,4 +1,4 @@
-//! The option on the wire, as tcpdump and tshark see it.
+//! Tests the option on the wire, with tcpdump and tshark.
 
 use crate::common::{KernelTest, kernel_test, ok};
 use crate::path::*;
@@ -10,18 +10,18 @@ use std::process::{Command, Stdio};
 const EXID: &str = "0xa27a";
 const MSS: u64 = 1448;
 
-/// A segment, as decoded.
+/// A decoded segment.
 #[derive(Debug)]
 pub struct Segment {
     pub from_receiver: bool,
     pub syn: bool,
     pub data_bytes: u64,
     pub sack_blocks: usize,
-    /// ExID and what follows it, of an experimental option.
+    /// ExID and data of an experimental option.
     pub option: Option<(String, Vec<u8>)>,
 }
 
-/// What passes the receiver's interface while `work` goes on.
+/// Returns the segments that pass the receiver's interface while `work` runs.
 pub fn captured(test: &KernelTest, work: impl FnOnce()) -> Vec<Segment> {
     let file = test.dir.path().join("capture.pcap");
     let mut tcpdump = Command::new("nsenter")
@@ -50,7 +50,7 @@ pub fn captured(test: &KernelTest, work: impl FnOnce()) -> Vec<Segment> {
         assert!(said.read_line(&mut line).unwrap() > 0, "tcpdump ends");
     }
     work();
-    std::thread::sleep(std::time::Duration::from_millis(200)); // for its buffer
+    std::thread::sleep(std::time::Duration::from_millis(200)); // until it has written its buffer
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(tcpdump.id() as i32), nix::sys::signal::Signal::SIGINT).unwrap();
     assert!(tcpdump.wait().unwrap().success());
     let fields = [
@@ -126,7 +126,8 @@ fn hints_are_on_acks_and_only_between_peers_that_know_them() {
     for enrolled in [Enrolled::SenderOnly, Enrolled::ReceiverOnly] {
         let segments = captured(&test, || transfer(enrolled));
         let with: Vec<_> = segments.iter().filter(|s| s.option.is_some()).collect();
-        // the one that knows says so in its SYN, and the other one answers nothing; who is asked nothing says nothing
+        // a client that supports hints offers them in its SYN, and gets no answer; a server that supports them only
+        // answers offers
         let expected = if enrolled == Enrolled::SenderOnly { 1 } else { 0 };
         assert_eq!(with.len(), expected, "{with:?}");
         assert!(with.iter().all(|s| s.syn && !s.from_receiver), "{with:?}");

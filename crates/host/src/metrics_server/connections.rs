@@ -1,4 +1,4 @@
-//! Connections of the HTTP server: each serves one request, and together they are bounded in number, size and time.
+//! Connections of the HTTP server. Each serves one request; their number, size and duration are bounded.
 
 use axum::Router;
 use axum::body::Body;
@@ -17,20 +17,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Open connections. One more closes the oldest that waits for its client, so clients that stay idle keep no other out.
+/// Maximum number of open connections. A further one closes the oldest that waits for its client, so that idle clients
+/// do not block others.
 const MAX_CONNECTIONS: usize = 64;
-/// Request line and fields, bytes; the least that hyper allows. Prometheus sends a few hundred.
+/// Maximum size of request line and fields, bytes; the minimum that hyper allows. Prometheus sends a few hundred bytes.
 const MAX_HEADER_BYTES: usize = 8 << 10;
-/// For a client to send the header.
+/// Maximum time for a client to send the header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the whole connection: some seconds to gather a large page, more to send it over a poor path.
+/// Maximum duration of a connection: gathering a large page takes some seconds, sending it over a poor path more.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// After an error that is not the client's: the process may be out of descriptors.
+/// Time to wait after an error that the client did not cause: the process may have no free descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Connection {
     task: JoinHandle<()>,
-    /// Whether its page is being made; otherwise, it waits for its client.
+    /// Whether its page is being made; if not, the connection waits for its client.
     is_busy: Arc<AtomicBool>,
 }
 

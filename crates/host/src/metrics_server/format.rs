@@ -1,9 +1,9 @@
 //! The two formats of a page of metrics, and the choice between them.
 
-/// Units that end a metric's name. OpenMetrics states them in a line of their own.
+/// Units at the end of metric names. In OpenMetrics, a separate line states the unit.
 const UNITS: [&str; 5] = ["seconds", "bytes", "bytes_per_second", "segments", "db"];
 
-/// How a page is written.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// Prometheus' text format 0.0.4, which every scraper and promtool read.
@@ -13,7 +13,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format that a request's `Accept` fields prefer. It is OpenMetrics only if they name it: wildcards mean text.
+    /// Returns the format that a request's `Accept` fields prefer. It is OpenMetrics only if they name it; wildcards
+    /// select text.
     pub(super) fn accepted<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
         let ranges: Vec<Range<'_>> = fields.flat_map(|field| split(field, ',')).filter_map(Range::parse).collect();
         let quality = |media_type: &str, version: &str| {
@@ -22,12 +23,12 @@ impl Format {
             matching.map(|r| r.quality).reduce(f32::max)
         };
         let open = quality("application/openmetrics-text", "1.0.0").unwrap_or(0.0);
-        // the most specific range that matches decides
+        // the most specific matching range decides
         let text = ["text/plain", "text/*", "*/*"].iter().find_map(|range| quality(range, "0.0.4")).unwrap_or(0.0);
         if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// Value of the field `Content-Type`.
+    /// Returns the value of the field `Content-Type`.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -35,15 +36,16 @@ impl Format {
         }
     }
 
-    /// Writes a page, as `prometheus-client` encodes it, in this format. Samples are the same in both formats. In the text
-    /// format, a counter's family has the name of its series, an info is a gauge, and units and the end are not stated.
+    /// Converts a page as encoded by `prometheus-client` to this format. Samples are the same in both formats. In the
+    /// text format, a counter's family has the name of its series, an info is a gauge, and unit lines and the end
+    /// marker are omitted.
     pub(super) fn render(self, page: &str) -> String {
         let mut text = String::with_capacity(page.len() + page.len() / 8);
         let mut help = None;
         for line in page.lines() {
             let metadata = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '));
             match metadata.map(|(keyword, rest)| (keyword, rest.split_once(' ').unwrap_or((rest, "")))) {
-                // `# TYPE`, which follows it, decides the name
+                // the following `# TYPE` line determines the name
                 Some(("HELP", (_, said))) => help = Some(said),
                 Some(("TYPE", (name, kind))) => self.describe(&mut text, name, kind, help.take()),
                 _ if self == Self::Text && line == "# EOF" => {}
@@ -78,7 +80,7 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// `None` if its quality is invalid.
+    /// Parses a media range; returns `None` if its quality is invalid.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = split(text, ';');
         let mut range = Self { media_type: parts.next()?, version: None, quality: 1.0 };

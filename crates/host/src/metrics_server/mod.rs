@@ -1,4 +1,4 @@
-//! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for whoever restarts it.
+//! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for health checks.
 
 mod connections;
 mod format;
@@ -15,42 +15,45 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// What a daemon serves.
+/// The pages that a daemon serves.
 pub trait Pages: Send + Sync + 'static {
-    /// The program's name, for the index page.
+    /// Name of the program, for the index page.
     const NAME: &'static str;
-    /// What a healthy `/healthz` means, for the index page.
+    /// Meaning of status 200 of `/healthz`, for the index page.
     const HEALTHY: &'static str;
 
-    /// The page as `prometheus-client` encodes it, or why it cannot be made. May block; one page is made at a time.
+    /// Makes the page of metrics, as encoded by `prometheus-client`; an error is the reason why it cannot be made. May
+    /// block; one page is made at a time.
     fn metrics(&self) -> std::result::Result<String, String>;
 
-    /// The text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a page of metrics.
+    /// Returns the text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a
+    /// page of metrics.
     fn health(&self) -> std::result::Result<String, String>;
 }
 
-/// Listens, so that the port is known before the daemon serves.
+/// Starts to listen, so that the port is known before the daemon serves.
 ///
 /// # Errors
-/// The address is in use or not this host's.
+/// Fails if the address is in use or is not one of this host's.
 pub fn bind(listen: SocketAddr) -> Result<TcpListener> {
     let bound = TcpListener::bind(listen).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.tried(|| format!("cannot listen on {listen} (--listen ADDRESS:PORT takes another)"))
 }
 
-/// Prints on stdout where the server listens.
+/// Prints the server's address on stdout.
 ///
 /// # Errors
-/// Stdout is closed.
+/// Fails if stdout is closed.
 pub fn announce(listener: &TcpListener) -> Result<()> {
     let address = listener.local_addr().tried(|| "cannot listen".to_owned())?;
     writeln!(io::stdout(), "listening on http://{address}").tried(|| "cannot write to stdout".to_owned())
 }
 
-/// Serves until the runtime ends. Each connection serves one request; all together are bounded in number, size and time.
+/// Serves until the runtime ends. Each connection serves one request; the number, size and duration of connections are
+/// bounded.
 ///
 /// # Errors
-/// The runtime does not take the listener.
+/// Fails if the runtime does not accept the listener.
 pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener).tried(|| "cannot serve HTTP".to_owned())?;
     let index = format!("{}\n\n/metrics  for Prometheus\n/healthz  200 while {}\n", P::NAME, P::HEALTHY);
@@ -64,12 +67,12 @@ pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
 
 struct Server<P> {
     pages: P,
-    /// Held while a page of metrics is made.
+    /// Lock that is held while a page of metrics is made.
     scrape: Arc<Mutex<()>>,
 }
 
-/// Makes a page on a thread of its own. `turn` moves to that thread, so that a client that hangs up does not let the next
-/// one start beside it.
+/// Makes a page on a separate thread. `turn` moves to that thread, so that the next page waits for this one even if the
+/// client hangs up.
 async fn make<P: Pages>(
     server: Arc<Server<P>>,
     turn: Option<OwnedMutexGuard<()>>,

@@ -1,4 +1,4 @@
-//! `hotcc flows`: which connections, in which order, and how often.
+//! `hotcc flows`: selects, sorts and repeatedly prints connections.
 
 use crate::show;
 use hotcc::sockets::flows::{Connection, connections};
@@ -46,7 +46,7 @@ enum Column {
 }
 
 impl Column {
-    /// Sorts what is in the order of addresses, which remains the order of equals.
+    /// Sorts connections that are already in address order; equal ones keep that order.
     fn sort(self, all: &mut [Connection]) {
         match self {
             Self::Address => {}

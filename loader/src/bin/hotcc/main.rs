@@ -429,10 +429,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// `hotcc list | head` is no reason to panic.
+/// Restores SIGPIPE's default action, so that `hotcc list | head` ends silently instead of with a panic.
 fn end_quietly_on_closed_pipe() {
     use nix::sys::signal::{SigHandler, Signal, signal};
-    // SAFETY: restores the default disposition; no handler of ours runs.
+    // SAFETY: this restores the default action; no handler of this program runs.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
@@ -527,7 +527,8 @@ fn policy_test(args: PolicyTestArgs) -> Result<()> {
     show::policy::explained(&explained, json)
 }
 
-/// Exits with the command's status.
+/// Runs the command, prints a summary on stderr, and returns the command's exit status (128 plus the signal number if a
+/// signal ended it).
 fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt;
     let ran = run::run(choice, command)?;

@@ -1,4 +1,4 @@
-//! From a snapshot to a page, without a kernel.
+//! Tests of the page that a snapshot is encoded to; they need no kernel.
 
 use super::*;
 use crate::policy::ShownRule;
@@ -75,7 +75,7 @@ fn full() -> Snapshot {
         stats: Some(vec![("dtcp".to_owned(), stats)]),
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
-        rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in their order
+        rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in the order of the fields
         policy: Some((Shown { rules: vec![rule] }, Stats::default())),
         errors: [0, 0, 1, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
@@ -207,7 +207,7 @@ fn names_beyond_the_bound_are_summed() {
     assert!(labels.contains_key("zz") && labels.contains_key("cc31") && !labels.contains_key("cc32"));
 }
 
-/// The page of the manual and the alerts name exactly what is on the page.
+/// The manual names exactly the metrics of the page, and the alerts name only metrics of the page.
 #[test]
 fn manual_and_alerts_are_up_to_date() {
     let page = page(full()).unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const CGROUP_PREFIX: &str = "hotcc-run-";
 
-/// A cgroup that goes away with the value. Its lock tells it from what a killed run left.
+/// A cgroup that is removed when the value is dropped. Its lock distinguishes it from cgroups that killed runs left.
 pub(super) struct Group {
     pub(super) path: PathBuf,
     pub(super) directory: File,
@@ -17,7 +17,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes it. Call with the registry's lock held: another run must not find it before it is locked.
+    /// Creates the cgroup. Call it with the registry's lock held: another run must not find the cgroup before it is
+    /// locked.
     pub(super) fn new() -> Result<Self> {
         let parent = parent()?;
         remove_left_over(&parent);
@@ -32,20 +33,21 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Fails while something the command left in the background still lives in it; the next run looks again.
+        // Fails while a background process of the command still runs in the cgroup; the next run tries again.
         let _ = fs::remove_dir(&self.path);
     }
 }
 
-/// The caller's cgroup, so that its limits hold for the command, and what ends the caller's service ends the command. A run
-/// within a run gets a cgroup beside that one's: below it, the outer run's choice would come last, and stay.
+/// Returns the parent of a run's cgroup: the caller's cgroup, so that its limits apply to the command, and stopping the
+/// caller's service stops the command. A run within a run gets a cgroup beside the outer run's. If it were below that
+/// one, the outer run's program would run last, and its choice would win.
 fn parent() -> Result<PathBuf> {
     let own = cgroup::own()?;
     let is_run = |path: &&Path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(CGROUP_PREFIX));
     Ok(own.ancestors().find(|path| !is_run(path)).unwrap_or(&own).to_owned())
 }
 
-/// Locks a run's cgroup by a file that only root can open: whoever can open it can lock it.
+/// Locks a run's cgroup through a file that only root can open, because any process that can open a file can lock it.
 fn lock(cgroup: &Path) -> io::Result<Flock<File>> {
     let file = File::options().write(true).open(cgroup.join("cgroup.kill"))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| why.into())

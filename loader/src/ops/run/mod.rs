@@ -1,9 +1,9 @@
-//! `hotcc run`: one command's sockets under a congestion control, and nobody else's.
+//! `hotcc run`: runs one command whose sockets use a congestion control; other sockets are not affected.
 //!
-//! The command gets a cgroup of its own with a sock_ops program on it, which sets the congestion control when a
-//! socket connects or listens. Program and cgroup end with this process, however it ends: the program's link is not
-//! pinned, and the next run removes a cgroup that was left empty. A signal that asks this process to end is passed on
-//! to the command, and this process ends after it.
+//! The command gets a cgroup of its own. A sock_ops program on this cgroup sets the congestion control when a socket
+//! connects or listens. The program is detached when this process ends, however it ends, because its link is not
+//! pinned; if the process is killed, the next run removes the empty cgroup. A signal that would end this process is
+//! passed on to the command, and this process ends after the command.
 
 mod group;
 mod run_guard;
@@ -26,42 +26,42 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     /// Congestion control.
     pub cc: String,
-    /// How the command ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
     /// Sockets that got the congestion control.
     pub sockets: u64,
-    /// Sockets the kernel refused it to.
+    /// Sockets for which the kernel refused the congestion control.
     pub refused: u64,
-    /// Of those that got it and have closed, how many ran another by then.
+    /// Sockets that got it and have closed, and ran another congestion control by then.
     pub changed: u64,
-    /// What the connections did that the command made and ended.
+    /// Traffic of the command's connections.
     pub traffic: Traffic,
-    /// Whether it was loaded for this run, or for another one at the same time, and goes with the last of them.
+    /// Whether it was loaded for this run, or for a concurrent one; the last of them unloads it.
     pub loaded_for_runs: bool,
-    /// What its loading warned of.
+    /// Warnings from loading it.
     pub warnings: Vec<String>,
 }
 
-/// What connections did until they ended, or the command did; under any congestion control.
+/// Traffic of connections until they ended or the command ended, under any congestion control.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Traffic {
-    /// How many they were.
+    /// Number of connections.
     pub ended: u64,
-    /// When the first one was connected, CLOCK_MONOTONIC.
+    /// Time at which the first one was established, CLOCK_MONOTONIC.
     pub began_ns: u64,
-    /// When the last data were acknowledged, as seen at a change of a connection's state.
+    /// Time at which the last data were acknowledged, as read at a change of a connection's state.
     pub ended_ns: u64,
     /// Bytes that were acknowledged.
     pub acked_bytes: u64,
-    /// Segments with data that were sent, those that were sent again included.
+    /// Segments with data that were sent, including retransmissions.
     pub sent_segments: u64,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub retransmitted_segments: u64,
     /// Sum of their smoothed RTTs, microseconds.
     pub srtt_us: u64,
@@ -78,19 +78,20 @@ struct ChooseJob {
     traffic: Traffic,
 }
 
-/// Runs `command` with the sockets it and its children open under what was chosen. What is not loaded is loaded for as
-/// long as a run uses it.
+/// Runs `command`; the sockets that it and its children open use the chosen congestion control. If that is not loaded,
+/// it is loaded for as long as a run uses it.
 pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     need_root("hotcc run")?;
     let (program, arguments) = command.split_first().ok_or_else(|| Error::usage("no command to run after `--`"))?;
-    // What may take long comes while a signal still ends this process.
+    // Reading the file may take long, so it is done while a signal still ends this process.
     let file = run_guard::read(choice)?;
     let lock = registry::lock()?;
-    // Before anything that must be undone, and so undone last: no signal ends this process before it has cleaned up.
+    // Created before anything that must be undone, and so dropped last: no signal ends this process before it has
+    // cleaned up.
     let signals = Signals::hold()?;
     let guard = RunGuard::take(choice, file)?;
     let group = Group::new();
-    drop(lock); // the guard takes it to end
+    drop(lock); // the guard takes it again when it is dropped
     let group = group?;
     let (object, _link) = attach(&guard.name, &group)?;
     let procs = File::options().write(true).open(group.path.join("cgroup.procs"));
@@ -98,11 +99,12 @@ pub fn run(choice: &Choice, command: &[String]) -> Result<Ran> {
     let mut child = Command::new(program);
     child.args(arguments);
     let mask = signals.before;
-    // SAFETY: between fork and exec the closure only writes to an open descriptor ("0" stands for the writer itself) and
+    // SAFETY: between fork and exec the closure only writes to an open descriptor ("0" means the writing process) and
     // sets the signal mask.
     unsafe { child.pre_exec(move || (&procs).write_all(b"0").and_then(|()| Ok(mask.thread_set_mask()?))) };
     if signals.end_was_asked()? {
-        // nobody passed it on to the command; it arrives here when `signals` goes, after all that was to be undone
+        // it was not passed on to the command; this process receives it when `signals` is dropped, after everything was
+        // undone
         return Err(Error::failed("a signal arrived before the command began"));
     }
     let mut child = child.spawn().map_err(|why| Error::not_started(program, why))?;

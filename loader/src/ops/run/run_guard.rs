@@ -1,8 +1,9 @@
-//! Congestion controls that `hotcc run` loads: they go when the last run that uses them ends.
+//! Congestion controls that `hotcc run` loads; they are unloaded when the last run that uses them ends.
 //!
-//! Such a one has a directory `run` beside its pins, and every run that uses it holds a shared lock on that directory.
-//! The kernel drops the lock however a run ends, so who still uses it is never a count that could be wrong. What a
-//! killed run leaves behind stays registered until the next command that wants the name.
+//! A congestion control that was loaded for runs has a directory `run` beside its pins, and every run that uses it
+//! holds a shared lock on that directory. The kernel releases the lock however a run ends, so there is no use count
+//! that could be wrong. A congestion control that a killed run left stays registered until the next `run`, `load` or
+//! `unload` of its name.
 
 use crate::object::Source;
 use crate::ops::load::{Request, load_for_runs};
@@ -21,14 +22,14 @@ use std::fs::File;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
-/// Which congestion control a run is to have.
+/// The congestion control that a run should use.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// A registered or built-in name, or a path.
     pub cc: String,
-    /// `default` or `paper`; `None`: whatever it has where it is loaded already, else `default`.
+    /// `default` or `paper`; `None`: the current values if it is already loaded, else `default`.
     pub profile: Option<String>,
-    /// `tunable=value`, on top of the profile.
+    /// `tunable=value` assignments, applied after the profile.
     pub set: Vec<String>,
 }
 
@@ -40,16 +41,17 @@ pub(super) fn read(choice: &Choice) -> Result<Option<Source>> {
 /// The use of a congestion control by one run.
 #[derive(Debug)]
 pub(crate) struct RunGuard {
-    /// Its name.
+    /// Name of the congestion control.
     pub(crate) name: String,
-    /// `None` for one that others look after: the kernel's own, or one that was loaded to stay.
+    /// Lock on the mark; `None` if runs do not unload it: it is the kernel's own, or was not loaded for runs.
     hold: Option<Flock<File>>,
-    /// What its loading warned of.
+    /// Warnings from loading it.
     pub(crate) warnings: Vec<String>,
 }
 
 impl RunGuard {
-    /// Takes what was chosen, and loads it if it is not there. Call with the lock held; `file` is what [`read`] returned.
+    /// Takes the chosen congestion control, and loads it if necessary. Call it with the lock held; `file` is the result
+    /// of [`read`].
     pub(crate) fn take(choice: &Choice, file: Option<Source>) -> Result<Self> {
         let cc = &choice.cc;
         let name = match &file {
@@ -76,11 +78,11 @@ impl RunGuard {
                     same_values(&algo, &serving, &request)?;
                 }
             }
-            // of a killed run: loaded anew, since its tunables may have been set meanwhile
+            // left by a killed run: load it again, because its tunables may have been changed meanwhile
             Some(_) => warnings = load(file)?,
             None if file.is_none() && sysctl::is_registered(&name)? => {
                 if values_matter {
-                    registry::need_bpffs()?; // where it is hidden, so is whose it is
+                    registry::need_bpffs()?; // if bpffs is hidden, hotcc cannot know whether it loaded the algorithm
                     return Err(Error::failed(format!(
                         "`{name}` is registered, but not by hotcc, so --profile and --set cannot tune it; omit them"
                     )));
@@ -95,17 +97,17 @@ impl RunGuard {
         Ok(Self { name, hold, warnings })
     }
 
-    /// Whether it is there for runs only.
+    /// Returns whether it was loaded for runs only.
     pub(crate) fn is_for_runs(&self) -> bool {
         self.hold.is_some()
     }
 
-    /// Unloads it, if no other run uses it.
+    /// Unloads the congestion control if it was loaded for runs and no other run uses it.
     fn end(&self) -> Result<()> {
         let Some(hold) = &self.hold else { return Ok(()) };
         let _lock = registry::lock()?;
         let algo = Algo::named(&self.name);
-        // somebody may have unloaded it, and loaded another under its name
+        // another process may have unloaded it, and loaded another under the same name
         let inode = |m: std::io::Result<std::fs::Metadata>| m.ok().map(|m| m.st_ino());
         let ours = inode(hold.metadata()) == inode(std::fs::metadata(algo.runs_path()));
         if ours && hold.relock(FlockArg::LockExclusiveNonblock).is_ok() {
@@ -123,7 +125,7 @@ impl Drop for RunGuard {
     }
 }
 
-/// The error for a name that is neither registered nor built in.
+/// Returns the error for a name that is neither registered nor built in.
 fn unknown(name: &str) -> Result<Error> {
     let registered = sysctl::available()?;
     let mut known: Vec<&str> = registered.iter().map(String::as_str).collect();
@@ -144,7 +146,7 @@ fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()>
     }
 }
 
-/// What serves has the values that loading it would have given it.
+/// Fails if the serving version has other values than the request would set.
 fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> {
     let name = &algo.name;
     let present = serving.settings()?;

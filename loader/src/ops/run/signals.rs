@@ -1,4 +1,4 @@
-//! Signals that would end a run before it has cleaned up.
+//! Holds back signals that would end a run before it has cleaned up.
 
 use hotcc_host::error::{Result, Tried};
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use std::process::{Child, ExitStatus};
 
 const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Signals that end a process which does not expect them, and SIGCHLD, held back as long as the value lives.
+/// Signals that end a process by default, and SIGCHLD; all are blocked while the value lives.
 pub(super) struct Signals {
     arrivals: SignalFd,
     pub(super) before: SigSet,
@@ -25,7 +25,8 @@ impl Signals {
         Ok(Self { arrivals: SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC).tried(tried)?, before })
     }
 
-    /// Whether one is waiting that asks this process to end; SIGCHLD may be of a child that checked an object.
+    /// Returns whether a signal that would end this process is pending. SIGCHLD does not count: it may be from the
+    /// child process that checked an object.
     pub(super) fn end_was_asked(&self) -> Result<bool> {
         let tried = || "cannot look for signals".to_owned();
         let ending = SignalFd::with_flags(&ENDING.into_iter().collect(), SfdFlags::SFD_CLOEXEC).tried(tried)?;
@@ -33,7 +34,7 @@ impl Signals {
         poll(&mut polled, PollTimeout::ZERO).map(|ready| ready > 0).tried(tried)
     }
 
-    /// Waits until the command ends, and passes on what arrives meanwhile.
+    /// Waits until the command ends, and passes on signals that arrive meanwhile.
     pub(super) fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
         loop {
             if let Some(status) = child.try_wait()? {
@@ -43,7 +44,7 @@ impl Signals {
                 Err(Errno::EINTR) => continue,
                 arrived => arrived?,
             };
-            // What a terminal sends comes from the kernel, and the command has it already.
+            // A signal from a terminal is sent by the kernel, and the command has already received it.
             let sent = arrived.filter(|a| a.ssi_code != nix::libc::SI_KERNEL);
             let signal = sent.and_then(|a| Signal::try_from(a.ssi_signo as i32).ok());
             if let Some(signal) = signal.filter(|&s| s != Signal::SIGCHLD) {

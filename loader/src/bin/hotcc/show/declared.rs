@@ -1,4 +1,4 @@
-//! How `hotcc apply`, `hotcc diff` and `hotcc save` are printed.
+//! Prints the results of `hotcc apply`, `hotcc diff`, `hotcc save` and `hotcc unload --all`.
 
 use super::print::{print_json, say, warn};
 use hotcc::declared::{Action, Difference, Emptied, Saved, Step, Subject};

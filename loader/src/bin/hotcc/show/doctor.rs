@@ -1,4 +1,4 @@
-//! How `hotcc doctor` is printed.
+//! Prints the result of `hotcc doctor`.
 
 use super::print::{print_json, row, say, table};
 use hotcc::doctor::{Report, Verdict};

@@ -1,9 +1,9 @@
-//! How `hotcc flows` is printed.
+//! Prints the result of `hotcc flows`.
 
 use super::print::{lines, row, say};
 use hotcc::sockets::flows::{Connection, SeenByPep, StateValue};
 
-/// Open connections; `with_state`: each followed by its algorithm's state.
+/// Prints open connections; with `with_state`, each is followed by its algorithm's state.
 pub fn flows(all: &[Connection], with_state: bool) {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let ms = |us: Option<u32>| or_dash(us.map(|us| format!("{:.3}", f64::from(us) / 1e3)));
@@ -48,7 +48,8 @@ pub fn flows(all: &[Connection], with_state: bool) {
     }
 }
 
-/// `pep: all up to 14480 bytes beyond the client, and 20000..28960; 12 segments; rtt 10.2 ms; 3 ms ago`
+/// Formats what the PEP reported, for example
+/// `pep: all up to 14480 bytes beyond the client, and 20000..28960; 12 segments; rtt 10.2 ms; 3 ms ago`.
 fn pep_text(seen: &SeenByPep) -> String {
     let ranges: String = seen.ranges_bytes.iter().map(|(start, end)| format!(", and {start}..{end}")).collect();
     let rtt = seen.rtt_us.map_or(String::new(), |us| format!("; rtt {:.1} ms", f64::from(us) / 1e3));
@@ -58,13 +59,14 @@ fn pep_text(seen: &SeenByPep) -> String {
     )
 }
 
-/// What an algorithm keeps in a threshold or window that is not set: the kernel's infinite ssthresh, or all bits.
+/// The values of a threshold or window that is not set: the kernel's infinite ssthresh, or all bits set.
 const UNSET: [i128; 2] = [0x7fff_ffff, u32::MAX as i128];
 
-/// What an algorithm remembers of its latest look at its signal: 0 before the first one.
+/// Suffixes of state fields that record an algorithm's latest look-up of a signal; their value is 0 before the first
+/// look-up.
 const LATEST_LOOK: [&str; 2] = ["radio.generation", "path.clock"];
 
-/// Fixed point as what it stands for: `n_q16 4.25 segments per RTT (278528 / 65536)`.
+/// Formats a state value; a fixed-point value is divided by its scale: `n_q16 4.25 segments per RTT (278528 / 65536)`.
 fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
     if unit == "segments" && UNSET.contains(value) {
         return format!("{name} not set");

@@ -1,4 +1,4 @@
-//! How `hotcc list` is printed.
+//! Prints the result of `hotcc list`.
 
 use super::print::{page, print_json, row, say};
 use hotcc::object::Source;
@@ -31,7 +31,8 @@ fn listed(source: &Source, name: &str) -> Result<Listed> {
     Ok(Listed { name: name.to_owned(), cc_name: opened.cc_name, description: opened.description })
 }
 
-/// One object, or all built-in ones; `all`: each with its tunables and per-flow state.
+/// Prints one object, or all built-in ones. One object, or each one if `all` is set, is printed with its tunables and
+/// per-flow state.
 pub fn list(object: Option<&str>, all: bool, json: bool) -> Result<()> {
     let found: Vec<Listed> = match object {
         Some(object) => match &Source::find(object)?.tables()?[..] {
@@ -59,7 +60,7 @@ pub fn list(object: Option<&str>, all: bool, json: bool) -> Result<()> {
 fn overview(all: &[Listed]) {
     let mut rows = vec![row(["name", "summary", "signals", "paper"])];
     rows.extend(all.iter().map(|one| {
-        // "AUTHORS YEAR: TITLE, SECTIONS": one line has room for who and when
+        // the format is "AUTHORS YEAR: TITLE, SECTIONS"; the overview has room only for authors and year
         let paper = one.description.paper.as_deref().unwrap_or("-").split(": ").next().unwrap_or_default();
         row([&one.cc_name, one.summary(), &one.signals(), paper])
     }));

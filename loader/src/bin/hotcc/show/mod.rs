@@ -1,4 +1,4 @@
-//! How results are printed, one file for each subject.
+//! Prints the results of commands; one file for each subject.
 #![deny(clippy::print_stdout, reason = "`say!` prints no control characters of what it quotes")]
 
 pub mod declared;

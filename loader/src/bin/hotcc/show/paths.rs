@@ -1,4 +1,4 @@
-//! How `hotcc paths` is printed.
+//! Prints the results of `hotcc paths`.
 
 use super::print::{print_json, print_json_line, row, say, table, warn};
 use hotcc::paths::maps::{Bumped, Paths};

@@ -1,4 +1,4 @@
-//! How the results of `hotcc policy` are printed.
+//! Prints the results of `hotcc policy`.
 
 use super::print::{print_json, row, say, table};
 use hotcc::declared::Difference;

@@ -1,4 +1,4 @@
-//! Tables for people, JSON for programs, warnings on stderr.
+//! Prints tables for people, JSON for programs, and warnings on stderr.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use hotcc_host::error::{Result, Tried};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use terminal_size::{Width, terminal_size_of};
 
-/// Prints a line on stdout, without control characters of what it quotes.
+/// Prints a line on stdout, with its control characters escaped.
 macro_rules! say {
     ($($part:tt)*) => { $crate::show::print::print_line(&format!($($part)*)) };
 }
@@ -18,14 +18,14 @@ pub fn print_line(text: &str) {
     println!("{}", printable(text));
 }
 
-/// Columns of the pages that are wrapped even if stdout is not a terminal.
+/// Width of pages, which are wrapped even if stdout is not a terminal.
 pub const PAGE_COLUMNS: u16 = 120;
 
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     print_text(serde_json::to_string_pretty(value))
 }
 
-/// Prints it as one line.
+/// Prints a value as one line of JSON.
 pub fn print_json_line(value: &impl Serialize) -> Result<()> {
     print_text(serde_json::to_string(value))
 }
@@ -35,7 +35,7 @@ fn print_text(text: serde_json::Result<String>) -> Result<()> {
     Ok(())
 }
 
-/// Clears the terminal, for what is printed again and again.
+/// Clears the terminal before a repeated print; does nothing if stdout is not a terminal.
 #[expect(clippy::print_stdout, reason = "control characters of our own")]
 pub fn clear() {
     if std::io::stdout().is_terminal() {
@@ -43,17 +43,17 @@ pub fn clear() {
     }
 }
 
-/// Prints rows in columns. On a terminal, cells wrap at its width; elsewhere a row is one line.
+/// Prints rows in columns. On a terminal, cells wrap to its width; otherwise each row is one line.
 pub fn table(rows: &[Vec<String>]) {
     say!("{}", columns(rows, terminal_columns()));
 }
 
-/// Prints rows in columns whose cells wrap: at the terminal's width, elsewhere at [`PAGE_COLUMNS`].
+/// Prints rows in columns. Cells wrap to the terminal's width, or to [`PAGE_COLUMNS`] if stdout is not a terminal.
 pub fn page(rows: &[Vec<String>]) {
     say!("{}", columns(rows, terminal_columns().or(Some(PAGE_COLUMNS))));
 }
 
-/// Rows in columns, one line each.
+/// Formats rows in columns, one line for each row.
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
     columns(rows, None).lines().map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! How the results of `hotcc rx` are printed.
+//! Prints the results of `hotcc rx`.
 
 use super::print::{print_json, row, say, table};
 use hotcc::rx::{Receiver, Status};
@@ -8,7 +8,7 @@ fn place(receiver: &Receiver) -> String {
     receiver.cgroup.as_ref().map_or_else(|| "a removed cgroup".to_owned(), |path| path.display().to_string())
 }
 
-/// After a load or an unload.
+/// Prints the result of a load or an unload.
 pub fn changed(done: &str, receiver: &Receiver, json: bool) -> Result<()> {
     if json {
         return print_json(receiver);

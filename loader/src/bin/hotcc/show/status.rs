@@ -1,4 +1,4 @@
-//! How `hotcc status` is printed.
+//! Prints the result of `hotcc status`.
 
 use super::print::{lines, print_json, row, say, table};
 use hotcc::status::Status;
@@ -80,7 +80,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// "3 min 5 s ago".
+/// Formats the time since `unix_s`, e.g. "3 min 5 s ago".
 fn since(unix_s: u64) -> String {
     let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(unix_s));
     let seconds = elapsed.map_or(0, |d| d.as_secs());

@@ -1,4 +1,4 @@
-//! How a load, a swap, a rollback, an unload or a migration is printed.
+//! Prints the result of a load, a swap, a rollback, an unload or a migration.
 
 use super::print::{print_json, say, warn};
 use hotcc::ops::migrate::{Left, Migrated, Moved, MovedIn};

@@ -1,4 +1,4 @@
-//! How `hotcc get` and `hotcc set` are printed.
+//! Prints the results of `hotcc get` and `hotcc set`.
 
 use super::print::{print_json, row, say, table, warn};
 use hotcc::ops::tune::SetOutcome;
