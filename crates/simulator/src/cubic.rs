@@ -126,7 +126,7 @@ impl Cubic {
     /// Follows the estimate of Reno's window if that is larger (RFC 9438, section 4.3).
     fn be_reno_friendly(&mut self, window: u32) {
         let reno_step = (window * RENO_EIGHTHS) >> 3;
-        // As in the kernel, only more than one whole step counts; exactly one step waits for the next ACK.
+        // The kernel subtracts steps while more than one step is left, so exactly one step waits for the next ACK.
         let steps = self.reno_acked.saturating_sub(1) / reno_step;
         self.reno_acked -= steps * reno_step;
         self.reno_window += steps;
