@@ -66,7 +66,7 @@ pub struct Subject {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// The guest's first process has started its job.
+    /// The guest has booted and has its job.
     Booted {
         /// `uname -r`.
         release: String,

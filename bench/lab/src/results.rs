@@ -1,4 +1,4 @@
-//! What a scenario's runs leave behind, as files and as types.
+//! The results of a scenario's runs, as files and as types.
 //!
 //! ```text
 //! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects, and summaries' hashes (see Manifest)

@@ -80,7 +80,7 @@ fn trace(spec: &TraceSpec) -> Checked {
     range("scale_to_bps", scale_to_bps, SCALE_BPS)
 }
 
-/// Checks that the capacity is either given, or follows from a SINR.
+/// Checks that the capacity is either given or follows from a SINR, but not both.
 fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Checked {
     spec.map_or(Ok(()), rate)?;
     match (sinr, capacity, spec.is_some()) {

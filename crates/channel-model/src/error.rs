@@ -13,7 +13,7 @@ pub enum RadioError {
         key: String,
         /// Its value, as read.
         value: String,
-        /// The values that are valid.
+        /// What is wrong, or which values are valid.
         what: String,
     },
     /// A key is missing that other keys need.
@@ -21,7 +21,7 @@ pub enum RadioError {
     Missing {
         /// The key.
         key: &'static str,
-        /// The key that needs it.
+        /// Why it is needed.
         what: &'static str,
     },
     /// The trace file could not be read.
@@ -34,7 +34,7 @@ pub enum RadioError {
         path: PathBuf,
         /// The missing column.
         column: &'static str,
-        /// The key that needs it.
+        /// Why it is needed.
         what: &'static str,
     },
 }

@@ -192,9 +192,10 @@ mod tests {
         // A user 11.5 m up: 0.3 * 10 = 3 dB less. d3D = sqrt(100^2 + 1.5^2) = 100.0112; log10 = 2.000049.
         // 35.3 * 2.000049 + 22.4 + 6.4119 - 3 = 96.4136.
         near(Link { user_m: 11.5, ..link(2.0, 100.0) }.nlos_db(), 96.4136);
-        // The loss is never less than with line of sight: 0.5 GHz, 10 m, user at 22.5 m: d3D = sqrt(100 + 156.25) =
-        // 16.0078; log10 = 1.204331; 35.3 * 1.204331 + 22.4 + 21.3 * -0.301030 - 6.3 = 52.2010; with line of sight 32.4
-        // + 21 * 1.204331 - 6.0206 = 51.6704. Both from the same point:
+        // The loss is never less than with line of sight. 0.5 GHz, 10 m, user at 22.5 m:
+        // d3D = sqrt(100 + 156.25) = 16.0078; log10 = 1.204331;
+        // 35.3 * 1.204331 + 22.4 + 21.3 * -0.301030 - 6.3 = 52.2010;
+        // with line of sight 32.4 + 21 * 1.204331 - 6.0206 = 51.6704. Both from the same point:
         let close = Link { carrier_ghz: 0.5, plane_m: 10.0, station_m: 10.0, user_m: 22.5 };
         near(close.los_db(), 51.6704);
         near(close.nlos_db(), 52.2010);

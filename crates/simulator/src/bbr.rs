@@ -284,7 +284,7 @@ impl CongestionControl for Bbr {
         }
     }
 
-    /// Restart after idle time: sends at the estimated bandwidth (section 4.3.4.4; `bbr_cwnd_event`).
+    /// Restarts after idle time, at the estimated bandwidth (section 4.3.4.4; `bbr_cwnd_event`).
     fn cwnd_event(&mut self, sock: &mut Sock, event: CaEvent) {
         if event != CaEvent::TxStart || sock.app_limited == 0 {
             return;

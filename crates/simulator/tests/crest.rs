@@ -95,8 +95,8 @@ impl Path {
         bytes as f64 * 8.0 / (SECONDS - from_s) as f64 / self.rate_bps as f64
     }
 
-    /// Returns a plan with a policer of the path's rate and no queue. The policer's bucket holds what arrives in half a
-    /// round trip.
+    /// Returns a plan with a policer of the path's rate on a faster link, so that no queue forms. The policer's bucket
+    /// holds what arrives in half a round trip.
     fn policed(self) -> Plan {
         let mut plan = self.plan(vec![self.phase(0, 0.0)]);
         let burst_bytes = (self.rate_bps / 8 * self.delay_ms / 1000).max(20_000);

@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(delay.mean_ms(250 * MS_NS, 300 * MS_NS), 25.0);
         assert_eq!(delay.mean_ms(0, 1000 * MS_NS), 5.0);
         assert_eq!(delay.mean_ms(300 * MS_NS, 1000 * MS_NS), 0.0);
-        // in the 100 ms of the burst, the delay is above 95 ms for 5 ms; in 10 s, it is 0 for more than 95 % of the time
+        // in the 100 ms of the burst, the delay exceeds 95 ms for 5 ms; in 10 s, it is 0 for more than 95 % of the time
         assert_eq!(delay.p95_ms(200 * MS_NS, 300 * MS_NS), 95.0);
         assert_eq!(delay.p95_ms(0, 10_000 * MS_NS), 0.0);
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Length of a step if the rate is constant, and if a radio drives it or an event changes it.
+/// Lengths of a step: `COARSE_NS` if the rate is constant, `FINE_NS` if a radio drives it or an event changes the link.
 const COARSE_NS: u64 = 100_000_000;
 const FINE_NS: u64 = 10_000_000;
 /// Time for which rates continue after the end, so that packets that are queued at the end still have a time to leave.

@@ -345,13 +345,13 @@ pub enum Publish {
 }
 
 impl Publish {
-    /// Whether SINR is published.
+    /// Returns whether SINR is published.
     #[must_use]
     pub fn has_sinr(self) -> bool {
         matches!(self, Self::Sinr | Self::Both)
     }
 
-    /// Whether capacity is published.
+    /// Returns whether capacity is published.
     #[must_use]
     pub fn has_capacity(self) -> bool {
         matches!(self, Self::Capacity | Self::Both)

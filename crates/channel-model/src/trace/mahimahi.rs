@@ -1,5 +1,5 @@
 //! Mahimahi packet-delivery traces: each line is a millisecond at which one packet of 1500 bytes could leave. They
-//! contain the link's capacity, but not its SINR.
+//! show what the link could carry, but not its SINR.
 
 use super::cells::{Malformed, lines};
 use super::sample::Sample;
