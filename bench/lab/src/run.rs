@@ -342,7 +342,7 @@ fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
     };
     let why = summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
-    // a run is invalid if any window exceeds a limit of this share
+    // the highest share of any window: if it exceeds a limit, the run is invalid
     let busiest_percent = summary.busy_max * 100.0;
     format!(
         "done: {} s, {mbps:.2} Mbit/s, at most {busiest_percent:.0} % busy{instructions}{invalid}",

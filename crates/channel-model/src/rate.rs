@@ -112,11 +112,11 @@ const fn mcs<const N: usize>(rows: [(u8, f64); N]) -> [Step; N] {
     steps
 }
 
-/// Truncated Shannon bound of 3GPP TR 36.942 annex A.1, downlink: the share of Shannon's capacity that LTE reaches,
+/// Truncated Shannon bound of 3GPP TR 36.942 annex A.1, downlink: the share of Shannon's capacity that LTE reaches.
 const SHANNON_SHARE: f64 = 0.6;
-/// the maximum in bit/s/Hz,
+/// Maximum efficiency of that bound, in bit/s/Hz.
 const SHANNON_CAP: f64 = 4.4;
-/// and the SINR in dB below which nothing arrives.
+/// SINR of that bound in dB below which nothing arrives.
 const SHANNON_LEAST_DB: f64 = -10.0;
 
 /// The function from SINR to efficiency.

@@ -40,11 +40,11 @@ const INITIAL_CWND: u32 = 10;
 const NOMINAL_RTT_US: u32 = 1000;
 /// Below this rate, in bytes/s, segments are sent one by one (`bbr_min_tso_rate`).
 const LEAST_BUNDLE_RATE: u64 = 1_200_000 / 8;
-/// A bundle is at most what the rate sends in 2^-10 s (`sk_pacing_shift`),
+/// A bundle is what the pacing rate sends in 2^-10 s (`sk_pacing_shift`), within the limits below.
 const BUNDLE_SHIFT: u32 = 10;
-/// fits into 64 KiB with its headers (`GSO_LEGACY_MAX_SIZE`, `MAX_TCP_HEADER`),
+/// Maximum size of a bundle: 64 KiB, less the headers (`GSO_LEGACY_MAX_SIZE`, `MAX_TCP_HEADER`).
 const BUNDLE_MAX_BYTES: u64 = 65_536 - 1 - 320;
-/// and has at most 127 segments (`bbr_tso_segs_goal`).
+/// Maximum number of segments of a bundle (`bbr_tso_segs_goal`).
 const BUNDLE_MAX_SEGMENTS: u32 = 127;
 /// Number of windows that the send buffer holds, because the window may double in recovery (`bbr_sndbuf_expand`).
 const SEND_BUFFER_WINDOWS: u32 = 3;

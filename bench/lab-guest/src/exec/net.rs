@@ -15,7 +15,8 @@ use std::process::{Command, Stdio};
 const NAMED: &str = "/run/netns";
 /// Prefix of the names of the lab's namespaces.
 pub const PREFIX: &str = "hotcc-lab";
-/// Sends packets first in, first out, each at the time that the link's program stamped on it, and does nothing else.
+/// The fq queueing discipline with options to only send packets first in, first out, each at the time that the link's
+/// program stamped on it.
 pub const RELEASE_AT_STAMP: &str = "fq nopacing limit 10000000 flow_limit 10000000 horizon 4000s timer_slack 0";
 
 /// A named network namespace. Its name is removed when the value is dropped.

@@ -11,9 +11,9 @@ use crate::congestion::{RateSample, Sock};
 const INTERVAL_ROUNDS: u32 = 4;
 /// Minimum ratio of lost to delivered segments of an interval, in 1/256: about 20 % (`bbr_lt_loss_thresh`).
 const LOSS_RATIO: u64 = 50;
-/// Two bandwidths are the same if they differ by at most an eighth of the first (`bbr_lt_bw_ratio`), in 1/256,
+/// Two bandwidths are the same if they differ by at most an eighth of the first, in 1/256 (`bbr_lt_bw_ratio`).
 const SAME_RATIO: u64 = GAIN_UNIT as u64 / 8;
-/// or by at most 4 kbit/s (`bbr_lt_bw_diff`), in bytes/s.
+/// Two bandwidths are also the same if they differ by at most 4 kbit/s, in bytes/s (`bbr_lt_bw_diff`).
 const SAME_DIFFERENCE: u64 = 4000 / 8;
 /// Number of rounds for which the policer's bandwidth is used (`bbr_lt_bw_max_rtts`).
 const USE_ROUNDS: u32 = 48;

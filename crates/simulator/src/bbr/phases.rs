@@ -10,9 +10,10 @@ pub(super) const CYCLE: [u32; 8] =
     [GAIN_UNIT * 5 / 4, GAIN_UNIT * 3 / 4, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT];
 /// Number of phases in which PROBE_BW may start: all except the draining one (section 4.3.4.3; `bbr_cycle_rand`).
 const FIRST_PHASES: u64 = 7;
-/// The path is full if the bandwidth has grown by less than a quarter (section 4.3.2.2; `bbr_full_bw_thresh`)
+/// The path is full if the bandwidth has grown by less than a quarter over `FULL_BW_ROUNDS` rounds (section 4.3.2.2;
+/// `bbr_full_bw_thresh`).
 const FULL_BW_GAIN: u64 = GAIN_UNIT as u64 * 5 / 4;
-/// in this many rounds (`bbr_full_bw_cnt`).
+/// Number of rounds over which the growth counts (`bbr_full_bw_cnt`).
 const FULL_BW_ROUNDS: u32 = 3;
 
 impl Bbr {
