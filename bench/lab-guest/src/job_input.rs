@@ -1,8 +1,9 @@
-//! How a guest gets its job after its boot: it stops the machine, the host may save the machine's state there and resume it
-//! any number of times, and each time the guest finds the files of another job in QEMU's configuration device.
+//! How a guest gets its job after its boot. The guest stops the machine. The host may save the machine's state at this
+//! point and resume it any number of times; each time, the guest finds the files of another job in QEMU's configuration
+//! device.
 //!
-//! Both devices are x86 I/O ports that answer within the instruction that accesses them, so the instant at which the
-//! machine stops, and how long it takes to read the job, do not depend on the host.
+//! Both devices are x86 I/O ports that answer within the instruction that accesses them. So neither the instant at
+//! which the machine stops nor the time that it takes to read the job depends on the host.
 
 use anyhow::{Context, Result, bail, ensure};
 use cpio::newc;
@@ -15,19 +16,21 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// QEMU's "pvpanic" device: the host pauses the machine at a write of [`PANICKED`]. QEMU, `docs/specs/pvpanic.rst`.
+/// QEMU's "pvpanic" device: the host pauses the machine when the guest writes [`PANICKED`]. See QEMU,
+/// `docs/specs/pvpanic.rst`.
 const PVPANIC: u16 = 0x505;
 const PANICKED: u8 = 1;
-/// QEMU's "fw_cfg" device: a selector, and a register from which the selected item is read byte by byte. QEMU,
+/// QEMU's "fw_cfg" device: a selector, and a register from which the selected item is read byte by byte. See QEMU,
 /// `docs/specs/fw_cfg.rst`.
 const SELECTOR: u16 = 0x510;
 const DATA: u16 = 0x511;
 /// The item that lists the named files.
 const FILE_DIRECTORY: u16 = 0x19;
-/// One entry there: size and selector, both big-endian, two bytes of padding, a name that ends in a zero.
+/// Size of an entry of that list: size and selector, both big-endian, two bytes of padding, and a name that ends with a
+/// zero.
 const ENTRY_BYTES: usize = 64;
 
-/// Stops the machine, and when it runs again, creates the files of the job that the host has added meanwhile.
+/// Stops the machine. When it runs again, creates the files of the job that the host has added meanwhile.
 pub fn receive() -> Result<()> {
     allow(PVPANIC, 1)?;
     allow(SELECTOR, 2)?;
@@ -36,14 +39,14 @@ pub fn receive() -> Result<()> {
     unpack(&file(JOB_FILE)?, Path::new("/"))
 }
 
-/// Lets this process access ports.
+/// Permits this process to access `count` ports from `first`.
 fn allow(first: u16, count: u16) -> Result<()> {
-    // SAFETY: a system call with integers only.
+    // SAFETY: a system call whose arguments are all integers.
     let done = unsafe { libc::ioperm(first.into(), count.into(), 1) };
     Errno::result(done).map(drop).with_context(|| format!("cannot access the I/O ports from {first:#x}"))
 }
 
-/// The content of a named file of the configuration device.
+/// Returns the content of a named file of the configuration device.
 fn file(name: &str) -> Result<Vec<u8>> {
     select(FILE_DIRECTORY);
     let count = u32::from_be_bytes(read::<4>());
@@ -66,7 +69,7 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> (u32, u16, &[u8]) {
     (u32::from_be_bytes([*a, *b, *c, *d]), u16::from_be_bytes([*e, *f]), &name[..length])
 }
 
-/// Makes an item of the configuration device the one that is read next, from its beginning.
+/// Selects the item of the configuration device that is read next, from its beginning.
 fn select(item: u16) {
     // SAFETY: `allow` has opened the ports, and the device writes no memory of this process.
     unsafe { asm!("out dx, ax", in("dx") SELECTOR, in("ax") item, options(nomem, nostack, preserves_flags)) };

@@ -1,4 +1,4 @@
-//! What runs in the guest of the lab's virtual machine: plans are played, costs are counted.
+//! The code that runs in the guest of the lab's virtual machine: it executes plans and measures what algorithms cost.
 
 pub mod exec;
 pub mod job_input;

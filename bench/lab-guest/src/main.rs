@@ -1,6 +1,7 @@
-//! The lab guest's first process: mounts what is needed, loads modules, does its job, reports, and powers off.
+//! The first process of the lab's guest: mounts file systems, loads modules, does the job, reports, and powers off.
 //!
-//! It talks over the second serial line, one JSON message a line; the first one is the kernel's console.
+//! It writes messages to the second serial line, one JSON message per line. The first serial line is the kernel's
+//! console.
 
 use anyhow::{Context, Result, bail};
 use hotcc_lab_guest::stage::Stage;
@@ -20,7 +21,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 const RESULTS: &str = "/dev/ttyS1";
-/// How long a command may go without the output that is waited for, in the guest's time.
+/// How long to repeat a command until its output has the expected text, in the guest's time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -28,12 +29,12 @@ fn main() -> ExitCode {
         eprintln!("hotcc-guest is the init process of the lab's virtual machine; use `hotcc-bench lab` instead");
         return ExitCode::from(2);
     }
-    // a panic of the first process is one of the kernel, whose console text would hide ours
+    // if the first process panics, the kernel panics too, and its console output would hide this message
     std::panic::set_hook(Box::new(|panic| println!("guest: {panic}")));
     if let Err(error) = std::panic::catch_unwind(guest).unwrap_or_else(|_| bail!("the guest's agent panicked")) {
-        println!("guest: {error:#}"); // to the console: the other line may be what failed
+        println!("guest: {error:#}"); // to the console, because the other line may be the cause of the failure
     }
-    // the host takes an end without a last message for a failure
+    // without a final message, the host treats the end of the machine as a failure
     let _ = nix::sys::reboot::reboot(nix::sys::reboot::RebootMode::RB_POWER_OFF);
     ExitCode::FAILURE
 }
@@ -48,7 +49,7 @@ fn guest() -> Result<()> {
         ("bpf", "/sys/fs/bpf", "bpf"),
         ("cgroup2", "/sys/fs/cgroup", "cgroup2"),
     ] {
-        let options = (kind == "bpf").then_some("mode=0755"); // without, other users could write to it
+        let options = (kind == "bpf").then_some("mode=0755"); // without this mode, other users could write to it
         mount(Some(source), target, Some(kind), MsFlags::empty(), options)
             .with_context(|| format!("cannot mount {target}"))?;
     }
@@ -65,7 +66,7 @@ fn guest() -> Result<()> {
     say(&mut line, &last)
 }
 
-/// Everything that can fail with a message to the host.
+/// Does the work whose errors can be reported to the host.
 fn work(line: &mut File) -> Result<()> {
     load_modules(MODULES_PATH)?;
     run("/bin/ip", &["link", "set", "lo", "up"])?;
@@ -78,12 +79,12 @@ fn work(line: &mut File) -> Result<()> {
     obey_job(line)
 }
 
-/// Gives the kernel the same random numbers in each run, and at once. Without a source of randomness, the kernel delays the first
-/// reader by a second, and until then it mixes its pool for every number that it needs itself.
+/// Gives the kernel the same random numbers in each run, immediately. Without a source of randomness, the kernel delays
+/// the first reader by a second, and until then it mixes its pool for every number that it needs itself.
 fn seed_random_numbers() -> Result<()> {
-    /// Of `linux/random.h`, on x86.
+    /// From `linux/random.h`, on x86.
     const RNDADDENTROPY: nix::libc::Ioctl = 0x4008_5203;
-    /// `struct rand_pool_info` there.
+    /// `struct rand_pool_info` in `linux/random.h`.
     #[repr(C)]
     struct Seed {
         entropy_bits: i32,
@@ -121,7 +122,7 @@ fn obey_job(line: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// The virtio port of that name, once its driver has found it.
+/// Opens the virtio port for results. Fails if its driver has not found it yet.
 fn results_port() -> Result<File> {
     for entry in fs::read_dir("/sys/class/virtio-ports").context("no virtio ports")?.flatten() {
         let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
@@ -156,7 +157,7 @@ fn load_modules(directory: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command, which must succeed, and returns what it wrote to stdout.
+/// Runs a command and returns its stdout. Fails if the command fails.
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().with_context(|| format!("cannot run {program}"))?;
     if !output.status.success() {
@@ -165,7 +166,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Does what [`Job::Commands`] asks for.
+/// Executes one command of [`Job::Commands`].
 fn obey(command: &job::Command, line: &mut File) -> Result<()> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     let (program, arguments) = words.split_first().context("an empty command")?;
@@ -231,13 +232,13 @@ impl Connection {
         setsockopt(&fd, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot choose {cc}"))?;
         let port = listener.local_addr()?.port();
         connect(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)))?;
-        // SAFETY: the descriptor was just made, and is given up here.
+        // SAFETY: the descriptor was just created, and its ownership is passed on here.
         let client = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
         let (server, _) = listener.accept()?;
         Ok(Self { client, server })
     }
 
-    /// Sends, and waits until the other side has it all.
+    /// Sends `bytes` bytes, and waits until the other side has received them all.
     fn send(&mut self, bytes: u64) -> Result<()> {
         let (client, server) = (&mut self.client, &mut self.server);
         std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! The guest's part: the transfer under each algorithm in turn, with a count of what its functions take.
+//! The guest's part of measuring costs: runs the transfer under each algorithm in turn, and measures what the
+//! algorithm's functions take.
 //!
-//! Programs are counted by the kernel's run-time statistics of BPF, functions of the kernel by clocks at their entry
-//! and exit. Both add a constant to each call, which is measured here too and taken off by the host.
+//! BPF programs are measured by the kernel's run-time statistics; functions of the kernel by clocks at their entry and
+//! exit. Both methods add a constant to each call. The guest measures this constant too, and the host subtracts it.
 
 use crate::exec::Scene;
 use crate::stage::Stage;
@@ -16,8 +17,9 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, Program, Program
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The operations of the kernel's own, whatever the version calls them; the first of each has to be there. Not among
-/// them: what another one calls (`bbr_min_tso_segs`), and what only `ss` asks for (`get_info`).
+/// The functions of the kernel's own congestion controls, under the names of all supported kernel versions. The first
+/// function of each must exist. The list leaves out functions that others in the list call (`bbr_min_tso_segs`), and
+/// functions that only `ss` calls (`get_info`).
 const FUNCTIONS: [(&str, &[&str]); 3] = [
     (
         "cubic",
@@ -47,12 +49,14 @@ const FUNCTIONS: [(&str, &[&str]); 3] = [
         ],
     ),
 ];
-/// Functions of a few instructions, that the kernel has for tests, with as many arguments as the number says.
+/// Functions of a few instructions that the kernel provides for tests. The number in the name is the number of
+/// arguments.
 const TINY: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf_fentry_test3", "bpf_fentry_test4"];
-/// An interrupt may fall into one call, not into the shortest of so many.
+/// Number of calls to each function. An interrupt may lengthen one call, but the shortest of this many calls is free of
+/// interrupts.
 const TINY_CALLS: u32 = 50;
 
-/// Does the job.
+/// Executes the job, and passes each result to `tell`.
 pub fn measure(job: &CostJob, tell: &mut dyn FnMut(Message) -> Result<()>) -> Result<()> {
     for counted in around_nothing()? {
         tell(Message::Counted(counted))?;
@@ -64,11 +68,11 @@ pub fn measure(job: &CostJob, tell: &mut dyn FnMut(Message) -> Result<()>) -> Re
     Ok(())
 }
 
-/// What clocks take around functions that do nothing.
+/// Measures what clocks around functions that do nothing take.
 fn around_nothing() -> Result<Vec<Counted>> {
     let clocks = Clocks::around(&TINY)?;
     for _ in 0..TINY_CALLS {
-        // runs the kernel's functions for tests, and not the program
+        // runs the kernel's test functions, not the program itself
         let any = clocks.object.progs_mut().find(|p| p.name() == "begins_0").context("no such program")?;
         any.test_run(ProgramInput::default()).context("cannot run the kernel's functions for tests")?;
     }
@@ -83,7 +87,7 @@ fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Res
     let mut plan = job.plan.clone();
     for flow in &mut plan.flows {
         flow.cc = Some(subject.cc.clone());
-        // the receiver's end of the connection has a congestion control too, and it is not to be counted
+        // the receiver's end of the connection also has a congestion control, which must not be counted
         let other = if subject.cc == "reno" { "cubic" } else { "reno" };
         plan.hosts[flow.to].sysctls.push(("net.ipv4.tcp_congestion_control".to_owned(), other.to_owned()));
     }
@@ -103,14 +107,14 @@ fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Res
     Ok(Sample { cc: subject.cc.clone(), method, acks: scene.acks(&record), bytes, retransmits, parts })
 }
 
-/// What counts.
+/// The method of measuring one subject.
 enum Meter {
     Programs(Programs),
     Functions(Clocks),
 }
 
 impl Meter {
-    /// Registers the object, if it is one.
+    /// Starts to measure a subject. If the subject is an object, registers its congestion control.
     fn new(subject: &Subject) -> Result<Self> {
         if let Some(object) = &subject.object {
             return Ok(Self::Programs(Programs::load(object)?));
@@ -143,7 +147,7 @@ impl Meter {
     }
 }
 
-/// A congestion control of BPF programs, registered for as long as it lives.
+/// A congestion control in BPF, which stays registered until the value is dropped.
 struct Programs {
     _stats: OwnedFd,
     _link: Link,
@@ -185,7 +189,7 @@ struct Took {
     began_ns: u64,
 }
 
-/// `clocks` there.
+/// `clocks` in `bpf/lab/cost.bpf.c`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct State {
@@ -194,16 +198,17 @@ struct State {
     took: [Took; 8],
 }
 
-/// Clocks at the functions' entries and exits, for as long as it lives.
+/// Clocks at the entries and exits of functions, attached until the value is dropped.
 struct Clocks {
-    /// In the order of the programs' numbers.
+    /// The functions, in the order of the programs' numbers.
     functions: Vec<&'static str>,
     _links: Vec<Link>,
     object: Object,
 }
 
 impl Clocks {
-    /// Around those of the functions that the kernel's BTF has, or a module's. The first has to be there.
+    /// Attaches clocks to those of the functions that are in the BTF of the kernel or of a module. The first one must
+    /// be.
     fn around(functions: &[&'static str]) -> Result<Self> {
         let object = hotcc_bpf::lab("cost").context("no object cost")?;
         let mut open = ObjectBuilder::default().open_memory(object.bytes)?;
@@ -213,7 +218,7 @@ impl Clocks {
         pairs.sort_by_key(|program| number(program.name()));
         for pair in pairs.chunks_mut(2) {
             let there = wanted.by_ref().find(|function| {
-                // libbpf says no more than that it did not find it
+                // libbpf does not say more than that the function was not found
                 pair.iter_mut().all(|program| program.set_attach_target(0, Some((**function).to_owned())).is_ok())
             });
             pair.iter_mut().for_each(|program| program.set_autoload(there.is_some()));
@@ -237,7 +242,7 @@ impl Clocks {
     }
 }
 
-/// `begins_NUMBER`, `ends_NUMBER`.
+/// Returns NUMBER of a program's name, which is `begins_NUMBER` or `ends_NUMBER`.
 fn number(program: &OsStr) -> Option<usize> {
     program.to_str()?.rsplit_once('_')?.1.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! `hotcc-guest` outside of a guest: it must not touch the machine that it was started on.
+//! `hotcc-guest` outside a guest: it must not change the machine on which it is started.
 
 use hotcc_testbed::command::failed;
 use std::process::Command;

@@ -1,8 +1,9 @@
-//! A cell: links that share the air. Each has a queue of its own; those with something in it take turns.
+//! A cell: links that share the air. Each link has its own queue; the links whose queues are not empty take turns.
 //!
-//! A turn is a millisecond, LTE's transmission time interval, or less where the queue is empty before: what one does not
-//! use is the others'. In its turn a link has the whole cell, at the rate that it has when the turn begins. When a packet
-//! leaves depends on who else sends until then, so that it is known then and no sooner.
+//! A turn lasts one millisecond, LTE's transmission time interval. It ends earlier if the queue becomes empty, so the
+//! other links get the time that a link does not use. In its turn a link has the whole cell, at the rate that the link
+//! has when the turn begins. When a packet leaves depends on which other links send until then, so this is known only
+//! at that time.
 
 use crate::link_model::{LinkModel, MILLIBITS_PER_BYTE, NS_PER_MS};
 use std::collections::VecDeque;
@@ -12,11 +13,11 @@ const TURN_NS: u64 = 1_000_000;
 /// A packet that was served.
 #[derive(Debug, PartialEq)]
 pub struct Served<T> {
-    /// When it left the queue.
+    /// Time at which it left the queue.
     pub at_ns: u64,
-    /// How much longer that took than alone in the cell.
+    /// How much longer this took than if the link had been alone in the cell.
     pub wait_ns: u64,
-    /// What came with it.
+    /// The value that was passed to [`Cell::join`] with the packet.
     pub item: T,
 }
 
@@ -37,43 +38,43 @@ struct Queue<T> {
 
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    /// Whose.
+    /// Index of the queue that has the turn.
     queue: usize,
     rate_bps: u64,
     until_ns: u64,
 }
 
-/// A cell at work. `T` is what comes along with packets.
+/// A cell, with its state. `T` is a value that accompanies each packet.
 #[derive(Debug)]
 pub struct Cell<T> {
     queues: Vec<Queue<T>>,
-    /// Until when all is served.
+    /// Time until which everything is served.
     now_ns: u64,
     turn: Option<Turn>,
-    /// Whose turn is next, if it has something to send.
+    /// Index of the queue that has the next turn, if it is not empty.
     next: usize,
 }
 
 impl<T> Cell<T> {
-    /// Of these links, by their place; at time 0, empty.
+    /// Creates an empty cell at time 0. `links` are indices of the links that share it.
     pub fn new(links: impl IntoIterator<Item = usize>) -> Self {
         let queue = |link| Queue { link, packets: VecDeque::new(), left_millibits: 0 };
         Self { queues: links.into_iter().map(queue).collect(), now_ns: 0, turn: None, next: 0 }
     }
 
-    /// Bytes that wait for a link.
+    /// Returns the bytes that wait in a link's queue.
     #[must_use]
     pub fn queue_bytes(&self, link: usize) -> u32 {
         self.queue(link).map_or(0, |queue| (queue.left_millibits / MILLIBITS_PER_BYTE) as u32)
     }
 
-    /// For how long the first packet of a link has waited so far.
+    /// Returns for how long the first packet in a link's queue has waited so far.
     #[must_use]
     pub fn waited_ns(&self, link: usize) -> u64 {
         self.queue(link).and_then(|q| q.packets.front()).map_or(0, |first| self.now_ns.saturating_sub(first.came_ns))
     }
 
-    /// A packet joins its link's queue. All before then has been served.
+    /// Adds a packet to its link's queue. The cell must have been served until `now_ns`.
     pub fn join(&mut self, link: usize, now_ns: u64, bytes: u32, item: T) {
         let left_millibits = u64::from(bytes) * MILLIBITS_PER_BYTE;
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.link == link) {
@@ -82,7 +83,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// Serves until then; `links` are all there are, by their place.
+    /// Serves the queues until `until_ns`. `links` are all links of the plan, in its order.
     pub fn serve(&mut self, until_ns: u64, links: &[LinkModel]) -> Vec<Served<T>> {
         let mut served = Vec::new();
         while self.now_ns < until_ns {
@@ -100,7 +101,7 @@ impl<T> Cell<T> {
         served
     }
 
-    /// When something may happen next if nothing comes; `None`: nothing waits.
+    /// Returns the time of the next possible event if no packet arrives; `None` if no packet waits.
     #[must_use]
     pub fn next_ns(&mut self, links: &[LinkModel]) -> Option<u64> {
         self.turn = self.turn.or_else(|| self.begin_turn(links));
@@ -110,7 +111,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// What still waits.
+    /// Returns the items of the packets that still wait.
     pub fn into_waiting(self) -> impl Iterator<Item = T> {
         self.queues.into_iter().flat_map(|queue| queue.packets).map(|packet| packet.item)
     }
@@ -132,19 +133,19 @@ impl<T> Cell<T> {
         None
     }
 
-    /// When those who wait and cannot be served may have another rate.
+    /// Returns the earliest time at which the rate of a link with waiting packets may change.
     fn rates_change_ns(&self, links: &[LinkModel]) -> Option<u64> {
         let waiting = self.queues.iter().filter(|queue| !queue.packets.is_empty());
         waiting.filter_map(|queue| links[queue.link].rate_at(self.now_ns).1).min()
     }
 
-    /// How long the first packet of the turn still takes.
+    /// Returns how long the first packet of the turn's queue still takes.
     fn takes_ns(&self, turn: &Turn) -> u64 {
         let first = self.queues[turn.queue].packets.front();
         first.map_or(0, |packet| (packet.left_millibits * NS_PER_MS).div_ceil(turn.rate_bps))
     }
 
-    /// Serves the first packet of the turn, or what of it can be served by then.
+    /// Serves the first packet of the turn, or the part of it that can be served until `end_ns`.
     fn serve_first(&mut self, turn: &Turn, end_ns: u64) -> Option<Served<T>> {
         let done_ns = self.now_ns + self.takes_ns(turn);
         let queue = &mut self.queues[turn.queue];
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use crate::plan::{PlannedLink, PlannedPhase};
 
-    /// Links of these rates in each 10 ms.
+    /// Returns links with these rates; a step is 10 ms.
     fn links(rates: &[&[(u32, u64)]]) -> Vec<LinkModel> {
         let link = |rates: &&[(u32, u64)]| {
             LinkModel::new(&PlannedLink {
@@ -181,7 +182,7 @@ mod tests {
         rates.iter().map(link).collect()
     }
 
-    /// Bytes that each link was served.
+    /// Returns the bytes that each link was served.
     fn bytes<const N: usize>(served: &[Served<(usize, u32)>]) -> [u32; N] {
         let mut bytes = [0; N];
         for (link, of) in served.iter().map(|s| s.item) {
@@ -200,7 +201,7 @@ mod tests {
         let mut cell = Cell::new(0..3);
         fill(&mut cell, 0, 1000);
         fill(&mut cell, 1, 1000);
-        // 50 turns each, of 1000 and 2000 bytes; nothing waits for the third
+        // 50 turns each, of 1000 and 2000 bytes; the third link has no packets
         assert_eq!(bytes(&cell.serve(100_000_000, &links)), [50_000, 100_000, 0]);
         assert_eq!((cell.queue_bytes(0), cell.queue_bytes(2)), (450_000, 0));
     }
@@ -212,7 +213,7 @@ mod tests {
         fill(&mut cell, 0, 1000);
         fill(&mut cell, 1, 1);
         let served = cell.serve(10_000_000, &links);
-        // two in the first's turn; then the second's only one, which ends its turn
+        // two packets in the first link's turn; then the second link's only packet, which ends its turn
         let first: Vec<_> = served.iter().take(4).map(|s| (s.at_ns / 1000, s.wait_ns / 1000, s.item.0)).collect();
         assert_eq!(first, [(500, 0, 0), (1000, 500, 0), (1500, 1000, 1), (2000, 1500, 0)]);
         assert_eq!(bytes(&served), [9_500, 500]);

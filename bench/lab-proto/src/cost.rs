@@ -1,38 +1,38 @@
-//! What is counted in the guest: the job, and each count that comes back.
+//! What is counted in the guest: the job, and each count that the guest returns.
 
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-/// What the guest is to count.
+/// The guest's job to count what congestion controls cost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CostJob {
-    /// What happens; the flow's congestion control is each of the subjects in turn.
+    /// The plan to run. The flow's congestion control is each of the subjects in turn.
     pub plan: Plan,
-    /// Congestion controls.
+    /// Congestion controls to count.
     pub subjects: Vec<Subject>,
 }
 
 /// A congestion control.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Subject {
-    /// Its name.
+    /// Name.
     pub cc: String,
-    /// The object that has it; `None`: the kernel.
+    /// The object that has the congestion control; `None` if it is the kernel's own.
     pub object: Option<String>,
 }
 
-/// One thing counted.
+/// One result.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
-    /// What clocks around a function take.
+    /// The time that clocks around a function add to each of its calls.
     Clocks {
-        /// Arguments of the function.
+        /// Number of arguments of the function.
         arguments: u64,
-        /// Each call.
+        /// Time per call.
         ns: u64,
     },
-    /// A subject's transfer.
+    /// The count of a subject's transfer.
     Sample(Sample),
 }
 
@@ -46,7 +46,7 @@ pub enum Method {
     Clocks,
 }
 
-/// A subject's transfer, as counted.
+/// The count of a subject's transfer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// Congestion control.
@@ -57,21 +57,21 @@ pub struct Sample {
     pub acks: u64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Programs or functions.
+    /// The programs or functions that were counted.
     pub parts: Vec<Part>,
 }
 
 /// A program or function.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Arguments of a function.
+    /// Number of arguments, for a function.
     pub arguments: u64,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Time they took, what takes the time included.
+    /// Total time of the calls, including the cost of measuring it.
     pub ns: u64,
 }

@@ -1,23 +1,23 @@
-//! What the host asks of the guest, and what the guest answers: JSON, one message a line.
+//! The host's job for the guest, and the guest's messages: JSON, one message per line.
 
 use crate::cost::{CostJob, Counted};
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-/// Where the guest finds its job.
+/// Path at which the guest finds its job.
 pub const JOB_PATH: &str = "/job.json";
-/// Where the guest finds object files.
+/// Directory in which the guest finds object files.
 pub const OBJECTS_PATH: &str = "/objects";
-/// Where the guest finds modules, in load order by file name.
+/// Directory in which the guest finds kernel modules; the order of their file names is the load order.
 pub const MODULES_PATH: &str = "/modules";
-/// Where the guest finds the modules that only its job needs, in the same order.
+/// Directory in which the guest finds the modules that only its job needs, in the same order.
 pub const JOB_MODULES_PATH: &str = "/job-modules";
 
-/// Where a guest has the PEP's agent.
+/// Path of the PEP's agent in the guest.
 pub const AGENT_PATH: &str = "/bin/pep-agent";
 
-/// Name of the file in QEMU's configuration device (`fw_cfg`) that has the job's files as a cpio archive, for a guest whose
-/// initramfs has no job.
+/// Name of the file in QEMU's configuration device (`fw_cfg`) that holds the job's files as a cpio archive, for a guest
+/// whose initramfs has no job.
 pub const JOB_FILE: &str = "opt/org.hotcc/job";
 
 /// Name of the virtio port that takes a run's results.
@@ -27,18 +27,18 @@ pub const RESULTS_PORT: &str = "results";
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// Load, carry traffic, swap, roll back, unload: for each algorithm.
+    /// For each algorithm: load, carry traffic, swap, roll back, unload.
     Matrix {
-        /// What to load; each is swapped for the next one.
+        /// Objects to load; each is swapped for the next one.
         subjects: Vec<Subject>,
         /// Bytes of each transfer.
         bytes: u64,
     },
     /// One run of a scenario.
     Scenario(Box<Plan>),
-    /// Commands, one after the other.
+    /// Commands to run one after the other.
     Commands(Vec<Command>),
-    /// The same plan under each algorithm, whose instructions are counted.
+    /// One plan to run under each algorithm, to count what the algorithm costs.
     Cost(Box<CostJob>),
 }
 
@@ -47,18 +47,18 @@ pub enum Job {
 pub struct Command {
     /// Program and arguments.
     pub words: Vec<String>,
-    /// It is run again, ten times a second, until its output has this.
+    /// Text to wait for: the command is run again, ten times a second, until its output contains this text.
     pub until: Option<String>,
-    /// It goes on while the next ones run.
+    /// Whether the command keeps running while the next ones run.
     pub stays: bool,
 }
 
 /// An object under test.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Subject {
-    /// As `hotcc load` takes it: a built-in name, or a path in the guest.
+    /// The argument of `hotcc load`: a built-in name, or a path in the guest.
     pub object: String,
-    /// Name of its congestion control.
+    /// Name under which the object registers its congestion control.
     pub cc: String,
 }
 
@@ -66,20 +66,20 @@ pub struct Subject {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// The guest's first process runs.
+    /// The guest has booted and has its job.
     Booted {
         /// `uname -r`.
         release: String,
         /// Virtual time since the start of the machine.
         uptime_s: f64,
     },
-    /// Something takes a while.
+    /// Progress of a long operation.
     Progress(String),
     /// One algorithm's row of the matrix.
     Row(Row),
     /// What a command of [`Job::Commands`] wrote to stdout.
     Output(String),
-    /// Something counted for [`Job::Cost`].
+    /// A result of [`Job::Cost`].
     Counted(Counted),
     /// The job is done.
     Done {
@@ -90,26 +90,26 @@ pub enum Message {
     Failed(String),
 }
 
-/// How one algorithm fared on one kernel.
+/// The result of one algorithm on one kernel.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the algorithm.
     pub algorithm: String,
-    /// What was tried, in order, up to the first that failed.
+    /// The steps that were tried, in order, up to the first failure.
     pub steps: Vec<Step>,
 }
 
-/// One thing tried.
+/// One step of a row.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Step {
-    /// "load", "traffic", ...
+    /// Name of the step: "load", "traffic", ...
     pub what: String,
-    /// `None`: it worked.
+    /// The error; `None` if the step succeeded.
     pub error: Option<String>,
 }
 
 impl Row {
-    /// Whether every step worked.
+    /// Returns whether every step succeeded.
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.steps.is_empty() && self.steps.iter().all(|s| s.error.is_none())

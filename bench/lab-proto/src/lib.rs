@@ -1,5 +1,5 @@
-//! What crosses the border of the lab's virtual machine: jobs and plans go in, messages and records come out. The model of a
-//! link and of a cell is here as well, because the guest, the simulator and the analysis share it.
+//! What host and guest of the lab's virtual machine exchange: jobs and plans go in, messages and records come out. The
+//! models of a link and of a cell are here as well, because the guest, the simulator and the analysis share them.
 
 pub mod cell;
 pub mod cost;

@@ -1,9 +1,9 @@
-//! One direction of a link in Rust: what `bpf/lab/link.bpf.c` reckons, number for number, for kernels that cannot hold
-//! packets until they are due.
+//! One direction of a link in Rust. It computes exactly the same numbers as `bpf/lab/link.bpf.c`, for kernels that
+//! cannot hold packets until they are due.
 //!
-//! After a policer, a first-in-first-out queue is served at a rate that changes over time; after it come loss, delay, jitter
-//! and reordering. The rate's future is known, so a packet's whole way is known when it arrives. All sums wrap as they do
-//! there.
+//! First comes a policer; then a first-in-first-out queue, which is served at a rate that changes over time; then loss,
+//! delay, jitter and reordering. The rate's future is known, so the complete fate of a packet is known when it arrives.
+//! Sums wrap around exactly where they do in the BPF program.
 
 use crate::plan::PlannedLink;
 use crate::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
@@ -12,9 +12,9 @@ use crate::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
 pub const NS_PER_MS: u64 = 1_000_000;
 /// Millibits in a byte.
 pub const MILLIBITS_PER_BYTE: u64 = 8000;
-/// Billionths of a bit.
+/// Tokens per byte: a token is one billionth of a bit.
 const TOKENS_PER_BYTE: u64 = 8_000_000_000;
-/// Phases that may pass between two packets.
+/// Maximum number of phase changes that are followed per packet.
 const PHASES_AT_ONCE: usize = 8;
 
 /// Purposes of random numbers: each has its own stream.
@@ -26,46 +26,46 @@ enum Draw {
     Reorder,
 }
 
-/// What becomes of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It leaves the link.
+    /// The packet leaves the link.
     Leaves {
-        /// When, since the start.
+        /// Time since the start at which it leaves.
         at_ns: u64,
-        /// Whether it found a queue from which ECN-capable packets are marked.
+        /// Whether it found a queue so long that ECN-capable packets are marked.
         mark: bool,
     },
-    /// It finds the queue full.
+    /// The packet finds the queue full and is dropped.
     QueueDrop,
-    /// It is lost after the queue.
+    /// The packet is lost after the queue.
     Lost,
-    /// The policer drops it.
+    /// The policer drops the packet.
     Policed,
 }
 
-/// What a packet finds, and what becomes of it.
+/// What a packet finds in the queue, and its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Bytes in the queue.
+    /// Bytes in the queue when the packet arrives.
     pub queue_bytes: u32,
-    /// Wait for the packets before it.
+    /// Time that the packet waits for the packets ahead of it.
     pub wait_ns: u64,
-    /// What becomes of it.
+    /// The packet's fate.
     pub fate: Fate,
 }
 
-/// A packet that has come to a link.
+/// A packet that has arrived at a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     number: u64,
     phase: usize,
-    /// Length of IP.
+    /// Length of the IP packet.
     pub bytes: u32,
     segments: u32,
 }
 
-/// A direction of a link at work.
+/// One direction of a link, with its state.
 #[derive(Clone, Debug)]
 pub struct LinkModel {
     state: LinkState,
@@ -73,7 +73,7 @@ pub struct LinkModel {
     phases: Vec<Phase>,
 }
 
-/// A link's rates as the model and the kernel's program read them.
+/// Returns a link's rates in the form that the model and the kernel's program read.
 #[must_use]
 pub fn service_steps(link: &PlannedLink) -> Vec<ServiceStep> {
     let mut before = 0;
@@ -86,7 +86,7 @@ pub fn service_steps(link: &PlannedLink) -> Vec<ServiceStep> {
     link.rates_by_step().map(step).collect()
 }
 
-/// What follows the queue, likewise.
+/// Returns what follows the queue, in the form that the model and the kernel's program read.
 #[must_use]
 pub fn phases(link: &PlannedLink) -> Vec<Phase> {
     let phase = |p: &crate::plan::PlannedPhase| Phase {
@@ -103,7 +103,7 @@ pub fn phases(link: &PlannedLink) -> Vec<Phase> {
     link.phases.iter().map(phase).collect()
 }
 
-/// At time 0: nothing in the queue, and the policer's bucket full.
+/// Returns the state of a link at time 0: the queue is empty, and the policer's bucket is full.
 #[must_use]
 pub fn at_start(link: &PlannedLink) -> LinkState {
     let police_tokens = link.police.map_or(0, |police| police.burst_bytes * TOKENS_PER_BYTE);
@@ -121,13 +121,14 @@ pub fn at_start(link: &PlannedLink) -> LinkState {
 }
 
 impl LinkModel {
-    /// At time 0.
+    /// Creates a link in its state at time 0.
     #[must_use]
     pub fn new(link: &PlannedLink) -> Self {
         Self { state: at_start(link), steps: service_steps(link), phases: phases(link) }
     }
 
-    /// A packet of `bytes` of IP comes, or a bundle of several; times never go back.
+    /// Offers the link a packet of `bytes` of IP, or a bundle of several packets, and returns its fate. `now_ns` must
+    /// never decrease from call to call.
     pub fn offer(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Offer {
         let packet = self.arrive(now_ns, bytes, segments);
         let mut offer = Offer { queue_bytes: 0, wait_ns: 0, fate: Fate::QueueDrop };
@@ -146,20 +147,20 @@ impl LinkModel {
         offer
     }
 
-    /// A packet comes; what becomes of it in the queue is said later.
+    /// Counts a packet that arrives, without queueing it. The cell decides later what happens to it in the queue.
     pub fn arrive(&mut self, now_ns: u64, bytes: u32, segments: u32) -> Packet {
         let number = self.state.arrived;
         self.state.arrived += 1;
         Packet { number, phase: self.phase_at(now_ns), bytes, segments }
     }
 
-    /// Whether the policer drops it.
+    /// Returns whether the policer drops the packet.
     pub fn polices(&mut self, packet: &Packet, now_ns: u64) -> bool {
         let link = &mut self.state;
         if link.police_bps == 0 {
             return false;
         }
-        let now_ns = now_ns.max(link.tokens_ns); // another processor may have read the clock later and come first
+        let now_ns = now_ns.max(link.tokens_ns); // another processor may have read a later time but arrived first
         let passed_ns = now_ns - link.tokens_ns;
         let is_full = passed_ns > (link.police_tokens - link.tokens) / link.police_bps;
         link.tokens = if is_full { link.police_tokens } else { link.tokens + passed_ns * link.police_bps };
@@ -172,15 +173,16 @@ impl LinkModel {
         false
     }
 
-    /// It finds no room.
+    /// Counts a packet that is dropped because it finds no room.
     pub fn refuse(&mut self, packet: &Packet) {
         self.state.queue_drops += u64::from(packet.segments);
     }
 
-    /// It has been served, and found that many bytes before it when it came.
+    /// Returns the fate of a packet that has been served. The packet found `queue_bytes` bytes ahead of it when it
+    /// arrived.
     pub fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
         let phase = &self.phases[packet.phase];
-        // what is lost was sent: it took its time on the link
+        // a lost packet was sent nevertheless: it took its time on the link
         let drawn = |purpose| draw(self.state.seed, packet.number, purpose);
         if drawn(Draw::Loss) < phase.loss
             || (phase.bit_errors > 0 && drawn(Draw::BitError) >= survives(&phase.survival, packet.bytes))
@@ -204,30 +206,30 @@ impl LinkModel {
         Fate::Leaves { at_ns: leaves_ns, mark }
     }
 
-    /// Rate at that time, and until when it stays; `None`: for ever.
+    /// Returns the rate at `now_ns`, and the time until which this rate lasts; `None` if it lasts for ever.
     pub fn rate_at(&self, now_ns: u64) -> (u64, Option<u64>) {
         let step = (now_ns / self.state.step_ns) as usize;
         let until_ns = (step + 1 < self.steps.len()).then(|| (step as u64 + 1) * self.state.step_ns);
         (self.steps[step.min(self.steps.len() - 1)].rate_bps, until_ns)
     }
 
-    /// Room in its queue.
+    /// Returns the capacity of the link's queue.
     pub fn room_bytes(&self) -> u64 {
         self.state.queue_bytes
     }
 
-    /// A packet that was to be marked could be.
+    /// Counts a packet that was marked.
     pub fn marked(&mut self, segments: u32) {
         self.state.ce_marks += u64::from(segments);
     }
 
-    /// Where it stands, and what happened on it.
+    /// Returns the link's state and counts.
     #[must_use]
     pub fn state(&self) -> &LinkState {
         &self.state
     }
 
-    /// Takes its place in the queue, and says when it leaves it: `None` if there is none.
+    /// Queues a packet, and returns the time at which it leaves the queue; `None` if there is no room.
     fn enqueue(&mut self, offer: &mut Offer, now_ns: u64, bytes: u32) -> Option<u64> {
         let done = self.served_by(now_ns);
         let start = done.max(self.state.position);
@@ -237,7 +239,7 @@ impl LinkModel {
             return None;
         }
         let position = start + u64::from(bytes) * MILLIBITS_PER_BYTE;
-        let at = self.step_of(position - 1); // so that a step's last bit leaves within it, not after a pause that follows
+        let at = self.step_of(position - 1); // - 1: a packet that ends with a step leaves in it, not after a pause
         let step = self.steps[at];
         if step.rate_bps == 0 {
             return None; // the rate never comes back
@@ -247,11 +249,11 @@ impl LinkModel {
         let in_step = (position.wrapping_sub(step.before)).wrapping_mul(NS_PER_MS).wrapping_add(step.rate_bps - 1);
         self.state.free_ns = (at as u64 * self.state.step_ns).wrapping_add(in_step / step.rate_bps);
         let service_ns = u64::from(bytes) * 8_000_000_000 / step.rate_bps;
-        offer.wait_ns = (self.state.free_ns - now_ns).saturating_sub(service_ns); // a pause is a wait, too
+        offer.wait_ns = (self.state.free_ns - now_ns).saturating_sub(service_ns); // a pause is part of the wait
         Some(self.state.free_ns)
     }
 
-    /// Millibits served until then.
+    /// Returns the millibits that the link has served until `now_ns`.
     fn served_by(&self, now_ns: u64) -> u64 {
         let at = (now_ns / self.state.step_ns).min(self.steps.len() as u64 - 1);
         let step = self.steps[at as usize];
@@ -259,13 +261,13 @@ impl LinkModel {
         step.before.wrapping_add(step.rate_bps.wrapping_mul(ns) / NS_PER_MS)
     }
 
-    /// The last step that begins at or before `position`; positions only grow.
+    /// Returns the last step that begins at or before `position`. Positions never decrease.
     fn step_of(&self, position: u64) -> usize {
         let from = self.state.hint as usize;
         from + self.steps[from + 1..].partition_point(|s| s.before <= position)
     }
 
-    /// Place of the phase of that time.
+    /// Returns the index of the phase at `now_ns`.
     fn phase_at(&mut self, now_ns: u64) -> usize {
         for _ in 0..PHASES_AT_ONCE {
             match self.phases.get(self.state.phase as usize + 1) {
@@ -277,7 +279,7 @@ impl LinkModel {
     }
 }
 
-/// 32 even bits for a packet and a purpose. The mixer is splitmix64's.
+/// Returns 32 uniformly distributed bits for a packet and a purpose. The mixer is splitmix64's.
 fn draw(seed: u64, packet: u64, purpose: Draw) -> u32 {
     let number = packet.wrapping_mul(8).wrapping_add(purpose as u64);
     let mut x = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -286,7 +288,8 @@ fn draw(seed: u64, packet: u64, purpose: Draw) -> u32 {
     ((x ^ (x >> 31)) >> 32) as u32
 }
 
-/// Probability, of 2^32, that `bytes` arrive without a bit error: the product of the powers of two it is made of.
+/// Returns the probability, in units of 2^-32, that `bytes` arrive without a bit error: the product over the powers of
+/// two that `bytes` is the sum of.
 fn survives(powers: &[u32; 16], bytes: u32) -> u32 {
     let mut all = 0xffff_ffff_u64;
     for (power, survival) in powers.iter().enumerate() {
@@ -348,12 +351,12 @@ mod tests {
                 false
             }
         };
-        // the whole bucket at once, then what it earns; what is dropped takes nothing
+        // the whole bucket at once, then the tokens earned since; a dropped packet takes no tokens
         assert_eq!([passes(0, 1500), passes(0, 1500), passes(0, 1)], [true, true, false]);
         assert_eq!([passes(1499, 1500), passes(1500, 1500), passes(1500, 1)], [false, true, false]);
-        // never more than it holds
+        // the bucket never holds more than its capacity
         assert_eq!([passes(900_000, 3001), passes(900_000, 3000), passes(900_000, 1)], [false, true, false]);
-        // in the long run, its rate
+        // in the long run, packets pass at the policer's rate
         let passed = (0..10_000).filter(|n| passes(1_000_000 + n * 100, 1000)).count();
         assert!((1000..1004).contains(&passed), "{passed} of a thousand bytes in a second");
         assert_eq!(model.state().police_drops, 5 + 10_000 - passed as u64);
@@ -363,7 +366,7 @@ mod tests {
     #[test]
     fn a_pause_holds_what_is_in_the_queue() {
         let mut model = LinkModel::new(&link(PlannedPhase::default()));
-        // half of it before the pause, half after, at twice the rate
+        // half of the packet leaves before the pause, the other half after it at twice the rate
         assert_eq!(leaves(model.offer(99_500_000, 1000, 1)), 200_250_000);
     }
 

@@ -1,9 +1,9 @@
-//! What the guest does: a scenario's case and seed, worked out to the last number.
+//! The plan that the guest executes: a scenario's case with a seed, in which every number is fixed.
 
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// Everything the guest needs. Times are since the start of the measurement, ns.
+/// Everything that the guest needs. Times are in nanoseconds since the start of the measurement.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Plan {
     /// Length of the measurement.
@@ -12,27 +12,27 @@ pub struct Plan {
     pub hosts: Vec<PlannedHost>,
     /// The cables between them.
     pub cables: Vec<PlannedCable>,
-    /// Directions of links; cables name them by their place here.
+    /// Directions of links; cables refer to them by their index here.
     pub links: Vec<PlannedLink>,
     /// Congestion controls to load.
     pub algorithms: Vec<Algorithm>,
-    /// The flows; the receiver's port is [`FIRST_FLOW_PORT`] plus the place here.
+    /// The flows. The receiver's port is [`FIRST_FLOW_PORT`] plus the flow's index here.
     pub flows: Vec<PlannedFlow>,
-    /// Who publishes readings.
+    /// The feeds that publish radio readings.
     pub feeds: Vec<Feed>,
     /// The ACKing border PEP.
     #[serde(default)]
     pub pep: Option<PlannedPep>,
-    /// What happens, in order of time.
+    /// Events, in order of time.
     pub events: Vec<PlannedEvent>,
-    /// Room for records of packets.
+    /// Maximum number of packet records.
     pub packet_records: u32,
-    /// Room for records of ACKs.
+    /// Maximum number of ACK records.
     pub ack_records: u32,
 }
 
 impl Plan {
-    /// The links of each cell, by their place.
+    /// Returns the links of each cell, by their indices.
     #[must_use]
     pub fn cells(&self) -> Vec<Vec<usize>> {
         let mut cells: Vec<Vec<usize>> = Vec::new();
@@ -44,7 +44,7 @@ impl Plan {
     }
 }
 
-/// See `bpf/lab/records.h`.
+/// The receiver's port of flow 0; see `bpf/lab/records.h`.
 pub const FIRST_FLOW_PORT: u16 = 20000;
 
 /// A host: a network namespace.
@@ -52,15 +52,15 @@ pub const FIRST_FLOW_PORT: u16 = 20000;
 pub struct PlannedHost {
     /// Its name.
     pub name: String,
-    /// What `ip -batch` is to do on it once its cables are there.
+    /// Lines for `ip -batch` on this host, to run once its cables exist.
     pub setup: Vec<String>,
-    /// sysctls: key with dots, value.
+    /// sysctls: the key, with dots, and the value.
     pub sysctls: Vec<(String, String)>,
-    /// How it holds back those that send to it.
+    /// How the host slows down its senders, if it does.
     pub rx: Option<RxMethod>,
 }
 
-/// How a host holds back those that send to it, as `hotcc rx load` calls it.
+/// How a host slows down its senders; the names are those of `hotcc rx load`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RxMethod {
@@ -70,29 +70,29 @@ pub enum RxMethod {
     Drwa,
 }
 
-/// A cable: one end on each of two hosts, its middle in the namespace of cables.
+/// A cable: each end is on a host, and the middle is in the namespace of cables.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PlannedCable {
     /// Its two ends.
     pub ends: [End; 2],
-    /// Largest IP packet.
+    /// Maximum size of an IP packet.
     pub mtu: u32,
-    /// Largest bundle of packets.
+    /// Maximum number of segments in a bundle of packets (GSO).
     pub offload_segments: u32,
 }
 
 /// One end of a cable.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct End {
-    /// Host, by its place.
+    /// Index of the host.
     pub host: usize,
     /// Interface on the host.
     pub device: String,
-    /// Link, by its place, of what the host receives here.
+    /// Index of the link whose packets the host receives here.
     pub receives: usize,
 }
 
-/// Hardware address of the interface at one end of a cable, which neighbours are told beforehand.
+/// Returns the hardware address of the interface at one end of a cable. Neighbour entries with it are added in advance.
 #[must_use]
 pub fn mac(cable: usize, side: usize) -> String {
     format!("02:00:00:{:02x}:{:02x}:{:02x}", cable >> 8, cable & 255, side + 1)
@@ -107,70 +107,71 @@ pub struct PlannedLink {
     pub seed: u64,
     /// Length of a step.
     pub step_ns: u64,
-    /// Rates, bit/s, with for how many steps each; none: no limit. They cover the whole run: within a step, rate times
-    /// nanoseconds must stay below 2^64, and 20 Mbit/s get there in 15 minutes.
+    /// Rates in bit/s, each with the number of steps that it lasts; empty if the rate is unlimited. They cover the
+    /// whole run. Within a step, the rate times the nanoseconds must stay below 2^64, which 20 Mbit/s reach in 15
+    /// minutes.
     pub rates: Vec<(u32, u64)>,
-    /// Room in the queue.
+    /// Capacity of the queue.
     pub queue_bytes: u64,
-    /// Queue from which packets are marked; 0: never.
+    /// Queue length above which packets are marked; 0 if never.
     pub mark_bytes: u64,
-    /// What is dropped before the queue.
+    /// Policer before the queue.
     #[serde(default)]
     pub police: Option<PlannedPolice>,
-    /// What follows the queue, in order of time; the first is from 0.
+    /// What follows the queue, in order of time; the first phase starts at 0.
     pub phases: Vec<PlannedPhase>,
-    /// Cell whose air it shares, from 0; the rates are those of the whole cell then.
+    /// Index of the cell whose air the link shares; the rates are then those of the whole cell.
     #[serde(default)]
     pub cell: Option<usize>,
 }
 
 impl PlannedLink {
-    /// Whether what comes to it is written down.
+    /// Returns whether the link keeps records of the packets that arrive.
     #[must_use]
     pub fn keeps_records(&self) -> bool {
         !self.rates.is_empty() || self.police.is_some() || self.phases.iter().any(|p| p.loss > 0.0 || p.bit_error > 0.0)
     }
 
-    /// Rate in a step, bit/s; that of the last one after the end.
+    /// Returns the rate of each step, in bit/s.
     pub fn rates_by_step(&self) -> impl Iterator<Item = u64> + '_ {
         self.rates.iter().flat_map(|(count, rate)| std::iter::repeat_n(*rate, *count as usize))
     }
 }
 
-/// A token bucket without a queue.
+/// A policer: a token bucket without a queue.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PlannedPolice {
-    /// At which it fills.
+    /// Rate at which the bucket fills.
     pub rate_bps: u64,
-    /// What it holds.
+    /// Capacity of the bucket.
     pub burst_bytes: u64,
 }
 
-/// Delay and loss from a moment on.
+/// Delay and loss from some time on.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PlannedPhase {
-    /// From when.
+    /// Start of the phase.
     pub from_ns: u64,
     /// Delay.
     pub delay_ns: u64,
-    /// Up to this much more.
+    /// Maximum of the additional random delay.
     pub jitter_ns: u64,
-    /// Share of packets that come later than the ones behind them.
+    /// Share of packets that arrive later than packets sent after them.
     pub reorder: f64,
-    /// How much later.
+    /// Additional delay of a reordered packet.
     pub hold_ns: u64,
-    /// Share of packets lost.
+    /// Share of packets that are lost.
     pub loss: f64,
-    /// Share of bits that go wrong.
+    /// Share of bits that are wrong.
     pub bit_error: f64,
 }
 
-/// One of ours or an object file, as it is to be loaded.
+/// A built-in algorithm or an object file, with how to load it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Algorithm {
-    /// As `hotcc load` takes it: a built-in name, or a path in the guest.
+    /// The argument of `hotcc load`: a built-in name, or a path in the guest.
     pub object: String,
-    /// Name to register it under.
+    /// Name under which to register it.
     pub cc: String,
     /// Profile.
     pub profile: String,
@@ -183,27 +184,27 @@ pub struct Algorithm {
 pub struct PlannedFlow {
     /// Its name.
     pub name: String,
-    /// Sender, by its place.
+    /// Index of the sending host.
     pub from: usize,
-    /// Receiver, by its place.
+    /// Index of the receiving host.
     pub to: usize,
     /// The receiver's address.
     pub address: Ipv4Addr,
-    /// Congestion control; `None`: UDP.
+    /// Congestion control; `None` for UDP.
     pub cc: Option<String>,
-    /// Where in the algorithm's state the watched field is: offset and size.
+    /// Offset and size of the watched field in the algorithm's state.
     pub watch: Option<(u32, u32)>,
-    /// When it starts.
+    /// Time at which the flow starts.
     pub start_ns: u64,
-    /// When it is stopped.
+    /// Time at which the flow is stopped.
     pub stop_ns: u64,
-    /// How much it sends.
+    /// Bytes to send; `None` if there is no limit.
     pub bytes: Option<u64>,
-    /// What the application writes per second, and in which pieces.
+    /// Time between the application's writes, and their size; `None` if it always has data to send.
     pub pace: Option<Pace>,
-    /// Whether TCP itself spaces its packets, whatever the congestion control.
+    /// Whether TCP itself paces the flow, whatever the congestion control is.
     pub paced: bool,
-    /// Links that its data passes, by their place, in order.
+    /// Indices of the links that the flow's data pass, in order.
     pub way: Vec<usize>,
 }
 
@@ -212,26 +213,26 @@ pub struct PlannedFlow {
 pub struct Pace {
     /// Time between writes.
     pub interval_ns: u64,
-    /// Bytes of each.
+    /// Bytes of each write.
     pub write_bytes: u32,
 }
 
-/// The agents of a PEP.
+/// The agents of a PEP, and the hosts that they run on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PlannedPep {
-    /// Host at the border, by its place.
+    /// Index of the host at the border.
     pub border: usize,
-    /// Its interfaces towards the servers.
+    /// The border's interfaces towards the servers.
     pub internet: Vec<String>,
-    /// All others.
+    /// All its other interfaces.
     pub access: Vec<String>,
-    /// The servers: host, by its place, and the address that its flows have.
+    /// The servers: the index of the host, and the address that its flows use.
     pub servers: Vec<(usize, Ipv4Addr)>,
-    /// Segments until a report.
+    /// Segments after which the border sends a report; `None` for the agent's default.
     pub segments: Option<u32>,
-    /// Time until a report.
+    /// Time after which the border sends a report; `None` for the agent's default.
     pub delay_us: Option<u32>,
-    /// What is wrong with it.
+    /// What is wrong with the PEP.
     pub fault: Fault,
 }
 
@@ -242,36 +243,36 @@ pub enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// The border's agent is killed after a third of the run, and starts again after two thirds.
+    /// The border's agent is killed after one third of the run, and started again after two thirds.
     Dies,
-    /// Its datagrams take 500 ms longer.
+    /// The border's datagrams take 500 ms longer.
     Delayed,
-    /// Each of its datagrams comes again, 100 ms and a second later.
+    /// Each of the border's datagrams is repeated 100 ms and one second later.
     Replayed,
-    /// Reports say that all was seen, whatever was.
+    /// Reports claim that the border saw every segment.
     SeesAll,
-    /// Reports say that what is still on its way was seen, too.
+    /// Reports claim that the border also saw segments that have not reached it yet.
     SeesAhead,
-    /// Reports say that a segment in every 16 was not seen, though it was.
+    /// Reports claim that the border missed one segment in every 16, although it saw them all.
     SeesHoles,
 }
 
 impl Fault {
-    /// Whether it is made on the way of the datagrams.
+    /// Returns whether the fault applies to the datagrams between border and server.
     #[must_use]
     pub fn is_on_the_way(self) -> bool {
         !matches!(self, Self::None | Self::Dies)
     }
 }
 
-/// Readings of one host's radio.
+/// Readings of one host's radio link.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Feed {
-    /// Whose.
+    /// Address of the host.
     pub address: Ipv4Addr,
-    /// When they are no longer believed.
+    /// Age at which readings become stale.
     pub max_age_ms: u32,
-    /// Time between them.
+    /// Time between readings.
     pub period_ms: u32,
     /// The readings, in order of time.
     pub readings: Vec<PlannedReading>,
@@ -280,9 +281,9 @@ pub struct Feed {
 /// One reading.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PlannedReading {
-    /// When it is published.
+    /// Time at which the reading is published.
     pub at_ns: u64,
-    /// When it was made.
+    /// Time at which the reading was taken.
     pub made_ns: u64,
     /// SINR, dB.
     pub sinr_db: Option<f32>,
@@ -290,53 +291,53 @@ pub struct PlannedReading {
     pub average_db: Option<f32>,
     /// Capacity, bit/s.
     pub capacity_bps: Option<u64>,
-    /// Serving cell: changes of it so far.
+    /// Number of changes of the serving cell so far.
     pub cell: u32,
 }
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PlannedEvent {
-    /// When.
+    /// Time of the event.
     pub at_ns: u64,
-    /// What.
+    /// What happens.
     pub action: Action,
 }
 
-/// Follows a route's change in the log if the change is published to flows.
+/// Text that follows a route change in the log if the change is published to flows.
 pub const PATH_PUBLISHED: &str = ", published as a new path";
 
-/// What can happen. Changes of links are in the links' rates and phases and need no action.
+/// What an event does. Changes of links are part of the links' rates and phases and need no action.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Another implementation behind a name, open connections included.
+    /// Replaces the implementation behind a name, including that of open connections.
     Swap {
-        /// The name.
+        /// The name that is registered.
         cc: String,
-        /// What the scenario calls the new one.
+        /// The scenario's name of the new implementation.
         new: String,
-        /// The new one as `hotcc swap` takes it: a built-in name, or a path in the guest.
+        /// The new implementation as an argument of `hotcc swap`: a built-in name, or a path in the guest.
         object: String,
     },
-    /// Tunables.
+    /// Sets tunables.
     Tune {
-        /// The name.
+        /// The name that is registered.
         cc: String,
         /// `tunable=value`.
         set: Vec<String>,
     },
-    /// The border's agent of a PEP: whether it runs from now on. It ends as by a crash.
+    /// Starts the agent at the PEP's border (`true`), or kills it as a crash would (`false`).
     Border(bool),
-    /// A host's routing table.
+    /// Changes a host's routing table.
     Route {
-        /// The host, by its place.
+        /// Index of the host.
         host: usize,
-        /// What `ip` is to do.
+        /// Arguments of `ip`.
         arguments: String,
-        /// Whether the change is published, as `hotcc paths watch` does.
+        /// Whether the change is published to flows, as `hotcc paths watch` does.
         watched: bool,
     },
-    /// Something that is done already, for the log.
+    /// Adds a line to the log for something that is done already.
     Note(String),
 }

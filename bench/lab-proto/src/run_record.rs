@@ -1,64 +1,64 @@
-//! How a run went, as the guest says at its end.
+//! The result of a run, which the guest reports at its end.
 
 use crate::records::LinkState;
 use serde::{Deserialize, Serialize};
 
-/// How a run went. The records follow it: packets, then ACKs, as they are in memory.
+/// The result of a run. The packet records and then the ACK records follow it, in their memory layout.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RunRecord {
-    /// Each flow, as planned.
+    /// One entry per flow, in the plan's order.
     pub flows: Vec<FlowEnd>,
-    /// Each link, as planned.
+    /// One entry per link, in the plan's order.
     pub links: Vec<LinkEnd>,
-    /// Idle time in each 100 ms.
+    /// Idle time of the processor in each bin of 100 ms.
     pub idle_ns: Vec<u64>,
-    /// What happened: when (s), and what.
+    /// Log of events: the time in seconds, then what happened.
     pub events: Vec<String>,
-    /// Packet records that follow.
+    /// Number of packet records that follow.
     pub packet_records: u64,
-    /// ACK records that follow.
+    /// Number of ACK records that follow.
     pub ack_records: u64,
-    /// Records that there was no room for.
+    /// Number of records that were not kept because there was no room for them.
     pub missing_records: u64,
-    /// Why the run must not be used, beside what the figures say.
+    /// Reasons why the run must not be used, apart from what the figures show.
     #[serde(default)]
     pub faults: Vec<String>,
 }
 
-/// How a flow ended.
+/// The final state of a flow.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlowEnd {
     /// Congestion control at the end.
     pub cc: String,
-    /// Bytes the receiver got.
+    /// Bytes that the receiver got.
     pub bytes: u64,
-    /// When it had them all, or the flow was stopped.
+    /// Time at which the receiver had all bytes, or at which the flow was stopped.
     pub end_ns: u64,
-    /// Whether it had them all.
+    /// Whether the receiver got all bytes.
     pub complete: bool,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Timeouts.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// What went wrong, if something did.
+    /// The first error of the flow, if there was one.
     pub error: Option<String>,
 }
 
 /// Counts of a link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LinkEnd {
-    /// Packets that left it.
+    /// Packets that left the link.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets that the policer dropped.
     #[serde(default)]
     pub police_drops: u64,
-    /// Packets that found the queue full.
+    /// Packets that were dropped because the queue was full.
     pub queue_drops: u64,
-    /// Packets lost.
+    /// Packets that were lost after the queue.
     pub losses: u64,
-    /// Packets marked.
+    /// Packets that were marked (ECN CE).
     pub ce_marks: u64,
 }
 

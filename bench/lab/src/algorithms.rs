@@ -1,4 +1,5 @@
-//! Congestion controls that a scenario can name: ours, those that stock kernels have, and object files of others.
+//! The congestion controls that a scenario can name: hotcc's own, those of stock kernels, and object files of third
+//! parties.
 
 use hotcc::object::Source;
 use hotcc::object::describe::Description;
@@ -8,23 +9,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Those of Debian's kernels; all but cubic and reno are modules there.
+/// Congestion controls of Debian's kernels. All except cubic and reno are modules there.
 pub const OF_THE_KERNEL: [&str; 8] = ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois"];
 
-/// Whether we bring it.
+/// Returns whether hotcc contains this algorithm.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     hotcc_bpf::algo(name).is_some()
 }
 
-/// Whether it is the path of an object file.
+/// Returns whether this is the path of an object file.
 #[must_use]
 pub fn is_object_file(cc: &str) -> bool {
     cc.ends_with(".o")
 }
 
-/// The name under which the lab registers an object file: that of the file without `.bpf.o` or `.o`. The name in the object
-/// would not do: two versions of an algorithm have the same one. Any other name is returned unchanged.
+/// Returns the name under which the lab registers an object file: that of the file, without `.bpf.o` or `.o`. The lab
+/// does not use the name in the object, because two versions of an algorithm share it. Any other name is returned
+/// unchanged.
 #[must_use]
 pub fn object_name(cc: &str) -> &str {
     let file = cc.rsplit('/').next().unwrap_or(cc);
@@ -34,24 +36,26 @@ pub fn object_name(cc: &str) -> &str {
     }
 }
 
-/// Whether the lab loads it, as opposed to those of the kernel.
+/// Returns whether the lab loads this congestion control, rather than the kernel providing it.
 #[must_use]
 pub fn is_loaded(cc: &str) -> bool {
     is_ours(cc) || is_object_file(cc)
 }
 
-/// What one of ours says of itself.
+/// Returns the description that one of hotcc's algorithms contains.
 pub fn description(name: &str) -> hotcc_host::error::Result<Description> {
     Ok(Source::find(name)?.open()?.description)
 }
 
-/// What an object file says of itself. Fails if it is missing, or if hotcc could not load it on any kernel.
+/// Returns the description that an object file contains. Fails if the file is missing, or if hotcc could not load it on
+/// any kernel.
 pub fn description_of_file(path: &Path) -> hotcc_host::error::Result<Description> {
     description(&path.to_string_lossy())
 }
 
-/// Fields of its state for each connection; the kernel's have none that could be named. Object files are looked for in
-/// `directory`; without one, and for a file that cannot be read, `None`: unknown.
+/// Returns the names of the fields in the algorithm's per-connection state. For the kernel's congestion controls the
+/// list is empty. Object files are looked up in `directory`. Returns `None` (unknown) for an object file if there is no
+/// `directory` or the file cannot be read.
 #[must_use]
 pub fn state(cc: &str, directory: Option<&Path>) -> Option<Vec<String>> {
     let description = if is_ours(cc) {
@@ -64,13 +68,13 @@ pub fn state(cc: &str, directory: Option<&Path>) -> Option<Vec<String>> {
     Some(description.state.into_iter().map(|field| field.name).collect())
 }
 
-/// What is wrong with values for the tunables of one of ours, if something is.
+/// Checks values for the tunables of one of hotcc's algorithms. Returns what is wrong.
 pub fn check_tunables(name: &str, set: &BTreeMap<String, toml::Value>) -> Result<(), String> {
     let description = description(name).map_err(|e| format!("{e:#}"))?;
     check_values(&description, "default", set)
 }
 
-/// What is wrong with a profile and values for the tunables that an object has, if something is.
+/// Checks a profile and values for the tunables of an object. Returns what is wrong.
 pub fn check_values(
     description: &Description,
     profile: &str,
@@ -83,25 +87,25 @@ pub fn check_values(
     Ok(())
 }
 
-/// As `hotcc set` takes them: `eta=3`.
+/// Returns the assignments in the form that `hotcc set` accepts: `eta=3`.
 #[must_use]
 pub fn assignments(set: &BTreeMap<String, toml::Value>) -> Vec<String> {
     set.iter().map(|(key, value)| format!("{key}={}", text(value))).collect()
 }
 
-/// A value without TOML's quotes.
+/// Returns a value as text, without TOML's quotes.
 #[must_use]
 pub fn text(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// Whether a socket on this machine can have it. The kernel loads the module for it, if it is in one.
+/// Returns whether a socket on this machine can use this congestion control. The kernel loads its module if necessary.
 pub fn is_usable(cc: &str) -> nix::Result<bool> {
     let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     Ok(setsockopt(&socket, TcpCongestion, &OsString::from(cc)).is_ok())
 }
 
-/// The module that has one of the kernel's; `None` for ours and those that are built in.
+/// Returns the module of one of the kernel's congestion controls; `None` for hotcc's algorithms and for built-in ones.
 #[must_use]
 pub fn module(cc: &str) -> Option<&'static str> {
     Some(match cc {

@@ -1,20 +1,20 @@
-//! What is not the same in the manifests of two result directories.
+//! The differences between the manifests of two result directories.
 
 use crate::results::Manifest;
 use serde::Serialize;
 
-/// A fact of the manifest that changed.
+/// A fact of the manifest that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Which.
+    /// Name of the fact.
     pub what: String,
-    /// In A; absent: it is not there.
+    /// Value in A; absent if A does not have it.
     pub a: Option<String>,
-    /// In B.
+    /// Value in B; absent if B does not have it.
     pub b: Option<String>,
 }
 
-/// What is not the same in two manifests, except for their runs.
+/// Returns the differences between two manifests, except for their runs.
 #[must_use]
 pub fn changes(a: &Manifest, b: &Manifest) -> Vec<Change> {
     let facts = |m: &Manifest| -> Vec<(String, String)> {

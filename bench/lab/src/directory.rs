@@ -1,4 +1,5 @@
-//! A result directory before its runs: results of the same manifest stay, those of another are moved out of the way.
+//! Prepares a result directory for its runs: results with the same manifest stay, and results with another one are
+//! moved away.
 
 use crate::changes::changes;
 use crate::results::{Manifest, RunId, sha256};
@@ -13,10 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where a run is made until it is whole.
+/// Directory for runs that are not complete yet.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
-/// The file that [`prepare`] makes, and its next version until it is complete.
+/// The file that [`prepare`] creates, and its next version while it is being written.
 const MANIFEST: &str = "manifest.json";
 const NEXT_MANIFEST: &str = "manifest.json.part";
 
@@ -25,20 +26,20 @@ const NEXT_MANIFEST: &str = "manifest.json.part";
 pub(super) struct Prepared<'a> {
     directory: &'a Path,
     manifest: Mutex<Manifest>,
-    /// A message for the user, if results of another manifest were moved.
+    /// A message for the user, if results with another manifest were moved.
     pub moved: Option<String>,
-    /// The kernel releases it when the process ends, however it ends.
+    /// The lock on the directory. The kernel releases it when the process ends for any reason.
     _lock: Flock<File>,
 }
 
 impl Prepared<'_> {
-    /// Whether a run's summary is the one that the run wrote.
+    /// Returns whether `summary` is the summary that the run wrote.
     pub(super) fn lists(&self, run: &RunId, summary: &[u8]) -> bool {
         self.manifest().results.get(&run.summary()).is_some_and(|listed| *listed == sha256(summary))
     }
 
-    /// Adds a run's summary to the manifest. Call it before the summary is in its place, so that no complete run is
-    /// without its hash.
+    /// Adds a run's summary to the manifest. Call it before the summary is moved to its final place, so that no
+    /// complete run lacks its hash.
     pub(super) fn list(&self, run: &RunId, summary: &[u8]) -> Result<()> {
         let mut manifest = self.manifest();
         manifest.results.insert(run.summary(), sha256(summary));
@@ -50,8 +51,8 @@ impl Prepared<'_> {
     }
 }
 
-/// Makes OUT/NAME/KERNEL ready for runs of this manifest, and locks it. If it has results of another manifest, moves them to
-/// OUT/NAME.N/KERNEL, with the first N that is free.
+/// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results with another manifest, moves
+/// them to OUT/NAME.N/KERNEL, with the lowest N that is free.
 pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<Prepared<'a>> {
     let mut held = lock(directory)?;
     let path = directory.join(MANIFEST);
@@ -69,7 +70,7 @@ pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario:
         );
     }
     remove(&directory.join(UNFINISHED))?;
-    // other seeds and cases of the same are kept: a quick look must not cost what took hours
+    // keep results of other seeds and cases with the same manifest: a short run must not delete the results of hours
     let of_the_same =
         |old: &Manifest| manifest == Manifest { runs: manifest.runs.clone(), results: BTreeMap::new(), ..old.clone() };
     let mut moved = None;
@@ -104,20 +105,20 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
         Err((_, Errno::EWOULDBLOCK)) => return Err(in_use()),
         held => held.map_err(|(_, why)| why).with_context(tried)?,
     };
-    // between opening and locking, another process may have moved the directory and made a new one
+    // between opening and locking, another process may have moved the directory and created a new one
     let number = |metadata: Metadata| (metadata.dev(), metadata.ino());
     let named = fs::metadata(directory).with_context(tried)?;
     if number(held.metadata().with_context(tried)?) == number(named) { Ok(held) } else { Err(in_use()) }
 }
 
-/// Replaces the manifest at once: a process that is killed leaves either the old one or the new one.
+/// Replaces the manifest atomically: if the process is killed, either the old or the new one remains.
 fn write_manifest(directory: &Path, manifest: &Manifest) -> Result<()> {
     let (next, path) = (directory.join(NEXT_MANIFEST), directory.join(MANIFEST));
     write(&next, &serde_json::to_vec_pretty(manifest)?)?;
     fs::rename(&next, &path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether any run in it is whole.
+/// Returns whether the directory has a complete run.
 fn has_results(directory: &Path) -> bool {
     let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     below(directory).any(|case| below(&case).any(|run| run.join("summary.json").exists()))
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// As a run that is whole leaves it.
+    /// Creates the files of a complete run.
     fn finish(directory: &Path, run: &RunId) {
         fs::create_dir_all(directory.join(run.path())).unwrap();
         fs::write(directory.join(run.path()).join("summary.json"), "{}").unwrap();
@@ -191,7 +192,7 @@ mod tests {
         let (directory, first) = (at("small"), manifest("a", &[1]));
         let moved = |manifest: &Manifest, scenario| prepare(&directory, manifest.clone(), scenario).unwrap().moved;
         assert_eq!(moved(&first, "first"), None);
-        // nothing is whole yet: nothing is worth keeping
+        // no run is complete yet, so there are no results to keep
         let second = manifest("b", &[1]);
         assert_eq!(moved(&second, "second"), None);
         finish(&directory, &second.runs[0]);

@@ -1,4 +1,4 @@
-//! About how long a scenario's runs take in real time, from what their links could carry.
+//! Estimates how long a scenario's runs take in real time, from what their links could carry.
 
 use crate::planner::{mean_rate_bps, plan};
 use crate::scenario::Source;
@@ -8,15 +8,15 @@ use hotcc_lab_proto::plan::{Plan, PlannedFlow};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Seconds until a guest is resumed and has loaded what it needs, and seconds for each data packet on a link with its ACK:
-/// measured on one core of a server processor of 2023, where a flow of 40 Mbit/s over one link took 16 s for 20 s, 8 of them
-/// for a boot. Now the boot comes once, before the first run.
+/// Seconds until a guest is resumed and has loaded what it needs; and seconds per data packet on a link, including its
+/// ACK. Measured on one core of a server processor of 2023, on which a flow of 40 Mbit/s over one link took 16 s for 20
+/// s, 8 of them for a boot. Now a guest boots only once, before the first run.
 const START_S: f64 = 1.5;
 const PACKET_S: f64 = 0.0002;
-/// Payload of a packet; headers count for nothing in an estimate.
+/// Payload of a packet; the estimate ignores headers.
 const PACKET_BYTES: f64 = 1448.0;
 
-/// Seconds of real time for the chosen runs, so many at a time at most.
+/// Returns the seconds of real time for the selected runs, of which at most `jobs` run in parallel.
 pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64> {
     let cases = source.cases()?;
     let traces = source.traces();
@@ -30,7 +30,7 @@ pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64
     Ok(all_s / at_once as f64)
 }
 
-/// Data packets over all links: as many as the links and the applications allow.
+/// Returns the number of data packets over all links, as limited by the links and the applications.
 fn packets(plan: &Plan) -> f64 {
     let duration_s = plan.duration_ns as f64 / 1e9;
     let crossed: BTreeSet<usize> = plan.flows.iter().flat_map(|flow| flow.way.iter().copied()).collect();
@@ -48,14 +48,14 @@ fn packets(plan: &Plan) -> f64 {
     crossed.iter().map(over).sum()
 }
 
-/// What an application has to send.
+/// Returns the bytes that the application has to send.
 fn wanted_bytes(plan: &Plan, flow: &PlannedFlow) -> f64 {
     let for_ns = flow.stop_ns.min(plan.duration_ns).saturating_sub(flow.start_ns) as f64;
     let paced = flow.pace.map_or(f64::INFINITY, |p| f64::from(p.write_bytes) * for_ns / p.interval_ns.max(1) as f64);
     flow.bytes.map_or(f64::INFINITY, |bytes| bytes as f64).min(paced)
 }
 
-/// `about 40 s`, `about 12 min`, `about 3 h`.
+/// Returns the time in words: `about 40 s`, `about 12 min`, `about 3 h`.
 #[must_use]
 pub fn words(seconds: f64) -> String {
     match seconds {
@@ -80,7 +80,7 @@ mod tests {
             ..Plan::default()
         };
         let megabits = |mbps: f64| mbps * 10.0 * 1e6 / 8.0 / PACKET_BYTES;
-        // five seconds of each rate; what comes after the end does not count
+        // five seconds at each rate; rates after the end do not count
         let rates = vec![(5, 8_000_000), (5, 4_000_000), (50, 90_000_000)];
         assert_eq!(packets(&plan(rates.clone(), vec![flow(None, None)])), megabits(6.0));
         assert_eq!(packets(&plan(rates.clone(), vec![flow(Some(144_800), None)])), 100.0);

@@ -1,4 +1,4 @@
-//! What a guest is made of: its agent as its first process, commands, modules, and its job.
+//! The parts of a guest: its agent, which is the first process, commands, modules, and its job.
 
 use crate::image::Image;
 use crate::snapshots::Initramfs;
@@ -22,17 +22,18 @@ pub fn build_initramfs(image: &mut Image, kernel: &Kernel, modules: &[&str], job
     add_modules(image, MODULES_PATH, &module_closure(kernel, modules)?)
 }
 
-/// A guest that can do any job of a kind after its boot.
+/// A guest that gets its job after its boot.
 #[derive(Debug)]
 pub struct Versatile {
-    /// What it boots from.
+    /// The initramfs that it boots from.
     pub initramfs: Arc<Initramfs>,
-    /// What its job needs, and the job.
+    /// The files that its job needs, and the job.
     pub job: Image,
 }
 
 impl Versatile {
-    /// A guest for this plan. `modules` are those of every scenario, `more` those that this one needs besides.
+    /// Creates a guest for this plan. `modules` are those of every scenario; `more` are the additional ones for this
+    /// scenario.
     pub fn new(kernel: &Kernel, modules: &[&str], more: &[&str], plan: &Plan) -> Result<Self> {
         let initramfs = initramfs(kernel, modules, plan.pep.is_some())?;
         let present = module_closure(kernel, modules)?;
@@ -45,8 +46,8 @@ impl Versatile {
     }
 }
 
-/// The initramfs of every scenario, with or without the PEP's agent. Those that this process has made are kept: the programs
-/// take longer to prepare than a snapshot takes to resume.
+/// Returns the initramfs of every scenario, with or without the PEP's agent. This process keeps each one that it has
+/// created: preparing the programs takes longer than resuming a snapshot.
 fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initramfs>> {
     type Made = BTreeMap<(PathBuf, Vec<String>, bool), Arc<Initramfs>>;
     static MADE: Mutex<Made> = Mutex::new(BTreeMap::new());
@@ -66,7 +67,7 @@ fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initr
     Ok(initramfs)
 }
 
-/// The programs of every guest.
+/// Adds the programs of every guest.
 fn add_programs(image: &mut Image) -> Result<()> {
     image.program("/init", &companion_binary("hotcc-guest")?)?;
     for name in ["ip", "tc"] {
@@ -85,12 +86,12 @@ fn add_modules(image: &mut Image, directory: &str, paths: &[PathBuf]) -> Result<
     Ok(())
 }
 
-/// A module without the signature at its end, which stock kernels do not ask for: to check one takes the guest longer than
-/// everything else about a module.
+/// Returns a module without the signature at its end, which stock kernels do not require: checking a signature takes
+/// the guest longer than everything else about a module.
 fn unsigned(mut module: Vec<u8>) -> Vec<u8> {
     const MAGIC: &[u8] = b"~Module signature appended~\n";
     let Some((_, length)) = module.strip_suffix(MAGIC).and_then(<[u8]>::split_last_chunk::<4>) else { return module };
-    // `struct module_signature`: eight bytes and the length of what is before them
+    // `struct module_signature`: eight bytes, and the length of the preceding signature
     let signature = u32::from_be_bytes(*length) as usize + 12 + MAGIC.len();
     module.truncate(module.len().saturating_sub(signature));
     module

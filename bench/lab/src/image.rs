@@ -1,4 +1,4 @@
-//! The guest's file system: an initramfs of a few of this machine's programs, with the libraries they need.
+//! The guest's file system: an initramfs with a few of this machine's programs and the libraries they need.
 
 use anyhow::{Context, Result, bail};
 use cpio::newc::Builder;
@@ -11,7 +11,7 @@ use std::process::Command;
 const DIRECTORY: u32 = 0o040_755;
 const REGULAR: u32 = 0o100_000;
 
-/// An initramfs in the making.
+/// An initramfs that is being built.
 #[derive(Debug, Default)]
 pub struct Image {
     files: BTreeMap<PathBuf, (u32, Vec<u8>)>,
@@ -23,7 +23,7 @@ impl Image {
         self.files.insert(path.into(), (mode, content));
     }
 
-    /// Adds a program of this machine as `path`, and the libraries it is linked with where it expects them.
+    /// Adds a program of this machine as `path`, and its shared libraries at the paths where it expects them.
     pub fn program(&mut self, path: impl Into<PathBuf>, source: &Path) -> Result<()> {
         for library in libraries(source)? {
             let content = fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
@@ -61,8 +61,8 @@ impl Image {
     }
 }
 
-/// A program without its debugging information, of which it may consist for the most part: the guest would unpack all of it at
-/// each boot. Whole if this machine has no `strip`.
+/// Returns a program without its debugging information, which may be most of the file and which the guest would unpack
+/// at each boot. Returns the whole file if this machine has no `strip`.
 fn stripped(program: &Path) -> Result<Vec<u8>> {
     let scratch = tempfile::NamedTempFile::new().context("cannot write a temporary file")?;
     let strip = Command::new("strip").args(["--strip-debug", "-o"]).args([scratch.path(), program]).output();
@@ -70,7 +70,7 @@ fn stripped(program: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The shared libraries of a program, its loader included.
+/// Returns the shared libraries of a program, including its loader.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

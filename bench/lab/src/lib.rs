@@ -1,7 +1,7 @@
-//! The lab: unmodified distribution kernels in a virtual machine, under virtual time.
+//! The lab: unmodified distribution kernels in a virtual machine, in virtual time.
 //!
-//! One virtual CPU executes 10^9 instructions per virtual second, whatever the machine underneath is busy with; time
-//! stands still while the guest waits for nothing. Neither root nor KVM is needed.
+//! One virtual CPU executes 10^9 instructions per virtual second, regardless of the host's load. When the guest is
+//! idle, virtual time jumps to its next timer. The lab needs neither root nor KVM.
 
 pub mod algorithms;
 pub mod analyse;

@@ -1,4 +1,4 @@
-//! The kernel matrix: every algorithm loaded, under traffic, swapped, rolled back and unloaded on every kernel.
+//! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel.
 
 use crate::guest;
 use crate::image::Image;
@@ -9,22 +9,22 @@ use hotcc_lab_proto::job::{Job, Message, OBJECTS_PATH, Row, Subject};
 use std::fs::File;
 use std::time::Duration;
 
-/// Modules of the kernel that the matrix needs; what is built in is left out.
+/// Kernel modules that the matrix needs; built-in ones are left out.
 const MODULES: [&str; 0] = [];
 const MEMORY_MIB: u32 = 512;
-/// Real time: a busy machine may be slow, a guest that is silent that long is not.
+/// Real time after which a silent guest is considered hung: a busy machine may be slow, but not by this much.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// One kernel's result.
+/// The result of one kernel.
 #[derive(Debug)]
 pub struct Column {
-    /// Its release.
+    /// Release of the kernel.
     pub release: String,
-    /// A row for each algorithm, or why there are none.
+    /// A row for each algorithm, or the reason why there are none.
     pub rows: Result<Vec<Row>>,
 }
 
-/// Runs the matrix on one kernel. `say` gets lines of progress.
+/// Runs the matrix on one kernel. Reports progress to `say`.
 pub fn run(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Column {
     let rows = rows(kernel, bytes, say);
     Column { release: kernel.release.clone(), rows }
@@ -35,7 +35,8 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     let mut subjects: Vec<Subject> =
         hotcc_bpf::ALGOS.iter().map(|o| Subject { object: o.name.to_owned(), cc: o.name.to_owned() }).collect();
     let mut image = Image::default();
-    // not ours, one with `cong_control`, whose signature changed, one older than links: kernels differ most in these
+    // third parties' objects: one uses `cong_control`, whose signature changed, and one is older than struct_ops links;
+    // kernels differ most in these
     for name in ["stranger", "foreign"] {
         let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == name).context("a test object is missing")?;
         let path = format!("{OBJECTS_PATH}/{name}.bpf.o");
@@ -72,7 +73,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// One line a kernel and algorithm: what worked, and the first thing that did not.
+/// Returns a line for each kernel and algorithm: the steps that worked, and the first one that failed.
 #[must_use]
 pub fn table(columns: &[Column]) -> String {
     let mut lines = Vec::new();

@@ -1,5 +1,4 @@
-//! Scenarios on the kernel that runs here: each run in a process of its own, whose end is the end of its threads and
-//! connections.
+//! Scenarios on the running kernel. Each run is a separate process, so its threads and connections end with it.
 
 use crate::analyse::Measured;
 use crate::pin_root_guard::PinRootGuard;
@@ -32,13 +31,13 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Name of the hidden command that a run is.
+/// Name of the hidden command that executes a run.
 pub const COMMAND: &str = "exec-natively";
-/// How long a run has for its cleaning up.
+/// Maximum time for a run to clean up.
 const GRACE: Duration = Duration::from_secs(60);
 const NOTICE: Duration = Duration::from_millis(100);
 
-/// This machine, found fit.
+/// This machine, which has been found suitable.
 #[derive(Clone, Debug)]
 pub struct Native {
     stage: Stage,
@@ -46,7 +45,7 @@ pub struct Native {
     pub release: String,
 }
 
-/// What a run's process gets.
+/// The job of a run's process.
 #[derive(Deserialize, Serialize)]
 struct NativeJob {
     stage: Stage,
@@ -54,7 +53,7 @@ struct NativeJob {
 }
 
 impl Native {
-    /// Finds out whether runs are possible here, and who holds packets back.
+    /// Checks whether runs are possible on this machine, and whether the kernel or a thread holds packets.
     pub fn ready() -> Result<Self> {
         need_root("hotcc-bench lab --lab native")?;
         let report = doctor::report();
@@ -69,7 +68,7 @@ impl Native {
         Ok(Self { stage, release: report.kernel })
     }
 
-    /// What to know of results from here.
+    /// Returns a note on results from this machine.
     #[must_use]
     pub fn note(&self) -> String {
         let links = match self.stage {
@@ -82,7 +81,7 @@ impl Native {
         )
     }
 
-    /// The processor, as it calls itself, and how many.
+    /// Returns the model name of the processor, and the number of processors.
     #[must_use]
     pub fn cpu() -> String {
         let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -91,7 +90,7 @@ impl Native {
         format!("{name} ({} processors)", vm::processors().len())
     }
 
-    /// Whether this kernel has the congestion controls that a scenario wants of it.
+    /// Checks whether this kernel has the congestion controls that a scenario needs from it.
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
         for cc in scenario.flow.iter().filter_map(|f| f.cc.as_ref()).map(|cc| cc.get_ref()) {
             if !algorithms::is_loaded(cc) && !algorithms::is_usable(cc)? {
@@ -104,7 +103,7 @@ impl Native {
         Ok(())
     }
 
-    /// Does one run. Whatever happens in it, what it made is gone afterwards.
+    /// Executes one run. Whatever happens, everything that the run created is removed afterwards.
     pub fn run(&self, planned: &Planned, scratch: &Path, say: &dyn Fn(&str)) -> Result<Measured> {
         let mut plan = planned.plan.clone();
         take_files_from_here(&mut plan, &planned.objects);
@@ -116,7 +115,7 @@ impl Native {
         let (job, results) = (scratch.join("job.json"), scratch.join("results"));
         fs::write(&job, serde_json::to_vec(&NativeJob { stage: self.stage, plan })?).context("cannot write the job")?;
         let ran = run_process(&job, &results, say);
-        netlab::remove_left_over(PREFIX); // of a run that was killed
+        netlab::remove_left_over(PREFIX); // left over from a run that was killed
         ran?;
         let bytes = fs::read(&results).with_context(|| format!("cannot read {}", results.display()))?;
         for used in [job, results] {
@@ -132,7 +131,7 @@ impl Native {
     }
 }
 
-/// Whether the kernel can hold packets until they are due: tried on a host of its own.
+/// Returns whether the kernel can hold packets until they are due. To find out, it tries on a temporary host.
 fn has_fq() -> Result<bool> {
     let lab = netlab::Lab::new(PREFIX)?;
     let probe = lab.namespace("probe")?;
@@ -140,7 +139,7 @@ fn has_fq() -> Result<bool> {
     Ok(probe.tc(&format!("qdisc add dev probe0 root {RELEASE_AT_STAMP}")).is_ok())
 }
 
-/// Object files are where the scenario has them, and not where a guest would.
+/// Replaces the paths of object files in a guest by their paths on this machine.
 fn take_files_from_here(plan: &mut Plan, files: &[ObjectFile]) {
     let of_events = plan.events.iter_mut().filter_map(|event| match &mut event.action {
         Action::Swap { object, .. } => Some(object),
@@ -153,7 +152,8 @@ fn take_files_from_here(plan: &mut Plan, files: &[ObjectFile]) {
     }
 }
 
-/// Gives algorithms other names where the machine has theirs. Returns the pairs: name in the scenario, name here.
+/// Renames algorithms whose names this machine already uses. Returns the pairs: name in the scenario, name on this
+/// machine.
 fn free_names(plan: &mut Plan) -> Result<Vec<(String, String)>> {
     let mut renamed = Vec::new();
     for algorithm in &mut plan.algorithms {
@@ -195,7 +195,7 @@ fn feed_keys(plan: &Plan) -> impl Iterator<Item = IndexKey> {
     plan.feeds.iter().filter_map(|feed| IndexKey::prefix(feed.address.into(), 32))
 }
 
-/// Readings of others must stay as they are.
+/// Fails if the radio map already has a link that the run needs: its readings must not be changed.
 fn check_radio(plan: &Plan) -> Result<()> {
     let links = hotcc_radio_map::links(Path::new(pins::ROOT))?;
     if let Some(key) = feed_keys(plan).find(|key| links.iter().any(|l| l.key == *key)) {
@@ -204,7 +204,7 @@ fn check_radio(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// A run's process, which cleans up when it is asked to end.
+/// A run's process. When the value is dropped, the process is asked to end, and cleans up.
 struct Run(Child);
 
 impl Drop for Run {
@@ -227,7 +227,7 @@ fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
     let mut command = netlab::quiet(&program.to_string_lossy());
     command.arg(COMMAND).arg(job).arg(results).stdout(Stdio::piped());
     let end_with_us = || set_pdeathsig(Signal::SIGTERM).map_err(std::io::Error::from);
-    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    // SAFETY: between fork and exec, the closure makes a single system call and allocates nothing.
     unsafe { command.pre_exec(end_with_us) };
     let mut run = Run(command.spawn().with_context(|| format!("cannot run {}", program.display()))?);
     let lines = BufReader::new(run.0.stdout.take().context("the run has no output")?);
@@ -257,7 +257,8 @@ fn run_process(job: &Path, results: &Path, say: &dyn Fn(&str)) -> Result<()> {
     Ok(())
 }
 
-/// What a run's process does; its end is the caller's. Interrupted, it says nothing: whoever started it was, too.
+/// Executes a job in a run's process; the caller ends the process. If interrupted, does not report a failure to send
+/// its last message: the parent process was interrupted as well.
 pub fn play_job(job: &Path, results: &Path) -> Result<()> {
     netlab::catch_interrupts()?;
     let begun = Instant::now();
@@ -285,14 +286,14 @@ fn play_here(job: &Path, results: &Path) -> Result<()> {
     let cleaned = remove_feeds(&plan).and_then(|()| pin_root_guard.remove());
     let cleaned = cleaned.context("cannot clean up");
     if let (true, Err(why)) = (is_interrupted(), &cleaned) {
-        eprintln!("{why:#}"); // nobody reads messages any more
+        eprintln!("{why:#}"); // messages are no longer read
     }
     record?;
     cleaned?;
     out.flush().context("cannot write results")
 }
 
-/// As in the lab's guest: the links' programs are made for one at a time.
+/// Binds the process to one processor, as in the lab's guest: the links' programs are written for a single processor.
 fn stay_on_one_processor() -> Result<()> {
     let mut only = CpuSet::new();
     only.set(vm::processors().first().copied().unwrap_or_default())?;

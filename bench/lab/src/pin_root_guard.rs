@@ -1,4 +1,4 @@
-//! Leaving a machine on which hotcc had never run as it was: what its commands leave on purpose goes too.
+//! Restores a machine on which hotcc had not been used: also removes what hotcc's commands leave on purpose.
 
 use anyhow::Result;
 use hotcc::registry;
@@ -7,21 +7,21 @@ use nix::mount::{MntFlags, umount2};
 use std::fs;
 use std::path::Path;
 
-/// Whether hotcc had been used here.
+/// Whether hotcc had been used on this machine.
 #[derive(Debug)]
 pub struct PinRootGuard {
     had_root: bool,
 }
 
 impl PinRootGuard {
-    /// Looks.
+    /// Checks whether hotcc has been used on this machine.
     #[must_use]
     pub fn look() -> Self {
         Self { had_root: Path::new(pins::ROOT).exists() }
     }
 
-    /// Removes what hotcc's commands leave on purpose (the empty radio map, storages of sockets, counters), if it had not been used here then
-    /// and nobody else came since.
+    /// Removes what hotcc's commands leave on purpose (the empty radio map, storages of sockets, counters), if hotcc
+    /// had not been used on this machine before and no other use has started since.
     pub fn remove(&self) -> Result<()> {
         if self.had_root || !Path::new(pins::ROOT).exists() {
             return Ok(());
@@ -32,12 +32,12 @@ impl PinRootGuard {
         if in_use || !hotcc_radio_map::links(Path::new(pins::ROOT))?.is_empty() {
             return Ok(());
         }
-        let _ = umount2(pins::FEEDERS, MntFlags::MNT_DETACH); // is there only if the group of feeders exists
+        let _ = umount2(pins::FEEDERS, MntFlags::MNT_DETACH); // exists only if the group of feeders exists
         Ok(registry::remove_tree(Path::new(pins::ROOT))?)
     }
 }
 
-/// Names in a directory; none where there is no such directory.
+/// Returns the names in a directory; empty if the directory does not exist.
 #[must_use]
 pub fn entries(directory: &str) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! From a scenario's case and a seed to a [`Plan`].
+//! Creates a [`Plan`] from a scenario's case and a seed.
 
 use crate::algorithms;
 use crate::planner::links::LinkPlanner;
@@ -23,25 +23,25 @@ mod objects;
 
 pub use objects::ObjectFile;
 
-/// Size of a datagram, or of a paced application's write, where the scenario names none.
+/// Size of a datagram, or of a paced application's write, if the scenario does not specify it.
 const WRITE_BYTES: u32 = 1400;
-/// Most records of either kind: a guest has memory for that many.
+/// Maximum number of records of each kind: more would not fit into a guest's memory.
 const MOST_RECORDS: u64 = 8_000_000;
 
 /// A plan, and the true radio of each link that has one.
 #[derive(Debug)]
 pub struct Planned {
-    /// What the guest does.
+    /// The plan that the guest executes.
     pub plan: Plan,
-    /// By the link's place in the plan.
+    /// Radios, by the link's index in the plan.
     pub radios: BTreeMap<usize, Radio>,
-    /// Whether the results have the bounds beside the flows.
+    /// Whether the results include the bounds in addition to the flows.
     pub bounds: bool,
-    /// Files that the plan loads.
+    /// Object files that the plan loads.
     pub objects: Vec<ObjectFile>,
 }
 
-/// Works a case out. Trace files that it names are looked for in `traces`.
+/// Plans a case. Its trace files are looked up in `traces`.
 pub fn plan(scenario: &Scenario, seed: u64, traces: &TraceFiles) -> Result<Planned> {
     let duration = Duration::from_secs_f64(*scenario.duration_s.get_ref());
     let network = Network::of(scenario);
@@ -77,13 +77,14 @@ pub fn plan(scenario: &Scenario, seed: u64, traces: &TraceFiles) -> Result<Plann
     Ok(Planned { plan, radios, bounds: *scenario.bounds.get_ref(), objects: objects.files() })
 }
 
-/// Whether every case of a scenario can be planned: names that lead nowhere show only then, and what is wrong with files.
+/// Checks whether every case of a scenario can be planned. Planning finds references to unknown names and errors in
+/// files.
 pub fn check_plans(source: &Source) -> Result<(), ScenarioError> {
     source.check_cases(|scenario, seed, traces| plan(scenario, seed, traces).map(drop))?;
     source.check_watched_fields()
 }
 
-/// A flow of the scenario as one or several: name, start, receiver.
+/// A single flow that a flow of the scenario expands to.
 struct OneFlow<'a> {
     flow: &'a Flow,
     name: String,
@@ -123,7 +124,7 @@ fn plan_flow(
     let watch = match (&flow.watch, &flow.cc) {
         (Some(field), Some(cc)) => {
             let state = objects.description(cc.get_ref())?.map_or_else(Vec::new, |description| description.state);
-            // of a congestion control that has no such field, nothing is watched: another case's has it
+            // a congestion control without this field is not watched: another case's congestion control has it
             match state.iter().find(|f| f.name == *field.get_ref()) {
                 Some(found) => Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?)),
                 None => None,
@@ -133,7 +134,7 @@ fn plan_flow(
     };
     let stop_s = flow.stop_s.as_ref().map_or(*scenario.duration_s.get_ref(), |s| *s.get_ref());
     let write_bytes = flow.write_bytes.as_ref().map_or(WRITE_BYTES, |b| *b.get_ref());
-    // datagrams: the rate is of IP, like a link's
+    // for datagrams, the rate includes IP headers, like a link's rate
     let headers = if flow.kind == Kind::Udp { 28 } else { 0 };
     let pace = flow.rate.as_ref().map(|rate| Pace {
         interval_ns: u64::from(write_bytes + headers) * 8 * 1_000_000_000 / rate.get_ref().0,
@@ -155,7 +156,8 @@ fn plan_flow(
     })
 }
 
-/// The name its congestion control has in the kernel: one that the lab loads is loaded once for each set of values.
+/// Returns the name of the flow's congestion control in the kernel. One that the lab loads is loaded once per set of
+/// values.
 fn registered(flow: &Flow, cc: &str, objects: &Objects, algorithms: &mut Vec<Algorithm>) -> Result<String> {
     if !algorithms::is_loaded(cc) {
         return Ok(cc.to_owned());
@@ -179,7 +181,7 @@ fn registered(flow: &Flow, cc: &str, objects: &Objects, algorithms: &mut Vec<Alg
     Ok(name)
 }
 
-/// Room for what the links can carry in that time, in both directions, and some more.
+/// Returns the room for records: what the links can carry in this time, in both directions, and a reserve.
 fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> u32 {
     const SMALLEST_USUAL_PACKET_BITS: u64 = 4_000;
     let mut packets = 100_000;
@@ -210,7 +212,8 @@ fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
     planned
 }
 
-/// What every host has unless the scenario says otherwise: buffers that do not limit, no memory of earlier flows.
+/// Default sysctls of every host, which a scenario can override: buffers that do not limit, and no memory of earlier
+/// flows.
 const DEFAULT_SYSCTLS: [(&str, &str); 5] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv4.tcp_no_metrics_save", "1"),
@@ -233,7 +236,8 @@ fn cables(network: &Network) -> Vec<PlannedCable> {
     cables.map(planned).collect()
 }
 
-/// Towards the servers is the Internet; what else the border has is its access network.
+/// Plans the PEP. The border's interfaces towards the servers are the Internet; its other interfaces are its access
+/// network.
 fn plan_pep(pep: &Pep, network: &Network) -> PlannedPep {
     let border = network.members(pep.border.get_ref())[0];
     let mut planned = PlannedPep {
@@ -256,7 +260,7 @@ fn plan_pep(pep: &Pep, network: &Network) -> PlannedPep {
     planned
 }
 
-/// Every member of `towards` has readings of its own link's radio.
+/// Plans the feeds: each member of `towards` gets readings of its own link's radio.
 fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>, seed: u64) -> Result<Vec<Feed>> {
     let mut feeds = Vec::new();
     for feeder in &scenario.feeder {
@@ -307,7 +311,7 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
 fn events(scenario: &Scenario, network: &Network, objects: &Objects) -> Result<Vec<PlannedEvent>> {
     let mut events = Vec::new();
     for event in &scenario.event {
-        // where the congestion control is swept, it is another case's
+        // if the congestion control is swept, the event belongs to another case
         if event.cc().is_some_and(|cc| !scenario.loaded_ccs().any(|loaded| loaded == cc.get_ref())) {
             continue;
         }

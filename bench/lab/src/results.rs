@@ -1,14 +1,14 @@
-//! What a scenario's runs leave behind, as files and as types.
+//! The results of a scenario's runs, as files and as types.
 //!
 //! ```text
 //! DIR/manifest.json                    what ran: scenario, kernel, QEMU, objects, and summaries' hashes (see Manifest)
-//! DIR/scenario.toml                    the scenario as it was
-//! DIR/CASE/seed-N/summary.json         one run (see RunSummary); written last, so a run that has it is whole
+//! DIR/scenario.toml                    a copy of the scenario
+//! DIR/CASE/seed-N/summary.json         one run (see RunSummary); written last, so a run that has it is complete
 //! DIR/CASE/seed-N/flows.csv            series of each flow (see FLOW_COLUMNS)
 //! DIR/CASE/seed-N/links.csv            series of each link with a rate (see LINK_COLUMNS)
-//! DIR/report.html                      all of it as one page
+//! DIR/report.html                      a page with all results
 //! ```
-//! CASE is `all` where nothing is swept, else `key=value,key=value`. Times count from the start of the measurement.
+//! CASE is `all` if nothing is swept, otherwise `key=value,key=value`. Times count from the start of the measurement.
 
 mod expected;
 
@@ -22,11 +22,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Columns of `flows.csv`; an empty cell: not known at that time. One row per flow and sampling period with ACKs.
+/// Columns of `flows.csv`. A cell is empty if the value is not known at that time. There is one row per flow and
+/// sampling period with ACKs.
 ///
-/// `delivery_rate_bps` is what arrived in order at the receiver in the period; windows in segments; `state` is the
-/// kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss); `sinr_db` is the link's true
-/// SINR; `detail` is what the algorithm says is in force (N, rule), where it says so.
+/// `delivery_rate_bps` is the rate at which data arrived in order at the receiver in the period. Windows are in
+/// segments. `state` is the kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss).
+/// `sinr_db` is the link's true SINR. `detail` is the watched field of the algorithm's state, if one is watched.
 pub const FLOW_COLUMNS: [&str; 12] = [
     "t_s",
     "flow",
@@ -41,7 +42,7 @@ pub const FLOW_COLUMNS: [&str; 12] = [
     "sinr_db",
     "detail",
 ];
-/// Columns of `links.csv`. `queue_bytes` is the longest queue in the period, the rest are sums over it.
+/// Columns of `links.csv`. `queue_bytes` is the longest queue in the period; counts are sums over the period.
 pub const LINK_COLUMNS: [&str; 10] = [
     "t_s",
     "link",
@@ -55,32 +56,32 @@ pub const LINK_COLUMNS: [&str; 10] = [
     "police_drops",
 ];
 
-/// What ran. In virtual time, two runs with the same manifest have the same results, byte for byte.
+/// The inputs of the runs. In virtual time, two runs with the same manifest have the same results, byte for byte.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Manifest {
     /// The scenario's name.
     pub scenario: String,
     /// SHA-256 of the scenario file.
     pub scenario_sha256: String,
-    /// SHA-256 of every file it names: traces.
+    /// SHA-256 of every file that the scenario names: traces and object files.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// `vm` or `native`.
+    /// `vm`, `native` or `simulator`.
     pub backend: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// SHA-256 of the kernel image; empty natively.
+    /// SHA-256 of the kernel image; empty for `native` and `simulator`.
     pub kernel_sha256: String,
-    /// QEMU's version line; empty natively.
+    /// QEMU's version line; empty for `native` and `simulator`.
     pub qemu: String,
-    /// The CPU the guest saw, or this machine's.
+    /// The CPU that the guest sees, or that of this machine; empty for `simulator`.
     pub cpu: String,
-    /// SHA-256 of every BPF object and program that ran, by name.
+    /// SHA-256 of every BPF object and program that is used, by name.
     pub objects: BTreeMap<String, String>,
-    /// Every run there is to be, in order.
+    /// All planned runs, in order.
     pub runs: Vec<RunId>,
-    /// SHA-256 of each complete run's `summary.json`, by its path in the directory. Empty also if an earlier version of the
-    /// lab wrote the manifest.
+    /// SHA-256 of each complete run's `summary.json`, by its path in the directory. Also empty if an earlier version of
+    /// the lab wrote the manifest.
     #[serde(default)]
     pub results: BTreeMap<String, String>,
 }
@@ -90,12 +91,12 @@ pub struct Manifest {
 pub struct RunId {
     /// The swept values, by key.
     pub case: BTreeMap<String, String>,
-    /// Seed of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
 impl RunId {
-    /// Its case as text: `cc=dtcp,loss=0.01`; `all` if nothing is swept.
+    /// Returns the case as text: `cc=dtcp,loss=0.01`; `all` if nothing is swept.
     #[must_use]
     pub fn case_name(&self) -> String {
         if self.case.is_empty() {
@@ -104,27 +105,27 @@ impl RunId {
         self.case.iter().map(|(k, v)| format!("{k}={}", v.replace('/', "_"))).collect::<Vec<_>>().join(",")
     }
 
-    /// Its directory under the result directory.
+    /// Returns the run's directory, relative to the result directory.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         Path::new(&self.case_name()).join(format!("seed-{}", self.seed))
     }
 
-    /// Its summary under the result directory.
+    /// Returns the path of the run's summary, relative to the result directory.
     #[must_use]
     pub fn summary(&self) -> String {
         self.path().join("summary.json").display().to_string()
     }
 }
 
-/// Mean and order statistics of a sample; all zero for an empty one.
+/// Mean and order statistics of a sample; all are zero for an empty one.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// Median.
     pub p50: f64,
@@ -132,12 +133,12 @@ pub struct Distribution {
     pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// Greatest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Distribution {
-    /// Of these values (nearest rank).
+    /// Returns the distribution of these values (nearest rank).
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
@@ -148,63 +149,64 @@ impl Distribution {
     }
 }
 
-/// One run.
+/// The results of one run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RunSummary {
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// Length of the measurement, virtual seconds.
+    /// Length of the measurement, in virtual seconds.
     pub duration_s: f64,
-    /// Why the run must not be used; empty: it is valid.
+    /// Reasons why the run must not be used; empty if it is valid.
     pub invalid: Vec<String>,
-    /// Greatest share of a 100 ms window in which the CPU was busy, and the mean share. 0 natively.
+    /// Maximum share of a 100 ms window in which the CPU was busy; 0 if this was not measured.
     pub busy_max: f64,
     /// Mean share of time in which the CPU was busy.
     pub busy_mean: f64,
-    /// Each flow.
+    /// The flows.
     pub flows: Vec<FlowSummary>,
-    /// `oracle` and `late-oracle`, where the scenario asks for them.
+    /// `oracle` and `late-oracle`, if the scenario requests them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<FlowSummary>,
-    /// Each direction of each link that has a rate or loses packets.
+    /// Each direction of each link that keeps records: one with a rate, a policer or losses.
     pub links: Vec<LinkSummary>,
-    /// Jain's fairness index over the throughputs of the TCP flows that start together or overlap; 1 for one flow.
+    /// Jain's fairness index over the throughputs of all TCP flows; 1 for one flow.
     pub jain: f64,
-    /// What happened when, as done: `12.5 swap dtcp -> westwoodp: moved 3`.
+    /// Log of events, with their times: `12.5 swap dtcp -> westwoodp: 3 connections moved`.
     pub events: Vec<String>,
 }
 
-/// One flow.
+/// The results of one flow.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlowSummary {
-    /// Its name in the scenario, with `-K` for the K-th of several.
+    /// Name of the flow in the scenario, with `-K` for the K-th of several.
     pub name: String,
-    /// Congestion control at its end (`udp` for a datagram flow).
+    /// Congestion control at the end (`udp` for a datagram flow).
     pub cc: String,
-    /// When it started.
+    /// Time at which the flow started.
     pub start_s: f64,
-    /// When it ended: its bytes were received or its time was over.
+    /// Time at which the flow ended: its bytes were received, or it was stopped.
     pub end_s: f64,
-    /// Bytes the receiving application got.
+    /// Bytes that the receiving application got.
     pub bytes: u64,
     /// `bytes` over `end_s - start_s`.
     pub throughput_bps: f64,
-    /// Throughput over the mean capacity that its narrowest link had in that time; absent where no link has a rate.
+    /// Throughput over the mean capacity of the narrowest link at that time; absent if no link has a rate.
     pub utilisation: Option<f64>,
-    /// Whether all bytes that it was to send arrived; absent for a flow without an end of its own.
+    /// Whether all bytes of the flow arrived; absent for a flow without a number of bytes.
     pub complete: Option<bool>,
     /// RTT samples, ms.
     pub rtt_ms: Distribution,
-    /// Time its data packets waited in queues, one way, ms.
+    /// Time that its data packets waited in the queue with the longest waits, one way, in ms.
     pub queue_delay_ms: Distribution,
-    /// The same queue's delay averaged over the flow's time, packets or not; absent where no packet of the flow left a queue.
+    /// Delay of that queue, averaged over the flow's time rather than over packets; absent if no packet of the flow
+    /// left a queue.
     pub queue_delay_time_mean_ms: Option<f64>,
-    /// The delay of that queue that is not exceeded for 95 % of the flow's time, ms; likewise.
+    /// Delay of that queue that is not exceeded for 95 % of the flow's time, in ms; absent in the same case.
     #[serde(default)]
     pub queue_delay_time_p95_ms: Option<f64>,
-    /// Congestion window per ACK, segments, weighted by time.
+    /// Mean congestion window in segments, weighted by time.
     pub mean_cwnd: f64,
-    /// Data packets sent over the network, and those lost at policers, in queues and on links.
+    /// Data packets sent, including those lost at policers, in queues and on links.
     pub packets: u64,
     /// Data packets that policers dropped.
     #[serde(default)]
@@ -213,32 +215,34 @@ pub struct FlowSummary {
     pub queue_drops: u64,
     /// Data packets that links lost.
     pub losses: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// From its start until its rate over 1 s stays within 20 % of its mean for 3 s; absent: never.
+    /// Time from the flow's start until its rate over 1 s stays within 20 % of its mean for 3 s; absent if it never
+    /// does.
     pub convergence_s: Option<f64>,
-    /// For each NLOS -> LOS edge while it ran: time until its rate over 100 ms reached 80 % of the capacity; absent:
-    /// not before the next edge or the end.
+    /// For each NLOS -> LOS edge while the flow ran: time until its rate over 100 ms reached 80 % of the capacity;
+    /// absent if it did not do so before the next edge or the end.
     pub recovery_s: Vec<Option<f64>>,
-    /// For each change of the path while it ran: time until its rate was what it was before; if it never was, until the next
-    /// change or the end.
+    /// For each change of the path while the flow ran: time until it reached 90 % of its previous rate. If it never
+    /// did, the time until the next change or the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume_s: Vec<f64>,
-    /// The value of the watched field that is not exceeded for 99 % of the time between ACKs; absent where none is watched.
+    /// The value of the watched field that is not exceeded for 99 % of the time between ACKs; absent if no field is
+    /// watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched_p99: Option<f64>,
 }
 
-/// One direction of a link.
+/// The results of one direction of a link.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LinkSummary {
     /// `NAME:FROM>TO`.
     pub name: String,
-    /// Packets that left it.
+    /// Packets that left the link.
     pub packets: u64,
-    /// Bytes that left it.
+    /// Bytes that left the link.
     pub bytes: u64,
     /// Packets that the policer dropped.
     #[serde(default)]
@@ -249,15 +253,15 @@ pub struct LinkSummary {
     pub losses: u64,
     /// Packets marked (CE).
     pub ce_marks: u64,
-    /// Bytes that left over the bytes that could have; absent without a rate.
+    /// Bytes that left, as a share of the bytes that could have left; absent without a rate.
     pub utilisation: Option<f64>,
-    /// Queue found by each packet, bytes.
+    /// Length of the queue found by each packet, in bytes.
     pub queue_bytes: Distribution,
-    /// Wait of each packet, ms.
+    /// Wait of each packet, in ms.
     pub queue_delay_ms: Distribution,
 }
 
-/// The figures that a run has, with units.
+/// The metrics of a run, with their descriptions and units.
 pub const METRICS: [(&str, &str); 22] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
@@ -284,7 +288,7 @@ pub const METRICS: [(&str, &str); 22] = [
 ];
 
 impl FlowSummary {
-    /// One of [`METRICS`]; `None`: this flow has no such figure.
+    /// Returns one of [`METRICS`]; `None` if this flow does not have it.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
         let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
@@ -315,7 +319,8 @@ impl FlowSummary {
 }
 
 impl RunSummary {
-    /// One of [`METRICS`], of the flow with that name or prefix (`NAME` finds `NAME-1`, `NAME-2`), or of all TCP flows.
+    /// Returns one of [`METRICS`], for the flow with this name or prefix (`NAME` finds `NAME-1`, `NAME-2`), or for all
+    /// TCP flows.
     #[must_use]
     pub fn metric(&self, name: &str, flow: Option<&str>) -> Option<f64> {
         if name == "jain" {
@@ -337,31 +342,31 @@ impl RunSummary {
         if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
     }
 
-    /// Bytes that left the links with that name over those that could have, mean over those with a rate.
+    /// Returns the utilisation of the links with this name, averaged over those with a rate.
     fn link_utilisation(&self, name: &str) -> Option<f64> {
         let is_chosen = |link: &&LinkSummary| link.name.split_once(':').is_some_and(|(of, _)| of == name);
         mean(self.links.iter().filter(is_chosen).filter_map(|link| link.utilisation))
     }
 }
 
-/// `None` of nothing.
+/// Returns the mean; `None` if there are no values.
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, sum) = values.fold((0u32, 0.0), |(n, s), v| (n + 1, s + v));
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// A result directory, read back.
+/// A result directory that was read.
 #[derive(Debug)]
 pub struct Results {
-    /// Where it is.
+    /// Path of the directory.
     pub directory: PathBuf,
-    /// What ran.
+    /// Its manifest.
     pub manifest: Manifest,
-    /// Runs that are whole, in the manifest's order.
+    /// The complete runs, in the manifest's order.
     pub runs: Vec<RunSummary>,
 }
 
-/// The result directory that is meant by `path`: itself, or the only one there is in OUT or OUT/NAME.
+/// Returns the result directory for `path`: `path` itself, or the only result directory in OUT or OUT/NAME.
 pub fn locate(path: &Path) -> Result<PathBuf> {
     let has_results = |directory: &Path| directory.join("manifest.json").exists();
     if has_results(path) {
@@ -384,7 +389,7 @@ pub fn locate(path: &Path) -> Result<PathBuf> {
 }
 
 impl Results {
-    /// Reads `manifest.json` and every summary there is. Fails if a summary is not the one that its run wrote.
+    /// Reads `manifest.json` and every existing summary. Fails if a summary is not the one that its run wrote.
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join("manifest.json");
         let manifest: Manifest = parse(&path, &read(&path)?)?;

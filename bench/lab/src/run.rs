@@ -1,4 +1,4 @@
-//! A scenario's runs: each in a virtual machine of its own, several at once, resumed where they were interrupted.
+//! Executes a scenario's runs: each in its own virtual machine, several in parallel. Interrupted runs can be resumed.
 
 use crate::algorithms;
 use crate::analyse::{Analysed, Measured, analyse};
@@ -25,27 +25,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of every scenario: links, and the port for results; what is built in is left out.
+/// Modules that every scenario needs, for links and for the port for results; built-in ones are left out.
 pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf", "virtio_pci", "virtio_console"];
-/// Kernel, programs, sockets' buffers.
+/// Memory for the kernel, programs and socket buffers.
 const MEMORY_MIB: u32 = 768;
-/// Memory for records is in steps of this, so that most scenarios share a snapshot.
+/// The memory for records is a multiple of this, so that most scenarios share a snapshot.
 const MEMORY_STEP_MIB: u64 = 256;
-/// A guest that says nothing for so long is hung; it reports every twentieth of the run.
+/// A guest that sends no message for this long is considered hung. A guest reports after every twentieth of the run.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What runs are made on.
+/// Where runs are executed.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend<'a> {
-    /// A stock kernel in a virtual machine, and whose time it has.
+    /// A stock kernel in a virtual machine, with this clock.
     Vm(&'a Kernel, Clock),
-    /// The kernel that runs here.
+    /// The running kernel.
     Native(&'a Native),
     /// The simulator, for scenarios that pass [`simulated::check_runs`].
     Simulator,
 }
 
-/// Scenarios on one kernel.
+/// The runs of a scenario on one kernel.
 #[derive(Debug)]
 pub struct Lab<'a> {
     /// The scenario.
@@ -54,31 +54,31 @@ pub struct Lab<'a> {
     pub backend: Backend<'a>,
     /// Result directory.
     pub directory: &'a Path,
-    /// Runs at once; natively always one.
+    /// Number of parallel runs; always one if native.
     pub jobs: usize,
-    /// Which runs.
+    /// The runs to execute.
     pub selection: &'a Selection,
 }
 
-/// What is told while runs are made.
+/// A progress report.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Something about all of them.
+    /// A report on all runs.
     Note(&'a str),
-    /// Progress of one.
+    /// A report on one run.
     Run {
-        /// Which.
+        /// The run.
         run: &'a RunId,
-        /// Runs that are whole, and all.
+        /// Number of completed runs, and number of all runs.
         done: (usize, usize),
-        /// What it says.
+        /// The report.
         text: &'a str,
     },
 }
 
 impl Lab<'_> {
-    /// Does every run that the directory does not have yet. A run that fails does not keep the others from their turn;
-    /// what failed is told at the end.
+    /// Executes every run that the directory does not have yet. A failed run does not stop the others. Failures are
+    /// reported at the end.
     pub fn run(&self, say: &(dyn Fn(&Progress<'_>) + Sync)) -> Result<Results> {
         let cases = self.source.cases()?;
         let runs = self.selection.runs(self.source, &cases)?;
@@ -135,7 +135,7 @@ impl Lab<'_> {
         Results::read(self.directory)
     }
 
-    /// What begins, before anything of it takes time.
+    /// Returns a description of the work ahead. It is reported before anything that takes time.
     fn announcement(&self, work: &Workload, jobs: usize) -> String {
         let place = match self.backend {
             Backend::Vm(kernel, _) => format!("Linux {}", kernel.release),
@@ -162,7 +162,7 @@ impl Lab<'_> {
         for object in hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).chain(hotcc_bpf::LAB) {
             objects.insert(object.name.to_owned(), sha256(object.bytes));
         }
-        // this program plans and reckons; the others are what a run is made with
+        // this program plans and analyses; the others execute a run
         let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
         let backend = match self.backend {
             Backend::Vm(..) => {
@@ -205,7 +205,8 @@ impl Lab<'_> {
         })
     }
 
-    /// Whether a run has the summary that it wrote. An invalid run is repeated where the next one may be valid.
+    /// Returns whether a run has the summary that it wrote. An invalid run is repeated if the next attempt may be
+    /// valid.
     fn is_done(&self, run: &RunId, prepared: &Prepared<'_>) -> bool {
         let Ok(text) = fs::read(self.directory.join(run.summary())) else { return false };
         if !prepared.lists(run, &text) {
@@ -215,7 +216,7 @@ impl Lab<'_> {
             || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
     }
 
-    /// Does a run, and says how it ended.
+    /// Executes a run, and returns how it ended.
     fn run_one(
         &self,
         one: &OneRun<'_>,
@@ -307,7 +308,7 @@ fn boot(
     Measured::parse(&bytes)
 }
 
-/// `40 %` as `8 of 20 s at 1.3 guest seconds a second, 40 %`; other words as they are.
+/// Converts `40 %` to `8 of 20 s at 1.3 guest seconds a second, 40 %`. Returns other texts unchanged.
 fn how_far(text: &str, duration_ns: u64, took: Duration) -> String {
     let share = text.strip_suffix(" %").and_then(|percent| percent.parse::<f64>().ok()).map(|percent| percent / 100.0);
     let Some(share) = share else { return text.to_owned() };
@@ -328,7 +329,8 @@ fn keep(analysed: &Analysed, directory: &Path) -> Result<Vec<u8>> {
     Ok(summary)
 }
 
-/// How a run ended. In virtual time, the time in which the guest's processor was busy is its number of instructions.
+/// Returns how a run ended. In virtual time, the time in which the guest's processor was busy equals its number of
+/// instructions.
 fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
     let mbps: f64 = summary.flows.iter().map(|f| f.throughput_bps / 1e6).sum();
     let packets: u64 = summary.flows.iter().map(|f| f.packets).sum();
@@ -340,7 +342,7 @@ fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
     };
     let why = summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
-    // over this share in any window, a run is invalid
+    // the highest share of any window: if it exceeds a limit, the run is invalid
     let busiest_percent = summary.busy_max * 100.0;
     format!(
         "done: {} s, {mbps:.2} Mbit/s, at most {busiest_percent:.0} % busy{instructions}{invalid}",

@@ -1,4 +1,4 @@
-//! Which of a scenario's runs are made: all, or those that somebody wants to look at.
+//! The selection of a scenario's runs: all of them, or only some.
 
 use crate::plural::counted;
 use crate::results::{RunId, equal};
@@ -10,21 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// What is wanted; nothing said: everything.
+/// The wanted runs. The default is all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only the first of the seeds.
+    /// Whether to use only the first seed.
     pub one_seed: bool,
-    /// Only cases with these swept values; several of one key are alternatives.
+    /// Swept values that a case must have. Several values of one key are alternatives.
     pub cases: Vec<SweptValue>,
-    /// Only some cases, drawn at random.
+    /// A random selection of the cases.
     pub drawn: Option<Draw>,
 }
 
-/// One case in `one_in`, on average; the same ones for the same seed, whatever else the scenario sweeps.
+/// Selects one case in `one_in`, on average. The same seed selects the same cases, whatever else the scenario sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
-    /// Of how many cases one is drawn.
+    /// The average number of cases per selected case.
     pub one_in: NonZeroU32,
     /// Seed of the draw.
     pub seed: u64,
@@ -47,7 +47,7 @@ pub struct SweptValue {
 }
 
 impl SweptValue {
-    /// One value of one key.
+    /// Returns one value of one key.
     #[must_use]
     pub fn of(key: &str, value: &str) -> Self {
         Self { key: key.to_owned(), value: value.to_owned() }
@@ -67,14 +67,14 @@ impl FromStr for SweptValue {
     }
 }
 
-/// One run, and its case.
+/// A run, and its case.
 pub(super) struct OneRun<'a> {
     pub case: &'a Case,
     pub id: RunId,
 }
 
 impl Selection {
-    /// The chosen runs, in order. Fails where the scenario has nothing of what is wanted.
+    /// Returns the selected runs, in order. Fails if the scenario does not have a selected key or value.
     pub(super) fn runs<'a>(&self, source: &Source, cases: &'a [Case]) -> Result<Vec<OneRun<'a>>> {
         for wanted in &self.cases {
             let values: BTreeSet<&String> = cases.iter().filter_map(|case| case.values.get(&wanted.key)).collect();
@@ -104,7 +104,7 @@ impl Selection {
     }
 }
 
-/// Whether a case has of each wanted key one of the wanted values.
+/// Returns whether a case has one of the wanted values for each wanted key.
 #[must_use]
 pub fn has(case: &BTreeMap<String, String>, wanted: &[SweptValue]) -> bool {
     wanted.iter().all(|one| {
@@ -113,21 +113,21 @@ pub fn has(case: &BTreeMap<String, String>, wanted: &[SweptValue]) -> bool {
     })
 }
 
-/// How much there is to do.
+/// The amount of work.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Length of all of them, the guest's seconds.
+    /// Total length of the runs, in seconds of guest time.
     pub seconds: f64,
-    /// What is left out of the scenario, in words.
+    /// Description of the selection, if it is only a part of the scenario.
     pub reduced: Option<String>,
-    /// About how long they take in real time, s; 0 until it is asked for.
+    /// Estimated real time in s; 0 until it is computed.
     pub real_s: f64,
 }
 
 impl Workload {
-    /// Of a scenario's chosen runs.
+    /// Returns the workload of a scenario's selected runs.
     pub fn of(source: &Source, selection: &Selection) -> Result<Self> {
         let cases = source.cases()?;
         Ok(Self::of_runs(&cases, &selection.runs(source, &cases)?))
@@ -143,7 +143,7 @@ impl Workload {
         }
     }
 
-    /// `36 runs; 2160 s of guest time in total`.
+    /// Returns the workload in words: `36 runs; 2160 s of guest time in total`.
     #[must_use]
     pub fn text(&self) -> String {
         let runs = self.reduced.clone().unwrap_or_else(|| counted(self.runs, "run"));
@@ -151,14 +151,14 @@ impl Workload {
     }
 }
 
-/// Every run that a scenario's cases make.
+/// Returns all runs of a scenario's cases.
 #[must_use]
 pub fn all_runs(cases: &[Case]) -> Vec<RunId> {
     cases.iter().flat_map(|case| case.scenario.seeds.iter().map(|seed| case.run(*seed))).collect()
 }
 
-/// What was chosen of a scenario's runs, in words: `12 of 36 runs of the scenario: first seed only, only cc=dtcp`. `None`
-/// where it is all of them, or where some are not the scenario's.
+/// Describes which of a scenario's runs were selected: `12 of 36 runs of the scenario: first seed only, only cc=dtcp`.
+/// Returns `None` if all were selected, or if some are not runs of the scenario.
 #[must_use]
 pub fn reduced(all: &[RunId], chosen: &[RunId]) -> Option<String> {
     if chosen.len() >= all.len() || chosen.iter().any(|run| !all.contains(run)) {
@@ -232,7 +232,7 @@ cc = "$cc"
         assert!(runs.iter().all(|run| run.ends_with(" 3")), "{runs:?}");
         let text = "6 of 12 runs of the scenario: first seed only; 30 s of guest time in total";
         assert_eq!(work.text(), text);
-        // as numbers, whatever TOML makes of them
+        // compared as numbers, however TOML writes them
         let (runs, work) = chosen(true, &["cc=dtcp", "loss=1e-6"]).unwrap();
         assert_eq!(runs.len(), 1);
         let left_out = work.reduced.unwrap();

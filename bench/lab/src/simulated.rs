@@ -1,4 +1,4 @@
-//! Scenarios in the simulator: which it can run, and a run.
+//! Scenarios in the simulator: checks whether it supports them, and runs them.
 
 use crate::algorithms::description;
 use crate::analyse::Measured;
@@ -11,12 +11,13 @@ use hotcc_lab_proto::plan::RxMethod;
 use hotcc_simulator::algorithms;
 use hotcc_simulator::exec::{Outcome, SYSCTLS, simulate};
 
-/// What manifests and reports call it.
+/// Name of the simulator in manifests and reports.
 pub const BACKEND: &str = "simulator";
-/// Seconds of real time that a second of a usual scenario takes, for estimates.
+/// Seconds of real time per second of a typical scenario, for estimates.
 pub const WALL_S_PER_S: f64 = 0.01;
 
-/// Whether the simulator can run the selected cases; the error names the line that asks for what it does not have.
+/// Checks whether the simulator supports the selected cases. The error names the line that needs something that it
+/// lacks.
 pub fn check_runs(source: &Source, selection: &Selection) -> Result<()> {
     let cases = source.cases()?;
     let runs = selection.runs(source, &cases)?;
@@ -61,7 +62,8 @@ pub(crate) fn run(planned: &Planned) -> Result<Measured> {
     Ok(Measured { record, packets, acks })
 }
 
-/// The values of an algorithm's tunables in a profile, and `tunable=value` in addition.
+/// Returns the values of an algorithm's tunables in a profile, followed by the values of the `tunable=value`
+/// assignments.
 fn settings(object: &str, profile: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
     let tunables = description(object)?.tunables;
     let mut settings = values::profile(&tunables, profile)?;

@@ -1,8 +1,8 @@
-//! Snapshots of guests that wait for a job: made once, kept on disk, and resumed for each run.
+//! Snapshots of guests that wait for a job. A snapshot is created once, kept on disk, and resumed for each run.
 //!
 //! A snapshot is a file `KEY.snapshot`, where KEY is a hash of everything that the state depends on. It is written to
-//! `KEY.part`, under a lock on that file, and renamed when it is complete. It holds the guest's memory, with holes where
-//! nothing was written, then the state of its devices and a trailer.
+//! `KEY.part`, under a lock on that file, and renamed when it is complete. It contains the guest's memory, with holes
+//! where nothing was written, then the state of its devices and a trailer.
 
 use crate::image::Image;
 use crate::vm::{self, Machine, Unusable};
@@ -21,9 +21,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Part of every key: changes with the layout of a snapshot.
+/// Part of every key; it changes with the layout of a snapshot.
 const FORMAT: &str = "hotcc snapshot 1";
-/// The trailer: the CRC-32 of all the data before, the bytes of memory in little-endian order, and these bytes.
+/// End of the trailer. The trailer is the CRC-32 of all preceding data, the number of bytes of memory in little-endian
+/// order, and these bytes.
 const MARK: &[u8; 8] = b"hotccsn1";
 const TRAILER_BYTES: u64 = 4 + 8 + MARK.len() as u64;
 const SNAPSHOT: &str = "snapshot";
@@ -31,11 +32,12 @@ const PART: &str = "part";
 const INITRAMFS: &str = "initramfs.cpio";
 const DEVICES: &str = "devices";
 const WRITE: &str = "cannot write a snapshot";
-/// The directory never holds more snapshots: the least recently used are removed. One takes about 125 MB.
+/// Maximum number of snapshots in the directory; the least recently used are evicted. One takes about 125 MB.
 const MOST: usize = 12;
-/// A snapshot needs this much free disk, and some to spare. QEMU has no way to report a full disk under the guest's memory.
+/// Free disk space that a snapshot needs, including a reserve. QEMU cannot report that the disk is full while it writes
+/// the guest's memory.
 const FREE_BYTES: u64 = 400 << 20;
-/// How long to wait before another look at a snapshot that another process makes.
+/// Time between two checks for a snapshot that another process is creating.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A directory of snapshots.
@@ -44,10 +46,10 @@ pub struct Snapshots {
     directory: PathBuf,
 }
 
-/// A guest that waits for a job: its machine, and the initramfs that it boots from, which has no job.
+/// A guest that waits for a job: its machine, and the initramfs that it boots from, which contains no job.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// The machine. The snapshot does not depend on its file for results.
+    /// The machine. The snapshot does not depend on the path of its results file.
     pub machine: &'a Machine,
     /// Its initramfs.
     pub initramfs: &'a Initramfs,
@@ -61,7 +63,7 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// The image as an archive.
+    /// Writes the image to an archive.
     pub fn of(image: &Image) -> Result<Self> {
         let mut bytes = Vec::new();
         image.write(&mut bytes)?;
@@ -69,7 +71,7 @@ impl Initramfs {
         Ok(Self { bytes, sha256 })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -77,20 +79,20 @@ impl Initramfs {
 }
 
 impl Snapshots {
-    /// Those of this user, in `snapshots` in the directory of everything that hotcc downloads.
+    /// Returns this user's snapshots, in `snapshots` in the directory of everything that hotcc downloads.
     pub fn of_this_user() -> Result<Self> {
         Ok(Self::at(hotcc_kernels::cache_directory()?.join("snapshots")))
     }
 
-    /// Those in a directory, which is created when it is needed.
+    /// Returns the snapshots in a directory, which is created when necessary.
     #[must_use]
     pub fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Resumes the guest with the files of the archive `job`, from a snapshot that is made if there is none, and hands every
-    /// message to `each`. If the directory cannot be used, the snapshot is made in `scratch`, so that the results are the
-    /// same. If QEMU refuses to make snapshots, the guest boots.
+    /// Resumes the guest with the files of the archive `job`, and passes every message to `each`. Creates the snapshot
+    /// if there is none. If the directory cannot be used, creates the snapshot in `scratch`, so that the results are
+    /// the same. If QEMU refuses to create snapshots, boots the guest.
     pub fn run(
         &self,
         guest: Waiting<'_>,
@@ -107,7 +109,7 @@ impl Snapshots {
         };
         let usable = match self.get(&key, guest, scratch, say) {
             Ok(state) => match resume(state, &mut each) {
-                // the guest has not run, and no message has been sent
+                // the guest has not run, and no message was passed on
                 Err(why) if why.is::<Unusable>() => {
                     say(&format!("making the guest's snapshot again: {why}"));
                     remove(&self.path(&key, SNAPSHOT))?;
@@ -135,7 +137,7 @@ impl Snapshots {
         self.directory.join(format!("{key}.{kind}"))
     }
 
-    /// An intact snapshot, which is made if there is none.
+    /// Returns an intact snapshot. Creates it if there is none.
     fn get(&self, key: &str, guest: Waiting<'_>, scratch: &Path, say: &dyn Fn(&str)) -> Result<File> {
         let cannot_keep = |tried: &str, path: &Path| CannotKeep(format!("{tried} {}", path.display()));
         loop {
@@ -167,7 +169,7 @@ impl Snapshots {
         }
     }
 
-    /// The snapshot, if it is intact; one that is not is removed.
+    /// Opens the snapshot if it is intact. Removes one that is not.
     fn open(&self, key: &str) -> Result<Option<File>> {
         let path = self.path(key, SNAPSHOT);
         let mut file = match File::options().read(true).write(true).open(&path) {
@@ -176,7 +178,7 @@ impl Snapshots {
             Err(why) => return Err(why).with_context(|| CannotKeep(format!("cannot open {}", path.display()))),
         };
         if is_intact(&mut file).unwrap_or(false) {
-            // what was used last is removed last; without that it is removed sooner
+            // the least recently used snapshots are evicted first; if this fails, this one is evicted earlier
             let _ = file.set_modified(SystemTime::now());
             return Ok(Some(file));
         }
@@ -184,8 +186,8 @@ impl Snapshots {
         Ok(None)
     }
 
-    /// Removes the least recently used snapshots but `key`, and what interrupted processes left. A machine that is resumed
-    /// from a removed one goes on.
+    /// Evicts the least recently used snapshots except `key`, and removes the files of interrupted processes. A machine
+    /// that was resumed from an evicted snapshot continues.
     fn drop_old(&self, key: &str) {
         let own = self.path(key, SNAPSHOT);
         let mut old: Vec<(SystemTime, PathBuf)> = Vec::new();
@@ -193,7 +195,7 @@ impl Snapshots {
             let path = entry.path();
             if path.extension() == Some(OsStr::new(PART)) {
                 let file = File::options().write(true).open(&path);
-                // removed with the value, if nobody else has the lock
+                // removed when the value is dropped, if no other process holds the lock
                 let _ = file.map(|file| Part::try_lock(file, path));
             } else if path.extension() == Some(OsStr::new(SNAPSHOT)) && path != own {
                 let used = entry.metadata().and_then(|metadata| metadata.modified());
@@ -207,10 +209,10 @@ impl Snapshots {
     }
 }
 
-/// Boots the guest with its job, for clocks of this machine, and where QEMU refuses to make snapshots.
+/// Boots the guest with its job. Used with clocks in real time, and if QEMU refuses to create snapshots.
 pub fn boot(guest: Waiting<'_>, job: &Path, scratch: &Path, each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
     let initramfs = scratch.join(INITRAMFS);
-    // the kernel unpacks archives that follow each other
+    // the kernel unpacks concatenated archives
     let mut bytes = guest.initramfs.bytes().to_vec();
     bytes.extend(fs::read(job).with_context(|| format!("cannot read {}", job.display()))?);
     fs::write(&initramfs, bytes).with_context(|| format!("cannot write {}", initramfs.display()))?;
@@ -218,12 +220,12 @@ pub fn boot(guest: Waiting<'_>, job: &Path, scratch: &Path, each: impl FnMut(&Me
     fs::remove_file(&initramfs).with_context(|| format!("cannot remove {}", initramfs.display()))
 }
 
-/// The directory cannot take a snapshot.
+/// The directory cannot store a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the guest's snapshot: {0}")]
 struct CannotKeep(String);
 
-/// A snapshot without a name.
+/// Creates a snapshot in a temporary file without a name.
 fn temporary(guest: Waiting<'_>, scratch: &Path) -> Result<File> {
     let mut state = tempfile::tempfile_in(scratch).context("cannot create a temporary snapshot")?;
     check_space(&state).with_context(|| format!("cannot write a temporary snapshot in {}", scratch.display()))?;
@@ -231,7 +233,7 @@ fn temporary(guest: Waiting<'_>, scratch: &Path) -> Result<File> {
     Ok(state)
 }
 
-/// Whether the file's disk has room for a snapshot.
+/// Checks whether the file's disk has room for a snapshot.
 fn check_space(file: &File) -> Result<()> {
     let disk = nix::sys::statvfs::fstatvfs(file).context("cannot find how much space is free")?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
@@ -243,14 +245,14 @@ fn is_refusal(why: &anyhow::Error) -> bool {
     why.downcast_ref::<Unusable>().is_some_and(|unusable| unusable.refused)
 }
 
-/// A snapshot that is being made. It is removed with the value, unless it was renamed.
+/// A snapshot that is being created. The file is removed when the value is dropped, unless it was renamed.
 struct Part {
     lock: Flock<File>,
     path: PathBuf,
 }
 
 impl Part {
-    /// Waits for the lock. `None`: another process has removed or renamed the file meanwhile.
+    /// Waits for the lock. Returns `None` if another process has removed or renamed the file meanwhile.
     fn lock(mut file: File, path: &Path) -> Result<Option<Self>> {
         loop {
             match Self::try_lock(file, path.to_owned()) {
@@ -262,7 +264,7 @@ impl Part {
         }
     }
 
-    /// The file is returned if another process has the lock.
+    /// Tries to get the lock. Returns the file as the error if another process holds it.
     fn try_lock(file: File, path: PathBuf) -> Result<Option<Self>, File> {
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(file, _)| file)?;
         let number = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
@@ -276,7 +278,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // the name is gone if the snapshot was completed, and ours otherwise, as we still have the lock
+        // the path is free if the snapshot was completed; otherwise the file is ours, because the lock is still held
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -299,7 +301,7 @@ fn fill(state: &mut File, guest: Waiting<'_>, scratch: &Path) -> Result<()> {
     state.seek(SeekFrom::End(0)).and_then(|_| state.write_all(&trailer)).context(WRITE)
 }
 
-/// Where the devices' state is, by the trailer.
+/// Returns the range of the devices' state, according to the trailer.
 fn layout(file: &mut File) -> std::io::Result<Range<u64>> {
     let end = file.seek(SeekFrom::End(-TRAILER_BYTES.cast_signed()))?;
     let mut trailer = [0; TRAILER_BYTES as usize];
@@ -313,13 +315,14 @@ fn layout(file: &mut File) -> std::io::Result<Range<u64>> {
     }
 }
 
-/// The checksum of what is up to `end`. Zeros have no part in it, so that it does not matter where the file has holes.
+/// Returns the checksum of the data up to `end`. Zeros do not affect it, so it does not depend on where the file has
+/// holes.
 fn checksum(file: &File, end: u64) -> std::io::Result<u32> {
     const PAGE_BYTES: usize = 4096;
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 64 * PAGE_BYTES];
     let mut at = 0;
-    // a file without holes is one stretch of data; an error: there is no more data
+    // a file without holes is a single stretch of data; an error means that there are no more data
     while let Ok(data) = lseek(file, at, Whence::SeekData).map(i64::cast_unsigned)
         && data < end
     {
@@ -348,7 +351,7 @@ fn is_intact(file: &mut File) -> std::io::Result<bool> {
     Ok(u32::from_le_bytes(crc) == checksum(file, devices.end)?)
 }
 
-/// What the state depends on, as the name of a file.
+/// Returns a hash of everything that the state depends on, as a file name.
 fn key(guest: Waiting<'_>) -> Result<String> {
     let machine = guest.machine;
     let vmlinuz = &machine.kernel.vmlinuz;
@@ -377,7 +380,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A file of some memory, devices and a trailer.
+    /// Returns a file with memory, devices and a trailer.
     fn snapshot(memory: &[u8], holes: bool) -> File {
         let mut file = tempfile::tempfile().unwrap();
         if holes {
@@ -433,7 +436,7 @@ mod tests {
         };
         let (left, (locked, locked_path)) = (part("left").1, part("locked"));
         let lock = Part::try_lock(locked, locked_path.clone()).unwrap().unwrap();
-        // the oldest one is the one that was just made
+        // the oldest one is the one that was just created
         snapshots.drop_old("0");
         let kept: Vec<bool> = (0..MOST + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
         let expected: Vec<bool> = (0..MOST + 2).map(|n| !(1..=2).contains(&n)).collect();

@@ -1,4 +1,4 @@
-//! How far the simulator's results are from those of a kernel in the lab, run by run.
+//! Compares the simulator's results with those of a kernel in the lab, run by run.
 
 use crate::results::{Results, RunId, RunSummary};
 use crate::simulated;
@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// How far a simulated throughput may be from the lab's, as a share of it.
+/// Maximum difference between the simulated throughput and the lab's, as a share of the lab's.
 pub const THROUGHPUT_BOUND: f64 = 0.01;
-/// How far the 95th percentile of the queue's delay may be, as a share of the lab's.
+/// Maximum difference of the 95th percentile of the queue's delay, as a share of the lab's.
 pub const DELAY_BOUND: f64 = 0.15;
 
-/// A figure of both.
+/// A figure from the lab and from the simulator.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
-    /// The lab's.
+    /// The lab's figure.
     pub lab: f64,
-    /// The simulator's.
+    /// The simulator's figure.
     pub simulated: f64,
 }
 
@@ -28,7 +28,7 @@ impl Pair {
         Self { lab, simulated }
     }
 
-    /// The difference as a share of the lab's figure; infinite where only the lab's is 0.
+    /// Returns the difference as a share of the lab's figure; infinite if only the lab's figure is 0.
     #[must_use]
     pub fn difference(self) -> f64 {
         let difference = self.simulated - self.lab;
@@ -36,7 +36,7 @@ impl Pair {
     }
 }
 
-/// A run that both made.
+/// A run that was executed both in the lab and in the simulator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// The scenario.
@@ -45,14 +45,14 @@ pub struct Compared {
     pub kernel: String,
     /// The run.
     pub run: RunId,
-    /// Sum of the flows' throughputs, Mbit/s.
+    /// Sum of the flows' throughputs, in Mbit/s.
     pub throughput_mbps: Pair,
-    /// 95th percentile of the queue's delay, ms.
+    /// 95th percentile of the queue's delay, in ms.
     pub queue_delay_p95_ms: Pair,
 }
 
 impl Compared {
-    /// Whether both figures are within their bounds.
+    /// Returns whether both figures are within their bounds.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.throughput_mbps.difference().abs() <= THROUGHPUT_BOUND
@@ -98,7 +98,8 @@ pub fn compare(directory: &Path) -> Result<Vec<Compared>> {
     Ok(compared)
 }
 
-/// The page of all that was compared: how many hold, then every run, those beyond the bounds marked.
+/// Returns the page of all comparisons: the number of runs within the bounds, then every run. Runs beyond the bounds
+/// are marked.
 #[must_use]
 pub fn page(all: &[Compared]) -> String {
     let within = all.iter().filter(|one| one.holds()).count();

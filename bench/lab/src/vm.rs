@@ -1,4 +1,4 @@
-//! The virtual machine: QEMU's flags, and one run of it from its boot on.
+//! The virtual machine: QEMU's flags, and a complete run from boot to end.
 
 mod process;
 mod state;
@@ -15,32 +15,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The newest of Debian's stable kernels: what runs unless another one is named.
+/// The kernel that is used by default: the newest kernel of a stable Debian release.
 pub const DEFAULT_KERNEL: &str = "6.12";
 
 const QEMU: &str = "qemu-system-x86_64";
-/// Recording, of which nothing is kept, makes QEMU's two threads take turns. Without it one may see the processor halt before
-/// the other has accounted its last instructions, and time then jumps by a few nanoseconds too many: two runs drift apart
-/// after some seconds.
+/// QEMU records, but keeps nothing of the recording: this makes its two threads take turns. Otherwise one thread may
+/// see the processor halt before the other has accounted for the last instructions. Time would then jump by a few
+/// nanoseconds too many, and two runs would diverge after some seconds.
 const VIRTUAL_TIME: &str =
     "-accel tcg -icount shift=0,sleep=off,rr=record,rrfile=/dev/null -rtc base=2026-01-01,clock=vm";
-/// The first series whose allocator needs cmpxchg16b where it must not wait: without it a socket's storage, which a PEP's
-/// reports go to, cannot be made there.
+/// The first series whose allocator needs cmpxchg16b in contexts that must not wait. Without cmpxchg16b, it could not
+/// allocate a socket's storage there, which receives a PEP's reports.
 const NEEDS_CX16: (u32, u32) = (6, 19);
-/// The second line leaves out what takes a guest long and what no measurement needs: the kernel's tests of its own
-/// cryptography, the names of enumerations in trace events, clearing of memory before use, statistics of waiting.
+/// The second line leaves out what takes a guest long and is not needed for measurements: the kernel's tests of its own
+/// cryptography, the names of enumerations in trace events, clearing of memory before use, and statistics on waiting.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off \
     cryptomgr.notests=1 initcall_blacklist=jent_mod_init,trace_eval_init init_on_alloc=0 psi=0";
 
-/// Whose time the guest has.
+/// The guest's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// Its own: one instruction is one nanosecond, waiting takes no time, and nothing random comes from outside.
+    /// Virtual time: one instruction takes one nanosecond, waiting takes no time, and no randomness comes from outside.
     #[default]
     Virtual,
-    /// This machine's, on a translated processor.
+    /// This machine's time, on an emulated processor.
     RealTranslated,
-    /// This machine's, on its own processor: much faster, where KVM is.
+    /// This machine's time, on its own processor; much faster, but needs KVM.
     RealKvm,
 }
 
@@ -53,11 +53,11 @@ impl Clock {
         }
     }
 
-    /// The processor that a guest of this kernel sees, as QEMU calls it.
+    /// Returns the processor model for a guest with this kernel, in QEMU's notation.
     ///
-    /// No cmpxchg16b where it can be done without: QEMU up to 7.2 reckons its flags from a stale operand, and an interrupt
-    /// right after it, as icount places one again and again in the same run, then returns with the trap flag set, at which
-    /// the kernel panics.
+    /// The model has no cmpxchg16b unless the kernel needs it. QEMU up to 7.2 computes its flags from a stale operand.
+    /// If an interrupt follows immediately (icount causes this repeatedly at the same point of a run), it then returns
+    /// with the trap flag set, and the kernel panics.
     fn model(self, release: &str) -> &'static str {
         match (self, series(release) >= Some(NEEDS_CX16)) {
             (Self::Virtual, false) => "max,-rdrand,-rdseed,-cx16",
@@ -68,7 +68,7 @@ impl Clock {
         }
     }
 
-    /// The same, with how fast it is.
+    /// Returns the processor model and its speed.
     #[must_use]
     pub fn cpu(self, release: &str) -> String {
         let speed = match self {
@@ -80,25 +80,25 @@ impl Clock {
     }
 }
 
-/// What to boot.
+/// A machine to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The kernel; the processor is one that it runs on.
+    /// The kernel. The processor model is one that this kernel runs on.
     pub kernel: Kernel,
-    /// Memory, MiB.
+    /// Memory, in MiB.
     pub memory_mib: u32,
-    /// Whose time it has.
+    /// The guest's clock.
     pub clock: Clock,
-    /// File that gets what the guest writes to its port [`RESULTS_PORT`].
+    /// File that receives what the guest writes to its port [`RESULTS_PORT`].
     pub results: Option<PathBuf>,
-    /// Processor of this machine to stay on, which makes waking the guest much cheaper; `None`: any.
+    /// Processor of this machine to stay on, which makes waking the guest much cheaper; `None` for any.
     pub cpu: Option<usize>,
-    /// The guest is taken for hung when it says nothing for that long.
+    /// Time after which a guest that sends no message is considered hung.
     pub patience: Duration,
 }
 
 impl Machine {
-    /// The arguments that name no file of this machine.
+    /// Returns the arguments that do not name a file of this machine.
     pub(crate) fn fixed_arguments(&self) -> Vec<String> {
         let words = self.clock.flags().split(' ');
         let words = words.chain(["-cpu", self.clock.model(&self.kernel.release)]);
@@ -108,22 +108,22 @@ impl Machine {
     }
 }
 
-/// QEMU's first line about itself.
+/// Returns QEMU's version line.
 pub fn qemu_version() -> Result<String> {
     let output = Command::new(QEMU).arg("--version").output();
     let output = output.with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
-/// Processors that this process may use.
+/// Returns the processors that this process may use.
 pub fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect()
 }
 
-/// Boots it and hands every message to `each`, up to the last. The console goes to a file in `scratch`. It must be called
-/// on a thread that lives as long as the machine. Whoever catches interrupts gets them as the error
-/// [`Interrupted`](hotcc_testbed::netlab::Interrupted), with the machine gone.
+/// Boots the machine and passes every message to `each`, including the last. The console goes to a file in `scratch`.
+/// Call it on a thread that lives as long as the machine. If the process catches interrupts, an interrupt ends the
+/// machine and is returned as the error [`Interrupted`](hotcc_testbed::netlab::Interrupted).
 pub fn run(
     machine: &Machine,
     initramfs: &Path,
@@ -135,7 +135,7 @@ pub fn run(
     Process::start(command, machine, scratch, &[], None)?.converse(each)
 }
 
-/// What all of its QEMUs have in common.
+/// Returns the QEMU command with the arguments that all machines share.
 fn command(machine: &Machine, scratch: &Path) -> Command {
     let mut command = Command::new(QEMU);
     command
@@ -145,7 +145,7 @@ fn command(machine: &Machine, scratch: &Path) -> Command {
         .args(["-serial", "stdio", "-kernel"])
         .arg(&machine.kernel.vmlinuz);
     if let Some(path) = &machine.results {
-        // no ioeventfd: the device answers within the guest's instruction, not when another thread comes to it
+        // no ioeventfd: the device answers within the guest's instruction, rather than when another thread handles it
         command
             .args(["-device", "virtio-serial-pci,ioeventfd=off", "-chardev"])
             .arg(format!("file,id=results,path={}", option_value(&path.to_string_lossy())))
@@ -154,7 +154,7 @@ fn command(machine: &Machine, scratch: &Path) -> Command {
     command
 }
 
-/// A value within one of QEMU's lists of options, which commas separate.
+/// Escapes a value for one of QEMU's option lists, which are separated by commas.
 fn option_value(text: &str) -> String {
     text.replace(',', ",,")
 }

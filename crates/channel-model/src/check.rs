@@ -1,4 +1,4 @@
-//! Which descriptions of a radio can be. Errors name key and value, so that a typing error is found where it is.
+//! Validation of the description of a radio. Errors name the key and the value, so that a typing error is easy to find.
 
 use crate::error::RadioError;
 use crate::geometry::distance;
@@ -17,11 +17,11 @@ const SCALE: RangeInclusive<f64> = 1e-6..=1e6;
 const TRACE_S: RangeInclusive<f64> = 0.0..=366.0 * 86_400.0;
 /// Times within a run, in s.
 const TIME_S: RangeInclusive<f64> = 0.0..=86_400.0;
-/// Powers, in dBm.
+/// Transmit power and interference, in dBm.
 const POWER_DBM: RangeInclusive<f64> = -200.0..=100.0;
-/// How far from the station TR 38.901 table 7.4.1-1 reaches, in m.
+/// Maximum distance from the station in m for which TR 38.901 table 7.4.1-1 is valid.
 const FARTHEST_M: f64 = 5000.0;
-/// Points of a path, and obstacles: each costs time at every step.
+/// Maximum number of points of a path, and of obstacles: each costs time at every step.
 const MOST: usize = 1000;
 
 type Checked = Result<(), RadioError>;
@@ -30,7 +30,7 @@ fn refuse(key: impl Into<String>, value: impl ToString, what: impl Into<String>)
     RadioError::Value { key: key.into(), value: value.to_string(), what: what.into() }
 }
 
-/// A number in a range; NaN is in none.
+/// Checks that a number is in a range. NaN is in no range.
 pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checked {
     if range.contains(&value) {
         return Ok(());
@@ -39,10 +39,9 @@ pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checke
 }
 
 impl RadioSpec {
-    /// Whether this can be. What a trace file holds is not looked at.
+    /// Checks the description. The content of a trace file is not checked.
     ///
-    /// # Errors
-    /// Names the key that cannot be, and its value, or the key that is missing.
+    /// # Errors Names the invalid key and its value, or the key that is missing.
     pub fn check(&self) -> Result<(), RadioError> {
         if self.name().is_empty() {
             return Err(refuse("name", "\"\"", "must not be empty"));
@@ -81,7 +80,7 @@ fn trace(spec: &TraceSpec) -> Checked {
     range("scale_to_bps", scale_to_bps, SCALE_BPS)
 }
 
-/// Capacity is given, or follows from a SINR; not both, and not neither.
+/// Checks that the capacity is either given or follows from a SINR, but not both.
 fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Checked {
     spec.map_or(Ok(()), rate)?;
     match (sinr, capacity, spec.is_some()) {
@@ -156,7 +155,7 @@ fn umi(spec: &UmiSpec) -> Checked {
     range("noise_figure_db", spec.noise_figure_db, 0.0..=40.0)?;
     spec.interference_dbm.map_or(Ok(()), |dbm| range("interference_dbm", dbm, POWER_DBM))?;
     range("sinr_offset_db", spec.sinr_offset_db, -100.0..=100.0)?;
-    // Table 7.4.1-1 is stated for stations of 10 m; below the least height the breakpoint distance makes no sense.
+    // Table 7.4.1-1 is stated for stations of 10 m. Below the minimum height, the breakpoint distance is meaningless.
     range("station.height_m", spec.station.height_m, 2.0..=100.0)?;
     point("station.at", spec.station.at)?;
     user(&spec.ue, spec.station.at)?;
@@ -189,7 +188,7 @@ fn user(spec: &User, station: [f64; 2]) -> Checked {
             return Err(refuse(key, format!("{:?}", waypoint.at), what));
         }
     }
-    // Who has only one point to be at needs no speed.
+    // A user with a single point needs no speed.
     let least = if spec.path.len() > 1 { 0.01 } else { 0.0 };
     range("ue.speed_mps", spec.speed_mps, least..=150.0)
 }

@@ -1,10 +1,10 @@
-//! What is random about a path: shadowing, small-scale fading, and line of sight where it is drawn.
+//! The random parts of a path: shadowing, small-scale fading, and random line of sight.
 
 use crate::random::Stream;
 use crate::spec::Fading as FadingSpec;
 
-/// A stationary Gaussian process with mean 0 and variance 1, sampled at uneven distances:
-/// x' = rho * x + sqrt(1 - rho^2) * w, w normal. One number is drawn per step, moved or not.
+/// A stationary Gaussian process with mean 0 and variance 1, sampled at uneven distances: x' = rho * x + sqrt(1 -
+/// rho^2) * w, w normal. Each step draws one number, even if the user does not move.
 #[derive(Debug, Clone)]
 struct Gauss {
     stream: Stream,
@@ -16,7 +16,7 @@ impl Gauss {
         Self { stream, value: None }
     }
 
-    /// The next value, which has correlation `rho` with the one before.
+    /// Returns the next value, which has correlation `rho` with the previous one.
     fn next(&mut self, rho: f64) -> f64 {
         let drawn = self.stream.normal();
         let value = self.value.map_or(drawn, |last| rho * last + (1.0 - rho * rho).max(0.0).sqrt() * drawn);
@@ -35,12 +35,12 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Shadowing with this standard deviation in dB and correlation distance in m.
+    /// Creates shadowing with this standard deviation in dB and correlation distance in m.
     pub(crate) fn new(stream: Stream, sigma_db: f64, correlation_m: f64) -> Self {
         Self { process: Gauss::new(stream), sigma_db, correlation_m }
     }
 
-    /// Loss in dB, `moved_m` further on.
+    /// Returns the loss in dB after the user has moved by another `moved_m`.
     pub(crate) fn next(&mut self, moved_m: f64) -> f64 {
         self.sigma_db * self.process.next(libm::exp(-moved_m / self.correlation_m))
     }
@@ -50,18 +50,19 @@ impl Shadow {
 /// next is that of Clarke's model, J0(2 pi f dt) with Doppler frequency f, around a steady part with line of sight. Its
 /// mean is 1.
 ///
-/// First-order filters, so over more than one step the correlation is a power of J0, not J0 itself; and a step is one
-/// sample, so what fades faster than the steps (above 38 Hz, J0 is 0 at 10 ms) is a fresh draw each step.
+/// The processes are first-order filters, so over more than one step the correlation is a power of J0, not J0 itself. A
+/// step is one sample, so fading that is faster than the steps (above 38 Hz, J0 is 0 at 10 ms) is an independent draw
+/// in each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Fading {
     branches: Vec<[Gauss; 2]>,
-    /// Power of the steady part over that of the rest, with line of sight.
+    /// Power of the steady part relative to the power of the rest, with line of sight.
     k: f64,
     least_doppler_hz: f64,
 }
 
 impl Fading {
-    /// Fading as described.
+    /// Creates fading from its description.
     pub(crate) fn new(seed: u64, name: &str, spec: &FadingSpec) -> Self {
         let part = |branch: u32, part: &str| Gauss::new(Stream::new(seed, name, &format!("fading {branch} {part}")));
         Self {
@@ -71,13 +72,13 @@ impl Fading {
         }
     }
 
-    /// Gain in dB, one step of `dt_s` further on; it may be minus infinity.
+    /// Returns the gain in dB after another step of `dt_s`; it may be minus infinity.
     pub(crate) fn next(&mut self, doppler_hz: f64, dt_s: f64, line_of_sight: bool) -> f64 {
         let doppler_hz = doppler_hz.max(self.least_doppler_hz);
         let rho = libm::j0(std::f64::consts::TAU * doppler_hz * dt_s);
         let k = if line_of_sight { self.k } else { 0.0 };
         let steady = (k / (k + 1.0)).sqrt();
-        // Real and imaginary part have half of the power each.
+        // The real and the imaginary part have half of the power each.
         let scale = (0.5 / (k + 1.0)).sqrt();
         let mut power = 0.0;
         for [real, imaginary] in &mut self.branches {
@@ -88,10 +89,10 @@ impl Fading {
     }
 }
 
-/// A uniform number that depends on the distance walked and changes over some correlation distance, so that what is
-/// decided by it is spatially consistent (3GPP TR 38.901 clause 7.6.3): normal numbers one correlation distance apart,
-/// interpolated with variance 1 throughout, through the normal distribution. Smooth: unlike [`Shadow`] it does not
-/// cross a threshold many times in a row.
+/// A uniform number that depends on the distance walked and changes over some correlation distance, so that what it
+/// decides is spatially consistent (3GPP TR 38.901 clause 7.6.3). Normal numbers one correlation distance apart are
+/// interpolated so that the variance stays 1; the normal distribution then maps the result to a uniform number. The
+/// number is smooth: unlike [`Shadow`], it does not cross a threshold many times in a row.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance {
     stream: Stream,
@@ -100,12 +101,12 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// A number that changes over `correlation_m` m.
+    /// Creates a number that changes over `correlation_m` m.
     pub(crate) fn new(stream: Stream, correlation_m: f64) -> Self {
         Self { stream, nodes: Vec::new(), correlation_m }
     }
 
-    /// The number after `walked_m` m, in 0..=1.
+    /// Returns the number after `walked_m` m, in 0..=1.
     pub(crate) fn at(&mut self, walked_m: f64) -> f64 {
         let place = walked_m / self.correlation_m;
         let index = place.floor();

@@ -1,28 +1,29 @@
-//! Where the user is, and what stands in its line to the station. A plane: obstacles are as high as it takes.
+//! The position of the user, and the obstacles between user and station. The geometry is a plane: every obstacle is
+//! high enough to block.
 
 use crate::spec::{Obstacle, Shape, User};
 
 /// A point in the plane: x and y in m.
 pub(crate) type Point = [f64; 2];
 
-/// Distance of two points in m.
+/// Returns the distance between two points in m.
 pub(crate) fn distance(a: Point, b: Point) -> f64 {
     let (x, y) = (b[0] - a[0], b[1] - a[1]);
     (x * x + y * y).sqrt()
 }
 
-/// Where a user is at a moment.
+/// The position and speed of a user at some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Place {
-    /// Where.
+    /// Position.
     pub(crate) at: Point,
     /// Distance walked so far, in m.
     pub(crate) walked_m: f64,
-    /// Speed in m/s: 0 while it stands.
+    /// Speed in m/s; 0 while the user stands.
     pub(crate) speed_mps: f64,
 }
 
-/// A part of a walk: from a point to the next, or standing at one.
+/// A part of a walk: either from one point to the next, or a wait at a point.
 #[derive(Debug, Clone, Copy)]
 struct Leg {
     start_s: f64,
@@ -40,7 +41,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// The walk of a user as [`super::RadioSpec::check`] accepts it.
+    /// Creates the walk of a user that [`super::RadioSpec::check`] accepts.
     pub(crate) fn new(user: &User) -> Self {
         let mut legs = Vec::new();
         let (mut start_s, mut walked_m) = (0.0, 0.0);
@@ -58,9 +59,9 @@ impl Walk {
         Self { legs }
     }
 
-    /// Where the user is `seconds` after the start.
+    /// Returns the place of the user `seconds` after the start.
     pub(crate) fn at(&self, seconds: f64) -> Place {
-        // The last leg is the standing at the last point, which has no end.
+        // The last leg is the wait at the last point, which has no end.
         let index = self.legs.partition_point(|leg| leg.start_s <= seconds).max(1) - 1;
         let Some(leg) = self.legs.get(index) else {
             return Place { at: [0.0; 2], walked_m: 0.0, speed_mps: 0.0 };
@@ -75,7 +76,7 @@ impl Walk {
     }
 }
 
-/// Whether an obstacle is in the straight line between two points. To touch it counts.
+/// Returns whether an obstacle blocks the straight line between two points. Touching counts as blocking.
 pub(crate) fn blocks(obstacle: &Obstacle, a: Point, b: Point) -> bool {
     match obstacle.shape {
         Shape::Rectangle => enters_rectangle(obstacle.from, obstacle.to, a, b),
@@ -83,7 +84,8 @@ pub(crate) fn blocks(obstacle: &Obstacle, a: Point, b: Point) -> bool {
     }
 }
 
-/// Liang and Barsky (1984): the part of the line between both sides of x, then of y; is any left?
+/// Liang and Barsky (1984): clips the line to the rectangle's range of x, then of y. Returns whether any part of it is
+/// left.
 fn enters_rectangle(corner: Point, opposite: Point, a: Point, b: Point) -> bool {
     let (mut enter, mut leave) = (0.0f64, 1.0f64);
     for axis in 0..2 {
@@ -103,12 +105,12 @@ fn enters_rectangle(corner: Point, opposite: Point, a: Point, b: Point) -> bool 
 }
 
 fn segments_meet(c: Point, d: Point, a: Point, b: Point) -> bool {
-    // Which side of the line p-q is r on: above 0 left, below 0 right, 0 on it.
+    // On which side of the line p-q the point r is: positive on the left, negative on the right, 0 on the line.
     let side = |p: Point, q: Point, r: Point| (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0]);
     let (c_side, d_side) = (side(a, b, c), side(a, b, d));
     let (a_side, b_side) = (side(c, d, a), side(c, d, b));
     if c_side == 0.0 && d_side == 0.0 && a_side == 0.0 && b_side == 0.0 {
-        // All on one line: they meet where their extents overlap.
+        // All points are on one line: the segments meet if their extents overlap.
         return (0..2).all(|i| c[i].min(d[i]) <= a[i].max(b[i]) && a[i].min(b[i]) <= c[i].max(d[i]));
     }
     let apart = |x: f64, y: f64| (x > 0.0 && y > 0.0) || (x < 0.0 && y < 0.0);

@@ -1,12 +1,12 @@
-//! What a radio link is over time, and what a feeder gets to see of it.
+//! The state of a radio link over time, and the readings of it that a feeder gets.
 //!
-//! A [`RadioSpec`] describes a radio (a recorded trace, given steps, or a user who walks through a street). It and a
-//! seed make a [`Radio`]: the true series that drive the lab's link. [`Radio::readings`] makes of them what a feeder
-//! publishes: late, noisy, now and then. `docs/reference/radio.md` has every model with its keys, formulas and sources.
-//! [`trace`] reads, replays and generates recordings.
+//! A [`RadioSpec`] describes a radio (a recorded trace, given steps, or a user who walks through a street). From it and
+//! a seed, [`RadioSpec::realise`] makes a [`Radio`]: the true series that drive the lab's link. [`Radio::readings`]
+//! returns what a feeder publishes of them: periodic readings that are delayed and noisy. `docs/reference/radio.md` has
+//! every model with its keys, formulas and sources. [`trace`] reads, replays and generates recordings.
 //!
-//! All of it is a pure function of its arguments and of the trace file: no clock, no thread, no logarithm of the
-//! platform's C library (whose last bit differs between machines), and one random stream per purpose.
+//! All of it is a pure function of its arguments and of the trace file. It uses no clock, no thread, and no logarithm
+//! of the platform's C library (whose last bit differs between machines), and each purpose has its own random stream.
 
 mod check;
 mod error;

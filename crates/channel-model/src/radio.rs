@@ -1,24 +1,25 @@
-//! What a radio is, step by step.
+//! The true state of a radio, step by step.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Time between the entries of a [`Radio`]'s series.
 pub const STEP: Duration = Duration::from_millis(10);
-/// True SINR is kept in this range, in dB: beyond it nothing changes for a link, and no value is infinite.
+/// Range of the true SINR, in dB. Values are clamped to it: beyond it nothing changes for a link, and no value is
+/// infinite.
 pub const SINR_DB: RangeInclusive<f64> = -100.0..=100.0;
 
-/// What a radio is, step by step. All series have one entry per [`Radio::step`], which holds until the next.
+/// The true state of a radio. All series have one entry per [`Radio::step`]; each entry holds until the next.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Radio {
-    /// The name of its [`RadioSpec`](crate::RadioSpec); keys the noise of [`Radio::readings`].
+    /// Name of its [`RadioSpec`](crate::RadioSpec). It also keys the noise of [`Radio::readings`].
     pub name: String,
     /// Time between entries: [`STEP`].
     pub step: Duration,
-    /// Signal to interference and noise ratio in dB, within [`SINR_DB`]. `None` where only a capacity is described:
-    /// nobody can read a SINR then.
+    /// Signal to interference and noise ratio in dB, within [`SINR_DB`]. `None` if the description has only a capacity:
+    /// a SINR cannot be read then.
     pub sinr_db: Option<Vec<f32>>,
-    /// What the link can carry, in bit/s; 0 is an outage.
+    /// Capacity of the link in bit/s; 0 is an outage.
     pub capacity_bps: Vec<u64>,
     /// Round-trip time in ms of the path without queues; `None` if no RTT was recorded.
     pub base_rtt_ms: Option<Vec<f32>>,
@@ -31,14 +32,14 @@ pub struct Radio {
 /// A change between line of sight and none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
-    /// When, as the start of the first step after the change.
+    /// Start of the first step after the change.
     pub at: Duration,
-    /// What it changes to: line of sight (true) or none.
+    /// Whether there is line of sight after the change.
     pub line_of_sight: bool,
 }
 
 impl Radio {
-    /// A radio without geometry.
+    /// Creates a radio without geometry.
     pub(crate) fn flat(name: &str, sinr_db: Option<Vec<f32>>, capacity_bps: Vec<u64>) -> Self {
         let steps = capacity_bps.len();
         Self {
@@ -52,13 +53,13 @@ impl Radio {
         }
     }
 
-    /// How long it lasts: whole steps.
+    /// Returns the radio's length, in whole steps.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.start_of(self.capacity_bps.len())
     }
 
-    /// Changes between line of sight and none, in order of time.
+    /// Returns the changes between line of sight and none, in order of time.
     #[must_use]
     pub fn edges(&self) -> Vec<Edge> {
         let pairs = self.line_of_sight.windows(2).enumerate();
@@ -66,13 +67,13 @@ impl Radio {
         changes.map(|(i, pair)| Edge { at: self.start_of(i + 1), line_of_sight: pair[1] }).collect()
     }
 
-    /// When a step starts.
+    /// Returns the start of a step.
     fn start_of(&self, index: usize) -> Duration {
         Duration::from_nanos(self.step.as_nanos() as u64 * index as u64)
     }
 }
 
-/// A SINR as it is kept.
+/// Converts a SINR to the type and range of a [`Radio`].
 pub(crate) fn kept_sinr(db: f64) -> f32 {
     db.clamp(*SINR_DB.start(), *SINR_DB.end()) as f32
 }

@@ -1,9 +1,9 @@
-//! Random numbers that are the same on every machine, in streams that do not shift each other.
+//! Random numbers that are the same on every machine, in independent streams.
 
 use sha2::{Digest, Sha256};
 
-/// One stream of random numbers: xoshiro256++ 1.0 (Blackman and Vigna, 2019), its state the SHA-256 of seed, radio and
-/// purpose. So whoever draws more or less for one purpose leaves every other stream as it was.
+/// One stream of random numbers: xoshiro256++ 1.0 (Blackman and Vigna, 2019). Its state is the SHA-256 of the seed, the
+/// radio's name and the purpose, so the number of draws for one purpose does not change any other stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
     state: [u64; 4],
@@ -12,7 +12,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of one purpose ("shadowing, line of sight") of the radio `name`.
+    /// Creates the stream for one purpose ("shadowing, line of sight") of the radio `name`.
     pub(crate) fn new(seed: u64, name: &str, purpose: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"hotcc radio 1\0");
@@ -41,12 +41,12 @@ impl Stream {
         result
     }
 
-    /// Uniform in (0, 1], in steps of 2^-53: never 0, so that its logarithm is finite.
+    /// Returns a uniform number in (0, 1], in steps of 2^-53. It is never 0, so its logarithm is finite.
     fn uniform(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Normal with mean 0 and variance 1 (Box and Muller, 1958).
+    /// Returns a normal number with mean 0 and variance 1 (Box and Muller, 1958).
     pub(crate) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;

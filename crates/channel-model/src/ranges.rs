@@ -1,4 +1,4 @@
-//! What measured quantities may be: wide enough for every radio, narrow enough to catch a wrong column.
+//! Valid ranges of measured quantities: wide enough for every radio, and narrow enough to detect a wrong column.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ pub const RSRQ_DB: RangeInclusive<f64> = -60.0..=40.0;
 pub const CAPACITY_BPS: RangeInclusive<f64> = 0.0..=1e15;
 /// Round-trip time without queues, in ms.
 pub const RTT_MS: RangeInclusive<f64> = 0.0..=60_000.0;
-/// The largest channel quality indicator.
+/// Maximum channel quality indicator.
 pub const CQI: u8 = 15;
-/// The largest modulation and coding scheme.
+/// Maximum modulation and coding scheme.
 pub const MCS: u8 = 31;

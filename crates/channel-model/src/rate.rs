@@ -1,4 +1,4 @@
-//! Which capacity a SINR gives: link adaptation by the CQI tables of LTE and NR or the MCS tables of NR, or the truncated
+//! The capacity at a SINR: link adaptation by the CQI tables of LTE and NR or the MCS tables of NR, or the truncated
 //! Shannon bound.
 
 use serde::Deserialize;
@@ -32,16 +32,16 @@ const CQI_64QAM: [Step; 15] = [
 
 /// CQI 1..15 with up to 256QAM: efficiencies of 3GPP TS 38.214 table 5.2.2.1-3.
 ///
-/// CQI 1..11 are modulations and code rates that [`CQI_64QAM`] has too, and keep its thresholds. 12..15 (256QAM with code
-/// rates 711, 797, 885 and 948 / 1024) stand where the AWGN curves of Lagén et al. have their first point below 10 %,
-/// for MCS 21, 23, 25 and 27 of TS 38.214 table 5.1.3.1-2 and the longest blocks (base graph 1).
+/// CQI 1..11 have modulations and code rates that are also in [`CQI_64QAM`], and keep its thresholds. The thresholds of
+/// 12..15 (256QAM with code rates 711, 797, 885 and 948 / 1024) are the first points below 10 % on the AWGN curves of
+/// Lagén et al., for MCS 21, 23, 25 and 27 of TS 38.214 table 5.1.3.1-2 and the longest blocks (base graph 1).
 const CQI_256QAM: [Step; 15] = extended(
     &CQI_64QAM,
     &[0, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13],
     &[(21.5, 5.5547), (23.5, 6.2266), (25.3, 6.9141), (27.3, 7.4063)],
 );
 
-/// MCS 0..28 with up to 64QAM: bits a symbol and code rate * 1024 of 3GPP TS 38.214 table 5.1.3.1-1.
+/// MCS 0..28 with up to 64QAM: bits per symbol and code rate * 1024 of 3GPP TS 38.214 table 5.1.3.1-1.
 const MCS_64QAM: [Step; 29] = mcs([
     (2, 120.0),
     (2, 157.0),
@@ -74,14 +74,14 @@ const MCS_64QAM: [Step; 29] = mcs([
     (6, 948.0),
 ]);
 
-/// MCS 0..27 with up to 256QAM: the same of 3GPP TS 38.214 table 5.1.3.1-2. Up to 19 they are in [`MCS_64QAM`] too.
+/// MCS 0..27 with up to 256QAM, likewise from 3GPP TS 38.214 table 5.1.3.1-2. MCS 0..19 are also in [`MCS_64QAM`].
 const MCS_256QAM: [Step; 28] = extended(
     &MCS_64QAM,
     &[0, 2, 4, 6, 8, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26],
     &mcs([(8, 682.5), (8, 711.0), (8, 754.0), (8, 797.0), (8, 841.0), (8, 885.0), (8, 916.5), (8, 948.0)]),
 );
 
-/// The steps of a table that stand at these places of `base`, and those that it alone has.
+/// Returns the steps at the indices `shared` of `base`, followed by the table's `own` steps.
 const fn extended<const N: usize>(base: &[Step], shared: &[usize], own: &[Step]) -> [Step; N] {
     let mut steps = [(0.0, 0.0); N];
     let mut place = 0;
@@ -92,14 +92,14 @@ const fn extended<const N: usize>(base: &[Step], shared: &[usize], own: &[Step])
     steps
 }
 
-/// The steps of an MCS table. One with the modulation and code rate of a CQI has its threshold; between two CQIs it lies
-/// in proportion to the efficiency.
+/// Returns the steps of an MCS table. A step with the modulation and code rate of a CQI has the CQI's threshold;
+/// between two CQIs, the threshold is interpolated by efficiency.
 const fn mcs<const N: usize>(rows: [(u8, f64); N]) -> [Step; N] {
     let mut steps = [(0.0, 0.0); N];
     let mut row = 0;
     while row < N {
         let (bits, rate) = rows[row];
-        let efficiency = (bits as f64 * rate / 1024.0 * 1e4 + 0.5) as u32 as f64 / 1e4; // rounded as 3GPP's
+        let efficiency = (bits as f64 * rate / 1024.0 * 1e4 + 0.5) as u32 as f64 / 1e4; // rounded as in 3GPP's tables
         let cqis = if bits == 8 { CQI_256QAM } else { CQI_64QAM };
         let mut above = 1;
         while cqis[above].1 < efficiency {
@@ -112,14 +112,14 @@ const fn mcs<const N: usize>(rows: [(u8, f64); N]) -> [Step; N] {
     steps
 }
 
-/// Truncated Shannon bound of 3GPP TR 36.942 annex A.1, downlink: share of Shannon's capacity that LTE reaches, ...
+/// Truncated Shannon bound of 3GPP TR 36.942 annex A.1, downlink: the share of Shannon's capacity that LTE reaches.
 const SHANNON_SHARE: f64 = 0.6;
-/// ... the most, in bit/s/Hz, ...
+/// Maximum efficiency of that bound, in bit/s/Hz.
 const SHANNON_CAP: f64 = 4.4;
-/// ... and the SINR below which nothing arrives, in dB.
+/// SINR of that bound in dB below which nothing arrives.
 const SHANNON_LEAST_DB: f64 = -10.0;
 
-/// How SINR becomes efficiency.
+/// The function from SINR to efficiency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Table {
     /// 3GPP TS 36.213 table 7.2.3-1.
@@ -143,7 +143,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// The table that is called so in descriptions.
+    /// Returns the table that has this name in descriptions.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let of = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(name);
@@ -164,8 +164,8 @@ impl Table {
         matches!(self, Self::McsNr64Qam | Self::McsNr256Qam)
     }
 
-    /// Efficiency in bit/s/Hz, before overhead: that of the highest CQI or MCS whose block error rate is at most 10 % at
-    /// this SINR; 0 below the table's least SINR.
+    /// Returns the efficiency in bit/s/Hz, before overhead: that of the highest CQI or MCS whose block error rate is at
+    /// most 10 % at this SINR; 0 below the table's lowest SINR.
     #[must_use]
     pub fn efficiency(self, sinr_db: f64) -> f64 {
         if let Some(steps) = self.steps() {
@@ -177,14 +177,15 @@ impl Table {
         (SHANNON_SHARE * libm::log2(1.0 + libm::pow(10.0, sinr_db / 10.0))).min(SHANNON_CAP)
     }
 
-    /// Step of a CQI. `None` for CQI 0, which says nothing, where there is no such CQI, and for tables of other things.
+    /// Returns the step of a CQI. `None` for CQI 0, which contains no information, for a CQI that the table lacks, and
+    /// for tables that are not of CQIs.
     fn of_cqi(self, cqi: u8) -> Option<&'static Step> {
         let steps = self.steps().filter(|_| !self.is_mcs())?;
         steps.get(usize::from(cqi).checked_sub(1)?)
     }
 
-    /// Efficiency in bit/s/Hz, before overhead, that a reading's CQI or MCS stands for, where the table is one of these
-    /// and has it; 0 for CQI 0.
+    /// Returns the efficiency in bit/s/Hz, before overhead, of a reading's CQI or MCS, whichever the table is of; 0 for
+    /// CQI 0. `None` if the table lacks the value or is of neither.
     fn efficiency_of(self, cqi: Option<u8>, mcs: Option<u8>) -> Option<f64> {
         if self.is_mcs() {
             return self.steps()?.get(usize::from(mcs?)).map(|step| step.1);
@@ -193,25 +194,25 @@ impl Table {
         if cqi == Some(0) { Some(0.0) } else { self.of_cqi(cqi?).map(|step| step.1) }
     }
 
-    /// The SINR in dB from which a CQI is reported. `None` for CQI 0, which says nothing, where there is no such CQI, and
-    /// for tables of other things.
+    /// Returns the SINR in dB from which a CQI is reported. `None` for CQI 0, which contains no information, for a CQI
+    /// that the table lacks, and for tables that are not of CQIs.
     #[must_use]
     pub fn sinr_of_cqi(self, cqi: u8) -> Option<f64> {
         self.of_cqi(cqi).map(|step| step.0)
     }
 
-    /// The highest efficiency in bit/s/Hz.
+    /// Returns the highest efficiency in bit/s/Hz.
     #[must_use]
     pub fn peak_efficiency(self) -> f64 {
         self.steps().and_then(<[_]>::last).map_or(SHANNON_CAP, |step| step.1)
     }
 
-    /// Share of bandwidth and time that carries no data, where the description names none.
+    /// Returns the share of bandwidth and time that carries no data, for descriptions that do not state it.
     ///
-    /// LTE, 20 MHz: 100 blocks of 12 subcarriers of 15 kHz, 14 symbols a ms: 0.84 symbols per second and Hz; 2 of 14
-    /// symbols are control, 12 of 168 resource elements more are reference signals (2 ports): 0.84 * (1 - 24/168 -
-    /// 12/168) = 0.66. NR, 100 MHz: 273 blocks, 30 kHz, 28 symbols a ms: 0.917; overhead 0.14 (TS 38.306 clause 4.1.2,
-    /// downlink, FR1): 0.79. The Shannon share is of the whole bandwidth, so nothing more goes off.
+    /// LTE, 20 MHz: 100 blocks of 12 subcarriers of 15 kHz, 14 symbols per ms: 0.84 symbols per second and Hz; 2 of 14
+    /// symbols are control, and another 12 of 168 resource elements are reference signals (2 ports): 0.84 * (1 - 24/168
+    /// - 12/168) = 0.66. NR, 100 MHz: 273 blocks, 30 kHz, 28 symbols per ms: 0.917; overhead 0.14 (TS 38.306 clause
+    /// 4.1.2, downlink, FR1): 0.79. The Shannon share is of the whole bandwidth, so nothing else is subtracted.
     #[must_use]
     pub fn default_overhead(self) -> f64 {
         match self {
@@ -222,29 +223,31 @@ impl Table {
     }
 }
 
-/// How a link's capacity follows from its SINR.
+/// How to compute a link's capacity from its SINR.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateSpec {
     /// The table.
     pub table: Table,
-    /// Bandwidth of the carrier in MHz; also what noise is summed over where a model has noise.
+    /// Bandwidth of the carrier in MHz. Models with noise also sum the noise over this bandwidth.
     pub bandwidth_mhz: f64,
     /// Share of bandwidth and time that carries no data; default [`Table::default_overhead`].
     pub overhead: Option<f64>,
-    /// The capacity at the table's highest efficiency, in bit/s, instead of what bandwidth and overhead give.
+    /// Capacity in bit/s at the table's highest efficiency, in place of the one that follows from bandwidth and
+    /// overhead.
     pub scale_to_bps: Option<f64>,
 }
 
 impl RateSpec {
-    /// Capacity in bit/s at a SINR in dB: efficiency * bandwidth * (1 - overhead), rounded.
+    /// Returns the capacity in bit/s at a SINR in dB: efficiency * bandwidth * (1 - overhead), rounded.
     #[must_use]
     pub fn capacity_bps(&self, sinr_db: f64) -> u64 {
         (self.table.efficiency(sinr_db) * self.bps_per_efficiency()).round() as u64
     }
 
-    /// A link's capacity in bit/s, from what is known of it: by the CQI, which is what its receiver can decode, or the
-    /// MCS, which is what is sent to it, whichever the table is of; else by the SINR in dB.
+    /// Returns a link's capacity in bit/s from a reading. If the table is of CQIs, uses the CQI, which is what the
+    /// receiver can decode; if it is of MCS, uses the MCS, which is what is sent to the receiver. Without this value,
+    /// uses the SINR in dB.
     #[must_use]
     pub fn hint_bps(&self, cqi: Option<u8>, mcs: Option<u8>, sinr_db: Option<f64>) -> Option<f64> {
         let by_index = self.table.efficiency_of(cqi, mcs);
@@ -252,7 +255,7 @@ impl RateSpec {
         Some(efficiency * self.bps_per_efficiency())
     }
 
-    /// The highest capacity, in bit/s.
+    /// Returns the highest capacity, in bit/s.
     #[must_use]
     pub fn peak_bps(&self) -> u64 {
         (self.table.peak_efficiency() * self.bps_per_efficiency()).round() as u64
@@ -273,7 +276,7 @@ mod tests {
     const TABLES: [Table; 6] =
         [Table::CqiLte, Table::CqiNr64Qam, Table::CqiNr256Qam, Table::McsNr64Qam, Table::McsNr256Qam, Table::Shannon];
 
-    /// 1 MHz without overhead: bit/s are efficiency * 10^6.
+    /// Returns a rate of 1 MHz without overhead: bit/s are efficiency * 10^6.
     fn plain(table: Table) -> RateSpec {
         RateSpec { table, bandwidth_mhz: 1.0, overhead: Some(0.0), scale_to_bps: None }
     }
@@ -313,7 +316,7 @@ mod tests {
 
     #[test]
     fn an_mcs_is_what_3gpp_says_and_stands_among_the_cqis() {
-        // Efficiencies as TS 38.214 tables 5.1.3.1-1 and -2 print them.
+        // Efficiencies as printed in TS 38.214 tables 5.1.3.1-1 and -2.
         let at = |table: Table, mcs| table.efficiency_of(None, Some(mcs));
         for (mcs, printed) in [(0, 0.2344), (9, 1.3262), (10, 1.3281), (16, 2.5703), (17, 2.5664), (28, 5.5547)] {
             assert_eq!(at(Table::McsNr64Qam, mcs), Some(printed), "{mcs}");
@@ -330,9 +333,10 @@ mod tests {
         ] {
             assert_eq!(at(Table::McsNr256Qam, mcs), Some(printed), "{mcs}");
         }
-        // Those beyond say no code rate: they are of retransmissions.
+        // Higher MCS have no code rate: they are for retransmissions.
         assert_eq!((at(Table::McsNr64Qam, 29), at(Table::McsNr256Qam, 28), at(Table::CqiLte, 5)), (None, None, None));
-        // What a CQI has too keeps its threshold; MCS 1 is (0.3066 - 0.2344) / (0.3770 - 0.2344) = 0.506 of the way.
+        // An MCS that equals a CQI keeps its threshold; MCS 1 is (0.3066 - 0.2344) / (0.3770 - 0.2344) = 0.506 of the
+        // way.
         for (mcs, cqi) in
             [(MCS_64QAM[0], CQI_64QAM[1]), (MCS_64QAM[28], CQI_64QAM[14]), (MCS_256QAM[27], CQI_256QAM[14])]
         {
@@ -371,7 +375,7 @@ mod tests {
             assert_eq!(scaled.peak_bps(), 1_000_000_000);
             assert_eq!(scaled.capacity_bps(40.0), 1_000_000_000);
         }
-        // CQI 7 of 15: 1.4766 / 5.5547 of it.
+        // CQI 7 of 15: 1.4766 / 5.5547 of the peak.
         assert_eq!(RateSpec { scale_to_bps: Some(5_554_700.0), ..lte }.capacity_bps(6.0), 1_476_600);
     }
 }

@@ -1,4 +1,4 @@
-//! What a feeder makes of a radio: readings that come now and then, late, and with noise.
+//! The readings that a feeder gets of a radio: periodic, delayed and noisy.
 
 use crate::check;
 use crate::error::RadioError;
@@ -14,19 +14,20 @@ use std::time::Duration;
 pub struct FeederSpec {
     /// Time between readings, in ms.
     pub period_ms: u32,
-    /// When the first reading is made, in ms: shifts readings against the steps of the radio.
+    /// Time of the first reading, in ms. This shifts readings relative to the steps of the radio.
     #[serde(default)]
     pub phase_ms: u32,
-    /// Time from when a reading is made to when it is published, in ms.
+    /// Time between the measurement and the publication of a reading, in ms.
     #[serde(default)]
     pub delay_ms: u32,
     /// Standard deviation of the Gaussian noise of a reading, in dB.
     #[serde(default)]
     pub noise_db: f64,
-    /// Error that all readings of the SINR have in common, in dB.
+    /// Error in dB that all readings of the SINR have in common.
     #[serde(default)]
     pub bias_db: f64,
-    /// Mirrors the SINR about this value, in dB: a reading above it is as much below. `None`: not mirrored.
+    /// Value in dB about which the SINR is mirrored: a reading as far above it becomes one as far below. `None` if it
+    /// is not mirrored.
     #[serde(default)]
     pub mirror_db: Option<f64>,
     /// Standard deviation of the Gaussian noise of a reading of the capacity, as a share of the capacity.
@@ -35,13 +36,13 @@ pub struct FeederSpec {
     /// Error that all readings of the capacity have in common, as a share of the capacity.
     #[serde(default)]
     pub capacity_bias: f64,
-    /// Readings of the capacity are multiplied by this and divided by it, in turn; 1: they are not.
+    /// Factor by which readings of the capacity are alternately multiplied and divided; 1 if they are not changed.
     #[serde(default = "default_capacity_swing")]
     pub capacity_swing: f64,
-    /// How long each lasts, in ms.
+    /// How long the readings are multiplied, and then divided, in ms.
     #[serde(default = "default_capacity_swing_ms")]
     pub capacity_swing_ms: u32,
-    /// Time constant of the running average, in ms; 0: the average is the latest reading.
+    /// Time constant of the running average, in ms. If it is 0, the average is the latest reading.
     #[serde(default = "default_average_time_constant_ms")]
     pub average_time_constant_ms: u32,
 }
@@ -54,13 +55,13 @@ fn default_capacity_swing_ms() -> u32 {
     10_000
 }
 
-/// As `sinr-feeder run` has it.
+/// The default of `sinr-feeder run`.
 fn default_average_time_constant_ms() -> u32 {
     2000
 }
 
 impl FeederSpec {
-    /// Readings at this period that are exact and published at once, with the default average.
+    /// Returns a feeder with this period whose readings are exact and published at once, with the default average.
     #[must_use]
     pub fn every(period_ms: u32) -> Self {
         Self {
@@ -78,10 +79,9 @@ impl FeederSpec {
         }
     }
 
-    /// Whether this can be.
+    /// Checks the description.
     ///
-    /// # Errors
-    /// Names the key that cannot be, and its value.
+    /// # Errors Names the invalid key, and its value.
     pub fn check(&self) -> Result<(), RadioError> {
         check::range("period_ms", self.period_ms.into(), 1.0..=3_600_000.0)?;
         check::range("phase_ms", self.phase_ms.into(), 0.0..=3_600_000.0)?;
@@ -100,26 +100,27 @@ impl FeederSpec {
 /// A reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReadingAt {
-    /// When it is published: when it was made, and the delay.
+    /// Time of publication: `made` plus the delay.
     pub at: Duration,
-    /// When it was made.
+    /// Time of measurement.
     pub made: Duration,
-    /// SINR in dB, with noise, clamped to what the radio map holds ([`SINR_RANGE_DB`]). `None` if the radio has no SINR.
+    /// SINR in dB, with noise, clamped to the range of the radio map ([`SINR_RANGE_DB`]). `None` if the radio has no
+    /// SINR.
     pub sinr_db: Option<f32>,
     /// Running average of the SINRs up to this one, in dB.
     pub average_db: Option<f32>,
-    /// Mean capacity of the period before the reading was made, in bit/s, with noise. At 0, where no period has passed,
-    /// the capacity at 0.
+    /// Mean capacity over the period before `made`, in bit/s, with noise. At 0, before a period has passed, the
+    /// capacity at 0.
     pub capacity_bps: u64,
 }
 
 impl Radio {
-    /// What a feeder reads of this radio, in order of time: one reading every period while the radio lasts. The last
-    /// readings may be published after its end.
+    /// Returns a feeder's readings of this radio, in order of time: one reading per period until the radio ends. The
+    /// last readings may be published after its end.
     #[must_use]
     pub fn readings(&self, feeder: &FeederSpec, seed: u64) -> Vec<ReadingAt> {
         let mut noise = Stream::new(seed, &self.name, "reading noise");
-        // A stream of its own: readings of the SINR do not depend on whether the capacity is noisy.
+        // A separate stream, so that readings of the SINR do not depend on the noise of the capacity.
         let mut capacity_noise = Stream::new(seed, &self.name, "capacity noise");
         let phase = Duration::from_millis(feeder.phase_ms.into());
         let period = Duration::from_millis(feeder.period_ms.max(1).into());
@@ -159,7 +160,8 @@ impl Radio {
         readings
     }
 
-    /// Mean capacity of a part of the radio; that of a moment is the capacity of its step.
+    /// Returns the mean capacity from `from` to `until`. If the interval is empty, returns the capacity of the step at
+    /// `from`.
     fn mean_capacity_bps(&self, from: Duration, until: Duration) -> f64 {
         let step_s = self.step.as_secs_f64();
         let first = (from.as_nanos() / self.step.as_nanos()) as usize;
@@ -200,7 +202,7 @@ mod tests {
         let shifted = radio.readings(&FeederSpec { phase_ms: 9, ..feeder(25) }, 1);
         let seen: Vec<_> = shifted.iter().map(|r| (r.made.as_millis(), r.sinr_db.unwrap())).collect();
         assert_eq!(seen, [(9, 0.0), (34, 3.0), (59, 5.0), (84, 8.0)]);
-        // More often than the radio changes.
+        // The readings are more frequent than the radio's steps.
         assert_eq!(radio.readings(&feeder(3), 1).len(), 34);
     }
 
@@ -264,7 +266,7 @@ mod tests {
         let radio = Radio::flat("a", None, vec![100, 200, 300, 400, 500, 600]);
         let read = |spec: &FeederSpec| -> Vec<u64> { radio.readings(spec, 1).iter().map(|r| r.capacity_bps).collect() };
         assert_eq!(read(&feeder(20)), [100, 150, 350]);
-        // From 5 to 25 ms: half of the first step, the second, half of the third.
+        // From 5 to 25 ms: half of the first step, the second step, and half of the third.
         assert_eq!(read(&FeederSpec { phase_ms: 5, ..feeder(20) }), [100, 200, 400]);
         assert_eq!(read(&feeder(5))[..5], [100, 100, 100, 200, 200]);
     }

@@ -1,4 +1,4 @@
-//! From a description to a radio.
+//! Creates a radio from its description.
 
 use crate::error::RadioError;
 use crate::radio::{Radio, STEP};
@@ -7,16 +7,15 @@ use crate::{series, umi};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest radio that [`RadioSpec::realise`] makes.
+/// Maximum length of a radio that [`RadioSpec::realise`] creates.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl RadioSpec {
-    /// Makes the radio: `ceil(duration / STEP)` entries per series. The same arguments, and the same trace file,
-    /// make the same bytes on every machine. `base_dir` is what relative trace files are relative to.
+    /// Creates the radio, with `ceil(duration / STEP)` entries per series. The same arguments and the same trace file
+    /// give the same bytes on every machine. Relative paths of trace files are relative to `base_dir`.
     ///
-    /// # Errors
-    /// What [`RadioSpec::check`] finds; a duration above [`LONGEST`]; a trace file that cannot be read or lacks what
-    /// the description asks of it.
+    /// # Errors What [`RadioSpec::check`] finds; a duration above [`LONGEST`]; a trace file that cannot be read or
+    /// lacks what the description needs.
     pub fn realise(&self, base_dir: &Path, seed: u64, duration: Duration) -> Result<Radio, RadioError> {
         self.check()?;
         if duration > LONGEST {

@@ -1,4 +1,4 @@
-//! Radios whose values are given: by a trace, by steps, or once for all.
+//! Radios with given values: from a trace, from steps, or constant.
 
 use crate::error::RadioError;
 use crate::radio::{Radio, STEP, kept_sinr};
@@ -9,10 +9,11 @@ use crate::trace::{Sample, Trace};
 use std::path::Path;
 use std::time::Duration;
 
-/// Values and when each starts, in order of time.
+/// Values with their start times, in order of time.
 type Points = Vec<(Duration, f64)>;
 
-/// The value at each step: the last one that has started. Before the first, the first. After `length` from the start.
+/// Returns the value at each step: the last one that has started, or the first one if none has. The values repeat after
+/// `length`.
 fn sampled(points: &[(Duration, f64)], length: Option<Duration>, steps: usize) -> impl Iterator<Item = f64> {
     (0..steps).map(move |step| {
         let at = STEP.as_nanos() * step as u128;
@@ -34,20 +35,20 @@ fn radio(
     let capacity_bps = match (capacity, &sinr_db, rate) {
         (Some(points), ..) => sampled(points, length, steps).map(|bps| bps.round() as u64).collect(),
         (None, Some(sinr), Some(rate)) => sinr.iter().map(|db| rate.capacity_bps(f64::from(*db))).collect(),
-        // What is checked has one or the other.
+        // A description that passed the check has one or the other.
         (None, ..) => vec![0; steps],
     };
     Radio::flat(name, sinr_db, capacity_bps)
 }
 
-/// The radio of a constant as [`crate::RadioSpec::check`] accepts it.
+/// Creates a constant radio from a description that [`crate::RadioSpec::check`] accepts.
 pub(crate) fn constant(name: &str, spec: &ConstantSpec, steps: usize) -> Radio {
     let once = |value: Option<f64>| value.map(|value| vec![(Duration::ZERO, value)]);
     let (sinr, capacity) = (once(spec.sinr_db), once(spec.capacity_bps));
     radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), None, steps)
 }
 
-/// The radio of steps as [`crate::RadioSpec::check`] accepts them.
+/// Creates a radio of steps from a description that [`crate::RadioSpec::check`] accepts.
 pub(crate) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
     let timed = |points: &Vec<[f64; 2]>| -> Points {
         points.iter().map(|[at_s, value]| (Duration::from_secs_f64(*at_s), *value)).collect()
@@ -57,7 +58,7 @@ pub(crate) fn steps(name: &str, spec: &StepsSpec, steps: usize) -> Radio {
     radio(name, sinr.as_ref(), capacity.as_ref(), spec.rate.as_ref(), length, steps)
 }
 
-/// The radio of a trace.
+/// Creates the radio of a trace.
 pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize) -> Result<Radio, RadioError> {
     let path = base_dir.join(&spec.file);
     let trace = Trace::load(&path)?;
@@ -87,7 +88,7 @@ pub(crate) fn trace(name: &str, spec: &TraceSpec, base_dir: &Path, steps: usize)
     Ok(radio)
 }
 
-/// The round-trip times of a window of a trace. They repeat when the trace itself does, so that both stay in step.
+/// Returns the round-trip times of a window of a trace. They repeat together with the trace itself.
 fn rtt(path: &Path, window: &Window, length: Option<Duration>, steps: usize) -> Result<Vec<f32>, RadioError> {
     let trace = Trace::load(path)?;
     if window.from >= trace.duration() {
@@ -131,7 +132,8 @@ impl Window {
         }
     }
 
-    /// One column's values, counted from the start of the window, at which the value before it still holds.
+    /// Returns one column's values, with times since the start of the window. At the start, the value before it still
+    /// holds.
     fn column(&self, trace: &Trace, value: fn(&Sample) -> Option<f64>) -> Option<Points> {
         let points: Points = trace.samples().iter().filter_map(|s| value(s).map(|v| (s.at, v))).collect();
         let started = points.partition_point(|(at, _)| *at <= self.from);
@@ -141,7 +143,7 @@ impl Window {
     }
 }
 
-/// Makes the largest value `to`. Nothing but zeroes stays as it is.
+/// Scales the values so that the largest one is `to`. If all values are 0, they are not changed.
 fn scale(points: &mut Points, to: Option<f64>) {
     let largest = points.iter().map(|(_, bps)| *bps).fold(0.0, f64::max);
     if let Some(to) = to.filter(|_| largest > 0.0) {

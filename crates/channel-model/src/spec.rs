@@ -1,16 +1,16 @@
-//! What a scenario file says of a radio: one `[[radio]]` table. `docs/reference/radio.md` explains every key.
+//! The description of a radio in a scenario file: one `[[radio]]` table. `docs/reference/radio.md` explains every key.
 
 use crate::rate::RateSpec;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// A radio, by its `model`.
+/// A radio, distinguished by its `model`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "model", rename_all = "kebab-case")]
 pub enum RadioSpec {
-    /// Recorded.
+    /// Recorded values.
     Trace(TraceSpec),
-    /// Always the same.
+    /// Constant values.
     Constant(ConstantSpec),
     /// Given values from given times on.
     Steps(StepsSpec),
@@ -19,7 +19,8 @@ pub enum RadioSpec {
 }
 
 impl RadioSpec {
-    /// Its name, by which other parts of a scenario refer to it; keys its randomness too.
+    /// Returns the radio's name, by which other parts of a scenario refer to it. The name also keys the radio's
+    /// randomness.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -38,21 +39,21 @@ pub struct TraceSpec {
     /// See [`RadioSpec::name`].
     #[serde(default = "default_name")]
     pub name: String,
-    /// The file; relative to the scenario's.
+    /// The file; relative to the scenario file.
     pub file: PathBuf,
-    /// A file with the round-trip time of the path without queues, which the link's delay follows.
+    /// A file with the round-trip times of the path without queues. The link's delay follows them.
     pub rtt_file: Option<PathBuf>,
-    /// Where in the trace the radio starts, in s.
+    /// Time in the trace at which the radio starts, in s.
     #[serde(default)]
     pub from_s: f64,
-    /// How much of the trace is used, in s; without it, the trace up to its end.
+    /// Length of the part of the trace that is used, in s; without it, the trace is used up to its end.
     pub length_s: Option<f64>,
     /// What follows the last sample.
     #[serde(default)]
     pub at_end: AtEnd,
-    /// Capacity from the trace's SINR; without it, capacity is the trace's.
+    /// Computes the capacity from the trace's SINR; without it, the capacity is that of the trace.
     pub rate: Option<RateSpec>,
-    /// The trace's highest capacity becomes this many bit/s, the others in proportion.
+    /// Scales the capacity so that the trace's highest one is this many bit/s.
     pub scale_to_bps: Option<f64>,
     /// Factor on the capacity.
     pub scale: Option<f64>,
@@ -62,14 +63,14 @@ pub struct TraceSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtEnd {
-    /// The trace again.
+    /// The trace repeats.
     #[default]
     Repeat,
-    /// Its last values.
+    /// The last values hold.
     Hold,
 }
 
-/// The same values all the time.
+/// Constant values.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConstantSpec {
@@ -80,7 +81,7 @@ pub struct ConstantSpec {
     pub sinr_db: Option<f64>,
     /// Capacity in bit/s.
     pub capacity_bps: Option<f64>,
-    /// Capacity from the SINR.
+    /// Computes the capacity from the SINR.
     pub rate: Option<RateSpec>,
 }
 
@@ -95,13 +96,13 @@ pub struct StepsSpec {
     pub sinr_db: Option<Vec<[f64; 2]>>,
     /// Pairs of time in s and capacity in bit/s from then on; the first at 0.
     pub capacity_bps: Option<Vec<[f64; 2]>>,
-    /// Start over every so many seconds.
+    /// Period after which the values repeat, in s.
     pub repeat_s: Option<f64>,
-    /// Capacity from the SINR.
+    /// Computes the capacity from the SINR.
     pub rate: Option<RateSpec>,
 }
 
-/// A user, a station and what stands between them: UMi street canyon of 3GPP TR 38.901.
+/// A user, a station and the obstacles between them: UMi street canyon of 3GPP TR 38.901.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UmiSpec {
@@ -121,26 +122,26 @@ pub struct UmiSpec {
     /// Noise figure of the receiver in dB.
     #[serde(default = "default_noise_figure_db")]
     pub noise_figure_db: f64,
-    /// Interference over the whole bandwidth in dBm; none without it.
+    /// Interference over the whole bandwidth in dBm; without it, there is none.
     pub interference_dbm: Option<f64>,
-    /// Added to every SINR, in dB.
+    /// Offset in dB that is added to every SINR.
     #[serde(default)]
     pub sinr_offset_db: f64,
     /// The base station.
     pub station: Station,
     /// The user.
     pub ue: User,
-    /// What decides on line of sight.
+    /// What determines line of sight.
     #[serde(default)]
     pub line_of_sight: LineOfSight,
-    /// What stands in the plane.
+    /// Obstacles in the plane.
     #[serde(default)]
     pub obstacles: Vec<Obstacle>,
-    /// Shadowing; none without it.
+    /// Shadowing; without it, there is none.
     pub shadowing: Option<Shadowing>,
-    /// Small-scale fading; none without it.
+    /// Small-scale fading; without it, there is none.
     pub fading: Option<Fading>,
-    /// Capacity from the SINR.
+    /// Computes the capacity from the SINR.
     pub rate: RateSpec,
 }
 
@@ -148,7 +149,7 @@ pub struct UmiSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Station {
-    /// Where: x and y in m.
+    /// Position: x and y in m.
     pub at: [f64; 2],
     /// Height of its antenna in m.
     #[serde(default = "default_station_height_m")]
@@ -159,7 +160,7 @@ pub struct Station {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct User {
-    /// Where it goes, from the first to the last, and stays.
+    /// The points that the user visits in order; it stays at the last one.
     pub path: Vec<Waypoint>,
     /// Speed in m/s.
     #[serde(default)]
@@ -173,21 +174,21 @@ pub struct User {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waypoint {
-    /// Where: x and y in m.
+    /// Position: x and y in m.
     pub at: [f64; 2],
     /// How long the user stands there, in s.
     #[serde(default)]
     pub wait_s: f64,
 }
 
-/// What decides on line of sight.
+/// What determines line of sight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineOfSight {
-    /// None where an obstacle is in the line from user to station.
+    /// There is none if an obstacle is on the line from user to station.
     #[default]
     Obstacles,
-    /// Drawn by the probability of TR 38.901 table 7.4.2-1, consistent over 50 m (clause 7.6.3).
+    /// Random, by the probability of TR 38.901 table 7.4.2-1, consistent over 50 m (clause 7.6.3).
     Table,
     /// Always.
     Always,
@@ -195,7 +196,7 @@ pub enum LineOfSight {
     Never,
 }
 
-/// Something that takes the line of sight, however high the antennas are.
+/// An obstacle that blocks the line of sight, however high the antennas are.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Obstacle {
@@ -205,7 +206,7 @@ pub struct Obstacle {
     pub from: [f64; 2],
     /// The opposite corner or other end: x and y in m.
     pub to: [f64; 2],
-    /// Loss in dB beyond the path loss without line of sight; those of all obstacles in the line add up.
+    /// Loss in dB in addition to the path loss without line of sight. The losses of all obstacles in the line add up.
     #[serde(default)]
     pub extra_loss_db: f64,
 }
@@ -220,18 +221,18 @@ pub enum Shape {
     Wall,
 }
 
-/// Lognormal shadowing that changes as the user moves; defaults of TR 38.901 for UMi street canyon: sigma of table
-/// 7.4.1-1, correlation distance of table 7.5-6.
+/// Lognormal shadowing that changes as the user moves. The defaults are those of TR 38.901 for UMi street canyon: sigma
+/// of table 7.4.1-1, correlation distance of table 7.5-6.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shadowing {
     /// Standard deviation with line of sight, in dB.
     pub los_sigma_db: f64,
-    /// Standard deviation without, in dB.
+    /// Standard deviation without line of sight, in dB.
     pub nlos_sigma_db: f64,
     /// Correlation distance with line of sight, in m.
     pub los_correlation_m: f64,
-    /// Correlation distance without, in m.
+    /// Correlation distance without line of sight, in m.
     pub nlos_correlation_m: f64,
 }
 
@@ -247,7 +248,7 @@ impl Default for Shadowing {
 pub struct Fading {
     /// Rician K with line of sight, in dB; default: the mean of TR 38.901 table 7.5-6.
     pub rician_k_db: f64,
-    /// The least Doppler frequency in Hz: what moves around a user who stands.
+    /// Minimum Doppler frequency in Hz, from movement around a user who stands.
     pub least_doppler_hz: f64,
     /// Independent paths whose power is averaged: frequency and antenna diversity.
     pub branches: u32,
@@ -263,17 +264,17 @@ fn default_name() -> String {
     "radio".into()
 }
 
-/// What 3GPP studies below 6 GHz mostly take for a handset.
+/// The usual value for a handset in 3GPP studies below 6 GHz.
 fn default_noise_figure_db() -> f64 {
     9.0
 }
 
-/// What table 7.4.1-1 of TR 38.901 is stated for.
+/// The height for which table 7.4.1-1 of TR 38.901 is stated.
 fn default_station_height_m() -> f64 {
     10.0
 }
 
-/// A phone in a hand: the least that table 7.4.1-1 of TR 38.901 covers.
+/// A phone in a hand: the minimum height that table 7.4.1-1 of TR 38.901 covers.
 fn default_user_height_m() -> f64 {
     1.5
 }

@@ -1,4 +1,4 @@
-//! What holds for every radio, and for the example of the documentation.
+//! Properties of every radio, and of the example in the documentation.
 
 use super::*;
 use data_encoding::HEXLOWER;
@@ -46,8 +46,8 @@ fn sinr(radio: &Radio) -> Vec<f64> {
 
 #[test]
 fn edges_are_where_the_house_is() {
-    // The line from (20, y) to (0, 0) is at y/4 where x = 5, the near side of the house, which reaches from -2 to 2: so
-    // it is blocked from y = -8 to 8: from 12.005 s to 28.005 s, seen in the steps from 12.01 s on and until 28.00 s.
+    // The line from (20, y) to (0, 0) is at y/4 where x = 5, the near side of the house, which reaches from -2 to 2. So
+    // the line is blocked from y = -8 to 8, which is from 12.005 s to 28.005 s: in the steps from 12.01 s to 28.00 s.
     let radio = realise(STREET, 1, 40);
     let edge = |ms, line_of_sight| Edge { at: Duration::from_millis(ms), line_of_sight };
     assert_eq!(radio.edges(), [edge(12_010, false), edge(28_010, true)]);
@@ -58,8 +58,8 @@ fn edges_are_where_the_house_is() {
     // 40 - 120.4237 + 78.9794 = -1.4443: CQI 2, 0.3770 * 400e6 * 0.79 = 119.132e6.
     assert!((sinr(&radio)[2000] - -1.4443).abs() < 0.005, "{}", sinr(&radio)[2000]);
     assert_eq!(radio.capacity_bps[2000], 119_132_000);
-    // At 12 s it still sees the station: d2D = sqrt(400 + 8.005^2) = 21.5427, d3D = 23.1590, LOS 32.4 + 21 * 1.364720 +
-    // 28.9432 = 90.0023; 40 - 90.0023 + 78.9794 = 28.9771: CQI 15.
+    // At 12 s the user still has line of sight: d2D = sqrt(400 + 8.005^2) = 21.5427, d3D = 23.1590, LOS 32.4 + 21 *
+    // 1.364720 + 28.9432 = 90.0023; 40 - 90.0023 + 78.9794 = 28.9771: CQI 15.
     assert!((sinr(&radio)[1200] - 28.9771).abs() < 0.005, "{}", sinr(&radio)[1200]);
     assert_eq!(radio.capacity_bps[1200], 2_340_390_800);
 }
@@ -71,7 +71,8 @@ fn same_bytes_for_the_same_seed() {
     assert_eq!(hash(&first), hash(&realise(&text, 7, 40)));
     assert_ne!(hash(&first), hash(&realise(&text, 8, 40)));
     assert_ne!(hash(&first), hash(&realise(&format!("name = \"other\"\n{text}"), 7, 40)));
-    // On every machine. It changes only with the model: then say so where results are compared.
+    // The hash is the same on every machine. It changes only with the model: in that case, say so where results are
+    // compared.
     assert_eq!(hash(&first), "f655e3ba535ea6ae236b71a573e035adbad8066f3052af8bf7b1110eb138513f");
 }
 
@@ -94,7 +95,7 @@ fn no_purpose_shifts_another() {
         let apart = shadowed[i] - plain[i] + faded[i] - plain[i];
         assert!((both[i] - plain[i] - apart).abs() < 1e-4, "{i}");
     }
-    // Nor does what happened behind the house: without it the rest of the way is the same.
+    // What happened behind the house has no effect either: without the house, the rest of the way is the same.
     let open: Vec<&str> = STREET.lines().filter(|line| !line.starts_with("obstacles")).collect();
     let open = sinr(&realise(&format!("{}\nshadowing = {{}}\n", open.join("\n")), 7, 40));
     assert_ne!(open[1201..2801], shadowed[1201..2801]);
@@ -118,7 +119,8 @@ fn noise_of_readings_is_its_own() {
 
 #[test]
 fn line_of_sight_by_the_table_is_as_often_as_it_says() {
-    // 36 m from the station the probability is 0.684 (by hand in umi.rs). Each seed is one draw for a user who stands.
+    // 36 m from the station the probability is 0.684 (computed by hand in umi.rs). Each seed is one draw for a user who
+    // stands.
     let text = r#"
         model = "umi"
         carrier_ghz = 2
@@ -148,7 +150,7 @@ fn traces_give_sinr_or_capacity() {
     std::fs::write(dir.path().join("sinr.csv"), "time_s,sinr_db\n0,10\n0.02,-10\n").unwrap();
     let own = at("model = 'trace'\nfile = 'both.csv'", 80).unwrap();
     assert_eq!(own.capacity_bps[..6], [4_000_000, 4_000_000, 4_000_000, 4_000_000, 8_000_000, 8_000_000]);
-    // A gap keeps the last value; it repeats after its last sample and one period (40 ms between those with SINR).
+    // A gap keeps the last value. The trace repeats one period after its last sample (40 ms between samples with SINR).
     assert_eq!(own.sinr_db.unwrap(), [10.0, 10.0, 10.0, 10.0, 23.0, 23.0, 23.0, 23.0]);
     let scaled = at("model = 'trace'\nfile = 'both.csv'\nscale_to_bps = 1e9", 50).unwrap();
     assert_eq!(scaled.capacity_bps[3..], [500_000_000, 1_000_000_000]);
@@ -176,20 +178,20 @@ fn a_window_of_a_trace_is_a_trace() {
     let rows = "time_s,sinr_db,capacity_bps\n0,1,1000\n0.02,2,\n0.04,3,3000\n0.06,4,4000\n";
     std::fs::write(dir.path().join("a.csv"), rows).unwrap();
     std::fs::write(dir.path().join("rtt.csv"), "time_s,rtt_ms\n7,40\n7.03,50\n").unwrap();
-    // From 10 to 50 ms, again and again; before 20 ms the values of 0 hold.
+    // The window from 10 to 50 ms repeats; before 20 ms the values of 0 hold.
     let window = at("from_s = 0.01\nlength_s = 0.04\nscale = 1.5", 60).unwrap();
     assert_eq!(window.sinr_db.unwrap(), [1.0, 2.0, 2.0, 3.0, 1.0, 2.0]);
     assert_eq!(window.capacity_bps, [1500, 1500, 1500, 4500, 1500, 1500]);
     assert_eq!(window.base_rtt_ms, None);
     let held = at("from_s = 0.04\nat_end = 'hold'", 40).unwrap();
     assert_eq!(held.capacity_bps, [3000, 3000, 4000, 4000]);
-    // Both files count from their first line, and start over together.
+    // In both files, times count from the first line, and both repeat together.
     let rtt = at("from_s = 0.01\nlength_s = 0.04\nrtt_file = 'rtt.csv'", 60).unwrap();
     assert_eq!(rtt.base_rtt_ms.unwrap(), [40.0, 40.0, 50.0, 50.0, 40.0, 40.0]);
     let scaled = at("scale = 2\nrate = { table = 'shannon', bandwidth_mhz = 1 }", 10).unwrap();
     let unscaled = at("rate = { table = 'shannon', bandwidth_mhz = 1 }", 10).unwrap();
     assert_eq!(scaled.capacity_bps[0], 2 * unscaled.capacity_bps[0]);
-    // A trace that is longer than the run: the rest is unused.
+    // A trace that is longer than the run: the rest is not used.
     assert_eq!(at("", 20).unwrap().capacity_bps, [1000, 1000]);
     let (a, rtt) = (dir.path().join("a.csv"), dir.path().join("rtt.csv"));
     for (text, error) in [
@@ -241,7 +243,7 @@ fn the_documented_examples_are_what_they_say() {
     specs.iter().for_each(|spec| spec.check().unwrap());
     let example = specs.iter().find(|spec| spec.name() == "walker").unwrap();
     let radio = example.realise(Path::new("."), 1, Duration::from_secs(20)).unwrap();
-    // The numbers of the page.
+    // The numbers on the page.
     assert!((sinr(&radio)[0] - 34.86).abs() < 0.005, "{}", sinr(&radio)[0]);
     assert_eq!(radio.capacity_bps[0], 1_000_000_000);
     let edges: Vec<_> = radio.edges().iter().map(|e| (e.at.as_millis(), e.line_of_sight)).collect();
@@ -250,7 +252,7 @@ fn the_documented_examples_are_what_they_say() {
     assert_eq!(radio.capacity_bps[900], 50_902_610);
 }
 
-/// A value within a range, now and then at its ends, and rarely impossible.
+/// Returns values within a range, sometimes at its ends, and rarely invalid.
 fn about(low: f64, high: f64) -> BoxedStrategy<f64> {
     prop_oneof![
         60 => low..=high,

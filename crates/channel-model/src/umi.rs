@@ -12,9 +12,10 @@ const NOISE_DBM_PER_HZ: f64 = -174.0;
 const LIGHT_MPS: f64 = 3.0e8;
 /// Effective height of the environment in m (TR 38.901 table 7.4.1-1 note 1).
 const ENVIRONMENT_M: f64 = 1.0;
-/// Where the formulas start to hold, as distance in the plane in m; who is closer counts as here.
+/// Minimum distance in the plane for which the formulas are valid, in m; a closer user counts as being at this
+/// distance.
 const CLOSEST_M: f64 = 10.0;
-/// Over how many m line of sight is consistent (TR 38.901 table 7.6.3.1-2).
+/// Distance in m over which line of sight is consistent (TR 38.901 table 7.6.3.1-2).
 const LINE_OF_SIGHT_M: f64 = 50.0;
 
 /// A path between two antennas.
@@ -31,17 +32,18 @@ struct Link {
 }
 
 impl Link {
-    /// Distance in space, in m.
+    /// Returns the distance in space, in m.
     fn space_m(&self) -> f64 {
         distance([0.0, self.station_m], [self.plane_m, self.user_m])
     }
 
-    /// Breakpoint distance d'BP in m (table 7.4.1-1 note 1).
+    /// Returns the breakpoint distance d'BP in m (table 7.4.1-1 note 1).
     fn breakpoint_m(&self) -> f64 {
         4.0 * (self.station_m - ENVIRONMENT_M) * (self.user_m - ENVIRONMENT_M) * self.carrier_ghz * 1e9 / LIGHT_MPS
     }
 
-    /// Path loss with line of sight in dB (table 7.4.1-1, UMi - Street Canyon, LOS): PL1 to the breakpoint, then PL2.
+    /// Returns the path loss with line of sight in dB (table 7.4.1-1, UMi - Street Canyon, LOS): PL1 up to the
+    /// breakpoint, then PL2.
     fn los_db(&self) -> f64 {
         let carrier = 20.0 * libm::log10(self.carrier_ghz);
         let log_space = libm::log10(self.space_m());
@@ -53,14 +55,14 @@ impl Link {
         32.4 + 40.0 * log_space + carrier - 9.5 * libm::log10(breakpoint_m * breakpoint_m + height * height)
     }
 
-    /// Path loss without line of sight in dB (table 7.4.1-1, UMi - Street Canyon, NLOS).
+    /// Returns the path loss without line of sight in dB (table 7.4.1-1, UMi - Street Canyon, NLOS).
     fn nlos_db(&self) -> f64 {
         let carrier = 21.3 * libm::log10(self.carrier_ghz);
         let loss = 35.3 * libm::log10(self.space_m()) + 22.4 + carrier - 0.3 * (self.user_m - 1.5);
         loss.max(self.los_db())
     }
 
-    /// Probability of line of sight (table 7.4.2-1, UMi - Street canyon).
+    /// Returns the probability of line of sight (table 7.4.2-1, UMi - Street canyon).
     fn los_probability(&self) -> f64 {
         if self.plane_m <= 18.0 {
             return 1.0;
@@ -70,7 +72,7 @@ impl Link {
     }
 }
 
-/// Noise and interference over the bandwidth, in dBm.
+/// Returns the noise and interference over the bandwidth, in dBm.
 fn disturbance_dbm(spec: &UmiSpec) -> f64 {
     let noise_dbm = NOISE_DBM_PER_HZ + 10.0 * libm::log10(spec.rate.bandwidth_mhz * 1e6) + spec.noise_figure_db;
     let Some(interference_dbm) = spec.interference_dbm else { return noise_dbm };
@@ -78,7 +80,7 @@ fn disturbance_dbm(spec: &UmiSpec) -> f64 {
     10.0 * libm::log10(milliwatt(noise_dbm) + milliwatt(interference_dbm))
 }
 
-/// The radio of a user as [`crate::RadioSpec::check`] accepts it.
+/// Creates the radio of a user from a description that [`crate::RadioSpec::check`] accepts.
 pub(crate) fn realise(name: &str, spec: &UmiSpec, seed: u64, steps: usize) -> Radio {
     let stream = |purpose| Stream::new(seed, name, purpose);
     let mut shadows = spec.shadowing.map(|s| {
@@ -118,7 +120,7 @@ pub(crate) fn realise(name: &str, spec: &UmiSpec, seed: u64, steps: usize) -> Ra
         };
         let mut loss_db = extra_db + if line_of_sight { link.los_db() } else { link.nlos_db() };
         if let Some((los, nlos)) = &mut shadows {
-            // Both move on, so that each is the same whatever the line of sight was before.
+            // Both advance, so that neither depends on the line of sight so far.
             let moved_m = place.walked_m - walked_m;
             let (los_db, nlos_db) = (los.next(moved_m), nlos.next(moved_m));
             loss_db += if line_of_sight { los_db } else { nlos_db };
@@ -190,8 +192,9 @@ mod tests {
         // A user 11.5 m up: 0.3 * 10 = 3 dB less. d3D = sqrt(100^2 + 1.5^2) = 100.0112; log10 = 2.000049.
         // 35.3 * 2.000049 + 22.4 + 6.4119 - 3 = 96.4136.
         near(Link { user_m: 11.5, ..link(2.0, 100.0) }.nlos_db(), 96.4136);
-        // Never less than with line of sight: 0.5 GHz, 10 m, user at 22.5 m: d3D = sqrt(100 + 156.25) = 16.0078;
-        // log10 = 1.204331; 35.3 * 1.204331 + 22.4 + 21.3 * -0.301030 - 6.3 = 52.2010;
+        // The loss is never less than with line of sight. 0.5 GHz, 10 m, user at 22.5 m:
+        // d3D = sqrt(100 + 156.25) = 16.0078; log10 = 1.204331;
+        // 35.3 * 1.204331 + 22.4 + 21.3 * -0.301030 - 6.3 = 52.2010;
         // with line of sight 32.4 + 21 * 1.204331 - 6.0206 = 51.6704. Both from the same point:
         let close = Link { carrier_ghz: 0.5, plane_m: 10.0, station_m: 10.0, user_m: 22.5 };
         near(close.los_db(), 51.6704);

@@ -1,15 +1,15 @@
-//! Traces that others recorded, where `HOTCC_TRACES` names the directory they are in; without them, a few lines of the
-//! same formats.
+//! Traces recorded by others, if `HOTCC_TRACES` names their directory; otherwise, a few lines in the same formats.
 
 use hotcc_channel_model::trace::{Sample, Trace};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is known of a file: samples, seconds until the last, period in ms, samples with SINR, with capacity.
+/// The known properties of a file: samples, seconds until the last, period in ms, samples with SINR, samples with
+/// capacity.
 type Known = (usize, f64, u128, usize, usize);
 
-/// A file, what is known of it, and lines of its format with what is known of them.
+/// A file with its known properties, and some lines of its format with theirs.
 const FILES: [(&str, Known, &str, Known); 3] = [
     (
         "ucc5g_driving_download.csv",
@@ -36,7 +36,7 @@ const FILES: [(&str, Known, &str, Known); 3] = [
     ),
 ];
 
-/// The recorded file, if there is one.
+/// Returns the path of the recorded file, if there is one.
 fn recorded(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env::var_os("HOTCC_TRACES")?).join(name);
     path.exists().then_some(path)
@@ -63,7 +63,7 @@ fn check(path: &Path, bytes: &[u8], (samples, seconds, period_ms, with_sinr, wit
     let count = |has: fn(&Sample) -> bool| trace.samples().iter().filter(|s| has(s)).count();
     assert_eq!(count(|s| s.sinr_db.is_some()), with_sinr, "{name}");
     assert_eq!(count(|s| s.capacity_bps.is_some()), with_capacity, "{name}");
-    // What is read can be written in our own format, and read again.
+    // A trace can be written in our own format and read again.
     let again = Trace::parse(path, trace.to_csv().as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(again.samples().len(), samples, "{name}");
 }

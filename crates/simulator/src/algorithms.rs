@@ -1,4 +1,4 @@
-//! Which congestion controls can be simulated, and how one is made.
+//! The congestion controls that can be simulated, and their construction.
 
 use crate::bbr::Bbr;
 use crate::congestion::CongestionControl;
@@ -11,16 +11,19 @@ use hotcc_lab_proto::plan::Algorithm;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Those of the kernel that are written down here.
+/// The kernel's congestion controls that this crate implements.
 pub const OF_THE_KERNEL: [&str; 3] = ["bbr", "cubic", "reno"];
 
-/// CUBIC up to a PEP, by calls of the kernel's: simulations have no PEP, and without one it is the kernel's CUBIC.
+/// The simulator runs this algorithm as the kernel's CUBIC. It is CUBIC up to a PEP, in calls of the kernel's CUBIC;
+/// simulations have no PEP.
 const CUBIC_WITHOUT_A_PEP: &str = "mdcubic";
 
-/// Values of the tunables that an algorithm is to have, by object, profile and `tunable=value`.
+/// A function that returns the values of an algorithm's tunables for an object, a profile and assignments
+/// `tunable=value`.
 pub type Settings<'a> = dyn Fn(&str, &str, &[String]) -> Result<Vec<(String, u32)>> + 'a;
 
-/// Whether the simulator has one of the kernel's, or a built-in one of hotcc's; the reason if it does not.
+/// Checks whether the simulator has a congestion control, of the kernel or built into hotcc. Returns the reason if it
+/// does not.
 pub fn check(name: &str) -> Result<(), String> {
     if name == CUBIC_WITHOUT_A_PEP
         || OF_THE_KERNEL.contains(&name)
@@ -31,17 +34,17 @@ pub fn check(name: &str) -> Result<(), String> {
     Err(format!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")))
 }
 
-/// What is behind the names of congestion controls.
+/// The implementations behind the names of congestion controls.
 pub(crate) struct Registry<'a> {
-    /// By the name that flows use: object, values.
+    /// Object and tunable values, by the name that flows use.
     loaded: BTreeMap<String, (String, Vec<(String, u32)>)>,
     settings: &'a Settings<'a>,
-    /// Of the flows from one address to another.
+    /// State that the flows from one address to another share.
     groups: BTreeMap<(Ipv4Addr, Ipv4Addr), Group>,
 }
 
 impl<'a> Registry<'a> {
-    /// What a plan loads.
+    /// Creates the registry with the algorithms that a plan loads.
     pub fn new(algorithms: &[Algorithm], settings: &'a Settings<'a>) -> Result<Self> {
         let mut loaded = BTreeMap::new();
         for Algorithm { object, cc, profile, set } in algorithms {
@@ -50,7 +53,7 @@ impl<'a> Registry<'a> {
         Ok(Self { loaded, settings, groups: BTreeMap::new() })
     }
 
-    /// One for a connection between these addresses; `seed` decides what it draws by chance.
+    /// Creates a congestion control for a connection between these addresses. `seed` determines its random choices.
     pub fn make(
         &mut self,
         name: &str,
@@ -78,7 +81,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// Another object behind a name; values that the old one's tunables had stay where the new one takes them.
+    /// Replaces the object behind a name. Values of the old object's tunables are kept if the new object accepts them.
     pub fn swap(&mut self, name: &str, object: &str) -> Result<()> {
         let carried: Vec<String> = match self.loaded.get(name) {
             Some((old, _)) if old == object => return Ok(()),
@@ -92,7 +95,7 @@ impl<'a> Registry<'a> {
         Ok(())
     }
 
-    /// New values for the tunables behind a name; returns them.
+    /// Sets tunables behind a name, and returns their new values.
     pub fn tune(&mut self, name: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
         let (object, values) = self.loaded.get_mut(name).with_context(|| format!("`{name}` is not loaded"))?;
         ensure!(object != CUBIC_WITHOUT_A_PEP, "the simulator runs `{object}` as CUBIC, which has no tunables to set");

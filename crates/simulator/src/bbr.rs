@@ -1,8 +1,8 @@
 //! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), in the integer arithmetic of Linux 6.12's
 //! `tcp_bbr.c`, so that windows and pacing rates are those of the kernel. Section numbers below are the draft's.
 //!
-//! In one point this is not the kernel: the phase in which PROBE_BW starts is random there. Here, a generator draws it
-//! whose seed is a parameter of [`Bbr::new`], so that a simulation repeats.
+//! There is one difference from the kernel: the kernel chooses the phase in which PROBE_BW starts at random. Here, a
+//! generator with a seed chooses it, so that a simulation can be repeated; the seed is a parameter of [`Bbr::new`].
 
 mod aggregation;
 mod long_term;
@@ -24,29 +24,29 @@ const BW_SHIFT: u32 = 24;
 /// Unit of gains, 1/256 (`BBR_SCALE`).
 const GAIN_UNIT: u32 = 1 << GAIN_SHIFT;
 const GAIN_SHIFT: u32 = 8;
-/// 2/ln 2, the least gain that doubles the rate in each round (section 4.3.2.1; `bbr_high_gain`).
+/// 2/ln 2, the lowest gain that doubles the rate in each round (section 4.3.2.1; `bbr_high_gain`).
 const HIGH_GAIN: u32 = GAIN_UNIT * 2885 / 1000 + 1;
-/// Its inverse, which drains the queue of STARTUP in a round (section 4.3.3; `bbr_drain_gain`).
+/// The inverse of `HIGH_GAIN`, which drains the queue of STARTUP in one round (section 4.3.3; `bbr_drain_gain`).
 const DRAIN_GAIN: u32 = GAIN_UNIT * 1000 / 2885;
 /// The window's gain in PROBE_BW: room for delayed ACKs (section 4.2.3.2; `bbr_cwnd_gain`).
 const CWND_GAIN: u32 = 2 * GAIN_UNIT;
 /// Pacing is this much slower than the estimate, for a short queue (`bbr_pacing_margin_percent`).
 const PACING_MARGIN_PERCENT: u64 = 1;
-/// Least window: delayed ACKs need four segments (section 4.2.3.2; `bbr_cwnd_min_target`).
+/// Minimum window: delayed ACKs need four segments (section 4.2.3.2; `bbr_cwnd_min_target`).
 const LEAST_CWND: u32 = 4;
-/// Window without any RTT sample (`TCP_INIT_CWND`).
+/// Window while there is no RTT sample (`TCP_INIT_CWND`).
 const INITIAL_CWND: u32 = 10;
-/// RTT for the first pacing rate without a sample (section 4.2.1; `bbr_init_pacing_rate_from_rtt`).
+/// RTT for the first pacing rate while there is no sample (section 4.2.1; `bbr_init_pacing_rate_from_rtt`).
 const NOMINAL_RTT_US: u32 = 1000;
-/// Below this rate, segments leave one by one, bytes/s (`bbr_min_tso_rate`).
+/// Below this rate, in bytes/s, segments are sent one by one (`bbr_min_tso_rate`).
 const LEAST_BUNDLE_RATE: u64 = 1_200_000 / 8;
-/// A bundle is what 2^-10 s sends (`sk_pacing_shift`),
+/// A bundle is what the pacing rate sends in 2^-10 s (`sk_pacing_shift`), within the limits below.
 const BUNDLE_SHIFT: u32 = 10;
-/// but fits into 64 KiB with its headers (`GSO_LEGACY_MAX_SIZE`, `MAX_TCP_HEADER`),
+/// Maximum size of a bundle: 64 KiB, less the headers (`GSO_LEGACY_MAX_SIZE`, `MAX_TCP_HEADER`).
 const BUNDLE_MAX_BYTES: u64 = 65_536 - 1 - 320;
-/// and has at most 127 segments (`bbr_tso_segs_goal`).
+/// Maximum number of segments of a bundle (`bbr_tso_segs_goal`).
 const BUNDLE_MAX_SEGMENTS: u32 = 127;
-/// Windows that the send buffer holds, since the window may double in recovery (`bbr_sndbuf_expand`).
+/// Number of windows that the send buffer holds, because the window may double in recovery (`bbr_sndbuf_expand`).
 const SEND_BUFFER_WINDOWS: u32 = 3;
 
 /// The state of BBR's state machine (section 3.4; `enum bbr_mode`).
@@ -55,7 +55,7 @@ enum Mode {
     /// Doubles the rate in each round until the bandwidth no longer grows.
     #[default]
     Startup,
-    /// Drains the queue that STARTUP made.
+    /// Drains the queue that STARTUP has built.
     Drain,
     /// Cycles gains to probe for bandwidth.
     ProbeBw,
@@ -67,16 +67,16 @@ enum Mode {
 #[derive(Clone, Debug, Default)]
 pub struct Bbr {
     mode: Mode,
-    /// State of the generator that draws PROBE_BW's first phase.
+    /// State of the random generator that chooses PROBE_BW's first phase.
     random: u64,
 
-    /// BtlBw: the largest delivery rate of ten rounds.
+    /// BtlBw: the maximum delivery rate of the last ten rounds.
     bw: MaxFilter,
     long_term: LongTerm,
     aggregation: Aggregation,
-    /// RTprop; `u32::MAX`: none yet.
+    /// RTprop; `u32::MAX` until it is known.
     min_rtt_us: u32,
-    /// When it was measured or confirmed, jiffies.
+    /// Time at which `min_rtt_us` was measured or confirmed, in jiffies.
     min_rtt_jiffies: u64,
 
     /// Rounds so far, whether this ACK starts one, and `delivered` at the end of the current one.
@@ -84,31 +84,31 @@ pub struct Bbr {
     round_start: bool,
     round_end: u32,
 
-    /// STARTUP: the bandwidth that the next rounds must exceed, and rounds that did not.
+    /// STARTUP: the bandwidth that the next rounds must exceed, and the number of rounds that have not exceeded it.
     full_bw: u32,
     full_bw_rounds: u32,
     full_bw_reached: bool,
-    /// PROBE_BW: the phase and its start.
+    /// PROBE_BW: the current phase and its start.
     cycle_phase: usize,
     cycle_us: u64,
-    /// PROBE_RTT: its end in jiffies, once the path is empty, and whether a round passed since.
+    /// PROBE_RTT: its end in jiffies, known once the path is empty, and whether a round has passed since.
     probe_rtt_end: Option<u64>,
     probe_rtt_round_done: bool,
-    /// The application was idle, and nothing was delivered since.
+    /// Whether the application was idle, and nothing has been delivered since.
     idle_restart: bool,
 
-    /// Gains, 1/256.
+    /// Gains, in units of 1/256.
     pacing_gain: u32,
     cwnd_gain: u32,
     has_seen_rtt: bool,
     /// Window before recovery or PROBE_RTT.
     prior_cwnd: u32,
     prior_state: CaState,
-    /// The first round of a recovery: sends one segment for each delivered one.
+    /// Whether this is the first round of a recovery, which sends one segment for each delivered one.
     packet_conservation: bool,
 }
 
-/// Bytes/s of a bandwidth with a gain, less the margin (`bbr_rate_bytes_per_sec`).
+/// Converts a bandwidth with a gain to bytes/s, less the margin (`bbr_rate_bytes_per_sec`).
 fn bytes_per_s(bw: u32, gain: u32, mss: u32) -> u64 {
     let bytes = (u64::from(bw) * u64::from(mss)).wrapping_mul(u64::from(gain)) >> GAIN_SHIFT;
     bytes.wrapping_mul(1_000_000 / 100 * (100 - PACING_MARGIN_PERCENT)) >> BW_SHIFT
@@ -126,18 +126,18 @@ fn bundle(sock: &Sock) -> u32 {
 }
 
 impl Bbr {
-    /// A connection before `init`. The seed decides in which phases PROBE_BW starts.
+    /// Creates the state of a connection before `init`. The seed determines in which phases PROBE_BW starts.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { random: seed, ..Self::default() }
     }
 
-    /// The estimate of the bandwidth (`bbr_bw`).
+    /// Returns the estimate of the bandwidth (`bbr_bw`).
     fn estimate(&self) -> u32 {
         self.long_term.bw().unwrap_or(self.bw.get())
     }
 
-    /// Section 4.2.1 (`bbr_init_pacing_rate_from_rtt`).
+    /// Sets the first pacing rate (section 4.2.1; `bbr_init_pacing_rate_from_rtt`).
     fn set_first_pacing_rate(&mut self, sock: &mut Sock) {
         self.has_seen_rtt |= sock.srtt_us > 0;
         let rtt_us = if sock.srtt_us > 0 { (sock.srtt_us >> 3).max(1) } else { NOMINAL_RTT_US };
@@ -145,7 +145,7 @@ impl Bbr {
         sock.pacing_rate = bytes_per_s(bw as u32, HIGH_GAIN, sock.mss);
     }
 
-    /// Section 4.2.1 (`bbr_set_pacing_rate`): the rate does not sink before the path is full.
+    /// Sets the pacing rate, which does not decrease before the path is full (section 4.2.1; `bbr_set_pacing_rate`).
     fn set_pacing_rate(&mut self, sock: &mut Sock, bw: u32, gain: u32) {
         let rate = bytes_per_s(bw, gain, sock.mss);
         if !self.has_seen_rtt && sock.srtt_us > 0 {
@@ -156,7 +156,7 @@ impl Bbr {
         }
     }
 
-    /// BDP with a gain, rounded up (section 4.2.3.2; `bbr_bdp`).
+    /// Returns the BDP times a gain, rounded up (section 4.2.3.2; `bbr_bdp`).
     fn bdp(&self, bw: u32, gain: u32) -> u32 {
         if self.min_rtt_us == u32::MAX {
             return INITIAL_CWND;
@@ -174,12 +174,12 @@ impl Bbr {
         if probes { even + 2 } else { even }
     }
 
-    /// What should be in flight at a gain (`bbr_inflight`).
+    /// Returns the target for the segments in flight at a gain (`bbr_inflight`).
     fn target_in_flight(&self, sock: &Sock, bw: u32, gain: u32) -> u32 {
         self.with_bundles(sock, self.bdp(bw, gain))
     }
 
-    /// Section 4.2.3.4 (`bbr_save_cwnd`).
+    /// Saves the window before it is reduced (section 4.2.3.4; `bbr_save_cwnd`).
     fn save_cwnd(&mut self, sock: &Sock) {
         let is_reduced = self.prior_state >= CaState::Recovery || self.mode == Mode::ProbeRtt;
         self.prior_cwnd = if is_reduced { self.prior_cwnd.max(sock.snd_cwnd) } else { sock.snd_cwnd };
@@ -205,7 +205,7 @@ impl Bbr {
         (if self.packet_conservation { cwnd.max(conserved) } else { cwnd }, self.packet_conservation)
     }
 
-    /// The window towards its target, by at most a segment per delivered one (section 4.2.3.6).
+    /// Moves the window towards its target. It grows by at most one segment per delivered one (section 4.2.3.6).
     fn approach_target(&self, sock: &Sock, acked: u32, bw: u32, cwnd: u32) -> u32 {
         let target = self.with_bundles(sock, self.bdp(bw, self.cwnd_gain) + self.aggregation_room());
         let grown = cwnd + acked;
@@ -219,7 +219,8 @@ impl Bbr {
         cwnd.max(LEAST_CWND)
     }
 
-    /// Before the path is full, the bandwidth is too low an estimate to recognise aggregation.
+    /// Returns the room for aggregation in the window. It is 0 before the path is full, because the bandwidth estimate
+    /// is then too low to recognise aggregation.
     fn aggregation_room(&self) -> u32 {
         if self.full_bw_reached { self.aggregation.room(self.estimate()) } else { 0 }
     }
@@ -236,7 +237,7 @@ impl Bbr {
         sock.snd_cwnd = if self.mode == Mode::ProbeRtt { cwnd.min(LEAST_CWND) } else { cwnd };
     }
 
-    /// What a long-term sample changes.
+    /// Takes a long-term sample, and applies its outcome.
     fn sample_long_term(&mut self, sock: &Sock, sample: &RateSample) {
         match self.long_term.update(sock, sample, self.round_start, self.mode == Mode::ProbeBw) {
             Outcome::Unchanged => {}
@@ -283,7 +284,7 @@ impl CongestionControl for Bbr {
         }
     }
 
-    /// Restart after idle time: sends at the estimated bandwidth (section 4.3.4.4; `bbr_cwnd_event`).
+    /// Restarts after idle time, at the estimated bandwidth (section 4.3.4.4; `bbr_cwnd_event`).
     fn cwnd_event(&mut self, sock: &mut Sock, event: CaEvent) {
         if event != CaEvent::TxStart || sock.app_limited == 0 {
             return;

@@ -1,6 +1,7 @@
-//! The kernel's clocks, jiffies and microseconds, and its timer wheel.
+//! The kernel's clocks (jiffies and microseconds) and its timer wheel.
 //!
-//! The phase of a real kernel's jiffies depends on when it booted; here the first jiffy begins with the simulation.
+//! In a real kernel, the phase of jiffies depends on the time of its boot. Here, the first jiffy begins with the
+//! simulation.
 
 /// `CONFIG_HZ` of Debian's kernels: jiffies per second.
 pub const HZ: u64 = 250;
@@ -9,7 +10,8 @@ pub const HZ: u64 = 250;
 pub(crate) const JIFFY_NS: u64 = 1_000_000_000 / HZ;
 const US_PER_JIFFY: u64 = 1_000_000 / HZ;
 
-/// Deltas below this many jiffies expire at jiffy resolution (`LVL_START(1)` of kernel/time/timer.c).
+/// Timers that are less than this many jiffies ahead expire at jiffy resolution (`LVL_START(1)` of
+/// kernel/time/timer.c).
 const FIRST_LEVEL: u64 = 63;
 /// Each level of the wheel is eight times as coarse as the one below.
 const LEVEL_SHIFT: u32 = 3;
@@ -27,8 +29,9 @@ pub fn jiffies_from_us(us: u64) -> u64 {
     us.div_ceil(US_PER_JIFFY)
 }
 
-/// When a timer that is set now for so many jiffies ahead fires: never early, so a jiffy later than asked, and farther timers
-/// at the coarser resolution of their level (`calc_wheel_index`).
+/// Returns when a timer fires that is set now for `ahead` jiffies later. A timer never fires early, so it fires one
+/// jiffy after the given time; timers that are further ahead have the coarser resolution of their level
+/// (`calc_wheel_index`).
 pub(crate) fn timer_fires_ns(now_ns: u64, ahead: u64) -> u64 {
     let expires = jiffies(now_ns) + ahead;
     let (mut shift, mut bound) = (0, FIRST_LEVEL);
@@ -48,7 +51,7 @@ pub fn micros(now_ns: u64) -> u64 {
     now_ns / 1000
 }
 
-/// `after`: whether sequence number `a` is later than `b`.
+/// `after`: returns whether sequence number `a` is later than `b`.
 #[must_use]
 pub fn after(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() < 0

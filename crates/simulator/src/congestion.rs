@@ -1,4 +1,5 @@
-//! What the simulated TCP sender shows its congestion control, and which hooks it calls.
+//! The interface between the simulated TCP sender and its congestion control: the state that the sender shows, and the
+//! hooks that it calls.
 
 use hotcc_lab_proto::plan::PlannedReading;
 
@@ -11,11 +12,11 @@ pub enum CaState {
     Open,
     /// Duplicate ACKs or SACKs were seen.
     Disorder,
-    /// The window is being reduced for another reason than loss.
+    /// The window is being reduced for a reason other than loss.
     Cwr,
-    /// Lost segments are being sent again.
+    /// Lost segments are being retransmitted.
     Recovery,
-    /// A retransmission timeout.
+    /// A retransmission timeout has expired.
     Loss,
 }
 
@@ -23,31 +24,31 @@ pub enum CaState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CaEvent {
-    /// The first segment after silence.
+    /// The first segment is sent after silence.
     TxStart,
-    /// The window is restarted after an idle time.
+    /// The window restarts after an idle time.
     CwndRestart,
-    /// A reduction is complete.
+    /// A reduction of the window is complete.
     CompleteCwr,
-    /// A timeout.
+    /// A retransmission timeout has expired.
     Loss,
-    /// An ECT packet without a mark.
+    /// An ECT packet without a mark has arrived.
     EcnNoCe,
-    /// A marked packet.
+    /// A marked packet has arrived.
     EcnIsCe,
 }
 
 /// ssthresh before the first loss.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// A connection as a congestion control sees it; names and units are those of `struct tcp_sock`.
+/// A connection as its congestion control sees it. Names and units are those of `struct tcp_sock`.
 #[derive(Clone, Debug, Default)]
 pub struct Sock {
     /// Time since the start of the simulation.
     pub now_ns: u64,
     /// Congestion window, segments.
     pub snd_cwnd: u32,
-    /// Credit towards the next segment of it.
+    /// Credit towards the window's next segment.
     pub snd_cwnd_cnt: u32,
     /// Slow start threshold, segments.
     pub snd_ssthresh: u32,
@@ -55,39 +56,39 @@ pub struct Sock {
     pub prior_cwnd: u32,
     /// Bound on the window, segments.
     pub snd_cwnd_clamp: u32,
-    /// 8 x smoothed RTT; 0: none yet.
+    /// Smoothed RTT, times 8; 0 until it is known.
     pub srtt_us: u32,
-    /// Windowed least RTT.
+    /// Minimum RTT over a time window.
     pub min_rtt_us: u32,
     /// Segment size, bytes.
     pub mss: u32,
     /// Segments delivered.
     pub delivered: u32,
-    /// When `delivered` was last counted.
+    /// Time at which `delivered` was last updated.
     pub delivered_ns: u64,
     /// 0, or the value of `delivered` at which the application limitation ends.
     pub app_limited: u32,
     /// Segments sent and not acknowledged in order.
     pub packets_out: u32,
-    /// Of them, those that SACK covers.
+    /// Segments of `packets_out` that SACK covers.
     pub sacked_out: u32,
-    /// Of them, those that are taken for lost.
+    /// Segments of `packets_out` that are considered lost.
     pub lost_out: u32,
-    /// Of them, those that were sent again.
+    /// Segments of `packets_out` that were retransmitted.
     pub retrans_out: u32,
-    /// Segments ever taken for lost.
+    /// Segments that were ever considered lost.
     pub lost: u32,
     /// Data segments sent.
     pub data_segs_out: u32,
-    /// Segments sent again so far.
+    /// Retransmissions so far.
     pub total_retrans: u32,
-    /// Most segments in flight over the last round.
+    /// Maximum number of segments in flight over the last round.
     pub max_packets_out: u32,
-    /// Whether the window held the sender back.
+    /// Whether the window limited the sender.
     pub is_cwnd_limited: bool,
     /// State of congestion avoidance.
     pub ca_state: CaState,
-    /// First sequence number that is not acknowledged, as the 32 bits on the wire.
+    /// First sequence number that is not acknowledged, in 32 bits as in the packet.
     pub snd_una: u32,
     /// Next sequence number to send.
     pub snd_nxt: u32,
@@ -95,13 +96,14 @@ pub struct Sock {
     pub bytes_acked: u64,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
-    /// When pacing lets the next segment leave (`tcp_wstamp_ns`); not after `now_ns`: at once.
+    /// Time at which pacing lets the next segment leave (`tcp_wstamp_ns`). If it is not after `now_ns`, the segment may
+    /// leave at once.
     pub wstamp_ns: u64,
-    /// When data was last sent (`lsndtime`).
+    /// Time at which data was last sent (`lsndtime`).
     pub lsnd_ns: u64,
     /// Whether the congestion control asks for pacing.
     pub needs_pacing: bool,
-    /// Bundle of segments that pacing aims at; 0: not computed yet.
+    /// Number of segments per bundle that pacing aims at; 0 until it is computed.
     pub tso_segs_goal: u32,
 }
 
@@ -128,79 +130,82 @@ impl Sock {
 /// `struct rate_sample`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
-    /// Start of the interval that the sample is of.
+    /// Start of the sample's interval.
     pub prior_ns: u64,
-    /// `delivered` at its start.
+    /// `delivered` at the start of the interval.
     pub prior_delivered: u32,
-    /// Segments delivered over it; negative: no sample.
+    /// Segments delivered during the interval; negative if there is no sample.
     pub delivered: i32,
-    /// Its length; not above 0: no sample.
+    /// Length of the interval; 0 or negative if there is no sample.
     pub interval_us: i64,
-    /// RTT of the last segment that this ACK acknowledged; negative: none.
+    /// RTT of the last segment that this ACK acknowledged; negative if there is none.
     pub rtt_us: i64,
-    /// Segments newly taken for lost.
+    /// Segments that are newly considered lost.
     pub losses: u32,
     /// Segments newly acknowledged or covered by SACK.
     pub acked_sacked: u32,
     /// Segments in flight before the ACK.
     pub prior_in_flight: u32,
-    /// Whether the application had too little to send at its start.
+    /// Whether the application had too little to send at the start of the interval.
     pub is_app_limited: bool,
-    /// Whether the sample is of a segment sent again.
+    /// Whether the sample is that of a retransmitted segment.
     pub is_retrans: bool,
     /// Whether the receiver probably delayed the ACK (`FLAG_ACK_MAYBE_DELAYED`).
     pub is_ack_delayed: bool,
 }
 
-/// A congestion control: the hooks of `struct tcp_congestion_ops`, which the sender calls in the kernel's order.
+/// A congestion control: the hooks of `struct tcp_congestion_ops`, which the sender calls in the same order as the
+/// kernel.
 pub trait CongestionControl {
-    /// The connection is set up.
+    /// Initialises the state when the connection is established.
     fn init(&mut self, sock: &mut Sock);
-    /// ssthresh at the start of a reduction.
+    /// Returns ssthresh at the start of a reduction.
     fn ssthresh(&mut self, sock: &mut Sock) -> u32;
-    /// The window may grow for `acked` segments.
+    /// Lets the window grow for `acked` acknowledged segments.
     fn cong_avoid(&mut self, _sock: &mut Sock, _acked: u32) {}
-    /// The window after a reduction that proved spurious.
+    /// Returns the window after a reduction that proved spurious.
     fn undo_cwnd(&mut self, sock: &mut Sock) -> u32;
-    /// The state is about to change.
+    /// Notes that the state is about to change to `state`.
     fn set_state(&mut self, _sock: &mut Sock, _state: CaState) {}
-    /// Something happened.
+    /// Notes an event.
     fn cwnd_event(&mut self, _sock: &mut Sock, _event: CaEvent) {}
-    /// An ACK acknowledged `acked` segments, with an RTT sample or none.
+    /// Takes an ACK that acknowledged `acked` segments, with its RTT sample if there is one.
     fn pkts_acked(&mut self, _sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>, _in_flight: u32) {}
-    /// Takes over from PRR and `cong_avoid` whole, if it is of that kind; `false`: it is not.
+    /// Handles an ACK completely, in place of PRR and `cong_avoid`. Returns `false` if the congestion control does not
+    /// have this hook.
     fn cong_control(&mut self, _sock: &mut Sock, _sample: &RateSample) -> bool {
         false
     }
-    /// `min_tso_segs`, if it has one.
+    /// Returns `min_tso_segs`, if the congestion control has this hook.
     fn min_tso_segs(&self, _sock: &Sock) -> Option<u32> {
         None
     }
-    /// Whether it has `cong_control`: PRR, the restart after idle times and the pacing rate are its own then.
+    /// Returns whether the congestion control has `cong_control`. It then does itself what PRR, the restart after idle
+    /// times and the kernel's pacing rate would do.
     fn has_cong_control(&self) -> bool {
         false
     }
-    /// `sndbuf_expand`: how many windows the send buffer holds.
+    /// Returns the number of windows that the send buffer holds (`sndbuf_expand`).
     fn sndbuf_expand(&self) -> u32 {
         2
     }
-    /// Sets a tunable; `false`: it has none of that name.
+    /// Sets a tunable. Returns `false` if there is none of that name.
     fn set_tunable(&mut self, _name: &str, _value: u32) -> bool {
         false
     }
-    /// A tunable's value.
+    /// Returns a tunable's value.
     fn tunable(&self, _name: &str) -> Option<u32> {
         None
     }
-    /// The radio map has an entry for the peer's link, and its latest reading or none yet.
+    /// Gives the peer's link an entry in the radio map, with its latest reading if there is one.
     fn set_radio(&mut self, _reading: Option<&PlannedReading>, _max_age_ms: u32) {}
-    /// The path map has a new generation for the peer.
+    /// Gives the peer a new generation in the path map.
     fn change_path(&mut self) {}
-    /// Name of the field of its state at that offset.
+    /// Returns the name of the field at an offset in the congestion control's state.
     fn field_at(&self, _offset: u32) -> Option<String> {
         None
     }
-    /// A field of its state by name, for a scenario that watches one.
+    /// Returns a field of the congestion control's state by its name, for a scenario that watches one.
     fn detail(&self, _name: &str) -> u32 {
         0
     }

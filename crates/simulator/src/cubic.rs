@@ -1,9 +1,9 @@
-//! CUBIC (RFC 9438) with HyStart, in the integer arithmetic of Linux 6.12's `tcp_cubic.c`, so that the windows are
-//! those of the kernel but for the error of the kernel's cube root, 0.2 % of K.
+//! CUBIC (RFC 9438) with HyStart, in the integer arithmetic of Linux 6.12's `tcp_cubic.c`. The windows are those of the
+//! kernel except for the error of the kernel's cube root, 0.2 % of K.
 //!
-//! Where the kernel differs from the RFC, this follows the kernel. The Reno estimate grows by one segment per
-//! 15/8 x cwnd acknowledged segments (section 4.3: by 9/17 per cwnd, which is nearly the same). Slow start ends by
-//! HyStart (Ha and Rhee, "Taming the elephants", 2011), not HyStart++ (RFC 9406). A timeout resets all state.
+//! Where the kernel differs from the RFC, this follows the kernel. The Reno estimate grows by one segment per 15/8 x
+//! cwnd acknowledged segments (section 4.3: by 9/17 per cwnd, which is nearly the same). Slow start ends by HyStart (Ha
+//! and Rhee, "Taming the elephants", 2011), not HyStart++ (RFC 9406). A timeout resets all state.
 
 mod hystart;
 mod root;
@@ -24,46 +24,46 @@ const BETA: u32 = 717;
 const C: u64 = 410;
 /// `BICTCP_HZ`: the curve's unit of time is 2^-10 s.
 const TIME_SHIFT: u32 = 10;
-/// A time in the curve's unit to the power of three, times C, is this many bits above a segment.
+/// The cube of a time in the curve's unit, times C, is a number of segments shifted left by this many bits.
 const CURVE_SHIFT: u32 = 10 + 3 * TIME_SHIFT;
 /// 1/C in the curve's units (`cube_factor`).
 const INVERSE_C: u64 = (1 << CURVE_SHIFT) / C;
-/// Acknowledged segments per segment of the Reno estimate's growth, as eighths of the window (`beta_scale`).
-/// RFC 9438, section 4.3: 1/alpha, where alpha = 3 (1 - beta) / (1 + beta).
+/// Acknowledged segments per segment of the Reno estimate's growth, in eighths of the window (`beta_scale`). RFC 9438,
+/// section 4.3: 1/alpha, where alpha = 3 (1 - beta) / (1 + beta).
 const RENO_EIGHTHS: u32 = 8 * (BETA_UNIT + BETA) / 3 / (BETA_UNIT - BETA);
-/// For how long a step is kept while the window does not change, jiffies (`bictcp_update`).
+/// Time for which a step is kept while the window does not change, in jiffies (`bictcp_update`).
 const KEEP_STEP: u64 = HZ / 32;
-/// Largest step before the first loss: growth of at least 5 % per round (`bictcp_update`).
+/// Maximum step before the first loss: the window grows by at least 5 % per round (`bictcp_update`).
 const STEP_BEFORE_LOSS: u32 = 20;
-/// Least step: a window grows at most by half per round (`bictcp_update`).
+/// Minimum step: a window grows by at most half per round (`bictcp_update`).
 const LEAST_STEP: u32 = 2;
-/// Least ssthresh, segments (`cubictcp_recalc_ssthresh`).
+/// Minimum ssthresh, in segments (`cubictcp_recalc_ssthresh`).
 const LEAST_SSTHRESH: u32 = 2;
 
-/// The growth since a reduction (RFC 9438, section 4.2).
+/// The growth since the last reduction (RFC 9438, section 4.2).
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Its start, jiffies.
+    /// Start of the epoch, in jiffies.
     start: u64,
-    /// K: from the start to the plateau, 2^-10 s.
+    /// K: time from the start to the plateau, in 2^-10 s.
     plateau_after: u64,
-    /// The window there, segments.
+    /// Window at the plateau, in segments.
     plateau: u32,
 }
 
 /// CUBIC for one connection (`struct bictcp`).
 #[derive(Clone, Debug, Default)]
 pub struct Cubic {
-    /// Acknowledged segments per segment of growth.
+    /// Acknowledged segments per segment by which the window grows.
     step: u32,
-    /// W_max: the window before the last reduction, after fast convergence; 0: no loss yet.
+    /// W_max: the window before the last reduction, after fast convergence; 0 before the first loss.
     last_max: u32,
-    /// The window of the last update, and its time in jiffies.
+    /// The window at the last update, and the time of that update in jiffies.
     last_update: (u32, u64),
-    /// Least RTT; 0: none yet.
+    /// Minimum RTT; 0 until it is known.
     delay_min_us: u32,
     epoch: Option<Epoch>,
-    /// Acknowledged segments that the Reno estimate has not grown for.
+    /// Acknowledged segments for which the Reno estimate has not grown yet.
     reno_acked: u32,
     /// W_est (RFC 9438, section 4.3), segments.
     reno_window: u32,
@@ -71,7 +71,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A connection before `init`.
+    /// Creates the state of a connection before `init`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -114,9 +114,9 @@ impl Cubic {
         epoch
     }
 
-    /// The step that brings the window to W_cubic(t + RTT) in a round (RFC 9438, sections 4.2 and 4.4).
+    /// Returns the step that brings the window to W_cubic(t + RTT) in one round (RFC 9438, sections 4.2 and 4.4).
     fn curve_step(&self, epoch: &Epoch, window: u32, now: u64) -> u32 {
-        // An idle time may have moved the start of the epoch to now, but never beyond.
+        // An idle time may have moved the start of the epoch up to now, but never beyond.
         let elapsed = now - epoch.start + jiffies_from_us(u64::from(self.delay_min_us));
         let target = window_at(epoch, (elapsed << TIME_SHIFT) / HZ);
         let step = if target > window { window / (target - window) } else { 100 * window };
@@ -126,7 +126,7 @@ impl Cubic {
     /// Follows the estimate of Reno's window if that is larger (RFC 9438, section 4.3).
     fn be_reno_friendly(&mut self, window: u32) {
         let reno_step = (window * RENO_EIGHTHS) >> 3;
-        // The kernel subtracts while more than a step is left; exactly one step waits for the next ACK.
+        // The kernel subtracts steps while more than one step is left, so exactly one step waits for the next ACK.
         let steps = self.reno_acked.saturating_sub(1) / reno_step;
         self.reno_acked -= steps * reno_step;
         self.reno_window += steps;
@@ -136,7 +136,7 @@ impl Cubic {
     }
 }
 
-/// W_cubic (RFC 9438, section 4.2) at a time of 2^-10 s since the start of the epoch.
+/// Returns W_cubic (RFC 9438, section 4.2) at a time since the start of the epoch, in 2^-10 s.
 fn window_at(epoch: &Epoch, time: u64) -> u32 {
     let from_plateau = time.abs_diff(epoch.plateau_after);
     let cube = C.wrapping_mul(from_plateau).wrapping_mul(from_plateau).wrapping_mul(from_plateau);
@@ -154,7 +154,7 @@ impl CongestionControl for Cubic {
         let window = sock.snd_cwnd;
         self.epoch = None;
         self.last_max = if window < self.last_max {
-            // Fast convergence: the plateau before was higher, so other flows are growing.
+            // Fast convergence: the previous plateau was higher, so other flows are growing.
             window * (BETA_UNIT + BETA) / (2 * BETA_UNIT)
         } else {
             window
@@ -184,7 +184,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    /// After silence, the curve continues from where it was: silence is not growth (RFC 9438, section 5.8;
+    /// After silence, continues the curve where it stopped: the window does not grow in silence (RFC 9438, section 5.8;
     /// `cubictcp_cwnd_event`).
     fn cwnd_event(&mut self, sock: &mut Sock, event: CaEvent) {
         if let (CaEvent::TxStart, Some(epoch)) = (event, &mut self.epoch) {
@@ -197,7 +197,7 @@ impl CongestionControl for Cubic {
     /// `cubictcp_acked`.
     fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, rtt_us: Option<u32>, _in_flight: u32) {
         let Some(rtt_us) = rtt_us else { return };
-        // The second after a reduction has the delay of the queue that the reduction drains.
+        // RTTs in the first second after a reduction include the queue that the reduction drains.
         if self.epoch.is_some_and(|epoch| jiffies(sock.now_ns) - epoch.start < HZ) {
             return;
         }

@@ -1,4 +1,4 @@
-//! A plan carried out in simulated time.
+//! Executes a plan in simulated time.
 
 use crate::algorithms::{Registry, Settings};
 use crate::congestion::CongestionControl;
@@ -14,51 +14,50 @@ use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Window that a receiver offers whose buffer the plan does not bound.
+/// Window of a receiver whose buffer the plan does not limit.
 const UNBOUNDED_BYTES: u64 = 1 << 40;
-/// Largest receive buffer that the lab gives to hosts by itself.
+/// The lab's default limit of hosts' receive buffers; it does not limit the window.
 const USUAL_BUFFER_BYTES: u64 = 67_108_864;
 
 const ECN: &str = "net.ipv4.tcp_ecn";
 const RECEIVE_BUFFER: &str = "net.ipv4.tcp_rmem";
-/// What hosts can be set to. A plan's other sysctls have no effect.
+/// The sysctls of hosts that the simulator supports. Others in a plan have no effect.
 pub const SYSCTLS: [&str; 2] = [ECN, RECEIVE_BUFFER];
 
-/// What a run left.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Counts and ends.
+    /// Counts, and the final states of flows.
     pub record: RunRecord,
-    /// Packets, in order of arrival.
+    /// Packet records, in order of arrival.
     pub packets: Vec<PacketRecord>,
-    /// ACKs, in order of time.
+    /// ACK records, in order of time.
     pub acks: Vec<AckRecord>,
 }
 
-/// Something that happens at a time.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// An entry of `agenda`, by its index.
+    /// An entry of `agenda` is due; its index.
     Planned(usize),
-    /// A packet reaches a host; its place among those under way.
+    /// A packet reaches a host; its index in `under_way`.
     Arrival(u32),
-    /// A flow has something to do.
+    /// A flow is due; its index.
     Flow(u16),
-    /// A cell has to be served.
+    /// A cell is due.
     Cells,
 }
 
-/// What the plan has for a moment.
+/// An entry of the agenda, from the plan.
 enum Entry<'a> {
     Reading(usize, &'a PlannedReading),
     Stop(usize),
     Action(&'a Action),
 }
 
-/// Carries a plan out; `settings` reads values of tunables.
+/// Executes a plan. `settings` resolves the values of tunables.
 ///
-/// # Errors
-/// If the plan needs something that the simulator does not have.
+/// # Errors If the plan needs something that the simulator does not support.
 pub fn simulate(plan: &Plan, settings: &Settings<'_>) -> Result<Outcome> {
     Simulation::new(plan, settings)?.run()
 }
@@ -105,7 +104,7 @@ impl<'a> Simulation<'a> {
         agenda.extend(plan.flows.iter().enumerate().map(|(flow, p)| (p.stop_ns, Entry::Stop(flow))));
         agenda.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Action(&e.action))));
         agenda.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
-        agenda.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the guest's order
+        agenda.sort_by_key(|(at_ns, _)| *at_ns); // stable: entries of the same time keep the guest's order
         Ok(Self {
             plan,
             registry,
@@ -189,7 +188,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// What a flow has sent leaves its hosts; then the flow waits for what is due next.
+    /// Sends what a flow has queued for sending, then schedules the flow's next event.
     fn send(&mut self, now_ns: u64, flow: usize) {
         for packet in std::mem::take(&mut self.out) {
             let Flow { hosts, addresses, .. } = &self.flows[flow];
@@ -204,7 +203,7 @@ impl<'a> Simulation<'a> {
 
     fn give(&mut self, now_ns: u64, host: usize, transit: Transit) {
         if self.network.is_at_end(host, transit.to) {
-            self.put_under_way(now_ns, host, transit); // between two ends on one host
+            self.put_under_way(now_ns, host, transit); // both ends are on the same host
             return;
         }
         if self.network.send(now_ns, host, transit) {
@@ -268,7 +267,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Does something, and describes it as the guest does.
+    /// Executes an action, and returns the guest's description of it.
     fn act(&mut self, now_ns: u64, action: &Action) -> Result<String> {
         Ok(match action {
             Action::Note(text) => text.clone(),
@@ -310,7 +309,8 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// A flow gets what is behind its congestion control's name now; whether its connection was open.
+    /// Gives a flow the implementation that is behind its congestion control's name now. Returns whether its connection
+    /// was open.
     fn replace(&mut self, now_ns: u64, place: usize, cc: &str) -> Result<bool> {
         let flow = &mut self.flows[place];
         if flow.cc != cc || flow.is_stopped() {
@@ -328,7 +328,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// A tunable's change, as `hotcc set` prints it.
+/// Returns the description of a tunable's change, in the format of `hotcc set`.
 fn changes(control: &dyn CongestionControl, name: &str, value: u32) -> String {
     let before = control.tunable(name).map_or_else(|| "unknown".to_owned(), |before| before.to_string());
     format!("{name}={value} (was {before})")
@@ -371,7 +371,7 @@ fn make_flow(
     Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window_bytes, delay_ns), config.ecn))
 }
 
-/// A number of its own for each flow of each run.
+/// Returns a number that differs for each flow of each run.
 fn seed(plan: &Plan, flow: u16) -> u64 {
     plan.links.first().map_or(0, |link| link.seed).wrapping_add(flow.into())
 }
@@ -380,12 +380,13 @@ fn sysctl<'a>(plan: &'a Plan, host: usize, key: &str) -> Option<&'a str> {
     plan.hosts[host].sysctls.iter().find(|(known, _)| known == key).map(|(_, value)| value.trim())
 }
 
-/// Whether the sender asks for ECN (1), and the receiver does not decline it (0).
+/// Returns whether the sender requests ECN (1), and the receiver does not decline it (0).
 fn has_ecn(plan: &Plan, flow: &PlannedFlow) -> bool {
     sysctl(plan, flow.from, ECN) == Some("1") && sysctl(plan, flow.to, ECN) != Some("0")
 }
 
-/// The window that a host's `tcp_rmem` allows: half of the buffer, for the other half is the packets' own memory.
+/// Returns the window that a host's `tcp_rmem` allows: half of the buffer, because the packets' own memory takes the
+/// other half.
 fn receive_window(plan: &Plan, host: usize) -> Result<u64> {
     let Some(value) = sysctl(plan, host, RECEIVE_BUFFER) else { return Ok(UNBOUNDED_BYTES) };
     let most: u64 = value.split_whitespace().last().unwrap_or_default().parse().context("invalid tcp_rmem")?;

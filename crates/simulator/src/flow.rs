@@ -1,4 +1,4 @@
-//! One flow: its two ends, how it begins and how it ends.
+//! One flow: its two ends, its start and its end.
 
 use crate::clock::timer_fires_ns;
 use crate::packet::{Ack, Content, Packet};
@@ -8,23 +8,23 @@ use hotcc_lab_proto::plan::{Pace, PlannedFlow};
 use hotcc_lab_proto::run_record::FlowEnd;
 use std::net::Ipv4Addr;
 
-/// `TCP_TIMEOUT_INIT`: 1 s until a SYN is sent again.
+/// `TCP_TIMEOUT_INIT`: 1 s until a SYN is retransmitted, in jiffies.
 const SYN_TICKS: u64 = 250;
 
 /// One flow.
 pub(crate) struct Flow {
-    /// Place in the plan.
+    /// Index in the plan.
     pub place: u16,
-    /// Hosts of its two ends.
+    /// Hosts of the flow's sender and receiver.
     pub hosts: (usize, usize),
-    /// Addresses of its two ends.
+    /// Addresses of the flow's sender and receiver.
     pub addresses: (Ipv4Addr, Ipv4Addr),
-    /// Name of its congestion control.
+    /// Name of the flow's congestion control.
     pub cc: String,
     bytes_wanted: Option<u64>,
     ends: Ends,
     ecn: bool,
-    /// When its bytes were all received.
+    /// Time at which the receiver had all bytes.
     complete_ns: Option<u64>,
     is_stopped: bool,
     end: Option<FlowEnd>,
@@ -69,7 +69,7 @@ impl Flow {
         }
     }
 
-    /// A connection.
+    /// Creates a TCP flow.
     pub fn tcp(
         place: u16,
         planned: &PlannedFlow,
@@ -82,13 +82,13 @@ impl Flow {
         Self { ecn, ..Self::new(place, planned, source, Ends::Tcp(Box::new(tcp))) }
     }
 
-    /// Datagrams.
+    /// Creates a UDP flow.
     pub fn udp(place: u16, planned: &PlannedFlow, source: Ipv4Addr, pace: Pace) -> Self {
         let left = planned.bytes.unwrap_or(u64::MAX);
         Self::new(place, planned, source, Ends::Udp(Udp { pace, left, next_ns: planned.start_ns, received: 0 }))
     }
 
-    /// The sender of a connection.
+    /// Returns the sender; `None` for UDP.
     pub fn sender(&mut self) -> Option<&mut Sender> {
         match &mut self.ends {
             Ends::Tcp(tcp) => Some(&mut tcp.sender),
@@ -96,7 +96,7 @@ impl Flow {
         }
     }
 
-    /// When it has something to do next.
+    /// Returns the next time at which the flow is due.
     pub fn next_ns(&self) -> Option<u64> {
         if self.is_stopped {
             return None;
@@ -110,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// Does what is due; what it sends goes to `out`.
+    /// Does what is due, and adds the packets to send to `out`.
     pub fn wake(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
         if self.is_stopped {
             return;
@@ -145,7 +145,7 @@ impl Flow {
         self.send(out);
     }
 
-    /// A packet of its arrives at its end.
+    /// Takes a packet of the flow that arrives at its end, and adds the packets to send to `out`.
     pub fn arrive(&mut self, now_ns: u64, packet: &Packet, out: &mut Vec<Packet>) {
         if self.is_stopped {
             return;
@@ -173,7 +173,7 @@ impl Flow {
         self.send(out);
     }
 
-    /// Ends it.
+    /// Stops the flow, unless it has been stopped.
     pub fn stop(&mut self, now_ns: u64) {
         if self.is_stopped {
             return;
@@ -194,12 +194,12 @@ impl Flow {
         });
     }
 
-    /// Whether it was stopped.
+    /// Returns whether the flow was stopped.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// How it ended.
+    /// Returns the flow's final state.
     pub fn end(&self) -> FlowEnd {
         self.end.clone().unwrap_or_default()
     }

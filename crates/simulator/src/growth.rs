@@ -1,9 +1,9 @@
-//! The kernel's helpers that make a window grow: `tcp_slow_start` and `tcp_cong_avoid_ai`.
+//! The kernel's helpers for growing a window: `tcp_slow_start` and `tcp_cong_avoid_ai`.
 
 use crate::congestion::Sock;
 
-/// Slow start up to ssthresh: one segment for each acknowledged one (RFC 5681, section 3.1). Returns the acknowledged
-/// segments that are left for congestion avoidance.
+/// Grows the window in slow start, up to ssthresh: by one segment for each acknowledged one (RFC 5681, section 3.1).
+/// Returns the number of acknowledged segments that are left for congestion avoidance.
 pub fn slow_start(sock: &mut Sock, acked: u32) -> u32 {
     let window = sock.snd_cwnd.saturating_add(acked).min(sock.snd_ssthresh);
     let left = acked - (window - sock.snd_cwnd);
@@ -11,9 +11,9 @@ pub fn slow_start(sock: &mut Sock, acked: u32) -> u32 {
     left
 }
 
-/// Congestion avoidance: one segment for every `segments_per_step` acknowledged ones.
+/// Grows the window in congestion avoidance: by one segment for every `segments_per_step` acknowledged ones.
 pub fn additive_increase(sock: &mut Sock, segments_per_step: u32, acked: u32) {
-    // Credit from a slower growth, whose step was longer, buys one segment at most.
+    // If the step has become shorter, the credit of the longer step buys at most one segment.
     if sock.snd_cwnd_cnt >= segments_per_step {
         sock.snd_cwnd_cnt = 0;
         sock.snd_cwnd += 1;

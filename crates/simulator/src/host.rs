@@ -6,23 +6,22 @@ use hotcc_host_algo::{Flow, Group, HostAlgo, RadioLine, View};
 use hotcc_lab_proto::plan::PlannedReading;
 use std::io;
 
-/// The algorithms' clock at the start of the simulation. No kernel's clock is 0 when a connection begins, and algorithms take
-/// a time of 0 for "never".
+/// The algorithms' clock at the start of the simulation. In a kernel, the clock is never 0 when a connection begins,
+/// and algorithms use a time of 0 for "never".
 const CLOCK_START_NS: u64 = 100_000_000_000;
 
-/// One connection under one of hotcc's algorithms, with tunables and a radio map of its own.
+/// One connection under one of hotcc's algorithms, with its own tunables and radio map.
 pub struct HostControl {
     flow: Flow<'static>,
     path_generation: u32,
-    /// What the last readings left in the radio map.
+    /// The radio map's line after the latest readings.
     radio: RadioLine,
 }
 
 impl HostControl {
-    /// The built-in algorithm `name`, with these values of its tunables, for a flow of `group`.
+    /// Creates the built-in algorithm `name`, with these values of its tunables, for a flow of `group`.
     ///
-    /// # Errors
-    /// If there is no such algorithm or tunable.
+    /// # Errors If there is no such algorithm or tunable.
     pub fn new(name: &str, tunables: &[(String, u32)], group: &Group) -> io::Result<Self> {
         let mut algo = HostAlgo::open(name)?;
         algo.join(group);
@@ -63,14 +62,14 @@ impl HostControl {
             lost_out: sock.lost_out,
             retrans_out: sock.retrans_out,
             sack_ok: 1,
-            // the rate sample: only mdcubic reads it, which is not simulated by its C file
+            // the rate sample is left out: only mdcubic reads it, and the simulator does not run mdcubic's C file
             ..View::default()
         };
         self.flow.set(&view);
         view
     }
 
-    /// Takes over what the algorithm has changed.
+    /// Copies the algorithm's changes to `sock`.
     fn take(&self, before: &View, sock: &mut Sock) {
         let after = self.flow.get(before);
         sock.snd_cwnd = after.snd_cwnd;
@@ -89,7 +88,7 @@ impl HostControl {
 
 impl CongestionControl for HostControl {
     fn init(&mut self, sock: &mut Sock) {
-        sock.needs_pacing |= self.has_cong_control(); // the kernel sets no pacing rate then
+        sock.needs_pacing |= self.has_cong_control(); // the kernel then sets no pacing rate
         self.call(sock, Flow::init);
     }
 

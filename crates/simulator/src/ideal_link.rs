@@ -1,5 +1,5 @@
-//! One connection over an ideal link, for tests: a queue of fixed rate, a policer before it, an ACK per segment, and no
-//! retransmissions. A lost segment counts as lost when the ACK of a later one arrives.
+//! One connection over an ideal link, for tests: a queue that is served at a fixed rate, a policer before it, an ACK
+//! per segment, and no retransmissions. A segment counts as lost when the ACK of a later one arrives.
 
 use crate::clock::micros;
 use crate::congestion::{CaState, CongestionControl, INFINITE_SSTHRESH, RateSample, Sock};
@@ -20,7 +20,7 @@ pub struct Policer {
 pub struct Link {
     pub segments_per_s: u64,
     pub delay_us: u64,
-    /// Segments that fit into the queue.
+    /// Number of segments that fit into the queue.
     pub queue: u64,
     pub policer: Option<Policer>,
 }
@@ -32,11 +32,11 @@ struct Segment {
     first_sent_ns: u64,
     prior_delivered: u32,
     prior_delivered_ns: u64,
-    /// When its ACK arrives; `None`: it is lost.
+    /// Time at which its ACK arrives; `None` if the segment is lost.
     acked_ns: Option<u64>,
 }
 
-/// The sender and what is in flight.
+/// The sender and its segments in flight.
 pub struct Connection {
     pub sock: Sock,
     link: Link,
@@ -48,7 +48,7 @@ pub struct Connection {
     recovery_end: u32,
 }
 
-/// A connection with data to send at any time.
+/// Returns a connection that always has data to send.
 pub fn sock() -> Sock {
     Sock {
         snd_cwnd: 10,
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Runs the connection; calls `observe` after each ACK.
+    /// Runs the connection, and calls `observe` after each ACK.
     pub fn run(
         &mut self,
         control: &mut dyn CongestionControl,
@@ -126,7 +126,7 @@ impl Connection {
         self.flight.push_back(segment);
     }
 
-    /// When the ACK of a segment that is sent now arrives.
+    /// Returns when the ACK of a segment that is sent now arrives; `None` if the segment is lost.
     fn forward(&mut self) -> Option<u64> {
         let now_ns = self.sock.now_ns;
         if let Some(policer) = self.link.policer {
@@ -158,7 +158,8 @@ impl Connection {
                 break segment;
             }
             losses += 1;
-            // What was sent before the last episode was noticed belongs to it, even if its loss is noticed after the end.
+            // A segment that was sent before the last episode was noticed belongs to that episode, even if its loss is
+            // noticed later.
             is_another_episode |= crate::clock::after(segment.end_seq, self.recovery_end);
         };
         sock.lost += losses;

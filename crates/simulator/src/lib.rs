@@ -1,4 +1,4 @@
-//! Runs a lab's plan without a kernel: Linux's TCP sender and the algorithms' own C files in simulated time.
+//! Runs a plan of the lab without a kernel: Linux's TCP sender and the algorithms' own C files in simulated time.
 
 pub mod algorithms;
 pub mod bbr;

@@ -10,24 +10,24 @@ use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
 use hotcc_lab_proto::run_record::LinkEnd;
 use std::net::Ipv4Addr;
 
-/// The first three bytes of an address: every network of the lab is a /24.
+/// The first three bytes of an address. Every network of the lab is a /24.
 type Subnet = [u8; 3];
 
 /// A packet with its destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transit {
-    /// Where it goes.
+    /// Destination address.
     pub to: Ipv4Addr,
-    /// What it is.
+    /// The packet.
     pub packet: Packet,
 }
 
 /// A packet that leaves a link.
 #[derive(Debug)]
 pub(crate) struct Departure {
-    /// When it is at the next host.
+    /// Time at which it arrives at the next host.
     pub at_ns: u64,
-    /// That host.
+    /// Index of the next host.
     pub host: usize,
     /// The packet.
     pub transit: Transit,
@@ -36,13 +36,13 @@ pub(crate) struct Departure {
 #[derive(Debug, Default)]
 struct Host {
     addresses: Vec<Ipv4Addr>,
-    /// Networks of its own interfaces, with the link out.
+    /// Networks of the host's own interfaces, each with the outgoing link.
     connected: Vec<(Subnet, usize)>,
-    /// Other networks, with the neighbour.
+    /// Other networks, each with the neighbour's address.
     routes: Vec<(Subnet, Ipv4Addr)>,
 }
 
-/// One that waits in a cell.
+/// A packet that waits in a cell.
 #[derive(Debug)]
 struct InCell {
     transit: Transit,
@@ -58,21 +58,21 @@ struct InCell {
 pub(crate) struct Network {
     hosts: Vec<Host>,
     links: Vec<LinkModel>,
-    /// The host that each link ends at.
+    /// For each link, the host at its end.
     ends: Vec<usize>,
     cells: Vec<Cell<InCell>>,
     cell_of: Vec<Option<usize>>,
     kept: Vec<bool>,
     room: usize,
-    /// Records of packets on the links that keep any.
+    /// Records of packets, on the links that keep records.
     pub records: Vec<PacketRecord>,
-    /// Those that there was no room for.
+    /// Number of records that were not kept because there was no room for them.
     pub missing: u64,
     departures: Vec<Departure>,
 }
 
 impl Network {
-    /// A plan's network at time 0.
+    /// Creates a plan's network at time 0.
     pub fn new(plan: &Plan) -> Result<Self> {
         let mut ends = vec![0; plan.links.len()];
         for end in plan.cables.iter().flat_map(|cable| &cable.ends) {
@@ -93,7 +93,7 @@ impl Network {
         })
     }
 
-    /// The address that a host's packets to `to` have.
+    /// Returns the source address of a host's packets to `to`.
     pub fn source(&self, host: usize, to: Ipv4Addr) -> Result<Ipv4Addr> {
         let host = &self.hosts[host];
         let near = host.neighbour(to).with_context(|| format!("no route to {to}"))?;
@@ -101,13 +101,13 @@ impl Network {
         own.copied().with_context(|| format!("no address of its own towards {to}"))
     }
 
-    /// Whether a packet to that address has arrived.
+    /// Returns whether a packet to this address has arrived at its destination.
     pub fn is_at_end(&self, host: usize, to: Ipv4Addr) -> bool {
         self.hosts[host].addresses.contains(&to)
     }
 
-    /// What `ip` would do on a host: `route replace NETWORK via ADDRESS`. Returns which of these addresses then have
-    /// another next hop.
+    /// Applies an `ip` command to a host: `route replace NETWORK via ADDRESS`. Returns those of the addresses `of`
+    /// whose next hop has changed.
     pub fn reroute(&mut self, host: usize, arguments: &str, of: &[Ipv4Addr]) -> Result<Vec<Ipv4Addr>> {
         let host = &mut self.hosts[host];
         let before: Vec<_> = of.iter().map(|to| host.neighbour(*to)).collect();
@@ -115,7 +115,7 @@ impl Network {
         Ok(of.iter().zip(before).filter(|(to, was)| host.neighbour(**to) != *was).map(|(to, _)| *to).collect())
     }
 
-    /// A host sends a packet, its own or another's. `true`: a cell has changed.
+    /// Sends a packet from a host, which may be its source or forward it. Returns `true` if a cell has changed.
     pub fn send(&mut self, now_ns: u64, host: usize, transit: Transit) -> bool {
         let Some(link) = self.hosts[host].link_to(transit.to) else { return false };
         let record = self.new_record(link);
@@ -144,24 +144,24 @@ impl Network {
         true
     }
 
-    /// Serves all cells until then; returns when one has to be served next.
+    /// Serves all cells until `now_ns`. Returns when a cell is due next.
     pub fn serve_cells(&mut self, now_ns: u64) -> Option<u64> {
         (0..self.cells.len()).for_each(|cell| self.serve(cell, now_ns));
         let (cells, links) = (&mut self.cells, &self.links);
         cells.iter_mut().filter_map(|cell| cell.next_ns(links)).min()
     }
 
-    /// Takes what has left the links.
+    /// Takes the packets that have left the links.
     pub fn departures(&mut self) -> impl Iterator<Item = Departure> {
         self.departures.drain(..)
     }
 
-    /// Whether something has left the links.
+    /// Returns whether packets have left the links.
     pub fn has_departures(&self) -> bool {
         !self.departures.is_empty()
     }
 
-    /// The end of the run: what waits in cells is written down; returns each link's counts.
+    /// Ends the run: writes the records of packets that still wait in cells, and returns each link's counts.
     pub fn finish(&mut self, end_ns: u64) -> Vec<LinkEnd> {
         for cell in std::mem::take(&mut self.cells) {
             for waiting in cell.into_waiting() {
@@ -181,7 +181,7 @@ impl Network {
         }
     }
 
-    /// What becomes of a packet is known.
+    /// Applies a packet's fate: marks and records the packet, and passes it on.
     fn pass(&mut self, came_ns: u64, link: usize, mut transit: Transit, record: Option<usize>, offer: &Offer) {
         let (fate, marked) = match offer.fate {
             Fate::QueueDrop => (QUEUE_DROP, false),
@@ -219,7 +219,7 @@ impl Network {
         record.segments = packet.segments() as u16;
     }
 
-    /// Place of a record that is still to be written, if the link keeps any.
+    /// Reserves a record that is written later, if the link keeps records. Returns its index.
     fn new_record(&mut self, link: usize) -> Option<usize> {
         if !self.kept[link] {
             return None;
@@ -270,10 +270,11 @@ impl Host {
         Ok(())
     }
 
-    /// The next host's address on the way to `to`.
+    /// Returns the address of the next host towards `to`.
     fn neighbour(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let network = subnet(to);
-        // a route of the network itself precedes one's own interface, as one with a `via` was asked for
+        // a route to this network takes precedence over the host's own interface in it, because the plan asks for its
+        // `via`
         if let Some((_, via)) = self.routes.iter().find(|(known, _)| *known == network) {
             return Some(*via);
         }

@@ -1,18 +1,18 @@
-//! What travels over the simulated links.
+//! The packets of the simulated links.
 
-/// Bytes of IP and TCP headers with the time stamp option: 20 + 20 + 12.
+/// Bytes of IP and TCP headers with the timestamp option: 20 + 20 + 12.
 pub(crate) const HEADER_BYTES: u32 = 52;
-/// Bytes of IP and TCP headers of a SYN with its options: segment size, SACK, time stamps, window scale.
+/// Bytes of IP and TCP headers of a SYN with its options: segment size, SACK, timestamps, window scale.
 pub(crate) const SYN_BYTES: u32 = 60;
 /// Bytes of IP and UDP headers.
 pub(crate) const UDP_HEADER_BYTES: u32 = 28;
-/// Bytes of the SACK option beside its blocks, with padding.
+/// Bytes of the SACK option without its blocks, including padding.
 const SACK_OPTION_BYTES: u32 = 4;
 const SACK_BLOCK_BYTES: u32 = 8;
-/// Blocks that have room beside time stamps (RFC 2018, section 3).
+/// Maximum number of SACK blocks beside the timestamp option (RFC 2018, section 3).
 pub(crate) const SACK_BLOCKS: usize = 3;
 
-/// A range of bytes: from the first to behind the last.
+/// A range of bytes: the first byte, and the byte after the last one.
 pub(crate) type Range = (u64, u64);
 
 /// An acknowledgement.
@@ -20,40 +20,40 @@ pub(crate) type Range = (u64, u64);
 pub(crate) struct Ack {
     /// Next byte expected.
     pub cumulative: u64,
-    /// Blocks of the SACK option, the newest first; the first `blocks` are in use.
+    /// Blocks of the SACK option, the newest first; the first `blocks` of them are in use.
     pub sack: [Range; SACK_BLOCKS],
-    /// Blocks in use.
+    /// Number of blocks in use.
     pub blocks: u8,
     /// Whether the first block reports a duplicate (RFC 2883).
     pub is_dsack: bool,
-    /// The time stamp that is echoed, ms.
+    /// The echoed timestamp, in ms.
     pub echo_ms: u32,
-    /// Receive window: the byte behind the last one that may be sent.
+    /// End of the receive window: the byte after the last one that may be sent.
     pub window_end: u64,
     /// ECN echo.
     pub ece: bool,
 }
 
 impl Ack {
-    /// Length as an IP packet.
+    /// Returns the length of the IP packet.
     pub fn bytes(&self) -> u32 {
         let sack = if self.blocks == 0 { 0 } else { SACK_OPTION_BYTES + u32::from(self.blocks) * SACK_BLOCK_BYTES };
         HEADER_BYTES + sack
     }
 }
 
-/// A bundle of data segments, mostly a single one.
+/// A bundle of data segments, usually a single one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Data {
     /// First byte.
     pub seq: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u32,
-    /// Segments.
+    /// Number of segments.
     pub segments: u32,
-    /// Time stamp, ms.
+    /// Timestamp, in ms.
     pub stamp_ms: u32,
-    /// PSH: the end of a write.
+    /// PSH: this is the end of a write.
     pub push: bool,
     /// The sender has reduced its window after an ECN echo.
     pub cwr: bool,
@@ -62,37 +62,37 @@ pub(crate) struct Data {
 /// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Content {
-    /// The sender opens the connection.
+    /// The sender's request to open the connection.
     Syn,
-    /// The receiver answers.
+    /// The receiver's answer to it.
     SynAck,
-    /// The sender's part of the connection without data.
+    /// A packet of the sender without data.
     Empty,
-    /// Data of TCP.
+    /// TCP data.
     Data(Data),
     /// The receiver's acknowledgement.
     Ack(Ack),
-    /// The receiver closes; an acknowledgement as well.
+    /// The receiver closes the connection; also an acknowledgement.
     Fin(Ack),
-    /// A datagram of UDP with so many bytes of payload.
+    /// A UDP datagram with this many bytes of payload.
     Datagram(u32),
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Packet {
-    /// Flow.
+    /// Index of the flow.
     pub flow: u16,
     /// Whether it may be marked (ECT).
     pub ect: bool,
     /// Whether it is marked.
     pub ce: bool,
-    /// What it is.
+    /// Content.
     pub content: Content,
 }
 
 impl Packet {
-    /// Length of IP, of all segments.
+    /// Returns the total length of the IP packets of all segments.
     pub fn bytes(&self) -> u32 {
         match self.content {
             Content::Syn | Content::SynAck => SYN_BYTES,
@@ -103,12 +103,12 @@ impl Packet {
         }
     }
 
-    /// Segments in it.
+    /// Returns the number of segments.
     pub fn segments(&self) -> u32 {
         if let Content::Data(data) = self.content { data.segments } else { 1 }
     }
 
-    /// Whether it goes from the flow's sender to its receiver.
+    /// Returns whether the packet goes from the flow's sender to its receiver.
     pub fn towards_receiver(&self) -> bool {
         !matches!(self.content, Content::SynAck | Content::Ack(_) | Content::Fin(_))
     }

@@ -1,36 +1,37 @@
-//! The receiving half of Linux's TCP (net/ipv4/tcp_input.c, tcp_output.c, 6.12): when it acknowledges, and what.
+//! The receiving half of Linux's TCP (net/ipv4/tcp_input.c, tcp_output.c, 6.12): when it sends ACKs, and their content.
 
 use crate::clock::{JIFFY_NS, jiffies, timer_fires_ns};
 use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
 
-/// `TCP_MAX_QUICKACKS`: ACKs that are sent at once at the start, and after duplicates.
+/// `TCP_MAX_QUICKACKS`: number of ACKs that are sent immediately at the start, and after duplicates.
 const QUICK_ACKS: u32 = 16;
 /// `TCP_ATO_MIN` and `TCP_DELACK_MIN`: 40 ms.
 const DELAYED_ACK_TICKS: u64 = 10;
-/// `TCP_FASTRETRANS_THRESH`: duplicate ACKs before they are compressed.
+/// `TCP_FASTRETRANS_THRESH`: number of duplicate ACKs before compression starts.
 const DUPLICATES_AT_ONCE: u32 = 3;
 /// `tcp_comp_sack_nr`.
 const MOST_COMPRESSED: u32 = 44;
 /// `tcp_comp_sack_delay_ns`.
 const COMPRESSION_NS: u64 = 1_000_000;
-/// What the receiver takes for the segment size before it has seen one.
+/// The receiver's estimate of the segment size before the first segment.
 const FIRST_MSS: u32 = 536;
-/// A gap longer than the retransmission timeout, which is at least this long, asks for quick ACKs again.
+/// After a gap longer than the retransmission timeout, which is at least this long, the receiver sends quick ACKs
+/// again.
 const GAP_NS: u64 = 200_000_000;
 
-/// What arrived and is not acknowledged in order is kept as ranges.
+/// A receiver. It keeps data that arrived out of order as ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     /// Next byte expected (`rcv_nxt`).
     next: u64,
     /// `rcv_nxt` of the last ACK (`rcv_wup`).
     acknowledged: u64,
-    /// Ranges out of order, by sequence.
+    /// Ranges that arrived out of order, by sequence number.
     out_of_order: Vec<Range>,
     /// Ranges to report, the newest first (`selective_acks`).
     reported: Vec<Range>,
     duplicate: Option<Range>,
-    /// Time stamp to echo: of the segment that advanced the window (RFC 7323, section 4.3).
+    /// Timestamp to echo: that of the segment that advanced the window (RFC 7323, section 4.3).
     recent_ms: u32,
     quick: u32,
     has_data: bool,
@@ -47,7 +48,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// One that offers a window of that many bytes, over a path with that RTT.
+    /// Creates a receiver that offers a window of this many bytes, over a path with this RTT.
     pub fn new(window_bytes: u64, rtt_ns: u64) -> Self {
         Self {
             next: 0,
@@ -71,17 +72,17 @@ impl Receiver {
         }
     }
 
-    /// Bytes received in order.
+    /// Returns the bytes received in order.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// When a timer of its fires.
+    /// Returns when the next timer fires.
     pub fn next_timer_ns(&self) -> Option<u64> {
         self.delayed_ns.into_iter().chain(self.compression_ns).min()
     }
 
-    /// Data arrive; returns an ACK that is due at once.
+    /// Takes data that arrive. Returns an ACK if one must be sent immediately.
     pub fn data(&mut self, now_ns: u64, data: &Data, ce: bool) -> Option<Ack> {
         let (start, end) = (data.seq, data.seq + u64::from(data.len));
         if data.cwr {
@@ -95,7 +96,7 @@ impl Receiver {
             self.largest_bytes = full;
         }
         if end <= self.next {
-            // `tcp_data_queue`: a retransmission that was not needed
+            // `tcp_data_queue`: an unnecessary retransmission
             self.duplicate = Some((start, end));
             self.quick = QUICK_ACKS;
             return Some(self.ack());
@@ -113,18 +114,18 @@ impl Receiver {
         } else {
             self.add(start, end);
         }
-        // a segment with PSH is acknowledged as soon as the application has read it (`tcp_cleanup_rbuf`)
+        // the receiver acknowledges a segment with PSH as soon as the application has read it (`tcp_cleanup_rbuf`)
         let read = data.push && self.out_of_order.is_empty();
         self.check(now_ns, ack_now || read, had_gap || !self.out_of_order.is_empty())
     }
 
-    /// A timer has fired; returns an ACK that is due.
+    /// Handles timers that have fired. Returns an ACK if one is due.
     pub fn timer(&mut self, now_ns: u64) -> Option<Ack> {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
         (due(self.delayed_ns) || due(self.compression_ns)).then(|| self.ack())
     }
 
-    /// An ACK as of now.
+    /// Returns an ACK of the current state.
     pub fn ack(&mut self) -> Ack {
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
@@ -186,7 +187,7 @@ impl Receiver {
     /// `tcp_send_delayed_ack`.
     fn delay(&mut self, now_ns: u64) -> Option<Ack> {
         match self.delayed_ns {
-            // about to expire
+            // the timer is about to expire
             Some(at) if at <= (jiffies(now_ns) + (DELAYED_ACK_TICKS >> 2) + 1) * JIFFY_NS => Some(self.ack()),
             Some(_) => None,
             None => {
@@ -196,7 +197,8 @@ impl Receiver {
         }
     }
 
-    /// A range out of order; merges it with its neighbours and makes it the first to report (`tcp_sack_new_ofo_skb`).
+    /// Adds a range that arrived out of order: merges it with its neighbours, and makes it the first to report
+    /// (`tcp_sack_new_ofo_skb`).
     fn add(&mut self, mut start: u64, mut end: u64) {
         if let Some(&known) = self.out_of_order.iter().find(|r| r.0 <= start && end <= r.1) {
             self.duplicate = Some((start, end));
@@ -216,14 +218,14 @@ impl Receiver {
         self.report((start, end));
     }
 
-    /// Makes a range the first to report; those within it go.
+    /// Makes a range the first to report, and removes ranges within it.
     fn report(&mut self, range: Range) {
         self.reported.retain(|r| r.1 <= range.0 || range.1 <= r.0);
         self.reported.insert(0, range);
         self.reported.truncate(SACK_BLOCKS + 1);
     }
 
-    /// What is in order now moves on (`tcp_ofo_queue`, `tcp_sack_remove`).
+    /// Advances over ranges that are now in order (`tcp_ofo_queue`, `tcp_sack_remove`).
     fn close_gap(&mut self) {
         while let Some(&(start, end)) = self.out_of_order.first() {
             if start > self.next {
@@ -247,7 +249,7 @@ mod tests {
         Data { seq: number * u64::from(MSS), len: MSS, segments: 1, stamp_ms: number as u32, push: false, cwr: false }
     }
 
-    /// One that is past its first, quick ACKs.
+    /// Returns a receiver that has sent its initial quick ACKs.
     fn steady() -> Receiver {
         let mut receiver = Receiver::new(1 << 30, 40_000_000);
         for number in 0..16 {

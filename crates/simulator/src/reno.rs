@@ -1,9 +1,9 @@
-//! Reno, as the kernel's `tcp_reno` (net/ipv4/tcp_cong.c) has it: RFC 5681 with appropriate byte counting.
+//! Reno, as in the kernel's `tcp_reno` (net/ipv4/tcp_cong.c): RFC 5681 with appropriate byte counting.
 
 use crate::congestion::{CongestionControl, Sock};
 use crate::growth::{additive_increase, slow_start};
 
-/// Reno has no state of its own.
+/// Reno, which has no state of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reno;
 

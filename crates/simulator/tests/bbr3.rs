@@ -1,4 +1,4 @@
-//! BBRv3 (bench/peers) alone on a path: its states over time, as docs/reference/bbr3.md shows them.
+//! BBRv3 (bench/peers) alone on a path: its states over time, as shown in docs/reference/bbr3.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase};
@@ -12,7 +12,7 @@ const NAMES: [&str; 7] = ["Startup", "Drain", "DOWN", "CRUISE", "REFILL", "UP", 
 /// Offset and size of `state` in the algorithm's state.
 const STATE: (u32, u32) = (86, 1);
 
-/// 20 Mbit/s, 40 ms, and a queue of two BDP.
+/// Returns a plan of one flow at 20 Mbit/s, with an RTT of 40 ms and a queue of two BDP.
 fn plan() -> Plan {
     let host = |name: &str, address: &str| PlannedHost {
         name: name.to_owned(),
@@ -58,7 +58,7 @@ fn plan() -> Plan {
     }
 }
 
-/// One stay in a state.
+/// A period in one state.
 struct Stay {
     state: usize,
     from_ns: u64,
@@ -115,7 +115,7 @@ fn it_runs_through_its_cycle() {
     let stays = stays(&outcome);
     let names: Vec<&str> = stays.iter().map(|stay| NAMES[stay.state]).collect();
     let shown = table(&stays);
-    // DOWN ends in the ACK in which Drain does
+    // DOWN ends in the same ACK as Drain
     assert_eq!(names[..3], ["Startup", "Drain", "CRUISE"], "\n{shown}");
     let cycle = ["CRUISE", "REFILL", "UP", "DOWN", "CRUISE"];
     assert!(names.windows(5).filter(|states| *states == cycle).count() >= 2, "\n{shown}");

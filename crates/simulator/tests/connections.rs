@@ -1,4 +1,4 @@
-//! Whole connections: what holds on any path, and what the same plan gives twice.
+//! Complete connections: properties that hold on any path, and the repeatability of runs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{
@@ -35,7 +35,7 @@ fn flow(cc: &str, bytes: Option<u64>) -> PlannedFlow {
     }
 }
 
-/// Two hosts and a link of 20 Mbit/s, with 20 ms each way.
+/// Returns a plan with two hosts and a link of 20 Mbit/s, with a delay of 20 ms each way.
 fn plan(flows: Vec<PlannedFlow>, seconds: u64) -> Plan {
     let link = |name: &str, seed| PlannedLink {
         name: name.to_owned(),
@@ -81,7 +81,7 @@ fn a_finite_flow_completes_when_its_last_byte_arrives() {
     let outcome = run(&plan(vec![flow("cubic", Some(10 * MSS + 7))], 5));
     let end = &outcome.record.flows[0];
     assert!(end.complete && end.bytes == 10 * MSS + 7, "{end:?}");
-    // the handshake, ten segments, and a round trip more for the last bytes, which exceed the first window
+    // the handshake, ten segments, and another round trip for the last bytes, which exceed the first window
     assert!((100_000_000..=110_000_000).contains(&end.end_ns), "{end:?}");
 }
 
@@ -97,8 +97,8 @@ fn an_application_that_writes_slowly_is_not_held_back() {
 #[test]
 fn a_tail_that_is_lost_is_repaired_without_a_timeout() {
     let mut plan = plan(vec![flow("cubic", Some(10 * MSS))], 5);
-    // the last two packets of the first window are lost, and no data follow: a probe repeats the last one, and its SACK shows
-    // that the other one is lost, too
+    // the last two packets of the first window are lost, and no data follow: a probe repeats the last one, and its SACK
+    // shows that the other one is also lost
     plan.links[0].queue_bytes = 1500 * 9;
     let end = run(&plan).record.flows[0].clone();
     assert!(end.complete, "{end:?}");
@@ -131,14 +131,14 @@ fn reordering_is_undone_and_widens_the_window_for_it() {
 fn marks_replace_losses_unless_the_receiver_declines_ecn() {
     let largest_late_window = |of_receiver: &str| {
         let mut plan = plan(vec![flow("reno", None)], 10);
-        plan.links[0].queue_bytes = 100_000_000; // nothing is lost
+        plan.links[0].queue_bytes = 100_000_000; // no packet is lost
         plan.links[0].mark_bytes = 15_000;
         for (host, value) in plan.hosts.iter_mut().zip(["1", of_receiver]) {
             host.sysctls.push(("net.ipv4.tcp_ecn".to_owned(), value.to_owned()));
         }
         run(&plan).acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS).map(|ack| ack.cwnd).max()
     };
-    // The path holds 69 segments, and the queue is marked from the eleventh on.
+    // The path holds 69 segments, and packets are marked from the eleventh in the queue on.
     assert!(largest_late_window("2") < Some(150));
     assert!(largest_late_window("0") > Some(1000));
 }
@@ -211,8 +211,8 @@ fn what_the_simulator_lacks_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever the path does, all is delivered in the end, and counts of segments stay consistent: a subtraction below zero
-    /// panics in a build with debug assertions.
+    /// On any path, all data are delivered in the end, and the counts of segments stay consistent: a subtraction below
+    /// zero panics in a build with debug assertions.
     #[test]
     fn all_is_delivered_over_any_path(
         seed in any::<u64>(),

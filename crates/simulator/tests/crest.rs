@@ -1,4 +1,4 @@
-//! crest through random paths: it uses the link, keeps the queue short, and recovers from what happens to the path.
+//! crest on random paths: it uses the link, keeps the queue short, and recovers from changes of the path.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_lab_proto::plan::{
@@ -15,7 +15,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const SECONDS: u64 = 40;
 
-/// A path, without what happens to it: its rate and the delay each way.
+/// A path without events: its rate, and its delay each way.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     rate_bps: u64,
@@ -28,7 +28,7 @@ impl Path {
         PlannedPhase { from_ns: from_s * SECOND_NS, delay_ns, loss, ..PlannedPhase::default() }
     }
 
-    /// One flow of crest on the path, which these phases describe, behind 2 MB of queue.
+    /// Returns a plan with one flow of crest on the path, which has these phases and a queue of 2 MB.
     fn plan(self, phases: Vec<PlannedPhase>) -> Plan {
         let host = |name: &str, address: &str| PlannedHost {
             name: name.to_owned(),
@@ -78,7 +78,7 @@ impl Path {
         }
     }
 
-    /// That many flows of a kind, all from the start, behind 2 MB of queue.
+    /// Returns a plan with this many flows under one congestion control, all from the start, with a queue of 2 MB.
     fn crowd(self, cc: &str, flows: usize) -> Plan {
         let mut plan = self.plan(vec![self.phase(0, 0.0)]);
         let one = PlannedFlow { cc: Some(cc.to_owned()), ..plan.flows[0].clone() };
@@ -86,7 +86,7 @@ impl Path {
         plan
     }
 
-    /// Share of the link's rate that the flow had from `from_s` to the end.
+    /// Returns the share of the link's rate that the flow had from `from_s` to the end.
     fn share(self, outcome: &Outcome, from_s: u64) -> f64 {
         let at = |time_ns| {
             outcome.acks.iter().take_while(|ack| ack.time_ns <= time_ns).last().map_or(0, |ack| ack.bytes_acked)
@@ -95,7 +95,8 @@ impl Path {
         bytes as f64 * 8.0 / (SECONDS - from_s) as f64 / self.rate_bps as f64
     }
 
-    /// The path behind a policer of its rate, whose bucket holds what comes in half a round trip, without a queue.
+    /// Returns a plan with a policer of the path's rate on a faster link, so that no queue forms. The policer's bucket
+    /// holds what arrives in half a round trip.
     fn policed(self) -> Plan {
         let mut plan = self.plan(vec![self.phase(0, 0.0)]);
         let burst_bytes = (self.rate_bps / 8 * self.delay_ms / 1000).max(20_000);
@@ -104,7 +105,7 @@ impl Path {
         plan
     }
 
-    /// Share of the packets that the link dropped from `from_s` on.
+    /// Returns the share of the packets that the link dropped from `from_s` on.
     fn lost(outcome: &Outcome, from_s: u64) -> f64 {
         let on_link = outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= from_s * SECOND_NS);
         let (all, dropped) =
@@ -112,7 +113,7 @@ impl Path {
         f64::from(dropped) / f64::from(all)
     }
 
-    /// The queueing delay that 95 % of the packets stay below from `from_s` on.
+    /// Returns the 95th percentile of the packets' queueing delay from `from_s` on.
     fn p95_ms(outcome: &Outcome, from_s: u64) -> f64 {
         let on_link = outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= from_s * SECOND_NS);
         let mut waits: Vec<u64> = on_link.map(|p| p.wait_ns).collect();
@@ -120,14 +121,14 @@ impl Path {
         waits[waits.len() * 95 / 100] as f64 / 1e6
     }
 
-    /// Jain's index of the flows' bytes.
+    /// Returns Jain's index of the flows' bytes.
     fn jain(outcome: &Outcome) -> f64 {
         let bytes: Vec<f64> = outcome.record.flows.iter().map(|end| end.bytes as f64).collect();
         let sum: f64 = bytes.iter().sum();
         sum * sum / (bytes.len() as f64 * bytes.iter().map(|b| b * b).sum::<f64>())
     }
 
-    /// Twice the queue that crest wants, and four segments.
+    /// Returns the allowed queueing delay: that of twice the queue that crest aims at, and four segments.
     fn allowed_ms(self) -> f64 {
         let (rtt_ms, segment_ms) = (2.0 * self.delay_ms as f64, 12e6 / self.rate_bps as f64);
         let target_ms = f64::max(5.0, rtt_ms / 8.0);
@@ -140,7 +141,7 @@ fn run(plan: &Plan) -> Outcome {
     simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
 }
 
-/// Readings of a capacity each 20 ms, 10 ms old, and the cell that they are of.
+/// Returns a feed with a reading every 20 ms, 10 ms old, of the capacity and the cell.
 fn every_20_ms(capacity_bps: impl Fn(u64) -> u64, cell: impl Fn(u64) -> u32) -> Feed {
     let reading = |i| {
         let (at_ns, made_ns) = (i * 20_000_000 + 10_000_000, i * 20_000_000);
@@ -151,8 +152,8 @@ fn every_20_ms(capacity_bps: impl Fn(u64) -> u64, cell: impl Fn(u64) -> u32) -> 
     Feed { address: TO, max_age_ms: 500, period_ms: 20, readings }
 }
 
-/// A handover from an RTT of 20 ms to one of 60 ms, at 20 s: full rate within 1 s if the radio says that the cell changed, else
-/// within 6 s.
+/// At 20 s, a handover changes the RTT from 20 ms to 60 ms. The flow has the full rate within 1 s if the radio reports
+/// the change of the cell, and otherwise within 6 s.
 #[test]
 fn a_handover_is_over_within_a_second_of_the_change_of_the_cell() {
     let path = Path { rate_bps: 20_000_000, delay_ms: 10 };
@@ -180,7 +181,8 @@ fn a_handover_is_over_within_a_second_of_the_change_of_the_cell() {
     assert!(rate(&without, 26.0) > 0.9, "{} of the link in the seventh second", rate(&without, 26.0));
 }
 
-/// 2 to 100 Mbit/s, RTTs of 16 to 80 ms: beyond 100 ms and 80 Mbit/s, the queue is longer than `allowed_ms` for over 5 % of the time.
+/// 2 to 100 Mbit/s, RTTs of 16 to 80 ms. Beyond 100 ms and 80 Mbit/s, the queue exceeds `allowed_ms` for over 5 % of
+/// the time.
 fn paths() -> impl Strategy<Value = Path> {
     (0.3f64..2.0, 8u64..40)
         .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms })
@@ -197,8 +199,8 @@ proptest! {
         prop_assert!(p95_ms < path.allowed_ms(), "{p95_ms} ms of queue, {} allowed", path.allowed_ms());
     }
 
-    /// crest finds a policer's rate, and most segments arrive. Below 5 Mbit/s, a round trip has so few segments that one loss is a
-    /// large share of them.
+    /// crest finds a policer's rate, and most segments arrive. Below 5 Mbit/s, a round trip has so few segments that
+    /// one loss is a large share of them.
     #[test]
     fn a_policer_loses_little(path in paths().prop_filter("rate", |path| path.rate_bps > 5_000_000)) {
         let outcome = run(&path.policed());
@@ -222,7 +224,7 @@ proptest! {
         prop_assert!(share > 0.88, "{share} of the link");
     }
 
-    /// Also where four segments of each, the least that a flow has in flight, are more than the path holds.
+    /// This also holds if the minimum of four segments in flight per flow exceeds, in total, what the path holds.
     #[test]
     fn siblings_share_the_link_and_leave_less_queue_than_bbr(
         log_mbps in 1f64..2.0, delay_ms in 8u64..40, flows in 2usize..17
@@ -234,7 +236,7 @@ proptest! {
         prop_assert!(p95_ms < of_bbr_ms, "{p95_ms} ms of queue, BBR {of_bbr_ms}");
     }
 
-    /// A capacity that is ten times too high, then ten times too low, in turn.
+    /// The capacity is alternately ten times too high and ten times too low.
     #[test]
     fn a_wrong_capacity_costs_little(path in paths(), swing_s in 1u64..10) {
         let plan = path.plan(vec![path.phase(0, 0.0)]);

@@ -1,5 +1,5 @@
-//! Links on a kernel without the fq queueing discipline: a thread in the namespace of the cables takes every frame from
-//! one end of a cable, asks the model when it leaves, and sends it to the other end then.
+//! Links on a kernel without the fq queueing discipline. A thread in the namespace of the cables takes every frame from
+//! one end of a cable, asks the model when the frame leaves, and sends it to the other end at that time.
 
 use super::frame::{OFFLOAD_BYTES, Shape, mark_ce, shape};
 use super::net::CableDevice;
@@ -19,30 +19,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// The largest bundle of packets, and what precedes it.
+/// Size of the largest bundle of packets, including the headers before it.
 const LARGEST_BYTES: usize = OFFLOAD_BYTES + 14 + (1 << 16);
-/// Frames that one cable may have taken before the others are looked at.
+/// Maximum number of frames to take from one cable before the others are polled.
 const BATCH: usize = 64;
-/// How soon it notices that it is to stop.
+/// Maximum time until the thread notices that it must stop.
 const NOTICE_NS: u64 = 50_000_000;
-/// What leaves later than this is late, and no more than this share may.
+/// A packet is late if it leaves later than this after its time; a run with a higher share of late packets is invalid.
 const LATE_NS: u64 = 1_000_000;
 const LATE_SHARE: f64 = 0.02;
 
-/// What became of everything.
+/// The results of all links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Emulated {
-    /// Each link, as planned.
+    /// One entry per link, in the plan's order.
     pub links: Vec<LinkEnd>,
     /// Packets of the links that keep records.
     pub records: Vec<PacketRecord>,
-    /// Those that there was no room for.
+    /// Number of records that were not kept because there was no room for them.
     pub missing: u64,
-    /// Why the run must not be used.
+    /// Reasons why the run must not be used.
     pub faults: Vec<String>,
 }
 
-/// The thread.
+/// The thread that emulates the links, and its results once it has stopped.
 #[derive(Debug)]
 pub(super) struct Emulator {
     stop: Arc<AtomicBool>,
@@ -52,7 +52,7 @@ pub(super) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts it; the calling thread is in the namespace of the cables.
+    /// Starts the thread. The calling thread must be in the namespace of the cables.
     pub fn start(plan: &Plan, devices: &[[CableDevice; 2]]) -> Result<Self> {
         let (stop, zero_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(u64::MAX)));
         let mut ends = Vec::new();
@@ -79,12 +79,12 @@ impl Emulator {
         Ok(Self { stop, zero_ns, thread: Some(thread), done: Emulated::default() })
     }
 
-    /// Time zero, CLOCK_MONOTONIC.
+    /// Sets time zero, by CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
         self.zero_ns.store(zero_ns, Ordering::SeqCst);
     }
 
-    /// Ends it.
+    /// Stops the thread and keeps its results.
     pub fn stop(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
@@ -93,7 +93,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// What became of everything, once it was stopped.
+    /// Returns the results; they are empty until the thread is stopped.
     pub fn done(&self) -> &Emulated {
         &self.done
     }
@@ -101,38 +101,39 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        let _ = self.stop(); // whoever wants to know called it before
+        let _ = self.stop(); // a caller that needs the result has called `stop` before
     }
 }
 
-/// One end of a cable; the other end's place differs in the lowest bit.
+/// One end of a cable. The index of the other end differs in the lowest bit.
 struct End {
     socket: PacketSocket,
-    /// Link of what comes in here.
+    /// Index of the link of the packets that come in here.
     link: usize,
 }
 
-/// A frame that came in.
+/// A frame that has arrived.
 struct Frame {
     data: Vec<u8>,
     shape: Shape,
     link: usize,
-    /// Through which end it leaves.
+    /// Index of the end through which it leaves.
     end: usize,
-    /// When it came, since the start.
+    /// Time of arrival since the start.
     since_ns: u64,
-    /// Where its record goes.
+    /// Index of its record, if it has one.
     record: Option<usize>,
 }
 
-/// One that waits in a cell.
+/// A frame that waits in a cell.
 struct InCell {
     frame: Frame,
     packet: Packet,
     queue_bytes: u32,
 }
 
-/// When, in which order of arrival, through which end, what.
+/// A frame to send: the time, its place in the order of arrival, the end's index, the data. The heap returns the
+/// earliest first.
 type Held = Reverse<(u64, u64, usize, Vec<u8>)>;
 
 #[derive(Default)]
@@ -178,7 +179,7 @@ impl Work {
         self.finish()
     }
 
-    /// Sends what is due.
+    /// Sends the frames that are due.
     fn release(&mut self) {
         while let Some(Reverse((at_ns, ..))) = self.held.peek() {
             let now_ns = monotonic_ns();
@@ -194,7 +195,7 @@ impl Work {
         }
     }
 
-    /// When something is due.
+    /// Returns the next time at which a frame or a cell is due.
     fn next_ns(&mut self) -> Option<u64> {
         let zero_ns = self.zero_ns.load(Ordering::SeqCst);
         let in_cells = self.cells.iter_mut().filter_map(|cell| cell.next_ns(&self.links));
@@ -203,7 +204,7 @@ impl Work {
         [in_cells, held].into_iter().flatten().min()
     }
 
-    /// Serves the cells until now.
+    /// Serves the cells until the current time.
     fn serve_all(&mut self) {
         let since_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
         for cell in 0..self.cells.len() {
@@ -219,10 +220,10 @@ impl Work {
         }
     }
 
-    /// A frame has come in at an end.
+    /// Takes a frame that has arrived at an end.
     fn take(&mut self, place: usize, data: &[u8]) {
         let (shape, link) = (shape(data), self.ends[place].link);
-        // before the start, all of it is at time 0
+        // all frames before the start arrive at time 0
         let since_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
         let record = self.new_record(link);
         let frame = Frame { data: data.to_vec(), shape, link, end: place ^ 1, since_ns, record };
@@ -249,12 +250,12 @@ impl Work {
             return;
         }
         self.links[link].refuse(&packet);
-        // what waits there will take longer still
+        // the packets that wait there will take longer than this
         let wait_ns = self.cells[cell].waited_ns(link);
         self.pass(frame, &Offer { queue_bytes, wait_ns, fate: Fate::QueueDrop });
     }
 
-    /// What becomes of a frame is known.
+    /// Applies a frame's fate: marks and records the frame, and holds it until it leaves.
     fn pass(&mut self, mut frame: Frame, offer: &Offer) {
         let (fate, marked) = match offer.fate {
             Fate::QueueDrop => (QUEUE_DROP, false),
@@ -286,7 +287,7 @@ impl Work {
         record.segments = shape.segments as u16;
     }
 
-    /// Place of a record that is still to be written, where the link keeps any.
+    /// Reserves a record that is written later, if the link keeps records. Returns its index.
     fn new_record(&mut self, link: usize) -> Option<usize> {
         if !self.kept[link] {
             return None;
@@ -327,9 +328,10 @@ impl Work {
     }
 }
 
-/// Before everybody else, and woken to the point, as far as this machine lets us.
+/// Raises this thread's priority above other threads and lets timers wake it on time, as far as the machine permits.
 fn be_punctual() {
-    // SAFETY: the parameters are plain numbers and a structure that lives through the call; both are about this thread.
+    // SAFETY: the arguments are plain numbers and a structure that outlives the call; both calls concern only this
+    // thread.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
         let first = libc::sched_param { sched_priority: 1 };

@@ -1,4 +1,5 @@
-//! Ethernet frames as packet sockets hand them over: behind a header that says what offloading is still to be done.
+//! Ethernet frames of packet sockets. Each frame follows a header that describes the offloading that is still to be
+//! done.
 
 use hotcc_lab_proto::plan::FIRST_FLOW_PORT;
 use hotcc_lab_proto::records::NO_FLOW;
@@ -10,20 +11,20 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const MOST_FLOWS: u16 = 4096;
 
-/// What a link needs to know of a frame.
+/// The properties of a frame that a link needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Packets that it is to become.
+    /// Number of packets that the frame will be segmented into.
     pub segments: u32,
-    /// Their bytes of IP.
+    /// Total IP bytes of these packets.
     pub bytes: u32,
-    /// Flow, or [`NO_FLOW`].
+    /// Index of the flow, or [`NO_FLOW`].
     pub flow: u16,
-    /// Whether it goes to the flow's receiver.
+    /// Whether it goes towards the flow's receiver.
     pub towards_receiver: bool,
 }
 
-/// The packet from its IP header on.
+/// Returns the packet from its IP header on.
 fn packet(data: &[u8]) -> &[u8] {
     data.get(OFFLOAD_BYTES + ETHERNET_BYTES..).unwrap_or_default()
 }
@@ -34,7 +35,7 @@ fn header_bytes(packet: &[u8]) -> usize {
     ip + if packet.get(9) == Some(&UDP) { 8 } else { packet.get(ip + 12).map_or(0, tcp) }
 }
 
-/// Looks at a frame with its offload header.
+/// Parses a frame that follows its offload header.
 pub(super) fn shape(data: &[u8]) -> Shape {
     let packet = packet(data);
     let gso_size = data.get(4..6).map_or(0, |b| usize::from(u16::from_ne_bytes([b[0], b[1]])));
@@ -44,7 +45,7 @@ pub(super) fn shape(data: &[u8]) -> Shape {
     Shape { segments: segments as u32, bytes: (packet.len() + (segments - 1) * headers) as u32, flow, towards_receiver }
 }
 
-/// Flows are told apart by the port of their receiver.
+/// Returns the flow, which the receiver's port identifies, and whether the packet goes towards the receiver.
 fn classify(packet: &[u8]) -> (u16, bool) {
     let port = |at: usize| packet.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
     let flow = |port: u16| port.checked_sub(FIRST_FLOW_PORT).filter(|flow| *flow < MOST_FLOWS);
@@ -58,7 +59,7 @@ fn classify(packet: &[u8]) -> (u16, bool) {
     }
 }
 
-/// Marks an ECN-capable IPv4 packet (CE); false if it is none.
+/// Marks an ECN-capable IPv4 packet (CE). Returns false if it is not an ECN-capable IPv4 packet.
 pub(super) fn mark_ce(data: &mut [u8]) -> bool {
     let packet = data.get_mut(OFFLOAD_BYTES + ETHERNET_BYTES..).unwrap_or_default();
     let length = packet.first().map_or(0, |b| usize::from(b & 15) * 4);
@@ -79,7 +80,7 @@ pub(super) fn mark_ce(data: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// TCP to a port, with so much payload, ECN-capable; its IP checksum is right.
+    /// Returns a TCP frame to a port with this much payload. It is ECN-capable, and its IP checksum is correct.
     fn frame(to: u16, payload: usize, gso_size: u16) -> Vec<u8> {
         let mut data = vec![0; OFFLOAD_BYTES + ETHERNET_BYTES + 20 + 32 + payload];
         data[4..6].copy_from_slice(&gso_size.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! The links at work: programs on the cables, which the kernel's fq queueing discipline does the waiting for, or the
-//! emulator.
+//! The links of a run: either BPF programs on the cables, for which the kernel's fq queueing discipline holds packets
+//! until they are due, or the emulator.
 
 use super::emulator::Emulator;
 use super::net::CableDevice;
@@ -13,16 +13,16 @@ use hotcc_lab_proto::run_record::LinkEnd;
 use libbpf_rs::{MapCore, MapFlags, Object, TC_EGRESS, TC_INGRESS, TcHookBuilder};
 use std::os::fd::AsFd;
 
-/// Who holds packets until they are due.
+/// The part that holds packets until they are due.
 #[derive(Debug)]
 pub(super) enum LinkDatapath {
-    /// The kernel.
+    /// The kernel holds them.
     Kernel(Programs),
-    /// A thread of ours.
+    /// A thread of this process holds them.
     Emulated(Emulator),
 }
 
-/// Programs on both ends of every cable.
+/// BPF programs on both ends of every cable.
 #[derive(Debug)]
 pub(super) struct Programs {
     data: Mapped<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Programs {
 }
 
 impl LinkDatapath {
-    /// The calling thread is in the namespace of the cables.
+    /// Starts the links. The calling thread must be in the namespace of the cables.
     pub fn start(plan: &Plan, devices: &[[CableDevice; 2]], stage: Stage) -> Result<Self> {
         if stage.emulates(plan) {
             return Ok(Self::Emulated(Emulator::start(plan, devices)?));
@@ -43,7 +43,7 @@ impl LinkDatapath {
         Ok(Self::Kernel(programs))
     }
 
-    /// Time zero, CLOCK_MONOTONIC.
+    /// Sets time zero, by CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
         match self {
             Self::Kernel(programs) => programs.data.set(ZERO, zero_ns),
@@ -51,15 +51,15 @@ impl LinkDatapath {
         }
     }
 
-    /// Nothing is written down from here on.
+    /// Stops the emulator. No record is written after this.
     pub fn stop(&mut self) -> Result<()> {
         match self {
-            Self::Kernel(_) => Ok(()), // cables and programs go with their namespace
+            Self::Kernel(_) => Ok(()), // the cables and their programs are removed with their namespace
             Self::Emulated(emulator) => emulator.stop(),
         }
     }
 
-    /// What happened on each link.
+    /// Returns the counts of each link.
     pub fn ends(&self, plan: &Plan) -> Vec<LinkEnd> {
         match self {
             Self::Kernel(p) => (0..plan.links.len()).map(|at| LinkEnd::from(&p.links.get(at))).collect(),
@@ -67,7 +67,7 @@ impl LinkDatapath {
         }
     }
 
-    /// Records of packets, and those that there was no room for.
+    /// Returns the number of packet records, and the number that were not kept because there was no room.
     pub fn counts(&self) -> (u64, u64) {
         match self {
             Self::Kernel(p) => {
@@ -78,7 +78,7 @@ impl LinkDatapath {
         }
     }
 
-    /// Why the run must not be used.
+    /// Returns the reasons why the run must not be used.
     pub fn faults(&self) -> &[String] {
         match self {
             Self::Kernel(_) => &[],
@@ -86,7 +86,7 @@ impl LinkDatapath {
         }
     }
 
-    /// The first records of packets.
+    /// Returns the first `count` packet records, as bytes.
     pub fn records(&self, count: u64) -> &[u8] {
         match self {
             Self::Kernel(p) => p.packets.bytes(count as usize),
@@ -111,7 +111,7 @@ impl Programs {
     }
 }
 
-/// What the links are.
+/// Writes the links of the plan to the maps of the programs.
 fn fill(object: &Object, planned: &[PlannedLink]) -> Result<()> {
     let links: Mapped<LinkState> = Mapped::new(object, "links")?;
     let steps: Mapped<ServiceStep> = Mapped::new(object, "steps")?;
@@ -170,11 +170,12 @@ mod tests {
 
     const LOOPBACK: i32 = 1;
     const PACKETS: u64 = 4000;
-    /// Of `struct __sk_buff`.
+    /// Size of `struct __sk_buff`; `TSTAMP` is the offset of its `tstamp`.
     const CONTEXT_BYTES: usize = 192;
     const TSTAMP: usize = 152;
 
-    /// Everything at once: rates that change and pause, loss, bit errors, jitter, reordering, another phase later.
+    /// Returns a link with everything at once: rates that change and pause, loss, bit errors, jitter, reordering, and a
+    /// second phase.
     fn busy_link(seed: u64) -> PlannedLink {
         let phase = PlannedPhase {
             delay_ns: 3_000_000,
@@ -217,7 +218,7 @@ mod tests {
             let mut model = LinkModel::new(&link);
             let (mut lost, mut dropped, mut policed, mut sent) = (0, 0, 0, 0);
             for packet in 0..PACKETS {
-                // time jumps on, by a third of a millisecond in the mean
+                // each packet arrives later than the one before, by a third of a millisecond on average
                 zero_ns -= packet * 7919 % 660_000;
                 programs.data.set(ZERO, zero_ns);
                 let length = 60 + (packet * 3571 % 1440) as usize;

@@ -1,7 +1,7 @@
-//! A plan carried out on the kernel that runs here: the guest's part of the lab.
+//! Executes a plan on the running kernel: the guest's part of the lab.
 //!
-//! Hosts are network namespaces, links are cables with a program at each end (`link_datapath`). Everything random
-//! comes from the plan; everything that is measured is kept in memory until the end.
+//! Hosts are network namespaces; links are cables with a program at each end (`link_datapath`). All randomness comes
+//! from the plan. All measurements stay in memory until the end.
 
 mod emulator;
 mod frame;
@@ -32,10 +32,11 @@ use traffic::Traffic;
 
 pub use net::{PREFIX, RELEASE_AT_STAMP};
 
-/// From the moment all is ready to time zero.
+/// Time between the end of the preparations and time zero.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// Does it, and writes [`RunRecord`] as a line of JSON and the records to `out`. `say` gets progress.
+/// Executes the plan. Writes a line of JSON with the [`RunRecord`] to `out`, then the records. Reports progress to
+/// `say`.
 pub fn exec(plan: &Plan, stage: Stage, out: &mut dyn Write, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let mut scene = Scene::build(plan, stage)?;
     let algorithms = Algorithms::load(plan)?;
@@ -47,7 +48,7 @@ pub fn exec(plan: &Plan, stage: Stage, out: &mut dyn Write, say: &mut dyn FnMut(
     Ok(())
 }
 
-/// A plan's network with its probes, where it is performed once.
+/// A plan's network with its probes, for one run of the plan.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     plan: &'a Plan,
@@ -57,19 +58,19 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes hosts and links.
+    /// Creates hosts and links, and attaches the probes.
     pub fn build(plan: &'a Plan, stage: Stage) -> Result<Self> {
         let net = Net::build(plan, stage)?;
         let probes = net.cables.enter(|| Probes::start(plan, &net, stage))??;
         Ok(Self { plan, stage, net, probes })
     }
 
-    /// Carries the flows from start to stop. The algorithms are loaded already. `say` gets progress.
+    /// Runs the flows from start to stop. The algorithms must be loaded. Reports progress to `say`.
     pub fn perform(&mut self, say: &mut dyn FnMut(&str) -> Result<()>) -> Result<RunRecord> {
         let receivers = Receivers::load(self.plan)?;
         let writers = schedule::writers(self.plan)?;
         if self.plan.events.iter().any(|event| matches!(event.action, Action::Route { watched: true, .. })) {
-            PathMaps::open_or_create()?; // before time zero: to make them takes a while
+            PathMaps::open_or_create()?; // before time zero, because creating the maps takes a while
         }
         let mut agents = self.plan.pep.as_ref().map(|pep| Agents::start(pep, &self.net, self.stage)).transpose()?;
         let zero_ns = monotonic_ns() + LEAD.as_nanos() as u64;
@@ -98,13 +99,13 @@ impl<'a> Scene<'a> {
         Ok(record)
     }
 
-    /// ACKs that the senders of a performance got.
+    /// Returns the number of ACKs that the senders got during the run.
     pub fn acks(&self, record: &RunRecord) -> u64 {
         self.probes.acks(record)
     }
 }
 
-/// Algorithms that were loaded for the run; unloaded with the value.
+/// Algorithms that are loaded for the run, and unloaded when the value is dropped.
 struct Algorithms(Vec<String>);
 
 impl Algorithms {
@@ -117,7 +118,7 @@ impl Algorithms {
                 profile: algorithm.profile.clone(),
                 set: algorithm.set.clone(),
             };
-            // as text: anyhow would leave out the verifier's lines, which are advice
+            // formatted here, because anyhow would leave out the verifier's lines, which are the error's advice
             ops::load(&request).map_err(|error| anyhow!("{error:#}"))?;
             loaded.0.push(algorithm.cc.clone());
         }

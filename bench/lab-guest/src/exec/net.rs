@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const NAMED: &str = "/run/netns";
-/// Names of the lab's namespaces begin so.
+/// Prefix of the names of the lab's namespaces.
 pub const PREFIX: &str = "hotcc-lab";
-/// First in, first out, released at the time that the link's program stamped on the packet; nothing else.
+/// The fq queueing discipline with options to only send packets first in, first out, each at the time that the link's
+/// program stamped on it.
 pub const RELEASE_AT_STAMP: &str = "fq nopacing limit 10000000 flow_limit 10000000 horizon 4000s timer_slack 0";
 
-/// A network namespace that has a name, and loses it with the value.
+/// A named network namespace. Its name is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Namespace {
     name: String,
@@ -44,7 +45,7 @@ impl Namespace {
         Ok(Self { file: File::open(&path)?, name, path })
     }
 
-    /// Runs `work` on a thread in the namespace: sockets it makes belong there.
+    /// Runs `work` on a thread in the namespace. Sockets that `work` creates belong to the namespace.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let there = || {
             enter(&self.file).with_context(|| format!("cannot enter {}", self.name))?;
@@ -56,18 +57,18 @@ impl Namespace {
         })
     }
 
-    /// What the kernel tells it by.
+    /// Returns the inode number by which the kernel identifies the namespace.
     pub fn inode(&self) -> Result<u32> {
         let inode = self.file.metadata().with_context(|| format!("cannot stat {}", self.name))?.ino();
         Ok(u32::try_from(inode)?)
     }
 
-    /// For a thread that enters later.
+    /// Returns an open file of the namespace, for a thread that enters it later.
     pub fn file(&self) -> Result<File> {
         self.file.try_clone().with_context(|| format!("cannot keep {} open", self.name))
     }
 
-    /// Hands lines to `ip` or `tc`, which must succeed with all of them.
+    /// Passes lines to `ip` or `tc`. Fails if any of them fails.
     pub fn batch(&self, program: &str, lines: &[String]) -> Result<()> {
         let mut command = Command::new(program);
         command.args(["-n", &self.name, "-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -101,19 +102,20 @@ pub(super) fn enter(namespace: &File) -> nix::Result<()> {
 /// The network of a plan.
 #[derive(Debug)]
 pub(super) struct Net {
-    /// Every host.
+    /// The hosts, in the plan's order.
     pub hosts: Vec<Namespace>,
-    /// Where the middles of the cables are.
+    /// The namespace with the middles of the cables.
     pub cables: Namespace,
-    /// Their devices there: for each cable, the one towards its first host and the one towards its second.
+    /// The cables' devices in that namespace: for each cable, the device towards its first host and the one towards its
+    /// second.
     pub cable_devices: Vec<[CableDevice; 2]>,
 }
 
-/// A cable's device.
+/// A cable's device in the namespace of cables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CableDevice {
     pub ifindex: i32,
-    /// Link of what leaves through it, by its place in the plan.
+    /// Index in the plan of the link of packets that leave through this device.
     pub link: usize,
 }
 
@@ -163,7 +165,7 @@ impl Net {
     }
 }
 
-/// A cable's device in the middle, towards its first or its second host.
+/// Returns the name of a cable's device in the namespace of cables, towards its first or its second host.
 fn device(number: usize, side: usize) -> String {
     format!("w{number}{}", ["a", "b"][side])
 }

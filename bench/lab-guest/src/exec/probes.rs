@@ -1,5 +1,4 @@
-//! The lab's probes: the links, which write packets down, and the BPF programs that watch connections and the
-//! processor.
+//! The lab's probes: the links, which record packets, and the BPF programs that watch connections and the processor.
 
 use super::link_datapath::LinkDatapath;
 use super::net::Net;
@@ -15,7 +14,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// An array map, mapped.
+/// A memory-mapped array map.
 #[derive(Debug)]
 pub(super) struct Mapped<T> {
     map: MmapRaw,
@@ -32,7 +31,7 @@ impl<T: Pod> Mapped<T> {
             .maps()
             .find(|m| m.name().to_string_lossy().ends_with(name))
             .with_context(|| format!("no map {name}"))?;
-        // a section's map is one element, of as many T
+        // a section's map has a single element, which holds this many T
         let length = map.info()?.info.max_entries as usize * map.value_size() as usize;
         let entries = length / size_of::<T>();
         let map = MmapOptions::new()
@@ -44,35 +43,36 @@ impl<T: Pod> Mapped<T> {
 
     pub fn get(&self, at: usize) -> T {
         assert!(at < self.entries);
-        // SAFETY: within the mapping, which is page aligned; T is plain data. Programs may write meanwhile: what is
-        // read then is torn at worst, and callers read after the run.
+        // SAFETY: the access is within the mapping, which is page-aligned, and T is plain data. If a program writes
+        // meanwhile, the value may be torn; callers read after the run.
         unsafe { self.map.as_ptr().cast::<T>().add(at).read_volatile() }
     }
 
     pub fn set(&self, at: usize, value: T) {
         assert!(at < self.entries);
-        // SAFETY: as for `get`; the mapping is writable.
+        // SAFETY: as in `get`; the mapping is writable.
         unsafe { self.map.as_mut_ptr().cast::<T>().add(at).write_volatile(value) }
     }
 
-    /// The first of them, as bytes.
+    /// Returns the first `count` elements, as bytes.
     pub fn bytes(&self, count: usize) -> &[u8] {
-        // SAFETY: within the mapping; plain data; nothing writes any more once programs are detached.
+        // SAFETY: the slice is within the mapping, and is plain data; nothing writes to it once the programs are
+        // detached.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), count.min(self.entries) * size_of::<T>()) }
     }
 }
 
-/// First member of `.data` of both objects.
+/// Index of the first member of `.data` in both objects: time zero.
 pub(super) const ZERO: usize = 0;
-/// Second.
+/// Index of the second member: the number of records.
 pub(super) const MADE: usize = 1;
-/// Of `watch` alone: interrupts under way, whether the processor rests, and `has_background`.
+/// Index of a word that only `watch` has: interrupts in progress, whether the processor is idle, and `has_background`.
 const DOES: usize = 3;
 const HAS_BACKGROUND: u64 = 1 << 48;
 const OF_CONNECTIONS: [&str; 2] = ["watch_ack", "watch_retransmission"];
 const OF_BACKGROUND: [&str; 4] = ["watch_switch", "watch_softirq_entry", "watch_softirq_exit", "watch_timer_exit"];
 
-/// Programs at work.
+/// The attached programs and their maps.
 #[derive(Debug)]
 pub(super) struct Probes {
     links: LinkDatapath,
@@ -82,14 +82,14 @@ pub(super) struct Probes {
     idle: Mapped<u64>,
     flow_count: usize,
     bins: usize,
-    /// Events run in the background.
+    /// Whether the plan has events, which run in the background.
     has_background: bool,
     watching: Vec<Link>,
     /// Keeps programs and maps alive.
     _watch: Object,
 }
 
-/// Loads one of the lab's objects, with that much room in its maps.
+/// Loads one of the lab's objects, with these numbers of entries in its maps.
 pub(super) fn open(name: &str, sizes: &[(&str, usize)]) -> Result<Object> {
     let object = hotcc_bpf::lab(name).with_context(|| format!("no object {name}"))?;
     let mut open = ObjectBuilder::default().open_memory(object.bytes)?;
@@ -102,7 +102,7 @@ pub(super) fn open(name: &str, sizes: &[(&str, usize)]) -> Result<Object> {
 }
 
 impl Probes {
-    /// Loads and attaches; the calling thread is in the namespace of the cables.
+    /// Loads and attaches the programs. The calling thread must be in the namespace of the cables.
     pub fn start(plan: &Plan, net: &Net, stage: Stage) -> Result<Self> {
         let links = LinkDatapath::start(plan, &net.cable_devices, stage)?;
         let watch = open("watch", &[("ack_records", plan.ack_records as usize)])?;
@@ -112,7 +112,7 @@ impl Probes {
             let netns = net.hosts[flow.from].inode()?;
             flows.set(place, FlowWatch { detail_offset, detail_size, netns, ..FlowWatch::default() });
         }
-        // a machine with several processors, which others use too, has no idle time of ours
+        // outside the guest, other processes share the processors, so idle time says nothing about the run
         let has_background = !plan.events.is_empty();
         let among = |name: &OsStr, these: &[&str]| these.iter().any(|this| name == *this);
         let wanted = |name: &OsStr| match stage {
@@ -135,27 +135,27 @@ impl Probes {
         })
     }
 
-    /// Time zero, CLOCK_MONOTONIC.
+    /// Sets time zero, by CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
         self.links.set_zero(zero_ns);
-        // An interrupt whose begin was seen and whose end was not, as programs were attached one by one, would seem to go
-        // on for ever. The guest has one processor, and it is here: nothing is under way.
+        // Programs are attached one by one, so they may have seen an interrupt begin but not end. It would seem to last
+        // for ever. The guest has a single processor, which executes this code, so no interrupt is in progress.
         self.watch_data.set(DOES, if self.has_background { HAS_BACKGROUND } else { 0 });
         self.watch_data.set(ZERO, zero_ns);
     }
 
-    /// Nothing is written down from here on.
+    /// Detaches the programs and stops the links. No record is written after this.
     pub fn stop(&mut self) -> Result<()> {
         self.watching.clear();
         self.links.stop()
     }
 
-    /// Timeouts of each flow.
+    /// Returns the number of timeouts of each flow.
     pub fn timeouts(&self) -> impl Iterator<Item = u16> {
         (0..self.flow_count).map(|at| self.flows.get(at).timeouts)
     }
 
-    /// Links, idle time, and how many records there are.
+    /// Returns the counts of links, the idle time, and the numbers of records.
     pub fn counts(&self, plan: &Plan) -> RunRecord {
         let (made, room) = (self.watch_data.get(MADE), self.acks.entries as u64);
         let (packet_records, missing) = self.links.counts();
@@ -170,13 +170,13 @@ impl Probes {
         }
     }
 
-    /// ACKs that came; the records have retransmissions too.
+    /// Returns the number of ACKs that arrived. The ACK records also include retransmissions, which are not counted.
     pub fn acks(&self, counted: &RunRecord) -> u64 {
         let records = 0..usize::try_from(counted.ack_records).unwrap_or(usize::MAX).min(self.acks.entries);
         records.filter(|at| self.acks.get(*at).is_retransmission == 0).count() as u64
     }
 
-    /// Packets, then ACKs.
+    /// Writes the packet records, then the ACK records.
     pub fn write_records(&self, counted: &RunRecord, out: &mut dyn Write) -> std::io::Result<()> {
         out.write_all(self.links.records(counted.packet_records))?;
         out.write_all(self.acks.bytes(counted.ack_records as usize))

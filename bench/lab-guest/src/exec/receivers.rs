@@ -1,7 +1,7 @@
-//! Receivers that hold their senders back (`hotcc rx`), on the sockets of the hosts that have one.
+//! Receivers that slow down their senders (`hotcc rx`), on the sockets of the hosts that have one.
 //!
-//! All hosts' sockets are made by one process, so each method has a threaded cgroup, which the thread that makes a
-//! host's socket joins.
+//! One process creates the sockets of all hosts. So each method has a threaded cgroup, and the thread that creates a
+//! host's socket joins this cgroup.
 
 use anyhow::{Context, Result};
 use hotcc::cgroup::cgroup2_root;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 const THREADS: &str = "cgroup.threads";
 
-/// What was loaded; goes with the value.
+/// The loaded methods, each with its cgroup. They are unloaded when the value is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Receivers(Vec<(Method, PathBuf)>);
 
 impl Receivers {
-    /// Loads what the hosts have.
+    /// Loads the methods that the plan's hosts use.
     pub fn load(plan: &Plan) -> Result<Self> {
         let mut receivers = Self::default();
         for rx in plan.hosts.iter().filter_map(|host| host.rx) {
@@ -30,7 +30,7 @@ impl Receivers {
 
     fn add(&mut self, method: Method) -> Result<()> {
         let root = cgroup2_root()?;
-        // a thread only goes where its process could
+        // a thread can move only within the domain of its process, so the process moves to the root first
         write(&root.join("cgroup.procs"), "0")?;
         let path = root.join(format!("hotcc-lab-{}", method.name()));
         fs::create_dir(&path).with_context(|| format!("cannot create the cgroup {}", path.display()))?;
@@ -41,7 +41,7 @@ impl Receivers {
         Ok(())
     }
 
-    /// The cgroup for the sockets of a host that has this.
+    /// Returns the cgroup for the sockets of a host that uses this method.
     pub fn group(&self, rx: RxMethod) -> Option<&Path> {
         self.0.iter().find(|(loaded, _)| *loaded == method(rx)).map(|(_, path)| path.as_path())
     }
@@ -54,7 +54,7 @@ fn method(rx: RxMethod) -> Method {
     }
 }
 
-/// Takes the calling thread there: sockets that it makes belong there for good.
+/// Moves the calling thread to a cgroup. The sockets that it creates belong to the cgroup for their lifetime.
 pub(super) fn join(group: Option<&Path>) -> Result<()> {
     group.map_or(Ok(()), |group| write(&group.join(THREADS), "0"))
 }
@@ -72,7 +72,7 @@ impl Drop for Receivers {
             // threads that have not seen the end of their flow yet
             let root = path.parent().unwrap_or(path).join(THREADS);
             for thread in fs::read_to_string(path.join(THREADS)).unwrap_or_default().lines() {
-                let _ = fs::write(&root, thread); // it may have ended meanwhile
+                let _ = fs::write(&root, thread); // the thread may have ended meanwhile
             }
             let _ = fs::remove_dir(path);
         }

@@ -1,4 +1,4 @@
-//! What happens at which time: readings published, flows stopped, events, progress.
+//! The schedule of a run: when to publish readings, stop flows, start events and report progress.
 
 use super::net::{Namespace, Net};
 use super::pep::Agents;
@@ -16,12 +16,12 @@ use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use hotcc_testbed::netlab;
 use std::path::Path;
 
-/// Reports in a run.
+/// Number of progress reports in a run.
 const REPORTS: u64 = 20;
-/// How long an interrupt may go unnoticed.
+/// Maximum time until an interrupt (Ctrl-C) is noticed.
 const NOTICE_NS: u64 = 100_000_000;
 
-/// One thing to do.
+/// One entry of the schedule.
 enum Entry<'a> {
     Reading(usize, &'a PlannedReading),
     Stop(usize),
@@ -29,7 +29,7 @@ enum Entry<'a> {
     Progress(u64),
 }
 
-/// Everything to do, in order of time.
+/// The entries, in order of time.
 pub(super) struct Schedule<'a> {
     stage: Stage,
     zero_ns: u64,
@@ -46,11 +46,11 @@ impl<'a> Schedule<'a> {
         entries.extend(plan.events.iter().map(|e| (e.at_ns, Entry::Event(&e.action))));
         entries.extend((1..=REPORTS).map(|k| (plan.duration_ns * k / REPORTS, Entry::Progress(100 * k / REPORTS))));
         entries.retain(|(at_ns, _)| *at_ns <= plan.duration_ns);
-        entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: what is due together happens in the order above
+        entries.sort_by_key(|(at_ns, _)| *at_ns); // stable: entries of the same time keep the order above
         Self { stage, zero_ns, entries }
     }
 
-    /// Does it all. Returns what happened; an event that fails is told, and the run goes on.
+    /// Executes all entries. Returns what happened. An event that fails is reported there, and the run continues.
     pub fn run(
         self,
         net: &Net,
@@ -87,7 +87,8 @@ impl<'a> Schedule<'a> {
         })
     }
 
-    /// Nobody interrupts a guest, whose processor has better things to do than to look for it.
+    /// Sleeps until a time. Outside the guest, also checks for interrupts; a guest gets none, and the checks would cost
+    /// processor time.
     fn wait_until(&self, at_ns: u64) -> Result<()> {
         while self.stage != Stage::Guest && clock::monotonic_ns() + NOTICE_NS < at_ns {
             netlab::check()?;
@@ -98,7 +99,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Who publishes each feed. To make the radio map takes half a second: before time zero.
+/// Creates the writer of each feed. Call this before time zero: creating the radio map takes half a second.
 pub(super) fn writers(plan: &Plan) -> Result<Vec<LinkWriter>> {
     if plan.feeds.is_empty() {
         return Ok(Vec::new());
@@ -118,11 +119,12 @@ pub(super) fn writers(plan: &Plan) -> Result<Vec<LinkWriter>> {
     Ok(writers)
 }
 
-/// From now on this thread only runs when nothing else wants to: loading a program takes a while, and must not keep
-/// traffic waiting, as it does not on a machine with several processors.
+/// Lets this thread run only when no other thread needs the processor. Loading a program takes a while, and must not
+/// delay traffic, as it would not on a machine with several processors.
 fn rest_whenever_others_work() {
     let any = nix::libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads the structure, which outlives the call. It cannot fail: anybody may become idle.
+    // SAFETY: the kernel reads the structure, which outlives the call. The call cannot fail: any thread may choose this
+    // class.
     unsafe { nix::libc::sched_setscheduler(0, nix::libc::SCHED_IDLE, &raw const any) };
 }
 
@@ -138,7 +140,7 @@ fn publish(writer: &LinkWriter, reading: &PlannedReading, zero_ns: u64) -> Resul
     Ok(writer.publish(&value, made_ms)?)
 }
 
-/// What two readings differ in: `queue=bandwidth (was max)`.
+/// Returns the differences between two readings of the tunables: `queue=bandwidth (was max)`.
 fn changes(before: &[Value], after: &[Value]) -> String {
     let pairs = before.iter().zip(after).filter(|(old, new)| old.value != new.value);
     let changed: Vec<String> =
@@ -174,8 +176,8 @@ fn act(action: &Action, net: &Net, agents: Option<&Agents>) -> Result<String> {
     }
 }
 
-/// Changes a route. If the host watches its routes, publishes the change as `hotcc paths watch` does at a notice from the
-/// kernel.
+/// Changes a route. If the host watches its routes, also publishes the change, as `hotcc paths watch` does when the
+/// kernel reports it.
 fn reroute(host: &Namespace, arguments: &String, watched: bool) -> Result<String> {
     let change = || host.batch("ip", std::slice::from_ref(arguments));
     if !watched {

@@ -1,4 +1,4 @@
-//! The plan's flows: a sender and a receiver thread each, with real sockets on their hosts.
+//! The plan's flows: each has a sender thread and a receiver thread, with real sockets on their hosts.
 
 use super::net::{Namespace, Net, enter};
 use super::receivers::{Receivers, join};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A piece of the file that TCP senders send; its pages are never copied.
+/// Size of the file that TCP senders send repeatedly; its pages are never copied.
 const PIECE_BYTES: usize = 1 << 20;
 const STACK_BYTES: usize = 128 << 10;
 
@@ -29,21 +29,21 @@ pub(super) struct Traffic {
     flows: Vec<Arc<Shared>>,
 }
 
-/// Where one of a flow's sockets is made.
+/// The place where one of a flow's sockets is created.
 struct End<'a> {
     host: &'a Namespace,
-    /// Cgroup, for hosts that have a receiver loaded.
+    /// The cgroup, for a host that has a receiver loaded.
     group: Option<&'a Path>,
 }
 
-/// What a flow's threads and the schedule share.
+/// The state that a flow's threads share with the schedule.
 #[derive(Debug)]
 struct Shared {
-    /// The planned congestion control; `None`: datagrams.
+    /// The planned congestion control; `None` for UDP.
     cc: Option<String>,
     bytes_wanted: Option<u64>,
     received: AtomicU64,
-    /// When the receiver had all that was wanted; 0: not yet.
+    /// Time at which the receiver had all wanted bytes; 0 until then.
     complete_ns: AtomicU64,
     socket: Mutex<Option<TcpStream>>,
     end: Mutex<Option<FlowEnd>>,
@@ -55,17 +55,17 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sleeps until a moment of CLOCK_MONOTONIC.
+/// Sleeps until a time of CLOCK_MONOTONIC.
 pub(super) fn sleep_until(at_ns: u64) {
     let at = nix::sys::time::TimeSpec::new((at_ns / 1_000_000_000) as i64, (at_ns % 1_000_000_000) as i64);
-    // an early end (a signal) only makes the caller look at the clock again
+    // if a signal interrupts the sleep, the loop checks the clock again
     while monotonic_ns() < at_ns {
         let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
     }
 }
 
 impl Traffic {
-    /// Receivers wait from now on; senders start at their time.
+    /// Starts the receivers, which wait from now on, and the senders, which start at their planned times.
     pub fn start(plan: &Plan, net: &Net, receivers: &Receivers, zero_ns: u64) -> Result<Self> {
         let zeros = memfd_create("zeros", MFdFlags::empty())?;
         nix::unistd::ftruncate(&zeros, PIECE_BYTES as i64)?;
@@ -99,7 +99,7 @@ impl Traffic {
         Ok(Self { zero_ns, flows })
     }
 
-    /// Ends a flow now.
+    /// Stops a flow now, unless it has been stopped.
     pub fn stop(&self, flow: usize) {
         let shared = &self.flows[flow];
         let mut end = locked(&shared.end);
@@ -120,7 +120,7 @@ impl Traffic {
         if let Some(socket) = locked(&shared.socket).take() {
             ended.cc = congestion_control(&socket).unwrap_or(ended.cc);
             ended.retransmits = u64::from(retransmits(&socket).unwrap_or_default());
-            // a reset: what is still in the buffer must not compete with other flows
+            // a reset, because data that are still in the buffer must not compete with other flows
             let abort = nix::libc::linger { l_onoff: 1, l_linger: 0 };
             let _ = setsockopt(&socket, sockopt::Linger, &abort);
             let _ = socket.shutdown(Shutdown::Both);
@@ -128,7 +128,7 @@ impl Traffic {
         *end = Some(ended);
     }
 
-    /// Ends all, and says how they ended.
+    /// Stops all flows, and returns their final states.
     pub fn end(self) -> Vec<FlowEnd> {
         for flow in 0..self.flows.len() {
             self.stop(flow);
@@ -146,7 +146,7 @@ fn congestion_control(socket: &TcpStream) -> nix::Result<String> {
     Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
-/// `tcpi_total_retrans`: whose place in `struct tcp_info` is the kernel's ABI.
+/// Reads `tcpi_total_retrans`, whose offset in `struct tcp_info` is part of the kernel's ABI.
 fn retransmits(socket: &TcpStream) -> Result<u32> {
     const TOTAL_RETRANS: usize = 100;
     let mut info = [0u8; 104];
@@ -213,7 +213,7 @@ fn start_tcp(
             turn_pacing_on(&socket).context("cannot turn pacing on")?;
         }
         {
-            let end = locked(&shared.end); // whoever stops the flow holds it: either it sees the socket, or we the end
+            let end = locked(&shared.end); // `stop` holds this lock: it sees the socket, or this thread the end
             if end.is_some() {
                 return Ok(());
             }
@@ -221,15 +221,16 @@ fn start_tcp(
         }
         send(&socket, &zeros, flow.bytes, flow.pace)?;
         if flow.bytes.is_some() {
-            // the receiver closes: a sender that did, with data under way, would be out of tcp_probe's sight at once
+            // The receiver closes the connection. If the sender closed it with data in flight, tcp_probe would no
+            // longer see it.
             io::copy(&mut &socket, &mut io::sink())?;
         }
         Ok(())
     })
 }
 
-/// Has TCP space its packets by its own estimate of the rate. The kernel starts to do so without fq once a socket has a limit
-/// for that rate, so the limit is the greatest that there is; all ones would mean "no limit", and change nothing.
+/// Makes TCP pace its packets by its own estimate of the rate. Without fq, the kernel does so only for a socket that
+/// has a limit for this rate, so this sets the highest limit. All ones would mean "no limit", and change nothing.
 fn turn_pacing_on(socket: &TcpStream) -> Result<()> {
     let limit_bytes_per_s = u64::MAX - 1;
     // SAFETY: the kernel reads as many bytes as the value has, and keeps no reference to it.
@@ -246,7 +247,7 @@ fn turn_pacing_on(socket: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Sends that many bytes, or until the socket is shut down.
+/// Sends `bytes` bytes, or sends until the socket is shut down if `bytes` is `None`.
 fn send(socket: &TcpStream, zeros: &OwnedFd, bytes: Option<u64>, pace: Option<Pace>) -> Result<()> {
     let mut left = bytes.unwrap_or(u64::MAX);
     let mut next_ns = monotonic_ns();
@@ -270,11 +271,11 @@ fn send(socket: &TcpStream, zeros: &OwnedFd, bytes: Option<u64>, pace: Option<Pa
     Ok(())
 }
 
-/// Counts what arrives, until all that was wanted has, or the end.
+/// Counts the bytes that arrive, until all wanted bytes have arrived or the connection ends.
 fn receive(socket: &impl AsFd, shared: &Shared, flags: MsgFlags) -> Result<()> {
     let mut buffer = vec![0u8; 65536];
     loop {
-        // TCP with MSG_TRUNC: data are dropped in the kernel, not copied
+        // TCP with MSG_TRUNC: the kernel discards the data and copies nothing
         let got = nix::sys::socket::recv(socket.as_fd().as_raw_fd(), &mut buffer, flags)?;
         if got == 0 {
             return Ok(());

@@ -1,19 +1,19 @@
-//! What one flow could get from its narrowest link if it had the link for itself: two senders that cannot exist, played over the
-//! link's model.
+//! What a single flow could get from its narrowest link if it had the link for itself: two imaginary senders, run over
+//! the link's model.
 //!
-//! The oracle knows the capacity at every moment and sends exactly that. The late oracle sends what the capacity was one base RTT
-//! earlier, because news of a link cannot take effect sooner.
+//! The oracle knows the capacity at every moment and sends exactly that. The late oracle sends at the capacity of one
+//! base RTT earlier, because information about a link cannot take effect sooner.
 
 use super::rates::Capacity;
 use crate::results::{Distribution, FlowSummary};
 use hotcc_lab_proto::link_model::{Fate, LinkModel};
 use hotcc_lab_proto::plan::{Plan, PlannedFlow};
 
-/// IPv4, and TCP with time stamps.
+/// Headers of IPv4, and of TCP with timestamps.
 const HEADER_BYTES: u32 = 52;
 
-/// `oracle` and `late-oracle` on the narrowest link that the first TCP flow crosses, for as long as that flow runs. None if no
-/// link there has a rate of its own.
+/// Returns `oracle` and `late-oracle` on the narrowest link that the first TCP flow crosses, while that flow runs. The
+/// list is empty if no such link has its own rate.
 #[must_use]
 pub fn bounds(plan: &Plan) -> Vec<FlowSummary> {
     let Some(flow) = plan.flows.iter().find(|flow| flow.cc.is_some()) else { return Vec::new() };
@@ -40,7 +40,7 @@ struct Sender<'a> {
     until_ns: u64,
 }
 
-/// A policer's bucket, bits.
+/// A policer's bucket, in bits.
 struct Bucket {
     rate_bps: f64,
     burst_bits: f64,
@@ -49,7 +49,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When, from that moment on, a packet finds enough in it, and takes it.
+    /// Returns the first time, from `now_ns` on, at which the bucket holds enough for a packet, and takes the bits.
     fn conforms_at_ns(&mut self, now_ns: f64, packet_bits: f64) -> f64 {
         self.bits = (self.bits + (now_ns - self.at_ns) / 1e9 * self.rate_bps).min(self.burst_bits);
         let lacks_ns = ((packet_bits - self.bits) / self.rate_bps * 1e9).max(0.0);
@@ -68,7 +68,7 @@ impl Sender<'_> {
         self.flow.way.iter().map(|at| delay_ns(self.plan, *at, at_ns) + delay_ns(self.plan, *at ^ 1, at_ns)).sum()
     }
 
-    /// When the packet after one of that moment comes to the link. `None`: never.
+    /// Returns when the next packet arrives at the link, after one that arrives at `now_ns`; `None` if never.
     fn next_ns(&self, now_ns: f64, bits: f64) -> Option<f64> {
         let now = now_ns as u64;
         let late_ns = if self.is_late { self.base_rtt_ns(now) } else { 0 };
@@ -76,7 +76,7 @@ impl Sender<'_> {
         if now >= first_news_ns {
             return Some(late_ns as f64 + self.capacity.ns_at(self.capacity.bits_until(now - late_ns)? + bits)?);
         }
-        // until the first news, it sends at the rate of its start
+        // until the first information arrives, it sends at the rate of its start
         let first_bps = self.capacity.bps_at(self.flow.start_ns)?;
         let until_news_bits = (first_news_ns - now) as f64 / 1e9 * first_bps;
         if until_news_bits >= bits {
@@ -101,7 +101,7 @@ impl Sender<'_> {
             if let Some(bucket) = &mut bucket {
                 comes_ns = bucket.conforms_at_ns(comes_ns, bits);
             }
-            // just after the packet before it has left, whichever way its time was rounded
+            // just after the previous packet has left, however its time was rounded
             let now_ns = comes_ns.ceil() as u64 + 1;
             if now_ns >= self.until_ns {
                 break;
@@ -144,7 +144,7 @@ mod tests {
     use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase, PlannedPolice};
     use std::net::Ipv4Addr;
 
-    /// One link of 20 ms there and 20 ms back, whose rate changes each 100 ms.
+    /// Returns a plan with a link of 20 ms in each direction, whose rate changes every 100 ms.
     fn plan(rates: Vec<(u32, u64)>, queue_bytes: u64) -> Plan {
         let phases = vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }];
         let forward =
@@ -180,11 +180,12 @@ mod tests {
 
     #[test]
     fn where_the_rate_falls_only_the_late_one_queues_and_drops() {
-        // 24 and 6 Mbit/s in turn
+        // alternately 24 and 6 Mbit/s
         let rates: Vec<(u32, u64)> = (0..200).map(|k| (1, if k % 2 == 0 { 24_000_000 } else { 6_000_000 })).collect();
         let [oracle, late] = bounds(&plan(rates.clone(), 1_000_000)).try_into().unwrap();
         assert!(oracle.queue_delay_ms.max < 2.1, "no longer than a packet takes: {oracle:?}");
-        // for an RTT it sends 18 Mbit/s too much: 90 kB, which take 120 ms at 6 Mbit/s, or less once the rate is back
+        // for one RTT it sends 18 Mbit/s too much: 90 kB, which take 120 ms at 6 Mbit/s, or less once the rate has
+        // recovered
         assert!((40.0..121.0).contains(&late.queue_delay_ms.max), "{late:?}");
         assert_eq!(late.queue_drops, 0);
         let [_, shallow] = bounds(&plan(rates, 30_000)).try_into().unwrap();
@@ -197,14 +198,14 @@ mod tests {
         policed.links[0].police = Some(PlannedPolice { rate_bps: 5_000_000, burst_bytes: 64_000 });
         let [oracle, _] = bounds(&policed).try_into().unwrap();
         assert_eq!((oracle.police_drops, oracle.queue_drops), (0, 0));
-        // the rate for 10 s, and what the bucket held at the start
+        // the rate over 10 s, plus the initial content of the bucket
         let expected_bps = (5e6 + 64_000.0 * 8.0 / 10.0) * 1448.0 / 1500.0;
         assert!((oracle.throughput_bps / expected_bps - 1.0).abs() < 0.005, "{oracle:?}");
     }
 
     #[test]
     fn bounds_are_over_the_flows_own_time_and_delays() {
-        // a flow of the second half, in which the rate is a fifth and the delay twice as long
+        // a flow in the second half, in which the rate is a fifth and the delay is twice as long
         let mut later = plan(vec![(50, 10_000_000), (100, 2_000_000)], 1_000_000);
         later.flows[0].start_ns = 5_000_000_000;
         for link in &mut later.links {

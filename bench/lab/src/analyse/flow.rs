@@ -12,12 +12,13 @@ use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const TICK_NS: u64 = 100_000_000;
-/// Steady: within this share of the mean, for that long, over windows of a second.
+/// A flow is steady if its rate stays within this share of the mean for `STEADY_FOR_NS`, over windows of one second.
 const STEADY_WITHIN: f64 = 0.2;
 const STEADY_FOR_NS: u64 = 3 * SECOND_NS;
-/// Recovered: at this share of the capacity.
+/// A flow has recovered when its rate reaches this share of the capacity.
 const RECOVERED_AT: f64 = 0.8;
-/// Resumed: at this share of the rate of the last seconds before the change, over windows of half a second.
+/// A flow has resumed when its rate reaches this share of the rate of the last seconds before the change, over windows
+/// of half a second.
 const RESUMED_AT: f64 = 0.9;
 const BEFORE_NS: u64 = 5 * SECOND_NS;
 const RESUMED_FOR_NS: u64 = SECOND_NS / 2;
@@ -36,7 +37,7 @@ pub(super) fn summary(
     let end_ns = end.end_ns.max(flow.start_ns + 1);
     let throughput_bps = end.bytes as f64 * 8e9 / (end_ns - flow.start_ns) as f64;
     let mean = |link: &usize| capacities[*link].mean_bps(flow.start_ns, end_ns);
-    // a route that changes leaves the way that the plan knows
+    // after a route change, the plan's path no longer applies
     let rerouted = |e: &PlannedEvent| matches!(e.action, Action::Route { .. }) && e.at_ns < end_ns;
     let is_rerouted = planned.plan.events.iter().any(rerouted);
     let way: &[usize] = if is_rerouted { &[] } else { &flow.way };
@@ -86,13 +87,14 @@ pub(super) fn summary(
     }
 }
 
-/// The links that packets came to.
+/// Returns the links at which packets arrived.
 fn links_of(packets: &[PacketRecord]) -> Vec<usize> {
     let links: BTreeSet<usize> = packets.iter().map(|r| r.link.into()).collect();
     links.into_iter().collect()
 }
 
-/// Those of a flow's links that its packets came to first: those that other links with records do not lead to.
+/// Returns the links of a flow at which its packets arrived first: the links that can be reached from the sender
+/// without crossing another link that keeps records.
 fn entries(plan: &Plan, from: usize, taken: &[usize]) -> Vec<usize> {
     let ways_out = |host| {
         let both = |PlannedCable { ends: [a, b], .. }: &PlannedCable| {
@@ -115,7 +117,8 @@ fn entries(plan: &Plan, from: usize, taken: &[usize]) -> Vec<usize> {
     entered
 }
 
-/// The link of its way where its packets waited longest in the mean, and how long; `None` where none left a link.
+/// Returns the link on which the flow's packets waited longest on average, and the waits there; `None` if no packet
+/// left a link.
 fn longest_wait(way: &[usize], packets: &[PacketRecord]) -> Option<(usize, Distribution)> {
     let at = |link: &usize| {
         let waits = packets.iter().filter(|r| usize::from(r.link) == *link && r.fate() == SENT);
@@ -135,7 +138,7 @@ fn mean_cwnd(acks: &[AckRecord]) -> f64 {
     if time > 0.0 { area / time } else { acks.first().map_or(0.0, |a| f64::from(a.cwnd)) }
 }
 
-/// The value of the watched field that is not exceeded for 99 % of the time.
+/// Returns the value of the watched field that is not exceeded for 99 % of the time.
 fn watched_p99(acks: &[AckRecord]) -> f64 {
     let mut lengths_ns: BTreeMap<u32, u64> = BTreeMap::new();
     for pair in acks.windows(2) {
@@ -195,7 +198,7 @@ fn recoveries(
     times
 }
 
-/// Time after each change of the path until the flow has the rate again that it had before.
+/// Returns the time after each change of the path until the flow has reached its previous rate again.
 fn resumes(events: &[PlannedEvent], progress: &Progress<'_>, start_ns: u64, end_ns: u64) -> Vec<f64> {
     let is_change = |e: &&PlannedEvent| matches!(e.action, Action::Route { .. } | Action::Note(_));
     let mut changes: Vec<u64> = events.iter().filter(is_change).map(|e| e.at_ns).collect();

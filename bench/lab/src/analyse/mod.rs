@@ -1,4 +1,4 @@
-//! From records to figures: a run's summary and its series.
+//! Analysis of records: a run's summary and its series.
 
 mod bounds;
 mod delay;
@@ -15,24 +15,25 @@ use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, POLICED, PacketR
 use hotcc_lab_proto::run_record::RunRecord;
 use rates::Capacity;
 
-/// A window busier than this makes a run invalid: the guest's processor, not the path, may have held flows back.
+/// Maximum share of a window in which the processor may be busy. Above it, the run is invalid: the guest's processor,
+/// not the path, may have limited the flows.
 const BUSIEST: f64 = 0.8;
-/// Without payload: what a sender sends to set up a connection.
+/// Maximum size of a packet without payload, as a sender sends it to set up a connection.
 const LONGEST_EMPTY_PACKET_BYTES: u32 = 60;
 
-/// What a run left.
+/// The results of a run before analysis.
 #[derive(Debug)]
 pub struct Measured {
-    /// Counts and ends.
+    /// Counts, and the final states of flows.
     pub record: RunRecord,
-    /// In order of time.
+    /// Packet records, in order of time.
     pub packets: Vec<PacketRecord>,
-    /// In order of time.
+    /// ACK records, in order of time.
     pub acks: Vec<AckRecord>,
 }
 
 impl Measured {
-    /// Takes apart what the guest sent: a line of JSON, packet records, ACK records.
+    /// Parses the guest's output: a line of JSON, packet records, ACK records.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let end = bytes.iter().position(|b| *b == b'\n').context("the guest sent no results")?;
         let record: RunRecord = serde_json::from_slice(&bytes[..end]).context("cannot parse the guest's results")?;
@@ -48,24 +49,24 @@ fn records<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// A run's results.
+/// The results of a run after analysis.
 #[derive(Debug)]
 pub struct Analysed {
     /// The figures.
     pub summary: RunSummary,
-    /// `flows.csv`.
+    /// Content of `flows.csv`.
     pub flows_csv: String,
-    /// `links.csv`.
+    /// Content of `links.csv`.
     pub links_csv: String,
 }
 
-/// Each link over time, by its place.
+/// Capacity and delay of each link over time, in the plan's order.
 struct LinkHistories<'a> {
     capacities: &'a [Capacity],
     delays: &'a [DelayOverTime],
 }
 
-/// Reckons it all. `series_ms` is the series' period.
+/// Analyses a run. `series_ms` is the period of the series.
 #[must_use]
 pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u64) -> Analysed {
     let plan = &planned.plan;
@@ -119,7 +120,7 @@ fn carries_data(record: &PacketRecord, plan: &Plan) -> bool {
     record.towards_receiver() && (is_udp || record.bytes > LONGEST_EMPTY_PACKET_BYTES)
 }
 
-/// Share of each bin in which the processor was busy; nothing where idle time was not measured.
+/// Returns the share of each bin in which the processor was busy; empty if idle time was not measured.
 fn busy(record: &RunRecord) -> Vec<f64> {
     record.idle_ns.iter().map(|ns| 1.0 - (*ns as f64 / IDLE_BIN_NS as f64).min(1.0)).collect()
 }
@@ -144,12 +145,12 @@ fn invalid(measured: &Measured, busy: &[f64]) -> Vec<String> {
 
 fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkSummary> {
     let mut queues = vec![(Vec::new(), Vec::new(), 0); plan.links.len()];
-    // what a policer drops has seen no queue
+    // a packet that the policer drops does not reach the queue
     for record in measured.packets.iter().filter(|record| record.fate() != POLICED) {
         if let Some((bytes, waits_ms, passed)) = queues.get_mut(usize::from(record.link)) {
             bytes.push(f64::from(record.queue_bytes));
             waits_ms.push(record.wait_ns as f64 / 1e6);
-            // what is lost took its time on the link; what still waits at the end did not
+            // a lost packet took its time on the link; a packet that still waits at the end did not
             if record.fate() != QUEUE_DROP && record.time_ns + record.wait_ns < plan.duration_ns {
                 *passed += u64::from(record.bytes);
             }
@@ -176,7 +177,8 @@ fn links(plan: &Plan, measured: &Measured, capacities: &[Capacity]) -> Vec<LinkS
     .collect()
 }
 
-/// Jain, Chiu and Hawe (1984): the square of the sum over the sum of the squares, times how many; 1 of nothing.
+/// Returns the fairness index of Jain, Chiu and Hawe (1984): the square of the sum, divided by the number of rates
+/// times the sum of the squares; 1 if all rates are 0 or there are none.
 fn jain(rates: impl Iterator<Item = f64>) -> f64 {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for rate in rates {

@@ -3,7 +3,7 @@
 use hotcc_lab_proto::plan::PlannedLink;
 use hotcc_lab_proto::records::AckRecord;
 
-/// What a link could carry: bits until the start of each step.
+/// A link's capacity over time, with the bits that it could carry before the start of each step.
 #[derive(Debug)]
 pub(super) struct Capacity {
     step_ns: u64,
@@ -25,7 +25,8 @@ impl Capacity {
         Self { step_ns: link.step_ns, rates_bps, bits_before }
     }
 
-    /// When so many bits have been served. `None`: no limit, or never, as the last rate is 0.
+    /// Returns when this many bits have been served. `None` if the link has no rate, or if they are never served
+    /// because the last rate is 0.
     pub fn ns_at(&self, bits: f64) -> Option<f64> {
         let last = self.rates_bps.len().checked_sub(1)?;
         let step = self.bits_before[1..].partition_point(|served| *served < bits).min(last);
@@ -34,7 +35,7 @@ impl Capacity {
         within_ns.is_finite().then_some(step as f64 * self.step_ns as f64 + within_ns)
     }
 
-    /// Bits that could be served by then. `None`: no limit.
+    /// Returns the bits that could be served until `at_ns`. `None` if the link has no rate.
     pub fn bits_until(&self, at_ns: u64) -> Option<f64> {
         let last = self.rates_bps.len().checked_sub(1)?;
         let step = ((at_ns / self.step_ns) as usize).min(last);
@@ -42,20 +43,20 @@ impl Capacity {
         Some(self.bits_before[step] + self.rates_bps[step] as f64 * into_s)
     }
 
-    /// Rate at that time. `None`: no limit.
+    /// Returns the rate at `at_ns`. `None` if the link has no rate.
     pub fn bps_at(&self, at_ns: u64) -> Option<f64> {
         let last = self.rates_bps.len().checked_sub(1)?;
         Some(self.rates_bps[((at_ns / self.step_ns) as usize).min(last)] as f64)
     }
 
-    /// How long so many bytes take at the rate of a moment; 0 without a limit, or while nothing is served.
+    /// Returns how long `bytes` take at the rate at `at_ns`; 0 if the link has no rate, or if that rate is 0.
     pub fn service_ns(&self, at_ns: u64, bytes: u32) -> u64 {
         let step = ((at_ns / self.step_ns.max(1)) as usize).min(self.rates_bps.len().saturating_sub(1));
         let rate_bps = self.rates_bps.get(step).copied().unwrap_or_default();
         (u64::from(bytes) * 8_000_000_000).checked_div(rate_bps).unwrap_or_default()
     }
 
-    /// Mean over a time; `None`: no limit.
+    /// Returns the mean capacity over an interval. `None` if the link has no rate, or if the interval is empty.
     pub fn mean_bps(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
         if until_ns <= from_ns {
             return None;
@@ -64,18 +65,18 @@ impl Capacity {
     }
 }
 
-/// How many bytes were acknowledged when.
+/// The number of acknowledged bytes over time.
 #[derive(Debug)]
 pub(super) struct Progress<'a>(pub &'a [AckRecord]);
 
 impl Progress<'_> {
-    /// Acknowledged before a moment.
+    /// Returns the bytes that were acknowledged until `at_ns`.
     pub fn bytes_at(&self, at_ns: u64) -> u64 {
         let known = self.0.partition_point(|r| r.time_ns <= at_ns);
         self.0[..known].last().map_or(0, |r| r.bytes_acked)
     }
 
-    /// Mean rate over a time.
+    /// Returns the mean rate over an interval.
     pub fn bps(&self, from_ns: u64, until_ns: u64) -> f64 {
         let bytes = self.bytes_at(until_ns).saturating_sub(self.bytes_at(from_ns));
         bytes as f64 * 8e9 / (until_ns - from_ns).max(1) as f64
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(capacity.mean_bps(0, 300_000_000), Some(2000.0));
         assert_eq!(capacity.mean_bps(150_000_000, 250_000_000), Some(2500.0));
         assert_eq!((capacity.service_ns(0, 1), capacity.service_ns(250_000_000, 1)), (8_000_000, 2_000_000));
-        // the last rate goes on
+        // the last rate continues
         assert_eq!(capacity.mean_bps(300_000_000, 500_000_000), Some(4000.0));
         assert_eq!(Capacity::of(&PlannedLink { step_ns: 1, ..PlannedLink::default() }).mean_bps(0, 1), None);
     }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// Text of a value, or nothing.
+/// Returns a value as text; empty if there is none.
 fn cell(value: Option<impl std::fmt::Display>) -> String {
     value.map_or_else(String::new, |v| v.to_string())
 }
@@ -82,7 +82,7 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
             row.police_drops += if r.fate() == POLICED { segments } else { 0 };
             row.ce_marks += if r.marked() { segments } else { 0 };
         }
-        // sent when its turn came, not when it joined the queue
+        // a packet is sent when its wait is over, not when it joins the queue
         if r.fate() == SENT
             && let Some(place) = at(r.time_ns + r.wait_ns, r.link)
         {

@@ -1,4 +1,5 @@
-//! What algorithms cost: instructions per ACK, in virtual time, where an instruction is a nanosecond of the clock.
+//! The cost of algorithms: instructions per ACK. They are measured in virtual time, in which an instruction takes one
+//! nanosecond.
 
 mod table;
 
@@ -21,68 +22,70 @@ use std::time::Duration;
 
 pub use table::table;
 
-/// The transfer that every algorithm has to make.
+/// The transfer that every algorithm performs.
 const TRANSFER: &str = include_str!("transfer.toml");
 const SEED: u64 = 1;
 const MEMORY_MIB: u32 = 768;
-/// A guest that says nothing for so long is hung.
+/// A guest that sends no message for this long is considered hung.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Programs that do nothing: what the statistics themselves take. Object and congestion control.
+/// An object whose programs do nothing, which shows the cost of the statistics themselves: the object, and its
+/// congestion control.
 const NOTHING: (&str, &str) = ("empty", "empty_cc");
-/// The kernel's CUBIC as a BPF program calls it: what the others are compared with.
+/// A BPF program that calls the kernel's CUBIC: the reference for the other algorithms.
 pub const REFERENCE: &str = "cubic_bpf";
-/// Those of the kernel.
+/// The kernel's congestion controls to measure.
 const OF_THE_KERNEL: [&str; 3] = ["cubic", "reno", "bbr"];
 
 /// All costs on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// Its release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// Instructions of each call of a program that are the statistics', and are taken off.
+    /// Instructions per call of a program that are due to the statistics, and are subtracted.
     pub statistics: u64,
-    /// Instructions of each call of a function that are the clocks', and are taken off; the first is for functions of
-    /// one argument, the next for those of two, and so on.
+    /// Instructions per call of a function that are due to the clocks, and are subtracted. The first value is for
+    /// functions of one argument, the second for functions of two, and so on.
     pub clocks: Vec<u64>,
     /// The algorithms.
     pub algorithms: Vec<Cost>,
 }
 
-/// What one algorithm costs.
+/// The cost of one algorithm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// Name of the congestion control.
     pub name: String,
-    /// How it was counted.
+    /// How it was measured.
     pub method: Method,
     /// ACKs that the sender got.
     pub acks: u64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Instructions over the ACKs, of all parts but those that run once per connection.
+    /// Instructions per ACK of all parts, except those that run once per connection.
     pub instructions_per_ack: f64,
-    /// Programs or functions that were called, most instructions first.
+    /// The programs or functions that were called, in descending order of instructions.
     pub parts: Vec<PartCost>,
 }
 
-/// What a program or function costs.
+/// The cost of a program or function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartCost {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Instructions of all of them.
+    /// Instructions of all calls.
     pub instructions: i64,
-    /// Of each, on average.
+    /// Average instructions per call.
     pub instructions_per_call: f64,
 }
 
 impl PartCost {
-    /// Runs once per connection, so a longer transfer has less of it per ACK: `init` and `release`.
+    /// Returns whether the part runs once per connection (`init` and `release`), so that it costs less per ACK in a
+    /// longer transfer.
     #[must_use]
     pub fn is_once(&self) -> bool {
         ["_init", "_release"].iter().any(|hook| self.name.ends_with(hook))
@@ -90,15 +93,15 @@ impl PartCost {
 }
 
 impl Costs {
-    /// Cost of an algorithm.
+    /// Returns the cost of an algorithm.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<&Cost> {
         self.algorithms.iter().find(|cost| cost.name == name)
     }
 }
 
-/// Counts on one kernel, in a machine that stays on processor `cpu` of this one: the algorithms named in `only`, or all if it
-/// is empty, after [`REFERENCE`]. `say` gets lines of progress.
+/// Measures costs on one kernel, in a machine that stays on processor `cpu` of this one: first [`REFERENCE`], then the
+/// algorithms named in `only`, or all if it is empty. Reports progress to `say`.
 pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Costs> {
     let all: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|object| object.name).chain(OF_THE_KERNEL).collect();
     if let Some(unknown) = only.iter().find(|name| !all.contains(&name.as_str())) {
@@ -155,7 +158,7 @@ pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn F
     net(&kernel.release, clocks, samples)
 }
 
-/// Takes off what counting took. The first sample is of the programs that do nothing.
+/// Subtracts the cost of the measurement. The first sample must be that of the programs that do nothing.
 fn net(kernel: &str, clocks: Vec<u64>, samples: Vec<Sample>) -> Result<Costs> {
     let nothing = samples.first().context("nothing was counted")?;
     let busiest = nothing.parts.iter().max_by_key(|part| part.calls).filter(|part| part.calls > 0);

@@ -3,7 +3,7 @@
 use super::{Costs, REFERENCE};
 use std::fmt::Write as _;
 
-/// A line for each algorithm, and below it one for each of its programs or functions.
+/// Returns a line for each algorithm, followed by a line for each of its programs or functions.
 #[must_use]
 pub fn table(costs: &Costs) -> String {
     let names = costs.algorithms.iter().flat_map(|cost| cost.parts.iter().map(|part| part.name.len() + 2));

@@ -1,4 +1,4 @@
-//! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses by phase.
+//! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses in phases.
 
 use super::network::Network;
 use crate::scenario::{Place, Police, Queue, Scenario, Way};
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Step of a link whose rate is constant, and of one that a radio drives or an event changes.
+/// Lengths of a step: `COARSE_NS` if the rate is constant, `FINE_NS` if a radio drives it or an event changes the link.
 const COARSE_NS: u64 = 100_000_000;
 const FINE_NS: u64 = 10_000_000;
-/// Rates go on for that long after the end, so that what is in a queue then still has a time to leave.
+/// Time for which rates continue after the end, so that packets that are queued at the end still have a time to leave.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
-/// How often a delay follows a radio's round-trip time. A link's program skips only a few phases with each packet, so
-/// shorter phases would leave a link that was idle with a stale delay.
+/// How often the delay follows a radio's round-trip time. A link's program skips only a few phases per packet, so
+/// shorter phases would leave a link with a stale delay after an idle time.
 const RTT_STEP: Duration = Duration::from_millis(100);
-/// Without a base RTT to reckon with.
+/// Minimum size of a queue, which applies for example if the base RTT is 0.
 const LEAST_QUEUE_BYTES: u64 = 3000;
-/// Whose tokens still fit into 64 bits.
+/// Maximum burst: its tokens still fit into 64 bits.
 const MOST_BURST_BYTES: u64 = 1 << 30;
 
 pub(super) struct LinkPlanner<'a> {
@@ -30,11 +30,11 @@ pub(super) struct LinkPlanner<'a> {
     pub seed: u64,
     pub traces: &'a TraceFiles,
     pub duration: Duration,
-    /// The radios that drive links, by the link's place.
+    /// The radios that drive links, by the link's index.
     pub radios: BTreeMap<usize, Radio>,
 }
 
-/// A seed for one purpose: what is drawn for one never shifts what is drawn for another.
+/// Returns a seed for one purpose, so that the draws for one purpose do not affect those for another.
 pub(super) fn stream_seed(seed: u64, purpose: &str) -> u64 {
     let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(purpose).finalize();
     digest.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte))
@@ -45,14 +45,14 @@ fn ns(ms: f64) -> u64 {
 }
 
 impl LinkPlanner<'_> {
-    /// All of them. `first_crossing` has the way of the first flow that crosses a link.
+    /// Plans all links. `first_crossing` returns the path of the first flow that crosses a link.
     pub fn plan(&mut self, first_crossing: &dyn Fn(usize) -> Option<Vec<usize>>) -> Result<Vec<PlannedLink>> {
         let mut links = Vec::new();
         for link in 0..2 * self.network.cables.len() {
             links.push(self.plan_one(link)?);
         }
         for (place, link) in links.iter_mut().enumerate() {
-            // A radio drives one direction, but its round-trip time is that of both.
+            // A radio drives one direction, but its round-trip time applies to both.
             let rtt = |place| self.radios.get(&place).and_then(|radio| radio.base_rtt_ms.as_deref());
             if let Some(rtt_ms) = rtt(place).or_else(|| rtt(place ^ 1)) {
                 link.phases = with_rtt(&link.phases, rtt_ms);
@@ -109,7 +109,7 @@ impl LinkPlanner<'_> {
                 let (later, later_radio) = self.rates(&way, cable.member, steps, length)?;
                 radio = match (radio, later_radio) {
                     (Some(first), Some(then)) => Some(spliced(first, &then, at_step)),
-                    // Before the event there is no radio, so no round-trip time of one.
+                    // Before the event there is no radio, and so no round-trip time of a radio.
                     (None, Some(mut then)) => {
                         then.base_rtt_ms.iter_mut().flatten().take(at_step).for_each(|ms| *ms = 0.0);
                         Some(then)
@@ -126,11 +126,11 @@ impl LinkPlanner<'_> {
             gaps.push(at_step.min(steps)..(at_step + gap_steps).min(steps));
             phases.push(phase(&way, ns(change.at_s * 1e3)));
         }
-        // at the end, so that what else changes meanwhile does not end a handover's gap
+        // applied last, so that other changes do not end a handover's gap
         for gap in gaps {
             rates.get_mut(gap).unwrap_or_default().fill(0);
         }
-        // packets that wait at the end wait for something, and are not dropped
+        // packets that wait at the end need a rate to wait for, or they would be dropped
         if rates.last() == Some(&0) {
             rates.push(rates.iter().rfind(|rate| **rate > 0).copied().unwrap_or(1));
         }
@@ -150,21 +150,21 @@ impl LinkPlanner<'_> {
         })
     }
 
-    /// Rate of each step, empty where there is no limit; and the radio that says so.
+    /// Returns the rate of each step, which is empty if there is no limit, and the radio that determines it.
     fn rates(&self, way: &Way, member: usize, steps: usize, length: Duration) -> Result<(Vec<u64>, Option<Radio>)> {
         if let Some(name) = &way.radio {
             let spec = self.scenario.radio(name.get_ref()).context("no such radio")?;
             let seed = stream_seed(self.seed, &format!("radio {} {member}", name.get_ref()));
             let here = || Place::of(spec, format!("radio `{}`", name.get_ref()));
             let found = self.traces.found(spec.get_ref()).with_context(here)?;
-            // The files are found: what they are relative to has no effect.
+            // The paths of the files are resolved, so the base directory has no effect.
             let radio = found.realise(Path::new(""), seed, length).with_context(here)?;
             return Ok((radio.capacity_bps.clone(), Some(radio)));
         }
         Ok((way.rate.as_ref().map_or_else(Vec::new, |rate| vec![rate.get_ref().0; steps]), None))
     }
 
-    /// What events do to one direction of a link, in order.
+    /// Returns the changes that events make to one direction of a link, in order.
     fn changes(&self, link: &str, is_forward: bool) -> Vec<Change> {
         let mut changes = Vec::new();
         for event in &self.scenario.event {
@@ -184,7 +184,7 @@ impl LinkPlanner<'_> {
     }
 }
 
-/// One radio up to a step, another from there on.
+/// Returns a radio that is `first` up to a step, and `then` from this step on.
 fn spliced(mut first: Radio, then: &Radio, at_step: usize) -> Radio {
     fn splice<T: Clone>(first: &mut Vec<T>, then: &[T], at: usize) {
         first.truncate(at);
@@ -230,13 +230,13 @@ fn planned_police(police: &Police, mtu: u64) -> PlannedPolice {
     let burst_bytes = match *police.burst.get_ref() {
         Queue::Bytes(bytes) => bytes,
         Queue::Packets(packets) => packets * mtu,
-        Queue::Bdp(_) => 0, // refused when the scenario was checked
+        Queue::Bdp(_) => 0, // rejected by the check of the scenario
     };
-    // a bucket that holds no packet would let none pass
+    // a bucket smaller than a packet would let no packet pass
     PlannedPolice { rate_bps: police.rate.get_ref().0, burst_bytes: burst_bytes.clamp(mtu, MOST_BURST_BYTES) }
 }
 
-/// Phases whose delay is longer by half of a round-trip time that changes.
+/// Returns phases whose delays are increased by half of a changing round-trip time.
 fn with_rtt(phases: &[PlannedPhase], rtt_ms: &[f32]) -> Vec<PlannedPhase> {
     let steps = (RTT_STEP.as_nanos() / STEP.as_nanos()) as usize;
     let mut starts: Vec<u64> = (0..rtt_ms.len()).step_by(steps).map(|step| step as u64 * FINE_NS).collect();
@@ -256,12 +256,12 @@ fn with_rtt(phases: &[PlannedPhase], rtt_ms: &[f32]) -> Vec<PlannedPhase> {
     with
 }
 
-/// Equal neighbours as one, with how many they are.
+/// Merges equal neighbours, and counts them.
 fn runs(rates: &[u64]) -> Vec<(u32, u64)> {
     rates.chunk_by(|a, b| a == b).map(|run| (run.len() as u32, run[0])).collect()
 }
 
-/// Over the run, without what follows it.
+/// Returns the mean rate over the run, without the time after its end.
 pub(crate) fn mean_rate_bps(link: &PlannedLink, duration: Duration) -> f64 {
     let steps = (duration.as_nanos() as u64).div_ceil(link.step_ns).max(1) as usize;
     link.rates_by_step().take(steps).map(|rate| rate as f64).sum::<f64>() / steps as f64

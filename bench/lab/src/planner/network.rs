@@ -1,11 +1,11 @@
-//! Hosts and links as a graph: names, addresses, routes.
+//! Hosts and links as a graph, with names, addresses and routes.
 
 use crate::scenario::{Event, Host, Link, Scenario, Way};
 use hotcc_lab_proto::plan::mac;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// A host, or one of several of a kind.
+/// A host of the scenario, or one of its members if it has a `count`.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub host: &'a Host,
@@ -17,24 +17,24 @@ pub(super) struct Node<'a> {
 pub(super) struct Cable<'a> {
     pub link: &'a Link,
     pub number: usize,
-    /// Which of several, from 0.
+    /// Index among the members of the link, from 0.
     pub member: usize,
-    /// First and second node.
+    /// The first and the second node.
     pub ends: [usize; 2],
 }
 
 impl Cable<'_> {
-    /// The interface on the node of that side.
+    /// Returns the name of the interface on the node at this side.
     pub fn device(&self, side: usize) -> String {
         format!("l{}{}", self.number, ["a", "b"][side])
     }
 
-    /// The direction that ends on that side.
+    /// Returns the direction that ends at this side.
     pub fn link_to(&self, side: usize) -> usize {
         2 * self.number + 1 - side
     }
 
-    /// The address of that side.
+    /// Returns the address of this side.
     pub fn address(&self, side: usize) -> Ipv4Addr {
         let [_, _, high, low] = ((self.number + 1) as u32).to_be_bytes();
         Ipv4Addr::new(10, high, low, side as u8 + 1)
@@ -67,13 +67,13 @@ impl<'a> Network<'a> {
         network
     }
 
-    /// The nodes of a host; never empty for a name that was checked.
+    /// Returns the nodes of a host. Never empty for a name that has been checked.
     pub fn members(&self, host: &str) -> Vec<usize> {
         let named = self.nodes.iter().enumerate().filter(|(_, n)| n.host.name.get_ref() == host);
         named.map(|(place, _)| place).collect()
     }
 
-    /// What a direction of a cable is to be, and its name.
+    /// Returns the properties of a direction of a cable, and its name.
     pub fn direction(&self, link: usize) -> (&Cable<'a>, Way, String) {
         let cable = &self.cables[link / 2];
         let (over, from, to) =
@@ -88,36 +88,37 @@ impl<'a> Network<'a> {
         over.radio.as_ref().or(cable.link.both.radio.as_ref()).map(|r| r.get_ref())
     }
 
-    /// When a direction's cell changes.
+    /// Returns the times of a link's handovers.
     pub fn handovers_s(&self, scenario: &Scenario, link: usize) -> Vec<f64> {
         let name = self.cables[link / 2].link.name.get_ref();
         let of_link = |event: &&Event| event.handover.as_ref().is_some_and(|h| h.link.get_ref() == name);
         scenario.event.iter().filter(of_link).map(|event| *event.at_s.get_ref()).collect()
     }
 
-    /// Directions that end at a node.
+    /// Returns the directions that end at a node.
     pub fn links_to(&self, node: usize) -> impl Iterator<Item = usize> {
         let side = move |c: &Cable<'_>| c.ends.iter().position(|e| *e == node).map(|side| c.link_to(side));
         self.cables.iter().filter_map(side)
     }
 
-    /// The address at the end of a direction.
+    /// Returns the address at the end of a direction.
     pub fn address_of_link_end(&self, link: usize) -> Ipv4Addr {
         self.cables[link / 2].address(1 - link % 2)
     }
 
-    /// Interfaces of a node.
+    /// Returns the interfaces of a node.
     pub fn devices(&self, node: usize) -> impl Iterator<Item = String> {
         let sides = move |c: &Cable<'_>| (0..2).find(|side| c.ends[*side] == node).map(|side| c.device(side));
         self.cables.iter().filter_map(sides)
     }
 
-    /// The interface that a direction leaves through.
+    /// Returns the interface at the start of a direction.
     pub fn device_at_link_begin(&self, link: usize) -> String {
         self.cables[link / 2].device(link % 2)
     }
 
-    /// Directions from node to node: the way with the fewest cables, the first in the file where there are several.
+    /// Returns the directions of a path between two nodes: the path with the fewest cables, or the first such path in
+    /// the file.
     pub fn way(&self, from: usize, to: usize) -> Vec<usize> {
         let mut came_by = vec![None; self.nodes.len()];
         let mut queue = VecDeque::from([from]);
@@ -141,14 +142,14 @@ impl<'a> Network<'a> {
         way
     }
 
-    /// The address that a way ends at.
+    /// Returns the address at the end of a path.
     pub fn address_at_end(&self, node: usize, way: &[usize]) -> Option<Ipv4Addr> {
         let last = *way.last()?;
         let cable = &self.cables[last / 2];
         cable.ends.contains(&node).then(|| self.address_of_link_end(last))
     }
 
-    /// What `ip -batch` has to do on a node whose cables are there.
+    /// Returns lines for `ip -batch` that set up a node whose cables exist.
     pub fn setup(&self, node: usize) -> Vec<String> {
         let mut lines = vec!["link set dev lo up".to_owned()];
         for cable in &self.cables {
@@ -172,7 +173,7 @@ impl<'a> Network<'a> {
         lines
     }
 
-    /// What `ip` has to do on a node for packets to `to` to go over the neighbour `via`.
+    /// Returns arguments for `ip` that route a node's packets to `to` over the neighbour `via`.
     pub fn reroute(&self, node: usize, to: usize, via: usize) -> Option<String> {
         let cable = self.cables.iter().find(|c| c.ends.contains(&node) && c.ends.contains(&via))?;
         let side = cable.ends.iter().position(|e| *e == via)?;

@@ -1,4 +1,4 @@
-//! The object files of a case: found, looked into, and given their places in the guest.
+//! The object files of a case: opens them, reads their descriptions, and assigns their paths in the guest.
 
 use crate::algorithms;
 use crate::scenario::{Place, Scenario};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
-/// An object file of the scenario, which a run needs beside its plan.
+/// An object file of the scenario, which a run needs in addition to its plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectFile {
-    /// Where it is on this machine.
+    /// Path on this machine.
     pub path: PathBuf,
-    /// What the plan calls it, and where the guest has it: the same wherever the scenario is, as results are.
+    /// Path in the plan and in the guest. It does not depend on the scenario's directory, and so neither do results.
     pub in_guest: String,
 }
 
@@ -23,7 +23,7 @@ pub struct ObjectFile {
 pub(super) struct Objects(BTreeMap<String, (ObjectFile, Description)>);
 
 impl Objects {
-    /// Opens each of them, and checks that the flows' settings fit.
+    /// Opens each object file, and checks that the flows' settings fit.
     pub fn open(scenario: &Scenario, directory: &Path) -> Result<Self> {
         let mut objects = BTreeMap::new();
         for named in scenario.object_files() {
@@ -33,7 +33,7 @@ impl Objects {
             objects.insert(named.get_ref().clone(), (object, description));
         }
         for (number, (named, (object, _))) in objects.iter_mut().enumerate() {
-            // numbered: a swap may replace a file by another one of that name
+            // numbered, because a swap may replace a file by another one of the same name
             object.in_guest = format!("{OBJECTS_PATH}/{number}/{}.bpf.o", algorithms::object_name(named));
         }
         let objects = Self(objects);
@@ -49,14 +49,14 @@ impl Objects {
         Ok(objects)
     }
 
-    /// `Ok` for what is no file of these.
+    /// Checks settings against an object file. Returns `Ok` if `cc` is not one of these files.
     fn check_values(&self, cc: &Spanned<String>, profile: &str, set: &BTreeMap<String, toml::Value>) -> Result<()> {
         let Some((_, description)) = self.0.get(cc.get_ref()) else { return Ok(()) };
         let checked = algorithms::check_values(description, profile, set);
         checked.map_err(|why| anyhow!(why)).context(Place::of_object(cc))
     }
 
-    /// What a loaded congestion control says of itself; `None` for one of the kernel.
+    /// Returns the description of a congestion control that the lab loads; `None` for one of the kernel.
     pub fn description(&self, cc: &str) -> Result<Option<Description>> {
         if let Some((_, description)) = self.0.get(cc) {
             return Ok(Some(description.clone()));
@@ -64,7 +64,7 @@ impl Objects {
         Ok(if algorithms::is_ours(cc) { Some(algorithms::description(cc)?) } else { None })
     }
 
-    /// As `hotcc load` in the guest takes it: a built-in name, or the file's place there.
+    /// Returns the argument of `hotcc load` in the guest: a built-in name, or the file's path there.
     pub fn to_load(&self, cc: &str) -> String {
         self.0.get(cc).map_or(cc, |(object, _)| &object.in_guest).to_owned()
     }

@@ -5,34 +5,36 @@ use crate::algorithms::{object_name, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A figure of a paper, to stand beside ours.
+/// A figure to show beside the runs' own figures: that of a paper, or a limit.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(try_from = "ExpectedKeys")]
 pub struct Expected {
-    /// Cases it is about: all whose swept values are these, or among these where it is a list.
+    /// The cases that it applies to: those with these swept values. A list means any of its values.
     pub case: BTreeMap<String, toml::Value>,
-    /// Not the figure itself is meant, but its ratio to that of the case with these swept values instead. Empty: itself.
+    /// If not empty, the figure is the ratio to the figure of the case with these swept values instead.
     pub over: BTreeMap<String, toml::Value>,
-    /// One flow's figure; without it, the run's (the mean over TCP flows; `jain` and `*_total` are of the run).
+    /// Name of the flow; if absent, the figure is that of the run (the mean over TCP flows; `jain` and `*_total` apply
+    /// to the run).
     pub flow: Option<String>,
-    /// Not a flow is meant, but the links with this name, and what left them with headers and all: `utilisation` alone.
+    /// Name of links, if the figure is about links rather than a flow. The only metric is `utilisation`, which includes
+    /// headers.
     pub link: Option<String>,
-    /// Which figure: see [`METRICS`](super::METRICS).
+    /// Name of the metric: see [`METRICS`](super::METRICS).
     pub metric: String,
-    /// What the paper says of it, or what is asked.
+    /// The paper's figure, or the requirement.
     pub wanted: Wanted,
-    /// Where it stands: `Adesh 2019 (ARWA), Table 6`.
+    /// The source of the figure: `Adesh 2019 (ARWA), Table 6`.
     pub source: String,
-    /// What to know when comparing.
+    /// A note on the comparison.
     pub note: Option<String>,
-    /// Known not to hold: the algorithm's page says why.
+    /// Whether the requirement is known not to be met; the algorithm's page states why.
     pub missed: bool,
 }
 
-/// What is asked of an algorithm. Without limits, the figure is only shown.
+/// A requirement for an algorithm. Without limits, the figure is only shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Gate {
-    /// What it is about: `throughput, against BBR`.
+    /// Name of the requirement: `throughput, against BBR`.
     pub name: String,
     /// Lower limit.
     pub at_least: Option<f64>,
@@ -40,34 +42,34 @@ pub struct Gate {
     pub at_most: Option<f64>,
     /// Which figure of several cases must be within the limits.
     pub of: Of,
-    /// A case whose figure itself, not its ratio, is at most this is within the limits.
+    /// If the figure itself, not its ratio, is at most this, a case is within the limits.
     pub or_at_most: Option<f64>,
 }
 
-/// Which figure of several cases a gate is about.
+/// Which figure of several cases a gate applies to.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
-    /// Each.
+    /// The figure of each case.
     #[default]
     Each,
-    /// Their median.
+    /// The median of the cases' figures.
     Median,
 }
 
-/// What a paper says of a figure.
+/// The expected value of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
-    /// Its value.
+    /// A paper's value.
     Value(f64),
-    /// What it does not fall below, in any of the cases.
+    /// A paper's lower limit, which applies in each case.
     AtLeast(f64),
-    /// Not a paper's figure: limits for an algorithm of this project.
+    /// Limits for an algorithm of this project, rather than a paper's figure.
     Gate(Gate),
 }
 
-/// `[[expected]]` as it is written.
+/// `[[expected]]` as it is in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectedKeys {
@@ -116,7 +118,7 @@ impl TryFrom<ExpectedKeys> for Expected {
 }
 
 impl Expected {
-    /// What a run has of it.
+    /// Returns a run's figure.
     #[must_use]
     pub fn figure(&self, run: &RunSummary) -> Option<f64> {
         match &self.link {
@@ -125,7 +127,7 @@ impl Expected {
         }
     }
 
-    /// Whether it is about this run.
+    /// Returns whether this figure applies to a run.
     #[must_use]
     pub fn matches(&self, run: &RunId) -> bool {
         let is_wanted = |value: &String, wanted: &toml::Value| match wanted.as_array() {
@@ -135,7 +137,8 @@ impl Expected {
         self.case.iter().all(|(key, wanted)| run.case.get(key).is_some_and(|value| is_wanted(value, wanted)))
     }
 
-    /// Whether `other` is the run that `run` is put in relation to: the same but for what `over` says.
+    /// Returns whether `other` is the run that the ratio for `run` refers to: the same run, except for the values in
+    /// `over`.
     #[must_use]
     pub fn relates(&self, run: &RunId, other: &RunId) -> bool {
         let is_wanted = |(key, value): (&String, &String)| match self.over.get(key) {
@@ -146,15 +149,15 @@ impl Expected {
     }
 }
 
-/// Whether a swept value is the wanted one: `0.010` in the sweep is the `0.01` of the paper, and an object file may be
-/// written as its path or as its name.
+/// Returns whether a swept value is the wanted one. Numbers are compared as numbers: `0.010` in the sweep equals the
+/// paper's `0.01`. An object file may be given by its path or by its name.
 #[must_use]
 pub fn equal(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     value == object_name(wanted) || number(value).is_some_and(|v| number(wanted) == Some(v))
 }
 
-/// The figure that links have as well.
+/// The metric that links also have.
 const LINK_METRIC: &str = "utilisation";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What TOML cannot check: names that must exist, values that must go together.
+//! Checks that TOML cannot do: references to names, and combinations of values.
 
 use super::congestion::{check_cc, check_objects, check_swap, check_tune};
 use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
@@ -11,15 +11,15 @@ use hotcc_host::nearest::expected;
 use std::collections::BTreeSet;
 use toml::Spanned;
 
-/// The longest run.
+/// Maximum length of a run.
 const LONGEST_S: f64 = 3600.0;
 const SLOWEST_MS: f64 = 60_000.0;
-/// The programs multiply it, in ns, by 32 bits.
+/// Maximum jitter: the programs multiply it, in ns, by 32 bits.
 const MOST_JITTER_MS: f64 = 4000.0;
 const MOST_HOSTS: u32 = 200;
-/// What an event can do.
+/// The actions of events.
 const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
-/// Flows are told apart by port; see `bpf/lab/records.h`.
+/// Maximum number of flows, which are identified by port; see `bpf/lab/records.h`.
 pub(crate) const MOST_FLOWS: usize = 4096;
 
 pub(super) fn check(scenario: &Scenario) -> Checked {
@@ -119,7 +119,7 @@ fn radios(scenario: &Scenario) -> impl Iterator<Item = &str> {
     scenario.radio.iter().map(|radio| radio.get_ref().name())
 }
 
-/// Whether it is the key of a sysctl below `net`, and no way out of there.
+/// Returns whether this is the key of a sysctl below `net`, with no path component that leads elsewhere.
 fn is_of_the_network(key: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -334,7 +334,7 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     }
 }
 
-/// Only a sender uses what a watch publishes, and only a `route` event gives it something to publish.
+/// Checks `watch_paths`: only a sender uses the published changes, and only a `route` event causes changes.
 fn check_watch(scenario: &Scenario, host: &Host) -> Checked {
     let name = host.name.get_ref();
     if !scenario.flow.iter().any(|flow| flow.kind == Kind::Tcp && flow.from.get_ref() == name) {

@@ -1,6 +1,8 @@
-//! Congestion controls that flows, variants and events name: whether they exist, and whether their settings fit.
+//! Checks the congestion controls that flows, variants and events name: whether they exist, and whether their settings
+//! fit.
 //!
-//! What is inside an object file is the planner's to check: a report reads its scenario where the file is missing.
+//! The content of object files is checked by the planner, because a report reads its scenario even if a file is
+//! missing.
 
 use super::file::{Event, Flow, Scenario, Swap, Tune, Variant};
 use super::wrong::{Checked, Wrong, known, unique, wrong};
@@ -9,7 +11,7 @@ use hotcc::object::check_cc_name;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
-/// Variants, before flows have what they stand for.
+/// Checks the variants, before flows get the values that they stand for.
 pub(super) fn check_variants(scenario: &Scenario) -> Checked {
     unique(scenario.variant.iter().map(|v| &v.name), "variant")?;
     for variant in &scenario.variant {
@@ -37,7 +39,7 @@ fn check_settings(
     algorithms::check_tunables(cc.get_ref(), set).or_else(|why| wrong(cc, why))
 }
 
-/// A flow's congestion control, with the flow's settings for it.
+/// Checks a flow's congestion control, and the flow's settings for it.
 pub(super) fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
     let name = cc.get_ref();
     if algorithms::is_object_file(name) {
@@ -63,7 +65,8 @@ pub(super) fn check_cc(cc: &Spanned<String>, flow: &Flow) -> Checked {
     check_settings(cc, flow.profile.as_ref(), &flow.set)
 }
 
-/// Names of object files: the kernel must accept them, and tables must show each name for one congestion control only.
+/// Checks the names of object files: the kernel must accept them, and each name in a table must refer to a single
+/// congestion control.
 pub(super) fn check_objects(scenario: &Scenario) -> Checked {
     let mut files: BTreeMap<&str, &str> = BTreeMap::new();
     for cc in scenario.flow.iter().filter_map(|flow| flow.cc.as_ref()) {
@@ -107,9 +110,9 @@ pub(super) fn check_tune(tune: &Tune) -> Checked {
     algorithms::check_tunables(name, &tune.set).or_else(|why| wrong(&tune.cc, why))
 }
 
-/// What a flow watches has to be there in a case at least: its congestion control may be swept, and the others have no such
-/// field. `state` returns the fields of a congestion control; if it does not know them, any field may be there. Returns the
-/// case, by its place.
+/// Checks the fields that flows watch. A field must exist in at least one case: the flow's congestion control may be
+/// swept, and the others do not have the field. `state` returns the fields of a congestion control; if it returns
+/// `None`, any field may exist. An error includes the index of its case.
 pub(super) fn check_watches(
     cases: &[Scenario],
     state: &dyn Fn(&str) -> Option<Vec<String>>,
@@ -117,7 +120,7 @@ pub(super) fn check_watches(
     struct Watched<'a> {
         case: usize,
         field: &'a Spanned<String>,
-        /// What could be watched instead.
+        /// The fields that exist.
         fields: BTreeSet<String>,
         is_unknown: bool,
     }
@@ -147,7 +150,8 @@ pub(super) fn check_watches(
     Ok(())
 }
 
-/// What an event swaps or tunes has to be there in a case at least, likewise.
+/// Checks the congestion controls that events swap or tune. Each must exist in at least one case. An error includes the
+/// index of its case.
 pub(super) fn check_event_ccs(cases: &[Scenario]) -> Result<(), (usize, Wrong)> {
     let in_use: BTreeSet<&str> = cases.iter().flat_map(Scenario::loaded_ccs).collect();
     for (case, scenario) in cases.iter().enumerate() {

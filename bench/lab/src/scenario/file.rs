@@ -1,4 +1,4 @@
-//! A scenario file as types: hosts, links, radio, flows and events.
+//! The types of a scenario file: hosts, links, radio, flows and events.
 
 use super::pep::Pep;
 use super::quantity::{Probability, Queue, Rate};
@@ -11,66 +11,66 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
-/// What is wrong with a scenario file, and where.
+/// An error in a scenario file, with its position.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// A line of it is wrong.
+    /// A line has an error.
     #[error("{}:{line}: {what}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// Its parts do not go together.
+    /// The parts of the scenario do not fit together.
     #[error("{}: case {case}: {why}", path.display())]
     Plan {
         /// The file.
         path: PathBuf,
-        /// With which swept values.
+        /// The case, as its swept values.
         case: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
 
-/// A scenario, with what is swept filled in.
+/// A scenario, with all swept values filled in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name; that of the file without `.toml` where it has none.
+    /// Name; by default, that of the file without `.toml`.
     #[serde(default)]
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Purpose of the scenario, in a sentence.
     #[serde(default)]
     pub summary: String,
-    /// The paper whose set-up it is.
+    /// The paper whose set-up the scenario follows.
     pub paper: Option<String>,
     /// Length of the measurement.
     pub duration_s: Spanned<f64>,
-    /// Seeds of everything random; one run each.
+    /// Seeds of all randomness; there is one run per seed.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
     /// Period of the series.
     #[serde(default = "series_ms")]
     pub series_ms: Spanned<u64>,
-    /// Whether tables show two senders that know the capacity.
+    /// Whether tables also show two senders that know the capacity.
     #[serde(default = "no")]
     pub bounds: Spanned<bool>,
-    /// Values that `"$key"` stands for, one case for each combination.
+    /// The values for each `"$key"`; there is one case for each combination.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<toml::Value>>,
-    /// Congestion controls that the lab loads under names of their own, so that profiles and tunables can be compared.
+    /// Congestion controls that the lab loads under their own names, so that profiles and tunables can be compared.
     #[serde(default)]
     pub variant: Vec<Variant>,
     /// sysctls of every host.
@@ -82,7 +82,7 @@ pub struct Scenario {
     /// The links between them.
     #[serde(default)]
     pub link: Vec<Link>,
-    /// Its radios.
+    /// The radios.
     #[serde(default)]
     pub radio: Vec<Spanned<RadioSpec>>,
     /// Feeders that publish a radio's readings.
@@ -94,45 +94,45 @@ pub struct Scenario {
     /// The flows.
     #[serde(default)]
     pub flow: Vec<Flow>,
-    /// What happens while they run.
+    /// Events during the run.
     #[serde(default)]
     pub event: Vec<Event>,
-    /// The paper's figures.
+    /// Expected figures: those of the paper, and limits.
     #[serde(default)]
     pub expected: Vec<Spanned<Expected>>,
 }
 
 impl Scenario {
-    /// The radio of that name.
+    /// Returns the radio with this name.
     #[must_use]
     pub fn radio(&self, name: &str) -> Option<&Spanned<RadioSpec>> {
         self.radio.iter().find(|radio| radio.get_ref().name() == name)
     }
 
-    /// Those of its flows' congestion controls that the lab loads.
+    /// Returns the congestion controls of the flows that the lab loads.
     pub(crate) fn loaded_ccs(&self) -> impl Iterator<Item = &str> {
         let ccs = self.flow.iter().filter_map(|flow| flow.cc.as_ref()).map(|cc| cc.get_ref().as_str());
         ccs.filter(|cc| algorithms::is_loaded(cc))
     }
 
-    /// The object files that flows run, and those that events put in the place of others.
+    /// Returns the object files that flows use, and those that events swap in.
     pub fn object_files(&self) -> impl Iterator<Item = &Spanned<String>> {
         let of_flows = self.flow.iter().filter_map(|flow| flow.cc.as_ref());
         let of_swaps = self.event.iter().filter_map(|event| event.swap.as_ref()).map(|swap| &swap.new);
         of_flows.chain(of_swaps).filter(|cc| algorithms::is_object_file(cc.get_ref()))
     }
 
-    /// The sysctls that it sets, of every host and of single ones.
+    /// Returns the sysctls that the scenario sets, for all hosts and for single ones.
     pub(crate) fn sysctls(&self) -> impl Iterator<Item = (&String, &Spanned<toml::Value>)> {
         self.host.iter().flat_map(|host| &host.sysctl).chain(&self.sysctl)
     }
 
-    /// How many hosts have that name.
+    /// Returns the number of hosts with this name.
     pub(crate) fn host_count(&self, name: &str) -> u32 {
         self.host.iter().find(|h| h.name.get_ref() == name).map_or(1, |h| *h.count.get_ref())
     }
 
-    /// Its cells, and how many links share each.
+    /// Returns the cells, and the number of links that share each.
     #[must_use]
     pub fn cells(&self) -> BTreeMap<&String, u32> {
         let mut cells = BTreeMap::new();
@@ -147,7 +147,7 @@ impl Scenario {
         cells
     }
 
-    /// Trace files that it names, as it names them.
+    /// Returns the trace files as the scenario names them.
     pub fn trace_files(&self) -> impl Iterator<Item = &Path> {
         let traces = self.radio.iter().filter_map(|radio| match radio.get_ref() {
             RadioSpec::Trace(trace) => Some(trace),
@@ -177,36 +177,36 @@ fn one() -> Spanned<u32> {
     Spanned::new(0..0, 1)
 }
 
-/// A host, or several of a kind.
+/// A host, or several hosts of the same kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its name; `NAME-1`, `NAME-2`, … if there are several.
+    /// Name; `NAME-1`, `NAME-2`, … if there are several.
     pub name: Spanned<String>,
-    /// How many.
+    /// Number of hosts.
     #[serde(default = "one")]
     pub count: Spanned<u32>,
-    /// How it holds back those that send to it.
+    /// How the host slows down its senders, if it does.
     #[serde(default = "no_receiver")]
     pub rx: Spanned<Rx>,
-    /// Whether algorithms learn of changes of its routes.
+    /// Whether algorithms are notified of changes of the host's routes.
     #[serde(default = "no")]
     pub watch_paths: Spanned<bool>,
-    /// sysctls of this host, over those of all.
+    /// sysctls of this host, which override those of all hosts.
     #[serde(default)]
     pub sysctl: BTreeMap<String, Spanned<toml::Value>>,
 }
 
-/// `hotcc rx load METHOD`, for the sockets of one host.
+/// The method of `hotcc rx load METHOD` for the sockets of one host.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Rx {
-    /// Not at all: the kernel tunes its buffer, and grants what is free in it.
+    /// None: the kernel tunes the host's buffer, and grants the free space in it.
     #[default]
     None,
-    /// By hints.
+    /// Hints to the senders.
     Arwa,
-    /// By the window it grants.
+    /// The receive window.
     Drwa,
 }
 
@@ -220,28 +220,28 @@ impl From<Rx> for Option<RxMethod> {
     }
 }
 
-/// A link. With a host that there are several of: one link for each.
+/// A link, or one link per member of a host with a `count`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Its name.
+    /// Name.
     pub name: Spanned<String>,
     /// The two hosts.
     pub between: Spanned<[String; 2]>,
-    /// Largest IP packet, bytes.
+    /// Maximum size of an IP packet, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
-    /// Packets that a host may hand over as one (segmentation offload); more than one makes fast links cheaper to
-    /// simulate, and queue and pacing coarser.
+    /// Number of segments that a host may pass on as one packet (segmentation offload). More than one makes fast links
+    /// cheaper to simulate, and queue and pacing coarser.
     #[serde(default = "one")]
     pub offload_segments: Spanned<u32>,
-    /// Both directions.
+    /// Properties of both directions.
     #[serde(default)]
     pub both: Way,
-    /// From the first host to the second: what differs from `both`.
+    /// Properties of the direction from the first host to the second, where they differ from `both`.
     #[serde(default)]
     pub forward: Way,
-    /// From the second host to the first: what differs from `both`.
+    /// Properties of the direction from the second host to the first, where they differ from `both`.
     #[serde(default)]
     pub reverse: Way,
 }
@@ -250,48 +250,48 @@ fn mtu() -> Spanned<u32> {
     Spanned::new(0..0, 1500)
 }
 
-/// One direction of a link. What is absent: no limit, no delay, no loss.
+/// One direction of a link. By default, it has no limit, no delay and no loss.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
-    /// Rate, counted in bytes of IP.
+    /// Rate, in bytes of IP packets.
     pub rate: Option<Spanned<Rate>>,
-    /// Radio that says the rate; of several links each has a realisation of its own.
+    /// Radio that sets the rate. If there are several links, each has its own realisation.
     pub radio: Option<Spanned<String>>,
-    /// Cell that has this rate, and that all links share which name it.
+    /// Cell that has this rate. All links that name the cell share it.
     pub cell: Option<Spanned<String>>,
-    /// Token bucket that drops what exceeds it, before the queue.
+    /// Token bucket that drops excess packets before the queue.
     pub police: Option<Spanned<Police>>,
-    /// Room in the queue; one BDP where a rate is given and this is not.
+    /// Capacity of the queue; by default, one BDP if there is a rate.
     pub queue: Option<Spanned<Queue>>,
     /// Propagation delay.
     pub delay_ms: Option<Spanned<f64>>,
-    /// Up to this much more delay, evenly spread; order is kept.
+    /// Maximum of the additional random delay, which is uniformly distributed; the order of packets is kept.
     pub jitter_ms: Option<Spanned<f64>>,
-    /// Packets lost after the queue.
+    /// Probability that a packet is lost after the queue.
     pub loss: Option<Spanned<Probability>>,
-    /// Bits that go wrong; a packet with one is lost.
+    /// Probability that a bit is wrong; a packet with a wrong bit is lost.
     pub bit_error: Option<Spanned<Probability>>,
-    /// Packets that come later than the ones behind them.
+    /// Probability that a packet is delayed, so that later packets overtake it.
     pub reorder: Option<Spanned<Probability>>,
-    /// How much later.
+    /// Additional delay of such a packet.
     pub reorder_ms: Option<Spanned<f64>>,
-    /// Queue from which ECN-capable packets are marked.
+    /// Queue length above which ECN-capable packets are marked.
     pub mark_above: Option<Spanned<Queue>>,
 }
 
-/// A policer, as operators have for a tariff: it queues nothing.
+/// A policer, as used by operators to enforce a tariff: it has no queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Police {
     /// Rate at which the bucket fills.
     pub rate: Spanned<Rate>,
-    /// What it holds.
+    /// Capacity of the bucket.
     pub burst: Spanned<Queue>,
 }
 
 impl Way {
-    /// This, with `over` on top.
+    /// Returns these properties, overridden by those in `over`.
     #[must_use]
     pub fn with(&self, over: &Self) -> Self {
         macro_rules! merged {
@@ -309,7 +309,7 @@ impl Way {
     }
 }
 
-/// Who publishes a radio's readings, and to which link of the radio map.
+/// A feeder: publishes a radio's readings for a link of the radio map.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feeder {
@@ -317,14 +317,14 @@ pub struct Feeder {
     pub radio: Spanned<String>,
     /// The host whose address the readings are about.
     pub towards: Spanned<String>,
-    /// How it reads.
+    /// How the feeder reads the radio.
     pub readings: Spanned<FeederSpec>,
-    /// Which of the read values it publishes.
+    /// The values that it publishes.
     #[serde(default)]
     pub publish: Publish,
-    /// Age at which readers stop to believe a reading; from the period where it is absent.
+    /// Age at which a reading becomes stale; by default, it follows from the period.
     pub max_age_ms: Option<u32>,
-    /// Times without readings: from, until.
+    /// Intervals without readings: start, end.
     #[serde(default)]
     pub outages_s: Vec<Spanned<[f64; 2]>>,
 }
@@ -345,20 +345,20 @@ pub enum Publish {
 }
 
 impl Publish {
-    /// Whether SINR is published.
+    /// Returns whether SINR is published.
     #[must_use]
     pub fn has_sinr(self) -> bool {
         matches!(self, Self::Sinr | Self::Both)
     }
 
-    /// Whether capacity is published.
+    /// Returns whether capacity is published.
     #[must_use]
     pub fn has_capacity(self) -> bool {
         matches!(self, Self::Capacity | Self::Both)
     }
 }
 
-/// What a flow is made of.
+/// The kind of a flow.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -369,13 +369,13 @@ pub enum Kind {
     Udp,
 }
 
-/// One of ours, or an object file, with a profile and tunables, under a name that flows can use as `cc`.
+/// A hotcc algorithm or an object file, with a profile and tunables, under a name that flows can use as `cc`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Its name.
+    /// Name.
     pub name: Spanned<String>,
-    /// Which of ours, or an object file.
+    /// A hotcc algorithm, or an object file.
     pub cc: Spanned<String>,
     /// Profile.
     pub profile: Option<Spanned<String>>,
@@ -384,69 +384,69 @@ pub struct Variant {
     pub set: BTreeMap<String, toml::Value>,
 }
 
-/// A flow, or several of a kind.
+/// A flow, or several flows of the same kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// Its name; `NAME-1`, `NAME-2`, … if there are several.
+    /// Name; `NAME-1`, `NAME-2`, … if there are several.
     pub name: Spanned<String>,
     /// TCP or UDP.
     #[serde(default)]
     pub kind: Kind,
     /// Sender.
     pub from: Spanned<String>,
-    /// Receiver; with several hosts of that name, a flow to each.
+    /// Receiver; if several hosts have this name, there is a flow to each.
     pub to: Spanned<String>,
-    /// How many, to each receiver.
+    /// Number of flows to each receiver.
     #[serde(default = "one")]
     pub count: Spanned<u32>,
-    /// Congestion control: one of ours, of the kernel, a variant, or an object file.
+    /// Congestion control: a hotcc algorithm, one of the kernel, a variant, or an object file.
     pub cc: Option<Spanned<String>>,
-    /// Profile of one that the lab loads.
+    /// Profile, if the lab loads the congestion control.
     pub profile: Option<Spanned<String>>,
-    /// Tunables of one that the lab loads.
+    /// Tunables, if the lab loads the congestion control.
     #[serde(default)]
     pub set: BTreeMap<String, toml::Value>,
-    /// Field of the algorithm's per-flow state to write into the series.
+    /// Field of the algorithm's per-flow state to include in the series.
     pub watch: Option<Spanned<String>>,
-    /// When the first one starts.
+    /// Time at which the first flow starts.
     #[serde(default)]
     pub start_s: f64,
-    /// How much later each further one starts.
+    /// Time between the starts of consecutive flows.
     #[serde(default)]
     pub stagger_s: f64,
-    /// When it stops; at the end of the run where it is absent.
+    /// Time at which the flow stops; by default, the end of the run.
     pub stop_s: Option<Spanned<f64>>,
-    /// How much it sends; as much as it can where this is absent.
+    /// Bytes to send; by default, as many as possible.
     pub bytes: Option<Spanned<u64>>,
-    /// Whether TCP spaces its packets itself, whatever the congestion control.
+    /// Whether TCP itself paces the flow, whatever the congestion control is.
     pub paced: Option<Spanned<bool>>,
-    /// Rate of the application: of UDP's packets, or of what is written to TCP.
+    /// Rate of the application: of UDP packets, or of writes to TCP.
     pub rate: Option<Spanned<Rate>>,
-    /// Size of UDP's packets or of TCP's writes at `rate`, bytes.
+    /// Size of UDP packets or of TCP writes at `rate`, in bytes.
     pub write_bytes: Option<Spanned<u32>>,
 }
 
-/// Something that happens; exactly one key beside `at_s`.
+/// An event; it has exactly one key in addition to `at_s`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// When.
+    /// Time of the event.
     pub at_s: Spanned<f64>,
-    /// Another implementation for a name, open connections included.
+    /// Replaces the implementation behind a name, including that of open connections.
     pub swap: Option<Swap>,
-    /// Another rate, delay or loss of a link, as a new route has.
+    /// Changes the rate, delay or loss of a link, as a new route would.
     pub change: Option<Change>,
-    /// A break, then another cell.
+    /// Interrupts a link, then moves it to another cell.
     pub handover: Option<Handover>,
-    /// Another next hop for a destination.
+    /// Changes the next hop for a destination.
     pub route: Option<Route>,
-    /// Tunables while it runs.
+    /// Sets tunables during the run.
     pub tune: Option<Tune>,
 }
 
 impl Event {
-    /// The congestion control that is swapped or tuned.
+    /// Returns the congestion control that is swapped or tuned.
     pub(crate) fn cc(&self) -> Option<&Spanned<String>> {
         self.swap.as_ref().map(|swap| &swap.cc).or(self.tune.as_ref().map(|tune| &tune.cc))
     }
@@ -456,9 +456,9 @@ impl Event {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Swap {
-    /// What is replaced.
+    /// The congestion control to replace.
     pub cc: Spanned<String>,
-    /// By which of ours, or an object file.
+    /// The hotcc algorithm or object file that replaces it.
     pub new: Spanned<String>,
 }
 
@@ -466,9 +466,9 @@ pub struct Swap {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tune {
-    /// Which.
+    /// The congestion control to tune.
     pub cc: Spanned<String>,
-    /// To what.
+    /// The new values.
     pub set: BTreeMap<String, toml::Value>,
 }
 
@@ -478,32 +478,32 @@ pub struct Tune {
 pub struct Change {
     /// The link.
     pub link: Spanned<String>,
-    /// In both directions.
+    /// Changes in both directions.
     #[serde(default)]
     pub both: Way,
-    /// From its first host to its second.
+    /// Changes from the first host to the second.
     #[serde(default)]
     pub forward: Way,
-    /// From its second host to its first.
+    /// Changes from the second host to the first.
     #[serde(default)]
     pub reverse: Way,
 }
 
-/// A radio link goes over to another cell.
+/// A handover of a radio link to another cell.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
     /// The link.
     pub link: Spanned<String>,
-    /// How long nothing is served; packets wait.
+    /// Length of the interruption; packets wait.
     pub gap_ms: f64,
-    /// Radio from then on, in the direction that a radio drives.
+    /// Radio after the handover, in the direction that a radio drives.
     pub radio: Spanned<String>,
-    /// Propagation delay from then on.
+    /// Propagation delay after the handover.
     pub delay_ms: Option<Spanned<f64>>,
 }
 
-/// Another way through the network.
+/// A route change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -511,6 +511,6 @@ pub struct Route {
     pub host: Spanned<String>,
     /// Destination.
     pub to: Spanned<String>,
-    /// Neighbour that packets go to from then on.
+    /// Neighbour that is the new next hop.
     pub via: Spanned<String>,
 }

@@ -1,6 +1,7 @@
-//! Scenarios: hosts, links, radio, flows and events of a run, as a TOML file says (`docs/reference/scenarios.md`).
+//! Scenarios: hosts, links, radio, flows and events of a run, as described in a TOML file
+//! (`docs/reference/scenarios.md`).
 //!
-//! What is swept is put into the text before it is read, so every message has the line of the file.
+//! Swept values are put into the text before it is parsed, so every error message has a line number of the file.
 
 mod check;
 mod congestion;

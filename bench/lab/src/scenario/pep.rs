@@ -1,4 +1,4 @@
-//! An ACKing border PEP: where its agents are, and what may be wrong with it.
+//! An ACKing border PEP: the hosts of its agents, and its fault.
 
 use super::file::{Kind, Scenario};
 use super::wrong::{Checked, known, within_whole, wrong};
@@ -6,19 +6,19 @@ use hotcc_lab_proto::plan::Fault;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// The agents of a PEP: `pep-agent border` on one host, `pep-agent server` on those that send.
+/// The agents of a PEP: `pep-agent border` on one host, `pep-agent server` on sending hosts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pep {
-    /// The host between the domains.
+    /// The host between the two networks.
     pub border: Spanned<String>,
-    /// Hosts that send, and listen to it.
+    /// The sending hosts that receive the border's reports.
     pub servers: Spanned<Vec<String>>,
-    /// A flow is reported after so many segments; the agent's own default where it is absent.
+    /// Number of segments after which the border reports a flow; by default, that of the agent.
     pub segments: Option<Spanned<u32>>,
-    /// Or so long after the first that was not.
+    /// Maximum time after the first unreported segment until the border reports it; by default, that of the agent.
     pub delay_us: Option<Spanned<u32>>,
-    /// What is wrong with it.
+    /// What is wrong with the PEP.
     #[serde(default)]
     pub fault: Fault,
 }

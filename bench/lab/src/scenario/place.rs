@@ -1,19 +1,19 @@
-//! Where in a scenario's text an error of the planner is.
+//! The position of a planner error in a scenario's text.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
 use toml::Spanned;
 
-/// What an error of the planner is about, and where that is in the scenario.
+/// The subject of a planner error, and its position in the scenario.
 #[derive(Debug)]
 pub struct Place {
-    /// Bytes of the text.
+    /// Range of bytes in the text.
     pub span: Range<usize>,
     what: String,
 }
 
 impl Place {
-    /// At a value of the scenario.
+    /// Returns the place of a value of the scenario.
     pub fn of<T>(spanned: &Spanned<T>, what: String) -> Self {
         Self { span: spanned.span(), what }
     }

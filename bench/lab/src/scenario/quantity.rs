@@ -1,4 +1,4 @@
-//! Rates, queues and probabilities as people write them.
+//! Rates, queues and probabilities in a readable notation.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -11,7 +11,7 @@ pub struct Rate(
     pub u64,
 );
 
-/// Room for packets.
+/// Capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
     /// `51200B`, `64kB`, `1MB`, or a number of bytes.
@@ -22,7 +22,7 @@ pub enum Queue {
     Bdp(f64),
 }
 
-/// From 0 to 1.
+/// A probability from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probability(
     /// 0..=1.
@@ -32,7 +32,7 @@ pub struct Probability(
 const FASTEST_BPS: f64 = 1e11;
 const LONGEST_QUEUE_BYTES: f64 = 1e10;
 
-/// A number and what follows it.
+/// Splits a text into a number and the unit after it.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -40,7 +40,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number, text[end..].trim()))
 }
 
-/// A number of the plain unit, or text.
+/// Either a number in the basic unit, or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Plain {

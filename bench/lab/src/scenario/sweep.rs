@@ -1,5 +1,5 @@
-//! From a file to its cases: `"$key"` in the text stands for each value of `[sweep]` in turn, `"$key.field"` for a field
-//! of each where they are tables.
+//! Expands a file into its cases: `"$key"` in the text is replaced by each value of `[sweep]` in turn. If the values
+//! are tables, `"$key.field"` is replaced by a field of each.
 
 use super::check::check;
 use super::congestion::{check_event_ccs, check_variants, check_watches};
@@ -18,23 +18,23 @@ use std::path::{Path, PathBuf};
 /// A scenario file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Content of the file.
     pub text: String,
-    /// Where trace files are looked for if they are not beside it.
+    /// Directories in which trace files are looked up if they are not beside the file.
     pub trace_directories: Vec<PathBuf>,
-    /// What it sweeps: key, and its values.
+    /// What the file sweeps: each key with its values.
     sweep: Vec<(String, Vec<Value>)>,
 }
 
 /// A swept value.
 #[derive(Clone, Debug)]
 struct Value {
-    /// What the case is called by.
+    /// Name of the value in the case's name.
     name: String,
-    /// What stands for it in the text, and what it then says, as TOML writes it: `"$key"`, or of a table `"$key.field"`
-    /// for each field.
+    /// The texts to replace, with their replacements in TOML syntax: `"$key"`, or for a table `"$key.field"` for each
+    /// field.
     literals: Vec<(String, String)>,
 }
 
@@ -42,7 +42,7 @@ impl Value {
     fn new(key: &str, value: &toml::Value) -> Option<Self> {
         let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
         let Some(table) = value.as_table() else {
-            // an object file is called what tables call its congestion control
+            // an object file gets the name that tables use for its congestion control
             let name = object_name(&plain(value)).to_owned();
             return Some(Self { name, literals: vec![(key.to_owned(), value.to_string())] });
         };
@@ -56,24 +56,24 @@ impl Value {
     }
 }
 
-/// A scenario with values for everything it sweeps.
+/// A scenario with a value for each swept key.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The values, by key.
     pub values: BTreeMap<String, String>,
-    /// What it then says.
+    /// The resulting scenario.
     pub scenario: Scenario,
 }
 
 impl Case {
-    /// This case with a seed.
+    /// Returns the run of this case with a seed.
     #[must_use]
     pub fn run(&self, seed: u64) -> RunId {
         RunId { case: self.values.clone(), seed }
     }
 }
 
-/// Only what is swept.
+/// The part of a file that declares what is swept.
 #[derive(Deserialize)]
 struct Swept {
     #[serde(default)]
@@ -81,14 +81,14 @@ struct Swept {
 }
 
 impl Source {
-    /// Reads a file.
+    /// Reads a scenario file.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let text =
             std::fs::read_to_string(path).map_err(|why| ScenarioError::Unreadable { path: path.to_owned(), why })?;
         Self::parse(path, text)
     }
 
-    /// Takes the text of a file.
+    /// Parses the text of a scenario file, and checks all its cases.
     pub fn parse(path: &Path, text: String) -> Result<Self, ScenarioError> {
         let swept: Swept = toml::from_str(&text).map_err(|e| at(path, &text, &e))?;
         let mut sweep = Vec::new();
@@ -153,14 +153,14 @@ impl Source {
         Ok(source)
     }
 
-    /// Whether every field that a flow watches exists in a case at least, object files included.
+    /// Checks that every field that a flow watches exists in at least one case, including the fields of object files.
     pub(crate) fn check_watched_fields(&self) -> Result<(), ScenarioError> {
         let scenarios: Vec<Scenario> = self.cases()?.into_iter().map(|case| case.scenario).collect();
         check_watches(&scenarios, &|cc| algorithms::state(cc, Some(self.directory())))
             .map_err(|wrong| self.wrong_in_case(wrong))
     }
 
-    /// Where the files that it names are looked for.
+    /// Returns the directory in which the files that the scenario names are looked up.
     pub(crate) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
@@ -170,7 +170,7 @@ impl Source {
         line(&self.path, &self.with(&values), &wrong.span, wrong.what)
     }
 
-    /// Whether every `"$key"` stands for something.
+    /// Checks that every `"$key"` is swept.
     fn check_keys(&self) -> Result<(), ScenarioError> {
         let table: toml::Table = toml::from_str(&self.text).map_err(|e| at(&self.path, &self.text, &e))?;
         let mut used = Vec::new();
@@ -192,18 +192,18 @@ impl Source {
         Err(self.wrong(&(start..start), what))
     }
 
-    /// Where the trace files that it names are looked for: beside it first.
+    /// Returns where trace files are looked up: first beside the scenario file.
     #[must_use]
     pub fn traces(&self) -> TraceFiles {
         TraceFiles::beside(self.path.parent().unwrap_or(Path::new("."))).then(&self.trace_directories)
     }
 
-    /// Every combination of what is swept, checked.
+    /// Returns the case of every combination of swept values, checked.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         self.combinations().into_iter().map(|values| self.case(values)).collect()
     }
 
-    /// Of the values, by key.
+    /// Returns every combination of the swept values, by key.
     fn combinations(&self) -> Vec<BTreeMap<&str, &Value>> {
         let mut combinations = vec![BTreeMap::new()];
         for (key, values) in &self.sweep {
@@ -217,7 +217,7 @@ impl Source {
         combinations
     }
 
-    /// The text with what is swept put into it.
+    /// Returns the text with these swept values put into it.
     fn with(&self, values: &BTreeMap<&str, &Value>) -> String {
         values.values().fold(self.text.clone(), |text, value| value.put_into(&text))
     }
@@ -226,7 +226,7 @@ impl Source {
         line(&self.path, &self.text, span, what)
     }
 
-    /// Whether every case passes a check, which gets its first seed and where its trace files are.
+    /// Applies a check to every case. The check gets the case's first seed, and where its trace files are.
     pub fn check_cases(
         &self,
         check: impl Fn(&Scenario, u64, &TraceFiles) -> anyhow::Result<()>,
@@ -234,7 +234,7 @@ impl Source {
         self.check_some_cases(|_| true, check)
     }
 
-    /// As [`Source::check_cases`], for the wanted cases alone.
+    /// Applies a check to the wanted cases, as [`Source::check_cases`] does to all.
     pub fn check_some_cases(
         &self,
         wanted: impl Fn(&Case) -> bool,
@@ -273,7 +273,7 @@ impl Source {
     }
 }
 
-/// Two object files among these values that have the same name: it, and both as TOML writes them.
+/// Finds two object files among these values that have the same name. Returns the name, and both files in TOML syntax.
 fn two_files(values: &[Value]) -> Option<(&str, [&str; 2])> {
     let mut files: BTreeMap<&str, &str> = BTreeMap::new();
     for value in values {
@@ -287,7 +287,7 @@ fn two_files(values: &[Value]) -> Option<(&str, [&str; 2])> {
     None
 }
 
-/// Flows have what their variants stand for; what a flow sets itself goes before.
+/// Applies variants to flows. Settings of the flow itself take precedence.
 fn put_variants(scenario: &mut Scenario) {
     let Scenario { variant, flow, .. } = scenario;
     for flow in flow {
@@ -301,7 +301,7 @@ fn put_variants(scenario: &mut Scenario) {
     }
 }
 
-/// The keys that a value names: `"$key"`.
+/// Collects the keys that a value refers to as `"$key"`.
 fn keys(value: &toml::Value, found: &mut Vec<String>) {
     match value {
         toml::Value::String(text) => {
@@ -319,7 +319,7 @@ fn is_of_a_key(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// What TOML says is wrong, with its line.
+/// Converts an error of the TOML parser to one with a line number.
 fn at(path: &Path, text: &str, error: &toml::de::Error) -> ScenarioError {
     line(path, text, &error.span().unwrap_or(0..0), error.message().trim().to_owned())
 }

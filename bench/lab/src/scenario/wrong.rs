@@ -1,11 +1,11 @@
-//! What is wrong with a scenario, and where; checks of single values.
+//! Errors in a scenario with their positions, and checks of single values.
 
 use hotcc_host::nearest::expected;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use toml::Spanned;
 
-/// What is wrong, and at which bytes.
+/// An error, with the range of bytes it refers to.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub span: Range<usize>,
@@ -38,12 +38,12 @@ pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
     wrong(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
 }
 
-/// One of a list; the error names the list.
+/// Checks that a name is in a list. The error includes the list.
 pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
     known_at(name, name.get_ref(), what, list)
 }
 
-/// Likewise, of a name that is a part of `value`.
+/// Checks that a name which is a part of `value` is in a list.
 pub(super) fn known_at<'a, T>(
     value: &Spanned<T>,
     name: &str,

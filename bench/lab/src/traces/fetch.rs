@@ -1,4 +1,4 @@
-//! Fetching public traces into the cache: complete and with the right checksum, or not at all.
+//! Fetches public traces into the cache. A trace is stored only if it is complete and has the right checksum.
 
 use super::list::Listed;
 use anyhow::{Context, Result, bail};
@@ -10,25 +10,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How names of unfinished files start.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = ".fetch-";
-/// curl's exit code if an answer is longer than `--max-filesize`.
+/// curl's exit code for an answer that is longer than `--max-filesize`.
 const TOO_LONG: i32 = 63;
 
-/// What became of a trace that was asked for.
+/// The outcome of fetching a trace.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fetched {
-    /// It is in the cache now.
+    /// The trace was fetched into the cache.
     New(PathBuf),
-    /// It already was.
+    /// The trace was already in the cache.
     Cached(PathBuf),
 }
 
 /// Fetches a trace into `directory`, unless a file with its checksum is there.
 ///
-/// # Errors
-/// The address cannot be reached, the answer is not the listed file, or the file cannot be written. In each case
-/// `directory` keeps what it had.
+/// # Errors If the address cannot be reached, the answer is not the listed file, or the file cannot be written. In each
+/// case `directory` is unchanged.
 pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
     let place = directory.join(&trace.name);
     if fs::read(&place).is_ok_and(|bytes| verify(trace, &bytes).is_ok()) {
@@ -48,10 +47,9 @@ pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
     Ok(Fetched::New(place))
 }
 
-/// Whether a file is the listed one.
+/// Checks whether a file is the listed one.
 ///
-/// # Errors
-/// States what differs: the size or the checksum.
+/// # Errors States what differs: the size or the checksum.
 pub fn verify(trace: &Listed, bytes: &[u8]) -> Result<()> {
     if bytes.len() as u64 != trace.bytes {
         bail!("it has {} bytes, expected {}", bytes.len(), trace.bytes);
@@ -63,7 +61,7 @@ pub fn verify(trace: &Listed, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The right to change the cache. What a killed fetch left is removed.
+/// Locks the cache for changes. Removes the files of fetches that were killed.
 fn lock(directory: &Path) -> Result<Flock<File>> {
     let path = directory.join(".lock");
     let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -77,11 +75,11 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
     Ok(lock)
 }
 
-/// By the system's curl, which has this machine's proxies and certificates.
+/// Downloads with the system's curl, which uses this machine's proxies and certificates.
 fn download(trace: &Listed, to: &Path) -> Result<()> {
     let mut curl = Command::new("curl");
     curl.args(["--fail", "--silent", "--show-error", "--location", "--proto", "=http,https"]);
-    // A server that stops answering fails after 30 s; a slow one may take its time.
+    // A server that stops sending fails after 30 s; a slow server is permitted.
     curl.args(["--connect-timeout", "30", "--speed-time", "30", "--speed-limit", "1", "--max-time", "3600"]);
     curl.arg("--max-filesize").arg(trace.bytes.to_string()).arg("--output").arg(to).arg("--").arg(&trace.address);
     let ran = curl.env("LC_ALL", "C").stdin(Stdio::null()).output();
@@ -94,6 +92,6 @@ fn download(trace: &Listed, to: &Path) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&ran.stderr);
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("curl failed");
-    // `curl: (22) The requested URL returned error: 404`
+    // removes the prefix of `curl: (22) The requested URL returned error: 404`
     bail!("{}", last.split_once(") ").map_or(last, |(_, why)| why))
 }

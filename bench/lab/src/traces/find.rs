@@ -1,4 +1,4 @@
-//! Where the trace files that a scenario names are found.
+//! Looks up the trace files that a scenario names.
 
 use super::list::List;
 use anyhow::{Context, Result, bail};
@@ -9,38 +9,37 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names a directory of traces.
 pub const TRACES: &str = "HOTCC_TRACES";
 
-/// The directories in which trace files are looked for, in this order.
+/// The directories in which trace files are looked up, in this order.
 #[derive(Clone, Debug)]
 pub struct TraceFiles {
     directories: Vec<PathBuf>,
 }
 
 impl TraceFiles {
-    /// Traces in `directory`, that of the scenario.
+    /// Looks up traces in `directory`, which is that of the scenario.
     #[must_use]
     pub fn beside(directory: &Path) -> Self {
         Self { directories: vec![directory.to_owned()] }
     }
 
-    /// The same, with `directories` after those before.
+    /// Adds `directories` after the present ones.
     #[must_use]
     pub fn then(mut self, directories: &[PathBuf]) -> Self {
         self.directories.extend_from_slice(directories);
         self
     }
 
-    /// The directory of the scenario.
+    /// Returns the directory of the scenario.
     #[must_use]
     pub fn scenario_directory(&self) -> &Path {
         &self.directories[0]
     }
 
-    /// The path of a file: the first one that exists.
+    /// Returns the path of a file in the first directory that has it.
     ///
-    /// # Errors
-    /// No directory has the file.
+    /// # Errors If no directory has the file.
     pub fn find(&self, file: &Path) -> Result<PathBuf> {
-        // `join` of a relative name keeps `.` in front of it, which messages do not need.
+        // `join` would put `.` before a relative name, which messages do not need.
         let place = |directory: &PathBuf| match directory.as_os_str() {
             at if at.is_empty() || at == "." => file.to_owned(),
             _ => directory.join(file),
@@ -56,7 +55,7 @@ impl TraceFiles {
         bail!("cannot find the trace {}: it is not in {}; {advice}", file.display(), looked.join(", "))
     }
 
-    /// A radio whose trace files are found.
+    /// Returns a copy of a radio with the paths of its trace files resolved.
     pub(crate) fn found(&self, radio: &RadioSpec) -> Result<RadioSpec> {
         let mut radio = radio.clone();
         if let RadioSpec::Trace(trace) = &mut radio {
@@ -71,15 +70,15 @@ fn shown(directory: &Path) -> String {
     if directory.as_os_str().is_empty() { "." } else { return directory.display().to_string() }.to_owned()
 }
 
-/// Where fetched traces are kept: `traces` in the cache.
+/// Returns the directory of fetched traces: `traces` in the cache.
 ///
-/// # Errors
-/// The environment names no place for a cache.
+/// # Errors If the environment specifies no directory for a cache.
 pub fn cache() -> Result<PathBuf> {
     Ok(hotcc_kernels::cache_directory().context("cannot locate the cache of traces")?.join("traces"))
 }
 
-/// The directories besides that of the scenario: the cache, then `given`, or else the one that [`TRACES`] names.
+/// Returns the directories in addition to that of the scenario: the cache, then `given`, or otherwise the one that
+/// [`TRACES`] names.
 #[must_use]
 pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     let variable = || env::var_os(TRACES).filter(|value| !value.is_empty()).map(PathBuf::from);

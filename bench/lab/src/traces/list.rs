@@ -1,4 +1,4 @@
-//! The list of public traces: where each is, and how to recognise it.
+//! The list of public traces: the address of each, and how to recognise it.
 
 use anyhow::{Context, Result};
 use hotcc_host::error::Error;
@@ -23,35 +23,33 @@ pub struct List {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// Its name, which is also that of its file.
+    /// Name of the trace and of its file.
     pub name: String,
-    /// Where it is fetched from.
+    /// Address from which it is fetched.
     pub address: String,
-    /// Its licence, as an SPDX identifier.
+    /// Licence, as an SPDX identifier.
     pub licence: String,
     /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
     /// Size of the file.
     pub bytes: u64,
-    /// Its format, as `docs/reference/traces.md` calls it.
+    /// Format, as named in `docs/reference/traces.md`.
     pub format: String,
-    /// What it is, in one line.
+    /// Description in one line.
     pub summary: String,
 }
 
 impl List {
-    /// The list that this program contains.
+    /// Returns the list that this program contains.
     ///
-    /// # Errors
-    /// Never with the list of a release; a test checks it.
+    /// # Errors Never with the list of a release; a test checks this.
     pub fn built_in() -> Result<Self> {
         Self::parse(BUILT_IN).context("cannot use the list of traces")
     }
 
-    /// A list in a file.
+    /// Reads a list from a file.
     ///
-    /// # Errors
-    /// The file cannot be read, or is no list.
+    /// # Errors If the file cannot be read, or is not a list.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("cannot use the list {}", path.display()))
@@ -62,7 +60,7 @@ impl List {
         for trace in &list.traces {
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
             let name = &trace.name;
-            // The name becomes a file in the cache: it must not lead out of there.
+            // The name becomes the name of a file in the cache, so it must not lead out of the cache.
             if name.starts_with('.') || name.is_empty() || !name.chars().all(plain) {
                 anyhow::bail!("invalid name `{name}`: expected letters, digits, `.`, `_` and `-`");
             }
@@ -76,10 +74,9 @@ impl List {
         Ok(list)
     }
 
-    /// The trace of that name.
+    /// Returns the trace with this name.
     ///
-    /// # Errors
-    /// The list does not have it.
+    /// # Errors If the list does not have it.
     pub fn get(&self, name: &str) -> Result<&Listed> {
         self.traces.iter().find(|trace| trace.name == name).ok_or_else(|| {
             let names = self.traces.iter().map(|trace| trace.name.as_str());

@@ -1,4 +1,4 @@
-//! Recorded links: the list of public traces, fetching and checking them, finding those that a scenario names.
+//! Recorded links: lists public traces, fetches and verifies them, and looks up those that a scenario names.
 
 pub mod fetch;
 mod find;

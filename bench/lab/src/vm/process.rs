@@ -1,4 +1,4 @@
-//! A QEMU that runs: what the guest and the monitor say, and what is shown when it goes wrong.
+//! A running QEMU: messages of the guest and of the monitor, and the output to show if it fails.
 
 use super::{Machine, QEMU};
 use anyhow::{Context, Result, bail};
@@ -19,11 +19,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long an interrupt may go unnoticed.
+/// Maximum time until an interrupt is noticed.
 const NOTICE: Duration = Duration::from_millis(100);
 const CONSOLE_TAIL_LINES: usize = 45;
 
-/// What comes from a machine.
+/// A message from a machine.
 pub(super) enum Heard {
     /// A message of the guest.
     Guest(Message),
@@ -37,7 +37,7 @@ enum Line {
     Monitor(String),
 }
 
-/// It is killed with the value; the kernel does it if we are killed.
+/// A QEMU process. It is killed when the value is dropped; if this process is killed, the kernel kills QEMU.
 pub(super) struct Process {
     child: Child,
     lines: Receiver<Line>,
@@ -49,20 +49,20 @@ pub(super) struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // fails where it has ended, which is the usual case
+        // fails if the process has ended, which is the usual case
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The file for the guest's console.
+/// Returns the path of the file for the guest's console.
 pub(super) fn console(scratch: &Path) -> PathBuf {
     scratch.join("console.log")
 }
 
 impl Process {
-    /// Starts QEMU, which inherits these descriptors under the numbers that they have here. `monitor` is our end of the one
-    /// that its monitor uses, if it has one.
+    /// Starts QEMU, which inherits the descriptors `inherited` under their present numbers. If QEMU has a monitor,
+    /// `monitor` is this process's end of the monitor's descriptor.
     pub(super) fn start(
         mut command: Command,
         machine: &Machine,
@@ -93,7 +93,7 @@ impl Process {
             }
             Ok(())
         };
-        // a terminal's Ctrl-C goes to its whole process group: it is ours to end the machine
+        // a terminal's Ctrl-C goes to its whole process group, but this process must end the machine itself
         command.process_group(0);
         // SAFETY: between fork and exec the closure only makes system calls and allocates nothing.
         unsafe { command.pre_exec(before_exec) };
@@ -108,7 +108,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next message.
     pub(super) fn hear(&mut self) -> Result<Heard> {
         loop {
             netlab::check()?;
@@ -135,7 +135,7 @@ impl Process {
         }
     }
 
-    /// Hands every message of the guest to `each`, up to the last.
+    /// Passes every message of the guest to `each`, including the last.
     pub(super) fn converse(mut self, mut each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
         loop {
             let Heard::Guest(message) = self.hear()? else { continue };
@@ -148,7 +148,7 @@ impl Process {
         }
     }
 
-    /// What the guest says went wrong, with what else is known.
+    /// Returns the guest's error, with the end of its console and of QEMU's messages.
     pub(super) fn failure(&self, why: &str) -> anyhow::Error {
         anyhow::anyhow!("in the guest: {why}{}", self.tails())
     }
@@ -165,7 +165,7 @@ impl Process {
     }
 }
 
-/// Sends the lines that come from there.
+/// Sends the lines that are read from `from`.
 fn listen(from: impl Read + Send + 'static, send: Sender<Line>, kind: fn(String) -> Line) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {

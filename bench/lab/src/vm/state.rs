@@ -1,10 +1,11 @@
-//! The state of a machine that waits for its job: saved to a file, and resumed from it.
+//! The state of a machine that waits for its job: saves it to a file, and resumes the machine from the file.
 //!
-//! The guest stops the machine by an instruction of its own, so that the saved state is the same each time. The guest's
-//! memory is a file, which a resumed machine maps privately: pages are read when they are used, and nothing is copied in
-//! advance. The devices' state is written by a request that QEMU has for Xen and that needs nothing of Xen, and read as an
-//! incoming migration. An outgoing migration does not work while QEMU records: its thread reads clocks that only the threads
-//! that take turns may read. The monitor's protocol (QMP) is in QEMU's `docs/interop/qmp-spec.txt`.
+//! The guest stops the machine by an instruction of its own, so the saved state is the same each time. The guest's
+//! memory is a file, which a resumed machine maps privately: pages are read when they are used, and nothing is copied
+//! in advance. The devices' state is written by a request that QEMU has for Xen, but which does not need Xen. It is
+//! read as an incoming migration. An outgoing migration does not work while QEMU records: its thread reads clocks that
+//! only the threads that take turns may read. The monitor's protocol (QMP) is documented in QEMU's
+//! `docs/interop/qmp-spec.txt`.
 
 use super::process::{Heard, Process};
 use super::{Machine, command, option_value};
@@ -19,18 +20,18 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-/// QEMU cannot save or resume a machine, whatever the guest does.
+/// QEMU cannot save or resume a machine; the guest is not the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("QEMU cannot {tried} the machine's state: {why}")]
 pub struct Unusable {
     tried: &'static str,
     why: String,
-    /// It does not even try, and never will.
+    /// Whether QEMU refuses the request, so that a retry would not succeed either.
     pub refused: bool,
 }
 
-/// Boots the machine from `initramfs`, which must have no job, until the guest waits for one. Its memory goes to the file
-/// `memory`, which is as long, and the state of its devices to the file `devices`.
+/// Boots the machine from `initramfs`, which must contain no job, until the guest waits for one. Its memory is saved to
+/// the file `memory`, which must have the memory's size, and the state of its devices to the file `devices`.
 pub fn save(machine: &Machine, initramfs: &Path, scratch: &Path, memory: &File, devices: &Path) -> Result<()> {
     let mut monitored = Monitored::start(machine, scratch, memory, "save", "on", |command| {
         command.arg("-initrd").arg(initramfs);
@@ -39,9 +40,9 @@ pub fn save(machine: &Machine, initramfs: &Path, scratch: &Path, memory: &File, 
     monitored.ask("xen-save-devices-state", json!({"filename": path(devices)?}))
 }
 
-/// Resumes the machine that [`save`] has saved, with the files of the archive `job`, and goes on like [`run`](super::run).
-/// The file `state` begins with the memory, and is read from its current position for the devices. Until the guest runs, a
-/// failure of QEMU is [`Unusable`].
+/// Resumes the machine that [`save`] has saved, with the files of the archive `job`, and continues like
+/// [`run`](super::run). The file `state` begins with the memory; the devices' state is read from its current position.
+/// Until the guest runs, a failure of QEMU is [`Unusable`].
 pub fn resume(
     machine: &Machine,
     state: &File,
@@ -50,7 +51,7 @@ pub fn resume(
     each: impl FnMut(&Message) -> Result<()>,
 ) -> Result<()> {
     let mut monitored = Monitored::start(machine, scratch, state, "resume", "off", |command| {
-        // the stream of devices alone has no section on the configuration
+        // the stream has only the devices, without a configuration section
         command.args(["-S", "-incoming", "defer", "-global", "migration.send-configuration=off", "-fw_cfg"]);
         command.arg(format!("name={JOB_FILE},file={}", option_value(&job.to_string_lossy())));
     })?;
@@ -66,7 +67,7 @@ fn path(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
-/// A machine whose monitor we use.
+/// A machine whose monitor is in use.
 struct Monitored {
     process: Process,
     monitor: UnixStream,
@@ -85,7 +86,7 @@ impl Monitored {
     ) -> Result<Self> {
         let (monitor, theirs) = UnixStream::pair().context("cannot create a socket pair")?;
         let mut command = command(machine, scratch);
-        // a path that needs no quoting, and works for a file without a name
+        // a path that needs no quoting, and also works for a file without a name
         let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
         command
             .args(["-device", "pvpanic", "-action", "panic=pause", "-mon", "chardev=monitor,mode=control", "-chardev"])
@@ -105,7 +106,7 @@ impl Monitored {
         Unusable { tried: self.tried, why: why.into(), refused }.into()
     }
 
-    /// Makes a request, and waits for its success.
+    /// Sends a request, and waits for its success.
     fn ask(&mut self, request: &str, arguments: Value) -> Result<()> {
         let request = json!({"execute": request, "arguments": arguments});
         if let Err(why) = self.monitor.write_all(format!("{request}\n").as_bytes()) {
@@ -114,7 +115,7 @@ impl Monitored {
         self.wait_for(|answer| answer.get("return").is_some())
     }
 
-    /// Waits until a message of the monitor is the one.
+    /// Waits until the monitor sends a message that satisfies `is_it`.
     fn wait_for(&mut self, is_it: impl Fn(&Value) -> bool) -> Result<()> {
         loop {
             match self.process.hear() {
@@ -131,7 +132,8 @@ impl Monitored {
         }
     }
 
-    /// QEMU has ended. While it resumes a machine, the guest is not to blame: it has not run.
+    /// Returns the error for the end of QEMU. While it resumes a machine, the guest is not the cause, because it has
+    /// not run.
     fn ended(&self, why: anyhow::Error) -> anyhow::Error {
         let ours = self.tried == "resume" && !why.is::<Interrupted>();
         if ours { self.unusable(format!("{why:#}"), false) } else { why }

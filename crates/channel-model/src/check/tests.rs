@@ -1,6 +1,6 @@
 use crate::spec::RadioSpec;
 
-/// What is wrong with a description, given as the TOML of its table.
+/// Returns the error of a description, which is the TOML of its table.
 fn error(text: &str) -> String {
     let spec: RadioSpec = toml::from_str(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     spec.check().expect_err(text).to_string()

@@ -1,20 +1,20 @@
-//! CellReplay's base delays (Sentosa et al., NSDI 2025): each line has a time in ms, the one-way delay in ms of a packet
-//! sent then, and the times at which the packets of a short burst arrived after the first. CellReplay's heavy traces,
-//! of a saturated link, are in the format of [`super::mahimahi`].
+//! CellReplay's base delays (Sentosa et al., NSDI 2025). Each line has a time in ms, the one-way delay in ms of a
+//! packet that was sent at this time, and the times at which the packets of a short burst arrived after the first.
+//! CellReplay's heavy traces, of a saturated link, are in the format of [`super::mahimahi`].
 
 use super::cells::{LONGEST, Malformed, lines};
 use super::sample::Sample;
 use crate::ranges::RTT_MS;
 use std::time::Duration;
 
-/// Whether the first line of a file is of this format.
+/// Returns whether the first line of a file is of this format.
 pub(super) fn is(first: &str) -> bool {
     let mut cells = first.split_whitespace();
     let whole = |cell: &str| cell.bytes().all(|b| b.is_ascii_digit());
     cells.clone().count() >= 2 && cells.all(whole)
 }
 
-/// Only the delays are kept: a short burst says how a link that was idle begins, not what the link carries.
+/// Parses the file, and keeps only the delays: a short burst shows how an idle link starts, not the link's capacity.
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut samples: Vec<Sample> = Vec::new();
     let mut start_ms = None;

@@ -1,12 +1,12 @@
-//! What the formats have in common: lines, and the cells of a line.
+//! Code that the formats share: lines, and the cells of a line.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The longest trace.
+/// Maximum length of a trace.
 pub(super) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// What is wrong, and in which line; the file's name is put before it where that is known.
+/// An error and its line. A caller that knows the file's name adds it.
 #[derive(Debug)]
 pub(super) struct Malformed {
     pub(super) line: u64,
@@ -19,13 +19,13 @@ impl Malformed {
     }
 }
 
-/// Lines that hold something, with their numbers.
+/// Returns the lines that are neither empty nor comments, with their numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (u64, &str)> {
     let numbered = text.lines().enumerate().map(|(i, line)| (i as u64 + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A finite number within a range. `f64::from_str` alone also takes "inf" and "nan".
+/// Parses a finite number within a range. `f64::from_str` alone also accepts "inf" and "nan".
 pub(super) fn number(name: &str, text: &str, range: &RangeInclusive<f64>) -> Result<f64, String> {
     let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| {
         let shown: String = text.chars().take(40).collect();
@@ -37,7 +37,7 @@ pub(super) fn number(name: &str, text: &str, range: &RangeInclusive<f64>) -> Res
     Err(format!("{name} {text} is out of range: expected {} to {}", range.start(), range.end()))
 }
 
-/// A whole number up to `limit`.
+/// Parses a whole number up to `limit`.
 pub(super) fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
     let value = text.parse().ok().filter(|v: &u8| *v <= limit);
     value.ok_or_else(|| {
@@ -46,7 +46,7 @@ pub(super) fn index(name: &str, text: &str, limit: u8) -> Result<u8, String> {
     })
 }
 
-/// A whole number, as cells have them.
+/// Parses a whole number that identifies a cell.
 pub(super) fn id(name: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let shown: String = text.chars().take(40).collect();
@@ -54,7 +54,7 @@ pub(super) fn id(name: &str, text: &str) -> Result<u64, String> {
     })
 }
 
-/// `seconds` as an offset, as long as traces may be.
+/// Converts `seconds` to an offset, if it is within the maximum length of a trace.
 pub(super) fn offset(seconds: f64) -> Result<Duration, String> {
     let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
     at.ok_or_else(|| format!("the trace is longer than {} days at this line", LONGEST.as_secs() / 86_400))

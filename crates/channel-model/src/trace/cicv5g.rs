@@ -1,12 +1,12 @@
-//! The CICV5G data set (vehicle to cloud over 5G): space-separated, one row per application message, with the times
-//! at which the message left and came back.
+//! The CICV5G data set (vehicle to cloud over 5G): space-separated, one row per application message, with the times at
+//! which the message was sent and was received back.
 
 use super::cells::{LONGEST, Malformed, lines, number};
 use super::sample::Sample;
 use crate::ranges;
 use std::time::Duration;
 
-/// The column that tells this format from others, and the clock: when a message was received back.
+/// The column that identifies this format, and the clock: the time at which a message was received back.
 pub(super) const TIME: &str = "sub_time(ms)";
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
         let (ms, sample) = read().map_err(|what| Malformed::new(line, what))?;
         timed.push((ms, line, sample));
     }
-    // Messages may overtake each other: rows are logged as sent, and needed as received.
+    // Messages may overtake each other: rows are in the order of sending, but are needed in the order of receipt.
     timed.sort_by_key(|(ms, line, _)| (*ms, *line));
     let start = timed.first().map_or(0, |(ms, ..)| *ms);
     let placed = timed.into_iter().map(|(ms, line, mut sample)| {

@@ -1,4 +1,4 @@
-//! Traces made here: deterministic, so that a bench or a test can name one by its parameters.
+//! Generated traces. They are deterministic, so a bench or a test can identify one by its parameters.
 
 use super::{Sample, Trace};
 use crate::ranges::SINR_DB;
@@ -18,15 +18,15 @@ pub enum Kind {
 /// Parameters of a generated trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Generator {
-    /// Shape.
+    /// Shape of the trace.
     pub kind: Kind,
-    /// How long the trace lasts.
+    /// Length of the trace.
     pub length: Duration,
     /// Time between samples; not zero.
     pub period: Duration,
-    /// Where the randomness starts from; `Square` has none.
+    /// Seed of the randomness; `Square` has none.
     pub seed: u64,
-    /// Bandwidth of the carrier, which capacity is proportional to.
+    /// Bandwidth of the carrier, to which the capacity is proportional.
     pub bandwidth_hz: f64,
 }
 
@@ -41,7 +41,7 @@ const CLEAR_S: f64 = 5.0;
 const BLOCKED_S: f64 = 0.5;
 
 impl Generator {
-    /// The trace; at least one sample.
+    /// Generates the trace, which has at least one sample.
     #[must_use]
     pub fn trace(&self) -> Trace {
         let period = self.period.max(Duration::from_millis(1));
@@ -78,14 +78,14 @@ impl Generator {
     }
 }
 
-/// Shannon's bound attenuated to what LTE link adaptation reaches, up to its highest modulation and code rate (3GPP
-/// TR 36.942, annex A.1, downlink: factor 0.6, at most 4.4 bit/s/Hz).
+/// Returns Shannon's bound, reduced to what LTE link adaptation reaches, up to its highest modulation and code rate
+/// (3GPP TR 36.942, annex A.1, downlink: factor 0.6, at most 4.4 bit/s/Hz).
 fn capacity_bps(sinr_db: f64, bandwidth_hz: f64) -> f64 {
     let snr = 10f64.powf(sinr_db / 10.0);
     bandwidth_hz * (0.6 * (1.0 + snr).log2()).min(4.4)
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): tiny, and the same everywhere.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -97,13 +97,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 to below 1.
+    /// Returns a uniform number from 0 to below 1.
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, mean 0, deviation 1: a sum of twelve, which needs no library function that machines may round
-    /// differently.
+    /// Returns an approximately normal number with mean 0 and deviation 1. It is a sum of twelve uniform numbers, so
+    /// that it needs no library function that may round differently between machines.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

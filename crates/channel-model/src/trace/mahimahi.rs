@@ -1,14 +1,14 @@
 //! Mahimahi packet-delivery traces: each line is a millisecond at which one packet of 1500 bytes could leave. They
-//! say what the link could carry, and nothing of its SINR.
+//! show what the link could carry, but not its SINR.
 
 use super::cells::{Malformed, lines};
 use super::sample::Sample;
 use std::time::Duration;
 
-/// Opportunities are summed over this long.
+/// Interval over which delivery opportunities are summed.
 pub(super) const BIN: Duration = Duration::from_millis(100);
 const PACKET_BITS: f64 = 1500.0 * 8.0;
-/// A week of bins is 6 million samples; a longer trace is a wrong file.
+/// Maximum time: a week of bins is 6 million samples, and a longer trace is a wrong file.
 const LONGEST_MS: u64 = 7 * 24 * 3600 * 1000;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
         }
         bins[bin] += 1;
     }
-    // The trace ends within its last bin, which therefore says too little, unless it is all there is.
+    // The trace ends within its last bin, so this bin's capacity is too low. It is dropped unless it is the only one.
     if bins.len() > 1 {
         bins.pop();
     }

@@ -1,5 +1,5 @@
-//! Traces: what a radio link measured, sample by sample. Formats are told apart by their content;
-//! `docs/reference/traces.md` describes each. Whatever is malformed is an error that names file and line.
+//! Traces: the measurements of a radio link, sample by sample. Formats are recognised by their content;
+//! `docs/reference/traces.md` describes each. A malformed file is an error that names file and line.
 
 mod cellreplay;
 mod cells;
@@ -30,10 +30,10 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// A line is not what its format wants.
+    /// A line does not follow its format.
     #[error("cannot use the trace: {}:{line}: {what}", path.display())]
     Line {
         /// The file.
@@ -43,7 +43,7 @@ pub enum TraceError {
         /// What is wrong with it.
         what: String,
     },
-    /// No sample at all.
+    /// The file has no samples.
     #[error("cannot use the trace: {} holds no samples", path.display())]
     Empty {
         /// The file.
@@ -51,7 +51,7 @@ pub enum TraceError {
     },
 }
 
-/// A sequence of samples in time order, at least one.
+/// A sequence of samples in time order; it has at least one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     samples: Vec<Sample>,
@@ -60,17 +60,15 @@ pub struct Trace {
 impl Trace {
     /// Reads a trace file of any known format.
     ///
-    /// # Errors
-    /// The file cannot be read, is of no known format, malformed, or empty.
+    /// # Errors If the file cannot be read, has an unknown format, is malformed, or is empty.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let bytes = fs::read(path).map_err(|error| TraceError::Read { path: path.to_owned(), error })?;
         Self::parse(path, &bytes)
     }
 
-    /// Parses the contents of a trace file; `path` only names it in errors.
+    /// Parses the contents of a trace file. `path` is only used in errors.
     ///
-    /// # Errors
-    /// Of no known format, malformed, or empty.
+    /// # Errors If the format is unknown, or the contents are malformed or empty.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TraceError> {
         let samples =
             parse(bytes).map_err(|Malformed { line, what }| TraceError::Line { path: path.to_owned(), line, what })?;
@@ -80,14 +78,14 @@ impl Trace {
         Ok(Self { samples })
     }
 
-    /// The samples, in time order.
+    /// Returns the samples, in time order.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// The usual time between samples: the median distance of those that carry a SINR (of all, where none does).
-    /// `None` for a single moment.
+    /// Returns the usual time between samples: the median distance of samples that have a SINR, or of all samples if
+    /// none has. `None` if all samples have the same time.
     #[must_use]
     pub fn period(&self) -> Option<Duration> {
         let with_sinr: Vec<Duration> = self.samples.iter().filter(|s| s.sinr_db.is_some()).map(|s| s.at).collect();
@@ -97,14 +95,14 @@ impl Trace {
         (!gaps.is_empty()).then(|| *gaps.select_nth_unstable(middle).1)
     }
 
-    /// How long the trace lasts: its last sample holds for one period, or a second where there is no period.
+    /// Returns the length of the trace. Its last sample holds for one period, or for one second if there is no period.
     #[must_use]
     pub fn duration(&self) -> Duration {
         let last = self.samples.last().map_or(Duration::ZERO, |s| s.at);
         last + self.period().unwrap_or(Duration::from_secs(1))
     }
 
-    /// The trace as CSV text, as [`Trace::parse`] reads it: milliseconds, 1/100 dB, whole bit/s.
+    /// Returns the trace as CSV text that [`Trace::parse`] reads: milliseconds, 1/100 dB, whole bit/s.
     #[must_use]
     pub fn to_csv(&self) -> String {
         plain::write(&self.samples)

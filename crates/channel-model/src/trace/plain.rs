@@ -1,4 +1,5 @@
-//! This project's own CSV: `time_s`, one of `sinr_db`, `capacity_bps` and `rtt_ms`, and optional columns, in any order.
+//! This project's own CSV: `time_s`, at least one of `sinr_db`, `capacity_bps` and `rtt_ms`, and optional columns, in
+//! any order.
 
 use super::cells::{Malformed, id, index, number, offset};
 use super::sample::Sample;
@@ -8,12 +9,12 @@ use csv::StringRecord;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-/// The column that tells this format from others.
+/// The column that identifies this format.
 pub(super) const TIME: &str = "time_s";
 const COLUMNS: [&str; 9] = [TIME, "sinr_db", "capacity_bps", "rtt_ms", "rsrp_dbm", "rsrq_db", "cqi", "mcs", "cell"];
-/// A trace without any of these describes no link.
+/// Columns of which a trace needs at least one to describe a link.
 const NEEDED: [&str; 3] = ["sinr_db", "capacity_bps", "rtt_ms"];
-/// Seconds since any epoch; beyond this an f64 no longer counts milliseconds well.
+/// Seconds since any epoch. Beyond this range, an f64 no longer represents milliseconds accurately.
 const TIME_S: RangeInclusive<f64> = -1e10..=1e10;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
@@ -80,7 +81,7 @@ fn sample(
     Ok((time_s, sample))
 }
 
-/// Columns that no sample fills are left out.
+/// Returns the samples as CSV text. Leaves out columns that no sample has.
 pub(super) fn write(samples: &[Sample]) -> String {
     type Cell = fn(&Sample) -> Option<String>;
     let optional: [(&str, Cell); 7] = [
@@ -99,7 +100,7 @@ pub(super) fn write(samples: &[Sample]) -> String {
     }
     for s in samples {
         let sinr = s.sinr_db.map_or(String::new(), |v| format!("{v:.2}"));
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(out, "\n{:.3},{sinr}", s.at.as_secs_f64());
         for (_, cell) in &used {
             let _ = write!(out, ",{}", cell(s).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! When each sample of a trace is due: a pure function of trace and options.
+//! The times at which the samples of a trace are due: a pure function of trace and options.
 
 use super::{Sample, Trace};
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 /// How a trace is replayed.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayOptions {
-    /// Trace seconds per real second; above 0.
+    /// Trace seconds per real second; greater than 0.
     pub speed: f64,
-    /// Start over at the end, for ever.
+    /// Whether the replay restarts at the end, for ever.
     pub repeat: bool,
 }
 
 impl Default for ReplayOptions {
-    /// Real time, once.
+    /// Returns the options for a single replay in real time.
     fn default() -> Self {
         Self { speed: 1.0, repeat: false }
     }
 }
 
-/// One publication.
+/// One publication of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// When it is due in real time, from the start of the replay.
+    /// Real time at which it is due, from the start of the replay.
     pub at: Duration,
-    /// What was measured.
+    /// The measured values.
     pub sample: Sample,
 }
 
@@ -39,7 +39,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// A replay from the start.
+    /// Creates a replay from the start.
     #[must_use]
     pub fn new(trace: &'a Trace, options: ReplayOptions) -> Self {
         Self { samples: trace.samples(), length: trace.duration(), options, pass: 0, next: 0 }

@@ -1,11 +1,11 @@
-//! What a trace holds for one moment.
+//! The values of a trace at one time.
 
 use std::time::Duration;
 
-/// What was measured at one moment.
+/// The values that were measured at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
-    /// When, counted from the first sample.
+    /// Time since the first sample.
     pub at: Duration,
     /// Signal to interference and noise ratio in dB.
     pub sinr_db: Option<f64>,
@@ -21,6 +21,6 @@ pub struct Sample {
     pub cqi: Option<u8>,
     /// Modulation and coding scheme 0..31.
     pub mcs: Option<u8>,
-    /// Serving cell, by any number that tells it from its neighbours.
+    /// Serving cell, as any number that distinguishes it from its neighbours.
     pub cell: Option<u64>,
 }

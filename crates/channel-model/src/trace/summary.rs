@@ -1,16 +1,16 @@
-//! What a trace holds, in a few numbers: extent, means, and how well its SINR predicts its capacity.
+//! A summary of a trace: extent, means, and how well its SINR predicts its capacity.
 
 use super::{Sample, Trace};
 use std::time::Duration;
 
-/// Least and greatest value of a column, and its mean over time.
+/// The minimum and maximum of a column, and its mean over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extent {
-    /// Least value.
+    /// Minimum.
     pub min: f64,
-    /// Mean: each value holds until the next.
+    /// Mean over time: each value holds until the next.
     pub mean: f64,
-    /// Greatest value.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -25,16 +25,16 @@ pub struct Correlation {
     pub pairs: usize,
 }
 
-/// Fewer pairs than this give a coefficient by chance.
+/// Minimum number of pairs: a coefficient of fewer pairs is due to chance.
 const FEWEST_PAIRS: usize = 10;
-/// A SINR counts as that of a moment for so many periods.
+/// Number of periods after which a SINR is too old for a pair.
 const PERIODS: u32 = 3;
 
-/// A value of a sample.
+/// A function that returns a value of a sample.
 pub type Column = fn(&Sample) -> Option<f64>;
 
 impl Trace {
-    /// Extent of a column; `None` if no sample has a value.
+    /// Returns the extent of a column; `None` if no sample has a value.
     #[must_use]
     pub fn extent(&self, column: Column) -> Option<Extent> {
         let values: Vec<f64> = self.samples().iter().filter_map(column).collect();
@@ -42,8 +42,8 @@ impl Trace {
         Some(Extent { min, mean: self.means(column, 1).first().map_or(min, |(_, mean)| *mean), max })
     }
 
-    /// Means of a column over `count` equal parts of the trace: the middle of each part in s, and the mean. Each value
-    /// holds until the next, and the first also before it. Empty if no sample has a value.
+    /// Returns the means of a column over `count` equal parts of the trace: for each part, its middle in s, and the
+    /// mean. Each value holds until the next; the first also holds before it. Empty if no sample has a value.
     #[must_use]
     pub fn means(&self, column: Column, count: usize) -> Vec<(f64, f64)> {
         let points: Vec<(f64, f64)> =
@@ -57,10 +57,11 @@ impl Trace {
         for (i, (at_s, value)) in points.iter().enumerate() {
             let mut from_s = if i == 0 { 0.0 } else { *at_s };
             let until_s = points.get(i + 1).map_or(duration_s, |next| next.0);
-            // Counted up, and not computed from `from_s` each time, which rounding may put before the border just reached.
+            // The parts are counted up rather than computed from `from_s` each time, because rounding might place
+            // `from_s` before the boundary that was just reached.
             let first = ((from_s / width_s) as usize).min(count - 1);
             for (part, sum) in sums.iter_mut().enumerate().skip(first) {
-                // The last part ends where the trace does, whatever was rounded on the way.
+                // The last part ends at the end of the trace, despite rounding.
                 let end_s = if part + 1 == count { until_s } else { until_s.min((part + 1) as f64 * width_s) };
                 *sum += value * (end_s - from_s).max(0.0);
                 from_s = from_s.max(end_s);
@@ -72,8 +73,9 @@ impl Trace {
         sums.iter().enumerate().map(|(part, sum)| ((part as f64 + 0.5) * width_s, sum / width_s)).collect()
     }
 
-    /// How the capacity correlates with the SINR of that moment, and with older ones. A sample without capacity (no
-    /// download, for example) makes no pair. Without enough pairs, or if either does not vary, a lag is left out.
+    /// Returns how the capacity correlates with the SINR at the same time, and with older ones. A sample without
+    /// capacity (for example, without a download) makes no pair. A lag is left out if it has too few pairs, or if
+    /// either value does not vary.
     #[must_use]
     pub fn correlations(&self, lags: &[Duration]) -> Vec<Correlation> {
         let column = |column: Column| -> Vec<(Duration, f64)> {
@@ -97,10 +99,10 @@ impl Trace {
     }
 }
 
-/// `None` if either value does not vary.
+/// Returns Pearson's coefficient; `None` if either value does not vary.
 fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
     let first = pairs.first()?;
-    // Rounding of the means would let equal values vary a little.
+    // Because of rounding, the means would make equal values vary a little.
     if pairs.iter().all(|pair| pair.0 == first.0) || pairs.iter().all(|pair| pair.1 == first.1) {
         return None;
     }

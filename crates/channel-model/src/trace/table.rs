@@ -1,14 +1,14 @@
-//! Comma-separated tables: cells by column name, errors with the line they stand on.
+//! Comma-separated tables: cells by column name, and errors with their line.
 
 use super::cells::Malformed;
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord, Trim};
 
-/// A table being read.
+/// A table that is being read.
 pub(super) struct Table<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
     header: StringRecord,
-    /// Bytes whose line ends were counted, and the line they lead to.
+    /// Number of bytes whose line ends were counted, and the resulting line.
     counted: (usize, u64),
 }
 
@@ -17,7 +17,7 @@ impl<'a> Table<'a> {
         let mut reader =
             ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).has_headers(false).from_reader(text.as_bytes());
         let mut header = StringRecord::new();
-        // The caller saw a header; the fields of further rows are counted against it.
+        // The caller has checked that there is a header. Rows must have as many fields as the header.
         let read = reader.read_record(&mut header);
         let mut table = Self { text, reader, header, counted: (0, 1) };
         let line = table.line();
@@ -25,12 +25,12 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// Where the column of this name is.
+    /// Returns the index of the column with this name.
     pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.header.iter().position(|h| h == name)
     }
 
-    /// Where the column of this name is; an error without it.
+    /// Returns the index of the column with this name, or an error if there is none.
     pub(super) fn need(&mut self, name: &str) -> Result<usize, Malformed> {
         let line = self.line();
         self.column(name).ok_or_else(|| Malformed::new(line, format!("the header has no column {name}")))
@@ -40,7 +40,7 @@ impl<'a> Table<'a> {
         &self.header
     }
 
-    /// The next row into `row`; its line, or `None` at the end.
+    /// Reads the next row into `row`. Returns its line, or `None` at the end.
     pub(super) fn next(&mut self, row: &mut StringRecord) -> Result<Option<u64>, Malformed> {
         let read = self.reader.read_record(row);
         let line = self.line();
@@ -51,7 +51,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The line the reader's last row ends on. (The position of a record is where the comments before it start.)
+    /// Returns the line on which the reader's last row ends. (The position of a record is the start of the comments
+    /// before it.)
     pub(super) fn line(&mut self) -> u64 {
         let end = (self.reader.position().byte() as usize).saturating_sub(1).min(self.text.len());
         let (counted, line) = &mut self.counted;

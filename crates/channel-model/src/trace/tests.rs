@@ -1,4 +1,4 @@
-//! Formats, on traces made here; the recorded ones are in `tests/recorded.rs`.
+//! The formats, with traces that are made here; recorded traces are in `tests/recorded.rs`.
 
 use super::generate::{Generator, Kind};
 use super::*;
@@ -109,7 +109,7 @@ fn ucc_spreads_rows_of_one_second() {
     };
     assert_eq!(trace.samples()[0], first);
     assert_eq!(trace.samples()[1].sinr_db, None);
-    // Only what a download achieved says something of the link.
+    // Only the rate of a download shows the link's capacity.
     let capacities: Vec<_> = trace.samples().iter().map(|s| s.capacity_bps).collect();
     assert_eq!(capacities, [Some(1e6), Some(2e6), None, None, Some(4e6)]);
 }

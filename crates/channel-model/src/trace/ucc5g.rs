@@ -1,5 +1,5 @@
-//! The 5G and 4G production data sets of University College Cork (Raca et al., MMSys 2018 and 2020): one row per
-//! second as G-NetTrack wrote it, some seconds with several rows, `-` for what is missing.
+//! The 5G and 4G production data sets of University College Cork (Raca et al., MMSys 2018 and 2020): one row per second
+//! as written by G-NetTrack, several rows in some seconds, and `-` for missing values.
 
 use super::cells::{Malformed, id, index, number, offset};
 use super::sample::Sample;
@@ -8,9 +8,9 @@ use crate::ranges;
 use csv::StringRecord;
 use std::time::Duration;
 
-/// The column that tells this format from others.
+/// The column that identifies this format.
 pub(super) const TIME: &str = "Timestamp";
-/// The serving cell, in those files that have it.
+/// The serving cell, in the files that have it.
 const CELL: &str = "RAWCELLID";
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
@@ -54,7 +54,7 @@ fn sample([rsrp, rsrq, snr, cqi, rate, state]: &[Option<&str>; 6]) -> Result<Sam
     let kbps = rate.map(|t| number("DL_bitrate", t, &(0.0..=1e12))).transpose()?;
     Ok(Sample {
         sinr_db: snr.map(|t| number("SNR", t, &ranges::SINR_DB)).transpose()?,
-        // What a download achieved. Without one it says nothing of the link.
+        // The rate of a download. Without a download, the rate does not show the link's capacity.
         capacity_bps: kbps.filter(|k| *state == Some("D") && *k > 0.0).map(|k| k * 1000.0),
         rsrp_dbm: rsrp.map(|t| number("RSRP", t, &ranges::RSRP_DBM)).transpose()?,
         rsrq_db: rsrq.map(|t| number("RSRQ", t, &ranges::RSRQ_DB)).transpose()?,
@@ -63,7 +63,7 @@ fn sample([rsrp, rsrq, snr, cqi, rate, state]: &[Option<&str>; 6]) -> Result<Sam
     })
 }
 
-/// Seconds since 1970, local time as it is written (the sets carry no time zone).
+/// Returns the seconds since 1970 of the local time in the file (the data sets have no time zone).
 fn seconds(stamp: &str) -> Option<i64> {
     let parts: Vec<&str> = stamp.split(['.', '_']).collect();
     let parts: [&str; 6] = parts.try_into().ok()?;

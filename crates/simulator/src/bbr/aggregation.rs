@@ -1,36 +1,36 @@
-//! ACK aggregation: how many more segments ACKs cover at once than the bandwidth explains. The window has room for them,
-//! so that sending does not pause until the next bundle of ACKs (`bbr_update_ack_aggregation`; the draft leaves it out).
+//! ACK aggregation: by how many segments ACKs exceed what the bandwidth explains. The window has room for this excess,
+//! so that sending does not pause until the next bundle of ACKs (`bbr_update_ack_aggregation`; not in the draft).
 
 use super::BW_UNIT;
 use crate::clock::micros;
 use crate::congestion::{RateSample, Sock};
 
-/// Rounds of each half of the window of the maximum (`bbr_extra_acked_win_rtts`).
+/// Length in rounds of each half of the window over which the maximum is taken (`bbr_extra_acked_win_rtts`).
 const HALF_ROUNDS: u32 = 5;
-/// Acknowledged segments after which an epoch starts again (`bbr_ack_epoch_acked_reset_thresh`).
+/// Number of acknowledged segments at which an epoch restarts (`bbr_ack_epoch_acked_reset_thresh`).
 const EPOCH_MAX: u32 = 1 << 20;
-/// The excess counts up to what this time delivers (`bbr_extra_acked_max_us`).
+/// The excess is limited to what the bandwidth delivers in this time (`bbr_extra_acked_max_us`).
 const MAX_US: u64 = 100_000;
 
-/// The largest excess of the last five to ten rounds.
+/// The maximum excess of the last five to ten rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aggregation {
     epoch_us: u64,
     epoch_acked: u32,
-    /// The maximum of each half; the kernel has 16 bits for it.
+    /// The maximum of each half, in 16 bits as in the kernel.
     excess: [u16; 2],
     half: usize,
     half_rounds: u32,
 }
 
 impl Aggregation {
-    /// An epoch begins.
+    /// Starts an epoch.
     pub fn start_epoch(&mut self, now_us: u64) {
         self.epoch_us = now_us;
         self.epoch_acked = 0;
     }
 
-    /// An ACK, at this estimate of the bandwidth.
+    /// Takes an ACK, with the current estimate of the bandwidth.
     pub fn update(&mut self, sock: &Sock, sample: &RateSample, round_start: bool, bw: u32) {
         if sample.acked_sacked == 0 || sample.delivered < 0 || sample.interval_us <= 0 {
             return;
@@ -45,7 +45,7 @@ impl Aggregation {
         }
         let now_us = micros(sock.delivered_ns);
         let mut expected = segments_in(bw, now_us.saturating_sub(self.epoch_us));
-        // ACKs are not faster than the bandwidth: the aggregation, if there was any, is over.
+        // ACKs are no faster than the bandwidth: any aggregation has ended.
         if self.epoch_acked <= expected || self.epoch_acked + sample.acked_sacked >= EPOCH_MAX {
             self.start_epoch(now_us);
             expected = 0;
@@ -58,7 +58,7 @@ impl Aggregation {
         }
     }
 
-    /// Room in the window for the excess, segments (`bbr_ack_aggregation_cwnd`).
+    /// Returns the room in the window for the excess, in segments (`bbr_ack_aggregation_cwnd`).
     pub fn room(&self, bw: u32) -> u32 {
         u32::from(self.excess[0].max(self.excess[1])).min(segments_in(bw, MAX_US))
     }
@@ -86,10 +86,10 @@ mod tests {
         let mut aggregation = Aggregation::default();
         ack(&mut aggregation, 10, 5, false);
         assert_eq!(aggregation.room(BW), 5);
-        // 5 segments 2 ms later: 10 by now, of which 2 were expected
+        // 5 segments 2 ms later: 10 segments so far, of which 2 were expected
         ack(&mut aggregation, 12, 5, false);
         assert_eq!(aggregation.room(BW), 8);
-        // by 25, 10 are fewer than the 15 expected: an epoch begins
+        // at 25 ms, 10 segments are fewer than the 15 expected: a new epoch starts
         ack(&mut aggregation, 25, 3, false);
         assert_eq!((aggregation.room(BW), aggregation.epoch_acked, aggregation.epoch_us), (8, 3, 25_000));
     }

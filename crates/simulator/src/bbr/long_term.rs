@@ -1,41 +1,42 @@
-//! Long-term bandwidth sampling: recognises a token-bucket policer by two successive intervals with much loss and the
-//! same throughput, and then sends at that throughput. Described in `tcp_bbr.c` (`bbr_lt_bw_sampling`); the draft leaves
-//! it out.
+//! Long-term bandwidth sampling. It recognises a token-bucket policer by two successive intervals with many losses and
+//! the same throughput, and then makes BBR send at that throughput. Described in `tcp_bbr.c` (`bbr_lt_bw_sampling`);
+//! not in the draft.
 
 use super::{BW_UNIT, GAIN_UNIT, bytes_per_s};
 use crate::clock::micros;
 use crate::congestion::{RateSample, Sock};
 
-/// Least length of an interval, rounds (`bbr_lt_intvl_min_rtts`). Four times as many are too long.
+/// Minimum length of an interval in rounds (`bbr_lt_intvl_min_rtts`). An interval of more than four times as many is
+/// discarded.
 const INTERVAL_ROUNDS: u32 = 4;
-/// Least ratio of lost to delivered segments of an interval, 1/256: about 20 % (`bbr_lt_loss_thresh`).
+/// Minimum ratio of lost to delivered segments of an interval, in 1/256: about 20 % (`bbr_lt_loss_thresh`).
 const LOSS_RATIO: u64 = 50;
-/// Two bandwidths are the same if they differ by an eighth of the first (`bbr_lt_bw_ratio`), 1/256,
+/// Two bandwidths are the same if they differ by at most an eighth of the first, in 1/256 (`bbr_lt_bw_ratio`).
 const SAME_RATIO: u64 = GAIN_UNIT as u64 / 8;
-/// or by 4 kbit/s (`bbr_lt_bw_diff`), in bytes/s.
+/// Two bandwidths are also the same if they differ by at most 4 kbit/s, in bytes/s (`bbr_lt_bw_diff`).
 const SAME_DIFFERENCE: u64 = 4000 / 8;
-/// For how long the bandwidth of the policer is used, rounds (`bbr_lt_bw_max_rtts`).
+/// Number of rounds for which the policer's bandwidth is used (`bbr_lt_bw_max_rtts`).
 const USE_ROUNDS: u32 = 48;
 
-/// What a sample changes.
+/// The outcome of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing.
+    /// Nothing changes.
     Unchanged,
-    /// There is a policer: its bandwidth is in use from now.
+    /// A policer was recognised: its bandwidth is used from now on.
     Policed,
-    /// The policer's bandwidth is out of use: BBR probes again.
+    /// The policer's bandwidth is no longer used: BBR probes again.
     Expired,
 }
 
 /// The state of the estimator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongTerm {
-    /// The bandwidth of the last interval or, in use, of the policer; 0: none.
+    /// The bandwidth of the last interval or, while in use, of the policer; 0 if there is none.
     bw: u32,
     in_use: bool,
     sampling: bool,
-    /// Rounds of the interval or of the use.
+    /// Rounds of the current interval, or rounds for which the policer's bandwidth has been used.
     rounds: u32,
     /// At the start of the interval: time, delivered and lost segments.
     start_ms: u64,
@@ -44,7 +45,7 @@ pub struct LongTerm {
 }
 
 impl LongTerm {
-    /// The policer's bandwidth, if it is in use.
+    /// Returns the policer's bandwidth if it is in use.
     pub fn bw(&self) -> Option<u32> {
         self.in_use.then_some(self.bw)
     }
@@ -63,7 +64,7 @@ impl LongTerm {
         self.rounds = 0;
     }
 
-    /// A rate sample; `round_start` and `probes_bw`: BBR's state.
+    /// Takes a rate sample. `round_start` and `probes_bw` are BBR's state.
     pub fn update(&mut self, sock: &Sock, sample: &RateSample, round_start: bool, probes_bw: bool) -> Outcome {
         if self.in_use {
             if probes_bw && round_start {
@@ -75,7 +76,7 @@ impl LongTerm {
             }
             return Outcome::Unchanged;
         }
-        // The first interval starts at a loss: before it, the policer's tokens allow a higher rate.
+        // The first interval starts at a loss: before a loss, the policer's tokens allow a higher rate.
         if !self.sampling {
             if sample.losses == 0 {
                 return Outcome::Unchanged;
@@ -92,14 +93,14 @@ impl LongTerm {
             self.reset(sock);
             return Outcome::Unchanged;
         }
-        // An interval also ends at a loss: tokens are used up again.
+        // An interval also ends at a loss, when the tokens are used up again.
         if self.rounds < INTERVAL_ROUNDS || sample.losses == 0 {
             return Outcome::Unchanged;
         }
         self.interval_bw(sock).map_or(Outcome::Unchanged, |bw| self.end_interval(sock, bw))
     }
 
-    /// The bandwidth of the interval, if its losses are those of a policer.
+    /// Returns the bandwidth of the interval if its losses are those of a policer.
     fn interval_bw(&self, sock: &Sock) -> Option<u32> {
         let lost = u64::from(sock.lost.wrapping_sub(self.start_lost));
         let delivered = u64::from(sock.delivered.wrapping_sub(self.start_delivered));
@@ -134,7 +135,7 @@ fn delivered_ms(sock: &Sock) -> u64 {
 mod tests {
     use super::*;
 
-    /// A connection that delivered and lost so many segments by then.
+    /// Returns a connection that has delivered and lost this many segments at this time.
     fn sock(ms: u64, delivered: u32, lost: u32) -> Sock {
         Sock { delivered_ns: ms * 1_000_000, delivered, lost, mss: 1448, ..Sock::default() }
     }
@@ -143,14 +144,15 @@ mod tests {
         RateSample { losses: 1, ..RateSample::default() }
     }
 
-    /// Rounds without an end of the interval.
+    /// Passes rounds that do not end the interval.
     fn pass_rounds(estimator: &mut LongTerm, at: &Sock, rounds: u32) {
         for _ in 0..rounds {
             assert_eq!(estimator.update(at, &RateSample::default(), true, true), Outcome::Unchanged);
         }
     }
 
-    /// An interval of 100 ms that delivered so many segments and lost a quarter as many; from `sock(100, 0, 0)`.
+    /// Runs two intervals of 100 ms. Each delivers this many segments and loses a quarter as many. They start at
+    /// `sock(100, 0, 0)`.
     fn intervals(delivered: [u32; 2]) -> (LongTerm, Outcome) {
         let mut estimator = LongTerm::default();
         estimator.update(&sock(100, 0, 0), &loss(), false, false);

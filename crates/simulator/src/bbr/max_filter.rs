@@ -1,18 +1,18 @@
-//! A maximum over a sliding window in constant space: the three best samples, as the kernel's `minmax_running_max`
-//! keeps them (Kathleen Nichols' algorithm). A later sample evicts every earlier one that is not larger.
+//! A maximum over a sliding window in constant space. It keeps the three best samples, like the kernel's
+//! `minmax_running_max` (Kathleen Nichols' algorithm). A new sample evicts every earlier one that is not larger.
 
-/// A value and when it was measured.
+/// The time of a measurement, and its value.
 type Sample = (u32, u32);
 
-/// The maximum of the last rounds.
+/// The maximum over the last rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaxFilter {
-    /// (time, value), from the largest value to the smallest and from the earliest to the latest.
+    /// The samples, from the largest value to the smallest and from the earliest to the latest.
     best: [Sample; 3],
 }
 
 impl MaxFilter {
-    /// The maximum.
+    /// Returns the maximum.
     pub fn get(&self) -> u32 {
         self.best[0].1
     }
@@ -37,7 +37,8 @@ impl MaxFilter {
                 self.expire(sample);
             }
         } else if self.best[1].0 == self.best[0].0 && age(self.best[0]) > window / 4 {
-            // The second and third best come from later parts of the window, to have candidates when the best expires.
+            // The second and third best are taken from later parts of the window, as candidates for when the best
+            // expires.
             self.best[1] = sample;
             self.best[2] = sample;
         } else if self.best[2].0 == self.best[1].0 && age(self.best[0]) > window / 2 {
@@ -45,7 +46,7 @@ impl MaxFilter {
         }
     }
 
-    /// The best is too old: the next ones move up.
+    /// Drops the best sample, which has expired; the others move up.
     fn expire(&mut self, sample: Sample) {
         self.best = [self.best[1], self.best[2], sample];
     }

@@ -4,11 +4,12 @@ use super::{BW_UNIT, Bbr, LEAST_CWND, Mode};
 use crate::clock::{HZ, jiffies};
 use crate::congestion::{RateSample, Sock};
 
-/// Window of the bandwidth's maximum, rounds: a cycle of gains and two (section 4.1.1.4; `bbr_bw_rtts`).
+/// Length of the window for the maximum bandwidth, in rounds: one cycle of gains and two rounds (section 4.1.1.4;
+/// `bbr_bw_rtts`).
 const BW_ROUNDS: u32 = 10;
-/// Window of the RTT's minimum: 10 s (section 4.1.2.3; `bbr_min_rtt_win_sec`).
+/// Length of the window for the minimum RTT: 10 s (section 4.1.2.3; `bbr_min_rtt_win_sec`).
 const MIN_RTT_JIFFIES: u64 = 10 * HZ;
-/// How long PROBE_RTT lasts at least: 200 ms (section 4.3.5; `bbr_probe_rtt_mode_ms`).
+/// Minimum length of PROBE_RTT: 200 ms (section 4.3.5; `bbr_probe_rtt_mode_ms`).
 const PROBE_RTT_JIFFIES: u64 = HZ / 5;
 
 impl Bbr {
@@ -30,7 +31,7 @@ impl Bbr {
         }
         self.sample_long_term(sock, sample);
         let bw = delivered * BW_UNIT / interval_us;
-        // With too little to send, a sample is a lower bound.
+        // If the application has too little to send, a sample is a lower bound.
         if !sample.is_app_limited || bw >= u64::from(self.bw.get()) {
             self.bw.update(BW_ROUNDS, self.rounds, bw as u32);
         }
@@ -49,7 +50,8 @@ impl Bbr {
         }
         if is_expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
-            // The kernel saves the window in this mode already, so an earlier and larger saved one is kept.
+            // As in the kernel, the mode is already PROBE_RTT when the window is saved, so an earlier saved window is
+            // kept if it is larger.
             self.save_cwnd(sock);
             self.probe_rtt_end = None;
         }
@@ -61,9 +63,9 @@ impl Bbr {
         }
     }
 
-    /// An ACK in PROBE_RTT.
+    /// Processes an ACK in PROBE_RTT.
     fn probe_rtt(&mut self, sock: &mut Sock, now: u64) {
-        // Rates of this time are not those of the path.
+        // Rates measured now are not those of the path.
         sock.app_limited = sock.delivered.wrapping_add(sock.in_flight()).max(1);
         if self.probe_rtt_end.is_some() {
             self.probe_rtt_round_done |= self.round_start;

@@ -8,15 +8,17 @@ use crate::congestion::{RateSample, Sock};
 /// `bbr_pacing_gain`).
 pub(super) const CYCLE: [u32; 8] =
     [GAIN_UNIT * 5 / 4, GAIN_UNIT * 3 / 4, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT, GAIN_UNIT];
-/// PROBE_BW starts in one of so many phases: all except the draining one (section 4.3.4.3; `bbr_cycle_rand`).
+/// Number of phases in which PROBE_BW may start: all except the draining one (section 4.3.4.3; `bbr_cycle_rand`).
 const FIRST_PHASES: u64 = 7;
-/// The path is full if the bandwidth grew by less than a quarter (section 4.3.2.2; `bbr_full_bw_thresh`)
+/// The path is full if the bandwidth has grown by less than a quarter over `FULL_BW_ROUNDS` rounds (section 4.3.2.2;
+/// `bbr_full_bw_thresh`).
 const FULL_BW_GAIN: u64 = GAIN_UNIT as u64 * 5 / 4;
-/// in so many rounds (`bbr_full_bw_cnt`).
+/// Number of rounds over which the growth counts (`bbr_full_bw_cnt`).
 const FULL_BW_ROUNDS: u32 = 3;
 
 impl Bbr {
-    /// STARTUP's end: three rounds without a quarter more bandwidth (section 4.3.2.2; `bbr_check_full_bw_reached`).
+    /// Ends STARTUP after three rounds in which the bandwidth has grown by less than a quarter (section 4.3.2.2;
+    /// `bbr_check_full_bw_reached`).
     pub(super) fn check_full_bw(&mut self, sample: &RateSample) {
         if self.full_bw_reached || !self.round_start || sample.is_app_limited {
             return;
@@ -30,7 +32,7 @@ impl Bbr {
         self.full_bw_reached = self.full_bw_rounds >= FULL_BW_ROUNDS;
     }
 
-    /// DRAIN's start and end (section 4.3.3; `bbr_check_drain`).
+    /// Starts and ends DRAIN (section 4.3.3; `bbr_check_drain`).
     pub(super) fn check_drain(&mut self, sock: &mut Sock) {
         let bdp = self.target_in_flight(sock, self.bw.get(), GAIN_UNIT);
         if self.mode == Mode::Startup && self.full_bw_reached {
@@ -42,15 +44,15 @@ impl Bbr {
         }
     }
 
-    /// Section 4.3.4.3 (`bbr_reset_probe_bw_mode`).
+    /// Enters PROBE_BW in a random phase (section 4.3.4.3; `bbr_reset_probe_bw_mode`).
     pub(super) fn enter_probe_bw(&mut self, sock: &Sock) {
         self.mode = Mode::ProbeBw;
         self.cycle_phase = CYCLE.len() - 1 - self.draw(FIRST_PHASES) as usize;
         self.advance_cycle(sock);
     }
 
-    /// A number below `bound` (the kernel's is `get_random_u32_below`), by SplitMix64 (Steele et al., "Fast splittable
-    /// pseudorandom number generators", 2014).
+    /// Returns a random number below `bound` (in the kernel, `get_random_u32_below`), from SplitMix64 (Steele et al.,
+    /// "Fast splittable pseudorandom number generators", 2014).
     fn draw(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -71,8 +73,8 @@ impl Bbr {
         }
     }
 
-    /// A phase lasts an RTT, but probing also until it fills the path or loses, and draining at most until the queue is
-    /// empty (section 4.3.4.3; `bbr_is_next_cycle_phase`).
+    /// Returns whether the phase is over. A phase lasts one RTT. Probing continues until it has also filled the path or
+    /// caused a loss; draining ends earlier if the queue is empty (section 4.3.4.3; `bbr_is_next_cycle_phase`).
     fn is_phase_over(&self, sock: &Sock, sample: &RateSample) -> bool {
         let is_full_length = micros(sock.delivered_ns).saturating_sub(self.cycle_us) > u64::from(self.min_rtt_us);
         if self.pacing_gain == GAIN_UNIT {
@@ -87,8 +89,8 @@ impl Bbr {
         }
     }
 
-    /// What is in the network when pacing lets the next bundle leave: what is in flight now, less what is delivered until
-    /// then (`bbr_packets_in_net_at_edt`). Probing counts the bundle in.
+    /// Returns what is in the network when pacing lets the next bundle leave: what is in flight now, less what is
+    /// delivered until then (`bbr_packets_in_net_at_edt`). While probing, the next bundle counts too.
     pub(super) fn in_network(&self, sock: &Sock, in_flight: u32) -> u32 {
         let wait_us = micros(sock.wstamp_ns.saturating_sub(sock.now_ns));
         let delivered = (u64::from(self.estimate()).wrapping_mul(wait_us) / BW_UNIT) as u32;
@@ -101,7 +103,7 @@ impl Bbr {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
-            // A policer would drop what probing adds.
+            // A policer would drop what probing sends in addition.
             Mode::ProbeBw if self.long_term.bw().is_some() => (GAIN_UNIT, CWND_GAIN),
             Mode::ProbeBw => (CYCLE[self.cycle_phase], CWND_GAIN),
             Mode::ProbeRtt => (GAIN_UNIT, GAIN_UNIT),

@@ -11,7 +11,7 @@ const RTT_US: u32 = 40_000;
 /// One segment per ms: with an RTT of 40 ms, a BDP of 40 segments.
 const BW: u32 = (BW_UNIT / 1000) as u32;
 
-/// BBR that knows the path, in this state, and its connection a second after the start.
+/// Returns BBR in this state, with a known path, and its connection one second after the start.
 fn knowing(mode: Mode) -> (Bbr, Sock) {
     let mut bbr = Bbr::new(1);
     let mut sock = Sock {
@@ -34,7 +34,7 @@ fn knowing(mode: Mode) -> (Bbr, Sock) {
     (bbr, sock)
 }
 
-/// A sample of a segment that was sent after so many were delivered; an RTT's worth.
+/// Returns a sample over one RTT, of a segment that was sent after `prior_delivered` segments were delivered.
 fn sample(prior_delivered: u32) -> RateSample {
     RateSample {
         prior_delivered,
@@ -47,7 +47,7 @@ fn sample(prior_delivered: u32) -> RateSample {
     }
 }
 
-/// Delivers a segment after that time.
+/// Delivers a segment after `ms` milliseconds.
 fn ack(bbr: &mut Bbr, sock: &mut Sock, ms: u64, sample: &RateSample) {
     sock.now_ns += ms * MS;
     sock.delivered_ns = sock.now_ns;
@@ -80,7 +80,7 @@ fn the_first_rate_is_the_initial_window_in_an_rtt() {
     let want = 10.0 * 1448.0 * 1000.0 * 739.0 / 256.0 * 0.99;
     assert!((sock.pacing_rate as f64 / want - 1.0).abs() < 1e-4, "{}", sock.pacing_rate);
     assert!(sock.needs_pacing);
-    // The first sample corrects it, down to a fortieth.
+    // The first sample corrects the rate, down to a fortieth.
     sock.srtt_us = RTT_US * 8;
     bbr.set_pacing_rate(&mut sock, 0, HIGH_GAIN);
     assert!((sock.pacing_rate as f64 / want * 40.0 - 1.0).abs() < 1e-4, "{}", sock.pacing_rate);
@@ -124,7 +124,7 @@ fn the_target_is_the_bdp_with_bundles_and_even() {
 fn three_rounds_without_a_quarter_more_bandwidth_end_startup() {
     let (mut bbr, mut sock) = knowing(Mode::Startup);
     sock.packets_out = 100;
-    // 49 in 40 ms are less than 1.25 times the 40 of before; in a round, only the first ACK counts.
+    // 49 segments in 40 ms are less than 1.25 times the previous 40; only the first ACK of a round counts.
     for round in 1..=3 {
         assert_eq!((bbr.mode, bbr.pacing_gain), (Mode::Startup, HIGH_GAIN), "round {round}");
         let start = RateSample { delivered: 49, ..sample(bbr.round_end) };
@@ -183,7 +183,7 @@ fn probing_starts_in_any_phase_but_the_draining_one_and_repeats() {
     assert_ne!(starts(7), starts(8));
 }
 
-/// The phase after an ACK in this phase, so long after its start and with so many in flight.
+/// Returns the phase after an ACK that arrives in this phase, `ms` milliseconds after its start.
 fn next_phase(phase: usize, ms: u64, prior_in_flight: u32, losses: u32) -> usize {
     let (mut bbr, mut sock) = knowing(Mode::ProbeBw);
     bbr.cycle_phase = phase;
@@ -240,7 +240,7 @@ fn samples_without_a_duration_change_nothing() {
     }
 }
 
-/// BBR after 10 s without a lower RTT.
+/// Returns BBR after 10 s without a lower RTT, in PROBE_RTT.
 fn probing_rtt() -> (Bbr, Sock) {
     let (mut bbr, mut sock) = knowing(Mode::ProbeBw);
     let longer = RateSample { rtt_us: 50_000, ..sample(0) };
@@ -256,7 +256,7 @@ fn after_ten_seconds_without_a_lower_rtt_the_path_is_emptied() {
     let (mut bbr, mut sock) = probing_rtt();
     assert_eq!((bbr.pacing_gain, bbr.cwnd_gain, bbr.prior_cwnd), (GAIN_UNIT, GAIN_UNIT, 81), "one ACK came before");
     assert_eq!(sock.app_limited, sock.delivered + 40);
-    // 200 ms count from when four segments are in flight, and a round must start.
+    // The 200 ms start when four segments are in flight; a round must also start.
     ack(&mut bbr, &mut sock, 1000, &sample(0));
     assert_eq!(bbr.probe_rtt_end, None);
     sock.packets_out = 4;

@@ -1,39 +1,39 @@
-//! HyStart (Ha and Rhee, "Taming the elephants: New TCP slow start", 2011): leaves slow start before it overflows the
-//! queue, as `hystart_update` of Linux 6.12 does.
+//! HyStart (Ha and Rhee, "Taming the elephants: New TCP slow start", 2011): ends slow start before it overflows the
+//! queue, in the same way as `hystart_update` of Linux 6.12.
 
 use crate::clock::{after, micros};
 use crate::congestion::Sock;
 
-/// Windows below this one stay in slow start, segments (`hystart_low_window`).
+/// Slow start continues below this window, in segments (`hystart_low_window`).
 const LOW_WINDOW: u32 = 16;
-/// ACKs at most this far apart are a train (`hystart_ack_delta_us`).
+/// ACKs form a train if they are at most this far apart (`hystart_ack_delta_us`).
 const ACK_GAP_US: u64 = 2000;
-/// RTT samples of a round before its delay counts (`HYSTART_MIN_SAMPLES`).
+/// Number of RTT samples of a round before its delay counts (`HYSTART_MIN_SAMPLES`).
 const MIN_SAMPLES: u32 = 8;
-/// Least and largest increase of the delay that ends slow start (`HYSTART_DELAY_MIN`, `HYSTART_DELAY_MAX`).
+/// Bounds of the increase of the delay that ends slow start (`HYSTART_DELAY_MIN`, `HYSTART_DELAY_MAX`).
 const DELAY_RISE_US: (u32, u32) = (4_000, 16_000);
-/// Largest allowance for the sender's own bursts (`hystart_ack_delay`).
+/// Maximum allowance for the sender's own bursts (`hystart_ack_delay`).
 const BURST_DELAY_MAX_US: u64 = 1000;
-/// Four times the largest burst, bytes (`hystart_ack_delay`): 64 KiB less the headers (`sk_setup_caps`).
+/// Four times the maximum burst, in bytes (`hystart_ack_delay`): 64 KiB less the headers (`sk_setup_caps`).
 const FOUR_BURSTS: u64 = 4 * (65_536 - 321);
 
 /// The state of slow start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hystart {
-    /// Slow start should have ended.
+    /// Whether slow start should have ended.
     found: bool,
     round_start_us: u64,
-    /// First sequence number that the round does not cover.
+    /// First sequence number after the round.
     round_end: u32,
-    /// The last ACK of the train.
+    /// Time of the last ACK of the train.
     last_ack_us: u64,
-    /// Least RTT of the round.
+    /// Minimum RTT of the round.
     round_rtt_us: u32,
     samples: u32,
 }
 
 impl Hystart {
-    /// Whether slow start should have ended.
+    /// Returns whether slow start should have ended.
     pub fn found(&self) -> bool {
         self.found
     }
@@ -47,7 +47,7 @@ impl Hystart {
         self.samples = 0;
     }
 
-    /// An RTT sample in slow start; ends slow start by ssthresh.
+    /// Takes an RTT sample in slow start. To end slow start, sets ssthresh to the window.
     pub fn update(&mut self, sock: &mut Sock, delay_us: u32, delay_min_us: u32) {
         if self.found {
             return;
@@ -67,8 +67,8 @@ impl Hystart {
         }
     }
 
-    /// ACKs without a gap last as long as the path's delay, so the window fills the path. Without pacing, the whole
-    /// window leaves at once and half of the RTT is enough.
+    /// Returns whether a train of ACKs has lasted as long as the path's delay, which shows that the window fills the
+    /// path. Without pacing, the whole window leaves at once, and half of the RTT is enough.
     fn is_train_long(&mut self, sock: &Sock, delay_min_us: u32) -> bool {
         let now = micros(sock.now_ns);
         if now - self.last_ack_us > ACK_GAP_US {
@@ -79,7 +79,8 @@ impl Hystart {
         now - self.round_start_us > if sock.needs_pacing { path_us } else { path_us / 2 }
     }
 
-    /// The least RTT of a round has risen by an eighth of the least RTT of all.
+    /// Returns whether the minimum RTT of the round exceeds the overall minimum RTT by more than an eighth, within
+    /// bounds.
     fn has_delay_risen(&mut self, delay_us: u32, delay_min_us: u32) -> bool {
         self.round_rtt_us = self.round_rtt_us.min(delay_us);
         if self.samples < MIN_SAMPLES {
@@ -91,7 +92,7 @@ impl Hystart {
     }
 }
 
-/// How long the sender's bursts may delay ACKs (`hystart_ack_delay`).
+/// Returns how long the sender's bursts may delay ACKs (`hystart_ack_delay`).
 fn burst_delay_us(sock: &Sock) -> u64 {
     (FOUR_BURSTS * 1_000_000).checked_div(sock.pacing_rate).unwrap_or(0).min(BURST_DELAY_MAX_US)
 }

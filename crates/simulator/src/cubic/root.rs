@@ -1,13 +1,13 @@
-//! The cube root from which K (RFC 9438, section 4.2) is computed: exact, and rounded down.
+//! The cube root for K (RFC 9438, section 4.2): exact, and rounded down.
 //!
-//! The kernel's own root is an estimate, which is off by 0.2 % on average, and so K differs from the kernel's by that much.
-//! With a K of 10 s, the kernel reaches the plateau 20 ms sooner or later. Windows differ by up to 3 x 0.2 % of the distance
-//! between the plateau and the window that the loss left, because that distance is C K^3.
+//! The kernel's cube root is an approximation with an error of 0.2 % on average, so K differs from the kernel's by that
+//! much. If K is 10 s, the kernel reaches the plateau 20 ms earlier or later. Windows differ by up to 3 x 0.2 % of the
+//! distance between the plateau and the window that the loss left, because that distance is C K^3.
 
 /// Bits of the largest root of a 64-bit number: 2642245 cubed is the last cube below 2^64.
 const ROOT_BITS: u32 = 22;
 
-/// Largest number of which the cube is not above `cube`.
+/// Returns the largest number whose cube is at most `cube`.
 pub fn cube_root(cube: u64) -> u32 {
     (0..ROOT_BITS).rev().fold(0, |root: u32, bit| {
         let larger = root | 1 << bit;

@@ -6,12 +6,12 @@ use crate::ideal_link::{Connection, Link, MSS, sock};
 
 const MS: u64 = 1_000_000;
 
-/// A connection in congestion avoidance, a second after the start.
+/// Returns a connection in congestion avoidance, one second after the start.
 fn avoiding(window: u32) -> Sock {
     Sock { snd_cwnd: window, snd_ssthresh: window, now_ns: 1000 * MS, ..sock() }
 }
 
-/// CUBIC after a loss at `window`, and its connection with the window that the loss leaves.
+/// Returns CUBIC after a loss at `window`, and its connection with the window that the loss leaves.
 fn after_loss(window: u32) -> (Cubic, Sock) {
     let mut cubic = Cubic::new();
     let mut sock = avoiding(window);
@@ -66,8 +66,8 @@ fn windows_on_the_curve_are_those_of_the_formula() {
 #[test]
 fn the_first_step_after_a_loss_is_that_of_the_curve() {
     let (mut cubic, mut sock) = after_loss(1000);
-    // K is cbrt(300 / 0.4) = 9.08 s, in its unit 9300 / 1024 s. An RTT of 40 ms is 10 jiffies or 40 / 1024 s, where the curve
-    // is 410 x 9260^3 / 2^40 = 296 below the plateau: 4 more than 700.
+    // K is cbrt(300 / 0.4) = 9.08 s, in its unit 9300 / 1024 s. An RTT of 40 ms is 10 jiffies or 40 / 1024 s. After one
+    // RTT, the curve is 410 x 9260^3 / 2^40 = 296 below the plateau: 4 more than 700.
     cubic.delay_min_us = 40_000;
     cubic.cong_avoid(&mut sock, 1);
     assert_eq!((cubic.detail("bic_K"), cubic.step), (9300, 700 / 4));
@@ -103,8 +103,8 @@ fn a_window_never_grows_by_more_than_half_in_a_round() {
 fn a_small_window_follows_reno() {
     let (mut cubic, mut sock) = after_loss(10);
     sock.now_ns += 10 * MS;
-    // Reno's step at 7 segments is 7 x 15 / 8 = 13; the curve, K = 1.96 s, needs far longer. One ACK starts the epoch,
-    // with 1 counted; the 14th exceeds 13.
+    // Reno's step at 7 segments is 7 x 15 / 8 = 13; the curve, with K = 1.96 s, needs far longer. The first ACK starts
+    // the epoch and counts as 1; the 14th ACK exceeds 13.
     for _ in 0..13 {
         cubic.cong_avoid(&mut sock, 1);
         sock.now_ns += 4 * MS;
@@ -180,7 +180,7 @@ fn an_application_limited_window_does_not_grow() {
     assert_eq!((sock.snd_cwnd, sock.snd_cwnd_cnt), (70, 0));
 }
 
-/// A connection in slow start, and its CUBIC.
+/// Returns a connection in slow start, and its CUBIC.
 fn starting(window: u32) -> (Cubic, Sock) {
     let mut cubic = Cubic::new();
     let mut sock = Sock { snd_cwnd: window, snd_nxt: window * MSS, pacing_rate: 1_000_000_000, ..sock() };
@@ -188,7 +188,7 @@ fn starting(window: u32) -> (Cubic, Sock) {
     (cubic, sock)
 }
 
-/// An ACK after `gap_us` with this RTT.
+/// Processes an ACK that arrives `gap_us` after the previous one, with this RTT.
 fn ack(cubic: &mut Cubic, sock: &mut Sock, gap_us: u64, rtt_us: u32) {
     sock.now_ns += gap_us * 1000;
     sock.snd_una += MSS;
@@ -255,7 +255,7 @@ fn the_least_sample_of_a_round_counts() {
         ack(&mut cubic, &mut sock, 2500, 60_000);
     }
     assert_eq!(sock.snd_ssthresh, INFINITE_SSTHRESH);
-    // Beyond the window of the start, another round begins and forgets the sample.
+    // An ACK beyond the first window starts another round, which discards the sample.
     sock.snd_una = 100 * MSS;
     sock.snd_nxt = 300 * MSS;
     for _ in 0..8 {
@@ -292,9 +292,9 @@ fn on_an_ideal_link_the_window_saws_between_its_maximum_and_seven_tenths() {
     assert!((195..=212).contains(&most), "{most}");
     assert!((most * 7 / 10 - 6..=most * 7 / 10 + 1).contains(&least), "{least} of {most}");
     let drops = windows.windows(2).filter(|pair| pair[1] < pair[0]).count();
-    // A tooth is about K = cbrt(60 / 0.4) = 5.3 s, and somewhat more beyond the plateau.
+    // A tooth lasts about K = cbrt(60 / 0.4) = 5.3 s, and somewhat more beyond the plateau.
     assert!((9..=18).contains(&drops), "{drops}");
-    // The queue never runs empty: 0.7 x 200 is more than the 100 of the path.
+    // The queue never becomes empty: 0.7 x 200 is more than the 100 of the path.
     let delivered = windows.len();
     assert!((88_000..=90_100).contains(&delivered), "{delivered}");
 }

@@ -1,4 +1,4 @@
-//! What an ACK does (net/ipv4/tcp_input.c: `tcp_ack` and what it calls), in the kernel's order.
+//! The processing of an ACK (net/ipv4/tcp_input.c: `tcp_ack` and what it calls), in the kernel's order.
 
 use super::rate::us_between;
 use super::state::{Flags, REORDERING, Sample, Send, Sender};
@@ -8,7 +8,7 @@ use crate::packet::{Ack, Range};
 
 const JIFFY_US: u32 = 4000;
 
-/// First and last of some times of transmission.
+/// The first and the last of several send times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times(Option<(u64, u64)>);
 
@@ -18,16 +18,16 @@ impl Times {
     }
 }
 
-/// Found while SACK blocks are looked at.
+/// Results of the processing of SACK blocks.
 #[derive(Debug)]
 struct Sacked {
     times: Times,
-    /// Lowest sequence number that was delivered late and never sent again.
+    /// Lowest sequence number that was delivered late without a retransmission.
     reordered: u64,
 }
 
 impl Sender {
-    /// An ACK arrives.
+    /// Processes an ACK.
     pub fn acknowledge(&mut self, now_ns: u64, ack: &Ack) {
         self.sock.now_ns = now_ns;
         self.record(false);
@@ -235,7 +235,7 @@ impl Sender {
                 self.sock.sacked_out -= 1;
             } else {
                 self.sock.delivered = self.sock.delivered.wrapping_add(1);
-                // an echo from before the retransmission: the original arrived
+                // the echoed timestamp precedes the retransmission: the original arrived
                 let spurious = segment.was_retransmitted() && self.echo_ms.is_some_and(|e| e < ms(segment.sent_ns));
                 if !spurious {
                     self.rack_advance(&segment);
@@ -261,7 +261,7 @@ impl Sender {
         }
         smoothed = smoothed.or(from_sack.map(|(first, _)| first));
         if smoothed.is_none() && acked > 0 {
-            // only data sent again: from the time stamp; that of a paced segment may be from after now
+            // only retransmitted data: the RTT comes from the timestamp, which may be in the future for a paced segment
             let by_stamp = self.echo_ms.and_then(|echo| ms(now_ns).wrapping_sub(echo).max(1).checked_mul(1000));
             smoothed = by_stamp;
             latest = by_stamp;
@@ -280,13 +280,14 @@ impl Sender {
         } else if let (Some((sack_us, _)), Some(head)) = (from_sack, self.board.head()) {
             flags.set_timer |= sack_us > since(head.sent_ns);
         }
-        // an ACK of nothing has no earlier count: the product of all segments wraps, as it does in the kernel
+        // An ACK of nothing leaves `prior_delivered` at 0. The product over all delivered segments then wraps, as it
+        // does in the kernel.
         let delivered = self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
         let in_flight = self.sock.mss.wrapping_mul(delivered);
         self.cc.pkts_acked(&mut self.sock, acked, latest, in_flight);
     }
 
-    /// A sample that goes into both estimates; `maybe_delayed`: it may include the receiver's delay of its ACK.
+    /// Adds a sample to both estimates. `maybe_delayed`: the sample may include the receiver's delay of its ACK.
     pub(super) fn take_rtt(&mut self, rtt_us: u32, smoothed_us: u32, maybe_delayed: bool) {
         if !(maybe_delayed && rtt_us > self.sock.min_rtt_us) {
             let now = jiffies(self.sock.now_ns);
@@ -302,13 +303,13 @@ impl Sender {
         if !self.timers.probe_was_retransmission || flags.dsack_of_probe {
             self.timers.probe_end = None;
         } else if cumulative > end {
-            // the probe repaired a loss, for which the window is reduced once
+            // the probe has repaired a loss, so the window is reduced once
             self.begin_reduction();
             self.set_state(CaState::Cwr);
             self.end_reduction();
             self.try_keep_open();
         } else if !flags.una_advanced && !flags.data_acked && !flags.data_sacked {
-            self.timers.probe_end = None; // both arrived
+            self.timers.probe_end = None; // both copies arrived
         }
     }
 }
@@ -321,7 +322,8 @@ fn ms(ns: u64) -> u32 {
 mod tests {
     use super::super::testing::{MS, START_MS, ack, sender};
 
-    /// The only segment is sent again by a probe; its ACK echoes a time stamp from after now, as one that was paced bears.
+    /// A probe retransmits the only segment. Its ACK echoes a timestamp from the future, which a paced segment can
+    /// have.
     #[test]
     fn a_time_stamp_from_the_future_is_no_round_trip_time() {
         let mut sender = sender(1, Some(1));

@@ -1,9 +1,10 @@
-//! What the application writes, and when.
+//! The application: what it writes, and when.
 
 use super::state::{Application, Sender};
 use hotcc_lab_proto::plan::PlannedFlow;
 
-/// Segments that fit into the least send buffer that the lab's hosts have, 1 MiB of whole socket buffers.
+/// Number of segments that fit into the smallest send buffer of the lab's hosts: 1 MiB, including the overhead of
+/// socket buffers.
 const LEAST_BUFFER_SEGMENTS: u64 = 400;
 
 impl Application {
@@ -11,7 +12,7 @@ impl Application {
         Self { bytes: flow.bytes.unwrap_or(u64::MAX >> 1), pace: flow.pace, next_ns: 0, is_blocked: false }
     }
 
-    /// Whether a write ends in that range, behind its first byte.
+    /// Returns whether a write ends after byte `from` and at most at byte `to`.
     pub fn ends_write_within(&self, from: u64, to: u64) -> bool {
         let whole = to >= self.bytes;
         whole || self.pace.is_some_and(|pace| from / u64::from(pace.write_bytes) < to / u64::from(pace.write_bytes))
@@ -19,13 +20,13 @@ impl Application {
 }
 
 impl Sender {
-    /// When the application writes next; `None`: never, or when there is room.
+    /// Returns when the application writes next; `None` if it has no more to write, or waits for room in the buffer.
     pub fn next_write_ns(&self) -> Option<u64> {
         let app = &self.application;
         (self.is_connected && app.pace.is_some() && !app.is_blocked && self.written < app.bytes).then_some(app.next_ns)
     }
 
-    /// The connection is there: the application begins to write.
+    /// Starts the application's writes, once the connection is established.
     pub(super) fn begin_writing(&mut self) {
         self.application.next_ns = self.sock.now_ns;
         if self.application.pace.is_none() {
@@ -35,7 +36,7 @@ impl Sender {
         }
     }
 
-    /// It is time to write.
+    /// Lets the application write, if there is room in the buffer.
     pub fn application_writes(&mut self, now_ns: u64) {
         self.sock.now_ns = now_ns;
         let Some(pace) = self.application.pace else { return };
@@ -51,7 +52,7 @@ impl Sender {
         self.share_sequence();
     }
 
-    /// `tcp_check_space`: a blocked writer is woken once a third of the buffer is free.
+    /// `tcp_check_space`: wakes a blocked writer once a third of the buffer is free.
     pub(super) fn check_space(&mut self) {
         let app = &mut self.application;
         if app.is_blocked && (self.written - self.una) * 3 <= 2 * self.buffer_bytes() {

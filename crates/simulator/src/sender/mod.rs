@@ -1,4 +1,5 @@
-//! The sending half of Linux's TCP (6.12), in whole segments. Functions name the kernel's where they follow one.
+//! The sending half of Linux's TCP (6.12), in whole segments. The comment of a function that follows one of the
+//! kernel's gives that function's name.
 
 mod ack;
 mod application;
@@ -25,7 +26,8 @@ use state::{Application, Rack, Recovery, Sample, Timers};
 pub(crate) use state::{Config, Sender};
 
 impl Sender {
-    /// One that has not opened its connection yet; `watched`: a field of the congestion control's state to record.
+    /// Creates a sender that has not opened its connection yet. `watched` is a field of the congestion control's state
+    /// to record.
     pub fn new(config: Config, flow: &PlannedFlow, cc: Box<dyn CongestionControl>, watched: Option<String>) -> Self {
         Self {
             config,
@@ -64,7 +66,8 @@ impl Sender {
         }
     }
 
-    /// The answer to the SYN arrives, which took `rtt_us`: the connection is there, and its congestion control is chosen.
+    /// Establishes the connection when the answer to the SYN arrives, after `rtt_us`. The congestion control is chosen
+    /// now.
     pub fn connected(&mut self, now_ns: u64, rtt_us: u32) {
         self.sock.now_ns = now_ns;
         self.is_connected = true;
@@ -81,7 +84,7 @@ impl Sender {
         self.share_sequence();
     }
 
-    /// Another congestion control takes the connection over.
+    /// Replaces the connection's congestion control.
     pub fn replace(&mut self, now_ns: u64, cc: Box<dyn CongestionControl>) {
         self.sock.now_ns = now_ns;
         self.cc = cc;
@@ -91,27 +94,27 @@ impl Sender {
         }
     }
 
-    /// The congestion control.
+    /// Returns the congestion control.
     pub fn congestion_control(&mut self) -> &mut dyn CongestionControl {
         &mut *self.cc
     }
 
-    /// Whether the connection was opened.
+    /// Returns whether the connection was opened.
     pub fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// When something is due: a timer, or the application.
+    /// Returns when a timer or the application is due.
     pub fn next_ns(&self) -> Option<u64> {
         self.timers.next_ns().into_iter().chain(self.next_write_ns()).min()
     }
 
-    /// Segments sent again, and timeouts.
+    /// Returns the number of retransmissions and the number of timeouts.
     pub fn repeats(&self) -> (u64, u64) {
         (self.sock.total_retrans.into(), self.timers.timeouts)
     }
 
-    /// `tcp_update_pacing_rate`: twice the window per RTT in slow start, 1.2 times later.
+    /// `tcp_update_pacing_rate`: sets the rate to twice the window per RTT in slow start, and 1.2 times later.
     fn update_pacing_rate(&mut self) {
         let sock = &mut self.sock;
         let percent = if sock.snd_cwnd < sock.snd_ssthresh / 2 { 200 } else { 120 };
@@ -124,14 +127,14 @@ impl Sender {
         if self.sock.sacked_out == 0 { self.una } else { self.board.highest_sack.max(self.una) }
     }
 
-    /// Shows the congestion control the sequence numbers as on the wire.
+    /// Shows the congestion control the sequence numbers in 32 bits, as in the packet.
     fn share_sequence(&mut self) {
         self.sock.snd_una = self.una as u32;
         self.sock.snd_nxt = self.next as u32;
         self.check_space();
     }
 
-    /// Writes down the connection as it is.
+    /// Records the current state of the connection.
     fn record(&mut self, is_retransmission: bool) {
         let sock = &self.sock;
         let detail = self.watched.as_ref().map_or(0, |name| self.cc.detail(name));

@@ -1,4 +1,4 @@
-//! When segments leave (net/ipv4/tcp_output.c): window, pacing, bundles, Nagle, retransmissions.
+//! When segments are sent (net/ipv4/tcp_output.c): window, pacing, bundles, Nagle's algorithm, retransmissions.
 
 use super::scoreboard::Segment;
 use super::state::{Pending, Sender};
@@ -6,13 +6,13 @@ use crate::clock::jiffies;
 use crate::congestion::{CaEvent, CaState};
 use crate::packet::{Content, Data};
 
-/// Segments that are never paced, as with the first fq.
+/// Number of segments at the start that are not paced, as in the original fq queueing discipline.
 const UNPACED_SEGMENTS: u32 = 10;
 /// `tcp_min_tso_segs`.
 const MIN_BUNDLE: u32 = 2;
 /// `sk_pacing_shift`: a bundle is about a millisecond of the pacing rate.
 const PACING_SHIFT: u32 = 10;
-/// `tcp_tso_rtt_log`: short RTTs allow larger bundles.
+/// `tcp_tso_rtt_log`: a short RTT allows larger bundles.
 const BUNDLE_RTT_LOG: u32 = 9;
 const LARGEST_BUNDLE_BYTES: u64 = 65_536;
 /// `tcp_init_cwnd`.
@@ -26,7 +26,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_write_xmit`; `probe`: one segment, whatever the window.
+    /// `tcp_write_xmit`. `probe`: sends one segment, even if the window is full.
     pub(super) fn write(&mut self, probe: bool) {
         let largest = self.bundle();
         let (mut sent, mut window_held) = (0, true);
@@ -69,7 +69,7 @@ impl Sender {
         if in_flight >= window { 0 } else { (window - in_flight).min((window >> 1).max(1)) }
     }
 
-    /// `tcp_tso_segs`: segments per bundle.
+    /// `tcp_tso_segs`: returns the number of segments per bundle.
     fn bundle(&mut self) -> u32 {
         let mut bytes = self.sock.pacing_rate >> PACING_SHIFT;
         let shift = self.sock.min_rtt_us >> BUNDLE_RTT_LOG;
@@ -82,7 +82,8 @@ impl Sender {
         goal.min(self.config.offload_segments)
     }
 
-    /// How many of the next segments may be sent together; `None`: none, for the receiver's window or Nagle's algorithm.
+    /// Returns how many of the next segments may be sent together; `None` if the receiver's window or Nagle's algorithm
+    /// holds them back.
     fn take_segments(&self, most: u32) -> Option<u32> {
         let mss = u64::from(self.sock.mss);
         let available = self.written.min(self.window_end.max(self.next)) - self.next;
@@ -107,7 +108,8 @@ impl Sender {
         true
     }
 
-    /// `tcp_update_skb_after_send`: when a segment counts as sent; the next may follow when it has left at the pacing rate.
+    /// `tcp_update_skb_after_send`: returns the time at which a segment counts as sent. The next segment may follow
+    /// once this one has left at the pacing rate.
     fn pace(&mut self, bytes: u32) -> u64 {
         let before_ns = self.sock.wstamp_ns;
         self.sock.wstamp_ns = before_ns.max(self.sock.now_ns);
@@ -210,7 +212,7 @@ impl Sender {
         self.recovery.undo_retrans = Some(self.recovery.undo_retrans.unwrap_or(0) + 1);
     }
 
-    /// `__tcp_retransmit_skb`; returns when it counts as sent.
+    /// `__tcp_retransmit_skb`: returns the time at which the segment counts as sent.
     pub(super) fn transmit_again(&mut self, number: u64) -> Option<u64> {
         let Segment { seq, len, push, .. } = *self.board.get(number)?;
         self.event_data_sent(1);
@@ -235,7 +237,7 @@ impl Sender {
         self.out.push(Content::Data(data));
     }
 
-    /// `tcp_cwnd_validate` (RFC 7661's concern).
+    /// `tcp_cwnd_validate` (the concern of RFC 7661).
     fn validate_window(&mut self, is_limited: bool) {
         let (una, next) = (self.una, self.next);
         let sock = &mut self.sock;
@@ -270,7 +272,7 @@ impl Sender {
         self.cwnd_stamp_ns = self.sock.now_ns;
     }
 
-    /// `tcp_slow_start_after_idle_check`, when the application writes (RFC 2861).
+    /// `tcp_slow_start_after_idle_check`: applied when the application writes (RFC 2861).
     pub(super) fn restart_after_idle(&mut self) {
         if self.sock.packets_out > 0 || self.cc.has_cong_control() {
             return;

@@ -7,13 +7,13 @@ use super::timers::TIMEOUT_MIN_US;
 use crate::clock::jiffies_from_us;
 use crate::congestion::CaState;
 
-/// `TCP_RACK_RECOVERY_THRESH`: recoveries for which a widened reordering window stays.
+/// `TCP_RACK_RECOVERY_THRESH`: number of recoveries for which a widened reordering window is kept.
 const WIDENED_RECOVERIES: u8 = 16;
 /// `tcp_max_reordering`.
 const MAX_REORDERING: u32 = 300;
 
 impl Rack {
-    /// DSACKs proved a recovery unnecessary.
+    /// Keeps the widened window for one more recovery, because DSACKs proved a recovery unnecessary.
     pub fn keep_window(&mut self) {
         self.window_persists = WIDENED_RECOVERIES.min(self.window_persists + 1);
     }
@@ -23,7 +23,7 @@ impl Sender {
     /// `tcp_rack_advance`.
     pub(super) fn rack_advance(&mut self, segment: &Segment) {
         let rtt_us = us_between(segment.sent_ns, self.sock.now_ns) as u32;
-        // sooner than possible: the ACK is of an earlier transmission
+        // sooner than the path allows: the ACK is that of an earlier transmission
         if rtt_us < self.sock.min_rtt_us && segment.was_retransmitted() {
             return;
         }
@@ -47,13 +47,14 @@ impl Sender {
         window_us.min(u64::from(sock.srtt_us >> 3))
     }
 
-    /// `tcp_rack_skb_timeout`: how much longer to wait for a segment; not above 0: it is lost.
+    /// `tcp_rack_skb_timeout`: returns how much longer to wait for a segment. If this is 0 or negative, the segment is
+    /// lost.
     pub(super) fn rack_remaining_us(&self, segment: &Segment, window_us: u64) -> i64 {
         let waited_us = us_between(segment.sent_ns, self.sock.now_ns);
         (u64::from(self.rack.rtt_us) + window_us).cast_signed() - waited_us.cast_signed()
     }
 
-    /// `tcp_rack_detect_loss`: marks what is lost; returns how long to wait for the rest.
+    /// `tcp_rack_detect_loss`: marks lost segments. Returns how long to wait for the others.
     pub(super) fn rack_detect_loss(&mut self) -> u64 {
         let window_us = self.reordering_window_us();
         let (mut place, mut wait_us) = (0, 0);
@@ -64,7 +65,7 @@ impl Sender {
             }
             let remaining_us = self.rack_remaining_us(&segment, window_us);
             if remaining_us <= 0 {
-                self.mark_lost(number); // its entry is void now
+                self.mark_lost(number); // this invalidates its entry, so `place` stays
             } else {
                 wait_us = wait_us.max(remaining_us.unsigned_abs());
                 place = behind;
@@ -109,7 +110,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_rack_update_reo_wnd`: wider after each round in which DSACKs showed it too narrow.
+    /// `tcp_rack_update_reo_wnd`: widens the window after each round in which DSACKs showed that it was too narrow.
     pub(super) fn rack_update_window(&mut self) {
         let prior = self.sample.prior_delivered;
         if prior == 0 {
@@ -117,7 +118,7 @@ impl Sender {
         }
         let rack = &mut self.rack;
         if prior.wrapping_sub(rack.last_delivered).cast_signed() < 0 {
-            rack.dsack_seen = false; // once per round
+            rack.dsack_seen = false; // at most once per round
         }
         if rack.dsack_seen {
             rack.window_steps = rack.window_steps.saturating_add(1);
@@ -129,7 +130,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_check_sack_reordering`: something below the highest SACK was delivered without a retransmission.
+    /// `tcp_check_sack_reordering`: a segment below the highest SACK was delivered without a retransmission.
     pub(super) fn check_reordering(&mut self, lowest: u64) {
         let highest = self.highest_sack();
         if lowest >= highest {
@@ -142,7 +143,7 @@ impl Sender {
         self.rack.reorderings += 1;
     }
 
-    /// `tcp_rack_reo_timeout`: the reordering window is over.
+    /// `tcp_rack_reo_timeout`: the reordering window has expired.
     pub(super) fn reordering_timeout(&mut self) {
         let (in_flight, lost) = (self.sock.in_flight(), self.sock.lost);
         self.rack_detect_loss();
@@ -166,8 +167,8 @@ mod tests {
     use super::super::testing::{MS, START_MS, ack, sender};
     use super::*;
 
-    /// RFC 8985, section 6.2, step 4: a quarter of the least RTT times the steps, and at most the smoothed RTT; none before
-    /// reordering was seen, in recovery or with three segments SACKed.
+    /// RFC 8985, section 6.2, step 4: a quarter of the minimum RTT times the steps, and at most the smoothed RTT.
+    /// Before reordering was seen, the window is 0 in recovery or if three segments are SACKed.
     #[test]
     fn the_reordering_window_is_that_of_the_rfc() {
         let mut sender = sender(20, None);
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(sender.reordering_window_us(), 0);
     }
 
-    /// RFC 8985, section 6.2, step 4: one step more per round with a DSACK, for 16 recoveries.
+    /// RFC 8985, section 6.2, step 4: one more step per round with a DSACK, for 16 recoveries.
     #[test]
     fn a_dsack_widens_the_window_once_per_round() {
         let mut sender = sender(20, None);
@@ -210,8 +211,8 @@ mod tests {
         assert_eq!(sender.rack.window_steps, 1);
     }
 
-    /// The segment after the first one arrives after 100 ms. The first counts as lost 25 ms later; the timer adds two ticks to
-    /// that, 33 ms in all or nine ticks after tick 275, and fires behind the last.
+    /// The segment after the first one arrives after 100 ms. The first counts as lost 25 ms later. The timer adds two
+    /// ticks to that: 33 ms in total, or nine ticks after tick 275. It fires at the end of the ninth tick.
     #[test]
     fn a_segment_is_lost_when_the_window_is_over() {
         let mut sender = sender(20, None);
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(sender.sock.ca_state, CaState::Recovery);
     }
 
-    /// RFC 8985, section 6.2, step 5: three SACKed segments show the loss of the first without a wait.
+    /// RFC 8985, section 6.2, step 5: three SACKed segments show the loss of the first without waiting.
     #[test]
     fn three_segments_beyond_it_show_a_loss_at_once() {
         let mut sender = sender(20, None);

@@ -3,7 +3,7 @@
 use super::scoreboard::{Segment, SentState};
 use super::state::Sender;
 
-/// Time between two moments of the kernel's microsecond clock.
+/// Returns the time between two instants on the kernel's microsecond clock.
 pub(super) fn us_between(from_ns: u64, to_ns: u64) -> u64 {
     (to_ns / 1000).saturating_sub(from_ns / 1000)
 }
@@ -14,7 +14,7 @@ pub(super) fn sent_after(a: (u64, u64), b: (u64, u64)) -> bool {
 }
 
 impl Sender {
-    /// What a segment that is sent now remembers.
+    /// Returns the state that a segment which is sent now has to remember.
     pub(super) fn state_to_remember(&mut self, sent_ns: u64) -> SentState {
         if self.sock.packets_out == 0 {
             self.first_sent_ns = sent_ns;
@@ -44,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_rate_gen`: the sample as the congestion control gets it.
+    /// `tcp_rate_gen`: returns the sample for the congestion control.
     pub(super) fn rate_sample(&mut self, delivered: u32, losses: u32) -> crate::congestion::RateSample {
         let now_ns = self.sock.now_ns;
         if self.sock.app_limited != 0 && self.sock.delivered.wrapping_sub(self.sock.app_limited).cast_signed() > 0 {
@@ -70,7 +70,7 @@ impl Sender {
         if let Some(prior_ns) = sample.prior_ns {
             made.delivered = self.sock.delivered.wrapping_sub(sample.prior_delivered).cast_signed();
             let interval_us = us_between(prior_ns, now_ns).max(sample.sent_interval_us);
-            // a flight shorter than the least RTT is of segments whose ACKs came together
+            // an interval shorter than the minimum RTT comes from segments whose ACKs arrived together
             if interval_us >= u64::from(self.sock.min_rtt_us) {
                 made.interval_us = interval_us.cast_signed();
             }
@@ -78,7 +78,7 @@ impl Sender {
         made
     }
 
-    /// `tcp_rate_check_app_limited`: the application writes, and whether it was late.
+    /// `tcp_rate_check_app_limited`: called when the application writes; notes whether the write came late.
     pub(super) fn check_app_limited(&mut self) {
         let unsent = self.written.saturating_sub(self.next);
         let sock = &mut self.sock;

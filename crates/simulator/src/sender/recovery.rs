@@ -13,7 +13,7 @@ impl Sender {
         matches!(self.sock.ca_state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// `tcp_in_cwnd_reduction`: a segment was sent during one.
+    /// Counts segments that are sent during a reduction (`tcp_in_cwnd_reduction`).
     pub(super) fn count_sent(&mut self, segments: u32) {
         if self.reduces() {
             self.recovery.sent += segments;
@@ -66,7 +66,7 @@ impl Sender {
             let grown = (so_far - sent).max(delivered.into()) + i64::from(una_advanced && lost == 0);
             grown.min(below)
         };
-        let may_send = may_send.max(i64::from(recovery.sent == 0)); // a fast retransmission, whatever the window
+        let may_send = may_send.max(i64::from(recovery.sent == 0)); // the first retransmission ignores the window
         sock.snd_cwnd = in_flight + may_send as u32;
     }
 
@@ -135,7 +135,7 @@ impl Sender {
         self.recovery.frto = is_new || self.timers.retransmits > 0;
     }
 
-    /// `tcp_timeout_mark_lost`: all but what was sent within an RTT.
+    /// `tcp_timeout_mark_lost`: marks all segments as lost, except those sent within the last RTT.
     fn mark_all_lost(&mut self) {
         let numbers = self.board.numbers();
         let first = numbers.start;
@@ -148,7 +148,7 @@ impl Sender {
         self.board.hint = None;
     }
 
-    /// `tcp_packet_delayed`: the ACK echoes a time before the first retransmission.
+    /// `tcp_packet_delayed`: the echoed timestamp precedes the first retransmission.
     fn was_delayed(&self) -> bool {
         self.recovery.stamp_ms.is_none_or(|stamp| self.echo_ms.is_some_and(|echo| echo < stamp))
     }
@@ -172,7 +172,7 @@ impl Sender {
         }
         self.cwnd_stamp_ns = self.sock.now_ns;
         self.recovery.undo_marker = None;
-        self.rack.advanced = true; // what counts as lost is looked at again
+        self.rack.advanced = true; // so that the segments marked as lost are examined again
     }
 
     /// `tcp_try_undo_recovery`.
@@ -185,7 +185,7 @@ impl Sender {
         self.set_state(CaState::Open);
     }
 
-    /// `tcp_try_undo_dsack`: DSACKs reported each retransmission as unnecessary.
+    /// `tcp_try_undo_dsack`: undoes the reduction if DSACKs reported every retransmission as unnecessary.
     fn try_undo_dsack(&mut self) -> bool {
         let undone = self.recovery.undo_marker.is_some() && self.recovery.undo_retrans == Some(0);
         if undone {
@@ -206,7 +206,7 @@ impl Sender {
         undone
     }
 
-    /// `tcp_try_undo_partial`: whether to wait for more before anything else is sent again.
+    /// `tcp_try_undo_partial`: returns whether to wait for more ACKs before the next retransmission.
     fn try_undo_partial(&mut self, prior_una: u64) -> bool {
         if self.recovery.undo_marker.is_some() && self.was_delayed() {
             self.check_reordering(prior_una);
@@ -250,7 +250,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_fastretrans_alert`: returns what to send beside new data.
+    /// `tcp_fastretrans_alert`: returns what to send in addition to new data.
     pub(super) fn alert(&mut self, prior_una: u64, is_duplicate: bool, flags: &mut Flags) -> Send {
         if flags.ece {
             self.recovery.prior_ssthresh = 0;
@@ -308,7 +308,7 @@ impl Sender {
         Send::Lost
     }
 
-    /// `tcp_process_loss`, with F-RTO in its variant for SACK.
+    /// `tcp_process_loss`, with the SACK variant of F-RTO.
     fn process_loss(&mut self, is_duplicate: bool, flags: &Flags) -> Send {
         let recovered = self.una >= self.recovery.high;
         if flags.una_advanced && self.try_undo_loss(false) {
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::packet::Ack;
 
-    /// A reduction from 20 segments to 10, with `pipe` segments in flight.
+    /// Returns a sender in a reduction from 20 segments to 10, with `pipe` segments in flight.
     fn reducing(pipe: u32) -> Sender {
         let mut sender = sender(20, None);
         sender.sock.prior_cwnd = 20;
@@ -353,7 +353,7 @@ mod tests {
         sender
     }
 
-    /// RFC 6937, section 3: CEIL(prr_delivered x ssthresh / RecoverFS) - prr_out, here half of what was delivered.
+    /// RFC 6937, section 3: CEIL(prr_delivered x ssthresh / RecoverFS) - prr_out; here, half of what was delivered.
     #[test]
     fn above_ssthresh_prr_sends_in_proportion_to_what_is_delivered() {
         let mut sender = reducing(19);
@@ -370,8 +370,8 @@ mod tests {
         assert_eq!(sent, [1, 0, 1, 0, 2]);
     }
 
-    /// RFC 6937, section 3: the slow start reduction bound, of which Linux takes the additional segment only for an ACK that
-    /// advances and brings no news of losses, as RFC 9937 has it.
+    /// RFC 6937, section 3: the slow start reduction bound. Linux applies the bound's additional segment only for an
+    /// ACK that advances and reports no losses, as in RFC 9937.
     #[test]
     fn below_ssthresh_prr_sends_what_is_delivered_and_one_more_if_no_more_is_lost() {
         let window = |pipe, delivered, lost, una_advanced| {
@@ -404,7 +404,8 @@ mod tests {
         }
     }
 
-    /// A round trip after the start, the first of 20 segments is taken for lost and sent again.
+    /// Returns a sender that, one round trip after the start, has marked the first of 20 segments as lost and
+    /// retransmitted it.
     fn recovering() -> Sender {
         let mut sender = sender(20, None);
         sender.sock.snd_ssthresh = 16;
@@ -418,7 +419,7 @@ mod tests {
         (sender.sock.ca_state, sender.sock.snd_cwnd, sender.sock.snd_ssthresh)
     }
 
-    /// RFC 3522: the ACK echoes a time stamp from before the retransmission.
+    /// RFC 3522: the ACK echoes a timestamp from before the retransmission.
     #[test]
     fn an_ack_of_the_original_undoes_the_reduction() {
         let mut sender = recovering();
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(windows(&sender), (CaState::Open, 20, 16));
     }
 
-    /// RFC 3708: the receiver had every segment that was sent again.
+    /// RFC 3708: the receiver already had every segment that was retransmitted.
     #[test]
     fn a_dsack_of_each_retransmission_undoes_the_reduction() {
         let mut sender = recovering();

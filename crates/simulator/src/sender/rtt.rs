@@ -1,4 +1,4 @@
-//! RTT, the retransmission timeout (`tcp_rtt_estimator`, RFC 6298) and the windowed least RTT (lib/minmax.c).
+//! The RTT, the retransmission timeout (`tcp_rtt_estimator`, RFC 6298) and the windowed minimum RTT (lib/minmax.c).
 
 use crate::clock::jiffies_from_us;
 
@@ -9,7 +9,7 @@ pub(super) const RTO_MAX_TICKS: u64 = 30_000;
 /// `tcp_min_rtt_wlen`: 300 s.
 const MIN_RTT_WINDOW_TICKS: u64 = 75_000;
 
-/// The estimator's state beside `srtt_us`.
+/// The estimator's state, apart from `srtt_us`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rtt {
     mdev_us: u32,
@@ -17,13 +17,14 @@ pub(super) struct Rtt {
     rttvar_us: u32,
     /// Sequence number at which the round for `mdev_max_us` ends.
     round_end: u64,
-    /// Timeout, ticks.
+    /// Retransmission timeout, in ticks.
     pub rto_ticks: u64,
     least: [(u64, u32); 3],
 }
 
 impl Rtt {
-    /// `tcp_rtt_estimator`: 7/8 and 3/4 weights; the deviation falls slowly, and counts four times as the maximum of a round.
+    /// `tcp_rtt_estimator`: weights of 7/8 and 3/4. The deviation falls slowly. The timeout adds four times its maximum
+    /// of a round.
     pub fn estimate(&mut self, srtt_us: &mut u32, sample_us: u32, una: u64, next: u64) {
         if *srtt_us == 0 {
             *srtt_us = sample_us << 3;
@@ -36,7 +37,7 @@ impl Rtt {
             *srtt_us = (i64::from(*srtt_us) + error).max(1) as u32;
             let mut change = error.abs() - i64::from(self.mdev_us >> 2);
             if error < 0 && change > 0 {
-                change >>= 3; // an RTT that falls is no deviation to fear
+                change >>= 3; // a falling RTT must not raise the deviation much
             }
             self.mdev_us = (i64::from(self.mdev_us) + change) as u32;
             if self.mdev_us > self.mdev_max_us {
@@ -55,7 +56,7 @@ impl Rtt {
         self.rto_ticks = jiffies_from_us(timeout_us).min(RTO_MAX_TICKS);
     }
 
-    /// `minmax_running_min`: the least over the window, from its three best samples.
+    /// `minmax_running_min`: returns the minimum over the window, from its three best samples.
     pub fn least(&mut self, now: u64, rtt_us: u32) -> u32 {
         let sample = (now, rtt_us);
         let [best, second, third] = self.least;

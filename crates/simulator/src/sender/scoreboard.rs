@@ -1,33 +1,33 @@
-//! What is sent and not yet acknowledged in order: the kernel's retransmission queue, in whole segments.
+//! Segments that were sent and are not yet acknowledged in order: the kernel's retransmission queue, in whole segments.
 
 use crate::packet::Range;
 use std::collections::VecDeque;
 
-/// The connection when a segment was sent (`tcp_rate_skb_sent`).
+/// The state of the connection when a segment was sent (`tcp_rate_skb_sent`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SentState {
-    /// When the first segment of the flight was sent.
+    /// Time at which the first segment of the flight was sent.
     pub first_sent_ns: u64,
-    /// When `delivered` was last counted; `None` once the segment is delivered.
+    /// Time at which `delivered` was last updated; `None` once the segment is delivered.
     pub delivered_ns: Option<u64>,
     /// Segments delivered.
     pub delivered: u32,
-    /// Whether the application was the limit.
+    /// Whether the application limited the sender.
     pub is_app_limited: bool,
 }
 
-/// A segment in flight; names are those of `struct tcp_skb_cb`.
+/// A segment in flight. Names are those of `struct tcp_skb_cb`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     /// First byte.
     pub seq: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u32,
-    /// When it was last sent.
+    /// Time of its last transmission.
     pub sent_ns: u64,
-    /// Times that it was sent.
+    /// Number of transmissions.
     pub transmissions: u32,
-    /// The connection when it was last sent.
+    /// The state of the connection at its last transmission.
     pub state: SentState,
     /// `TCPCB_SACKED_ACKED`.
     pub sacked: bool,
@@ -37,12 +37,12 @@ pub(super) struct Segment {
     pub retransmitted: bool,
     /// `TCPCB_EVER_RETRANS`.
     pub ever_retransmitted: bool,
-    /// The end of a write.
+    /// Whether this is the end of a write.
     pub push: bool,
 }
 
 impl Segment {
-    /// The byte behind it.
+    /// Returns the byte after the segment.
     pub fn end(&self) -> u64 {
         self.seq + u64::from(self.len)
     }
@@ -53,63 +53,63 @@ impl Segment {
     }
 }
 
-/// The segments by their numbers, which count from the start of the connection.
+/// The segments, by their numbers. Numbers count from the start of the connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     segments: VecDeque<Segment>,
-    /// Number of the first one.
+    /// Number of the first segment.
     first: u64,
-    /// Segments in the order of their last transmission (`tsorted_sent_queue`): number and which transmission. An entry is
-    /// void once its segment is acknowledged, sent again or marked lost.
+    /// Segments in the order of their last transmission (`tsorted_sent_queue`): the segment's number, and the number of
+    /// the transmission. An entry becomes invalid when its segment is acknowledged, retransmitted or marked lost.
     by_time: VecDeque<(u64, u32)>,
-    /// From where on to look for something to send again (`retransmit_skb_hint`).
+    /// Number of the segment from which to look for segments to retransmit (`retransmit_skb_hint`).
     pub hint: Option<u64>,
-    /// The byte behind the highest one that SACK covers.
+    /// The byte after the highest one that SACK covers.
     pub highest_sack: u64,
-    /// SACK blocks of the last ACK that had any: what they cover needs no second look (`recv_sack_cache`).
+    /// SACK blocks of the last ACK that had any. What they cover need not be processed again (`recv_sack_cache`).
     pub known: Vec<Range>,
 }
 
 impl Scoreboard {
-    /// Number of the first segment, and that of the next one to be added.
+    /// Returns the number of the first segment, and the number of the next segment to be added.
     pub fn numbers(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.segments.len() as u64
     }
 
-    /// The segment of that number.
+    /// Returns the segment with this number.
     pub fn get(&self, number: u64) -> Option<&Segment> {
         self.segments.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// The segment of that number, to change.
+    /// Returns the segment with this number, for changes.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Segment> {
         self.segments.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// The first segment.
+    /// Returns the first segment.
     pub fn head(&self) -> Option<&Segment> {
         self.segments.front()
     }
 
-    /// All of them, to change.
+    /// Returns all segments, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
         self.segments.iter_mut()
     }
 
-    /// A new segment was sent.
+    /// Adds a segment that was sent.
     pub fn push(&mut self, segment: Segment) {
         self.by_time.push_back((self.numbers().end, segment.transmissions));
         self.segments.push_back(segment);
     }
 
-    /// A segment was sent again.
+    /// Moves a segment that was retransmitted to the end of the order of transmission.
     pub fn moved(&mut self, number: u64) {
         if let Some(segment) = self.get(number) {
             self.by_time.push_back((number, segment.transmissions));
         }
     }
 
-    /// Takes the first segment out.
+    /// Removes the first segment, and returns it.
     pub fn pop(&mut self) -> Option<Segment> {
         let segment = self.segments.pop_front()?;
         if self.hint == Some(self.first) {
@@ -119,13 +119,13 @@ impl Scoreboard {
         Some(segment)
     }
 
-    /// Number of the first segment that ends behind `seq`.
+    /// Returns the number of the first segment that ends after `seq`.
     pub fn at(&self, seq: u64) -> u64 {
         self.first + self.segments.partition_point(|s| s.end() <= seq) as u64
     }
 
-    /// In the order of the last transmission: the `place`th entry that is not void, with the place behind it. Void entries at
-    /// the front are dropped.
+    /// Returns the first valid entry from `place` on, in the order of the last transmission, and the place after it.
+    /// Drops invalid entries at the front.
     pub fn next_by_time(&mut self, mut place: usize) -> Option<(u64, usize)> {
         loop {
             let &(number, transmission) = self.by_time.get(place)?;
@@ -143,7 +143,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks were taken back: segments that were void in the order of transmission are in it again.
+    /// Rebuilds the order of transmission after loss marks were removed, which makes these segments' entries valid
+    /// again.
     pub fn rebuild_order(&mut self) {
         let mut order: Vec<(u64, u64, u32)> = (self.first..)
             .zip(&self.segments)
@@ -154,7 +155,7 @@ impl Scoreboard {
         self.by_time = order.into_iter().map(|(_, number, transmissions)| (number, transmissions)).collect();
     }
 
-    /// The parts of a block that the blocks of the last ACK did not cover.
+    /// Returns the parts of a block that the blocks of the last ACK did not cover.
     pub fn unknown(&self, block: Range) -> Vec<Range> {
         let mut parts = Vec::new();
         let mut from = block.0;

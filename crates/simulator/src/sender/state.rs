@@ -1,5 +1,5 @@
-//! The state of a sender and of its parts. The functions that use it are in the files beside this one, which import this one
-//! and not each other's state.
+//! The state of a sender and of its parts. The functions that use it are in the other files of this directory; they
+//! import this file, and not each other's state.
 
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -11,16 +11,16 @@ use hotcc_lab_proto::records::AckRecord;
 /// `tcp_reordering`.
 pub(super) const REORDERING: u32 = 3;
 
-/// How a connection is set up.
+/// The configuration of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// The flow's place in the plan.
+    /// Index of the flow in the plan.
     pub flow: u16,
     /// Segment size.
     pub mss: u32,
-    /// Most segments in a bundle.
+    /// Maximum number of segments in a bundle.
     pub offload_segments: u32,
-    /// Whether TCP paces whatever the congestion control asks for.
+    /// Whether TCP paces even if the congestion control does not request it.
     pub paced: bool,
     /// Whether ECN is in use.
     pub ecn: bool,
@@ -42,11 +42,11 @@ pub(crate) struct Sender {
     pub(super) una: u64,
     /// Next byte to send (`snd_nxt`).
     pub(super) next: u64,
-    /// The byte behind the last one that the application wrote (`write_seq`).
+    /// The byte after the last one that the application wrote (`write_seq`).
     pub(super) written: u64,
-    /// The byte behind the receiver's window.
+    /// The byte after the receiver's window.
     pub(super) window_end: u64,
-    /// The byte behind the last small segment (`snd_sml`).
+    /// The byte after the last small segment (`snd_sml`).
     pub(super) small_end: u64,
     pub(super) echo_ms: Option<u32>,
     pub(super) first_sent_ns: u64,
@@ -57,19 +57,19 @@ pub(crate) struct Sender {
     pub(super) must_send_cwr: bool,
     pub(super) is_connected: bool,
     pub(super) watched: Option<String>,
-    /// To be sent, in order.
+    /// Packets to send, in order.
     pub out: Vec<Content>,
     /// Records of ACKs and retransmissions.
     pub records: Vec<AckRecord>,
 }
 
-/// What an ACK brought (the kernel's `FLAG_*`).
+/// What an ACK reported (the kernel's `FLAG_*`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     pub una_advanced: bool,
     pub data_acked: bool,
     pub data_sacked: bool,
-    /// Data below `high` that was never sent again.
+    /// Whether it delivered data below `high` that were never retransmitted.
     pub original_delivered: bool,
     pub ece: bool,
     pub dsack: bool,
@@ -79,28 +79,28 @@ pub(super) struct Flags {
     pub maybe_delayed: bool,
 }
 
-/// What recovery wants sent.
+/// What recovery wants to send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Send {
     Nothing,
-    /// What is marked lost.
+    /// Segments that are marked lost.
     Lost,
     /// New data, for F-RTO.
     New,
 }
 
-/// An application.
+/// The application of a flow.
 #[derive(Clone, Debug)]
 pub(super) struct Application {
     pub bytes: u64,
     pub pace: Option<Pace>,
-    /// Next write.
+    /// Time of the next write.
     pub next_ns: u64,
-    /// It waits for room in the send buffer.
+    /// Whether the application waits for room in the send buffer.
     pub is_blocked: bool,
 }
 
-/// Of the segment sent last among those delivered.
+/// The state of RACK. The times and the sequence number are those of the delivered segment that was sent last.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
     pub sent_ns: u64,
@@ -111,9 +111,9 @@ pub(super) struct Rack {
     pub window_persists: u8,
     pub dsack_seen: bool,
     pub last_delivered: u32,
-    /// Times that reordering was seen.
+    /// Number of times that reordering was seen.
     pub reorderings: u32,
-    /// Segments by which order may differ (`reordering`).
+    /// Number of segments by which the order may differ (`reordering`).
     pub reordering: u32,
 }
 
@@ -134,27 +134,28 @@ impl Default for Rack {
     }
 }
 
-/// Of the present or the last episode.
+/// The state of the current or the last recovery episode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
-    /// The byte that ends it (`high_seq`).
+    /// The byte that ends the episode (`high_seq`).
     pub high: u64,
-    /// `undo_marker`: where it began, as long as it can be undone.
+    /// `undo_marker`: where the episode began, while it can be undone.
     pub undo_marker: Option<u64>,
-    /// Retransmissions that no DSACK has reported; `None`: none were sent yet (`undo_retrans` of -1).
+    /// Number of retransmissions that no DSACK has reported; `None` before the first retransmission (`undo_retrans` of
+    /// -1).
     pub undo_retrans: Option<u32>,
-    /// Time stamp of the first retransmission, ms (`retrans_stamp`).
+    /// Timestamp of the first retransmission, in ms (`retrans_stamp`).
     pub stamp_ms: Option<u32>,
-    /// ssthresh before it; 0: cannot be restored.
+    /// ssthresh before the episode; 0 if it cannot be restored.
     pub prior_ssthresh: u32,
-    /// PRR: segments delivered and sent since it began.
+    /// PRR: segments delivered and sent since the episode began.
     pub delivered: u32,
     pub sent: u32,
     /// Whether the timeout may be spurious (F-RTO).
     pub frto: bool,
 }
 
-/// What the one timer is set for (`icsk_pending`).
+/// The purpose of the single timer (`icsk_pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     Retransmission,
@@ -162,25 +163,25 @@ pub(super) enum Pending {
     Reordering,
 }
 
-/// Timers and what they count.
+/// The timers and their counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     pub pending: Option<(Pending, u64)>,
-    /// When pacing lets the next segment go, if something waits for it.
+    /// Time at which pacing lets the next segment leave, if a segment waits for it.
     pub pacing_ns: Option<u64>,
-    /// Doublings of the timeout.
+    /// Number of times that the timeout was doubled.
     pub backoff: u32,
-    /// Timeouts in a row (`icsk_retransmits`).
+    /// Consecutive timeouts (`icsk_retransmits`).
     pub retransmits: u32,
-    /// All timeouts.
+    /// Total number of timeouts.
     pub timeouts: u64,
-    /// The byte behind the loss probe, while one is out (`tlp_high_seq`).
+    /// The byte after the loss probe, while a probe is in flight (`tlp_high_seq`).
     pub probe_end: Option<u64>,
-    /// Whether it repeated data (`tlp_retrans`).
+    /// Whether the probe retransmitted data (`tlp_retrans`).
     pub probe_was_retransmission: bool,
 }
 
-/// A sample while its ACK is processed.
+/// A rate sample while its ACK is processed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     /// As in [`crate::congestion::RateSample`].

@@ -1,4 +1,4 @@
-//! A connection at a known moment, for the tests of the sender's parts.
+//! A connection in a known state, for the tests of the sender's parts.
 
 use super::state::{Config, Sender};
 use crate::packet::Ack;
@@ -11,10 +11,11 @@ use std::ops::Range;
 pub const MSS: u64 = 1000;
 /// A millisecond.
 pub const MS: u64 = 1_000_000;
-/// When the connection is there and sends at once what it may, ms.
+/// Time at which the connection is established and sends its first segments, in ms.
 pub const START_MS: u64 = 1000;
 
-/// Reno with an RTT of 100 ms and so many segments of its data just sent, of which the first ten fill the first window.
+/// Returns a sender under Reno with an RTT of 100 ms that has just sent `in_flight` segments. The first ten of them
+/// fill the first window.
 pub fn sender(in_flight: u32, segments: Option<u64>) -> Sender {
     let config = Config { flow: 0, mss: MSS as u32, offload_segments: 1, paced: false, ecn: false };
     let flow = PlannedFlow {
@@ -39,7 +40,7 @@ pub fn sender(in_flight: u32, segments: Option<u64>) -> Sender {
     sender
 }
 
-/// All segments before `in_order` arrived, and those in `sacked`; the time stamp is echoed.
+/// Returns an ACK of all segments before `in_order` and of those in `sacked`, with this echoed timestamp.
 pub fn ack(in_order: u64, sacked: Range<u64>, echo_ms: u64) -> Ack {
     Ack {
         cumulative: in_order * MSS,

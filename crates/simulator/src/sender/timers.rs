@@ -14,24 +14,25 @@ impl Timers {
         self.pending.map(|(what, _)| what)
     }
 
-    /// When the next of them fires.
+    /// Returns when the next timer fires.
     pub fn next_ns(&self) -> Option<u64> {
         self.pending.map(|(_, at_ns)| at_ns).into_iter().chain(self.pacing_ns).min()
     }
 }
 
 impl Sender {
-    /// `tcp_reset_xmit_timer`, without what pacing adds.
+    /// `tcp_reset_xmit_timer`, without the time that pacing adds.
     pub(super) fn set_timer(&mut self, what: Pending, ticks: u64) {
         self.timers.pending = Some((what, timer_fires_ns(self.sock.now_ns, ticks.min(RTO_MAX_TICKS))));
     }
 
-    /// `tcp_pacing_delay`: timers count from when the next segment may be sent.
+    /// `tcp_pacing_delay`: timers start when the next segment may be sent.
     fn pacing_ticks(&self) -> u64 {
         self.sock.wstamp_ns.saturating_sub(self.sock.now_ns).div_ceil(JIFFY_NS)
     }
 
-    /// `tcp_rto_delta_us`: what is left of the timeout of the first segment; not above 0: nothing.
+    /// `tcp_rto_delta_us`: returns the remaining time until the first segment's timeout; 0 or negative if it has
+    /// expired.
     fn rto_left_us(&self) -> i64 {
         let rto_us = (self.rtt.rto_ticks * JIFFY_NS / 1000).cast_signed();
         let waited = self.board.head().map_or(0, |head| us_between(head.sent_ns, self.sock.now_ns));
@@ -74,7 +75,7 @@ impl Sender {
         }
     }
 
-    /// A timer may have fired.
+    /// Handles timers that have fired.
     pub fn timer(&mut self, now_ns: u64) {
         self.sock.now_ns = now_ns;
         if self.timers.pacing_ns.is_some_and(|at_ns| at_ns <= now_ns) {
@@ -115,7 +116,7 @@ impl Sender {
         self.set_timer(Pending::Retransmission, self.rtt.rto_ticks);
     }
 
-    /// `tcp_send_loss_probe`: new data if there are some, else the last segment again.
+    /// `tcp_send_loss_probe`: sends new data if there are any, otherwise the last segment again.
     fn send_probe(&mut self) {
         if self.timers.probe_end.is_none() {
             self.timers.probe_was_retransmission = false;
@@ -129,7 +130,7 @@ impl Sender {
             }
             if !has_new || self.sock.packets_out > sent {
                 self.timers.probe_end = Some(self.next);
-                self.timers.pending = None; // so that the timeout counts from now
+                self.timers.pending = None; // so that the timeout starts now
             }
         }
         self.rearm_rto();
@@ -141,10 +142,10 @@ mod tests {
     use super::super::testing::{MS, sender};
     use super::*;
 
-    /// Ticks of 4 ms at the start of the connection.
+    /// Tick at the start of the connection; a tick is 4 ms.
     const START: u64 = 250;
 
-    /// RFC 8985, section 7.2: twice the smoothed RTT, to which Linux adds two ticks: 208 ms, 52 ticks.
+    /// RFC 8985, section 7.2: twice the smoothed RTT, to which Linux adds two ticks: 208 ms, or 52 ticks.
     #[test]
     fn a_probe_is_due_after_two_round_trips() {
         let sender = sender(20, None);
@@ -152,8 +153,9 @@ mod tests {
         assert_eq!(sender.timers.next_ns(), Some((START + 52 + 1) * 4 * MS));
     }
 
-    /// With one segment in flight, the receiver may delay its ACK: 200 ms more. That is beyond the retransmission timeout of
-    /// 100 + 200 ms, 75 ticks, which bounds it. So far ahead, timers fire at multiples of eight ticks.
+    /// With one segment in flight, the receiver may delay its ACK, so the probe waits 200 ms longer. That exceeds the
+    /// retransmission timeout of 100 + 200 ms, 75 ticks, which limits it. Timers this far ahead fire at multiples of
+    /// eight ticks.
     #[test]
     fn a_probe_of_a_single_segment_waits_for_a_delayed_ack() {
         let mut sender = sender(1, Some(1));
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(sender.timers.next_ns(), Some(352 * 4 * MS)); // 250 + 100 = 350
     }
 
-    /// RFC 8985, section 7.3: new data, even if the window is full.
+    /// RFC 8985, section 7.3: a probe is new data, even if the window is full.
     #[test]
     fn a_probe_is_a_new_segment_if_there_is_one() {
         let mut sender = sender(20, None);
@@ -173,7 +175,8 @@ mod tests {
         assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(21_000), false));
     }
 
-    /// RFC 8985, section 7.3: else the last segment. Then the timeout of 75 ticks begins, from tick 303.
+    /// RFC 8985, section 7.3: without new data, a probe is the last segment. Then the timeout of 75 ticks starts, at
+    /// tick 303.
     #[test]
     fn without_new_data_a_probe_repeats_the_last_segment() {
         let mut sender = sender(10, Some(10));

@@ -20,24 +20,24 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// Enough for a panic's message and what came of it.
+/// Number of bytes of an agent's last output to report: enough for a panic's message and its consequences.
 const LAST_WORDS_BYTES: usize = 2000;
-/// The key that the agents share, and its number: an example, for hosts that are gone after the run.
+/// The id of the agents' shared key, and the key: a sample key, for hosts that cease to exist after the run.
 const KEY: (u8, [u8; 32]) = (1, [0x5a; 32]);
-/// Where the border sends to if its datagrams go astray on their way.
+/// Port to which the border sends its datagrams if a relay stands between border and server.
 const RELAY_PORT: u16 = 4714;
 
-/// An agent that runs; ends with the value.
+/// A running agent, which is stopped when the value is dropped.
 #[derive(Debug)]
 struct Agent {
     child: Child,
     command: String,
-    /// Its stderr.
+    /// The file that receives the agent's stderr.
     said: File,
 }
 
 impl Agent {
-    /// Starts it on a host, and waits until it says that it is ready.
+    /// Starts an agent on a host, and waits until it reports that it is ready.
     fn start(host: &Namespace, program: &Path, arguments: &[String]) -> Result<Self> {
         let said = tempfile::tempfile().context("cannot create a file for an agent's messages")?;
         let mut command = Command::new(program);
@@ -50,11 +50,11 @@ impl Agent {
         Ok(agent)
     }
 
-    /// What went wrong with it, while it was to run.
+    /// Returns the error of an agent that should be running but has ended or panicked.
     fn fault(&mut self) -> Result<Option<String>> {
         let status = self.child.try_wait()?;
         let words = self.last_words();
-        // the process outlives a thread by up to a second
+        // after a thread has panicked, the process may live for up to another second
         let what = match status {
             Some(status) => format!("ended unexpectedly ({status})"),
             None if words.contains("panicked at") => "panicked".to_owned(),
@@ -63,7 +63,7 @@ impl Agent {
         Ok(Some(format!("{} {what}: {words}", self.command)))
     }
 
-    /// The end of what it said.
+    /// Returns the end of the agent's output on stderr.
     fn last_words(&self) -> String {
         let mut bytes = vec![0; LAST_WORDS_BYTES];
         let from = self.said.metadata().map_or(0, |file| file.len().saturating_sub(LAST_WORDS_BYTES as u64));
@@ -88,11 +88,11 @@ impl Drop for Agent {
     }
 }
 
-/// All of them.
+/// All agents of a PEP, and the relays if the plan has a fault that needs them.
 #[derive(Debug)]
 pub(super) struct Agents {
     program: PathBuf,
-    /// The border's host, by its place, and its agent's arguments.
+    /// Index of the border's host, and the arguments of its agent.
     host: usize,
     arguments: Vec<String>,
     border: Mutex<Option<Agent>>,
@@ -137,21 +137,22 @@ impl Agents {
         Ok(())
     }
 
-    /// Why the run must not be used: agents that were to run until now, and do not.
+    /// Returns the reasons why the run must not be used: agents that should still be running but are not.
     pub fn faults(&mut self) -> Result<Vec<String>> {
         let border = self.border.get_mut().unwrap_or_else(PoisonError::into_inner);
         let all = self.servers.iter_mut().chain(border.as_mut());
         Ok(all.map(Agent::fault).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
-    /// What was done to datagrams on their way, where something is.
+    /// Returns a line for the log about the datagrams that the relays delayed, duplicated or changed; `None` without
+    /// relays.
     pub fn told(&self) -> Option<String> {
         let touched: u64 = self.relays.iter().map(Relay::touched).sum();
         (!self.relays.is_empty())
             .then(|| format!("{touched} of the PEP's datagrams were delayed, duplicated or changed"))
     }
 
-    /// As a crash does: it cleans nothing up.
+    /// Kills the border's agent. As in a crash, the agent cleans up nothing.
     pub fn kill_border(&self) -> Result<()> {
         self.border
             .lock()

@@ -1,4 +1,4 @@
-//! What may happen to a border's datagrams: stands between border and server, on the server's host.
+//! A relay between border and server, on the server's host, that applies a fault to the border's datagrams.
 
 use anyhow::{Context, Result};
 use hotcc_keys::{KEY_BYTES, Key};
@@ -13,19 +13,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time without a look at what is due.
+/// Maximum time between two checks for datagrams that are due.
 const LOOK: Duration = Duration::from_millis(20);
 const DELAY: Duration = Duration::from_millis(500);
-/// What passes as it comes.
+/// Delays of a datagram that passes at once.
 const AT_ONCE: [Duration; 1] = [Duration::ZERO];
 const REPLAYS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1)];
-/// A border that sees holes denies the first segment of each block of this many.
+/// Under `sees-holes`, reports leave out the first segment of each block of this many segments.
 const BLOCK_SEGMENTS: u32 = 16;
-/// A border that sees ahead tells of this many more segments than came; of those not sent yet the server hears no report.
+/// Under `sees-ahead`, reports claim this many more segments than arrived. The server ignores a report of segments that
+/// it has not sent yet.
 const AHEAD_SEGMENTS: u32 = 16;
 const SEGMENT_BYTES: u32 = 1448;
 
-/// Passes datagrams on, each as the fault has it; ends with the value.
+/// Forwards datagrams, with the fault applied to each. Stops when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Relay {
     stop: Arc<AtomicBool>,
@@ -34,7 +35,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Listens on `port`; the calling thread is on the server's host.
+    /// Listens on `port`. The calling thread must be in the namespace of the server's host.
     pub fn start(fault: Fault, port: u16, (id, secret): (u8, [u8; KEY_BYTES])) -> Result<Self> {
         let border = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
             .context("cannot bind the relay between border and server")?;
@@ -50,7 +51,7 @@ impl Relay {
         Ok(Self { stop, touched, thread: Some(thread) })
     }
 
-    /// Datagrams that did not go on at once, once, and as the border sent them.
+    /// Returns the number of datagrams that were delayed, duplicated or changed.
     pub fn touched(&self) -> u64 {
         self.touched.load(Relaxed)
     }
@@ -70,7 +71,7 @@ struct Passing {
     key: Key,
     border: UdpSocket,
     server: UdpSocket,
-    /// By the time at which they go on to the server.
+    /// The datagrams to send to the server, by the time at which they are due.
     waiting: BinaryHeap<Reverse<(Instant, Vec<u8>)>>,
     touched: Arc<AtomicU64>,
 }
@@ -90,7 +91,7 @@ impl Passing {
             let now = Instant::now();
             while self.waiting.peek().is_some_and(|Reverse((due, _))| *due <= now) {
                 if let Some(Reverse((_, bytes))) = self.waiting.pop() {
-                    let _ = self.server.send(&bytes); // as the network, it loses what it cannot pass
+                    let _ = self.server.send(&bytes); // like a network, the relay drops what it cannot forward
                 }
             }
             while let Ok(length) = self.server.recv(&mut from_server) {
@@ -119,7 +120,8 @@ impl Passing {
     }
 }
 
-/// The same datagram with other reports, signed as if the border had made it; unchanged if it has none.
+/// Returns the datagram with its reports changed by `lie`, signed as if the border had created it. If the datagram has
+/// no reports, returns it unchanged.
 fn retold(bytes: &[u8], key: &Key, lie: impl Fn(&mut FlowReport)) -> Vec<u8> {
     let Ok(datagram) = Datagram::parse(bytes) else { return bytes.to_vec() };
     let (header, Ok(mut reports)) = (datagram.header, datagram.reports()) else { return bytes.to_vec() };
@@ -134,7 +136,7 @@ fn retold(bytes: &[u8], key: &Key, lie: impl Fn(&mut FlowReport)) -> Vec<u8> {
     writer.finish(key, header.counter)
 }
 
-/// There never is a hole.
+/// Changes a report to have no holes.
 fn sees_all(report: &mut FlowReport) {
     if let Some(last) = report.ranges.pop() {
         report.in_order = last.end;
@@ -142,13 +144,13 @@ fn sees_all(report: &mut FlowReport) {
     }
 }
 
-/// It saw what was sent after what came last, too.
+/// Changes a report to include segments that were sent after the latest one that arrived.
 fn sees_ahead(report: &mut FlowReport) {
     sees_all(report);
     report.in_order = report.in_order.wrapping_add(AHEAD_SEGMENTS * SEGMENT_BYTES);
 }
 
-/// There always is one, if only of the segment that came last.
+/// Changes a report to have a hole, even if it is only the segment that arrived last.
 fn sees_holes(report: &mut FlowReport) {
     let into_block = report.in_order % (BLOCK_SEGMENTS * SEGMENT_BYTES);
     let seen = SeqRange { start: report.in_order - into_block + SEGMENT_BYTES, end: report.in_order };
