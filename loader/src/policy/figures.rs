@@ -1,4 +1,4 @@
-//! What the connections of each rule did, counted by the kernel when they end. Layout: bpf/progs/policy_figures.h.
+//! Figures of the connections of each rule, which the program counts when a connection ends. Layout: bpf/progs/policy_figures.h.
 
 use super::kernel::current;
 use super::layout::{RuleEntry, TextEntry};
@@ -13,9 +13,9 @@ use nix::time::{ClockId, clock_getres};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Kinds of figures that have a distribution.
+/// Number of figures that have a distribution.
 const KINDS: usize = 6;
-/// Buckets of a distribution; 16 for each power of two.
+/// Number of buckets of a distribution, 16 for each power of two.
 const BUCKETS: usize = 512;
 
 /// `struct policy_figures`.
@@ -32,7 +32,7 @@ pub struct FiguresEntry {
     pub buckets: [[u32; BUCKETS]; KINDS],
 }
 
-/// A distribution over connections: the kernel's buckets.
+/// The distribution of a figure over connections, in the kernel's buckets.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     pub(crate) sum: u64,
@@ -40,12 +40,12 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Number of values.
+    /// Returns the number of values.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().map(|n| u64::from(*n)).sum()
     }
 
-    /// The same by powers of two: bucket `i` has the values from 2^(i-1) to 2^i.
+    /// Returns the distribution by powers of two: bucket `i` has the values from 2^(i-1) to 2^i.
     pub(crate) fn log2(&self) -> Log2Histogram {
         let mut histogram = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum: self.sum };
         for (bucket, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -55,8 +55,8 @@ impl Distribution {
         histogram
     }
 
-    /// The value that this share of the connections does not exceed, interpolated within its bucket, whose width is at
-    /// most a 16th of the value; `None` if there are no values.
+    /// Returns the value that this share of the connections does not exceed, or `None` if there are no values. It is
+    /// interpolated within its bucket, whose width is at most a 16th of the value.
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = share * self.count() as f64;
         let mut below = 0.0;
@@ -72,7 +72,7 @@ impl Distribution {
     }
 }
 
-/// Least value in a bucket.
+/// Returns the least value in a bucket.
 fn low(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 16 { bucket } else { (16 + bucket % 16) << (bucket / 16 - 1) }
@@ -81,15 +81,15 @@ fn low(bucket: usize) -> u64 {
 /// Percentiles of a distribution over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Connections that have a value.
+    /// Number of connections that have a value.
     pub connections: u64,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// 5 % do not exceed it.
+    /// Value that 5 % of the connections do not exceed.
     pub p5: f64,
-    /// 50 % do not exceed it.
+    /// Value that 50 % do not exceed.
     pub p50: f64,
-    /// 95 % do not exceed it.
+    /// Value that 95 % do not exceed.
     pub p95: f64,
 }
 
@@ -112,7 +112,7 @@ pub struct RuleStats {
     pub keys: toml::Table,
     /// The congestion control that it chooses.
     pub congestion_control: String,
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
     /// Bytes that the peers acknowledged.
     pub acked_bytes: u64,
@@ -147,14 +147,14 @@ pub struct Stats {
     pub rules: Vec<RuleStats>,
 }
 
-/// Reads what the connections of each rule did.
+/// Reads the figures of the rules that apply.
 pub fn stats() -> Result<Stats> {
     need_root("hotcc policy stats")?;
     need_bpffs()?;
     read()
 }
 
-/// As [`stats`].
+/// Reads the same, for the exporter.
 pub(crate) fn read() -> Result<Stats> {
     let Some(current) = current()? else { return Ok(Stats::default()) };
     let path = pins::shared(pins::POLICY_FIGURES).ok_or_else(|| Error::failed("no pin of the policy's figures"))?;
@@ -167,36 +167,45 @@ fn of_rule(map: &MapHandle, place: usize, rule: &RuleEntry, text_of: &TextEntry)
     let bytes = map.lookup(&rule.id.to_ne_bytes(), MapFlags::empty()).tried(cannot_read)?;
     let entry = bytes.as_deref().map_or_else(|| Ok(FiguresEntry::zeroed()), bytemuck::try_pod_read_unaligned);
     let other_version = |_| Error::failed("the policy's figures are of another version of hotcc; run: hotcc apply");
-    let entry: FiguresEntry = entry.map_err(other_version)?;
-    let distribution = |kind: usize| Distribution { sum: entry.sums[kind], buckets: entry.buckets[kind].to_vec() };
-    let distributions = std::array::from_fn(distribution);
-    let [rtt_us, min_rtt_us, goodput_kbps, delivery_kbps, duration_ms, retransmits_ppm] =
-        distributions.each_ref().map(Percentiles::of);
-    Ok(RuleStats {
-        rule: place,
-        keys: text_of.keys()?,
-        congestion_control: text(&rule.cc_name),
-        connections: entry.connections,
-        acked_bytes: entry.acked_bytes,
-        segments: entry.segments,
-        retransmits: entry.retransmits,
-        timeouts: entry.timeouts,
-        rtt_us,
-        min_rtt_us,
-        goodput_kbps,
-        delivery_kbps,
-        duration_ms,
-        retransmits_ppm,
-        distributions,
-    })
+    Ok(RuleStats::new(place, text_of.keys()?, text(&rule.cc_name), &entry.map_err(other_version)?))
+}
+
+impl RuleStats {
+    /// Returns the figures of the rule at this place in the order.
+    pub(crate) fn new(rule: usize, keys: toml::Table, congestion_control: String, entry: &FiguresEntry) -> Self {
+        let distributions: [_; KINDS] = std::array::from_fn(|kind| Distribution {
+            sum: entry.sums[kind],
+            buckets: entry.buckets[kind].to_vec(),
+        });
+        let [rtt_us, min_rtt_us, goodput_kbps, delivery_kbps, duration_ms, retransmits_ppm] =
+            distributions.each_ref().map(Percentiles::of);
+        let FiguresEntry { connections, acked_bytes, segments, retransmits, timeouts, .. } = *entry;
+        Self {
+            rule,
+            keys,
+            congestion_control,
+            connections,
+            acked_bytes,
+            segments,
+            retransmits,
+            timeouts,
+            rtt_us,
+            min_rtt_us,
+            goodput_kbps,
+            delivery_kbps,
+            duration_ms,
+            retransmits_ppm,
+            distributions,
+        }
+    }
 }
 
 fn cannot_read() -> String {
     "cannot read the policy's figures".to_owned()
 }
 
-/// Makes entries for the rules of the new policy that have none. Removes those of rules that are neither in it nor in
-/// the policy before, which may be put back.
+/// Creates the missing entries for the rules of the new policy. Removes the entries of rules that are neither in it nor in
+/// the previous policy, which may be put back.
 pub(super) fn keep(
     map: &impl MapCore,
     new: &[(RuleEntry, TextEntry)],
@@ -220,7 +229,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// The kernel's jiffy in microseconds: the resolution of its coarse clock.
+/// Returns the kernel's jiffy in microseconds, which is the resolution of its coarse clock.
 pub(crate) fn tick_us() -> Result<u32> {
     let resolution =
         clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).tried(|| "cannot read the kernel's tick".to_owned())?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::ShownRule;
-use crate::policy::figures::Stats;
+use crate::policy::figures::{FiguresEntry, RuleStats, Stats};
 use crate::policy::layout::Counts;
 use crate::sockets::count::GroupCounts;
 use bytemuck::Zeroable;
@@ -68,6 +68,10 @@ fn full() -> Snapshot {
         local_prefixes: 0,
         counts: Counts { connections: 17, unavailable: 18, ..Counts::default() },
     };
+    let mut entry = FiguresEntry { connections: 19, acked_bytes: 20, timeouts: 21, ..FiguresEntry::zeroed() };
+    entry.sums[1] = 2_000; // minimum RTT: a connection of 0.9 ms, one of 1.1 ms
+    (entry.buckets[1][110], entry.buckets[1][113]) = (1, 1);
+    let figures = RuleStats::new(1, toml::Table::new(), "dtcp".to_owned(), &entry);
     let groups = [group("cubic", 0, 5), group("dtcp", 5, 2), group("dtcp", 7, 3), group("theirs", 9, 1)];
     Snapshot {
         sockets: Some(by_label(&groups, &algorithms, MAX_OTHER_NAMES)),
@@ -76,7 +80,7 @@ fn full() -> Snapshot {
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
         rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in the order of the fields
-        policy: Some((Shown { rules: vec![rule] }, Stats::default())),
+        policy: Some((Shown { rules: vec![rule] }, Stats { rules: vec![figures] })),
         errors: [0, 0, 1, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
@@ -116,6 +120,16 @@ fn algorithms_and_commands() {
         hotcc_rx_clamps_refused_total 16
         hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="connection"} 17
         hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="not_loaded"} 18
+        hotcc_policy_ended_connections_total{rule="1",cc="dtcp"} 19
+        hotcc_policy_acked_bytes_total{rule="1",cc="dtcp"} 20
+        hotcc_policy_timeouts_total{rule="1",cc="dtcp"} 21
+        # TYPE hotcc_policy_min_rtt_seconds histogram
+        hotcc_policy_min_rtt_seconds_bucket{le="0.000512",rule="1",cc="dtcp"} 0
+        hotcc_policy_min_rtt_seconds_bucket{le="0.001024",rule="1",cc="dtcp"} 1
+        hotcc_policy_min_rtt_seconds_bucket{le="0.002048",rule="1",cc="dtcp"} 2
+        hotcc_policy_min_rtt_seconds_sum{rule="1",cc="dtcp"} 0.002
+        hotcc_policy_min_rtt_seconds_count{rule="1",cc="dtcp"} 2
+        hotcc_policy_goodput_bytes_per_second_count{rule="1",cc="dtcp"} 0
         hotcc_scrape_errors_total{part="flows"} 1
         hotcc_scrape_errors_total{part="radio"} 0
         hotcc_scrape_duration_seconds 0.02"#,
