@@ -9,7 +9,7 @@ use hotcc_host_algo::{Flow, View};
 tunables! {
     /// tau of the filter, ms.
     tau_ms = 500 / 500;
-    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    /// Time after which RTTmin expires if not seen, us; 0: never.
     base_window_us = 10_000_000 / 0;
 }
 
@@ -17,7 +17,7 @@ tunables! {
 #[derive(Clone, Debug)]
 pub struct WestwoodBpf {
     tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     others: Vec<Tunables>,
     base: Base,
     filter: Tustin,
@@ -26,7 +26,7 @@ pub struct WestwoodBpf {
 }
 
 impl WestwoodBpf {
-    /// A connection before `init`; `others` may come into force while it runs.
+    /// Returns a connection before `init`; it may change to `others` while it runs.
     #[must_use]
     pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
         Self {

@@ -9,17 +9,17 @@ use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, View};
 pub struct Westwoodp {
     /// Tunable: shortest time a bandwidth sample spans, microseconds.
     min_sample_us: u32,
-    /// Tunable: how long RTTmin is kept without being seen, microseconds; 0: for ever.
+    /// Tunable: time after which RTTmin expires if not seen, microseconds; 0: never.
     base_window_us: u32,
-    /// Tunable: W in a recovery is eq 4 at once; else at least half, and eq 4 at the recovery's end.
+    /// Tunable: whether W in a recovery is eq 4 at once; else it is at least half, and eq 4 at the recovery's end.
     eq4_at_once: bool,
     base: Base,
     sampler: Sampler,
     filter: Cascade,
     thresholds: Thresholds,
     growth: RenoCounts,
-    /// The hook just called took a sample; and, if rounding decides whether an application-limited one is filtered, what
-    /// the other decision comes to.
+    /// Whether the hook just called took a sample; and, if rounding decides whether an application-limited one is
+    /// filtered, the result of the other decision.
     sampled: bool,
     other: Option<Cascade>,
     limited: LimitedCounts,
@@ -29,13 +29,13 @@ pub struct Westwoodp {
 }
 
 impl Westwoodp {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(min_sample_us: u32, base_window_us: u32, eq4_at_once: bool) -> Self {
         Self { min_sample_us, base_window_us, eq4_at_once, ..Self::default() }
     }
 
-    /// The least W during a recovery.
+    /// Returns the least W during a recovery.
     fn least_in_recovery(&self, sock: &View) -> u32 {
         if self.eq4_at_once { 0 } else { reno::half(sock.snd_cwnd) }
     }

@@ -1,4 +1,4 @@
-//! BBRv3's phases (sections 5.3 and 5.4), what undoes them (5.5.11), and the window (5.6.4).
+//! BBRv3's phases (sections 5.3 and 5.4), their undo (5.5.11), and the window (5.6.4).
 
 use super::{AckPhase, Bbr3, Connection, MIN_PIPE_CWND, NONE, RateSample, State};
 
