@@ -7,7 +7,7 @@
 
 #define POLICY_MARK_NAME 16
 
-/* What chose a socket's congestion control. */
+/* The party that chose a socket's congestion control. */
 enum policy_chooser {
 	POLICY_BY_NOBODY = 0,
 	POLICY_BY_RULE = 1, /* or `hotcc migrate`, if the application had not chosen */

@@ -23,7 +23,7 @@ TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hi
 /* if no data arrived for this long, the hint is outdated */
 #define HINT_AGE_MAX age_of(200 * 1000000ULL)
 
-/* without options, and with the most options */
+/* without options, and with the longest options */
 #define TCP_HEADER_SIZE sizeof(struct tcp_header)
 #define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
 

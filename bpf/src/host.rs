@@ -11,7 +11,7 @@ use std::process::Command;
 ///
 /// # Errors
 ///
-/// If clang cannot be run, or if it rejects the file; then with clang's messages.
+/// If clang cannot be run, or if it rejects the file; the error then has clang's messages.
 pub fn compile(source: &Path, object: &Path, include: &[PathBuf], defines: &[String]) -> io::Result<()> {
     let output = Command::new(CLANG)
         .args(["-shared", "-fPIC", "-O2", "-gline-tables-only", "-std=gnu11"])

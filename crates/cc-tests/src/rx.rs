@@ -35,7 +35,7 @@ impl Default for State {
 }
 
 impl RxUnits {
-    /// Loads them.
+    /// Loads the functions.
     #[must_use]
     pub fn load() -> Self {
         let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/rx_units.so")));

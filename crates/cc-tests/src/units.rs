@@ -22,7 +22,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// Loads them.
+    /// Loads the functions.
     #[must_use]
     pub fn load() -> Self {
         let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/units.so")));

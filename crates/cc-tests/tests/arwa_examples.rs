@@ -178,7 +178,7 @@ fn a_flood_of_hints_ends_at_the_clamp_and_at_the_floor(start: &Start<'_>) {
                 hint_after(&mut kernel, percent, 10);
                 assert!((2..=clamp).contains(&kernel.sock.snd_cwnd), "{:?} of {clamp}", window(&kernel));
             }
-            assert!(kernel.sock.snd_cwnd.abs_diff(end) <= 1, "{:?}, not {end}", window(&kernel)); // the last ACK's
+            assert!(kernel.sock.snd_cwnd.abs_diff(end) <= 1, "{:?}, not {end}", window(&kernel)); // the last ACK
         }
     }
 }
@@ -257,7 +257,7 @@ fn hints_in_a_recovery_are_used_up(start: &Start<'_>) {
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 1000));
     kernel.apply(Event::Recovery).unwrap();
     hint(&mut kernel, 50);
-    assert_eq!(window(&kernel), (99, 0, 50)); // the kernel's own reduction, an ACK of it
+    assert_eq!(window(&kernel), (99, 0, 50)); // the kernel's own reduction, after one ACK
     kernel.apply(Event::Complete).unwrap();
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (50, 1, 50));

@@ -1,4 +1,4 @@
-//! BBRv3 (bench/peers) against the f64 model, hook by hook, through random connections over a made-up path.
+//! BBRv3 (bench/peers) against the f64 model, hook by hook, through random connections over a simulated path.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "bbr3_model/path.rs"]

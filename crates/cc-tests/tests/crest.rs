@@ -307,7 +307,7 @@ fn a_queue_that_others_keep_is_competed_for() {
 fn a_queue_that_follows_the_window_is_the_flows_own() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
-    // W had no effect so far; now the queue doubles, and it all falls with the window
+    // W had no effect so far; now the queue doubles, and all of it falls with the window
     assert!(connection.rounds_in(COMPETE, 50, 150_000) < 13);
     assert_eq!(connection.state("phase"), RECHECK);
     assert!(connection.rounds_in(RECHECK, 50, 95_000) <= 2);

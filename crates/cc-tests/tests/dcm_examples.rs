@@ -215,7 +215,7 @@ fn a_timeout_clears_what_was_gathered(c: &mut Connection) {
     c.grow(12); // 9.6
     c.enter(RECOVERY);
     c.enter(0);
-    c.grow(1); // 10.4: kept
+    c.grow(1); // 10.4: a recovery keeps the growth gathered
     assert_eq!(c.sock.snd_cwnd, 11);
     c.grow(12); // 0.4 + 9.6 = 10.0
     c.enter(LOSS); // the kernel would set W
@@ -272,7 +272,7 @@ fn a_new_path_is_measured_for_a_round(c: &mut Connection) {
     c.assert_field("rate_q16", 1.0);
     c.end_round(40_000, 80, Some(50_000), 50_000);
     c.assert_field("rate_q16", 1.2);
-    assert_eq!(c.window(), (160, 100)); // once
+    assert_eq!(c.window(), (160, 100)); // only once
     // the other way round: 50 ms before, 500 ms now: the ratio is clamped to 0.5. 2,000,000 bytes/s:
     // eq 4 1000 segments; eq 1: 0.5 * 1000 * 0.8
     c.path(2);

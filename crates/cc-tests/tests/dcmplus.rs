@@ -1,4 +1,4 @@
-//! DCM+ against examples worked by hand, and on a made-up path: its window must grow.
+//! DCM+ against examples worked by hand, and on a simulated path: its window must grow.
 
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 use std::collections::VecDeque;

@@ -73,7 +73,7 @@ fn w_is_cubics_window_and_what_is_beyond_the_pep() {
     e.pep(18_000, &[]);
     e.ack(5000);
     assert_eq!(e.window(), (25 + 13, 13));
-    // HyStart sees none of this; without the PEP it would
+    // HyStart does not get these samples; without the PEP it would
     e.flow.pkts_acked(1, Some(50_000));
     assert_eq!((algo.cubic_calls(Cubic::Acked), algo.cubic_calls(Cubic::CongAvoid)), (0, 3));
     // the record becomes stale: W1 alone
@@ -144,7 +144,7 @@ fn a_loss_that_the_pep_saw_leaves_the_window() {
     e.ack(3000);
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (30, 35));
     e.complete();
-    // W1 = 20, and three that the PEP saw are behind the last SACK block; slow start goes on
+    // W1 = 20, and three segments that the PEP saw are after the last SACK block; slow start continues
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (23, INFINITE_SSTHRESH));
     assert_eq!((e.private("losses_d1"), e.private("losses_d2"), e.private("flags") & DOMAIN_2), (0, 1, 0));
     assert_eq!(algo.cubic_calls(Cubic::RecalcSsthresh), 0);
@@ -294,7 +294,7 @@ fn growth_goes_on_through_a_loss_that_nobody_places() {
         e.ack(19_900);
         assert_eq!(e.view.snd_ssthresh, if without_pep == 1 { 20 } else { 14 });
         e.ack(20_000);
-        assert_eq!((e.view.snd_ssthresh, e.view.snd_cwnd), (grown, 20)); // W is PRR's
+        assert_eq!((e.view.snd_ssthresh, e.view.snd_cwnd), (grown, 20)); // PRR controls W
         e.complete();
         assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (grown, if without_pep == 1 { 10 } else { 14 }));
     }

@@ -207,9 +207,9 @@ fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
     reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
     assert_eq!(window(&kernel), (24, 24));
     reports(&mut kernel, Una(24_000), &[]);
-    assert_eq!(window(&kernel), (24, 25)); // W is the kernel's until the end
+    assert_eq!(window(&kernel), (24, 25)); // the kernel controls W until the recovery ends
     apply(&mut kernel, &[Event::Complete]);
-    assert_eq!(window(&kernel), (17 + 16, 8)); // with what the PEP has behind the block by then
+    assert_eq!(window(&kernel), (17 + 16, 8)); // with the segments after the block that the PEP has then
     // losses that prove to be in domain 1 reduce the window of that time: 17 * 7/10, and D2
     let mut kernel = clocked(start, TEN);
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
@@ -444,7 +444,7 @@ fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000)), (Una(12_000), Una(16_000))]), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
     apply(&mut kernel, &[Event::Complete]);
-    assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted where it began
+    assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted for the domain in which it began
 }
 
 fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
@@ -460,7 +460,7 @@ fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
 
 fn a_congestion_mark_is_domain_1_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    apply(&mut kernel, &[Event::Cwr]); // wherever snd_una is
+    apply(&mut kernel, &[Event::Cwr]); // whatever snd_una is
     assert_eq!(window(&kernel), (24, 11 + 8));
     apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.losses), ((19, 11), [0, 0]));

@@ -77,8 +77,8 @@ fn a_long_silence_starts_anew() {
     let (mut flow, mut view) = started(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_000, 25, Some(100_000)); // 100,000 bytes/s over the rest, 0.4 * half of it
-    assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of what was
-    // a microsecond more, and one sample covers it all
+    assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of the old value
+    // a microsecond more, and one sample covers the whole time
     let (mut flow, mut view) = started(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_001, 33, Some(100_000));
@@ -98,10 +98,10 @@ fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
     view.snd_ssthresh = 60;
     flow.set(&view);
     flow.cwnd_event(EVENT_COMPLETE_CWR);
-    assert_eq!(flow.get(&view).snd_ssthresh, 100); // and slow start goes on to eq 4
+    assert_eq!(flow.get(&view).snd_ssthresh, 100); // and slow start continues up to eq 4
     flow.set(&view);
     flow.cwnd_event(EVENT_COMPLETE_CWR);
-    assert_eq!(flow.get(&view).snd_ssthresh, 60); // once
+    assert_eq!(flow.get(&view).snd_ssthresh, 60); // only once
     flow.cwnd_event(EVENT_LOSS);
     assert_eq!(flow.get(&view).snd_ssthresh, 100);
 }

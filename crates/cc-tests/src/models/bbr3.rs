@@ -283,13 +283,13 @@ impl Bbr3 {
         (self.bw_shortterm, self.inflight_shortterm) = (NONE, NONE);
     }
 
-    /// 5.6.4.4.
+    /// Applies 5.6.4.4.
     fn save_cwnd(&mut self, c: &Connection) {
         let keeps = c.in_loss_recovery || self.state == State::ProbeRtt;
         self.prior_cwnd = if keeps { self.prior_cwnd.max(c.cwnd) } else { c.cwnd };
     }
 
-    /// 5.5.11.1, without the window.
+    /// Applies 5.5.11.1, without the window.
     fn save_model(&mut self) {
         self.undo_state = None;
         self.undo_bw_shortterm = self.bw_shortterm;
@@ -366,7 +366,7 @@ impl Bbr3 {
         self.is_loss_in_round = true;
     }
 
-    /// 5.5.10.2, for all losses of an ACK as one packet.
+    /// Applies 5.5.10.2, to all losses of an ACK as one packet.
     fn lose(&mut self, c: &Connection, rs: &RateSample) {
         if rs.newly_lost == 0.0 {
             return;

@@ -153,7 +153,7 @@ impl Dcm {
         rate * f64::from(ssthresh) * f64::from(self.tunables.path_permille) / 1000.0
     }
 
-    /// Compares W and ssthresh after eq 1, which starts from the algorithm's own ssthresh, which its bandwidth bounds.
+    /// Compares W and ssthresh after eq 1. They follow from the algorithm's own ssthresh, which its bandwidth bounds.
     fn reconcile_path(&mut self, step: NewPath, want: &View, got: &View, bandwidth_q8: u64) -> Result<(), String> {
         let own = eq4_range(bandwidth_q8, self.base.us, got.mss, step.window);
         let exact = self.path_window(step.rate, got.snd_ssthresh);
@@ -215,7 +215,7 @@ impl Model for Dcm {
         }
     }
 
-    /// Case 2, eq 2.
+    /// Applies case 2, eq 2.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         self.growth.ack(sock, acked, &self.rates, [self.tunables.slow_start_permille, 1000]);
     }

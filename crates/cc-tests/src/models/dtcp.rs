@@ -198,7 +198,7 @@ impl Dtcp {
         self.epoch = Epoch { start_us: sock.now_us, delivered: sock.delivered, app_limited: sock.app_limited != 0 };
     }
 
-    /// Algorithm 1 line 15: `update_epoch`.
+    /// Returns the epoch's length (Algorithm 1 line 15: `update_epoch`).
     fn epoch_us(&self, sock: &View) -> u64 {
         match self.tunables.epoch_us {
             0 => u64::from(sock.srtt_us >> 3).max(if sock.in_slow_start() { 5000 } else { 20_000 }),
@@ -346,7 +346,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Algorithm 1 lines 1 to 4.
+    /// Applies Algorithm 1 lines 1 to 4.
     fn init(&mut self, sock: &mut View) {
         let (coverage, rounding) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.rounding));
         let others = std::mem::take(&mut self.others);
@@ -413,7 +413,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Eq 14: N per W acknowledged.
+    /// Applies eq 14: N per W acknowledged.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         if !sock.cwnd_limited() {
             self.coverage.unlimited_acks += 1;
@@ -439,7 +439,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Eqs 15 and 16, Algorithm 1 lines 6 and 7.
+    /// Applies eqs 15 and 16, Algorithm 1 lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.coverage.decreases += 1;
         self.ssthresh_before = Some(sock.snd_ssthresh);
@@ -453,7 +453,7 @@ impl Model for Dtcp {
         reno::undo_cwnd(sock)
     }
 
-    /// Algorithm 1 lines 11 to 13 and 8 to 10.
+    /// Applies Algorithm 1 lines 11 to 13 and 8 to 10.
     fn set_state(&mut self, sock: &mut View, state: u8) {
         if state != LOSS {
             self.ssthresh_before = Some(sock.snd_ssthresh); // restored by a timeout within it, or right after it

@@ -57,18 +57,18 @@ impl Model for WestwoodBpf {
         self.thresholds.restart();
     }
 
-    /// Algorithm 1 line 2.
+    /// Applies Algorithm 1 line 2.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         self.filter.ack(sock, self.tunables.tau_ms);
     }
 
-    /// Line 3.
+    /// Applies line 3.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         reno_growth(sock, acked, &mut self.growth);
     }
 
-    /// Lines 6 and 7.
+    /// Applies lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments, sock)
@@ -80,7 +80,7 @@ impl Model for WestwoodBpf {
 
     fn set_state(&mut self, _: &mut View, _: u8) {}
 
-    /// Lines 6 and 11.
+    /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.filter.cwnd_event(event, sock);

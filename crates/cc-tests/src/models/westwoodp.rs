@@ -61,7 +61,7 @@ impl Model for Westwoodp {
         self.thresholds.restart();
     }
 
-    /// Algorithm 1 line 2: eq 3, one sample per RTT of at least 50 ms.
+    /// Applies Algorithm 1 line 2: eq 3, one sample per RTT of at least 50 ms.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.base_window_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.min_sample_us) {
@@ -74,12 +74,12 @@ impl Model for Westwoodp {
         }
     }
 
-    /// Line 3.
+    /// Applies line 3.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         reno_growth(sock, acked, &mut self.growth);
     }
 
-    /// Lines 6 and 7.
+    /// Applies lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments.max(self.least_in_recovery(sock)), sock)
@@ -91,7 +91,7 @@ impl Model for Westwoodp {
 
     fn set_state(&mut self, _: &mut View, _: u8) {}
 
-    /// Lines 6 and 11.
+    /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.base.cwnd_event(event, sock, self.base_window_us);

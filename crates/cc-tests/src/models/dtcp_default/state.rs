@@ -74,7 +74,7 @@ pub(super) struct World {
     pub path: u32,
 }
 
-/// The answers to comparisons that rounding decides, drawn one after another.
+/// Outcomes of comparisons that rounding decides, used one after another.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     pub answers: u32,
