@@ -16,8 +16,8 @@ enum policy_chooser {
 };
 
 /*
- * The kernel's flag only says that a socket's congestion control was chosen; the mark says by what. It is valid while
- * the socket runs that congestion control.
+ * The kernel's flag only shows that a socket's congestion control was chosen; the mark names the party. It is valid
+ * while the socket runs that congestion control.
  */
 struct policy_mark {
 	u32 by;

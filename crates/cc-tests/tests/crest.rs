@@ -451,7 +451,8 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
     }
 }
 
-/// The weight of one kind of signal does not carry over: the other kind has to earn its own.
+/// What was learned about one kind of signal is kept, and does not carry over: the other kind has to earn its own
+/// weight.
 #[test]
 fn each_signal_keeps_what_was_learned_of_it() {
     let algo = HostAlgo::load("crest");

@@ -390,7 +390,7 @@ fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) 
     assert_eq!(window(&kernel), (160, 10 + 66));
     apply(&mut kernel, &[Event::Complete]); // the 80 in domain 2 count as 10
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((66 + 10, 66), 10));
-    // if the PEP falls silent, all of this ends
+    // if the PEP falls silent, D2 and the mark of a full queue are dropped
     let mut kernel = in_recovery(view);
     apply(&mut kernel, &[Event::Complete]);
     apply(&mut kernel, &[Event::Pep(Report { age_ms: 1000, ..Report::up_to(Una(70_000)) }), DUPLICATE]);
@@ -552,7 +552,7 @@ fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
     let after = |after_us| Event::Duplicate { after_us };
     apply(&mut kernel, &[after(99_999)]);
     assert!(kernel.model.clocked);
-    apply(&mut kernel, &[after(1)]); // for an RTT
+    apply(&mut kernel, &[after(1)]); // ahead for a whole RTT
     assert!(kernel.model.fallen_back && !kernel.model.clocked);
     client(&mut kernel, 16); // CUBIC by the client's ACKs
     assert_eq!(window(&kernel), (17, 8));

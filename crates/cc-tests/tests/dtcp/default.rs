@@ -212,8 +212,7 @@ fn believer(algo: &HostAlgo) -> (Flow<'_>, View) {
 fn the_window_follows_a_signal_to_a_queue_of_three_alpha() {
     let algo = HostAlgo::load("dtcp");
     for (sinr_db, want) in [
-        // g S = 500,000 * 255/256 = 498,046: room of alpha. (1,000,000 + 498,046) * 0.1 s * 1.6 = 239.7 segments of
-        // 1000
+        // g S = 500,000 * 255/256 = 498,046: room of alpha. (1,000,000 + 498,046) * 0.1 s * 1.6 = 239.7 segments
         (20, 239),
         // (1,000,000 - 498,046) * 0.1 * 1.6 = 80.3
         (0, 80),

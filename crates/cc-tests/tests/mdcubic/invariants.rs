@@ -49,7 +49,7 @@ fn within_bound(model: &Mdcubic, sock: &View) {
 /// Checks that no report and no loss violates the bounds of W and ssthresh.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// Sequence number up to which W has grown.
+    /// Sequence number up to which segments have counted for growth.
     given_to: u32,
 }
 

@@ -66,7 +66,8 @@ impl State {
         limit(filtered * ((now - average) / average))
     }
 
-    /// Returns the weighted g S in bytes/s, within bounds relative to the `expected` BW_0.
+    /// Returns the weighted g S in bytes/s, or 0 if it is noise relative to the `expected` BW_0. Stores it as the
+    /// forecast.
     pub(super) fn believed(&mut self, term: Interval, expected: Interval, choices: &mut Choices) -> Interval {
         let share = term / expected;
         let (rise, fall) = (Interval::point(NOISE), Interval::point(-NOISE));
