@@ -190,8 +190,8 @@ fn losses_without_a_queue_halve_n_and_a_few_do_not() {
 ///
 /// Each lesson predicts a step between 1,000,000 and 1,500,000 bytes/s: +500,000 of 1,000,000, in 64ths 32; -500,000 of
 /// 1,500,000, in 64ths -21. So E1, the mean square of the remaining error, falls to 31 / 16384, of which a 32nd part is
-/// less than one step, and E0 is between 1/9 and 1/4: the weight is (E0^2 - E1^2) / (E0^2 + E1^2) > 0.999, in 256ths
-/// 255.
+/// less than one step, and E0 is between 1/9 and 1/4: the weight is (E0^2 - E1^2) / (E0^2 + E1^2) > 0.999, in
+/// 256ths 255.
 fn believer(algo: &HostAlgo) -> (Flow<'_>, View) {
     let tunables =
         Tunables { g_permille: 1000, sinr_term: 1, sinr_gain_kbps: 400, base_window_s: 0, n_max: 1, ..room() };
