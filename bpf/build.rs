@@ -1,5 +1,5 @@
-//! Compiles each `*.bpf.c` of `algos`, `progs`, `lab`, `test-objects` and `bench/peers` with clang, writes the table that
-//! embeds them.
+//! Compiles each `*.bpf.c` of `algos`, `progs`, `lab`, `test-objects` and `bench/peers` with clang, and writes the
+//! table that embeds them.
 //!
 //! Needs clang 15 or later and nothing else: no kernel headers, no vmlinux.h, no running kernel's BTF.
 //! `HOTCC_CLANG` names another clang.
@@ -13,7 +13,7 @@ use std::process::Command;
 
 const OLDEST_CLANG: u32 = 15;
 const NEWEST_TRIED: u32 = 22;
-/// The objects are the same for every 64-bit little-endian machine; -mcpu=v3 is what 5.x kernels have.
+/// The objects are the same for every 64-bit little-endian machine; 5.x kernels support -mcpu=v3.
 const FLAGS: [&str; 12] = [
     "-target",
     "bpfel",

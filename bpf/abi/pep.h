@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the ACKing border PEP of a flow saw of it, as an agent writes it into the flow's socket storage. Layout and
- * meaning: crates/abi/src/pep.rs, which a test compares with this. Nothing in here is trusted. `mdcubic` includes it,
- * and so do pep_server, which writes the record, and sock_flows, which shows it.
+ * What a flow's ACKing border PEP saw of it, as an agent writes it into the flow's socket storage. Layout and meaning:
+ * crates/abi/src/pep.rs, which a test compares with this. Nothing in the record is trusted. For `mdcubic`, pep_server,
+ * which writes the record, and sock_flows, which shows it.
  */
 #pragma once
 #include <hotcc/kernel.h>
 #include "seq.h"
 
 #define PEP_RANGES SEQ_RANGES
-/* a record may be written this long after the socket's stamp was taken */
+/* a record may be this much newer than the socket's own timestamp (tcp_mstamp) */
 #define PEP_CLOCK_SLACK_MS 10
 
 struct pep_range {
@@ -18,7 +18,7 @@ struct pep_range {
 };
 
 struct pep_flow_v1 {
-	u32 updates;  /* 0: never written; odd: being written; else moves with each record */
+	u32 updates;  /* 0: never written; odd: being written; changes with each record */
 	u32 in_order; /* next sequence number that the PEP expects */
 	struct pep_range ranges[PEP_RANGES];
 	u32 range_count;
@@ -41,7 +41,7 @@ struct {
 } pep_flow SEC(".maps");
 
 #ifndef HOTCC_HOST
-/* One look instead of a call, for sockets that nobody keeps anything with. */
+/* One load instead of a call, for sockets without any BPF storage. */
 static __always_inline bool pep_is_possible(const struct sock *sk)
 {
 	return sk->sk_bpf_storage;
@@ -66,25 +66,25 @@ static inline struct pep_flow_v1 *pep_of(struct sock *sk)
 }
 #endif
 
-/* A record, cut to what is in flight: offsets from snd_una. */
+/* A record, cut to the bytes in flight: offsets from snd_una. */
 struct pep_seen {
 	u32 in_order;			     /* all below this was seen */
 	struct seq_range ranges[PEP_RANGES]; /* sorted */
 	u32 bytes;			     /* seen in all */
 	u32 updates;
-	u32 rtt_us;	/* least to the PEP and back; 0: not known */
+	u32 rtt_us;	/* least RTT to the PEP; 0: not known */
 	bool is_behind; /* it saw nothing above snd_una, and not all below */
 };
 
 enum pep_answer { PEP_FRESH, PEP_STALE, PEP_ABSENT };
 
-/* An addition of nothing is the load that stays in its place on every machine. */
+/* Atomic add of 0: a fully ordered load on every architecture. */
 static __always_inline u32 pep_updates(struct pep_flow_v1 *record)
 {
 	return __sync_fetch_and_add(&record->updates, 0);
 }
 
-/* Copies a record; false where there is none, or a writer is at it. */
+/* Copies a record; false if there is none, or it is being written. */
 static __always_inline bool pep_copy(struct sock *sk, struct pep_flow_v1 *copy)
 {
 	struct pep_flow_v1 *record = pep_of(sk);
@@ -112,7 +112,7 @@ static __always_inline bool pep_is_fresh(const struct tcp_sock *tp, u64 time_ns,
 	return age_ns >= -PEP_CLOCK_SLACK_MS * 1000000LL && age_ns <= max_age_ms * 1000000LL;
 }
 
-/* What the PEP saw of the flight: nothing where it answers PEP_ABSENT. */
+/* Reads what the PEP saw of the bytes in flight; all is 0 if the answer is PEP_ABSENT. */
 static __always_inline enum pep_answer pep_read(struct sock *sk, u32 max_age_ms, struct pep_seen *seen)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -140,7 +140,7 @@ static __always_inline enum pep_answer pep_read(struct sock *sk, u32 max_age_ms,
 	return pep_is_fresh(tp, record.time_ns, max_age_ms) ? PEP_FRESH : PEP_STALE;
 }
 
-/* The first byte from `from` on that the PEP did not see. */
+/* Returns the first byte from `from` on that the PEP did not see. */
 static __always_inline u32 pep_saw_to(const struct pep_seen *seen, u32 from)
 {
 	return seq_reach(seen->ranges, seq_max(from, seen->in_order));

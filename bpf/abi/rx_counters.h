@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the receiver's programs and `arwa` did, on all sockets together. Layout: crates/abi/src/rx.rs. Those programs,
- * rx_arwa and rx_drwa, and the algorithm include it.
+ * Counters of the receiver's programs and of `arwa`, over all sockets. Layout: crates/abi/src/rx.rs. For rx_arwa,
+ * rx_drwa and the algorithm.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ranges of the bytes in flight, as offsets from snd_una: what somebody says to have. Whatever was said, they lie
- * within the flight.
+ * Ranges of the bytes in flight, as offsets from snd_una. They are reported by another party, so they are cut to the
+ * flight, whatever the report says.
  *
- * No branch depends on what the ranges are: the verifier would go through every order they can come in. pep.h includes
- * this, and so does what the border has seen (progs/seen.h).
+ * No branch depends on the ranges: the verifier would go through every possible order of them. For pep.h, and for what
+ * the border has seen (progs/seen.h).
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -13,7 +13,7 @@
 
 struct seq_range {
 	u32 start;
-	u32 end; /* the first byte behind it; not beyond start: nothing */
+	u32 end; /* the first byte after it; at or below start: empty */
 };
 
 /* All bits set if a < b, else none; both within 62 bits. */
@@ -35,13 +35,13 @@ static __always_inline u64 seq_max(u64 a, u64 b)
 	return a ^ ((a ^ b) & seq_less(a, b));
 }
 
-/* A distance from snd_una, cut to the flight. */
+/* Cuts a distance from snd_una to the flight. */
 static __always_inline u32 seq_within(s64 offset, u32 flight)
 {
 	return seq_min(offset & ~seq_less(offset, 0), flight);
 }
 
-/* What of start..end is in flight; 0..0 where nothing is, or the end comes before the start. */
+/* Returns the part of start..end that is in flight; 0..0 if there is none, or if the end comes before the start. */
 static __always_inline struct seq_range seq_cut(u32 start, u32 end, u32 snd_una, u32 flight)
 {
 	s64 from = (s32)(start - snd_una), length = (s32)(end - start);
@@ -62,7 +62,7 @@ static __always_inline void seq_order(struct seq_range *a, struct seq_range *b)
 	b->end ^= end;
 }
 
-/* By start. */
+/* Sorts by start. */
 static __always_inline void seq_sort(struct seq_range ranges[SEQ_RANGES])
 {
 	seq_order(&ranges[0], &ranges[1]);
@@ -72,7 +72,7 @@ static __always_inline void seq_sort(struct seq_range ranges[SEQ_RANGES])
 	seq_order(&ranges[1], &ranges[2]);
 }
 
-/* How many bytes from `from` on are in sorted ranges; what is in two of them counts once. */
+/* Returns how many bytes from `from` on are in sorted ranges; a byte in two of them counts once. */
 static __always_inline u32 seq_bytes(const struct seq_range ranges[SEQ_RANGES], u32 from)
 {
 	u64 at = from, bytes = 0;
@@ -86,7 +86,7 @@ static __always_inline u32 seq_bytes(const struct seq_range ranges[SEQ_RANGES], 
 	return bytes;
 }
 
-/* The first byte from `from` on that is not in sorted ranges. */
+/* Returns the first byte from `from` on that is not in sorted ranges. */
 static __always_inline u32 seq_reach(const struct seq_range ranges[SEQ_RANGES], u32 from)
 {
 	u64 at = from;

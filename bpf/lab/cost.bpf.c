@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Clocks at the entry and the exit of kernel functions, which are chosen when the object is loaded. No function with
- * clocks may call another one, or the other's clocks would count as its own: that is found out.
+ * Reads the clock at the entry and the exit of kernel functions, which are chosen when the object is loaded. A measured
+ * function must not call another one, or the other's clock reads would count as its own time: `nested` counts such
+ * calls.
  */
 #include <hotcc/bpf.h>
 
@@ -15,18 +16,18 @@ struct took {
 	u64 calls;
 	u64 total_ns;
 	u64 least_ns;
-	u64 arguments; /* of the function: what there is to save and restore around it */
+	u64 arguments; /* the function's number of arguments, which are saved and restored around it */
 	u64 began_ns;
 };
 
-/* Read by the guest as it stands. */
+/* Read by the guest in this layout. */
 struct {
-	u64 inside; /* a function that has not come to its exit */
-	u64 nested; /* calls from within another one */
+	u64 inside; /* 1 between a function's entry and its exit */
+	u64 nested; /* calls from within another measured function */
 	struct took took[FUNCTIONS];
 } clocks SEC(".data") = {};
 
-/* After this clock and before the next one there is nothing that could be elsewhere: it counts as the function's. */
+/* Only what cannot be elsewhere is between this clock read and the next one: it counts as the function's time. */
 static __always_inline int begins(u64 *ctx, struct took *took)
 {
 	took->arguments = bpf_get_func_arg_cnt(ctx);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The lab's links, as programs on both ends of a wire: `pass` hands what comes in to the other end, `transmit` there
- * decides when it leaves and leaves the waiting to the fq queueing discipline (earliest departure time).
+ * The lab's links, as programs on both ends of a cable: `pass` hands an incoming packet to the other end; there
+ * `transmit` decides when it leaves, and the fq queueing discipline holds it until then (earliest departure time).
  *
- * Unlike netem it is exact to the byte and to the nanosecond, follows a rate that changes every few milliseconds
- * without being called for it, and everything random depends on seed and packet number alone.
+ * Unlike netem, it is exact to the byte and to the nanosecond, and it follows a rate that changes every few
+ * milliseconds without being called for each change. All that is random depends only on the seed and the packet's
+ * number.
  */
 #include "progs/packet.h"
 #include "records.h"
@@ -19,7 +20,7 @@ char _license[] SEC("license") = "GPL";
 
 static long (*const bpf_skb_ecn_set_ce)(void *skb) = (void *)97;
 
-/* A device of a wire. */
+/* The device at one end of a cable. */
 struct end {
 	u32 other_ifindex;
 	u32 link; /* what leaves through this device is on this link */
@@ -64,10 +65,10 @@ struct {
 	__type(value, struct packet_record);
 } packet_records SEC(".maps");
 
-/* Read and written by the guest as it stands. */
+/* Read and written by the guest in this layout. */
 struct {
 	u64 time_zero_ns;
-	u64 records_made; /* may exceed the room: then some are missing */
+	u64 records_made; /* if it exceeds the map's size, some are missing */
 } lab SEC(".data") = {};
 
 static __always_inline const struct service_step *step_at(const struct link *l, u32 i)
@@ -131,7 +132,7 @@ static __always_inline const struct phase *phase_at(struct link *l, u64 now_ns)
 	return p;
 }
 
-/* Flows are told apart by the port of their receiver. */
+/* Finds a packet's flow by the port of the flow's receiver. */
 static __always_inline void classify(struct __sk_buff *skb, struct packet_record *r)
 {
 	u8 protocol = 0, ports[4] = {};
@@ -161,7 +162,7 @@ static __always_inline void record(const struct packet_record *made)
 		*r = *made;
 }
 
-/* Whether a packet finds too few tokens in the policer's bucket; it takes none then. */
+/* Whether the policer's bucket has too few tokens for a packet. If so, the packet takes none. */
 static __always_inline bool exceeds(struct link *l, u32 bytes, u64 now_ns)
 {
 	u64 needed = bytes * TOKENS_PER_BYTE, passed_ns;
@@ -179,7 +180,7 @@ static __always_inline bool exceeds(struct link *l, u32 bytes, u64 now_ns)
 	return false;
 }
 
-/* Takes its place in the queue: false if there is none. Sets when it leaves the queue. */
+/* Takes a place in the queue, and sets when the packet leaves it; false if there is no room. */
 static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64 now_ns, u64 *leaves_ns)
 {
 	u64 done = served_by(l, now_ns), start = max(done, l->position), position, service_ns;
@@ -206,8 +207,8 @@ static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64
 }
 
 /*
- * A clone belongs to no socket. The packet itself does, across namespaces: on the link it would count as still in the
- * sender's own queue, which TCP keeps short (small queues).
+ * Passes on a clone, which belongs to no socket. The packet itself does, even across namespaces: on the link it would
+ * count as still in the sender's own queue, which TCP keeps short (TCP small queues).
  */
 SEC("tc") int pass(struct __sk_buff *skb)
 {
@@ -258,7 +259,7 @@ SEC("tc") int transmit(struct __sk_buff *skb)
 		r.fate = FATE_QUEUE_DROP;
 		goto drop;
 	}
-	/* what is lost was sent: it took its time on the link */
+	/* a lost packet was sent: it took its time on the link */
 	if (draw(l->seed, packet, DRAW_LOSS) < p->loss ||
 	    (p->bit_errors && draw(l->seed, packet, DRAW_BIT_ERROR) >= survival(p, r.bytes))) {
 		l->losses += segments;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A TC program that does nothing: what the kernel's statistics make of that is what they take by themselves.
+ * A TC program that does nothing: the time that the kernel's BPF statistics show for it is their own overhead.
  */
 #include "progs/skb.h"
 

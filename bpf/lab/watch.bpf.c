@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The lab's probes: every ACK and retransmission of its flows, and when the processor was idle. Congestion
- * controls of the kernel and of ours are measured by the same ones.
+ * The lab's probes: every ACK and retransmission of its flows, and when the processor was idle. The same probes measure
+ * the kernel's congestion controls and ours.
  */
 #include <hotcc/kernel.h>
 #include "records.h"
@@ -13,7 +13,7 @@ char _license[] SEC("license") = "GPL";
 #define IDLE_BINS 65536
 #define IDLE_BINS_AT_ONCE 64 /* the guest wakes far more often */
 
-/* More of the connection than congestion controls look at. */
+/* Fields of a connection that congestion controls do not read. */
 struct tcp_rack {
 	u32 rtt_us;
 } __core;
@@ -50,14 +50,14 @@ struct task_struct {
 	unsigned int policy;
 } __core;
 
-/* What userspace knows of a flow, and what is counted. */
+/* What user space sets for a flow, and what is counted here. */
 struct flow {
 	u32 detail_offset; /* in icsk_ca_priv */
 	u32 detail_size;   /* bytes; 0: none */
 	u16 timeouts;
 	u8 timeouts_in_a_row;
 	u8 pad;
-	u32 netns; /* inode number of its sender's: others may use its port */
+	u32 netns; /* inode number of the sender's: other namespaces may use the same port */
 };
 
 struct {
@@ -84,17 +84,17 @@ struct {
 	__type(value, u64);
 } idle_ns SEC(".maps");
 
-/* Read and written by the guest as it stands. */
+/* Read and written by the guest in this layout. */
 struct {
 	u64 time_zero_ns;
-	u64 records_made;   /* may exceed the room: then some are missing */
-	u64 rests_since_ns; /* 0: it does not rest */
-	u32 interrupts;	    /* under way, those of programs' own making included */
+	u64 records_made;   /* if it exceeds the map's size, some are missing */
+	u64 rests_since_ns; /* 0: the processor does not rest */
+	u32 interrupts;	    /* being handled, softirqs included */
 	u8 idle;
 	u8 background; /* a task of the idle class runs */
 	/*
-	 * Whether such tasks may run. Without them the processor rests from when it becomes idle to the next timer, and neither
-	 * softirqs nor switches need to be followed, of which each packet brings several.
+	 * Whether tasks of the idle class may run. Without them the processor rests from when it becomes idle to the
+	 * next timer. Softirqs and task switches, several per packet, then need not be followed.
 	 */
 	u8 has_background;
 	u8 pad;
@@ -156,7 +156,7 @@ SEC("tp_btf/tcp_retransmit_skb") int BPF_PROG(watch_retransmission, const struct
 	return 0;
 }
 
-/* The time from `rests_since_ns` on was rest. */
+/* Counts the time from `rests_since_ns` to now as rest. */
 static __always_inline void count_rest(u64 now_ns)
 {
 	u64 since = lab.rests_since_ns, until, *bin;
@@ -178,7 +178,7 @@ static __always_inline void count_rest(u64 now_ns)
 	}
 }
 
-/* After each change of what follows. */
+/* Starts or ends a rest. Called after each change of `lab.idle`, `lab.background` or `lab.interrupts`. */
 static __always_inline int look(void)
 {
 	bool rests = (lab.idle || lab.background) && !lab.interrupts;
@@ -190,14 +190,14 @@ static __always_inline int look(void)
 	return 0;
 }
 
-/* `state` is ~0 at the end of a pause; the interrupt that ends it comes before that. */
+/* `state` is ~0 at the end of an idle period; the interrupt that ends it is handled before that. */
 SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
 {
 	lab.idle = (u32)state != ~0u;
 	return look();
 }
 
-/* What runs only when nothing else wants to keeps nobody waiting. */
+/* A task of the idle class runs only if no other task wants to, so it delays nothing. */
 SEC("tp_btf/sched_switch") int BPF_PROG(watch_switch, u64 preempt, struct task_struct *prev, struct task_struct *next)
 {
 	lab.background = next->policy == SCHED_IDLE;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ARWA's receiver: from delay and size of the packets it gets to hints for their sender. For rx_arwa.
+ * ARWA's receiver: derives hints for the sender from delay and size of received packets. For rx_arwa.
  *
  * Paper: N. D. Adesh, A. Renuka, "Adaptive Receiver-Window Adjustment for Delay Reduction in LTE Networks", Journal of
  * Computer Networks and Communications, 2019, sections 3.2 and 3.3, Algorithm 1.
  *
  * Deviations from the paper, and why:
- *  - Its delay needs synchronised clocks. Here D is what a packet took beyond the least delay, on top of half the least
- *    RTT, and never less than one tick of the sender's clock.
- *  - The least delay is looked for in a window (`default`): clocks that differ by 50 ppm fake 3 ms a minute.
- *  - A radio that sends a lost block again holds up what comes after it, for 8 ms in LTE. On a path of 10 ms, 2.1 ms
- *    would shrink the window, so `default` takes `jitter_us` off the mean of what packets took beyond the least delay.
- *  - Segments shorter than the sender's are left out: their rate says nothing. What GRO merged counts as its segments.
+ *  - The paper's delay needs synchronised clocks. Here D is half the least RTT, or one tick of the sender's clock if
+ *    that is longer, plus the packet's delay beyond the least delay.
+ *  - `default` looks for the least delay in a window: clocks that differ by 50 ppm add an apparent 3 ms per minute.
+ *  - A radio that retransmits a lost block holds up the blocks after it, for 8 ms in LTE. On a path of 10 ms, 2.1 ms
+ *    would shrink the window, so `default` subtracts `jitter_us` from the mean delay beyond the least delay.
+ *  - Segments shorter than a full one are ignored: their rate says nothing. A packet merged by GRO counts as its
+ *    segments.
  *  - A difference of 20 to 30 % gives no hint, nor does one that would come to 0.
  */
 #pragma once
@@ -33,7 +34,7 @@ TUNABLE(u32, jitter_us, 4000, 0, 0, 100000, "us",
 TUNABLE(u32, base_delay_us, 0, 0, 0, 1000000, "us", "delay of an empty path; 0: half the least RTT");
 
 #define BASIS_POINTS 10000ULL /* per whole: 100 to the percent */
-/* more than any path's; so the products below fit */
+/* more than any path's; keeps the products below within 64 bits */
 #define DELAY_MAX_US (1ULL << 22)
 
 /* A segment, or several of one size that GRO merged. */
@@ -56,8 +57,8 @@ struct arwa_receiver {
 };
 
 /*
- * By how much the data rate falls short of the best: 1 - (bytes / delay) / (least_size / least), in 1/10000. Delays are
- * sums over all packets.
+ * Returns by how much the data rate falls short of the best: 1 - (bytes / delay) / (least_size / least), in 1/10000.
+ * `delay_us` is the sum over all packets.
  */
 static __always_inline u32 arwa_loss_bp(u64 bytes, u64 delay_us, u32 least_size, u64 least_us)
 {
@@ -82,7 +83,7 @@ static __always_inline u32 arwa_hint_of(u32 loss_bp)
 	return min(hint, (u32)HINT_SHRINK_MAX);
 }
 
-/* Lines 30 to 40: of two estimates within a period, the second one only takes what the first did not. */
+/* Lines 30 to 40: of two estimates within a period, the second one shrinks only by what the first did not. */
 static __always_inline u32 arwa_soften(u32 hint, u8 *old_hint, bool early)
 {
 	if (!early || hint >= 100) {
@@ -95,7 +96,7 @@ static __always_inline u32 arwa_soften(u32 hint, u8 *old_hint, bool early)
 	return hint;
 }
 
-/* Lines 5 to 43. True where an estimate was made; `hint` is 0 where it gave none. */
+/* Lines 5 to 43. Returns true if an estimate was made; `hint` is 0 if it gave none. */
 static __always_inline bool arwa_receive(struct arwa_receiver *r, const struct arwa_segments *s, u8 *hint)
 {
 	u64 elapsed_us, excess_us = 0, least_us;

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Gives the sockets of one cgroup a congestion control: when they are connected, and when they listen (what a listener
- * accepts inherits it). Looks at connected ones again when they close: counts those that have another by then, and adds up
- * what they did.
+ * Gives the sockets of one cgroup a congestion control: when they are connected, and when they listen (accepted
+ * connections inherit it). When a connected socket closes, counts it if it runs another congestion control by then, and
+ * adds up its traffic.
  */
 #include "policy_mark.h"
 #include "sock_ops.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* Read and written by the loader as it stands. */
+/* Read and written by the loader in this layout. */
 struct choose_job {
 	char cc_name[16];
 	u64 chosen;
 	u64 refused;
-	u64 changed;  /* of those chosen */
-	u64 ended;    /* of those connected; the rest is about these */
+	u64 changed;  /* of those chosen: ran another one when they closed */
+	u64 ended;    /* connected sockets that closed; the fields below are about these */
 	u64 began_ns; /* when the first of them was connected */
 	u64 ended_ns; /* when the last of their data was acknowledged, as far as is known */
 	u64 acked_bytes;
-	u64 sent_segments; /* with data, again or not */
+	u64 sent_segments; /* with data, retransmissions included */
 	u64 retransmitted_segments;
 	u64 srtt_us; /* the sum of their smoothed RTTs */
 };
 
-/* What was added up of a connection. */
+/* The part of a connection's traffic that is already added up. */
 struct counted {
 	u64 acked_bytes;
 	u32 sent_segments;
@@ -57,7 +57,7 @@ static bool runs_another(struct bpf_sock_ops *ctx)
 	return false;
 }
 
-/* Adds what a connection did since the last look. Its end takes several states; data may be acknowledged in each. */
+/* Adds a connection's traffic since the last call. Closing takes several states; data may be acknowledged in each. */
 static void add_up(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -90,7 +90,7 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 		add_up(ctx);
 		return 1;
 	}
-	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
+	/* not at TCP_CONNECT_CB: the algorithm would start before the kernel knows window and segment size */
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
 	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, job.cc_name, sizeof(job.cc_name))) {
@@ -100,7 +100,7 @@ SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)
 	__sync_fetch_and_add(&job.chosen, 1);
 	if (sk)
 		policy_put_mark(sk, POLICY_BY_RUN, job.cc_name);
-	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) { /* what a listener accepts would inherit it */
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) { /* accepted ones would inherit the flag */
 		job.began_ns = job.began_ns ?: bpf_ktime_get_ns();
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

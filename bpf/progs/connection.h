@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The socket of a connection of this host's, by both its ends.
+ * Finds the socket of one of this host's connections by its two endpoints. For pep_server and pep_inband.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -21,7 +21,7 @@ struct sock_tuple {
 	};
 };
 
-/* All in network order; an IPv4 address is the first four bytes. NULL, or to be released. */
+/* Arguments are in network order; an IPv4 address is the first four bytes. The caller releases a found socket. */
 static __always_inline struct bpf_sock *find_connection(struct __sk_buff *skb, const u8 *local, u16 local_port,
 							const u8 *remote, u16 remote_port, u32 family)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DRWA: the window that a receiver grants so that the sender keeps no queue full. For rx_drwa.
+ * DRWA: the receiver grants a window that keeps the sender from filling a queue. For rx_drwa.
  *
- * Paper: H. Jiang, Y. Wang, K. Lee, I. Rhee, "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5.2; what the
- * ARWA paper compares itself with.
+ * Paper: H. Jiang, Y. Wang, K. Lee, I. Rhee, "Tackling Bufferbloat in 3G/4G Networks", IMC 2012, section 5.2; the ARWA
+ * paper compares itself with it.
  *
  *   once per RTT:  W_est = alpha W_est + (1 - alpha) data received in it,  window = lambda (R_min / R) W_est
  *
- * Deviation: an interval in which the sender paused (more than four RTTs passed) says nothing of its window, and is left out.
+ * Deviation: an interval in which the sender paused (longer than four RTTs) says nothing about its window, and is
+ * ignored.
  */
 #pragma once
 #include <hotcc/fixed.h>
@@ -21,14 +22,14 @@ TUNABLE(u32, floor_bytes, 3000, 3000, 3000, 1000000, "bytes", "least window");
 #define DRWA_ESTIMATE_MAX (1ULL << 40)
 
 struct drwa {
-	u64 since_us; /* begin of the interval; 0: none yet */
+	u64 since_us; /* start of the interval; 0: none yet */
 	u64 bytes;    /* received until then */
 	u64 estimate; /* W_est, bytes; 0: none yet */
 	u32 least_rtt_us;
 	u32 window; /* bytes; 0: none yet */
 };
 
-/* `received`: in-order bytes so far. True where the window was decided anew. */
+/* `received` is the number of in-order bytes so far. Returns true if it updated the window. */
 static __always_inline bool drwa_receive(struct drwa *d, u64 now_us, u64 received, u32 rtt_us)
 {
 	u64 elapsed_us = now_us - d->since_us, bytes = received - d->bytes, in_rtt, window;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The one-way delay of what a TCP receives, from the sender's time stamps (RFC 7323). The stamps begin anywhere and tick
- * at the sender's own pace, so that the tick is found out first, and only differences between delays mean anything. For
- * arwa_receiver.h.
+ * The one-way delay of received TCP packets, from the sender's timestamps (RFC 7323). The timestamps begin at any
+ * value, and their tick is up to the sender. So the tick is found out first, and only differences between delays have a
+ * meaning. For arwa_receiver.h.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -12,33 +12,33 @@
 #define TCPOPT_TIMESTAMP 8
 #define TCPOLEN_TIMESTAMP 10
 #define TCP_OPTIONS_MAX 40
-#define STAMP_ALIGNED 12 /* behind two NOPs, as RFC 7323, appendix A, has it */
+#define STAMP_ALIGNED 12 /* behind two NOPs, as in RFC 7323, appendix A */
 
-/* what almost all senders have; delays are kept by it until another one is found */
+/* the tick of almost all senders; delays are computed with it until another tick is found */
 #define TICK_USUAL_US 1000
-/* the tick is looked at first after this time, and again each time the connection is a quarter older; once it is known, twice as old */
+/* first check of the tick; then one whenever the connection is a quarter older, or, once it is known, twice as old */
 #define TICK_FIRST_LOOK_MS 20
 #define TICK_LEAST_COUNT 4
-/* a longer one than thought is believed from this age on */
+/* a tick longer than the current one is accepted from this age of the connection on */
 #define TICK_LONGER_US 500000
-/* much later stamps might have wrapped: 2^31 ticks of the shortest kind are 36 minutes */
+/* after a longer gap, timestamps may have wrapped: 2^31 ticks of the shortest kind are 36 minutes */
 #define STAMP_GAP_MAX_US 600000000ULL
 
-/* Stamps on their way from one sender. */
+/* State of the timestamps from one sender. */
 struct one_way {
 	u64 first_us;	 /* our time at the first packet; 0: none yet */
 	u64 last_us;	 /* ... and at the last one */
-	u64 ticks;	 /* of the sender's clock since the first packet; may be less than none */
+	u64 ticks;	 /* of the sender's clock since the first packet; may be negative */
 	s64 least_us;	 /* least delay since `window_us` ... */
 	s64 previous_us; /* ... and in the window before */
 	u64 window_us;
-	u32 tsval;	/* last stamp */
-	u32 tick_us;	/* 0: of no kind that is known */
-	u32 look_ms;	/* age of the connection at the last look at the tick; 0: there was none */
-	u32 look_ticks; /* ... and its ticks, the lower bits */
+	u32 tsval;	/* last timestamp */
+	u32 tick_us;	/* 0: of no known kind */
+	u32 look_ms;	/* age of the connection at the last check of the tick; 0: there was none */
+	u32 look_ticks; /* ... and the lower bits of `ticks` then */
 	u32 next_look_ms;
-	bool is_known; /* the tick; before, it is a guess */
-	u8 longer_ms;  /* tick that showed at the last look; NO_LONGER: none but what was thought */
+	bool is_known; /* `tick_us` is known; before, it is a guess */
+	u8 longer_ms;  /* longer tick measured at the last check; NO_LONGER: none */
 };
 
 #define NO_LONGER 255
@@ -49,7 +49,7 @@ static __always_inline u32 tsval_of(const u8 *option)
 	return (u32)option[2] << 24 | (u32)option[3] << 16 | (u32)option[4] << 8 | option[5];
 }
 
-/* The time stamp where nearly every sender has it; false: look for it. */
+/* Reads the timestamp from where nearly every sender has it; false: search for it. */
 static __always_inline bool tcp_aligned_timestamp(const u8 options[STAMP_ALIGNED], u32 length, u32 *tsval)
 {
 	if (length < STAMP_ALIGNED || options[0] != TCPOPT_NOP || options[1] != TCPOPT_NOP ||
@@ -59,7 +59,7 @@ static __always_inline bool tcp_aligned_timestamp(const u8 options[STAMP_ALIGNED
 	return true;
 }
 
-/* The time stamp in a header's options; false: it has none. */
+/* Reads the timestamp from a header's options; false: there is none. */
 static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32 length, u32 *tsval)
 {
 	u32 at = 0;
@@ -67,7 +67,7 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 	for (int i = 0; i < TCP_OPTIONS_MAX && at + TCPOLEN_TIMESTAMP <= length && length <= TCP_OPTIONS_MAX; i++) {
 		const u8 *option;
 
-		/* as the loop has it; older verifiers only see the mask, which must not be optimised away */
+		/* The loop bounds it, too, but older verifiers need the mask, which must not be optimised away. */
 		asm volatile("" : "+r"(at));
 		at &= 31;
 		option = &options[at];
@@ -88,7 +88,7 @@ static __always_inline bool tcp_timestamp(const u8 options[TCP_OPTIONS_MAX], u32
 	return false;
 }
 
-/* The kind of clock that a measured tick stands for; 0: none. */
+/* Returns the tick of the kind of clock that fits a measured tick; 0: none fits. */
 static __always_inline u32 tick_kind_us(u64 elapsed_us, u64 ticks)
 {
 	u64 measured_ns = elapsed_us * 1000 / ticks;
@@ -104,7 +104,7 @@ static __always_inline u32 tick_kind_us(u64 elapsed_us, u64 ticks)
 	return measured_ns >= 800 && measured_ns < 4000 ? 1 : 0;
 }
 
-/* The first packet's delay is 0 by any tick, and there is none with less that is known. */
+/* The first packet's delay is 0 with any tick; no smaller delay is known. */
 static __always_inline void one_way_set_tick(struct one_way *w, u64 now_us, u32 tick_us)
 {
 	w->tick_us = tick_us;
@@ -125,11 +125,12 @@ static __always_inline void one_way_restart(struct one_way *w, u64 now_us, u32 t
 }
 
 /*
- * A queue that fills makes ticks look longer. What a connection sends before its first ACK is sent at once and comes at
- * the link's pace, so that a tick may look ten times as long; then each packet that came lets two more leave, and it may
- * look twice as long. So a longer one must show for a while, and in the time since the last look, too. A link that stalls makes both
- * look longer, but only once: it must show at two looks. A queue that empties makes ticks look shorter, but there is none at the
- * beginning: a shorter one since then is one.
+ * Checks the tick. A queue that fills makes ticks look longer. A connection sends its first packets, before any ACK, at
+ * once; they arrive at the link's pace, so a tick may look ten times as long. Later each packet that arrives lets two
+ * more leave, so a tick may look twice as long. So a longer tick must show for a while, and also in the time since the
+ * last check. A link that stalls makes both look longer, but only once: the longer tick must show at two checks. A
+ * queue that empties makes ticks look shorter, but there is no queue at the beginning: a tick that looks shorter since
+ * the beginning is shorter.
  */
 static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 {
@@ -158,9 +159,10 @@ static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 }
 
 /*
- * How much longer than the least delay this packet was on its way; false: that cannot be said. A stamp is up to one
- * tick older than its packet, of which the half is taken off. `window_us` 0: least of all, else of the last one to two
- * windows. `is_least` says whether it had the least delay.
+ * Sets `excess_us` to how much longer than the least delay this packet took; false: the tick is not known. A timestamp
+ * is up to one tick older than its packet, so half a tick is subtracted. `window_us` 0: the least delay is that of the
+ * whole connection; else that of the last one to two windows. `is_least` is set to whether this packet had the least
+ * delay.
  */
 static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 tsval, u64 window_us, u64 *excess_us,
 					   bool *is_least)
@@ -176,7 +178,7 @@ static __always_inline bool one_way_excess(struct one_way *w, u64 now_us, u32 ts
 		one_way_look(w, now_us);
 	delay_us = now_us - w->first_us - w->ticks * w->tick_us;
 	if (window_us && now_us - w->window_us >= window_us) {
-		/* nothing for two windows: both are over */
+		/* no packet for two windows: both have expired */
 		w->previous_us = now_us - w->window_us < 2 * window_us ? w->least_us : NO_DELAY;
 		w->least_us = NO_DELAY;
 		w->window_us = now_us;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Packets as they are on the wire, in network order. For programs that look into packets, the lab's and the tests' too.
+ * Packet headers on the wire, in network order. For programs that parse packets, including those of the lab and the
+ * tests.
  */
 #pragma once
 #include "skb.h"
@@ -31,7 +32,7 @@ struct ipv6_header {
 };
 
 struct tcp_header {
-	u16 source, dest; /* as UDP has them */
+	u16 source, dest; /* as in UDP */
 	u32 seq, ack;
 	u8 offset; /* upper half: header length in words */
 	u8 flags;

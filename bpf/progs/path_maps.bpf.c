@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * No program, only the maps of path changes, for whoever comes first: routes may be watched before any algorithm is
- * loaded.
+ * Only the maps of path changes, without a program: `hotcc paths` creates them from this object if it watches routes
+ * before any algorithm is loaded.
  */
 #include <hotcc/path.h>
 

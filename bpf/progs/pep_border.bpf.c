@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The border's side of the ACKing border PEP (Mihály et al. 2017): watches the TCP segments that come from the Internet
- * and tells the agent which of them reached this router. Every packet goes on at once and as it came.
+ * and reports to the agent which of them reached this router. Every packet is forwarded at once and unchanged.
  *
- * A report of a flow is due on the first of: so many segments, so much time since the first one not yet reported, a gap
- * that appears or closes. The time is kept by one timer for all flows: they wait equally long, so a queue has them in the
- * order in which they are due. While reports come one after another the agent looks for them by itself: a processor that
- * forwards is then interrupted by neither the timer nor wake-ups.
+ * A report of a flow is due at the first of: `report_segments` segments; `report_delay_us` after the first segment not
+ * yet reported; a gap that appears or closes. One timer serves all flows: all of them wait equally long, so a queue
+ * keeps them in the order in which they are due. While reports follow one another, the agent polls for them, and
+ * neither the timer nor wake-ups interrupt a processor that forwards.
  *
  * Layouts: crates/abi/src/border.rs, which a test compares with these.
  */
@@ -28,23 +28,23 @@ struct flow_key {
 };
 
 /*
- * What every packet needs comes first: with the map's own 48 bytes and the key's 40 before it, that ends with the second
- * cache line. An element takes three.
+ * The fields that every packet needs come first: after the map's own 48 bytes and the key's 40, they end with the
+ * second cache line. An element takes three lines.
  */
 struct flow {
 	u32 lock;
 	u32 segments;	/* data segments seen */
-	u32 unreported; /* of them, or more */
+	u32 unreported; /* upper bound of those not yet reported */
 	u32 zero;
-	u64 seen_ns;  /* the last one */
-	u64 since_ns; /* the first one that no report has, nor one that waits by itself; 0: there is none */
+	u64 seen_ns;  /* time of the last one */
+	u64 since_ns; /* time of the first one neither reported nor queued alone; 0: there is none */
 	struct seen seen;
 	u64 room[4];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15); /* as the agent is told */
+	__uint(max_entries, 1 << 15); /* the agent sets it */
 	__uint(pinning, 1);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
@@ -78,20 +78,20 @@ struct report {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 22); /* as the agent is told */
+	__uint(max_entries, 1 << 22); /* the agent sets it */
 	__uint(pinning, 1);
 } reports SEC(".maps");
 
-/* A ring's definition names no type: this takes it into the object's BTF. */
+/* A ring buffer's definition names no type: this variable puts the type into the object's BTF. */
 const struct report *report_layout;
 
 /*
- * A flow that is to be reported, or, of a segment that comes alone, all that there is to report: then nobody but who forwards
- * touches the flow, and what is in a processor's cache of it stays there.
+ * A flow to be reported; or, for a segment that comes alone, the whole report: then only the forwarding processor
+ * touches the flow, which stays in that processor's cache.
  */
 struct waiting {
 	struct flow_key key;
-	u64 since_ns; /* as the flow has it, unless it was reported meanwhile; of one alone: when it was seen */
+	u64 since_ns; /* the flow's, unless it was reported meanwhile; of a segment alone: when it was seen */
 	u32 is_alone;
 	u32 in_order;
 	u32 segments;
@@ -100,7 +100,7 @@ struct waiting {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1 << 14); /* as the agent is told; each push goes to the next place: more would be cold */
+	__uint(max_entries, 1 << 14); /* the agent sets it; each push takes the next slot: more slots would be cold */
 	__uint(pinning, 1);
 	__type(value, struct waiting);
 } waiting SEC(".maps");
@@ -118,16 +118,16 @@ struct {
 } alarm SEC(".maps");
 
 /*
- * Whether this program's timer runs, or else whether the agent looks by itself. Not pinned: another version sets its own
- * in its place.
+ * `is_armed`: this program's timer runs. `is_looking`: the agent polls. Not pinned: another version of this program has
+ * its own, and sets its own timer.
  */
 u32 is_armed, is_looking;
 
 struct counters {
 	u64 packets;   /* from the Internet */
-	u64 tracked;   /* data segments of cooperating servers, each of a super-packet */
+	u64 tracked;   /* data segments of cooperating servers; each segment of a super-packet counts */
 	u64 untracked; /* segments of other servers */
-	u64 other;     /* the rest, by kind */
+	u64 other;     /* not TCP, or not IP; the next four are the other kinds that are not tracked */
 	u64 fragments;
 	u64 extensions;
 	u64 malformed;
@@ -135,10 +135,10 @@ struct counters {
 	u64 flows_new;
 	u64 flows_ended;
 	u64 flows_refused; /* no memory */
-	u64 segments_busy; /* left out, as somebody else had their flow */
+	u64 segments_busy; /* not recorded: the flow's lock was not available */
 	u64 lost_sight;
 	u64 ranges_forgotten;
-	u64 acks; /* of the clients, that concern a flow with gaps */
+	u64 acks; /* of the clients, for flows with gaps */
 	u64 reports[REASONS];
 	u64 reports_lost; /* no room in the ring */
 };
@@ -152,10 +152,10 @@ struct {
 } counters SEC(".maps");
 
 /*
- * The kernel's own lock is not for LRU maps. This one is held for some ten instructions, by packets and the timer with softirqs
- * off; who does not get it all the same (a virtual processor was taken away while it had it; or a packet came while
- * `border_look` had it on the same processor, which runs with softirqs on before Linux 6.10 or so) leaves the segment out:
- * not seen, which is the safe side.
+ * The kernel does not allow its own lock (bpf_spin_lock) in LRU maps. This one is held for some ten instructions, by
+ * packets and the timer with softirqs off. It may still be unavailable: the hypervisor paused a virtual processor that
+ * holds it; or a packet arrived while `border_look` holds it on the same processor, as `border_look` runs with softirqs
+ * on before Linux 6.10 or so. Then the segment is not recorded: it counts as not seen, which is the safe side.
  */
 static __always_inline bool lock(struct flow *f)
 {
@@ -177,7 +177,7 @@ static __always_inline struct counters *count(void)
 	return bpf_map_lookup_elem(&counters, &zero);
 }
 
-/* Takes out of a locked flow what is to be told. Nothing is left unreported then. */
+/* Fills a report from a locked flow. After that, the flow has nothing unreported. */
 static __always_inline void take_report(struct flow *f, struct report *r)
 {
 	r->seen = f->seen;
@@ -194,13 +194,13 @@ static __always_inline void tell(struct report *r, const struct flow_key *key, u
 	r->reason = reason;
 	if (bpf_ringbuf_output(&reports, r, sizeof(*r), READ_ONCE(is_looking) ? BPF_RB_NO_WAKEUP : 0))
 		c->reports_lost++;
-	else if (reason < REASONS) /* as the verifier wants to see */
+	else if (reason < REASONS) /* always true; the verifier needs the check */
 		c->reports[reason]++;
 }
 
 struct sweep {
-	u64 until_ns; /* what waits since then or longer is due */
-	u64 next_ns;  /* since when the first one waits that is not; 0: none does */
+	u64 until_ns; /* what has waited since then or longer is due */
+	u64 next_ns;  /* since when the first one that is not due has waited; 0: none waits */
 };
 
 static long report_overdue(u32 i, struct sweep *sweep)
@@ -224,7 +224,9 @@ static long report_overdue(u32 i, struct sweep *sweep)
 	} else {
 		struct flow *f = bpf_map_lookup_elem(&flows, &w.key);
 
-		/* who does not get the lock leaves it to whoever has it, and sees how long it has been */
+		/*
+		 * If the lock is held, its holder handles a segment of the flow, and sees how long the flow has waited.
+		 */
 		if (f && READ_ONCE(f->since_ns) == w.since_ns && lock(f)) {
 			is_due = f->since_ns == w.since_ns;
 			if (is_due)
@@ -237,11 +239,11 @@ static long report_overdue(u32 i, struct sweep *sweep)
 	return 0;
 }
 
-/* Since when the first one waits that is not due yet; 0: none does. */
+/* Reports what is due. Returns since when the first one that is not due has waited; 0: none waits. */
 static __always_inline u64 sweep(u64 now_ns)
 {
 	u64 delay_ns = report_delay_us * 1000ULL;
-	/* a quarter of the delay goes for taking several at once: they are early by that, never late */
+	/* reports are up to a quarter of the delay early, so that one sweep takes several; the timer makes none late */
 	struct sweep sweep = { .until_ns = now_ns - delay_ns + delay_ns / 4 };
 
 	bpf_loop(MAX_OVERDUE, report_overdue, &sweep, 0);
@@ -261,7 +263,10 @@ static int sweep_waiting(void *map, u32 *key, struct alarm *a)
 	u64 next_ns = READ_ONCE(is_looking) ? 0 : sweep(now_ns);
 
 	if (!next_ns) {
-		/* whoever queues a flow, or looks no longer, sees this afterwards, so one of both sees the other */
+		/*
+		 * A packet first queues a flow, then reads is_armed; `border_rest` likewise first clears is_looking.
+		 * This first clears is_armed, then reads both: at least one of the two sees the other's write.
+		 */
 		__sync_lock_test_and_set(&is_armed, 0);
 		if (READ_ONCE(is_looking) || none_waits() || __sync_lock_test_and_set(&is_armed, 1))
 			return 0;
@@ -282,13 +287,13 @@ static __always_inline void rearm(void)
 	a = bpf_map_lookup_elem(&alarm, &zero);
 	if (!a)
 		return;
-	bpf_timer_init(&a->timer, &alarm, CLOCK_MONOTONIC); /* fails where it was done before, by another version say */
+	bpf_timer_init(&a->timer, &alarm, CLOCK_MONOTONIC); /* fails if it was done before, e.g. by another version */
 	if (bpf_timer_set_callback(&a->timer, sweep_waiting) ||
 	    bpf_timer_start(&a->timer, report_delay_us * 1000ULL, 0))
 		__sync_lock_test_and_set(&is_armed, 0);
 }
 
-/* What to do after a segment, besides passing it. */
+/* What to do after a segment, besides forwarding it. */
 enum action { NOTHING_DUE, WAIT, REPORT };
 
 static __always_inline enum action note(struct flow *f, const struct segment *s, u64 now_ns, struct report *r,
@@ -353,7 +358,7 @@ static __always_inline bool cooperates(const struct endpoint *server)
 	return bpf_map_lookup_elem(&servers, &key);
 }
 
-/* The first segment that is seen of a flow says where it begins. */
+/* Starts to track a flow at `seq`, which is that of the first segment seen. */
 static __always_inline struct flow *new_flow(const struct flow_key *key, u32 seq, struct counters *c)
 {
 	struct flow fresh;
@@ -384,7 +389,7 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 	if (!s->payload && !(s->flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 		return;
 	f = bpf_map_lookup_elem(&flows, &w.key);
-	if (!f) { /* servers of flows that are known cooperate */
+	if (!f) { /* the server of a tracked flow cooperates */
 		if (!cooperates(&s->from)) {
 			c->untracked++;
 			return;
@@ -404,7 +409,7 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 		tell(&r, &w.key, r.reason, c);
 		break;
 	case WAIT:
-		/* a full one: the next segment sees how long it has been, or, after one alone, has that in its report */
+		/* If the queue is full, the flow's next segment makes the report, which covers this one, too. */
 		if (!bpf_map_push_elem(&waiting, &w, 0))
 			rearm();
 		break;
@@ -413,13 +418,13 @@ static __always_inline void watch_segment(const struct segment *s, struct counte
 	}
 	c->tracked += s->payload ? s->count : 0;
 	if (unlikely(change &
-		     RANGE_FORGOTTEN)) /* no store where there is nothing to count: that line stays out of the cache */
+		     RANGE_FORGOTTEN)) /* no store if there is nothing to count: this line stays out of the cache */
 		c->ranges_forgotten++;
 	if (unlikely(change & LOST_SIGHT))
 		c->lost_sight++;
 }
 
-/* Ours to say, not the packet's: it goes on in any case. */
+/* Records a packet from the Internet, which is forwarded in any case. */
 static __always_inline int watch_data(struct __sk_buff *skb, u32 link_header)
 {
 	struct counters *c = count();
@@ -473,7 +478,7 @@ static __always_inline int watch_acks(struct __sk_buff *skb, u32 link_header)
 	f = bpf_map_lookup_elem(&flows, &key);
 	if (!f)
 		return TC_ACT_UNSPEC;
-	if (s.flags & (TCP_RST | TCP_SYN)) { /* its end, or another one's beginning */
+	if (s.flags & (TCP_RST | TCP_SYN)) { /* it ends, or another flow begins */
 		end_flow(&key, c);
 		return TC_ACT_UNSPEC;
 	}
@@ -508,7 +513,10 @@ SEC("classifier") int border_acks_ip(struct __sk_buff *skb)
 	return watch_acks(skb, 0);
 }
 
-/* The agent runs these itself, the first one again and again. The packet that the kernel wants for it says nothing. */
+/*
+ * The agent runs these itself: `border_look` polls, `border_rest` ends polling. Their packet is only there as the
+ * kernel needs one.
+ */
 SEC("classifier") int border_look(struct __sk_buff *skb)
 {
 	__sync_lock_test_and_set(&is_looking, 1);

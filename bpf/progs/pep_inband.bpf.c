@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Takes the border PEP's reports that travel in the flow itself off the wire, for the agent to verify like any other.
+ * Takes the border PEP's in-band reports, which travel in the flow itself, out of the incoming packets. The agent
+ * verifies them like any other report.
  *
- * Such a report is a segment of the client's: an ACK without data, that has one option, which fills the header, and a
- * wrong checksum, so that a server without this program drops it. Nothing of the segment but the option and the
- * addresses is used; a real one that looked like it would be an ACK less. What is of no connection stays for the stack to
- * drop: who does not know a connection's ports cannot fill the ring.
+ * Such a report is a segment in the client's name: an ACK without data, with one option, which fills the header, and
+ * with a wrong checksum, so that a server without this program drops it. Only the option, the addresses and the ports
+ * of the segment are used. If a genuine segment looked like this, the server would only miss one ACK. A segment that
+ * belongs to no connection is left for the stack to drop, so a sender that does not know a connection's ports cannot
+ * fill the ring.
  */
 #include "packet.h"
 #include "connection.h"
@@ -29,7 +31,10 @@ struct pep_inband {
 	u32 reserved;
 };
 
-/* A ring's definition names no type: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
+/*
+ * A ring buffer's definition names no type: this variable puts the type into the object's BTF, for the comparison with
+ * crates/abi/src/pep.rs.
+ */
 const struct pep_inband *inband_layout;
 
 struct {
@@ -37,7 +42,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } inband_reports SEC(".maps");
 
-/* Reports without room in the ring. */
+/* Count of reports that were dropped because the ring was full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -58,7 +63,7 @@ static __always_inline bool is_inband(const struct inband_segment *s)
 	       s->length == INBAND_LENGTH && s->exid == swap16(INBAND_EXID);
 }
 
-/* A socket that listens is of no connection. */
+/* Whether the segment belongs to a connection. A listening socket is none. */
 static __always_inline bool is_connected(struct __sk_buff *skb, const u8 *server, u16 server_port, const u8 *client,
 					 u16 client_port, u32 family)
 {

@@ -2,21 +2,22 @@
 /*
  * The server's side of the ACKing border PEP.
  *
- * `update_record` takes a verified record from the agent, finds the flow's socket, once, and writes what the PEP saw into
- * its storage. It is attached nowhere: the agent, which holds it, runs it with the record as the packet
- * (BPF_PROG_TEST_RUN), so that no packet of any interface can reach it, and it goes with the agent. It answers what
- * became of the record.
+ * `update_record` takes a verified record from the agent, looks up the flow's socket once, and writes what the PEP saw
+ * into the socket's storage. It is attached to no hook: the agent holds it and runs it with the record as the packet
+ * (BPF_PROG_TEST_RUN). So no packet of any interface can reach it, and it is gone when the agent ends. It returns a
+ * verdict on the record.
  *
- * To clock the sender, the packet is made a duplicate ACK of the client's, and a clone of it goes to the ingress of the
- * interface that the flow's packets come in on, whose route back to the client rp_filter expects. Such a segment
- *  - acknowledges nothing and changes no window, so it makes no RTT sample and moves no timer; it has no time stamps, so
- *    it touches neither PAWS's nor those to echo;
- *  - is no sign of a loss: with SACK, the kernel counts what was reported as received, not duplicates;
+ * To clock the sender, it turns that packet into a duplicate ACK of the client and sends a clone of it to the ingress
+ * of the interface that the flow's packets arrive on: rp_filter expects the route back to the client there. Such a
+ * segment
+ *  - acknowledges nothing and changes no window, so it makes no RTT sample and moves no timer; it has no timestamps, so
+ *    it changes neither the one that PAWS keeps nor the one to echo;
+ *  - is no sign of a loss: with SACK, the kernel counts SACKed segments, not duplicate ACKs;
  *  - runs the congestion control and lets the stack send what the window then allows.
- * It is not made where it would mean something: without SACK; in the loss state, where it would decide F-RTO; while a
- * loss probe is out; into a closed window; with nothing in flight.
+ * It is not sent if it would have another effect: without SACK; in the Loss state, where it would decide F-RTO; while a
+ * tail loss probe is outstanding; with a closed window; with nothing in flight.
  *
- * `closed` adds up what flows did with and without the PEP, where some are kept without for comparison.
+ * `closed` sums up the traffic of flows with and without the PEP, if some flows are kept without it for comparison.
  */
 #include "packet.h"
 #include "connection.h"
@@ -26,15 +27,15 @@ char _license[] SEC("license") = "GPL";
 
 #define BPF_F_INGRESS 1
 #define HOP_LIMIT 64
-/* further behind snd_una nothing was that could still be under way */
+/* nothing this far below snd_una can still be in flight */
 #define FURTHEST_BEHIND (1 << 30)
-/* border_us wraps: later, two of them cannot be told apart any more */
+/* border_us wraps: after this time, the order of two values is unknown */
 #define ORDER_KNOWN_NS (1000000000ULL * 1000)
-/* as old as a record can be that is taken: the most that --max-age-ms can be */
+/* greatest age of an accepted record: the maximum of --max-age-ms */
 #define GREATEST_AGE_US (30 * 1000000U)
-/* who told of what was never sent is not believed for so long */
+/* after a report of bytes that were never sent, records of the flow are ignored for this long */
 #define DISTRUST_NS (5 * 1000000000ULL)
-/* a longer pause between two records is the application's */
+/* a longer pause between two records is attributed to the application */
 #define LONGEST_PAUSE_NS 1000000000ULL
 
 enum {
@@ -49,17 +50,17 @@ enum {
 
 /* The same as in crates/abi/src/pep.rs; a test compares them. */
 enum verdict {
-	PEP_WRITTEN,	  /* and no ACK made */
+	PEP_WRITTEN,	  /* written, no ACK sent */
 	PEP_CLOCKED,	  /* written, and the sender clocked */
-	PEP_CONTROL,	  /* nothing written: the flow is kept without, for comparison */
+	PEP_CONTROL,	  /* not written: the flow is kept without the PEP, for comparison */
 	PEP_UNKNOWN_FLOW, /* no such connection */
-	PEP_NOT_SENDING,  /* its state sends nothing any more */
-	PEP_OUTSIDE,	  /* what was never sent */
-	PEP_SHAPE,	  /* ranges that are none */
-	PEP_OLDER,	  /* than the last one */
-	PEP_BUSY,	  /* somebody else is writing, or may have sent it without saying so yet */
-	PEP_NO_STORAGE,	  /* the socket cannot have any more */
-	PEP_DISTRUSTED,	  /* its border told of what was never sent a moment ago */
+	PEP_NOT_SENDING,  /* the connection's state no longer sends */
+	PEP_OUTSIDE,	  /* reports bytes that were never sent */
+	PEP_SHAPE,	  /* invalid ranges */
+	PEP_OLDER,	  /* older than the last one */
+	PEP_BUSY,	  /* another writer is active, or snd_nxt may not cover the segment yet */
+	PEP_NO_STORAGE,	  /* no storage left for the socket */
+	PEP_DISTRUSTED,	  /* its border recently reported bytes that were never sent */
 };
 
 #define UPDATE_CLOCK 1U
@@ -74,18 +75,18 @@ struct pep_record_update {
 	u8 flags;
 	u16 range_count;
 	u64 time_ns; /* when the PEP saw it, CLOCK_MONOTONIC here */
-	u64 border;  /* whose clock border_us is: a run of one, and its key */
+	u64 border;  /* identifies the clock of border_us: one run of a border, and its key */
 	u32 in_order;
 	u32 segments;
 	u32 rtt_us;
-	u32 border_us; /* when the PEP saw it, there, modulo 2^32 */
+	u32 border_us; /* when the PEP saw it, on the border's clock, modulo 2^32 */
 	struct pep_range ranges[PEP_RANGES];
 };
 
-/* No map has it: this takes it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
+/* No map uses this type: the variable puts it into the object's BTF, for the comparison with crates/abi/src/pep.rs. */
 const struct pep_record_update *update_layout;
 
-/* What the agent keeps of a flow. */
+/* What this program keeps per flow. */
 struct account {
 	u64 border;
 	u32 border_us;
@@ -125,7 +126,7 @@ struct mac {
 	u8 pad[2];
 };
 
-/* By interface index; those that are gone make room. */
+/* By interface index; entries of interfaces that are gone are evicted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -148,8 +149,8 @@ static __always_inline bool after(u32 a, u32 b)
 }
 
 /*
- * Whether the border can have seen that. Ranges that begin where nothing was sent yet are left out, with those above them:
- * whoever sends the border a segment in the server's name makes it its highest range, and it is no lie to tell that.
+ * Checks that the border can have seen what it reports. Ranges that begin at or above snd_nxt are dropped: a segment
+ * forged in the server's name becomes the border's highest range, which an honest border reports, too.
  */
 static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_record_update *h)
 {
@@ -176,24 +177,25 @@ static __always_inline enum verdict check(const struct tcp_sock *tp, struct pep_
 }
 
 /*
- * The kernel sends a segment first and moves snd_nxt then, both with the socket's lock, and does not wait for us in between: a
- * report may be quicker than that. Who sent the segment had the lock before the report was made. So if nobody has it now,
- * snd_nxt has been moved since, and what is still beyond it was never sent; if somebody has it, the next report will tell.
+ * The kernel sends a segment first and then advances snd_nxt, both under the socket's lock, so a report may arrive in
+ * between. The lock was taken to send the segment before the report was made. So if the lock is free now, snd_nxt has
+ * been advanced since, and bytes that are still beyond it were never sent. If the lock is held, the next report
+ * decides.
  */
 static __always_inline enum verdict check_again(const struct tcp_sock *tp, struct pep_record_update *h)
 {
 	u32 nothing = 0;
 
-	/* asked for what it was, an addition also keeps the look at the lock before that at snd_nxt */
+	/* an atomic add whose result is used is a full barrier: the lock is read before snd_nxt */
 	if (is_locked((const struct sock *)tp) || __sync_fetch_and_add(&nothing, 1))
 		return PEP_BUSY;
 	return check(tp, h);
 }
 
 /*
- * Records of one border come in the order they were made, or not at all. Since the last one its clock has gone on by no more
- * than ours, and by what that one's age may have been: what seems later than that is from before, by up to the 71 minutes
- * in which border_us wraps.
+ * Records of one border are accepted only in the order they were made. Since the last record, the border's clock has
+ * advanced by at most the time that passed here plus the greatest age of that record. A record that seems later than
+ * this is in fact an older one: border_us wraps after 71 minutes.
  */
 static __always_inline bool is_older(const struct account *a, const struct pep_record_update *h, u64 now_ns)
 {
@@ -205,8 +207,8 @@ static __always_inline bool is_older(const struct account *a, const struct pep_r
 	       (!later_us && !after(h->segments, a->segments));
 }
 
-static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp, const struct pep_record_update *h,
-					 u64 now_ns)
+static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp,
+					 const struct pep_record_update *h, u64 now_ns)
 {
 	if (!a->last_ns) {
 		a->cohort = !!(h->flags & UPDATE_CONTROL);
@@ -221,7 +223,7 @@ static __always_inline void keep_account(struct account *a, const struct tcp_soc
 	a->segments = h->segments;
 }
 
-/* As crates/abi/src/pep.rs has it: odd while it is written. */
+/* Writes the record; false if another writer is active. `updates` is odd meanwhile (crates/abi/src/pep.rs). */
 static __always_inline bool write_record(struct pep_flow_v1 *record, const struct pep_record_update *h)
 {
 	u32 updates = READ_ONCE(record->updates);
@@ -235,11 +237,11 @@ static __always_inline bool write_record(struct pep_flow_v1 *record, const struc
 	record->rtt_us = h->rtt_us;
 	record->segments = h->segments;
 	record->time_ns = h->time_ns;
-	/* 0 would be: never written. What it was is asked for, as only then the addition stays behind the stores. */
+	/* Skips 0, which means never written. Its result is used: only then is the add ordered after the stores. */
 	return __sync_fetch_and_add(&record->updates, updates + 2 ? 1 : 3) & 1;
 }
 
-/* The highest sequence number that was seen lies in flight. */
+/* Whether the highest sequence number that was seen is in flight. */
 static __always_inline bool saw_flight(const struct tcp_sock *tp, const struct pep_record_update *h)
 {
 	u32 reach = h->in_order;
@@ -255,8 +257,8 @@ static __always_inline bool may_clock(struct tcp_sock *tp, const struct pep_reco
 	       tcp_ca_state((struct sock *)tp) != TCP_CA_Loss && saw_flight(tp, h);
 }
 
-static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_sock *tp, const struct pep_record_update *h,
-				     u16 window)
+static __always_inline void fill_ack(struct tcp_header *tcp, const struct tcp_sock *tp,
+				     const struct pep_record_update *h, u16 window)
 {
 	tcp->source = h->client_port;
 	tcp->dest = h->server_port;
@@ -283,7 +285,7 @@ static __always_inline long send_v4(struct __sk_buff *skb, const struct pep_reco
 	struct ipv4_header ip = {
 		.version_ihl = 0x45,
 		.length = swap16(sizeof(ip) + sizeof(*tcp)),
-		.fragment = swap16(0x4000), /* do not */
+		.fragment = swap16(0x4000), /* don't fragment */
 		.ttl = HOP_LIMIT,
 		.protocol = PROTOCOL_TCP,
 		.source = pseudo.source,
@@ -335,7 +337,7 @@ static __always_inline long send_v6(struct __sk_buff *skb, const struct pep_reco
 		       bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }
 
-/* The client's last ACK once more. */
+/* Hands the stack the client's last ACK once more. */
 static __always_inline bool clock_sender(struct __sk_buff *skb, struct tcp_sock *tp, const struct pep_record_update *h)
 {
 	u32 ifindex = ((struct sock *)tp)->sk_rx_dst_ifindex;
@@ -370,7 +372,7 @@ static __always_inline enum verdict take(struct __sk_buff *skb, struct bpf_sock 
 	if (!a)
 		return PEP_NO_STORAGE;
 	if (verdict == PEP_OUTSIDE) {
-		/* no border that tells what it saw does that: nor is what it told before to be believed */
+		/* an honest border never does that, so its earlier reports are not trusted either */
 		a->distrusted_until_ns = now_ns + DISTRUST_NS;
 		bpf_sk_storage_delete(&pep_flow, sk);
 		return PEP_OUTSIDE;
@@ -413,11 +415,11 @@ SEC("tp_btf/inet_sock_set_state") int BPF_PROG(closed, struct sock *sk, int old_
 	struct account *a;
 	u32 which;
 
-	if (new_state != STATE_CLOSE || old_state == STATE_CLOSE || !sk->sk_bpf_storage) /* a reset one ends twice */
+	if (new_state != STATE_CLOSE || old_state == STATE_CLOSE || !sk->sk_bpf_storage) /* a reset gets here twice */
 		return 0;
 	a = bpf_sk_storage_get(&account, sk, NULL, 0);
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!a || !tp || !a->last_ns) /* no record was ever taken of it */
+	if (!a || !tp || !a->last_ns) /* no record of it was ever accepted */
 		return 0;
 	which = a->cohort;
 	cohort = bpf_map_lookup_elem(&cohorts, &which);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Gives sockets the congestion control of the first rule that matches: when a connection is established, from
- * either side, and when a socket listens. A socket that has another choice than hotcc's is left alone, unless the
- * rule overrides that. Runs on the root cgroup, after the programs of all cgroups below it. For open sockets, an
- * iterator does the same; and the loader asks by a packet which rules match.
+ * Gives sockets the congestion control of the first rule that matches: when a connection is established, from either
+ * side, and when a socket listens. A socket whose congestion control `hotcc run` or the application chose is left
+ * alone; a rule may override the application's choice. Runs on the root cgroup, after the programs of all cgroups below
+ * it. An iterator does the same for open sockets. The loader runs `explain` to ask whether a rule matches a flow.
  */
 #include "policy_figures.h"
 #include "policy_flow.h"
@@ -31,7 +31,7 @@ struct {
 	__type(value, struct policy_counts);
 } policy_counts SEC(".maps");
 
-/* For people, and for `hotcc diff`; no program reads it. */
+/* For people, and for `hotcc diff`; no BPF program reads it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -55,7 +55,7 @@ static long try_rule(u32 index, struct policy_search *search)
 	return 1;
 }
 
-/* Whether somebody chose whom the rule is to yield to. */
+/* Whether the rule must yield to the choice of `hotcc run` or of the application. */
 static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struct policy_rule *rule)
 {
 	enum policy_chooser chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, sk, NULL, 0));
@@ -66,26 +66,27 @@ static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struc
 SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 {
 	struct policy_search search = {};
-	struct bpf_sock *sk = ctx->sk; /* read once: the verifier forgets that another one was not NULL */
+	struct bpf_sock *sk = ctx->sk; /* read once: the verifier does not know that a second read is not NULL, too */
 	struct policy_counts *counts;
 	struct policy_rule *rule;
+	struct socket_cc cc = {};
 	struct tcp_sock *tp;
 	long result;
 
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		tp = sk && ctx->args[1] == BPF_TCP_CLOSE ? bpf_skc_to_tcp_sock(sk) : NULL;
-		if (tp)
-			policy_end(sk, tp, job.tick_us);
+		if (tp && read_socket_cc(tp, &cc))
+			policy_end(sk, tp, cc.name, job.tick_us);
 		return 1;
 	}
-	/* not at TCP_CONNECT_CB: it would start before the kernel knows window and segment size */
+	/* not at TCP_CONNECT_CB: the algorithm would start before the kernel knows window and segment size */
 	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
 	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
 		return 1;
-	/* what is accepted gets its user later, when a process takes it */
+	/* an accepted connection gets its user later, when a process accepts it */
 	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.wants, &search.flow);
 	search.found = job.rules;
 	bpf_loop(job.rules, try_rule, &search, 0);
@@ -115,7 +116,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 
 struct policy_moved moved = {};
 
-/* Calls `choose` when the connection ends, too. Before Linux 6.12, that has to be asked for when it is established. */
+/* Makes the kernel call `choose` when the connection ends, too. Linux before 6.12 has no way to do so here. */
 static __always_inline bool ask_for_the_end(struct tcp_sock *tp)
 {
 	u32 flags = 0;
@@ -125,7 +126,7 @@ static __always_inline bool ask_for_the_end(struct tcp_sock *tp)
 		!bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)));
 }
 
-/* The same for the open sockets of one network namespace. */
+/* Applies the rules to the open sockets of one network namespace, or only counts. */
 SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
@@ -138,7 +139,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
 	if (!tp || !read_socket_cc(tp, &cc))
 		return 0;
-	/* who opened a connection is not known any more: what was accepted has the user of the process that accepted it */
+	/* which side opened it is no longer known; an accepted connection has the user of the accepting process */
 	read_flow(tp, true, job.wants, &search.flow);
 	search.found = job.rules;
 	bpf_loop(job.rules, try_rule, &search, 0);
@@ -155,8 +156,6 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.left_alone++;
 		return 0;
 	}
-	if (!job.only_count)
-		policy_end(tp, tp, job.tick_us);
 	if (job.only_count)
 		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
 	else
@@ -169,6 +168,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.moved++;
 	if (result || job.only_count)
 		return 0;
+	policy_end(tp, tp, cc.name, job.tick_us);
 	policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
 	if (skc->skc_state != TCP_LISTEN && ask_for_the_end(tp))
 		policy_begin(tp, tp, rule->id, rule->cc_name);
@@ -180,14 +180,14 @@ struct xdp_md {
 	u32 data_end;
 };
 
-/* A query about one rule, put by the loader as a packet. */
+/* A query about one rule, which the loader passes as a packet. */
 struct policy_query {
 	u32 rule;
 	u32 pad;
 	struct policy_flow flow;
 };
 
-/* Which criterion of the rule the flow does not fulfil. */
+/* Returns the first criterion of the rule that the flow does not meet; -1 if the query is invalid. */
 SEC("xdp") int explain(struct xdp_md *ctx)
 {
 	const struct policy_query *asked = (void *)(u64)ctx->data;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rules that choose a congestion control for a flow: what they say, what is known of a flow, and whether one matches.
- * Layout: loader/src/policy/layout.rs, which a test compares with this. For policy and
- * sock_migrate.
+ * Rules that choose a congestion control for a flow: their criteria, the properties of a flow, and how the two are
+ * matched. Layout: loader/src/policy/layout.rs, which a test compares with this. For policy and sock_migrate.
  */
 #pragma once
 #include <hotcc/radio.h>
@@ -12,9 +11,9 @@
 #define POLICY_CGROUP_NAME 128
 #define POLICY_CC_NAME 16
 #define POLICY_TEXT 2048
-#define POLICY_SET_BITS 32 /* of the key, before the address */
+#define POLICY_SET_BITS 32 /* bits of the key before the address */
 
-/* What a rule asks for, in the order of the checks: bits of policy_rule.criteria. A failed check is named by its bit. */
+/* A rule's criteria, in the order of the checks: bits of policy_rule.criteria. A failed check returns its bit. */
 enum policy_criterion {
 	POLICY_MATCHES = 0,
 	POLICY_REMOTE = 1 << 0,
@@ -45,16 +44,16 @@ struct policy_rule {
 	u32 netns; /* inode */
 	u32 uid;
 	s32 signal_q8; /* 1/256 dB */
-	u32 share;     /* flows whose hash is below it */
+	u32 share;     /* matches flows whose hash is below it */
 	u32 seed;      /* of the hash */
 	u32 criteria;  /* bits: enum policy_criterion */
-	u32 overrides; /* also what a socket chose for itself */
+	u32 overrides; /* also replaces an application's own choice */
 	u16 port_first;
 	u16 port_last;
 	u32 pad;
 };
 
-/* What is known of a flow. Bits of policy_flow.known; the rest is always known. */
+/* Properties of a flow that may be unknown: bits of policy_flow.known. All others are always known. */
 enum { POLICY_KNOWS_PEER = 1, POLICY_KNOWS_UID = 2, POLICY_KNOWS_SIGNAL = 4 };
 
 struct policy_flow {
@@ -72,17 +71,17 @@ struct policy_flow {
 };
 
 struct policy_prefix {
-	u32 prefix_len; /* POLICY_SET_BITS and those of the address */
-	u32 set;	/* twice its number, and 1 for IPv4: no prefix of IPv6 has addresses of IPv4 */
+	u32 prefix_len; /* POLICY_SET_BITS plus the bits of the address */
+	u32 set;	/* twice its number, plus 1 for IPv4: an IPv6 prefix never matches an IPv4 address */
 	u8 addr[16];
 };
 
 struct policy_counts {
 	u64 connections; /* that got the rule's congestion control */
-	u64 listeners;	 /* the same */
-	u64 left_alone;	 /* had chosen for themselves, or `hotcc run` had */
+	u64 listeners;	 /* that got it */
+	u64 left_alone;	 /* the application, or `hotcc run`, had chosen */
 	u64 unavailable; /* the congestion control was not loaded */
-	u64 refused;	 /* by the kernel, for another reason: a route that locks its own, for example */
+	u64 refused;	 /* by the kernel, for another reason: e.g. the route locks a congestion control */
 };
 
 struct policy_text {
@@ -90,7 +89,7 @@ struct policy_text {
 	u8 local_digest[32];
 	u32 remote_prefixes;
 	u32 local_prefixes;
-	char toml[POLICY_TEXT]; /* the rule, as the file has it */
+	char toml[POLICY_TEXT]; /* the rule, as in the file */
 };
 
 /* Set by the loader before a program runs. */
@@ -101,14 +100,14 @@ struct policy_job {
 	u32 tick_us; /* the kernel's jiffy */
 };
 
-/* What became of open sockets. */
+/* Counts of open sockets by outcome. */
 struct policy_moved {
 	u64 moved;
-	u64 same; /* ran it already */
+	u64 same; /* already ran the rule's congestion control */
 	u64 left_alone;
 	u64 unavailable;
 	u64 refused;
-	u64 unmatched; /* by any rule */
+	u64 unmatched; /* no rule matches */
 };
 
 #define POLICY_CRITERIA 11
@@ -120,7 +119,7 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct policy_prefix);
-	__type(value, u32); /* 1: in the set, 0: taken out of a larger prefix of it */
+	__type(value, u32); /* 1: in the set, 0: excluded from a larger prefix of it */
 } policy_prefixes SEC(".maps");
 
 static __always_inline u64 policy_mix(u64 hash, u64 word)
@@ -187,7 +186,7 @@ static __always_inline bool policy_same_text(const char a[16], const char b[16])
 	return x[0] == y[0] && x[1] == y[1];
 }
 
-/* The same for a flow whenever it is asked for: a larger share keeps the flows of a smaller one. */
+/* Returns the same hash for a flow each time, so that a larger share includes the flows of a smaller one. */
 static __always_inline u32 policy_hash(const struct policy_flow *flow, u32 seed)
 {
 	const u64 *remote = (const u64 *)flow->remote, *local = (const u64 *)flow->local;
@@ -206,7 +205,7 @@ static __always_inline bool policy_has_port(const struct policy_rule *rule, u16 
 	return port >= rule->port_first && port <= rule->port_last;
 }
 
-/* The first criterion of the rule that the flow does not fulfil. */
+/* Returns the first criterion of the rule that the flow does not meet. */
 static __always_inline enum policy_criterion policy_mismatch(const struct policy_rule *rule,
 							     const struct policy_flow *flow)
 {

@@ -87,7 +87,7 @@ static __always_inline u32 timeouts(const struct tcp_sock *tp)
 	return core_field_exists(struct tcp_sock___figures, total_rto) ? more->total_rto : 0;
 }
 
-/* From here on the connection counts for the rule. */
+/* From now on the connection counts for the rule. */
 static __always_inline void policy_begin(void *sk, const struct tcp_sock *tp, u64 rule,
 					 const char cc_name[POLICY_MARK_NAME])
 {
@@ -132,15 +132,15 @@ static __always_inline void add_figure(struct policy_figures *figures, enum poli
 }
 
 /*
- * The connection ends, or leaves its rule: counts what it did since `policy_begin`. If the application has chosen
- * another congestion control meanwhile, nobody can tell which of both did what, and it counts for none.
+ * Counts what the connection did since `policy_begin`: it ends or leaves its rule, and ran `ran` until now. If that is
+ * not the rule's congestion control, the application has changed it, and the connection does not count: its figures
+ * are those of both.
  */
-static __always_inline void policy_end(void *sk, const struct tcp_sock *tp, u32 tick_us)
+static __always_inline void policy_end(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
+				       u32 tick_us)
 {
 	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, 0);
-	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
 	u64 bytes, busy_us, duration_ms, delivery_us = tp->rate_interval_us;
-	char name[POLICY_MARK_NAME] = {};
 	struct policy_figures *figures;
 	u32 segments, retransmits;
 	u64 rule;
@@ -149,9 +149,8 @@ static __always_inline void policy_end(void *sk, const struct tcp_sock *tp, u32 
 		return;
 	rule = start->rule;
 	start->rule = 0;
-	bpf_probe_read_kernel(name, sizeof(name), &ops->name);
 	figures = bpf_map_lookup_elem(&policy_figures, &rule);
-	if (!figures || !policy_same_name(name, start->cc_name))
+	if (!figures || !policy_same_name(ran, start->cc_name))
 		return;
 	bytes = tp->bytes_acked - start->acked_bytes;
 	segments = tp->data_segs_out - start->segments;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What policy rules ask of a flow, read from its socket. For policy and sock_migrate.
+ * Reads the properties of a flow that policy rules match on from its socket. For policy and sock_migrate.
  */
 #pragma once
 #include "policy.h"
@@ -45,7 +45,7 @@ typedef struct {
 	u32 val;
 } __core kuid_t;
 
-/* kernel.h's `struct sock` has what algorithms read. */
+/* Fields that are not in kernel.h's `struct sock`, which has only those that algorithms read. */
 struct sock___policy {
 	kuid_t sk_uid;
 	struct dst_entry *sk_dst_cache;
@@ -90,7 +90,7 @@ static __always_inline void read_interface(const struct sock___policy *sk, struc
 		bpf_probe_read_kernel_str(flow->interface, sizeof(flow->interface), &device->name);
 }
 
-/* Reads what the criteria in `wants` need, and what is cheap. */
+/* Reads the properties that the criteria in `wants` need, and all that are cheap to read. */
 static __always_inline void read_flow(struct tcp_sock *tp, bool has_user, u32 wants, struct policy_flow *flow)
 {
 	struct sock *sk = (struct sock *)tp;

@@ -7,15 +7,18 @@
 
 #define POLICY_MARK_NAME 16
 
-/* Who chose a socket's congestion control. */
+/* The party that chose a socket's congestion control. */
 enum policy_chooser {
 	POLICY_BY_NOBODY = 0,
-	POLICY_BY_RULE = 1, /* or `hotcc migrate`, where the application had not chosen */
+	POLICY_BY_RULE = 1, /* or `hotcc migrate`, if the application had not chosen */
 	POLICY_BY_RUN = 2,
 	POLICY_BY_APPLICATION = 3,
 };
 
-/* The kernel's own flag says that a socket has a choice of its own, and not whose. Valid while the socket runs it. */
+/*
+ * The kernel's flag only shows that a socket's congestion control was chosen; the mark names the party. It is valid
+ * while the socket runs that congestion control.
+ */
 struct policy_mark {
 	u32 by;
 	char cc_name[POLICY_MARK_NAME];
@@ -40,7 +43,7 @@ static __always_inline bool policy_same_name(const char a[POLICY_MARK_NAME], con
 	return true;
 }
 
-/* Notes that `by` gave the socket this congestion control. */
+/* Records that `by` gave the socket this congestion control. */
 static __always_inline void policy_put_mark(void *sk, u32 by, const char cc_name[POLICY_MARK_NAME])
 {
 	struct policy_mark *mark = bpf_sk_storage_get(&policy_mark, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);

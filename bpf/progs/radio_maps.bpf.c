@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * No program, only the signal maps, for whoever comes first: a feeder may start before any algorithm is loaded.
+ * Only the signal maps, without a program: a feeder creates them from this object if it starts before any algorithm is
+ * loaded.
  */
 #include <hotcc/radio.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * ARWA's receiver, and the sender's end of its option, on the sockets of one cgroup. Each connection may have both
- * roles. docs/guide/receiver.md has the option on the wire.
+ * roles. docs/guide/receiver.md describes the option on the wire.
  *
  *   measure   tcp_probe, which sees every packet that an established connection gets: delay and rate (arwa_receiver.h)
- *   options   sock_ops: says in SYN and SYN-ACK that hints are known here, puts them on ACKs, and takes them off those
- *             of the peer into the sender's socket storage, where `arwa` finds them (hint.h)
+ *   options   sock_ops: announces in SYN and SYN-ACK that this host supports hints, puts hints on ACKs, and stores the
+ *             peer's hints in the sender's socket storage, where `arwa` finds them (hint.h)
  *
- * tcp_probe runs for the sockets of the whole host: those that nobody keeps anything with are told apart with one look.
+ * tcp_probe runs for all sockets of the host: sockets without any BPF storage are skipped after one load.
  */
 #include "arwa_receiver.h"
 #include "hint_option.h"
@@ -20,10 +20,10 @@ char _license[] SEC("license") = "GPL";
 
 TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hint");
 
-/* where no data came for so long, the hint is of another time */
+/* if no data arrived for this long, the hint is outdated */
 #define HINT_AGE_MAX age_of(200 * 1000000ULL)
 
-/* without options, and with as many as there can be */
+/* without options, and with the longest options */
 #define TCP_HEADER_SIZE sizeof(struct tcp_header)
 #define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
 
@@ -32,18 +32,18 @@ struct whole_tcp_header {
 	u8 options[TCP_OPTIONS_MAX];
 };
 
-/* SACK blocks that leave no room beside time stamps, without which there are no hints */
+/* this many SACK blocks leave no room beside timestamps, without which there are no hints */
 #define SACKS_WITHOUT_ROOM 3
 
 /*
- * There where the peer knows hints, as `arwa_hint` is, which has the sender's side. What it has to say is in the first cache
- * line, for the ACKs, which need no more of it.
+ * The receiver's state of a connection whose peer supports hints; `arwa_hint` is the sender's. The hint is in the first
+ * cache line: an ACK needs no more than that.
  */
 struct rx_flow {
-	u32 made; /* when, as age_of() has it */
+	u32 made; /* time of the hint, in age_of()'s unit */
 	u8 hint;
-	u8 sequence; /* 0: none was ever made */
-	u8 copies;   /* to go */
+	u8 sequence; /* 0: no hint was made yet */
+	u8 copies;   /* still to be sent */
 	struct arwa_receiver receiver;
 };
 _Static_assert(sizeof(struct rx_flow) <= 128 - 8, "with the map's 8 bytes it is two cache lines");
@@ -55,7 +55,7 @@ struct {
 	__type(value, struct rx_flow);
 } rx_flows SEC(".maps");
 
-/* In 2^20 ns: it fits into 32 bits for 52 days, and ages are told apart by the millisecond. */
+/* Converts to units of 2^20 ns, about a millisecond: 32 bits hold 52 days. */
 static __always_inline u32 age_of(u64 ns)
 {
 	return ns >> 20;
@@ -80,8 +80,8 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	u64 now_ns;
 
 	/*
-	 * An ACK, mostly: nothing to keep in the state. On a host with many connections that is in no cache, and what the
-	 * socket has of it is not, either.
+	 * Mostly an ACK, which does not change the state. On a host with many connections, neither the state nor the
+	 * socket's fields for it are in a cache, so they are not touched.
 	 */
 	if (skb->len <= TCP_HEADER_MAX || !sk->sk_bpf_storage)
 		return 0;
@@ -91,7 +91,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	mss = tp->inet_conn.icsk_ack.rcv_mss;
 	if (skb->len < TCP_HEADER_SIZE + mss)
 		return 0;
-	/* all of the socket's that is needed is asked for at once, before a call that would wait for it, the clock's */
+	/* read all needed fields of the socket together, before the call to the clock, which would wait for them */
 	segments.least_rtt_us = tp->rtt_min.s[0].v; /* from the handshake on */
 	if (segments.least_rtt_us == ~0U)
 		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
@@ -100,10 +100,10 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
-	/* TCP has not looked at it yet: what is not expected may be anybody's, and what was received already is not data */
+	/* TCP has not checked the packet yet: beyond the window it may be forged, below it, it was received already */
 	if (swap32(header.fixed.seq) - rcv_nxt >= rcv_wnd)
 		return 0;
-	/* the ACK for the packet before this one: nobody is asked for an option where there is no room at all */
+	/* for the ACK of the packet before this one: if there is no room at all, the kernel does not ask for options */
 	if (f->copies && tp->rx_opt.num_sacks + core_bitfield(tp, rx_opt.dsack) >= SACKS_WITHOUT_ROOM)
 		RX_COUNT(hints_without_room);
 	header_size = header.fixed.offset >> 4 << 2;
@@ -112,7 +112,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 		return 0;
 	options_size = header_size - TCP_HEADER_SIZE;
 	segments.size = data_size;
-	if (data_size > mss) /* several, perhaps */
+	if (data_size > mss) /* perhaps several segments */
 		segments.size = gso_size_of(skb) ?: data_size;
 	if (segments.size < mss)
 		return 0;
@@ -149,8 +149,8 @@ static __always_inline bool peer_permits(struct bpf_sock_ops *ctx, u64 where)
 }
 
 /*
- * Size of the option that the segment about to leave is to carry. A SYN that was sent before goes without: something
- * on the way may drop what it does not know. Never beside data, whose segments are as long as the path allows.
+ * Returns the size of the option for the segment about to be sent. A retransmitted SYN has none: a middlebox may drop
+ * unknown options. Segments with data have none: they are as long as the path allows.
  */
 static __always_inline u32 option_size(struct bpf_sock_ops *ctx)
 {
@@ -165,7 +165,7 @@ static __always_inline u32 option_size(struct bpf_sock_ops *ctx)
 		return ctx->total_retrans ? 0 : PERMIT_SIZE;
 	}
 	f = flow_of(ctx);
-	/* a clock that is quick to read; it may be a few milliseconds behind */
+	/* this clock is quick to read; it may be a few milliseconds behind */
 	if (!f || !f->copies || (s32)(age_of(bpf_ktime_get_coarse_ns()) - f->made) > (s32)HINT_AGE_MAX)
 		return 0;
 	return HINT_SIZE;
@@ -200,7 +200,7 @@ static __always_inline void write(struct bpf_sock_ops *ctx)
 	RX_COUNT(hints_sent);
 }
 
-/* Whether the peer can have made another hint since the last: it takes a period, or so many packets. */
+/* Whether the peer can have made a hint since the last one: that takes `period_us`, or `period_packets` packets. */
 static __always_inline bool may_take(struct bpf_sock_ops *ctx, const struct arwa_hint_v2 *last, u64 now_ns)
 {
 	u64 bytes = ctx->bytes_acked - last->bytes_acked;
@@ -211,13 +211,13 @@ static __always_inline bool may_take(struct bpf_sock_ops *ctx, const struct arwa
 
 static __always_inline void take(struct bpf_sock_ops *ctx)
 {
-	struct hint_option option = HINT_OPTION(PERMIT_SIZE); /* to look for: kind and ExID */
+	struct hint_option option = HINT_OPTION(PERMIT_SIZE); /* searches for kind and ExID */
 	struct arwa_hint_v2 *stored;
 	struct bpf_sock *sk = ctx->sk;
 	const struct tcp_sock *tp;
 	u64 now_ns;
 
-	/* the slowest first: the option is looked for while this one is on its way from memory */
+	/* the slowest load first: the option is searched for while this one is fetched from memory */
 	stored = sk ? bpf_sk_storage_get(&arwa_hint, sk, NULL, 0) : NULL;
 	if (!stored || bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) != HINT_SIZE)
 		return;
@@ -226,7 +226,7 @@ static __always_inline void take(struct bpf_sock_ops *ctx)
 	tp = tcp_sock_to_read(sk);
 	if (!tp)
 		return;
-	now_ns = tp->tcp_mstamp * 1000; /* of this packet */
+	now_ns = tp->tcp_mstamp * 1000; /* when this packet arrived */
 	if (!hint_is_valid(option.hint) || !may_take(ctx, stored, now_ns)) {
 		RX_COUNT(hints_refused);
 		return;
@@ -235,12 +235,12 @@ static __always_inline void take(struct bpf_sock_ops *ctx)
 	stored->hint = option.hint;
 	stored->wire_sequence = option.sequence;
 	stored->bytes_acked = ctx->bytes_acked;
-	if (!__sync_add_and_fetch(&stored->sequence, 1)) /* 0 says: never written */
+	if (!__sync_add_and_fetch(&stored->sequence, 1)) /* skips 0, which means never written */
 		__sync_fetch_and_add(&stored->sequence, 1);
 	RX_COUNT(hints_received);
 }
 
-/* For hints both ways where the peer knows them; else no further calls for this connection. */
+/* Enables hints both ways if the peer supports them; else disables further calls for this connection. */
 static __always_inline void established(struct bpf_sock_ops *ctx, u64 where_peer_says)
 {
 	int flags = BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG;
@@ -265,7 +265,7 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 {
 	int on = 1, saved = 0;
 
-	/* most calls come first: no segment, a SYN cookie's, or one with data */
+	/* the most frequent calls first: without a segment, for a SYN cookie, or for a segment with data */
 	if (likely(ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB && (ctx->args[0] || ctx->skb_len)))
 		return 1;
 	switch (ctx->op) {
@@ -274,7 +274,7 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
 		announce(ctx);
-		/* an application may want more of it than its headers */
+		/* an application may have asked for more of the SYN than its headers */
 		if (bpf_getsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &saved, sizeof(saved)) || !saved)
 			bpf_setsockopt(ctx, SOL_TCP, TCP_SAVE_SYN, &on, sizeof(on));
 		break;

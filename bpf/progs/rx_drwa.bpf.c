@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DRWA's receiver, on the sockets of one cgroup: grants the sender what keeps its queue short (drwa.h), and needs
- * nothing of it. Decides where a segment leaves, mostly an ACK, and renews the window clamp each time, since the
- * kernel's autotuning rewrites it.
+ * DRWA's receiver, on the sockets of one cgroup: grants the sender a window that keeps its queue short (drwa.h), and
+ * needs no support from the sender. Decides whenever a segment is sent, mostly an ACK, and sets the window clamp again
+ * each time, since the kernel's autotuning overwrites it.
  */
 #include "drwa.h"
 #include <hotcc/kernel.h>
@@ -19,10 +19,10 @@ struct {
 	__type(value, struct drwa);
 } drwa_flows SEC(".maps");
 
-/* Shorter than that is no path's RTT but the machines' own time, and it is what a time stamp can tell apart. */
+/* A shorter RTT is not the path's but processing time; this is also the resolution of a timestamp. */
 #define LEAST_RTT_US 1000U
 
-/* The handshake's is the RTT of an empty queue; the kernel's first sample of data has the application's pause in it. */
+/* The handshake's RTT is that of an empty queue; the first one from data includes a pause of the application. */
 static __always_inline void begin_with_handshake(struct drwa *d, const struct tcp_sock *tp)
 {
 	u32 rtt_us = tp->rtt_min.s[0].v;
@@ -47,7 +47,7 @@ static __always_inline void steer(struct bpf_sock_ops *ctx)
 	if (!d->least_rtt_us)
 		begin_with_handshake(d, tp);
 	drwa_receive(d, bpf_ktime_get_ns() / 1000, tp->bytes_received, tp->rcv_rtt_est.rtt_us >> 3);
-	/* beyond its buffer a socket grants nothing anyway */
+	/* a socket never grants more than its buffer */
 	clamp = min(d->window, (u32)tp->inet_conn.icsk_inet.sk.sk_rcvbuf);
 	if (!clamp || clamp == tp->window_clamp)
 		return;
@@ -70,7 +70,7 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 		RX_COUNT(flows_clamped);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		/* who only sends has no window to steer */
+		/* a socket that only sends has no window to steer */
 		if (!ctx->args[0] && (ctx->bytes_received || !ctx->skb_len))
 			steer(ctx);
 		break;
@@ -78,7 +78,9 @@ SEC("sockops") int options(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* For those that were clamped, when it goes: what they receive under a small clamp never makes autotuning raise it. */
+/*
+ * Lifts the clamps when the receiver is removed: autotuning never raises a small clamp, whatever the socket receives.
+ */
 SEC("iter/tcp") int lift(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;

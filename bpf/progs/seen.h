@@ -1,43 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What somebody in the middle of a path has seen of a TCP flow: the next sequence number in order, and what came above
- * it. It may have come late, or miss what took another way; what it forgets counts as not seen. For pep_border.
+ * What a router on the path has seen of a TCP flow: the next sequence number in order, and the ranges above it. It may
+ * have started late, or miss packets that took another path. A range that it forgets counts as not seen. For
+ * pep_border.
  */
 #pragma once
 #include "abi/seq.h"
 
-/* No window is larger (RFC 7323): what is further away belongs to another time, or another flow. */
+/* No window is larger (RFC 7323): a sequence number further away is outdated, or from another flow. */
 #define LARGEST_WINDOW (1 << 30)
 #define NOTHING 0xffffffff
 
 struct seen {
 	u32 in_order;
 	u32 range_count;
-	struct seq_range ranges[SEQ_RANGES]; /* sequence numbers, ascending, not touching; unused: anything */
+	struct seq_range ranges[SEQ_RANGES]; /* sequence numbers, ascending, not touching; unused ones: undefined */
 };
 
-/* Bits: what a segment did. */
+/* Bits: the effects of a segment. */
 enum seen_change {
 	GAP_APPEARED = 1,
 	GAP_CLOSED = 2,
 	RANGE_FORGOTTEN = 4,
-	LOST_SIGHT = 8, /* far from all that was known: from here on anew */
+	LOST_SIGHT = 8, /* too far from what was known: tracking starts again here */
 };
 
-/* Adds what lies at from..to behind in_order; from 0 it follows what is in order. All are offsets, below 2^31. */
+/*
+ * Adds the range from..to, offsets from in_order below 2^31; a range from 0 extends what is in order. Returns
+ * seen_change bits.
+ */
 static __always_inline u32 remember(struct seen *seen, u32 from, u32 to)
 {
 	struct seq_range r[SEQ_RANGES], added = { .start = from, .end = to };
 	u32 touched = !from, change = 0, count = 0;
 
-	/* offsets of what is not in use lie behind everything */
+	/* unused ranges get offsets above all others */
 	for (int i = 0; i < SEQ_RANGES; i++) {
 		u32 unused = ~seq_less(i, seen->range_count);
 
 		r[i].start = (seen->ranges[i].start - seen->in_order) | unused;
 		r[i].end = (seen->ranges[i].end - seen->in_order) | unused;
 	}
-	/* what the new one touches becomes part of it */
+	/* ranges that the new one touches are merged into it */
 	for (int i = 0; i < SEQ_RANGES; i++) {
 		u32 touches = ~(seq_less(added.end, r[i].start) | seq_less(r[i].end, added.start));
 
@@ -51,7 +55,10 @@ static __always_inline u32 remember(struct seen *seen, u32 from, u32 to)
 		seq_order(&r[i], &added); /* `added` ends up as the last of all */
 	seq_sort(r);
 	change = touched == 0 ? GAP_APPEARED : touched > 1 ? GAP_CLOSED : 0;
-	/* The lowest goes: into what is in order, or, of five, forgotten; the client's ACK makes up for that one first. */
+	/*
+	 * The lowest range leaves if it is in order now, or if there are five: then it is forgotten, as the client's
+	 * ACKs will cover that one first.
+	 */
 	to = r[0].start ? 0 : r[0].end;
 	if (!r[0].start || added.start != NOTHING) {
 		change |= r[0].start ? RANGE_FORGOTTEN : 0;
@@ -70,7 +77,7 @@ static __always_inline u32 remember(struct seen *seen, u32 from, u32 to)
 	return change;
 }
 
-/* A segment was seen: that much of sequence space from `seq` on. */
+/* Records a segment that takes `length` of sequence space from `seq` on. Returns seen_change bits. */
 static __always_inline u32 seen_segment(struct seen *seen, u32 seq, u32 length)
 {
 	s32 from = seq - seen->in_order, to = from + length;
@@ -90,8 +97,8 @@ static __always_inline u32 seen_segment(struct seen *seen, u32 seq, u32 length)
 }
 
 /*
- * The client has everything below `ack`: what it acknowledges passed, or will never be sent again. That closes gaps, up
- * to the highest that was seen here: beyond that an acknowledgement, which anybody may forge, is not taken for it.
+ * Records that the client has everything below `ack`: acknowledged bytes passed, or will never be sent again. That
+ * closes gaps, but only up to the highest byte seen here: beyond that, an ACK, which can be forged, is not trusted.
  */
 static __always_inline void seen_acknowledged(struct seen *seen, u32 ack)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads the TCP segment that a packet carries: IPv4 and IPv6, up to two VLAN tags inside the frame (a third may be beside
- * it), super-packets of GRO and GSO. Nothing of the packet is changed, and nothing it says is believed unchecked. For
- * pep_border.
+ * Reads the TCP segment that a packet carries: IPv4 and IPv6, up to two VLAN tags inside the frame (a third may be in
+ * the packet's metadata), and super-packets of GRO and GSO. The packet is not changed, and nothing in it is trusted
+ * without a check. For pep_border.
  */
 #pragma once
 #include "packet.h"
@@ -15,13 +15,13 @@
 enum packet_kind {
 	PACKET_SEGMENT,
 	PACKET_OTHER,	  /* not TCP, or not IP */
-	PACKET_FRAGMENT,  /* of IP: only the first would have the ports */
-	PACKET_EXTENSION, /* behind an IPv6 extension header that is not stepped over (routing, AH, ...) */
-	PACKET_MALFORMED, /* cut short, or lengths that cannot be */
+	PACKET_FRAGMENT,  /* an IP fragment: only the first one has the ports */
+	PACKET_EXTENSION, /* behind an IPv6 extension header that is not skipped (routing, AH, ...) */
+	PACKET_MALFORMED, /* truncated, or impossible lengths */
 	PACKET_GTP_U,
 };
 
-/* Addresses and ports as they are on the wire; IPv4 as ::ffff:a.b.c.d. */
+/* Address and port in network order; IPv4 as ::ffff:a.b.c.d. */
 struct endpoint {
 	u32 address[4];
 	u16 port;
@@ -37,7 +37,7 @@ struct segment {
 	u8 flags;
 };
 
-/* One read takes what nearly every packet has: no IPv4 options, or all of an IPv6 header. */
+/* One read covers nearly every packet: an IPv4 header without options and a TCP header, or an IPv6 header. */
 union ip_headers {
 	u8 version;
 	struct {
@@ -52,7 +52,7 @@ static __always_inline bool is_vlan(u16 protocol)
 	return protocol == swap16(ETHERTYPE_VLAN) || protocol == swap16(ETHERTYPE_SERVICE_VLAN);
 }
 
-/* Where the IP header begins. */
+/* Returns the offset of the IP header, and sets `protocol` to that behind the tags. */
 static __always_inline u32 skip_vlan_tags(struct __sk_buff *skb, u32 at, u16 *protocol)
 {
 	u16 tag[2];
@@ -66,7 +66,7 @@ static __always_inline u32 skip_vlan_tags(struct __sk_buff *skb, u32 at, u16 *pr
 	return at;
 }
 
-/* Steps over hop-by-hop and destination options. Answers the protocol that follows. */
+/* Moves `at` past hop-by-hop and destination options, and returns the protocol that follows. */
 static __always_inline u8 skip_extensions(struct __sk_buff *skb, u8 next, u32 *at)
 {
 	u8 header[2];
@@ -80,7 +80,7 @@ static __always_inline u8 skip_extensions(struct __sk_buff *skb, u8 next, u32 *a
 	return next;
 }
 
-/* A super-packet may be longer than its length field can say: then that is 0, and it ends where the buffer does. */
+/* A super-packet may be too long for its length field: the field is 0 then, and the packet ends with the buffer. */
 static __always_inline u32 end_of(struct __sk_buff *skb, u32 at, u32 length, bool is_said)
 {
 	return is_said || !skb->gso_size ? at + length : skb->len;
@@ -101,7 +101,7 @@ static __always_inline enum packet_kind read_tcp(struct __sk_buff *skb, const st
 	s->flags = tcp->flags;
 	s->payload = end - at - header;
 	s->count = skb->gso_segs;
-	if (!s->count) /* a guest's super-packets are counted only when they are cut */
+	if (!s->count) /* a guest's super-packet has no count until it is segmented */
 		s->count = skb->gso_size ? (s->payload + skb->gso_size - 1) / skb->gso_size : 1;
 	return PACKET_SEGMENT;
 }
@@ -147,7 +147,7 @@ static __always_inline enum packet_kind read_udp(struct __sk_buff *skb, u32 at)
 	return PACKET_OTHER;
 }
 
-/* `link_header` is the length of what comes before IP on that kind of device. */
+/* `link_header` is the length of the link-layer header on that kind of device. */
 static __always_inline enum packet_kind read_segment(struct __sk_buff *skb, u32 link_header, struct segment *s)
 {
 	u16 protocol = skb->protocol;
@@ -158,7 +158,7 @@ static __always_inline enum packet_kind read_segment(struct __sk_buff *skb, u32 
 	if (protocol != swap16(ETHERTYPE_IPV4) && protocol != swap16(ETHERTYPE_IPV6))
 		return PACKET_OTHER;
 	if (bpf_skb_load_bytes(skb, at, &h, sizeof(h))) {
-		/* shorter than IP and TCP together, but for IPv4 with something smaller in it */
+		/* shorter than an IP and a TCP header: valid only if it is IPv4 with a shorter payload */
 		if (protocol != swap16(ETHERTYPE_IPV4) || bpf_skb_load_bytes(skb, at, &h.v4.ip, sizeof(h.v4.ip)))
 			return PACKET_MALFORMED;
 		return h.v4.ip.protocol == PROTOCOL_TCP ? PACKET_MALFORMED :

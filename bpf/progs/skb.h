@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF side of the kernel's contract for programs that see packets (TC). packet.h includes it, and so does a program
- * that needs no more.
+ * The BPF side of the kernel's ABI for programs that see packets (TC). For packet.h, and for programs that need no more
+ * than this.
  */
 #pragma once
 #include <hotcc/bpf.h>
 
-#define TC_ACT_UNSPEC -1 /* leaves the packet to whatever comes next: other programs, then the stack */
+#define TC_ACT_UNSPEC -1 /* passes the packet on: to other programs, then to the stack */
 #define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 

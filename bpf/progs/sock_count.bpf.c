@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Counts the open TCP sockets of one network namespace by congestion control, and by version of it, with the
- * distributions of window, RTT and delivery rate. Runs when somebody looks; adds up over the namespaces visited.
+ * distributions of window, RTT and delivery rate. Runs on demand; adds up over the namespaces visited.
  */
 #include <hotcc/fixed.h>
 #include "sockets.h"
@@ -13,13 +13,13 @@ struct group {
 	struct socket_cc cc;
 	u32 pad;
 	u64 connections; /* every state but LISTEN */
-	u64 listeners;	 /* those that chose it, and hand it on to what they accept */
+	u64 listeners;	 /* those that chose it; accepted connections inherit it */
 	struct log2_histogram cwnd_segments;
 	struct log2_histogram srtt_us;
 	struct log2_histogram delivery_kbps;
 };
 
-/* By the address of the ops table: to read a name for each socket would cost more than the counting. */
+/* By the address of the ops table: reading a name for each socket would cost more than counting. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes a record of each open TCP connection of one network namespace that runs the congestion control asked for,
- * with the algorithm's private state as it is: what the bytes mean is in the BTF of the version that the record names.
+ * Writes a record of each open TCP connection of one network namespace that runs the requested congestion control. The
+ * record has the algorithm's private state as raw bytes, which the BTF of the version that it names describes.
  */
-#define PEP_PINNING 0 /* the loader takes the pinned one, if there is one */
+#define PEP_PINNING 0 /* the loader uses the pinned map, if there is one */
 #include "abi/pep.h"
 #include "sockets.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Moves the open sockets of one network namespace, listeners that chose it included, from a congestion control to the
- * version that now stands behind `to_name`, or only counts them. Setting the same name again is what makes the kernel
- * give a socket the new version. Only those move that a rule matches, which may ask for nothing.
- * Window, ssthresh and RTT estimate stay; the algorithm's own state starts anew.
+ * Moves the open sockets of one network namespace, including listeners that chose it, from a congestion control to the
+ * version that now serves `to_name`; or only counts them. If a socket's congestion control is set to the same name
+ * again, the kernel gives the socket the new version. Only sockets that the rule matches are moved; a rule without
+ * criteria matches all of them. Window, ssthresh and RTT estimate are kept; the algorithm's own state is initialised
+ * again.
  */
 #include "policy_figures.h"
 #include "policy_flow.h"
@@ -11,24 +12,24 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Read and written by the loader as it stands. */
+/* Read and written by the loader in this layout. */
 struct migrate_job {
 	char from_name[CC_NAME_MAX];
 	char to_name[CC_NAME_MAX];
-	u64 keep_map_id; /* sockets that already run this version stay as they are */
+	u64 keep_map_id; /* sockets that already run this version are left alone */
 	u64 only_count;
 	u64 limit; /* sockets that may move; 0: any number */
 	u64 moved;
 	u64 failed;
 	u64 over_limit;
 	u64 tick_us; /* the kernel's jiffy */
-	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not fulfil */
+	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not meet */
 	struct policy_rule rule;
 };
 
 struct migrate_job job SEC(".data") = {};
 
-/* Whether the rule matches; counts it if not. */
+/* Whether the rule matches the socket. Counts a mismatch. */
 static __always_inline bool is_meant(struct tcp_sock *tp)
 {
 	const struct policy_rule *rule = &job.rule;
@@ -55,7 +56,7 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 	if (!skc)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
-	/* setting it for a listener on the default would keep that listener from every later default */
+	/* if it were set on a listener that has the default, that listener would not get later defaults */
 	if (!tp || listens_on_the_default(tp) || !read_socket_cc(tp, &cc))
 		return 0;
 	if (!same_name(cc.name, job.from_name) || (job.keep_map_id && cc.map_id == job.keep_map_id))
@@ -66,8 +67,6 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		job.over_limit++;
 		return 0;
 	}
-	if (!job.only_count)
-		policy_end(tp, tp, job.tick_us);
 	chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, tp, NULL, 0));
 	if (job.only_count ? core_bitfield(&tp->inet_conn, icsk_ca_dst_locked) :
 			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name))) {
@@ -75,6 +74,8 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	job.moved++;
+	if (!job.only_count)
+		policy_end(tp, tp, cc.name, job.tick_us);
 	if (!job.only_count && chooser <= POLICY_BY_RULE)
 		policy_put_mark(tp, POLICY_BY_RULE, job.to_name);
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The context of sock_ops programs, as the kernel's ABI has it. For cgroup_cc, rx_arwa, rx_drwa and test objects.
+ * The context of sock_ops programs, as the kernel's ABI defines it. For cgroup_cc, policy, rx_arwa, rx_drwa and test
+ * objects.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -10,7 +11,7 @@
 #define TCP_CONGESTION 13
 #define TCP_SAVE_SYN 27
 
-/* What a program is called for. */
+/* The events that a program is called for. */
 enum {
 	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
 	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
@@ -22,7 +23,7 @@ enum {
 	BPF_SOCK_OPS_WRITE_HDR_OPT_CB = 15,
 };
 
-/* What else it asks to be called for, on one socket. */
+/* Further events, which a program enables per socket. */
 enum {
 	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
 	BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG = 1 << 5,
@@ -31,7 +32,7 @@ enum {
 
 /* args[0] of the calls about header options. */
 enum { BPF_WRITE_HDR_TCP_CURRENT_MSS = 1, BPF_WRITE_HDR_TCP_SYNACK_COOKIE = 2 };
-/* bpf_load_hdr_opt: look in the SYN that this is the answer to, or that was saved */
+/* bpf_load_hdr_opt: look in the SYN that this segment answers, or in the saved SYN */
 enum { BPF_LOAD_HDR_OPT_TCP_SYN = 1 };
 enum { BPF_TCP_ESTABLISHED = 1, BPF_TCP_CLOSE = 7 };
 enum { TCPHDR_FIN = 1, TCPHDR_SYN = 2, TCPHDR_RST = 4, TCPHDR_ACK = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Walking the open TCP sockets (iter/tcp), and telling which version of a congestion control each one runs. For
- * sock_count, sock_flows, sock_migrate and rx_drwa.
+ * Walks the open TCP sockets (iter/tcp), and finds out which version of a congestion control each one runs. For policy,
+ * sock_count, sock_flows, sock_migrate, rx_drwa and a test object.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -41,7 +41,7 @@ struct bpf_struct_ops_tcp_congestion_ops {
 #define BPF_OWNER_MARK (0xeB9FULL << 2)
 #define POISON_MASK 0xffffffffffffULL
 
-/* What a socket runs. */
+/* The congestion control that a socket runs. */
 struct socket_cc {
 	u32 map_id; /* its struct_ops map; 0: one of the kernel's own */
 	char name[CC_NAME_MAX];
@@ -58,7 +58,7 @@ static __always_inline bool same_name(const char *a, const char *b)
 	return true;
 }
 
-/* A listener that never chose has whatever was the default when it was made; its children get today's. */
+/* A listener that never chose has the default of when it was created; the sockets it accepts get the current one. */
 static __always_inline bool listens_on_the_default(const struct tcp_sock *tp)
 {
 	return tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == TCP_LISTEN &&
@@ -73,8 +73,8 @@ static __always_inline bool listens_on_the_default(const struct tcp_sock *tp)
 	})
 
 /*
- * Addresses are handled as plain numbers here: the map lies around the ops table, which is further than the verifier
- * lets a typed pointer go.
+ * Reads which congestion control a socket runs. Addresses are plain numbers here: the map encloses the ops table, which
+ * is outside the range that the verifier allows a typed pointer.
  */
 static __always_inline bool read_socket_cc(struct tcp_sock *tp, struct socket_cc *cc)
 {

@@ -7,11 +7,11 @@ use std::process::Command;
 
 /// Compiles `source` to the shared object `object`, with the clang that compiled the BPF objects.
 ///
-/// Undefined behaviour traps in it: a test that provokes some dies instead of passing by luck.
+/// Undefined behaviour traps in it: a test that provokes it crashes instead of passing by luck.
 ///
 /// # Errors
 ///
-/// If clang cannot be run, or refuses the file: with its messages.
+/// If clang cannot be run, or if it rejects the file; the error then has clang's messages.
 pub fn compile(source: &Path, object: &Path, include: &[PathBuf], defines: &[String]) -> io::Result<()> {
     let output = Command::new(CLANG)
         .args(["-shared", "-fPIC", "-O2", "-gline-tables-only", "-std=gnu11"])

@@ -1,8 +1,8 @@
-//! hotcc's BPF objects, compiled by clang in this crate's build and embedded in whoever uses them.
+//! hotcc's BPF objects, compiled by clang in this crate's build and embedded in the programs that use this crate.
 //!
-//! One object per file of `bpf/algos` (a congestion control each, describing itself through its BTF) and
-//! `bpf/progs` (programs that are no congestion control), those that make up the lab's network in `bpf/lab`, and the peers
-//! in `bench/peers`: others' congestion controls, for comparisons.
+//! One object per file of `bpf/algos` (a congestion control each, described by its BTF), `bpf/progs` (other programs),
+//! `bpf/lab` (the lab's network), `bpf/test-objects` (for tests), and `bench/peers` (others' congestion controls, for
+//! comparisons).
 
 pub mod host;
 
@@ -11,7 +11,7 @@ pub mod host;
 pub struct Object {
     /// File name without `.bpf.c`.
     pub name: &'static str,
-    /// The ELF file, aligned to eight bytes as ELF readers want it.
+    /// The ELF file, aligned to eight bytes as ELF readers require.
     pub bytes: &'static [u8],
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A congestion control as it was written before this project and before struct_ops links: nothing of ours included, the
- * old section name, a full set of its own declarations.
+ * A congestion control in the style from before this project and before struct_ops links: it includes none of our
+ * headers, uses the old section name, and declares all that it needs itself.
  */
 typedef unsigned int __u32;
 typedef unsigned long long __u64;

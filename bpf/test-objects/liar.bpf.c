@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A receiver that lies: says that it knows hints, and puts a new one on every ACK, of any value that it is told.
+ * A receiver that lies: it announces support for hints, and puts a new one, of any value that a test sets, on every
+ * ACK.
  */
 #include "progs/hint_option.h"
 #include "progs/sock_ops.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A middlebox on a router that has something against the hints' option, or loses segments. IPv4 without options.
+ * A middlebox on a router that strips, overwrites or drops the hints' option, or loses segments. For IPv4 without IP
+ * options.
  */
 #include "progs/hint_option.h"
 #include "progs/one_way.h"
@@ -12,7 +13,7 @@ char _license[] SEC("license") = "GPL";
 #define OPTIONS_AT (TCP_AT + sizeof(struct tcp_header))
 #define TWO_NOPS 0x0101
 
-/* to which segments that carry it */
+/* the segments with the option that it acts on */
 enum { SYN = 1, SYN_ACK = 2, OTHERS = 4 };
 enum { STRIP, OVERWRITE, DROP };
 
@@ -20,17 +21,17 @@ struct middlebox_job {
 	u32 segments;
 	u32 does;
 	u32 word;      /* OVERWRITE: which 16 bits of the option ... */
-	u32 value;     /* ... with what, as on the wire */
-	u32 lose_each; /* of so many segments with data, the first and three others soon after are lost; 0: none */
+	u32 value;     /* ... and their new value, as on the wire */
+	u32 lose_each; /* of each so many segments with data, the 1st, 3rd, 5th and 7th are lost; 0: none */
 	u32 with_data; /* so far */
-	u32 seen;      /* segments to which it did something for the option's sake */
+	u32 seen;      /* segments that it acted on because of the option */
 };
 
 struct middlebox_job job SEC(".data") = {};
 
 static long (*const bpf_l4_csum_replace)(struct __sk_buff *skb, u32 at, u64 from, u64 to, u64 flags) = (void *)11;
 
-/* Where in the options it is, and its size; 0: nowhere. */
+/* Returns where in the options it is, and sets its size; 0: not found. */
 static __always_inline u32 find(const u8 options[64], u32 length, u32 *size)
 {
 	u32 at = 0;
@@ -81,7 +82,7 @@ SEC("tc") int interfere(struct __sk_buff *skb)
 	}
 	if (!length)
 		return TC_ACT_UNSPEC;
-	/* or both limits become one, of another number, which verifiers do not see through */
+	/* else the compiler merges both limits into one on another number, which verifiers do not understand */
 	asm volatile("" : "+r"(length));
 	if (length > TCP_OPTIONS_MAX || bpf_skb_load_bytes(skb, OPTIONS_AT, options, length))
 		return TC_ACT_UNSPEC;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Gives each packet a VLAN tag that says nothing but a priority, beside its bytes, as network cards hand over theirs; and
- * counts where they arrive so.
+ * `priority_tag` gives each packet a VLAN tag that has only a priority, in the packet's metadata, as network cards
+ * deliver tags. `count_tags` counts packets that arrive with such a tag.
  */
 #include "progs/packet.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A program on tcp_probe that does nothing: what being called there costs, and being measured. And a storage, for sockets that
- * have one which is none of the measured program's.
+ * A program on tcp_probe that does nothing: shows the cost of a call there and of its measurement. Also has a storage
+ * map, for sockets with a storage that is not the measured program's.
  */
 #include <hotcc/kernel.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Several congestion controls in one object, as the kernel's own self-tests have them: two that load, and one with a
- * program that the verifier rejects. A map asks to be pinned by its name.
+ * Several congestion controls in one object, as in the kernel's own self-tests: two that load, and one with a program
+ * that the verifier rejects. A map asks to be pinned by its name.
  */
 #include <hotcc/kernel.h>
 #include <hotcc/struct_ops.h>
@@ -33,11 +33,11 @@ SEC("struct_ops") u32 BPF_PROG(several_ssthresh, struct sock *sk)
 
 SEC("struct_ops") u32 BPF_PROG(several_wrong_ssthresh, struct sock *sk)
 {
-	tcp_sk(sk)->snd_cwnd_clamp = 1; /* which it may not write */
+	tcp_sk(sk)->snd_cwnd_clamp = 1; /* a field that it may not write */
 	return 2;
 }
 
-/* no table names it */
+/* in no ops table */
 SEC("struct_ops") u32 BPF_PROG(several_unused, struct sock *sk)
 {
 	tcp_sk(sk)->snd_cwnd_clamp = 1;

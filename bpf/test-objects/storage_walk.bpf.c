@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes a byte for each socket that a socket storage map keeps something for.
+ * Writes a byte for each socket that has an entry in a socket storage map.
  */
 #include "progs/sockets.h"
 

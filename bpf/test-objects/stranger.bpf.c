@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A third party's congestion control as it might come along: no tags, a constant and a variable of its own, and
- * `cong_control`, whose arguments differ between kernels.
+ * A typical third party's congestion control: no tags, a constant and a variable of its own, and `cong_control`, whose
+ * arguments differ between kernels.
  */
 #include <hotcc/kernel.h>
 #include <hotcc/struct_ops.h>

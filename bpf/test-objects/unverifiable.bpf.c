@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Builds, and no verifier takes it: it writes a field that congestion controls may not write.
+ * Compiles, but no verifier accepts it: it writes a field that congestion controls may not write.
  */
 #include <hotcc/kernel.h>
 #include <hotcc/struct_ops.h>

@@ -1,9 +1,9 @@
-//! Examples worked by hand, which hold for a model as for its algorithm: one connection under either of them.
+//! Examples worked by hand, which hold for a model and for its algorithm: one connection under either of them.
 
 use crate::models::{Model, close};
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
-/// A connection at 1 s with W = 150 segments of 1000 bytes, which sent data before.
+/// Returns a connection at 1 s with W = 150 segments of 1000 bytes, which sent data before.
 #[must_use]
 pub fn connection() -> View {
     View {
@@ -22,7 +22,7 @@ pub fn connection() -> View {
 }
 
 /// Makes two tests of each example: `model::NAME` and `algorithm::NAME`. An example is a function that takes an
-/// `&mut Example` of a [`connection`]; beside it stand the tunables it is worked out for.
+/// `&mut Example` of a [`connection`]; the tunables that it is worked out for are given beside it.
 #[macro_export]
 macro_rules! on_model_and_algorithm {
     ($name:literal, $model:ident; $($example:ident: $tunables:expr;)*) => {
@@ -54,10 +54,10 @@ macro_rules! on_model_and_algorithm {
 
 /// A model that can run without its algorithm.
 pub trait Alone: Model {
-    /// Takes what the hook just called made of the connection for what the algorithm made of it.
+    /// Takes the connection after the hook just called as if the algorithm had set it.
     fn go_on(&mut self, sock: &View);
-    /// What the algorithm's state field of this name stands for, without the scale (`_q8`, `_q16`); panics on an
-    /// unknown one.
+    /// Returns the value of the algorithm's state field of this name, without the scale (`_q8`, `_q16`); panics on an
+    /// unknown name.
     fn field(&self, name: &str) -> f64;
 }
 
@@ -66,15 +66,15 @@ enum Side<'a, M> {
     Algorithm(&'a HostAlgo, Flow<'a>),
 }
 
-/// A connection whose every ACK the example spells out.
+/// A connection for which the example spells out every ACK.
 pub struct Example<'a, M> {
-    /// The connection, to be changed at will between hooks.
+    /// The connection; the example may change it between hooks.
     pub sock: View,
     side: Side<'a, M>,
 }
 
 impl<'a, M: Alone> Example<'a, M> {
-    /// Under a model.
+    /// Creates a connection under a model.
     #[must_use]
     pub fn of_model(model: M, sock: View) -> Self {
         let mut example = Self { sock, side: Side::Model(Box::new(model)) };
@@ -82,7 +82,7 @@ impl<'a, M: Alone> Example<'a, M> {
         example
     }
 
-    /// Under the algorithm, with the tunables of its model.
+    /// Creates a connection under the algorithm, with the tunables of its model.
     #[must_use]
     pub fn of_algorithm(algo: &'a HostAlgo, model: &M, sock: View) -> Self {
         for (name, value) in model.tunables() {
@@ -109,19 +109,19 @@ impl<'a, M: Alone> Example<'a, M> {
         }
     }
 
-    /// The algorithm takes the connection over.
+    /// Calls `init`: the algorithm takes over the connection.
     pub fn init(&mut self) {
         self.hook(|m, s| m.init(s), |f| f.init());
     }
 
-    /// `acked` segments are acknowledged after this time, in the middle of a round: `pkts_acked`.
+    /// Acknowledges `acked` segments after this time, in the middle of a round: `pkts_acked`.
     pub fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) {
         self.sock.now_us += after_us;
         self.sock.delivered = self.sock.delivered.wrapping_add(acked);
         self.hook(|m, s| m.pkts_acked(s, rtt_us), |f| f.pkts_acked(acked, rtt_us));
     }
 
-    /// As [`Self::ack`], with the last segment of a round: the next one ends with what is sent by now.
+    /// As [`Self::ack`], with the last segment of a round. The next round ends with what has been sent by now.
     pub fn end_round(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>, srtt_us: u32) {
         self.sock.snd_una = self.sock.snd_nxt;
         self.sock.snd_nxt = self.sock.snd_nxt.wrapping_add(100_000);
@@ -129,33 +129,33 @@ impl<'a, M: Alone> Example<'a, M> {
         self.ack(after_us, acked, rtt_us);
     }
 
-    /// `cong_avoid`.
+    /// Calls `cong_avoid`.
     pub fn grow(&mut self, acked: u32) {
         self.hook(|m, s| m.cong_avoid(s, acked), |f| f.cong_avoid(acked));
     }
 
-    /// `ssthresh`; it does not come into force.
+    /// Calls `ssthresh` and returns its result, which is not applied.
     pub fn ssthresh(&mut self) -> u32 {
         self.hook(|m, s| m.ssthresh(s), |f| f.ssthresh())
     }
 
-    /// `undo_cwnd`; it does not come into force.
+    /// Calls `undo_cwnd` and returns its result, which is not applied.
     pub fn undo_cwnd(&mut self) -> u32 {
         self.hook(|m, s| m.undo_cwnd(s), |f| f.undo_cwnd())
     }
 
-    /// The connection enters a congestion state.
+    /// Calls `set_state`: the connection enters a congestion state.
     pub fn enter(&mut self, state: u8) {
         self.hook(|m, s| m.set_state(s, state), |f| f.set_state(state));
         self.sock.ca_state = state.into();
     }
 
-    /// `cwnd_event`.
+    /// Calls `cwnd_event`.
     pub fn event(&mut self, event: u32) {
         self.hook(|m, s| m.cwnd_event(s, event), |f| f.cwnd_event(event));
     }
 
-    /// The path map holds this generation from now on.
+    /// Sets the generation in the path map.
     pub fn path(&mut self, generation: u32) {
         match &mut self.side {
             Side::Model(m) => m.set_path(generation),
@@ -163,12 +163,12 @@ impl<'a, M: Alone> Example<'a, M> {
         }
     }
 
-    /// W and ssthresh.
+    /// Returns W and ssthresh.
     pub fn window(&self) -> (u32, u32) {
         (self.sock.snd_cwnd, self.sock.snd_ssthresh)
     }
 
-    /// A state field without its scale.
+    /// Returns a state field without its scale.
     pub fn field(&self, name: &str) -> f64 {
         match &self.side {
             Side::Model(m) => m.field(name),
@@ -176,11 +176,11 @@ impl<'a, M: Alone> Example<'a, M> {
         }
     }
 
-    /// Panics unless a state field is what was worked out, but for rounding.
+    /// Panics unless a state field has the value that was worked out, up to rounding.
     #[track_caller]
     pub fn assert_field(&self, name: &str, want: f64) {
-        // a bandwidth is gathered from samples of whole bytes/s, anything else has the resolution of its scale;
-        // a model has more digits than were worked out
+        // a bandwidth is computed from samples of whole bytes/s; other fields have the resolution of their scale;
+        // a model has more digits than the value worked out
         let resolution = match (&self.side, scale(name)) {
             (_, 1.0) => 0.0,
             (Side::Model(_), 256.0) => 0.01,

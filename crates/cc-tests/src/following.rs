@@ -1,5 +1,5 @@
-//! Connections over a radio whose SINR tells of each change of the rate before it comes: a window over a bottleneck
-//! with a buffer, made up from a seed while they are played.
+//! Connections over a radio whose SINR predicts each change of the rate: a window over a bottleneck with a buffer.
+//! Their events are generated from a seed while they run.
 
 use crate::kernel::Event;
 use crate::live::{self, Course};
@@ -14,9 +14,9 @@ struct Radio {
     /// Bytes/s of one bit/s/Hz.
     bandwidth: f64,
     sinr_db: f64,
-    /// What the rate follows: the SINR of the round before.
+    /// Bytes/s; follows from the SINR of the round before.
     rate: f64,
-    /// What the buffer holds, of what the path holds without one.
+    /// Capacity of the buffer, relative to that of the path without it.
     buffer: f64,
     rounds_left: u64,
 }
@@ -33,7 +33,7 @@ impl Radio {
         }
     }
 
-    /// The events of the next round.
+    /// Returns the events of the next round.
     fn round(&mut self, random: &mut Random, sock: &View) -> Vec<Event> {
         self.rate = self.bandwidth * (1.0 + 10f64.powf(self.sinr_db / 10.0)).log2();
         if self.rounds_left == 0 {
@@ -75,8 +75,8 @@ impl Course for Radio {
     }
 }
 
-/// Plays `connections` connections of `rounds` rounds from seeds `seed..`; `model` makes the model for each.
-/// Panics at the first difference with the shortest script found that shows one.
+/// Runs `connections` connections of `rounds` rounds from seeds `seed..`; `model` makes the model for each.
+/// Panics at the first difference, with the shortest script found that shows one.
 pub fn check<M: Model + Clone>(
     algo: &HostAlgo,
     seed: u64,

@@ -1,4 +1,5 @@
-//! Plays the kernel around an algorithm and its model: same connection, same events, and after each hook a comparison.
+//! Acts as the kernel around an algorithm and its model: same connection, same events, and a comparison after each
+//! hook.
 //!
 //! The order of calls and the kernel's own changes to W follow `net/ipv4/tcp_input.c`: `tcp_ack`, `tcp_enter_recovery`,
 //! `tcp_enter_cwr`, `tcp_enter_loss`, `tcp_end_cwnd_reduction`, `tcp_undo_cwnd_reduction`; and `tcp_cwnd_restart`.
@@ -16,15 +17,15 @@ use hotcc_host_algo::{
     EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View,
 };
 
-/// The player.
+/// The kernel's part of a connection.
 pub struct Kernel<'a, M> {
     /// The connection as the kernel has it.
     pub sock: View,
     /// The model.
     pub model: M,
-    /// What happened.
+    /// Counts of what happened.
     pub counts: Counts,
-    /// The algorithm under test; none where the model plays by itself.
+    /// The algorithm under test; `None` if the model runs by itself.
     subject: Option<(&'a HostAlgo, Flow<'a>)>,
     pep_updates: u32,
     hint_sequence: u32,
@@ -34,10 +35,10 @@ pub struct Kernel<'a, M> {
 }
 
 impl<'a, M: Model> Kernel<'a, M> {
-    /// Sets the model's tunables in the algorithm, takes all signals away and calls `init` on both.
+    /// Sets the model's tunables in the algorithm, removes all signals and calls `init` on both.
     ///
     /// # Errors
-    /// They differ.
+    /// If algorithm and model differ.
     pub fn start(algo: &'a HostAlgo, model: M, sock: View) -> Result<Self, String> {
         algo.set_radio(None);
         algo.set_path(0);
@@ -49,7 +50,7 @@ impl<'a, M: Model> Kernel<'a, M> {
     /// As [`Kernel::start`], for the model by itself.
     ///
     /// # Errors
-    /// It leaves the bounds that hold for any algorithm.
+    /// If the model leaves the bounds that hold for any algorithm.
     pub fn alone(model: M, sock: View) -> Result<Self, String> {
         Self::begin(None, model, sock)
     }
@@ -79,10 +80,10 @@ impl<'a, M: Model> Kernel<'a, M> {
         }
     }
 
-    /// Plays one event.
+    /// Applies one event.
     ///
     /// # Errors
-    /// Algorithm and model differ; says where and how.
+    /// If algorithm and model differ; the message says where and how.
     pub fn apply(&mut self, event: Event) -> Result<(), String> {
         let state = self.sock.ca_state as u8;
         match event {
@@ -137,7 +138,8 @@ impl<'a, M: Model> Kernel<'a, M> {
         Ok(())
     }
 
-    /// As many segments as the window, or the application, allows; never further than sequence numbers tell apart.
+    /// Sends as many segments as the window, or the application, allows, but never so many that sequence numbers become
+    /// ambiguous.
     fn send(&mut self) {
         let s = &mut self.sock;
         let segments = if s.is_cwnd_limited != 0 { s.snd_cwnd } else { s.snd_cwnd / 3 };
@@ -161,7 +163,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.model.set_pep(flow);
     }
 
-    /// `recv_sack_cache`: in order of their starts.
+    /// Sets the SACK blocks, in order of their starts as in `recv_sack_cache`.
     fn sack(&mut self, blocks: &[Stretch]) {
         let places = blocks.iter().map(|(start, end)| (start.sequence(&self.sock), end.sequence(&self.sock)));
         let mut blocks: Vec<(u32, u32)> = places.filter(|(start, end)| start != end).collect();
@@ -221,13 +223,13 @@ impl<'a, M: Model> Kernel<'a, M> {
         if let Some(rtt) = rtt_us {
             let first = s.srtt_us == 0;
             s.srtt_us = if first { rtt << 3 } else { (s.srtt_us - (s.srtt_us >> 3) + rtt).max(1) };
-            // a windowed minimum: not what the connection's least RTT may be taken from
+            // a windowed minimum: an algorithm must not take the connection's least RTT from it
             s.min_rtt_us = if first || s.delivered.is_multiple_of(97) { rtt } else { s.min_rtt_us.min(rtt) };
         }
         let flight = s.snd_nxt.wrapping_sub(s.snd_una) / s.mss;
         self.hook("pkts_acked", |m, s| m.pkts_acked(s, rtt_us), |f| f.pkts_acked(acked, rtt_us))?;
         if let Some(rtt) = rtt_us {
-            // `tcp_rate_gen`, after the hook: a flight in an RTT
+            // `tcp_rate_gen`, after the hook: the flight is delivered in one RTT
             (self.sock.rate_delivered, self.sock.rate_interval_us) = (flight.saturating_add(acked), rtt);
         }
         if matches!(self.sock.ca_state as u8, CWR | RECOVERY) {
@@ -250,7 +252,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.hook("cwnd_event", |m, s| m.cwnd_event(s, event), |f| f.cwnd_event(event))
     }
 
-    /// `tcp_current_ssthresh`: what an undo goes back to.
+    /// Stores `tcp_current_ssthresh`, the value that an undo restores.
     fn remember_ssthresh(&mut self) {
         let s = &self.sock;
         self.prior_ssthresh = match s.ca_state as u8 {
@@ -259,7 +261,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         };
     }
 
-    /// Asks for the new ssthresh.
+    /// Asks the algorithm for the new ssthresh.
     fn reduce(&mut self) -> Result<(), String> {
         self.sock.prior_cwnd = self.sock.snd_cwnd;
         let (mut want, mut got) = (0, 0);
@@ -296,7 +298,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.enter(CWR)
     }
 
-    /// `tcp_end_cwnd_reduction`; after an undo W stays.
+    /// `tcp_end_cwnd_reduction`; after an undo, W is kept.
     fn complete(&mut self, lower: bool) -> Result<(), String> {
         if lower && self.sock.snd_ssthresh < INFINITE_SSTHRESH {
             self.sock.snd_cwnd = self.sock.snd_ssthresh;
@@ -336,17 +338,17 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.enter(LOSS)
     }
 
-    /// `release`, then `init` over the state it left.
+    /// Calls `release`, then `init` over the state that it left.
     fn come_back(&mut self) -> Result<(), String> {
         self.counts.returns += 1;
         self.finish()?;
         self.hook("init", |m, s| m.init(s), |f| f.init())
     }
 
-    /// `release`.
+    /// Calls `release`.
     ///
     /// # Errors
-    /// Algorithm and model differ.
+    /// If algorithm and model differ.
     pub fn finish(&mut self) -> Result<(), String> {
         self.hook("release", |m, s| m.release(s), |f| f.release())
     }
@@ -365,7 +367,7 @@ impl<'a, M: Model> Kernel<'a, M> {
         self.event(EVENT_TX_START)
     }
 
-    /// Calls a hook of both with the same view, compares what they made of it, goes on with the algorithm's W and
+    /// Calls a hook of both with the same view, compares the results, and continues with the algorithm's W and
     /// ssthresh; the model keeps the rest of its state.
     fn hook(
         &mut self,

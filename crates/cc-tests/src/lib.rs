@@ -1,11 +1,12 @@
-//! Independent reference models of hotcc's congestion controls, and what drives them beside the algorithms' host builds.
+//! Independent reference models of hotcc's congestion controls, and code that runs them side by side with the
+//! algorithms' host builds.
 //!
-//! [`models`] holds the papers' equations in f64; [`kernel`] plays the kernel's part around both; [`random`] makes up
-//! connections to apply, [`steady`] those whose path changes slowly, and [`following`] those that follow a radio's signal.
-//! [`examples`] are connections worked by hand. [`steps`] and [`units`] are the pure functions below. [`storage`] looks into
-//! the running kernel's.
+//! [`models`] holds the papers' equations in f64; [`kernel`] acts as the kernel around model and algorithm. [`random`]
+//! generates connections to run, [`steady`] connections whose path changes slowly, and [`following`] connections that
+//! follow a radio's signal. [`examples`] are connections worked by hand. [`steps`] and [`units`] call the algorithms'
+//! pure functions. [`storage`] reads socket storage of the running kernel.
 //!
-//! This is a crate of test helpers: whatever goes wrong in loading panics.
+//! This is a crate of test helpers: any failure to load panics.
 
 pub mod examples;
 pub mod following;

@@ -1,4 +1,4 @@
-//! Connections whose events are made up while they are played, from what the socket then has.
+//! Connections whose events are generated while they run, from the socket's state at that time.
 
 use crate::kernel::{Event, Kernel};
 use crate::models::Model;
@@ -6,19 +6,19 @@ use crate::random::{self, Random, Script, Totals};
 use hotcc_host_algo::{HostAlgo, View};
 use hotcc_testbed::soak;
 
-/// A path that a connection is played over.
+/// A path that a connection runs over.
 pub(crate) trait Course {
-    /// One of its own, and the socket at the start of a connection over it.
+    /// Draws a path, and the socket at the start of a connection over it.
     fn begin(random: &mut Random) -> (Self, View)
     where
         Self: Sized;
 
-    /// The events of the next step.
+    /// Returns the events of the next step.
     fn step(&mut self, random: &mut Random, sock: &View) -> Vec<Event>;
 }
 
-/// Plays `connections` connections of `steps` steps from seeds `seed..`; `model` makes the model for each.
-/// Panics at the first difference with the shortest script found that shows one.
+/// Runs `connections` connections of `steps` steps from seeds `seed..`; `model` makes the model for each.
+/// Panics at the first difference, with the shortest script found that shows one.
 pub(crate) fn check<C: Course, M: Model + Clone>(
     algo: &HostAlgo,
     seed: u64,

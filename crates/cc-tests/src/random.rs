@@ -1,4 +1,5 @@
-//! Connections made up from a seed, played on algorithm and model, and cut down to the events that matter on failure.
+//! Connections generated from a seed. They run on algorithm and model; if these differ, the connection is reduced to
+//! the events that matter.
 
 use crate::kernel::{Counts, Event, Kernel};
 use crate::models::Model;
@@ -14,13 +15,13 @@ use std::mem::offset_of;
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Returns a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,27 +29,27 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Uniform in `low..=high`.
+    /// Returns an integer, uniform in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.bits() % (high - low + 1)
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.bits().is_multiple_of(n)
     }
 
-    /// Uniform in 0..1.
+    /// Returns a number, uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Between `low` and `high`, each order of magnitude as likely.
+    /// Returns a number between `low` and `high`; each order of magnitude is equally likely.
     pub fn scale(&mut self, low: f64, high: f64) -> f64 {
         low * (high / low).powf(self.unit())
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[(self.bits() % from.len() as u64) as usize]
     }
@@ -57,38 +58,38 @@ impl Random {
 /// A connection: how it starts and what happens to it.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What `init` sees.
+    /// The connection as `init` sees it.
     pub start: View,
-    /// What happens.
+    /// Its events.
     pub events: Vec<Event>,
 }
 
 /// Whether timeouts may leave out `ssthresh()`, as the kernel does within a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeouts {
-    /// Each asks for an ssthresh.
+    /// Each timeout asks for an ssthresh.
     Asking,
-    /// Those within a recovery or after another timeout may not.
+    /// A timeout within a recovery or after another timeout may leave it out.
     Mixed,
 }
 
-/// What the connections of a check are like.
+/// Properties of the connections of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     /// Their timeouts.
     pub timeouts: Timeouts,
-    /// What the algorithm hears.
+    /// The signals that the algorithm gets.
     pub signals: Signals,
 }
 
-/// A connection of `length` events, signals not counted.
+/// Draws a connection of `length` events, not counting signals.
 pub fn script(random: &mut Random, length: usize, conditions: Conditions) -> Script {
     let start = start(random);
     let mut path = Path::new(random, start.mss);
     let mut source = Source::new(conditions.signals);
     let mut events = Vec::new();
     if start.data_segs_out == 0 && random.once_in(8) {
-        // swaps to and fro before the first byte
+        // swaps back and forth before the first byte
         events.extend((0..random.between(1, 4)).map(|_| Event::Return));
     }
     events.extend(source.begin(random));
@@ -99,7 +100,7 @@ pub fn script(random: &mut Random, length: usize, conditions: Conditions) -> Scr
     Script { start, events }
 }
 
-/// What `init` sees.
+/// Draws the connection as `init` sees it.
 pub(crate) fn start(random: &mut Random) -> View {
     let second = 1_000_000;
     let now_us = match random.between(0, 3) {
@@ -135,7 +136,7 @@ pub(crate) fn start(random: &mut Random) -> View {
     }
 }
 
-/// The network: makes up the next events.
+/// The network: generates the next events.
 struct Path {
     base_us: f64,
     rate: f64,
@@ -196,15 +197,15 @@ impl Path {
 
     fn idle_us(&self, random: &mut Random) -> u64 {
         match random.between(0, 5) {
-            0 => random.between(1 << 31, (1 << 32) - 1), // beyond what a signed 32-bit number of microseconds holds
-            1 => random.scale((1u64 << 32) as f64, (1u64 << 36) as f64) as u64, // and what an unsigned one does
+            0 => random.between(1 << 31, (1 << 32) - 1), // more than a signed 32-bit number of microseconds holds
+            1 => random.scale((1u64 << 32) as f64, (1u64 << 36) as f64) as u64, // more than an unsigned one holds
             _ => random.scale(1e3, 100e6) as u64,
         }
     }
 
     fn ack(&mut self, random: &mut Random) -> Event {
         let acked = match random.between(0, 29) {
-            0 => random.scale(64.0, 60_000.0) as u64, // what 400 Gbit/s need to show within a few hundred ACKs
+            0 => random.scale(64.0, 60_000.0) as u64, // enough to reach 400 Gbit/s within a few hundred ACKs
             1..11 => random.between(1, 64),
             _ => random.between(1, 3),
         } as u32;
@@ -225,7 +226,7 @@ impl Path {
             _ => Some(rtt.clamp(50.0, 10e6) as u32),
         };
         let after_us = match random.between(0, 999) {
-            0 => self.idle_us(random), // nothing got through for that long
+            0 => self.idle_us(random), // no ACK arrived for that long
             _ => after_us.min(20e6) as u64,
         };
         Event::Ack { after_us, acked, rtt_us }
@@ -260,18 +261,18 @@ impl Path {
 /// Totals over many connections.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// Connections played.
+    /// Number of connections.
     pub connections: u64,
-    /// The kernel's part.
+    /// The kernel's counts.
     pub counts: Counts,
-    /// The model's part, by branch.
+    /// How often the model took each branch.
     pub coverage: BTreeMap<&'static str, u64>,
     /// How often the limits of fixed point made a difference, by kind.
     pub rounding: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
-    /// What was done against a model, in words.
+    /// Returns a summary of the check against a model, in words.
     pub(crate) fn of<M>(&self) -> String {
         let path = std::any::type_name::<M>();
         let path = path.split('<').next().unwrap_or(path);
@@ -279,7 +280,7 @@ impl Totals {
         format!("{model}: {} connections agree", self.connections)
     }
 
-    /// How often the model took a branch.
+    /// Returns how often the model took a branch.
     #[must_use]
     pub fn covered(&self, branch: &str) -> u64 {
         self.coverage.get(branch).copied().unwrap_or(0)
@@ -299,7 +300,7 @@ impl Totals {
         assert!(times * per < of, "{times} times in {of}: {kind}\n{self:#?}");
     }
 
-    /// Panics unless the kernel's part was varied.
+    /// Panics unless the kernel's events were varied.
     pub fn require_variety(&self) {
         let c = &self.counts;
         let all = [
@@ -319,7 +320,7 @@ impl Totals {
         assert!([c.small_windows, c.large_windows, c.zero_intervals].iter().all(|&n| n > 1000), "{self:#?}");
     }
 
-    /// Panics unless the algorithm's own counters agree with what was played, and with what the model made of the radio.
+    /// Panics unless the algorithm's own counters agree with the events, and with the model's view of the radio.
     pub fn require_counted(&self, algo: &HostAlgo) {
         self.require_accounted(algo);
         let counter = |offset: usize| algo.stat(offset / 8);
@@ -328,7 +329,7 @@ impl Totals {
         assert_eq!(counter(offset_of!(AlgoStats, signal_absent)), self.covered("absent signals"));
     }
 
-    /// Panics unless the algorithm's own accounts of flows agree with what was played.
+    /// Panics unless the algorithm's own counters of flows agree with the events.
     pub fn require_accounted(&self, algo: &HostAlgo) {
         let counter = |offset: usize| algo.stat(offset / 8);
         assert_eq!(counter(offset_of!(AlgoStats, flows_opened)), self.connections + self.counts.returns);
@@ -338,7 +339,7 @@ impl Totals {
         assert_eq!(counter(offset_of!(AlgoStats, timeouts)), self.counts.timeouts);
     }
 
-    /// Adds a connection that was played.
+    /// Adds a finished connection.
     pub(crate) fn add<M: Model>(&mut self, counts: &Counts, model: &M) {
         let (a, b) = (&mut self.counts, counts);
         for (a, b) in [
@@ -373,7 +374,7 @@ impl Totals {
     }
 }
 
-/// Plays a script from its start; `Err` has the index of the event that failed (`None`: `init`) and the difference.
+/// Runs a script from its start; `Err` has the index of the event that failed (`None`: `init`) and the difference.
 fn apply<M: Model>(
     algo: Option<&HostAlgo>,
     model: M,
@@ -393,8 +394,8 @@ fn apply<M: Model>(
     Ok(())
 }
 
-/// Plays `connections` scripts of `length` events from seeds `seed..`; `model` makes the model for each.
-/// Panics at the first difference with the shortest script found that shows one.
+/// Runs `connections` scripts of `length` events from seeds `seed..`; `model` makes the model for each.
+/// Panics at the first difference, with the shortest script found that shows one.
 pub fn check<M: Model + Clone>(
     algo: &HostAlgo,
     seed: u64,
@@ -407,7 +408,7 @@ pub fn check<M: Model + Clone>(
     check_under(conditions, Some(algo), seed, connections, length, model)
 }
 
-/// As [`check`], with a choice of signals; without an algorithm, what a model checks of itself.
+/// As [`check`], with a choice of signals. Without an algorithm, runs only the model's checks of itself.
 pub fn check_under<M: Model + Clone>(
     conditions: Conditions,
     algo: Option<&HostAlgo>,
@@ -448,7 +449,7 @@ pub(crate) fn fail<M: Model + Clone>(
     );
 }
 
-/// Names the seed of a connection on which a model's own checks failed.
+/// Prints the seed of a connection on which a model's own checks failed.
 struct ShownOnPanic(u64);
 
 impl Drop for ShownOnPanic {
@@ -459,7 +460,7 @@ impl Drop for ShownOnPanic {
     }
 }
 
-/// Leaves out runs of events, long ones first, as long as some difference remains.
+/// Shortens a script: removes runs of events, long ones first, as long as some difference remains.
 fn shorten<M: Model + Clone>(
     algo: Option<&HostAlgo>,
     model: &M,

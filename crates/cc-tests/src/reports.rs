@@ -1,4 +1,4 @@
-//! What a PEP reports of a flow, in sequence numbers relative to the flow's own.
+//! A PEP's reports of a flow, in sequence numbers relative to the flow's own.
 
 use bytemuck::Zeroable as _;
 use hotcc_abi::pep::PepFlow;
@@ -7,16 +7,16 @@ use hotcc_host_algo::View;
 /// A place in the sequence space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum At {
-    /// So many bytes above `snd_una`.
+    /// This many bytes above `snd_una`.
     Una(i32),
-    /// So many bytes above `snd_nxt`.
+    /// This many bytes above `snd_nxt`.
     Nxt(i32),
-    /// So many permille of what is in flight above `snd_una`.
+    /// This many permille of the bytes in flight above `snd_una`.
     Share(u16),
 }
 
 impl At {
-    /// Its sequence number.
+    /// Returns its sequence number.
     #[must_use]
     pub fn sequence(self, sock: &View) -> u32 {
         match self {
@@ -30,34 +30,34 @@ impl At {
     }
 }
 
-/// From here to there.
+/// Start and end of a range.
 pub type Stretch = (At, At);
 
-/// What a PEP reports of a flow.
+/// A PEP's report of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// What it expects next.
+    /// Next sequence number that it expects.
     pub in_order: At,
-    /// What it saw above.
+    /// Ranges that it saw above that.
     pub ranges: [Stretch; 4],
-    /// How many of them it says there are.
+    /// Number of ranges that it reports.
     pub range_count: u32,
     /// Least RTT between sender and PEP, microseconds; 0: not known.
     pub rtt_us: u32,
     /// Age now, ms; negative: from the future.
     pub age_ms: i32,
-    /// The writer has not finished.
+    /// Whether the writer has not finished.
     pub writing: bool,
 }
 
 impl Report {
-    /// All up to here came in order.
+    /// Returns a report that all bytes up to here arrived in order.
     #[must_use]
     pub fn up_to(in_order: At) -> Self {
         Self { in_order, ranges: [(At::Una(0), At::Una(0)); 4], range_count: 0, rtt_us: 0, age_ms: 0, writing: false }
     }
 
-    /// The report with these ranges.
+    /// Returns the report with these ranges.
     #[must_use]
     pub fn with(mut self, ranges: &[Stretch]) -> Self {
         for (place, range) in self.ranges.iter_mut().zip(ranges) {
@@ -67,7 +67,7 @@ impl Report {
         self
     }
 
-    /// As the storage holds it after so many updates.
+    /// Returns the report as the storage holds it after this many updates.
     #[must_use]
     pub fn flow(&self, sock: &View, updates: u32) -> PepFlow {
         let mut flow = PepFlow::zeroed();
@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-/// The time so long ago; not before the clock began.
+/// Returns the time this long ago, but not before the clock's start.
 #[must_use]
 pub fn aged_ns(now_us: u64, age_ms: i32) -> u64 {
     (now_us * 1000).saturating_add_signed(-i64::from(age_ms) * 1_000_000)

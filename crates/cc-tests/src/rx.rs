@@ -1,9 +1,9 @@
-//! The pure parts of the receiver's programs, callable; see `bpf/progs/{one_way,arwa_receiver,drwa}.h`.
+//! Calls the pure parts of the receiver's programs; see `bpf/progs/{one_way,arwa_receiver,drwa}.h`.
 
 use crate::library::{open, symbol};
 use libloading::Library;
 
-/// From options and their length to the stamp; 0: there is none.
+/// Finds the timestamp in options of a length; returns 0 if there is none.
 type FindStamp = unsafe extern "C" fn(*const u8, u32, *mut u32) -> u32;
 
 fn stamp_by(find: FindStamp, options: &[u8; 40], length: u32) -> Option<u32> {
@@ -12,7 +12,7 @@ fn stamp_by(find: FindStamp, options: &[u8; 40], length: u32) -> Option<u32> {
     (unsafe { find(options.as_ptr(), length, &raw mut tsval) } != 0).then_some(tsval)
 }
 
-/// The functions, in a library of their own, with tunables of their own.
+/// The functions, in a library with its own tunables.
 pub struct RxUnits {
     tcp_timestamp: FindStamp,
     tcp_aligned_timestamp: FindStamp,
@@ -24,7 +24,7 @@ pub struct RxUnits {
     library: Library,
 }
 
-/// What one of them keeps of a connection.
+/// The state that one of the functions keeps for a connection.
 #[repr(C, align(8))]
 pub struct State([u8; 256]);
 
@@ -35,7 +35,7 @@ impl Default for State {
 }
 
 impl RxUnits {
-    /// Loads them.
+    /// Loads the functions.
     #[must_use]
     pub fn load() -> Self {
         let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/rx_units.so")));
@@ -58,33 +58,33 @@ impl RxUnits {
         unsafe { at.write(value) };
     }
 
-    /// The time stamp among the options of a header.
+    /// Returns the timestamp among the options of a header.
     #[must_use]
     pub fn tcp_timestamp(&self, options: &[u8; 40], length: u32) -> Option<u32> {
         stamp_by(self.tcp_timestamp, options, length)
     }
 
-    /// Likewise, but only where nearly every sender has it.
+    /// Returns the timestamp, but only if it is where nearly every sender has it.
     #[must_use]
     pub fn tcp_aligned_timestamp(&self, options: &[u8; 40], length: u32) -> Option<u32> {
         stamp_by(self.tcp_aligned_timestamp, options, length)
     }
 
-    /// The kind of clock, by its tick; 0: none that is known.
+    /// Returns the tick of the known kind of clock that fits; 0: none fits.
     #[must_use]
     pub fn tick_kind_us(&self, elapsed_us: u64, ticks: u64) -> u32 {
         // SAFETY: a pure function of its arguments; no caller has 0 ticks.
         unsafe { (self.tick_kind_us)(elapsed_us, ticks) }
     }
 
-    /// The hint for a loss of data rate in 1/10000; 0: none.
+    /// Returns the hint for a loss of data rate in 1/10000; 0: none.
     #[must_use]
     pub fn arwa_hint_of(&self, loss_bp: u32) -> u32 {
         // SAFETY: a pure function of its argument.
         unsafe { (self.arwa_hint_of)(loss_bp) }
     }
 
-    /// One arrival; the hint where an estimate was made, 0 for none.
+    /// Processes one arrival. If that made an estimate, returns its hint, or 0 if the estimate gave none.
     pub fn arwa_receive(&self, state: &mut State, arrival: &Arrival) -> Option<u32> {
         let Arrival { now_us, tsval, size, count, rtt_us } = *arrival;
         // SAFETY: the state is large enough (asserted where it is compiled) and all zeros are a new connection's.
@@ -92,14 +92,14 @@ impl RxUnits {
         (told > 0).then(|| told - 256)
     }
 
-    /// The tick that was found; 0: none yet.
+    /// Returns the tick that was found; 0: none yet.
     #[must_use]
     pub fn arwa_tick_us(&self, state: &State) -> u32 {
         // SAFETY: as above; reads only.
         unsafe { (self.arwa_tick_us)(state) }
     }
 
-    /// One segment leaves; the window from then on, 0: not decided yet.
+    /// Processes one sent segment, and returns the window from then on; 0: not decided yet.
     pub fn drwa_receive(&self, state: &mut State, now_us: u64, received: u64, rtt_us: u32) -> u32 {
         // SAFETY: as above.
         unsafe { (self.drwa_receive)(state, now_us, received, rtt_us) }
@@ -109,9 +109,9 @@ impl RxUnits {
 /// Segments that arrive as one.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub now_us: u64,
-    /// Their time stamp.
+    /// Their timestamp.
     pub tsval: u32,
     /// Bytes of each.
     pub size: u32,

@@ -1,14 +1,14 @@
-//! What algorithms hear besides TCP's own: reports of a PEP, hints of a receiver; and SACK blocks, which say what is
-//! missing. All of it is put relative to what is in flight, so that a script remains one when events are left out.
+//! Signals that algorithms get besides TCP's own events: reports of a PEP, hints of a receiver; and SACK blocks, which
+//! show what is missing. All are relative to the bytes in flight, so a script stays valid if events are left out.
 
 use crate::kernel::Event;
 use crate::random::Random;
 use crate::reports::{At, Report};
 
-/// Which signals are drawn for a connection. The radio's always are, and ignored by algorithms that have no use for it.
+/// The signals that are drawn for a connection. The radio's always are; algorithms that do not use them ignore them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// No others.
+    /// Only the radio's.
     Radio,
     /// A PEP's reports, and SACK blocks.
     Pep,
@@ -21,11 +21,11 @@ pub enum Signals {
 enum Manner {
     /// It reports what it sees.
     Honest,
-    /// It has died: its last report stays.
+    /// It has stopped: its last report stays.
     Silent,
-    /// The client's ACKs come first.
+    /// Its reports arrive after the client's ACKs.
     Behind,
-    /// Anything.
+    /// It reports anything.
     Forged,
 }
 
@@ -37,13 +37,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of these signals.
+    /// Returns a source of these signals.
     #[must_use]
     pub fn new(signals: Signals) -> Self {
         Self { signals, manner: Manner::Honest }
     }
 
-    /// What comes first: hints before there is an RTT sample.
+    /// Draws the events at the start: hints before there is an RTT sample.
     pub fn begin(&self, random: &mut Random) -> Vec<Event> {
         if self.signals != Signals::Hint || !random.once_in(4) {
             return vec![];
@@ -54,10 +54,10 @@ impl Source {
         (0..6).flat_map(|_| early(random)).collect()
     }
 
-    /// What comes before the next of TCP's own events.
+    /// Draws the events before the next of TCP's own events.
     pub fn draw(&mut self, random: &mut Random) -> Vec<Event> {
         match self.signals {
-            Signals::Radio => vec![], // draws nothing: the connections are those there would be without this
+            Signals::Radio => vec![], // draws nothing, so the connections are the same as without this source
             Signals::Pep => self.pep(random),
             Signals::Hint if random.once_in(2) => vec![hint(random)],
             Signals::Hint => vec![],
@@ -93,7 +93,7 @@ impl Source {
     }
 }
 
-/// A loss of what the PEP has seen, and what may come of it.
+/// Draws a loss of bytes that the PEP has seen, and its consequences.
 fn loss_past_the_pep(random: &mut Random) -> Vec<Event> {
     let duplicate = Event::Duplicate { after_us: random.between(0, 1000) };
     let mut events = vec![Event::Pep(Report::up_to(At::Share(1000))), duplicate, sack(random)];
@@ -112,7 +112,7 @@ fn loss_past_the_pep(random: &mut Random) -> Vec<Event> {
     events
 }
 
-/// Shares of what is in flight, ascending.
+/// Draws shares of the bytes in flight, in ascending order.
 fn shares<const N: usize>(random: &mut Random, from: u16) -> [At; N] {
     let mut permille = [0; N];
     permille.fill_with(|| random.between(u64::from(from), 1000) as u16);
@@ -133,13 +133,13 @@ fn honest(random: &mut Random) -> Report {
     report
 }
 
-/// Whatever a network may carry: no claim of it may be believed.
+/// Draws a report with arbitrary contents, as a network may carry it: an algorithm must not trust it.
 fn forged(random: &mut Random) -> Report {
     let anywhere = |random: &mut Random| match random.between(0, 3) {
         0 => At::Share(random.between(0, 1000) as u16),
         1 => At::Nxt(random.between(0, 1 << 20) as i32 - (1 << 19)),
         2 => At::Una(random.between(0, 1 << 20) as i32 - (1 << 19)),
-        // no stretch between any two places is as long as half the sequence space: its ends would not tell which half
+        // keeps ranges shorter than half the sequence space: for longer ones, the ends do not tell which half is meant
         _ => At::Una(random.between(0, 1 << 29) as i32 - (1 << 28)),
     };
     let in_order = if random.once_in(4) { At::Una(random.bits() as i32) } else { anywhere(random) };

@@ -1,8 +1,8 @@
-//! Connections whose path changes slowly, made up from a seed while they are played: what an ACK acknowledges, and
-//! when, follows from W.
+//! Connections whose path changes slowly. Their events are generated from a seed while they run: what an ACK
+//! acknowledges, and when, follows from W.
 //!
-//! [`crate::random`] leaves it to chance how many ACKs a round has and how much the RTT of two rounds has in common.
-//! Here a queue stays for rounds, up to fifty of them, and the delivery rate is a part of W per RTT.
+//! In [`crate::random`], the number of ACKs in a round and the RTTs of successive rounds are random. Here a queue stays
+//! for up to fifty rounds, and the delivery rate is a fraction of W per RTT.
 
 use crate::kernel::Event;
 use crate::live::{self, Course};
@@ -10,26 +10,26 @@ use crate::models::Model;
 use crate::random::{self, Random, Totals};
 use hotcc_host_algo::{HostAlgo, INFINITE_SSTHRESH, View};
 
-/// RTTs of paths are no longer.
+/// Longest RTT of a path.
 const MAX_RTT_US: f64 = 10e6;
 
 /// The network and the application.
 struct Path {
     base_us: f64,
-    /// RTT without queue over RTT.
+    /// RTT without a queue, divided by the RTT.
     emptiness: f64,
-    /// Part of the RTT by which ACKs of a round differ.
+    /// Fraction of the RTT by which ACKs of a round differ.
     jitter: f64,
-    /// Part of W per RTT that arrives.
+    /// Fraction of W that arrives per RTT.
     share: f64,
     acks_per_round: u32,
-    /// Of so many events, some two dozen are something else than an ACK.
+    /// Of this many events, some two dozen are not ACKs.
     calm: u64,
     /// ACKs until all of this changes.
     acks_left: u64,
-    /// What comes after so many more ACKs.
+    /// An event, and the number of ACKs before it.
     then: Option<(u64, Event)>,
-    /// What comes at once.
+    /// The very next event.
     now: Option<Event>,
 }
 
@@ -90,7 +90,7 @@ impl Path {
             self.change(random);
         }
         self.acks_left -= 1;
-        // what begins, what ends it, after how many ACKs at most
+        // the event that begins something, the one that ends it, and the most ACKs in between
         let (begin, end, acks) = match random.bits() % self.calm {
             0..4 => (Event::Recovery, Event::Complete, 12),
             4..8 => {
@@ -148,8 +148,8 @@ impl Course for Path {
     }
 }
 
-/// Plays `connections` connections of `length` events from seeds `seed..`; `model` makes the model for each.
-/// Panics at the first difference with the shortest script found that shows one.
+/// Runs `connections` connections of `length` events from seeds `seed..`; `model` makes the model for each.
+/// Panics at the first difference, with the shortest script found that shows one.
 pub fn check<M: Model + Clone>(
     algo: &HostAlgo,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Pure step functions of algorithms, callable by themselves: what no connection leads to can be tried with them.
+//! Calls pure step functions of algorithms by themselves, also with inputs that no connection leads to.
 
 use crate::library::symbol;
 
@@ -17,7 +17,7 @@ pub struct FbtcpTables<'a> {
 }
 
 impl<'a> FbtcpTables<'a> {
-    /// Those of `algo`, which is `fbtcp`.
+    /// Returns the tables of `algo`, which must be `fbtcp`.
     #[must_use]
     pub fn of(algo: &'a HostAlgo) -> Self {
         let library = algo.library();
@@ -29,27 +29,27 @@ impl<'a> FbtcpTables<'a> {
         }
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algo(&self) -> &'a HostAlgo {
         self.algo
     }
 
-    /// The row that fires (1 to 14: C1 to C14, 21 to 26: D1 to D6), of memberships given one by one.
+    /// Returns the row that fires (1 to 14: C1 to C14, 21 to 26: D1 to D6), for memberships given one by one.
     #[must_use]
     pub fn row(&self, csi_q16: u32, diff: u32, cad_q16: u32, cwnd: u32, max_cwnd: u32) -> u32 {
         // SAFETY: reads its arguments and the tunables; the library lives as long as the algorithm.
         unsafe { (self.row)(csi_q16, diff, cad_q16, cwnd, max_cwnd) }
     }
 
-    /// The row that fires, Diff and CAD following from CSI and W by eqs 2, 3 and 6.
+    /// Returns the row that fires; Diff and CAD follow from CSI and W by eqs 2, 3 and 6.
     #[must_use]
     pub fn row_at(&self, csi_q16: u32, cwnd: u32, max_cwnd: u32) -> u32 {
         // SAFETY: as for `row`.
         unsafe { (self.row_at)(csi_q16, cwnd, max_cwnd) }
     }
 
-    /// What a row makes of W, segments; `again`: its b row, or eqs 7 and 9.
+    /// Returns W after a row, in segments; `again`: its b row, or eqs 7 and 9.
     #[must_use]
     pub fn window(&self, row: u32, again: bool, cwnd: u32) -> u64 {
         // SAFETY: as for `row`.

@@ -1,4 +1,4 @@
-//! What socket storage of the running kernel holds.
+//! Reads socket storage of the running kernel.
 #![allow(clippy::unwrap_used, reason = "a test helper fails its test by panicking")]
 
 use libbpf_rs::query::MapInfoIter;
@@ -6,14 +6,14 @@ use libbpf_rs::{Iter, MapHandle, ObjectBuilder};
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 
-/// The newest map of that name.
+/// Returns the newest map of that name.
 #[must_use]
 pub fn newest(name: &str) -> MapHandle {
     let id = MapInfoIter::default().filter(|map| map.name == name).map(|map| map.id).max().unwrap();
     MapHandle::from_map_id(id).unwrap()
 }
 
-/// Sockets that the map keeps something for.
+/// Returns the number of sockets that have an entry in the map.
 #[must_use]
 pub fn sockets_in(map: &MapHandle) -> usize {
     let object = hotcc_bpf::TEST_OBJECTS.iter().find(|object| object.name == "storage_walk").unwrap();

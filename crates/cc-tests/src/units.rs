@@ -1,4 +1,4 @@
-//! The pure functions of algorithms' headers, callable.
+//! Calls the pure functions of the algorithms' headers.
 
 use crate::library::{open, symbol};
 use libloading::Library;
@@ -22,7 +22,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// Loads them.
+    /// Loads the functions.
     #[must_use]
     pub fn load() -> Self {
         let library = open(include_bytes!(concat!(env!("OUT_DIR"), "/units.so")));
@@ -43,69 +43,69 @@ impl Units {
         }
     }
 
-    /// Bytes over microseconds in bytes/s.
+    /// Returns a rate in bytes/s from bytes and microseconds.
     #[must_use]
     pub fn rate_bytes_per_s(&self, bytes: u64, elapsed_us: u64) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.rate_bytes_per_s)(bytes, elapsed_us) }
     }
 
-    /// Whole segments of `mss` bytes that a rate in bytes/s fills in a time in microseconds.
+    /// Returns the whole segments of `mss` bytes that a rate in bytes/s fills in a time in microseconds.
     #[must_use]
     pub fn segments_in(&self, rate: u64, time_us: u32, mss: u32) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.segments_in)(rate, time_us, mss) }
     }
 
-    /// `a / b` towards zero; `b` is not 0.
+    /// Returns `a / b`, rounded towards zero; `b` is not 0.
     #[must_use]
     pub fn div_s64(&self, a: i64, b: u64) -> i64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.div_s64)(a, b) }
     }
 
-    /// `x * factor >> shift`, saturating; `factor < 2^32`, `shift <= 32`.
+    /// Returns `x * factor >> shift`, saturating; `factor < 2^32`, `shift <= 32`.
     #[must_use]
     pub fn mul_shift(&self, x: u64, factor: u64, shift: u32) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.mul_shift)(x, factor, shift) }
     }
 
-    /// `x * factor / divisor` rounded down; `factor <= 2^24`, `divisor <= 2^40` and not 0.
+    /// Returns `x * factor / divisor`, rounded down; `factor <= 2^24`, `divisor <= 2^40` and not 0.
     #[must_use]
     pub fn mul_div(&self, x: u64, factor: u64, divisor: u64) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.mul_div)(x, factor, divisor) }
     }
 
-    /// Smallest i with `v <= 2^i`.
+    /// Returns the smallest i with `v <= 2^i`.
     #[must_use]
     pub fn log2_bucket(&self, v: u64) -> u32 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.log2_bucket)(v) }
     }
 
-    /// Weighted mean of two rates in 1/256 byte/s, the old one's weight in permille.
+    /// Returns the weighted mean of two rates in 1/256 byte/s; the old one's weight is in permille.
     #[must_use]
     pub fn ewma_q8(&self, old_q8: u64, sample_q8: u64, weight_permille: u32) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.ewma_q8)(old_q8, sample_q8, weight_permille) }
     }
 
-    /// Adds a sample in bytes/s to the two stages in 1/256 byte/s.
+    /// Adds a sample in bytes/s to the filter's two stages in 1/256 byte/s.
     pub fn westwood_filter_add(&self, stages: &mut [u64; 2], sample: u64) {
         // SAFETY: reads and writes the two words only.
         unsafe { (self.westwood_filter_add)(stages.as_mut_ptr(), sample) }
     }
 
-    /// Westwood's filter after a sample over `d_us`; rates in 1/256 byte/s.
+    /// Returns Westwood's filter after a sample over `d_us`; rates in 1/256 byte/s.
     #[must_use]
     pub fn tustin_q8(&self, old_q8: u64, sample_q8: u64, previous_q8: u64, d_us: u32, tau_us: u64) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.tustin_q8)(old_q8, sample_q8, previous_q8, d_us, tau_us) }
     }
 
-    /// `old / new` in 1/65536, held within limits in permille (0: none), and its inverse.
+    /// Returns `old / new` in 1/65536, clamped to limits in permille (0: no limit), and its inverse.
     #[must_use]
     pub fn rate_ca(&self, old: u64, new: u64, min_permille: u32, max_permille: u32) -> [u64; 2] {
         let mut into = [0; 2];
@@ -114,14 +114,14 @@ impl Units {
         into
     }
 
-    /// `gain * acked`, saturating at 2^63 for 2^14 segments and more; `gain <= 2^50` below.
+    /// Returns `gain * acked`, saturating at 2^63 for 2^14 segments and more; for fewer segments, `gain <= 2^50`.
     #[must_use]
     pub fn growth_earned(&self, gain: u64, acked: u32) -> u64 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.growth_earned)(gain, acked) }
     }
 
-    /// `log2(1 + s)` in 2^-20 bit/s/Hz of an s in 1/256 dB.
+    /// Returns `log2(1 + s)` in 2^-20 bit/s/Hz, for an s in 1/256 dB.
     #[must_use]
     pub fn shannon_efficiency_q20(&self, db_q8: i32) -> u32 {
         // SAFETY: a pure function of its argument; the table index is clamped.

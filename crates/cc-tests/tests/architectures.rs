@@ -1,4 +1,4 @@
-//! The sources build for x86-64 and for arm64, and what they assert about the sizes of their state holds on both.
+//! The sources build for x86-64 and for arm64, and their assertions about the sizes of their state hold on both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn host() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-algo/host")
 }
 
-/// Where our own sources find their headers.
+/// Returns the compiler's options for our own headers.
 fn include() -> [String; 2] {
     [bpf().join("include"), bpf()].map(|dir| format!("-I{}", dir.display()))
 }
@@ -46,7 +46,7 @@ fn every_source_compiles_to_bpf_with_either_architecture_named() {
     assert!(compiled >= 7, "only {compiled} sources found");
 }
 
-/// What the compiler for `target` says about an algorithm in the host harness, if it refuses it.
+/// Compiles an algorithm in the host harness for `target`; returns the compiler's messages if it rejects the algorithm.
 fn check_for_host(algorithm: &Path, target: &str) -> Result<(), String> {
     let name = algorithm.file_name().unwrap().to_string_lossy().trim_end_matches(".bpf.c").to_owned();
     let output = Command::new(hotcc_bpf::CLANG)
@@ -73,7 +73,7 @@ fn every_algorithm_keeps_its_layout_on_x86_64_and_arm64() {
             let checked = check_for_host(&algorithm, target);
             assert!(checked.is_ok(), "{} for {target}:\n{}", algorithm.display(), checked.unwrap_err());
         }
-        // and the assertions are the target's: 32 bits are refused
+        // and the assertions are evaluated for the target: 32 bits are rejected
         let refusal = check_for_host(&algorithm, "armv7-linux-gnueabihf").unwrap_err();
         assert!(refusal.contains("static assertion failed"), "{refusal}");
     }

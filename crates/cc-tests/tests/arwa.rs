@@ -5,7 +5,7 @@ use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
 const DISORDER: u32 = 1;
 const RECOVERY: u32 = 3;
 
-/// A connection at 10 s with W = 100 segments of 1000 bytes and an RTT of 50 ms, in congestion avoidance.
+/// Returns a connection at 10 s with W = 100 segments of 1000 bytes and an RTT of 50 ms, in congestion avoidance.
 fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
     let view = View {
         now_us: 10_000_000,
@@ -26,7 +26,7 @@ fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
     (flow, view)
 }
 
-/// An ACK, `after_us` later, with which a hint came.
+/// Receives an ACK with a hint, `after_us` later.
 fn hinted(algo: &HostAlgo, flow: &mut Flow<'_>, view: &mut View, after_us: u64, hint: u8) {
     view.now_us += after_us;
     let next = flow.private("hint_sequence") as u32 + 1;
@@ -74,7 +74,7 @@ fn a_hint_above_100_grows_it_half_as_much_beyond_10000_bytes() {
     view.snd_cwnd = 10; // 10,000 bytes: not beyond
     hinted(&algo, &mut flow, &mut view, 50_000, 110);
     assert_eq!(view.snd_cwnd, 11);
-    // what is no whole segment yet is forgotten when the window shrinks, and at a loss
+    // a fraction of a segment is dropped when the window shrinks, and at a loss
     hinted(&algo, &mut flow, &mut view, 50_000, 101);
     assert_ne!(flow.private("growth_q16"), 0);
     hinted(&algo, &mut flow, &mut view, 50_000, 1);
@@ -83,7 +83,7 @@ fn a_hint_above_100_grows_it_half_as_much_beyond_10000_bytes() {
     assert_ne!(flow.private("growth_q16"), 0);
     assert_eq!(flow.ssthresh(), 5);
     assert_eq!(flow.private("growth_q16"), 0);
-    // not beyond what the loss left; in the paper's profile without end
+    // not beyond the ssthresh of the loss; in the paper's profile without limit
     view.snd_cwnd = 60;
     flow.set(&view);
     assert_eq!(flow.ssthresh(), 30);
@@ -95,7 +95,7 @@ fn a_hint_above_100_grows_it_half_as_much_beyond_10000_bytes() {
     algo.set_tunable("grow_beyond_loss", 1);
     hinted(&algo, &mut flow, &mut view, 50_000, 120);
     assert_eq!(view.snd_cwnd, 110);
-    // not beyond the clamp, and not where the window is not what holds the sender back
+    // not beyond the clamp, and not if the window does not hold the sender back
     (view.snd_cwnd, view.snd_cwnd_clamp) = (100, 105);
     hinted(&algo, &mut flow, &mut view, 50_000, 120);
     assert_eq!(view.snd_cwnd, 105);
@@ -162,7 +162,7 @@ fn hints_in_a_recovery_are_seen_and_ignored() {
     assert_eq!((view.snd_cwnd, flow.private("last_hint")), (100, 0));
     view.ca_state = DISORDER;
     flow.set(&view);
-    flow.pkts_acked(1, Some(50_000)); // that one is over
+    flow.pkts_acked(1, Some(50_000)); // the recovery is over
     assert_eq!(flow.get(&view), view);
     hinted(&algo, &mut flow, &mut view, 1000, 50);
     assert_eq!(view.snd_cwnd, 50);

@@ -10,10 +10,10 @@ use hotcc_host_algo::{HostAlgo, View};
 
 const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: Signals::Hint };
 
-/// Starts a connection: on the model by itself, or on algorithm and model together.
+/// Function that starts a connection: on the model by itself, or on algorithm and model together.
 type Start<'a> = dyn Fn(Arwa, View) -> Kernel<'a, Arwa> + 'a;
 
-/// Each example on the model by itself, and on algorithm and model together.
+/// Makes two tests of each example: on the model by itself, and on algorithm and model together.
 macro_rules! examples {
     ($($name:ident)*) => {
         mod by_the_model {
@@ -44,7 +44,7 @@ examples! {
     hints_in_a_recovery_are_used_up
 }
 
-/// A connection at 1 s in congestion avoidance.
+/// Returns a connection at 1 s in congestion avoidance.
 fn connection(snd_cwnd: u32, mss: u32) -> View {
     View {
         now_us: 1_000_000,
@@ -60,13 +60,13 @@ fn connection(snd_cwnd: u32, mss: u32) -> View {
     }
 }
 
-/// The hint comes now, with an ACK for one segment after so many microseconds and an RTT of 100 ms.
+/// Delivers a hint now, with an ACK for one segment after this many microseconds and an RTT of 100 ms.
 fn hint_after(kernel: &mut Kernel<'_, Arwa>, hint: u8, after_us: u64) {
     kernel.apply(Event::Hint { hint, age_ms: 0, new: true }).unwrap();
     ack(kernel, after_us);
 }
 
-/// A hint, an RTT after the last one.
+/// Delivers a hint, an RTT after the last one.
 fn hint(kernel: &mut Kernel<'_, Arwa>, hint: u8) {
     hint_after(kernel, hint, 100_000);
 }
@@ -75,20 +75,20 @@ fn ack(kernel: &mut Kernel<'_, Arwa>, after_us: u64) {
     kernel.apply(Event::Ack { after_us, acked: 1, rtt_us: Some(100_000) }).unwrap();
 }
 
-/// W, what the ACKs since have counted towards its next segment, and ssthresh.
+/// Returns W, the count of ACKs towards its next segment, and ssthresh.
 fn window(kernel: &Kernel<'_, Arwa>) -> (u32, u32, u32) {
     (kernel.sock.snd_cwnd, kernel.sock.snd_cwnd_cnt, kernel.sock.snd_ssthresh)
 }
 
 fn a_hint_below_100_cuts_the_window_by_so_many_percent(start: &Start<'_>) {
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(105, 1000));
-    // line 8: 105 - 105 * 30/100 = 105 - 31.5, whole segments are cut: 31; ssthresh with it; the ACK counts 1 of 74
+    // line 8: 105 - 105 * 30/100 = 105 - 31.5; whole segments are cut: 31; ssthresh follows; the ACK counts 1 of 74
     hint(&mut kernel, 30);
     assert_eq!(window(&kernel), (74, 1, 74));
     // no new hint: NewReno
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (74, 2, 74));
-    // the most there is: 74 - 51.8
+    // the largest cut: 74 - 51.8
     hint(&mut kernel, 70);
     assert_eq!(window(&kernel), (23, 3, 23));
 }
@@ -103,7 +103,7 @@ fn one_hint_an_rtt_is_followed(start: &Start<'_>) {
     assert_eq!(window(&kernel), (70, 3, 70));
     hint_after(&mut kernel, 10, 0); // 100,000 us after the first
     assert_eq!(window(&kernel), (63, 4, 63)); // 70 - 7
-    // before the first RTT sample 1 ms stands for it
+    // before the first RTT sample, the RTT is taken as 1 ms
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 1000));
     for (after_us, want) in [(5, 90), (999, 90), (1, 81)] {
         kernel.apply(Event::Hint { hint: 10, age_ms: 0, new: true }).unwrap();
@@ -117,8 +117,8 @@ fn the_paper_follows_each_hint_and_slow_start_undoes_it(start: &Start<'_>) {
     view.snd_ssthresh = 50;
     let mut kernel = start(Arwa::new(Tunables::PAPER), view);
     hint(&mut kernel, 30);
-    assert_eq!(window(&kernel), (70, 1, 50)); // ssthresh is not Algorithm 2's
-    // 1 ms later: 70 - 21 = 49, under ssthresh: the same ACK takes it to 50
+    assert_eq!(window(&kernel), (70, 1, 50)); // Algorithm 2 does not change ssthresh
+    // 1 ms later: 70 - 21 = 49, below ssthresh: the same ACK takes it to 50
     hint_after(&mut kernel, 30, 1000);
     assert_eq!(window(&kernel), (50, 1, 50));
 }
@@ -129,14 +129,14 @@ fn the_floor_is_whole_segments_and_raises_nothing(start: &Start<'_>) {
         (4, 1000, 3), // 4 - 2.8, whole: 4 - 2 = 2
         (5, 1448, 3), // 5 - 3.5, whole: 5 - 3 = 2
         (9, 500, 6),  // 9 - 6.3, whole: 9 - 6 = 3
-        (5, 500, 5),  // under the floor already
-        (4, 9000, 2), // 4 - 2 = 2, the floor is not above
+        (5, 500, 5),  // below the floor already
+        (4, 9000, 2), // 4 - 2 = 2, which is the floor
     ] {
         let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(before, mss));
         hint(&mut kernel, 70);
         assert_eq!(window(&kernel), (after, 1, after), "{before} of {mss}");
     }
-    // W = 1 stays, ssthresh is 2 at least: the ACK takes W there
+    // W = 1 is kept, ssthresh is at least 2: the ACK takes W there
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(1, 9000));
     hint(&mut kernel, 70);
     assert_eq!(window(&kernel), (2, 0, 2));
@@ -159,7 +159,7 @@ fn a_hint_above_100_raises_the_window_and_fractions_add_up(start: &Start<'_>) {
         hint(&mut kernel, 100 + percent);
         assert_eq!(kernel.sock.snd_cwnd, want);
     }
-    // many at once, and no further than the clamp: 1000 * 20/200 = 100
+    // many segments at once, but not beyond the clamp: 1000 * 20/200 = 100
     for (clamp, want) in [(u32::MAX, 1100), (1100, 1100), (1099, 1099), (1000, 1000)] {
         let view = View { snd_cwnd_clamp: clamp, ..connection(1000, 1000) };
         let mut kernel = start(Arwa::new(Tunables::DEFAULT), view);
@@ -178,7 +178,7 @@ fn a_flood_of_hints_ends_at_the_clamp_and_at_the_floor(start: &Start<'_>) {
                 hint_after(&mut kernel, percent, 10);
                 assert!((2..=clamp).contains(&kernel.sock.snd_cwnd), "{:?} of {clamp}", window(&kernel));
             }
-            assert!(kernel.sock.snd_cwnd.abs_diff(end) <= 1, "{:?}, not {end}", window(&kernel)); // the last ACK's
+            assert!(kernel.sock.snd_cwnd.abs_diff(end) <= 1, "{:?}, not {end}", window(&kernel)); // the last ACK
         }
     }
 }
@@ -188,11 +188,11 @@ fn growth_is_for_those_whom_the_window_holds_back(start: &Start<'_>) {
     kernel.apply(Event::CwndLimited(false)).unwrap();
     hint(&mut kernel, 120);
     assert_eq!(window(&kernel), (100, 0, 2));
-    assert_eq!(kernel.model.last_hint, 120); // it was the RTT's one hint all the same
+    assert_eq!(kernel.model.last_hint, 120); // it counted as the RTT's one hint all the same
     kernel.apply(Event::CwndLimited(true)).unwrap();
     hint(&mut kernel, 120);
     assert_eq!(window(&kernel), (120, 1, 2)); // 10,000 bytes: in full
-    // a cut is for all
+    // a cut applies in any case
     kernel.apply(Event::CwndLimited(false)).unwrap();
     hint(&mut kernel, 50);
     assert_eq!(window(&kernel), (60, 1, 60));
@@ -213,7 +213,7 @@ fn a_cut_and_a_loss_empty_the_account_of_growth(start: &Start<'_>) {
     let mut kernel = grown_by_08();
     kernel.apply(Event::Recovery).unwrap();
     assert_eq!(kernel.sock.snd_ssthresh, 4); // NewReno: 8/2
-    kernel.apply(Event::Undo).unwrap(); // W of before
+    kernel.apply(Event::Undo).unwrap(); // the earlier W
     assert_eq!(kernel.sock.snd_cwnd, 8);
     hint(&mut kernel, 105);
     assert_eq!(kernel.sock.snd_cwnd, 8);
@@ -226,7 +226,7 @@ fn what_is_no_hint_is_ignored_and_used_up(start: &Start<'_>) {
         assert_eq!(window(&kernel), (100, i as u32 + 1, 2));
     }
     assert_eq!(kernel.model.last_hint, 0);
-    // nor is one whose writer has not moved the sequence number yet
+    // nor is one whose writer has not changed the sequence number yet
     kernel.apply(Event::Hint { hint: 50, age_ms: 0, new: false }).unwrap();
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (100, 7, 2));
@@ -257,7 +257,7 @@ fn hints_in_a_recovery_are_used_up(start: &Start<'_>) {
     let mut kernel = start(Arwa::new(Tunables::DEFAULT), connection(100, 1000));
     kernel.apply(Event::Recovery).unwrap();
     hint(&mut kernel, 50);
-    assert_eq!(window(&kernel), (99, 0, 50)); // the kernel's own reduction, an ACK of it
+    assert_eq!(window(&kernel), (99, 0, 50)); // the kernel's own reduction, after one ACK
     kernel.apply(Event::Complete).unwrap();
     ack(&mut kernel, 100_000);
     assert_eq!(window(&kernel), (50, 1, 50));
@@ -275,7 +275,7 @@ fn the_default_profile_is_built_in() {
     }
 }
 
-/// Both profiles, and every choice and limit apart from them.
+/// Draws one of the profiles, or any other choices and limits.
 fn any_tunables(random: &mut Random) -> Tunables {
     let mut t = random.pick(&[Tunables::DEFAULT, Tunables::PAPER]);
     if random.once_in(2) {
@@ -298,10 +298,10 @@ fn any_model(random: &mut Random) -> Arwa {
     model
 }
 
-/// What no hint may do, whoever made it.
+/// Checks that no hint, from any receiver, violates the bounds of W and ssthresh.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
-    /// When a hint was followed last.
+    /// Time at which a hint was last followed.
     followed_us: Option<u64>,
 }
 
@@ -360,6 +360,6 @@ fn follows_the_model_through_random_connections() {
     let totals = random::check_under(CONDITIONS, Some(&algo), 1, 4000, 400, any_model);
     require_all_branches(&totals);
     totals.require_accounted(&algo);
-    // 65536ths of a segment for hundredths: a sum that is a whole number is one a little later
+    // hundredths of a segment are rounded to 65536ths: a sum that is exactly a whole number is reached one hint later
     totals.require_rare("segments paid out one hint later", 100, totals.covered("growth of whole segments"));
 }

@@ -1,4 +1,4 @@
-//! BBRv3 (bench/peers) against the f64 model, hook by hook, through random connections over a made-up path.
+//! BBRv3 (bench/peers) against the f64 model, hook by hook, through random connections over a simulated path.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "bbr3_model/path.rs"]
@@ -14,7 +14,7 @@ use side_by_side::{Judged, Sides};
 
 const HOOKS: u32 = 3000;
 
-/// One connection.
+/// Runs one connection.
 fn apply(algo: &HostAlgo, seed: u64) -> Judged {
     let mut random = Random::new(seed);
     let mut sides = Sides::new(algo, &mut random);
@@ -46,7 +46,7 @@ fn steps_agree_with_the_model_through_random_connections() {
     assert!(all.near * 500 < all.hooks, "{} of {} steps were decided by rounding", all.near, all.hooks);
 }
 
-/// What stands in for RS.lost and RS.tx_in_flight, against what the path knows of each segment.
+/// Compares the approximations of RS.lost and RS.tx_in_flight with the path's record of each segment.
 #[test]
 fn the_flight_and_the_losses_of_a_segment_are_near_the_true_ones() {
     let algo = HostAlgo::load("bbr3");
@@ -60,7 +60,7 @@ fn the_flight_and_the_losses_of_a_segment_are_near_the_true_ones() {
     assert!(all.few > 5000 && few * 100 < all.few, "{few} of {}", all.few);
 }
 
-/// Where the queue does not drain, ACK by ACK of a round each.
+/// The queue does not drain; each ACK is a round.
 #[test]
 fn drain_lasts_four_rounds_at_most() {
     let algo = HostAlgo::load("bbr3");

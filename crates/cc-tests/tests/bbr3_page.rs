@@ -1,4 +1,5 @@
-//! docs/reference/bbr3.md: each row of its tables is at the line that it names, and no constant or state lacks a row.
+//! Checks docs/reference/bbr3.md: each row of its tables links to the right line, and each constant and state has a
+//! row.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -12,7 +13,7 @@ fn source(file: &str) -> String {
     fs::read_to_string(root().join("bench/peers").join(file)).unwrap()
 }
 
-/// The text, the file and the line that each row links to.
+/// Returns the text, the file and the line that each row links to.
 fn rows(page: &str) -> Vec<(&str, &str, usize)> {
     fn link(line: &str) -> Option<(&str, &str, usize)> {
         let (place, rest) = line.split_once("| [bbr3")?.1.split_once("](../../bench/peers/")?;
@@ -37,7 +38,7 @@ fn rows_are_at_their_lines_and_none_is_missing() {
     }
     let names = |text: &str| rows.iter().any(|(row, ..)| row.contains(text));
     let state = source("bbr3_state.h");
-    // units and sizes of this file's own
+    // units and sizes that are not from the draft
     let own = ["INFINITY", "BW_UNIT", "LOSS_RECORDS", "LOSS_RECORDS_PER_FLIGHT", "EXTRA_ACKED_SLOTS", "more_open"];
     for constant in state.lines().filter_map(|line| line.strip_prefix("#define ")) {
         let name = constant.split(' ').next().unwrap();

@@ -9,7 +9,7 @@ const PROBE: u64 = 2;
 const COMPETE: u64 = 4;
 const RECHECK: u64 = 5;
 const MSS: u32 = 1000;
-/// `policed` from a limit on, and where losses are taken for random.
+/// Values of `policed`: from `LIMIT` on there is a limit, and from `RANDOM` on losses count as random.
 const LIMIT: u64 = 51;
 const RANDOM: u64 = 4 * LIMIT;
 
@@ -20,7 +20,7 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// At 1 s, with a window of ten segments.
+    /// Returns a connection at 1 s, with a window of ten segments.
     fn new(algo: &'a HostAlgo) -> Self {
         let view = View {
             now_us: 1_000_000,
@@ -43,7 +43,8 @@ impl<'a> Connection<'a> {
         Self { flow, view }
     }
 
-    /// After `after_us`, an ACK for `acked` segments, whose last one had `flight` delivered while it was under way for `rtt_us`.
+    /// Receives an ACK for `acked` segments after `after_us`. While the last of them was in flight, for `rtt_us`,
+    /// `flight` segments were delivered.
     fn ack(&mut self, after_us: u64, acked: u32, flight: i32, rtt_us: i64) {
         self.view.now_us += after_us;
         self.view.delivered += acked;
@@ -60,7 +61,7 @@ impl<'a> Connection<'a> {
         self.flow.private(name)
     }
 
-    /// Past START: a queue of 10 ms over a least RTT of 40 ms, with 100 segments in each flight.
+    /// Returns a connection past START: a queue of 10 ms over a least RTT of 40 ms, with 100 segments in each flight.
     fn cruising(algo: &'a HostAlgo) -> Self {
         let mut connection = Self::new(algo);
         connection.ack(10_000, 4, 100, 40_000);
@@ -107,7 +108,7 @@ fn the_window_is_what_the_flight_delivered_and_a_small_queue() {
     connection.ack(10_000, 20, 100, 50_000);
     let w = connection.state("window") as f64 / 256.0;
     assert!((101.9..102.5).contains(&w), "{w}");
-    // snd_cwnd follows by two segments for each that arrives: 14 + 8, then + 40
+    // snd_cwnd follows by two segments per segment that arrives: 14 + 8, then + 40
     assert_eq!(connection.view.snd_cwnd, 14 + 8 + 40);
 }
 
@@ -145,7 +146,8 @@ fn losses_shrink_the_queue_that_is_wanted_and_not_the_flight() {
     assert!((105.3..106.0).contains(&w), "{w}");
 }
 
-/// Rounds without a queue, each with 6 % of its segments lost, until W is no more than what arrives; the number of rounds.
+/// Runs rounds without a queue, each with 6 % of its segments lost, until W is at most what arrives; returns their
+/// number.
 fn lossy_rounds_to_a_limit(connection: &mut Connection<'_>) -> u32 {
     for round in 1..40 {
         connection.view.lost += 6;
@@ -172,7 +174,7 @@ fn losses_without_a_queue_limit_the_window_to_what_arrives() {
         let w = connection.state("window") as f64 / 256.0;
         assert!((98.5..101.5).contains(&w), "100 segments arrive per RTT, W is {w}");
     }
-    // then 2 % more per round; a round is more than one of these ACKs now
+    // then 2 % more per round; a round takes more than one of these ACKs now
     for _ in 0..10 {
         connection.ack(40_000, 100, 100, 40_000);
     }
@@ -202,13 +204,13 @@ fn a_queue_ends_the_limit() {
     let mut connection = Connection::cruising(&algo);
     lossy_rounds_to_a_limit(&mut connection);
     for _ in 0..6 {
-        // W had grown, so a round is more than one of them
+        // W had grown, so a round takes more than one of these ACKs
         connection.ack(50_000, 100, 100, 50_000);
     }
     assert_eq!(connection.state("policed"), 0);
 }
 
-/// Where a policer takes most of what is sent, nearly all that arrives was sent again, and gives no sample.
+/// If a policer drops most segments, nearly all that arrive are retransmissions, which give no sample.
 #[test]
 fn losses_end_the_start_without_a_sample() {
     let algo = HostAlgo::load("crest");
@@ -239,7 +241,7 @@ fn a_least_rtt_that_is_old_is_looked_for() {
     let w = connection.state("window") as f64 / 256.0;
     assert!(w <= 70.0, "{w}");
     let resume = connection.state("resume");
-    // the RTT of the path: W is back
+    // the RTT of the path: W is restored
     connection.ack(50_000, 60, 60, 40_000);
     let back = (connection.state("window") as f64).log2() * 1024.0;
     assert!((back - resume as f64).abs() < 20.0, "{back} {resume}");
@@ -258,7 +260,7 @@ fn an_idle_time_is_in_no_slice() {
 }
 
 impl Connection<'_> {
-    /// Rounds of `flight` segments at `rtt_us`, until the phase is another; the number of rounds.
+    /// Runs rounds of `flight` segments at `rtt_us` until the phase changes; returns their number.
     fn rounds_in(&mut self, phase: u64, flight: i32, rtt_us: i64) -> u32 {
         let mut rounds = 0;
         while self.state("phase") == phase && rounds < 300 {
@@ -268,7 +270,7 @@ impl Connection<'_> {
         rounds
     }
 
-    /// Through probes, beside a queue of 40 ms on which this flow's window has no effect, until it competes.
+    /// Runs a connection through probes, beside a queue of 40 ms on which its window has no effect, until it competes.
     fn competing(algo: &'_ HostAlgo) -> Connection<'_> {
         let mut connection = Connection::cruising(algo);
         for _ in 0..200 {
@@ -287,7 +289,7 @@ fn a_queue_that_others_keep_is_competed_for() {
     let mut connection = Connection::competing(&algo);
     let before = connection.state("window") as f64;
     connection.ack(80_000, 50, 50, 80_000);
-    // not judged yet: an eighth per round
+    // not decided yet: an eighth per round
     let grown = connection.state("window") as f64 / before;
     assert!((1.12..1.13).contains(&grown), "{grown}");
     // a loss costs a tenth, and shows that the queue is full
@@ -305,7 +307,7 @@ fn a_queue_that_others_keep_is_competed_for() {
 fn a_queue_that_follows_the_window_is_the_flows_own() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
-    // W had no effect so far; now the queue doubles, and all of it falls as the window does
+    // W had no effect so far; now the queue doubles, and all of it falls with the window
     assert!(connection.rounds_in(COMPETE, 50, 150_000) < 13);
     assert_eq!(connection.state("phase"), RECHECK);
     assert!(connection.rounds_in(RECHECK, 50, 95_000) <= 2);
@@ -336,7 +338,7 @@ fn a_queue_that_is_never_full_is_left_to_its_own_kind() {
     let mut connection = Connection::competing(&algo);
     let mut rounds = 0;
     while connection.state("doubt") == 0 {
-        let rtt = 80_000 + i64::from(rounds % 7) * 1500; // W has no effect that could be told apart
+        let rtt = 80_000 + i64::from(rounds % 7) * 1500; // W has no measurable effect
         connection.ack(rtt as u64, 50, 50, rtt);
         rounds += 1;
         assert!(rounds < 200, "phase {}", connection.state("phase"));
@@ -344,14 +346,14 @@ fn a_queue_that_is_never_full_is_left_to_its_own_kind() {
     assert_eq!((connection.state("rivals"), connection.state("filled")), (0, 0));
 }
 
-/// crest for flows to one receiver.
+/// Returns crest for a flow of the group to one receiver.
 fn member(group: &Group) -> HostAlgo {
     let mut algo = HostAlgo::load("crest");
     algo.join(group);
     algo
 }
 
-/// Rounds of a second connection to the same receiver, which meets a queue of 60 ms, until it is done with START.
+/// Runs a second connection to the same receiver, which meets a queue of 60 ms, until it leaves START.
 fn newcomer<'a>(algo: &'a HostAlgo, member: &Connection<'_>) -> Connection<'a> {
     let mut connection = Connection::new(algo);
     connection.view.now_us = member.view.now_us;
@@ -394,7 +396,7 @@ fn siblings_probe_together() {
 const SINR: u64 = 1;
 const CAPACITY: u64 = 2;
 
-/// What the radio map says of the connection's link now.
+/// The radio map's reading of the connection's link.
 #[derive(Clone, Copy, Default)]
 struct RawReading {
     sinr_db: Option<f64>,
@@ -416,7 +418,7 @@ impl Connection<'_> {
         }));
     }
 
-    /// Slices with a queue, in each of which `rate` segments arrive per flight, and the radio says this.
+    /// Runs slices with a queue, in each of which `flight` segments arrive per flight, with this reading of the radio.
     fn slices(&mut self, algo: &HostAlgo, count: u32, flight: i32, raw: RawReading) {
         for _ in 0..count {
             self.say(algo, raw);
@@ -439,7 +441,7 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
         connection.slices(&algo, 1, 100, raw);
         assert_eq!(connection.state("signal.radio.kind"), kind);
     }
-    // too old, and derived without a SINR: none
+    // too old, or derived without a SINR: not used
     for raw in [
         RawReading { capacity: Some((16e6, false)), age_ms: 501, ..RawReading::default() },
         RawReading { capacity: Some((16e6, true)), ..RawReading::default() },
@@ -449,7 +451,8 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
     }
 }
 
-/// What one kind of signal was found to be worth is its own: the other has to show what it is worth itself.
+/// What was learned about one kind of signal is kept, and does not carry over: the other kind has to earn its own
+/// weight.
 #[test]
 fn each_signal_keeps_what_was_learned_of_it() {
     let algo = HostAlgo::load("crest");
@@ -474,7 +477,7 @@ fn each_signal_keeps_what_was_learned_of_it() {
     assert_eq!(learned(&connection), of_capacity);
 }
 
-/// A capacity that foretells the rate moves W before the packets show it, and one that is wrong loses its weight.
+/// A capacity that predicts the rate moves W before the packets show it, and one that is wrong loses its weight.
 #[test]
 fn a_capacity_weighs_as_much_as_it_foretold() {
     let algo = HostAlgo::load("crest");
@@ -508,7 +511,7 @@ fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() 
         connection.say(&algo, RawReading { cell: 8, ..raw });
         connection.ack(100_000, 400, 100, rtt_us);
     };
-    // at the end of the first round the flow sees the change; what the second acknowledges was sent before that
+    // at the end of the first round the flow sees the change; the second acknowledges segments sent before that
     round(&mut connection, 60_000);
     let window = connection.state("window");
     for rtt_us in [70_000, 80_000] {

@@ -1,4 +1,4 @@
-//! crest's window, and what it makes of the radio's signal, against the f64 model, slice by slice, through random connections.
+//! crest's window and its use of the radio's signal against the f64 model, slice by slice, through random connections.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_abi::radio::{Capacity, PackedSinr};
@@ -8,9 +8,9 @@ use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, 
 
 const CRUISE: u64 = 1;
 const MSS: u32 = 1448;
-/// The logarithms' errors, of which the square root of W has two.
+/// Error of several logarithms; the square root of W has two.
 const TOLERANCE: f64 = 0.025;
-/// Of one logarithm to base 2.
+/// Error of one logarithm to base 2.
 const LOG_ERROR: f64 = 0.015;
 
 struct Connection<'a> {
@@ -33,13 +33,13 @@ impl Connection<'_> {
     }
 }
 
-/// Of a segment rate in 1/16 per second, which the algorithm's logarithms are of.
+/// log2 of 16: the algorithm takes logarithms of a segment rate in 1/16 per second.
 const RATE_LOG: f64 = 4.0;
 const SINR: u64 = 1;
 const CAPACITY: u64 = 2;
 const NO_READING: i16 = i16::MIN;
 
-/// What the radio says at a slice.
+/// The radio's reading at a slice.
 #[derive(Clone, Copy, Debug)]
 enum RawReading {
     Nothing,
@@ -48,7 +48,7 @@ enum RawReading {
 }
 
 impl RawReading {
-    /// Most connections hear one kind of reading, now and then none or the other; near the rate that will arrive, or not.
+    /// Draws a reading: mostly of the usual kind, now and then none or the other kind; near the rate to come, or not.
     fn draw(random: &mut Random, usual: u64, rate: f64, is_wrong: bool) -> Self {
         let rate = if is_wrong { random.scale(100.0, 100_000.0) } else { rate * random.scale(0.9, 1.1) };
         match if random.once_in(20) { random.between(0, 2) } else { usual } {
@@ -69,7 +69,7 @@ impl RawReading {
         algo.set_radio_line(Some(line));
     }
 
-    /// Its kind and logarithm, as the algorithm is to have them.
+    /// Returns its kind and logarithm, as the algorithm must have them.
     fn reading(self) -> Option<(u64, f64)> {
         match self {
             Self::Nothing => None,
@@ -79,7 +79,7 @@ impl RawReading {
     }
 }
 
-/// The logarithms in a history, the newest first.
+/// Returns the logarithms in a history, the newest first.
 fn history<T>(word: u64, of: impl Fn(u16) -> T) -> [T; 4] {
     [0, 16, 32, 48].map(|shift| of((word >> shift) as u16))
 }
@@ -89,7 +89,7 @@ impl Connection<'_> {
         self.flow.private(&format!("signal.{name}"))
     }
 
-    /// What the flow knows of the kind of signal that it hears now.
+    /// Returns the flow's knowledge of the kind of signal that it gets now.
     fn signal(&self, heard: Option<u64>) -> Signal {
         let kind = self.signal_state("radio.kind");
         let turns = heard.is_some_and(|heard| kind != 0 && heard != kind);
@@ -108,18 +108,18 @@ impl Connection<'_> {
     }
 }
 
-/// What was judged of one connection.
+/// Counts of the checks of one connection.
 #[derive(Clone, Copy, Default)]
 struct Judged {
     windows: u32,
-    /// W grew beyond its rate.
+    /// Slices in which W grew beyond its rate.
     grown: u32,
     forecasts: u32,
-    /// The forecast weighed more than half.
+    /// Slices in which the forecast's weight was more than a half.
     believed: u32,
 }
 
-/// Plays one connection, whose radio says `usual` kind of readings, and checks each slice.
+/// Runs one connection, whose radio gives the `usual` kind of readings, and checks each slice.
 fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
     let mut random = Random::new(seed);
     let base_us = random.scale(2000.0, 300_000.0) as u64;
@@ -147,7 +147,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
         coming.rotate_left(1);
         coming[4] = rate;
         let said = RawReading::draw(&mut random, usual, rate, is_wrong);
-        // what is in flight was served two slices ago
+        // the segments that arrive now were served two slices ago
         let rate = if usual == 0 { rate } else { coming[2] };
         let elapsed_us = (base_us / 4).max(8000) + random.between(0, 3000);
         let queue_us = if random.once_in(3) { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
@@ -211,7 +211,8 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
 }
 
 impl Connection<'_> {
-    /// The flow's signal after a slice at `rate` segments/s against the model's; the forecast in segments/s, and its weight.
+    /// Compares the flow's signal after a slice at `rate` segments/s with the model's; returns the forecast in
+    /// segments/s, and its weight.
     fn judge_signal(&self, before: Signal, heard: Option<(u64, f64)>, rate: f64) -> Option<(f64, f64)> {
         let now = self.signal(None);
         let (got_rate, rate) = (now.rates[0]?, rate.log2() + RATE_LOG);

@@ -6,7 +6,7 @@ const ONE: u64 = 65_536;
 const RECOVERY: u32 = 3;
 const LOSS: u8 = 4;
 
-/// A connection at 1 s with W = 100 segments of 1000 bytes, under DCM from now on.
+/// Returns a connection at 1 s with W = 100 segments of 1000 bytes, under DCM from now on.
 fn started(algo: &HostAlgo, ssthresh: u32) -> (Flow<'_>, View) {
     let view = View {
         now_us: 1_000_000,
@@ -17,7 +17,7 @@ fn started(algo: &HostAlgo, ssthresh: u32) -> (Flow<'_>, View) {
         delivered: 7000,
         data_segs_out: 7000,
         is_cwnd_limited: 1,
-        snd_una: u32::MAX - 50_000, // sequence numbers wrap on the way
+        snd_una: u32::MAX - 50_000, // sequence numbers wrap during the test
         snd_nxt: u32::MAX - 50_000,
         ..View::default()
     };
@@ -28,7 +28,7 @@ fn started(algo: &HostAlgo, ssthresh: u32) -> (Flow<'_>, View) {
     (flow, view)
 }
 
-/// One ACK that ends a round of 100 ms, in which 100 segments were delivered: 1,000,000 bytes/s.
+/// Receives one ACK, which ends a round of 100 ms in which 100 segments were delivered: 1,000,000 bytes/s.
 fn round(flow: &mut Flow<'_>, view: &mut View, srtt_us: u32, rtt_us: Option<u32>) {
     view.now_us += 100_000;
     view.delivered += 100;
@@ -63,11 +63,11 @@ fn rate_is_the_ratio_of_two_rounds_rtts() {
     assert_eq!(rates(&flow), (ONE, ONE));
     round(&mut flow, &mut view, 160_000, Some(160_000));
     assert_eq!(rates(&flow), (ONE * 5 / 8, ONE * 8 / 5));
-    round(&mut flow, &mut view, 480_000, Some(480_000)); // 1/3: held
+    round(&mut flow, &mut view, 480_000, Some(480_000)); // 1/3: clamped
     assert_eq!(rates(&flow), (ONE / 2, ONE * 2));
     algo.set_tunable("rate_min_permille", 0);
     algo.set_tunable("rate_max_permille", 1_000_000);
-    round(&mut flow, &mut view, 48_000, Some(48_000)); // the `paper` profile holds nothing
+    round(&mut flow, &mut view, 48_000, Some(48_000)); // the `paper` profile does not clamp
     assert_eq!(rates(&flow), (ONE * 10, ONE / 10));
 }
 
@@ -122,12 +122,12 @@ fn a_new_path_is_measured_for_a_round() {
     let algo = HostAlgo::load("dcm");
     algo.set_path(7);
     let (mut flow, mut view) = started(&algo, 500);
-    round(&mut flow, &mut view, 100_000, Some(90_000)); // generation 7 is what there was
+    round(&mut flow, &mut view, 100_000, Some(90_000)); // generation 7 is the one from before
     algo.set_path(7);
     round(&mut flow, &mut view, 100_000, Some(90_000)); // another destination's path
     assert_eq!(flow.private("base_us"), 90_000);
     algo.set_path(8);
-    round(&mut flow, &mut view, 110_000, Some(95_000)); // shows at its end; RTT_old is 100 ms
+    round(&mut flow, &mut view, 110_000, Some(95_000)); // the change shows at the round's end; RTT_old is 100 ms
     assert_eq!((flow.private("base_us"), flow.private("bandwidth_q8")), (0, 0));
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (100, 500));
     round(&mut flow, &mut view, 120_000, None); // no RTT sample: one more round
@@ -136,7 +136,7 @@ fn a_new_path_is_measured_for_a_round() {
     // eq 4: 1,000,000 bytes/s * 0.16 s = 160 segments; eq 1: 100/160 * 160 * 0.8
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (80, 160));
     assert_eq!((flow.private("base_us"), flow.private("rate_q16")), (160_000, ONE));
-    round(&mut flow, &mut view, 140_000, Some(160_000)); // rate 1 until there are two rounds again
+    round(&mut flow, &mut view, 140_000, Some(160_000)); // the rate is 1 until there are two rounds again
     assert_eq!((view.snd_cwnd, flow.private("rate_q16")), (80, ONE));
     round(&mut flow, &mut view, 112_000, Some(160_000));
     assert_eq!((view.snd_cwnd, flow.private("rate_q16")), (80, ONE * 5 / 4));
@@ -154,7 +154,7 @@ fn changes_on_end_start_the_measurement_over_and_a_recovery_drops_it() {
         assert_eq!((view.snd_cwnd, view.snd_ssthresh), (100, 500), "{generation}");
     }
     round(&mut flow, &mut view, 80_000, Some(80_000));
-    // 80 segments; RTT_old is that before the first change: 100/80 * 80 * 0.8
+    // 80 segments; RTT_old is that from before the first change: 100/80 * 80 * 0.8
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (80, 80));
 
     algo.set_path(9);

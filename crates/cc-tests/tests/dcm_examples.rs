@@ -44,12 +44,12 @@ fn the_rate_is_the_ratio_of_two_rounds(c: &mut Connection) {
     c.sock.srtt_us = 8 * 40_000;
     c.ack(100_000, 50, Some(40_000));
     c.assert_field("rate_q16", 1.25);
-    // one byte before its end neither
+    // nor one byte before its end
     c.sock.snd_una = c.sock.snd_nxt - 1;
     c.ack(1000, 49, Some(40_000));
     c.assert_field("rate_q16", 1.25);
     c.end_round(1000, 1, None, 320_000);
-    c.assert_field("rate_q16", 0.25); // 80/320: the 40 ms were no round's end
+    c.assert_field("rate_q16", 0.25); // 80/320: the 40 ms were not at a round's end
     c.assert_field("inverse_q16", 4.0);
     c.end_round(100_000, 100, Some(10_000), 32_000);
     c.assert_field("rate_q16", 10.0);
@@ -73,7 +73,7 @@ fn the_greatest_ratio(c: &mut Connection) {
     c.end_round(100_000, 100, Some(1), 1);
     c.assert_field("rate_q16", 1000.0);
     assert!((c.field("inverse_q16") - 0.001).abs() < 1.0 / 65_536.0);
-    // and back: 10^-7 is held at 2^-20, which is less than 16 bits of fraction tell from zero
+    // and back: 10^-7 is clamped to 2^-20, which is 0 with 16 fraction bits
     c.end_round(100_000, 100, Some(1), 10_000_000);
     assert!(c.field("rate_q16") > 0.0 && c.field("rate_q16") <= 1.0 / 65_536.0);
     assert!((65_536.0..=1_048_576.0).contains(&c.field("inverse_q16")));
@@ -81,14 +81,14 @@ fn the_greatest_ratio(c: &mut Connection) {
     c.sock.snd_ssthresh = 100;
     c.grow(15);
     assert!((6703..=105_007).contains(&c.sock.snd_cwnd), "{:?}", c.window());
-    // an RTT of 0 is none: 1 for this round and the next
+    // an RTT of 0 is ignored: the rate is 1 for this round and the next
     c.end_round(100_000, 100, None, 0);
     c.assert_field("rate_q16", 1.0);
     c.end_round(100_000, 100, None, 100);
     c.assert_field("rate_q16", 1.0);
 }
 
-/// rate_CA = 1.25.
+/// Sets rate_CA = 1.25.
 fn with_a_rate(c: &mut Connection, window: u32, ssthresh: u32) {
     c.end_round(100_000, 100, Some(100_000), 100_000);
     c.end_round(100_000, 100, Some(100_000), 80_000);
@@ -118,7 +118,7 @@ fn slow_start_stops_at_ssthresh(c: &mut Connection) {
     with_a_rate(c, 10, 21);
     c.grow(9); // 9 * 1.125 = 10.125
     assert_eq!(c.window(), (20, 21));
-    // 0.125 + 10.125, of which 1 fits: the rest is dropped, and none of it counts in avoidance
+    // 0.125 + 10.125, of which 1 fits: the rest is dropped, and does not count in congestion avoidance
     c.grow(9);
     assert_eq!(c.window(), (21, 21));
     // 1/1.25 = 0.8 each: 26 segments make 20.8, one more 21.6
@@ -135,7 +135,7 @@ fn slow_start_stops_at_ssthresh(c: &mut Connection) {
 }
 
 fn avoidance_gathers_the_inverse(c: &mut Connection) {
-    // rate 1.25: each segment acknowledged brings 0.8/W (eq 2: RTT_new/(W * RTT_old))
+    // rate 1.25: each segment acknowledged adds 0.8/W (eq 2: RTT_new/(W * RTT_old))
     with_a_rate(c, 10, 10);
     c.grow(12); // 9.6
     assert_eq!(c.window(), (10, 10));
@@ -161,7 +161,7 @@ fn avoidance_gathers_the_inverse(c: &mut Connection) {
 }
 
 fn nothing_is_lost_at_two_segments(c: &mut Connection) {
-    // rate 1.25: 0.8 each. 1000 rounds trips from W = 2 on, one segment an ACK, earn what W costs on its way:
+    // rate 1.25: 0.8 each. 1000 ACKs of one segment each, from W = 2 on, earn what the growth of W costs:
     // 2 + 3 + ... + (W-1) <= 0.8 n < 2 + 3 + ... + W
     with_a_rate(c, 2, 2);
     for n in 1..=1000 {
@@ -169,7 +169,7 @@ fn nothing_is_lost_at_two_segments(c: &mut Connection) {
         let window = f64::from(c.sock.snd_cwnd);
         let spent = (window - 1.0) * window / 2.0 - 1.0;
         let earned = 0.8 * f64::from(n);
-        // one in 65,536 at most less, or more
+        // at most one in 65,536 less, or more
         assert!(spent <= earned * 1.0001 && spent + window > earned * 0.9999, "{n}: W {window}");
     }
     assert_eq!(c.sock.snd_cwnd, 40); // 2 + ... + 39 = 779, + 40 = 819
@@ -191,7 +191,7 @@ fn the_clamp_cuts_growth_off(c: &mut Connection) {
     c.grow(20);
     assert_eq!(c.window(), (20, 1000));
     c.sock.snd_cwnd_clamp = 100;
-    c.grow(7); // 7.875, nothing from before
+    c.grow(7); // 7.875, without anything from before
     assert_eq!(c.window(), (27, 1000));
 }
 
@@ -199,14 +199,14 @@ fn a_loss_clears_what_was_gathered(c: &mut Connection) {
     with_a_rate(c, 10, 10);
     c.grow(12); // 9.6
     let _ = c.ssthresh();
-    c.grow(12); // 9.6 anew
+    c.grow(12); // 9.6 again, from 0
     assert_eq!(c.sock.snd_cwnd, 10);
     c.grow(1);
     assert_eq!(c.sock.snd_cwnd, 11);
     c.sock.snd_ssthresh = 100;
     c.grow(3); // slow start: 3.375
     let _ = c.ssthresh();
-    c.grow(6); // 6.75 anew, not 7.125
+    c.grow(6); // 6.75 from 0, not 7.125
     assert_eq!(c.sock.snd_cwnd, 20);
 }
 
@@ -215,11 +215,11 @@ fn a_timeout_clears_what_was_gathered(c: &mut Connection) {
     c.grow(12); // 9.6
     c.enter(RECOVERY);
     c.enter(0);
-    c.grow(1); // 10.4: neither is a timeout
+    c.grow(1); // 10.4: a recovery keeps the growth gathered
     assert_eq!(c.sock.snd_cwnd, 11);
     c.grow(12); // 0.4 + 9.6 = 10.0
     c.enter(LOSS); // the kernel would set W
-    c.grow(13); // 10.4 anew; W grows after a timeout too
+    c.grow(13); // 10.4 from 0; W grows after a timeout, too
     assert_eq!(c.sock.snd_cwnd, 11);
     c.grow(1); // 11.2
     assert_eq!(c.sock.snd_cwnd, 12);
@@ -244,7 +244,7 @@ fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     assert_eq!(c.undo_cwnd(), 60);
 }
 
-/// The path of generation 0 at 100 ms, known; then another one, whose first round ends.
+/// Measures the path of generation 0, at 100 ms; then changes to another one and ends its first round.
 fn on_a_new_path(c: &mut Connection) {
     c.end_round(100_000, 100, Some(100_000), 100_000); // the map is read for the first time
     c.path(1);
@@ -254,7 +254,7 @@ fn on_a_new_path(c: &mut Connection) {
     c.end_round(50_000, 50, Some(60_000), 80_000);
     c.assert_field("base_us", 0.0);
     c.assert_field("bandwidth_q8", 0.0);
-    c.assert_field("rate_q16", 1.25); // a round's end as any
+    c.assert_field("rate_q16", 1.25); // as at any round's end
     assert_eq!(c.window(), (150, 0x7fff_ffff));
 }
 
@@ -272,8 +272,8 @@ fn a_new_path_is_measured_for_a_round(c: &mut Connection) {
     c.assert_field("rate_q16", 1.0);
     c.end_round(40_000, 80, Some(50_000), 50_000);
     c.assert_field("rate_q16", 1.2);
-    assert_eq!(c.window(), (160, 100)); // once
-    // the other way round: 50 ms before, 500 ms now: the ratio is held at 0.5. 2,000,000 bytes/s:
+    assert_eq!(c.window(), (160, 100)); // only once
+    // the other way round: 50 ms before, 500 ms now: the ratio is clamped to 0.5. 2,000,000 bytes/s:
     // eq 4 1000 segments; eq 1: 0.5 * 1000 * 0.8
     c.path(2);
     c.end_round(40_000, 80, Some(500_000), 50_000);
@@ -289,7 +289,7 @@ fn a_new_path_without_an_rtt_waits_for_one(c: &mut Connection) {
     assert_eq!(c.window(), (150, 0x7fff_ffff));
     c.ack(40_000, 80, Some(40_000)); // the next round
     assert_eq!(c.window(), (150, 0x7fff_ffff));
-    c.end_round(40_000, 80, Some(0), 80_000); // which none of zero takes the place of
+    c.end_round(40_000, 80, Some(0), 80_000); // which a sample of zero does not replace
     // 2,000,000 bytes/s all along: 80 segments; 100/40 * 80 * 0.8 = 160
     assert_eq!(c.window(), (160, 80));
 }
@@ -316,7 +316,7 @@ fn a_new_path_in_recovery_leaves_the_window(c: &mut Connection) {
 
 fn a_path_that_changes_again_is_measured_anew(c: &mut Connection) {
     on_a_new_path(c);
-    c.ack(40_000, 80, Some(1000)); // too good to last
+    c.ack(40_000, 80, Some(1000)); // an RTT far below the path's
     c.path(2);
     c.end_round(40_000, 80, Some(60_000), 70_000);
     assert_eq!(c.window(), (150, 0x7fff_ffff));
@@ -340,12 +340,12 @@ fn a_takeover_forgets_the_path(c: &mut Connection) {
         c.assert_field(field, value);
     }
     c.end_round(100_000, 100, Some(100_000), 50_000);
-    c.assert_field("base_us", 100_000.0); // the path is what it is
+    c.assert_field("base_us", 100_000.0); // the path has not changed
     c.assert_field("rate_q16", 1.0);
     c.path(1); // another path changed
     c.end_round(100_000, 100, Some(100_000), 50_000);
     c.assert_field("base_us", 100_000.0);
-    c.path(0); // no entry any more is a change
+    c.path(0); // the removal of the entry is a change
     c.end_round(100_000, 100, Some(100_000), 50_000);
     c.assert_field("base_us", 0.0);
 }
@@ -358,7 +358,7 @@ fn the_default_profile_is_built_in() {
     }
 }
 
-/// Both profiles, and every limit apart from them.
+/// Draws one of the profiles, or any other limits.
 fn any_tunables(random: &mut Random) -> Tunables {
     let t = random.pick(&[Tunables::DEFAULT, Tunables::PAPER]);
     if random.once_in(2) {
@@ -379,19 +379,19 @@ fn any_model(random: &mut Random) -> Dcm {
     Dcm::new(any_tunables(random), others)
 }
 
-/// Over whole connections, not step by step.
+/// Checks the rounding over whole connections, not step by step.
 fn require_little_rounding(totals: &Totals) {
     let of = |branch: &str| totals.covered(branch);
     let growing = of("slow start ACKs") + of("congestion avoidance ACKs");
     for (kind, per, out_of) in [
-        // after a long silence there is little left of BWE
+        // after a long silence, BWE is close to 0
         ("samples that left a bandwidth beyond 0.1 %", 100, of("samples")),
         ("thresholds rounded the other way", 100, of("losses") + of("timeouts that set ssthresh")),
         // ratios far from 1
         ("rates whose inverse is beyond 0.1 %", 100, of("rounds")),
         ("windows on a new path rounded the other way", 5, of("windows set on a new path")),
         ("windows on a new path beyond a segment", 10, of("windows set on a new path")),
-        // ten times 0.9 is a whole number, or a little less
+        // ten times 0.9 is a whole number, or slightly less
         ("W rounded the other way", 50, growing),
         ("growth at the clamp rounded the other way", 1000, growing),
         ("growth beyond 0.05 segments", 200, growing),

@@ -1,4 +1,4 @@
-//! DCM+ against examples worked by hand, and on a made-up path: its window must grow.
+//! DCM+ against examples worked by hand, and on a simulated path: its window must grow.
 
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ fn paper(algo: &HostAlgo) {
     }
 }
 
-/// A connection at 1 s with W = 100 segments of 1000 bytes, under DCM+ from now on.
+/// Returns a connection at 1 s with W = 100 segments of 1000 bytes, under DCM+ from now on.
 fn started(algo: &HostAlgo, ssthresh: u32) -> (Flow<'_>, View) {
     let view = View {
         now_us: 1_000_000,
@@ -37,7 +37,7 @@ fn started(algo: &HostAlgo, ssthresh: u32) -> (Flow<'_>, View) {
     (flow, view)
 }
 
-/// One ACK that ends a round, and a bandwidth sample, of 100 ms: `acked` * 10,000 bytes/s.
+/// Sends one ACK, which ends a round and a bandwidth sample of 100 ms: `acked` * 10,000 bytes/s.
 fn round(flow: &mut Flow<'_>, view: &mut View, acked: u32, rtt_us: u32) {
     view.now_us += 100_000;
     view.delivered += acked;
@@ -82,10 +82,10 @@ fn a_queue_puts_ssthresh_in_force_and_the_window_tracks_it() {
     // the newest sample, 1,000,000 bytes/s, raises it: 50 segments; BWE is 803,125
     round(&mut flow, &mut view, 100, 62_000);
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (50, 50));
-    // eq 7 goes beyond it until the next sample
+    // eq 7 grows W beyond it until the next sample
     assert_eq!(grow(&mut flow, &mut view, 50), 51); // 2 / rate_CA, which is a little over 1
-    // 600,000 bytes/s do not lower it, but after a round with a queue they do, to BWE: 821,875, 794,140.6 and 769,873.0 in
-    // the first stage, 802,001.9 and 797,985.8 in the second
+    // 600,000 bytes/s do not lower it, but after a round with a queue they do, to BWE: 821,875, 794,140.6 and 769,873.0
+    // in the first stage, 802,001.9 and 797,985.8 in the second
     round(&mut flow, &mut view, 60, 62_501);
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (51, 50));
     round(&mut flow, &mut view, 60, 62_501);
@@ -103,7 +103,7 @@ fn the_paper_profile_waits_for_a_loss_and_raises_by_the_filter() {
     paper(&algo);
     let (mut flow, mut view) = started(&algo, INFINITE_SSTHRESH);
     round(&mut flow, &mut view, 80, 50_000);
-    round(&mut flow, &mut view, 80, 500_000); // also no sample: it took less than this RTT
+    round(&mut flow, &mut view, 80, 500_000); // no sample either: it took less than this RTT
     assert_eq!((view.snd_cwnd, flow.private("tracking")), (100, 0));
     assert_eq!(flow.ssthresh(), 40);
     view.snd_ssthresh = 40;
@@ -142,17 +142,17 @@ fn an_application_that_runs_dry_only_raises_the_estimate() {
     assert_eq!(view.snd_cwnd, 100);
 }
 
-/// A bottleneck with a queue behind a path without loss or other traffic, and a sender that is never out of data.
+/// A bottleneck with a queue, on a path without loss or other traffic, and a sender that always has data.
 struct Path {
     /// Segments per second.
     rate: f64,
     /// Round trip without a queue, us.
     base_us: f64,
-    /// Segments.
+    /// Size of the queue, segments.
     queue: f64,
 }
 
-/// What came of some seconds.
+/// Results of some seconds.
 #[derive(Debug)]
 struct Came {
     delivered_share: f64,
@@ -164,7 +164,7 @@ struct Came {
 struct Sender<'a> {
     flow: Flow<'a>,
     view: View,
-    /// Times of sending and of the ACK for what is in flight, us; `None`: lost.
+    /// Times of sending and of the ACK for each segment in flight, us; `None`: lost.
     in_flight: VecDeque<(f64, Option<f64>)>,
     /// When the bottleneck is free, us.
     free_at: f64,
@@ -201,7 +201,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// A recovery as short as can be: one reduction for all that was lost of one window.
+    /// Performs the shortest possible recovery: one reduction for all losses of one window.
     fn lose(&mut self) -> bool {
         self.view.delivered += 1; // its retransmission
         if (self.view.snd_una.wrapping_sub(self.recover_at) as i32) < 0 {
@@ -254,11 +254,12 @@ impl<'a> Sender<'a> {
 /// 100 Mbit/s over 40 ms: 345 segments.
 const PATH: Path = Path { rate: 8632.0, base_us: 40_000.0, queue: 345.0 };
 const BDP: f64 = PATH.rate * PATH.base_us / 1e6;
-/// W in BDPs: from 1.25 of the least RTT on there is a queue, which takes W back to one; it had grown by 2 a round.
+/// Largest W in BDPs: from 1.25 times the least RTT on there is a queue, which takes W back to 1 BDP; W had grown by 2
+/// per round.
 const MOST: f64 = 1.27;
 
-/// From the first ACK on, BWE * RTTmin is no more than W: with ssthresh in force from there, W would stay at the initial
-/// window. Slow start overshoots and loses; the newest sample tells what the path has.
+/// From the first ACK on, BWE * RTTmin is at most W: if ssthresh took effect then, W would stay at the initial window.
+/// Slow start overshoots and loses; the newest sample shows the path's bandwidth.
 #[test]
 fn the_window_grows_to_the_path_and_stays_there() {
     let algo = HostAlgo::load("dcmplus");
@@ -272,7 +273,7 @@ fn the_window_grows_to_the_path_and_stays_there() {
     assert!((0.98..MOST).contains(&(there.mean_window / BDP)), "{there:?}");
 }
 
-/// Where the queue holds what slow start sends beyond the path's capacity, it ends without a loss.
+/// If the queue holds the segments that slow start sends beyond the path's capacity, slow start ends without a loss.
 #[test]
 fn a_queue_alone_ends_slow_start() {
     let algo = HostAlgo::load("dcmplus");
@@ -301,7 +302,8 @@ fn the_window_follows_the_capacity_up_and_down() {
     assert!(down.delivered_share > 0.95 && down.mean_window < 0.5 * MOST * BDP, "{down:?}");
 }
 
-/// Literally, BWE itself raises ssthresh: a few segments per second, fewer the nearer they come to the path's capacity.
+/// With the paper's rule, BWE itself raises ssthresh: by a few segments per second, and by fewer near the path's
+/// capacity.
 #[test]
 fn the_paper_profile_grows_slowly() {
     let algo = HostAlgo::load("dcmplus");
@@ -317,7 +319,7 @@ fn the_paper_profile_grows_slowly() {
     assert!(there.delivered_share > 0.75 && there.losses == 0, "{there:?}");
 }
 
-/// A round may be as long as the queue is, in which W would triple once more.
+/// A round may last as long as the queue, and W would triple once more within it.
 #[test]
 fn the_first_rtts_of_a_round_with_a_queue_end_slow_starts_growth() {
     let algo = HostAlgo::load("dcmplus");
@@ -338,7 +340,7 @@ fn the_first_rtts_of_a_round_with_a_queue_end_slow_starts_growth() {
     assert_eq!((view.snd_ssthresh, flow.private("tracking")), (300, 0));
     assert_eq!(grow(&mut flow, &mut view, 300), 302); // avoidance: 2 per RTT
 
-    // one RTT without the queue is enough to go on; an application that has nothing to send proves nothing
+    // one RTT without the queue is enough to continue; an application that has nothing to send shows nothing
     for (least_us, app_limited) in [(125_000, 0), (125_001, 1)] {
         let (mut flow, mut view) = started(&algo, INFINITE_SSTHRESH);
         round(&mut flow, &mut view, 100, 100_000);

@@ -13,7 +13,7 @@ const CWR: u32 = 2;
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 
-/// ssthresh comes into force with a loss only, and is that of BWE or of the newest sample, whichever is more.
+/// ssthresh takes effect only with a loss, and follows from the greater of BWE and the newest sample.
 const GREATER: Tunables = Tunables { estimate: 0, ..Tunables::PAPER };
 
 on_model_and_algorithm! {
@@ -37,8 +37,8 @@ on_model_and_algorithm! {
 }
 
 fn a_sample_spans_an_rtt_and_passes_two_filters(c: &mut Connection) {
-    c.ack(49_999, 10, Some(40_000)); // under 50 ms
-    c.ack(50_000, 10, Some(100_000)); // 99,999 us, under this ACK's RTT
+    c.ack(49_999, 10, Some(40_000)); // below 50 ms
+    c.ack(50_000, 10, Some(100_000)); // 99,999 us, below this ACK's RTT
     c.assert_field("bandwidth.second_q8", 0.0);
     c.ack(1, 80, None); // no RTT with this ACK: 100 segments of 1000 bytes in 100 ms
     for field in ["bandwidth.first_q8", "bandwidth.second_q8", "newest_q8"] {
@@ -53,7 +53,7 @@ fn a_sample_spans_an_rtt_and_passes_two_filters(c: &mut Connection) {
     assert_eq!(c.ssthresh(), 40); // eq 4: 1,015,625 * 40 ms / 1000 = 40.6
 }
 
-/// 1,000,000 bytes/s and 100 ms, 100 segments; W = ssthresh = 100, in force.
+/// Sets 1,000,000 bytes/s and 100 ms, 100 segments; W = ssthresh = 100, in effect.
 fn tracking(c: &mut Connection) {
     c.ack(100_000, 100, Some(100_000));
     c.assert_field("tracking", 0.0);
@@ -65,15 +65,15 @@ fn tracking(c: &mut Connection) {
 
 fn w_tracks_what_is_more(c: &mut Connection) {
     tracking(c);
-    // 150 segments in 100 ms: 150 by eq 4, over 100; the filters have 1,062,500 and 1,007,812.5
+    // 150 segments in 100 ms: 150 by eq 4, above 100; the filters have 1,062,500 and 1,007,812.5
     c.ack(100_000, 150, Some(100_000));
     assert_eq!(c.window(), (150, 150));
-    // 100 segments: not over 150. 7/8 * 1,062,500 + 125,000 = 1,054,687.5;
-    // 7/8 * 1,007,812.5 + 1/8 * 1,054,687.5 = 1,013,671.875: 101 by eq 4, under 150
+    // 100 segments: not above 150. 7/8 * 1,062,500 + 125,000 = 1,054,687.5;
+    // 7/8 * 1,007,812.5 + 1/8 * 1,054,687.5 = 1,013,671.875: 101 by eq 4, below 150
     c.ack(100_000, 100, Some(100_000));
     c.assert_field("bandwidth.second_q8", 1_013_671.875);
     assert_eq!(c.window(), (101, 101));
-    // wherever W was
+    // whatever W was
     c.sock.snd_cwnd = 120;
     c.ack(100_000, 115, Some(100_000));
     assert_eq!(c.window(), (115, 115));
@@ -110,8 +110,8 @@ fn nothing_goes_down_without_a_queue(c: &mut Connection) {
     c.sock.snd_cwnd = 140;
     sample(c, 125_000, 165);
     assert_eq!(c.window(), (140, 132));
-    // after a round with a queue they do, to the filter here: 1,003,125, 1,042,734.4, 1,037,391.6 and 1,032,716.6 in its
-    // first stage, 997,656.3, 1,003,291.0, 1,007,553.6 and 1,010,699.0 in the second
+    // after a round with a queue they do, to the filter here: 1,003,125, 1,042,734.4, 1,037,391.6 and 1,032,716.6 in
+    // its first stage, 997,656.3, 1,003,291.0, 1,007,553.6 and 1,010,699.0 in the second
     sample(c, 125_001, 125);
     assert_eq!(c.window(), (140, 132));
     sample(c, 125_001, 125);
@@ -131,8 +131,8 @@ fn w_is_not_tracked_in_recovery_or_for_the_application(c: &mut Connection) {
     c.sock.app_limited = 0;
     c.ack(100_000, 900, Some(100_000)); // limited at the start
     assert_eq!(c.window(), (100, 100));
-    // the filters took all five, 9,000,000 bytes/s each: 9,000,000 - 8,000,000 * (7/8)^n is what the first has after n,
-    // 9,000,000 - 8,000,000 * (7/8)^n * (1 + n/8) the second; after a sixth 2,716,865.54
+    // the filters took all five, 9,000,000 bytes/s each: after n, the first has 9,000,000 - 8,000,000 * (7/8)^n, the
+    // second 9,000,000 - 8,000,000 * (7/8)^n * (1 + n/8); after a sixth 2,716,865.54
     c.sock.ca_state = DISORDER;
     c.ack(100_000, 900, Some(100_000));
     c.assert_field("bandwidth.second_q8", 9e6 - 8e6 * 0.875f64.powi(6) * 1.75);
@@ -151,7 +151,7 @@ fn tracking_keeps_within_the_clamp_and_two_segments(c: &mut Connection) {
 
 fn application_limited_samples_only_raise_the_estimate(c: &mut Connection) {
     c.sock.app_limited = 7;
-    c.ack(100_000, 100, Some(100_000)); // the first one counts all the same
+    c.ack(100_000, 100, Some(100_000)); // the first one is filtered all the same
     c.assert_field("bandwidth.second_q8", 1e6);
     c.ack(100_000, 90, Some(100_000)); // 900,000: skipped
     c.sock.app_limited = 0;
@@ -172,14 +172,14 @@ fn a_queue_puts_ssthresh_in_force(c: &mut Connection) {
     c.ack(100_000, 100, Some(100_000)); // 100 segments
     c.end_round(10_000, 10, Some(125_000), 125_000); // 1.25 times the base, not more
     c.assert_field("tracking", 0.0);
-    // more, but not while W is not free to grow, or the application holds it back
+    // above that it does, but not while W is not free to grow, or the application limits the sender
     c.sock.ca_state = CWR;
     c.end_round(10_000, 10, Some(125_001), 125_001);
     c.sock.ca_state = 0;
     c.sock.app_limited = 7;
     c.end_round(10_000, 10, Some(125_001), 125_001);
     c.sock.app_limited = 0;
-    // nor by one delayed ACK
+    // nor with one delayed ACK
     c.ack(1000, 10, Some(125_000));
     c.end_round(1000, 10, Some(165_000), 130_000);
     // nor within a round
@@ -215,7 +215,7 @@ fn a_queue_means_nothing_in_the_paper(c: &mut Connection) {
     assert_eq!(c.window(), (150, 0x7fff_ffff));
 }
 
-/// rate_CA = 1.25, with RTTs of 10 s so that no sample ends in between.
+/// Sets rate_CA = 1.25, with RTTs of 10 s so that no sample ends in between.
 fn with_a_rate(c: &mut Connection, window: u32, ssthresh: u32) {
     c.end_round(1000, 100, Some(10_000_000), 10_000_000);
     c.assert_field("rate_q16", 1.0);
@@ -233,7 +233,7 @@ fn slow_start_gathers_twice_the_rate(c: &mut Connection) {
     assert_eq!(c.window(), (15, 100));
     c.grow(33); // 82.5
     assert_eq!(c.window(), (97, 100));
-    c.grow(100); // past ssthresh by 247.5, which is dropped
+    c.grow(100); // 247.5 beyond ssthresh, which are dropped
     assert_eq!(c.window(), (100, 100));
     c.sock.snd_ssthresh = 200;
     c.grow(1); // 2.5: nothing was left
@@ -308,7 +308,7 @@ fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     c.event(EVENT_COMPLETE_CWR);
     assert_eq!(c.window(), (60, 100));
     c.assert_field("loss_ssthresh", 0.0);
-    // a loss that was none
+    // a spurious loss
     assert_eq!(c.ssthresh(), 60);
     (c.sock.snd_cwnd, c.sock.prior_cwnd, c.sock.snd_ssthresh) = (60, 90, 700);
     assert_eq!(c.undo_cwnd(), 90);
@@ -322,7 +322,7 @@ fn a_timeout_puts_ssthresh_in_force(c: &mut Connection) {
     c.event(EVENT_LOSS);
     assert_eq!(c.window(), (150, 100));
     c.assert_field("tracking", 1.0);
-    c.sock.snd_cwnd = 1; // the kernel's
+    c.sock.snd_cwnd = 1; // the kernel sets it
     c.enter(LOSS);
     assert_eq!(c.window(), (1, 100));
     c.grow(10); // slow start, 2 each, in the loss state as well
@@ -351,7 +351,7 @@ fn a_takeover_starts_again(c: &mut Connection) {
     ] {
         c.assert_field(field, value);
     }
-    c.end_round(100_000, 300, Some(200_000), 60_000); // under this RTT: no sample
+    c.end_round(100_000, 300, Some(200_000), 60_000); // below this RTT: no sample
     c.assert_field("newest_q8", 0.0);
     c.assert_field("rate_q16", 1.0);
     c.assert_field("base_us", 200_000.0);
@@ -365,7 +365,7 @@ fn the_default_profile_is_built_in() {
     }
 }
 
-/// Both profiles, and every choice and limit apart from them.
+/// Draws one of the profiles, or any other choices and limits.
 fn any_tunables(random: &mut Random) -> Tunables {
     let t = random.pick(&[Tunables::DEFAULT, Tunables::PAPER]);
     if random.once_in(2) {
@@ -389,12 +389,12 @@ fn any_model(random: &mut Random) -> Dcmplus {
     Dcmplus::new(any_tunables(random), others)
 }
 
-/// Over whole connections, not step by step.
+/// Checks the rounding over whole connections, not step by step.
 fn require_little_rounding(totals: &Totals) {
     let of = |branch: &str| totals.covered(branch);
     let growing = of("slow start ACKs") + of("congestion avoidance ACKs");
     for (kind, per, out_of) in [
-        // under a kbyte/s a whole byte/s is more than 0.1 %
+        // below a kbyte/s, a whole byte/s is more than 0.1 %
         ("samples that left a bandwidth beyond 0.1 %", 100, of("samples")),
         ("application-limited samples ranked the other way", 1000, of("application-limited samples filtered")),
         ("thresholds rounded the other way", 100, of("losses") + of("timeouts that set ssthresh")),

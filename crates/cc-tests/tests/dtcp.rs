@@ -18,12 +18,12 @@ fn set(algo: &HostAlgo, tunables: Tunables) {
     }
 }
 
-/// The `paper` profile without the radio's part.
+/// Returns the `paper` profile without the radio's part.
 fn deaf() -> Tunables {
     Tunables { sinr_term: 2, ..Tunables::PAPER }
 }
 
-/// A connection at 1 s with W = 100 segments of 1000 bytes in congestion avoidance, under D-TCP from now on.
+/// Returns a connection at 1 s with W = 100 segments of 1000 bytes in congestion avoidance, under D-TCP from now on.
 fn taken_over<'a>(algo: &'a HostAlgo, tunables: Tunables) -> (Flow<'a>, View) {
     set(algo, tunables);
     let view = View {
@@ -40,16 +40,16 @@ fn taken_over<'a>(algo: &'a HostAlgo, tunables: Tunables) -> (Flow<'a>, View) {
     let mut flow = Flow::new(algo);
     flow.set(&view);
     flow.init();
-    assert_eq!(flow.get(&view), view); // a connection keeps its window and threshold
+    assert_eq!(flow.get(&view), view); // a connection taken over keeps its window and ssthresh
     (flow, view)
 }
 
-/// An epoch of 0.5 s that delivers `acked` segments of 1000 bytes: a sample of `acked` * 2000 bytes/s.
+/// Runs an epoch of 0.5 s that delivers `acked` segments of 1000 bytes: a sample of `acked` * 2000 bytes/s.
 fn epoch(flow: &mut Flow<'_>, view: &mut View, acked: u32) {
     epoch_with_rtt(flow, view, acked, 100_000);
 }
 
-/// As [`epoch`], with that least RTT.
+/// As [`epoch`], with this least RTT.
 fn epoch_with_rtt(flow: &mut Flow<'_>, view: &mut View, acked: u32, rtt_us: u32) {
     view.now_us += 500_000;
     view.delivered += acked;
@@ -126,12 +126,12 @@ fn an_unused_first_window_is_given_back() {
     for _ in 0..5 {
         assert_eq!(swap(&mut flow, &mut view), (20, 10));
     }
-    // the clamp cut the doubling short: not twice the first window, it stays; and cannot add up
+    // the clamp cut the doubling short: W is not twice the first window, so it is kept; it cannot add up
     view.snd_cwnd_clamp = 15;
     for _ in 0..3 {
         assert_eq!(swap(&mut flow, &mut view), (15, 15));
     }
-    // data went out
+    // data were sent
     let (mut flow, mut view) = (Flow::new(&algo), fresh);
     flow.set(&view);
     flow.init();
@@ -140,7 +140,7 @@ fn an_unused_first_window_is_given_back() {
     flow.set(&view);
     flow.release();
     assert_eq!(flow.get(&view).snd_cwnd, 20);
-    // something else set the window meanwhile
+    // the window was changed meanwhile
     let (mut flow, mut view) = (Flow::new(&algo), fresh);
     flow.set(&view);
     flow.init();
@@ -148,7 +148,7 @@ fn an_unused_first_window_is_given_back() {
     flow.set(&view);
     flow.release();
     assert_eq!(flow.get(&view).snd_cwnd, 19);
-    // taken over with data sent, at twice the usual first window: it is the connection's
+    // taken over after data were sent, at twice the usual first window: the window is the connection's own
     let (mut flow, mut view) = (Flow::new(&algo), View { snd_cwnd: 20, data_segs_out: 1, ..fresh });
     assert_eq!(swap(&mut flow, &mut view), (20, 20));
 }
@@ -199,15 +199,15 @@ fn the_sinr_moves_the_estimate() {
     for (tunables, sinr, average, age, want) in [
         // 10 dB are 10 kbit/s = 1250 bytes/s: Q/W = 625 / 1,000,625
         (literal, 20, 10, 0, 2.0 - 0.000624610 / 0.2),
-        // 1000 kbit/s per dB: 10 dB fewer are -1,250,000 bytes/s, held at -B_I: BW_E = 500,000, Q/W = -1
+        // 1000 kbit/s per dB: 10 dB fewer are -1,250,000 bytes/s, clamped to -B_I: BW_E = 500,000, Q/W = -1
         (Tunables { sinr_gain_kbps: 1000, ..literal }, 10, 20, 0, 7.0),
         // log2(1 + 10) = 3.459432, log2(1 + 100) = 6.658211:
         // S = 1,000,000 * (3.459432 - 6.658211) / 6.658211 = -480,426; BW_E = 759,787, Q/W = -0.316158
         (shannon, 10, 20, 0, 3.580791),
         // 10 dB to 12 dB: log2(1 + 15.84893) = 4.074635, S = 177,834, BW_E = 1,088,917, Q/W = 0.0816564
         (shannon, 12, 10, 0, 2.0 - 0.0816564 / 0.2),
-        (shannon, 10, 20, 500, 3.580791), // as old as a reading may be
-        (shannon, 10, 20, 501, 2.0),      // too old: as if there were none
+        (shannon, 10, 20, 500, 3.580791), // the greatest age of a reading
+        (shannon, 10, 20, 501, 2.0),      // too old: ignored
         (Tunables { sinr_term: 2, ..literal }, 10, 20, 0, 2.0),
     ] {
         let (mut flow, mut view) = taken_over(&algo, tunables);
@@ -220,7 +220,7 @@ fn the_sinr_moves_the_estimate() {
 #[test]
 fn an_estimate_near_zero_neither_divides_nor_explodes() {
     let algo = HostAlgo::load("dtcp");
-    // g = 1 and a signal that fell so far that S = -B_I: BW_E = B_i - B_I
+    // g = 1, and the signal fell so far that S = -B_I: BW_E = B_i - B_I
     let tunables = Tunables { g_permille: 1000, sinr_gain_kbps: 1_000_000, alpha_permille: 1000, ..Tunables::PAPER };
     let (mut flow, mut view) = taken_over(&algo, tunables);
     (view.mss, view.snd_cwnd) = (500, 100_000);
@@ -228,7 +228,7 @@ fn an_estimate_near_zero_neither_divides_nor_explodes() {
     epoch(&mut flow, &mut view, 1000); // B_i = B_I = 1,000,000: BW_E = 0, no queue, N = 1 + 1
     assert_n(&flow, 2.0);
     radio(&algo, &view, 10, 20, 0);
-    // B_i = 1,001,000, B_I = 1,000,100: BW_E = 900, Q/W = 1 - 1,001,000 / 900 = -1111, held at -1024:
+    // B_i = 1,001,000, B_I = 1,000,100: BW_E = 900, Q/W = 1 - 1,001,000 / 900 = -1111, clamped to -1024:
     // N = 2 + 1 + 2 * 1024 / 1
     epoch(&mut flow, &mut view, 1001);
     assert_n(&flow, 2051.0);
@@ -259,7 +259,7 @@ fn the_greatest_n() {
     assert_eq!(flow.ssthresh(), 2_097_150); // 2^21 * (1 - 2 / 3,145,729) = 2,097,150.67
     algo.set_tunable("queue", 1);
     view.srtt_us = 8 * 10_000_000;
-    epoch(&mut flow, &mut view, 1000); // 10 s where 0.1 are the least: Q/W = 0.99, 990 times N
+    epoch(&mut flow, &mut view, 1000); // 10 s, and the least is 0.1: Q/W = 0.99, 990 times N
     assert_eq!(n(&flow), 1.0);
 }
 
@@ -275,7 +275,7 @@ fn readings_age_as_specified() {
         (30_000, 30_000, true),
         (u32::MAX, 30_000, true),
         (u32::MAX, 30_001, false),
-        (0, -10, true), // the ACK's time stamp may lag behind the reading's
+        (0, -10, true), // the ACK's timestamp may lag behind the reading's
         (0, -11, false),
         (u32::MAX, i32::MIN, false),
     ] {
@@ -304,7 +304,7 @@ fn algorithm_1_doubles_n_below_the_estimate_and_steps_above() {
         epoch(&mut flow, &mut view, acked);
         assert_eq!(n(&flow), want);
     }
-    // a quarter of W = 40 bounds it, and n_max where set
+    // a quarter of W = 40 limits it, and n_max if it is set
     view.snd_cwnd = 40;
     view.snd_ssthresh = 10;
     epoch(&mut flow, &mut view, 50);
@@ -319,7 +319,7 @@ fn the_default_profile_sees_a_standing_queue() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, Tunables::DEFAULT);
     (view.srtt_us, view.snd_cwnd) = (8 * 110_000, 100);
-    // bandwidth as ever (Q = 0), but 110 ms where 100 are the least: Q/W = 10/110, N = 2 - 0.0909091 / 0.2
+    // the same bandwidth (Q = 0), but 110 ms, and the least is 100: Q/W = 10/110, N = 2 - 0.0909091 / 0.2
     epoch(&mut flow, &mut view, 500);
     assert_n(&flow, 1.545455);
 }
@@ -359,7 +359,7 @@ fn a_loss_takes_two_of_3n_plus_1_parts() {
     assert_eq!(flow.ssthresh(), 84); // N = 3.882897: ceil(11.65) = 12: 100 * (1 - 2/13) = 84.6
     view.snd_cwnd = 2;
     flow.set(&view);
-    assert_eq!(flow.ssthresh(), 2); // 2 * 11/13 = 1.69: never under 2
+    assert_eq!(flow.ssthresh(), 2); // 2 * 11/13 = 1.69: never below 2
     view.snd_cwnd = 100_000;
     flow.set(&view);
     assert_eq!(flow.ssthresh(), 84_615); // 100,000 * 11/13 = 84,615.4
@@ -371,7 +371,7 @@ fn a_loss_takes_two_of_3n_plus_1_parts() {
 fn a_timeout_restarts_at_twice_the_initial_window() {
     let algo = HostAlgo::load("dtcp");
     for (keep, want) in [(0, 71), (1, 50)] {
-        // W = 20 is under either
+        // W = 20 is below either
         let (mut flow, mut view) = taken_over(&algo, Tunables { rto_ssthresh: keep, ..deaf() });
         epoch(&mut flow, &mut view, 500); // N = 2
         let ssthresh = flow.ssthresh(); // 100 * 5/7
@@ -389,7 +389,7 @@ fn a_timeout_restarts_at_twice_the_initial_window() {
     }
 }
 
-/// The kernel asks for no ssthresh then: what the recovery set is what the timeout finds, and keeps.
+/// The kernel does not ask for an ssthresh then: the timeout finds, and keeps, the one that the recovery set.
 #[test]
 fn a_timeout_within_a_recovery_keeps_the_ssthresh_of_the_recovery() {
     let algo = HostAlgo::load("dtcp");
@@ -428,7 +428,7 @@ fn more_epochs_than_16_bits_hold_are_counted() {
     for _ in 0..70_000 {
         epoch(&mut flow, &mut view, 1);
     }
-    // what the flow's own 16 bits cannot hold is counted already
+    // the count that the flow's own 16 bits cannot hold is added already
     assert_eq!(flow.private("epochs_absent"), 70_000 - 65_535);
     assert_eq!(algo.stat(std::mem::offset_of!(AlgoStats, signal_absent) / 8), 65_535);
 }

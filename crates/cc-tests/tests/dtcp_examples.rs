@@ -7,7 +7,7 @@ use hotcc_cc_tests::models::dtcp::{Dtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_host_algo::HostAlgo;
 
-/// The published rules for N with the tunables of both profiles, and every choice and limit apart from them.
+/// Draws the published rules for N with the tunables of both profiles, and every other choice and limit.
 fn any_tunables(random: &mut Random) -> Tunables {
     let published = Tunables { n_rule: 2, slow_start: 1, base_window_s: 0, loss_permille: 0, ..Tunables::DEFAULT };
     let mut t = random.pick(&[published, Tunables::PAPER]);
@@ -31,12 +31,12 @@ fn any_tunables(random: &mut Random) -> Tunables {
     t
 }
 
-/// A connection with any tunables, and some to change to on the way.
+/// Draws a connection with any tunables, and some to change to while it runs.
 fn any_model(random: &mut Random) -> Dtcp {
     let tunables = any_tunables(random);
     let mut model = Dtcp::new(tunables);
     if random.once_in(3) {
-        // not from one rule for N to the other: eq 10's N is rounded, Algorithm 1's is compared exactly
+        // no change from one rule for N to the other: eq 10's N is rounded, Algorithm 1's is compared exactly
         let Tunables { n_rule, initial_windows, .. } = tunables;
         let others = (0..3).map(|_| Tunables { n_rule, initial_windows, ..any_tunables(random) });
         model.others = others.collect();
@@ -44,12 +44,12 @@ fn any_model(random: &mut Random) -> Dtcp {
     model
 }
 
-/// Over whole connections, not step by step.
+/// Checks the rounding over whole connections, not step by step.
 fn require_little_rounding(totals: &Totals) {
     let of = |branch: &str| totals.covered(branch);
     let growing = of("congestion avoidance ACKs");
     for (kind, per, out_of) in [
-        // under a kbyte/s (5 with the slowest filter here) the resolution of whole bytes/s is more than 0.1 %
+        // below a kbyte/s (5 with the slowest filter here), the resolution of whole bytes/s is more than 0.1 %
         ("samples that left a bandwidth beyond 0.1 %", 500, of("epochs") - of("application-limited epochs ignored")),
         ("application-limited samples ranked the other way", 1000, of("application-limited epochs filtered")),
         ("BW_C and BW_E ranked the other way", 500, of("Algorithm 1 doublings") + of("Algorithm 1 steps")),
@@ -75,7 +75,7 @@ fn follows_the_model_through_random_connections() {
     totals.require_counted(&algo);
 }
 
-/// The kernel does not ask for ssthresh again then: the paper's timeout leaves it as the recovery set it.
+/// The kernel does not ask for an ssthresh again then: the paper's timeout keeps the one that the recovery set.
 #[test]
 fn follows_the_model_where_timeouts_interrupt_recoveries() {
     let algo = HostAlgo::load("dtcp");

@@ -1,4 +1,4 @@
-//! Every algorithm under libFuzzer, for a moment; `just fuzz NAME` goes on for as long as one likes.
+//! Every algorithm under libFuzzer, for a short time; `just fuzz NAME` runs for any length of time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_bpf::CLANG;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Inputs in all; from the same seed they are the same ones.
+/// Returns the number of inputs. The same seed gives the same inputs.
 fn runs() -> u64 {
     soak::times(20_000)
 }
@@ -57,7 +57,7 @@ fn no_input_breaks_an_algorithm() {
     soak::report(&format!("{fuzzed} algorithms, {} inputs each, no finding", runs()));
 }
 
-/// What it is worth: it finds what is wrong.
+/// Shows that the fuzzer finds errors.
 #[test]
 fn a_missing_limit_is_found() {
     let scratch = tempfile::tempdir().unwrap();

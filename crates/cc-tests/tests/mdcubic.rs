@@ -12,7 +12,7 @@ const CWR: u32 = 2;
 const RECOVERY: u32 = 3;
 const LOSS: u32 = 4;
 
-/// `flags`.
+/// Bits of the field `flags`.
 const USED: u64 = 1;
 const CLOCKED: u64 = 2;
 const DOMAIN_2: u64 = 4;
@@ -34,7 +34,7 @@ fn without_a_pep_it_is_the_delegate() {
     e.event(EVENT_TX_START);
     let calls = [Cubic::Init, Cubic::RecalcSsthresh, Cubic::CongAvoid, Cubic::State, Cubic::Acked, Cubic::Event];
     assert_eq!(calls.map(|of| algo.cubic_calls(of)), [1, 1, 1, 2, 1, 1]);
-    // a window of one segment, after a timeout, is the delegate's as well
+    // a window of one segment, after a timeout, is left to the delegate, too
     e.view.snd_cwnd = 1;
     e.ack(11_000);
     assert_eq!(e.window(), (1, 0));
@@ -53,7 +53,7 @@ fn w_is_cubics_window_and_what_is_beyond_the_pep() {
     e.pep(15_000, &[]);
     e.ack(0);
     assert_eq!(e.window(), (38, 15));
-    // the client has 5 of these: they grow nothing a second time
+    // the client has 5 of these: W does not grow for them a second time
     e.ack(5000);
     assert_eq!(e.window(), (33, 10));
     e.flow.cong_avoid(5);
@@ -65,7 +65,7 @@ fn w_is_cubics_window_and_what_is_beyond_the_pep() {
     e.pep(17_000, &[]);
     e.ack(5000);
     assert_eq!((e.window(), e.private("remainder_bytes")), ((25 + 12, 12), 0));
-    // less than before is no news, and neither is a sender whom the application holds back
+    // a report of less than before does not grow W; nor does one while the application limits the sender
     e.pep(16_000, &[]);
     e.ack(5000);
     assert_eq!((e.window(), e.private("covered_to")), ((25 + 11, 11), u64::from(seq(17_000))));
@@ -73,10 +73,10 @@ fn w_is_cubics_window_and_what_is_beyond_the_pep() {
     e.pep(18_000, &[]);
     e.ack(5000);
     assert_eq!(e.window(), (25 + 13, 13));
-    // HyStart sees none of this; without the PEP it would
+    // HyStart does not get these samples; without the PEP it would
     e.flow.pkts_acked(1, Some(50_000));
     assert_eq!((algo.cubic_calls(Cubic::Acked), algo.cubic_calls(Cubic::CongAvoid)), (0, 3));
-    // the record grows old: W1 alone
+    // the record becomes stale: W1 alone
     e.view.now_us += 1_000_001;
     e.ack(6000);
     assert_eq!((e.window(), e.private("flags")), ((25, 0), 0));
@@ -91,10 +91,10 @@ fn what_counts_of_a_record() {
     let records: [Row; 9] = [
         (10_000, &[], 0),
         (12_500, &[], 2),
-        (99_000, &[], 10),                                  // no more than was sent
-        (9000, &[(12_000, 14_000)], 2),                     // behind, but for what came later
+        (99_000, &[], 10),                                  // at most what was sent
+        (9000, &[(12_000, 14_000)], 2),                     // behind, except for the range above
         (11_000, &[(9000, 12_000), (15_000, 30_000)], 7),   // cut below and above
-        (11_000, &[(12_000, 15_000), (13_000, 16_000)], 5), // twice is once
+        (11_000, &[(12_000, 15_000), (13_000, 16_000)], 5), // bytes in two ranges count once
         (11_000, &[(15_000, 16_000), (12_000, 13_000)], 3), // in any order
         (11_000, &[(14_000, 12_000), (16_000, 17_000)], 2), // an end before its start
         (0, &[(10_000, 11_000), (12_000, 13_000), (14_000, 15_000), (16_000, 17_000)], 4),
@@ -104,7 +104,7 @@ fn what_counts_of_a_record() {
         e.ack(10_000);
         assert_eq!(e.private("d2_segments"), segments, "{in_order} {ranges:?}");
     }
-    // more ranges than there is room for
+    // more ranges than the record has room for
     let mut record = e.record(0, &[(10_000, 11_000), (12_000, 13_000), (14_000, 15_000), (16_000, 17_000)]);
     (record.updates, record.range_count) = (1000, u32::MAX);
     algo.set_pep(Some(record));
@@ -139,12 +139,12 @@ fn a_loss_that_the_pep_saw_leaves_the_window() {
     assert_eq!(e.reduce(), 35);
     e.enter(RECOVERY);
     assert_eq!((e.private("flags") & DOMAIN_2, e.private("events")), (DOMAIN_2, 1));
-    // PRR has its window
+    // PRR's window is kept
     e.view.snd_cwnd = 30;
     e.ack(3000);
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (30, 35));
     e.complete();
-    // W1 = 20, and three that the PEP saw are behind the last SACK block; slow start goes on
+    // W1 = 20, and three segments that the PEP saw are after the last SACK block; slow start continues
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (23, INFINITE_SSTHRESH));
     assert_eq!((e.private("losses_d1"), e.private("losses_d2"), e.private("flags") & DOMAIN_2), (0, 1, 0));
     assert_eq!(algo.cubic_calls(Cubic::RecalcSsthresh), 0);
@@ -163,7 +163,7 @@ fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
     assert_eq!((e.view.snd_ssthresh, e.private("events"), e.private("flags")), (20, 9, DOMAIN_2));
     e.complete();
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (20, INFINITE_SSTHRESH));
-    // the tenth in this round is CUBIC's, the first of the next one is not
+    // the tenth loss in this round is passed to CUBIC, the first of the next round is not
     assert_eq!(e.reduce(), 14);
     e.enter(RECOVERY);
     e.complete();
@@ -217,7 +217,7 @@ fn an_undone_recovery_leaves_ssthresh_as_it_was() {
 fn a_loss_that_the_pep_did_not_see_is_cubics() {
     let algo = HostAlgo::load("mdcubic");
     type Ranges = &'static [(u32, u32)];
-    // (in_order, ranges, SACK blocks, segments behind those that the PEP saw): domain 1 each
+    // (in_order, ranges, SACK blocks, segments after those that the PEP saw): each is a loss in domain 1
     let cases: [(u32, Ranges, Ranges, u32); 4] = [
         (0, &[(1000, 15_000)], &[], 14),                                   // snd_una itself
         (8500, &[(14_000, 15_000)], &[(3000, 8000), (10_000, 12_000)], 1), // the second hole, partly
@@ -274,13 +274,13 @@ fn a_recovery_becomes_domain_1s_once() {
     e.view.now_us += 1_000_001;
     e.ack(0);
     assert_eq!((e.view.snd_ssthresh, e.window()), (29, (35, 15)));
-    // nothing is in flight any more: nothing is missing
+    // nothing is in flight, so nothing is missing
     let mut e = domain_2();
     e.ack(20_000);
     assert_eq!((e.view.snd_ssthresh, e.private("flags") & DOMAIN_2), (35, DOMAIN_2));
 }
 
-/// Without a PEP, too: W = 20 grows by one for the 20 segments that the client acknowledges in the recovery.
+/// This also holds without a PEP: W = 20 grows by one for the 20 segments that the client acknowledges in the recovery.
 #[test]
 fn growth_goes_on_through_a_loss_that_nobody_places() {
     let algo = HostAlgo::load("mdcubic");
@@ -294,7 +294,7 @@ fn growth_goes_on_through_a_loss_that_nobody_places() {
         e.ack(19_900);
         assert_eq!(e.view.snd_ssthresh, if without_pep == 1 { 20 } else { 14 });
         e.ack(20_000);
-        assert_eq!((e.view.snd_ssthresh, e.view.snd_cwnd), (grown, 20)); // W is PRR's
+        assert_eq!((e.view.snd_ssthresh, e.view.snd_cwnd), (grown, 20)); // PRR controls W
         e.complete();
         assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (grown, if without_pep == 1 { 10 } else { 14 }));
     }
@@ -303,8 +303,8 @@ fn growth_goes_on_through_a_loss_that_nobody_places() {
 #[test]
 fn how_many_losses_domain_2_may_have() {
     let algo = HostAlgo::load("mdcubic");
-    // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): of W = 35 all, domain 2's; or 7/10 of
-    // W1 = 20, and D2
+    // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): ssthresh is all of W = 35 for
+    // a loss attributed to domain 2, else 7/10 of W1 = 20, and D2
     for (kind, limit, per_loss, before, ssthresh) in [
         (0, 0, 0, 8, 35),
         (0, 0, 0, 9, 29),
@@ -370,7 +370,7 @@ fn timeouts_are_cubics() {
         e.flow.cong_avoid(1);
         e.view = e.flow.get(&e.view);
         assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (2, 14), "{seen}");
-        // spurious: CUBIC's window is back, and what is beyond the PEP now is added to it
+        // spurious: CUBIC's window is restored, and what is beyond the PEP now is added to it
         e.flow.set(&e.view);
         e.view.snd_cwnd = e.flow.undo_cwnd();
         assert_eq!(e.view.snd_cwnd, 20, "{seen}");
@@ -381,7 +381,7 @@ fn timeouts_are_cubics() {
     }
 }
 
-/// The kernel asks for no ssthresh then.
+/// The kernel does not ask for an ssthresh then.
 #[test]
 fn a_timeout_within_a_recovery_leaves_the_same_ssthresh() {
     let algo = HostAlgo::load("mdcubic");
@@ -435,7 +435,7 @@ fn a_client_ahead_of_its_pep_for_an_rtt_ends_it() {
     e.pep(8000, &[]);
     e.ack(8000);
     assert_eq!(e.private("flags"), USED | CLOCKED);
-    // a break in between, and the RTT starts anew
+    // a break in between restarts the RTT
     e.ack(9000);
     e.view.now_us += 40_000;
     e.pep(9000, &[]);

@@ -19,10 +19,10 @@ const CONDITIONS: Conditions = Conditions { timeouts: Timeouts::Mixed, signals: 
 /// Ten losses are forgiven, however small W is.
 const TEN: Tunables = Tunables { d2_segments_per_loss: 0, ..Tunables::DEFAULT };
 
-/// Starts a connection: on the model by itself, or on algorithm and model together.
+/// Function that starts a connection: on the model by itself, or on algorithm and model together.
 type Start<'a> = dyn Fn(Tunables, View) -> Kernel<'a, Mdcubic> + 'a;
 
-/// Each example on the model by itself, and on algorithm and model together.
+/// Makes two tests of each example: on the model by itself, and on algorithm and model together.
 macro_rules! examples {
     ($($name:ident)*) => {
         mod by_the_model {
@@ -64,7 +64,7 @@ examples! {
     without_its_clock_the_pep_still_tells_domains
 }
 
-/// A connection at 1 s with segments of 1000 bytes, whose sequence numbers wrap within the first window.
+/// Returns a connection at 1 s with segments of 1000 bytes, whose sequence numbers wrap within the first window.
 fn connection(snd_cwnd: u32, snd_ssthresh: u32) -> View {
     View {
         now_us: 1_000_000,
@@ -88,15 +88,15 @@ fn apply(kernel: &mut Kernel<'_, Mdcubic>, events: &[Event]) {
     }
 }
 
-/// A duplicate ACK, 1 ms later: such as a PEP's report comes with.
+/// A duplicate ACK, 1 ms later, like the one that accompanies a PEP's report.
 const DUPLICATE: Event = Event::Duplicate { after_us: 1000 };
 
-/// The PEP has all up to here, and these ranges.
+/// Delivers a report that the PEP has all up to here, and these ranges.
 fn reports(kernel: &mut Kernel<'_, Mdcubic>, in_order: At, ranges: &[Stretch]) {
     apply(kernel, &[Event::Pep(Report::up_to(in_order).with(ranges)), DUPLICATE]);
 }
 
-/// The client acknowledges segments, 1 ms later, with an RTT of 100 ms.
+/// Delivers an ACK of the client for segments, 1 ms later, with an RTT of 100 ms.
 fn client(kernel: &mut Kernel<'_, Mdcubic>, acked: u32) {
     apply(kernel, &[Event::Ack { after_us: 1000, acked, rtt_us: Some(100_000) }]);
 }
@@ -107,12 +107,13 @@ fn sack(blocks: &[Stretch]) -> Event {
     Event::Sack(all)
 }
 
-/// W and ssthresh.
+/// Returns W and ssthresh.
 fn window(kernel: &Kernel<'_, Mdcubic>) -> (u32, u32) {
     (kernel.sock.snd_cwnd, kernel.sock.snd_ssthresh)
 }
 
-/// W1 = 16 in congestion avoidance (ssthresh 8), and 8 of the 16 segments in flight are past the PEP: W = 24.
+/// Returns a connection with W1 = 16 in congestion avoidance (ssthresh 8); 8 of the 16 segments in flight are past the
+/// PEP: W = 24.
 fn clocked<'a>(start: &Start<'a>, tunables: Tunables) -> Kernel<'a, Mdcubic> {
     let mut kernel = start(tunables, connection(16, 8));
     reports(&mut kernel, Una(8000), &[]);
@@ -132,12 +133,12 @@ fn slow_start_happens_between_sender_and_pep(start: &Start<'_>) {
     // an RTT to the PEP later it has the next 20 as well: W1 = 40, D2 = 30
     reports(&mut kernel, Una(30_000), &[]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (70, 30));
-    // the client has the first 10: they leave D2, and grow nothing a second time
+    // the client has the first 10: they leave D2, and W does not grow for them a second time
     client(&mut kernel, 10);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (60, 20));
     client(&mut kernel, 20);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (40, 0));
-    // and the PEP the next 40, the client's ACK first: W1 = 80 of them, half past the PEP already
+    // and the PEP has the next 40, after the client's ACK: W1 = 80, of which half is past the PEP already
     apply(&mut kernel, &[Event::Pep(Report::up_to(Una(40_000)))]);
     client(&mut kernel, 20);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (100, 20));
@@ -150,15 +151,15 @@ fn bytes_beyond_whole_segments_are_carried(start: &Start<'_>) {
         (1500, 1, 11), // 1500 bytes: one segment, 500 carried
         (1999, 1, 11), // 999
         (2000, 2, 12), // 1000
-        (2000, 2, 12), // no news
-        (1000, 1, 12), // the PEP takes back what it said: D2 follows
-        (2000, 2, 12), // but says nothing new with it
+        (2000, 2, 12), // nothing new
+        (1000, 1, 12), // the PEP retracts its report: D2 follows
+        (2000, 2, 12), // but this is nothing new
         (5500, 5, 15), // 3500
     ] {
         reports(&mut kernel, Una(in_order), &[]);
         assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (w1 + d2, d2), "{in_order}");
     }
-    // in congestion avoidance a segment counts as one of the W1 that W1's next one takes: 16 here
+    // in congestion avoidance, W1 grows by a segment per W1 segments: 16 here
     let mut kernel = clocked(start, Tunables::DEFAULT);
     reports(&mut kernel, Una(23_000), &[]); // 15 more
     assert_eq!((kernel.sock.snd_cwnd, kernel.sock.snd_cwnd_cnt), (16 + 23, 15));
@@ -168,16 +169,16 @@ fn bytes_beyond_whole_segments_are_carried(start: &Start<'_>) {
 
 fn nothing_grows_for_what_was_there_before(start: &Start<'_>) {
     let mut kernel = start(Tunables::DEFAULT, connection(10, INFINITE_SSTHRESH));
-    // the first report is of 4 segments: they are past the PEP, whenever they went there
+    // the first report covers 4 segments: they are past the PEP, at whatever time they passed it
     reports(&mut kernel, Una(4000), &[]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (14, 4));
-    // without what holds it back W1 does not grow; D2 is a fact
+    // W1 does not grow if the window does not limit the sender; D2 changes all the same
     apply(&mut kernel, &[Event::CwndLimited(false)]);
     kernel.sock.max_packets_out = 3;
     reports(&mut kernel, Una(6000), &[]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
     apply(&mut kernel, &[Event::CwndLimited(true)]);
-    reports(&mut kernel, Una(6000), &[]); // nor later for those
+    reports(&mut kernel, Una(6000), &[]); // W1 does not grow for those later, either
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (16, 6));
 }
 
@@ -188,13 +189,13 @@ fn a_loss_in_domain_2_changes_nothing(start: &Start<'_>) {
     assert_eq!(window(&kernel), (24, 24));
     apply(&mut kernel, &[DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 1 + 4));
-    kernel.sock.snd_cwnd = 18; // what was sent for each ACK was less
+    kernel.sock.snd_cwnd = 18; // PRR sent less for each ACK
     apply(&mut kernel, &[Event::Complete]);
-    // W1 and ssthresh are those of before; what the PEP has, the client has a block behind: it is in domain 2 no more
+    // W1 and ssthresh are restored; all that the PEP has is below a SACK block of the client: no longer in domain 2
     assert_eq!((window(&kernel), kernel.model.losses), ((16, 8), [0, 1]));
     apply(&mut kernel, &[DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
-    // a domain 2 that hides its losses has none to forgive: CUBIC's from the first
+    // a domain 2 that hides its losses has none to forgive: CUBIC reacts from the first
     let mut kernel = clocked(start, Tunables { kind: 1, ..Tunables::DEFAULT });
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     assert_eq!((window(&kernel), kernel.model.losses), ((24, 11 + 8), [1, 0]));
@@ -206,16 +207,16 @@ fn growth_goes_on_through_a_loss_in_domain_2(start: &Start<'_>) {
     reports(&mut kernel, Una(23_999), &[]); // 15 segments more, and W1 = 17 takes 16
     assert_eq!(window(&kernel), (24, 24));
     reports(&mut kernel, Una(24_000), &[]);
-    assert_eq!(window(&kernel), (24, 25)); // W is the kernel's until the end
+    assert_eq!(window(&kernel), (24, 25)); // the kernel controls W until the recovery ends
     apply(&mut kernel, &[Event::Complete]);
-    assert_eq!(window(&kernel), (17 + 16, 8)); // with what the PEP has behind the block by then
-    // what turns out to be domain 1's after all is of the window as it is by then: 17 * 7/10, and D2
+    assert_eq!(window(&kernel), (17 + 16, 8)); // with the segments after the block that the PEP has then
+    // losses that prove to be in domain 1 reduce the window of that time: 17 * 7/10, and D2
     let mut kernel = clocked(start, TEN);
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery]);
     reports(&mut kernel, Una(24_000), &[]);
     apply(&mut kernel, &[Event::Lost(9), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
-    // slow start would show only at the end, and all at once: it waits
+    // in slow start, growth would only show at the end, and all at once: it waits
     let mut kernel = start(TEN, connection(10, INFINITE_SSTHRESH));
     reports(&mut kernel, Una(0), &[]);
     reports(&mut kernel, Una(10_000), &[]);
@@ -235,7 +236,7 @@ fn a_loss_in_domain_1_is_cubic_s(start: &Start<'_>) {
     assert_eq!((window(&kernel), kernel.model.losses), ((23, 11 + 7), [1, 0]));
     apply(&mut kernel, &[Event::Complete]); // the kernel takes W to ssthresh; ssthresh itself is W1's
     assert_eq!(window(&kernel), (11, 11));
-    client(&mut kernel, 8); // all that was past the PEP: W = W1
+    client(&mut kernel, 8); // all segments that were past the PEP: W = W1
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((11, 11), 0));
 }
 
@@ -259,10 +260,10 @@ fn a_hole_tells_the_domain_as_well(start: &Start<'_>) {
 
 fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    apply(&mut kernel, &[Event::Recovery, DUPLICATE]); // one, and 4 segments found lost with it
+    apply(&mut kernel, &[Event::Recovery, DUPLICATE]); // one loss, and 4 more segments found lost with it
     apply(&mut kernel, &[Event::Lost(4), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((24, 24), 9));
-    kernel.sock.snd_cwnd = 18; // the kernel's reduction is behind: the window of before counts
+    kernel.sock.snd_cwnd = 18; // the kernel has reduced W: the window from before counts
     apply(&mut kernel, &[Event::Lost(1), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.events), ((18, 11 + 8), 10)); // 16 * 7/10, D2 on top
     apply(&mut kernel, &[Event::Lost(1), DUPLICATE, Event::Complete]); // once
@@ -271,7 +272,7 @@ fn the_tenth_loss_in_a_round_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
     apply(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete, Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, 11 + 8);
-    // but it is the first of the next, which begins when the client has all that was sent when this one began: 16
+    // but it is the first of the next round, which begins when the client has all that was sent before this one: 16
     let mut kernel = clocked(start, TEN);
     apply(&mut kernel, &[Event::Recovery, DUPLICATE, Event::Lost(4), DUPLICATE, Event::Complete]);
     client(&mut kernel, 16);
@@ -297,9 +298,9 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
     assert_eq!((window(&kernel), kernel.model.events), ((100, 86), 14));
     apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((86, 46), 40));
-    // in the paper, and where domain 2 hides its losses or the client is the clock, it is CUBIC's
+    // in the paper, and if domain 2 hides its losses or the client is the clock, CUBIC's reduction applies
     let reliable = Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT };
-    // likewise where domain 2 has no queue: here a microsecond is missing to three sixteenths of 100 ms
+    // likewise if domain 2 has no queue: here it is a microsecond short of three sixteenths of 100 ms
     for (tunables, min_rtt_us, ssthresh) in [
         (Tunables::PAPER, 20_000, 42 + 40),
         (reliable, 20_000, 42 + 40),
@@ -310,7 +311,7 @@ fn clocked_by_the_pep_w_gives_up_what_was_lost(start: &Start<'_>) {
         apply(&mut kernel, &[DUPLICATE]);
         assert_eq!(window(&kernel), (100, ssthresh));
     }
-    // what waits by now, of 55 segments that the PEP has, are those behind the last one that the client has
+    // of 55 segments that the PEP has, those after the last one that the client has wait now
     for (last, ssthresh) in [(14_000, 86), (15_000, 42 + 40)] {
         let mut kernel = at_rtt(Tunables::DEFAULT, 31_251);
         let report = Report { rtt_us: 10_000, ..Report::up_to(Una(55_000)) };
@@ -339,13 +340,14 @@ fn a_loss_of_a_long_queue_in_domain_2_is_congestion(start: &Start<'_>) {
         apply(&mut kernel, &[Event::Pep(report), DUPLICATE, Event::Recovery]);
         kernel
     };
-    // 50 of the 60 segments wait, and W would give up 25, but CUBIC's 12 are the most. Nothing more in the same recovery
+    // 50 of the 60 segments wait, and W would give up 25, but CUBIC's 12 are the limit. Nothing more in the same
+    // recovery
     let mut kernel = at_rtt(Tunables::DEFAULT, 20_000);
     assert_eq!((window(&kernel), kernel.model.events, kernel.model.was_full), ((100, 88), 1, true));
     apply(&mut kernel, &[DUPLICATE, Event::Lost(25), DUPLICATE]);
     assert_eq!(window(&kernel), (100, 88));
-    // in the paper, and where domain 2 hides its losses, a queue changes nothing; neither does a shorter one: here a
-    // microsecond is missing to seven sixteenths of 100 ms
+    // in the paper, and if domain 2 hides its losses, a queue changes nothing; neither does a shorter one: here it is a
+    // microsecond short of seven sixteenths of 100 ms
     let reliable = Tunables { kind: 1, d2_loss_events: 10, ..Tunables::DEFAULT };
     for (tunables, min_rtt_us, ssthresh) in [
         (Tunables::PAPER, 20_000, 100),
@@ -358,7 +360,7 @@ fn a_loss_of_a_long_queue_in_domain_2_is_congestion(start: &Start<'_>) {
     }
 }
 
-/// Else W1 is a rate: what it is too high by is lost for good.
+/// Otherwise W1 is a rate: all that it is too high by would be lost.
 fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) {
     // 20 ms least RTT, 10 of them to the PEP; 200 segments in 100 ms: an empty domain 2 holds 20 of them, and 30 count
     let view = View { srtt_us: 8 * 100_000, min_rtt_us: 20_000, ..connection(40, 30) };
@@ -375,11 +377,11 @@ fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) 
     assert_eq!(window(&kernel), (100, 88));
     apply(&mut kernel, &[Event::Complete]); // all of the 88, and 30 in domain 2
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
-    // as much more as the PEP sees: it is in flight, and W stays
+    // more segments that the PEP sees: they are in flight, and W stays
     apply(&mut kernel, &[report(80_000), DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((58 + 30, 58), 30));
-    // slow start ends with what the rate fills: an empty domain 2 holds 4, 10 count, and domain 1 holds 33 at a rate with which
-    // domain 2 has 10
+    // slow start ends with what the rate fills: an empty domain 2 holds 4, 10 count, and domain 1 holds 33 at the rate
+    // at which domain 2 has 10
     let view_before = View { snd_ssthresh: INFINITE_SSTHRESH, min_rtt_us: 12_000, ..view };
     let mut kernel = start(Tunables::DEFAULT, view_before);
     apply(&mut kernel, &[report(40_000), DUPLICATE, report(80_000), DUPLICATE]);
@@ -388,7 +390,7 @@ fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) 
     assert_eq!(window(&kernel), (160, 10 + 66));
     apply(&mut kernel, &[Event::Complete]); // the 80 in domain 2 count as 10
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((66 + 10, 66), 10));
-    // a PEP that falls silent takes it all with it
+    // if the PEP falls silent, D2 and the mark of a full queue are dropped
     let mut kernel = in_recovery(view);
     apply(&mut kernel, &[Event::Complete]);
     apply(&mut kernel, &[Event::Pep(Report { age_ms: 1000, ..Report::up_to(Una(70_000)) }), DUPLICATE]);
@@ -396,7 +398,8 @@ fn a_long_queue_in_domain_2_that_dropped_something_bounds_d2(start: &Start<'_>) 
 }
 
 fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
-    // 10 of 100 ms to the PEP; until a rate is known, 1 MB here: 1000 segments in domain 2, and 4/3 * 10/90 of that in domain 1
+    // 10 of 100 ms to the PEP. Until a rate is known, the bound is 1 MB here: 1000 segments in domain 2, and 4/3 *
+    // 10/90 of that in domain 1
     let megabyte = Tunables { d2_bound_kb: 1000, ..Tunables::DEFAULT };
     let with_rate = |tunables, ssthresh, rate_delivered| {
         let view = View { srtt_us: 8 * 100_000, min_rtt_us: 100_000, ..connection(600, ssthresh) };
@@ -410,7 +413,7 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
     let mut kernel = with_rate(megabyte, INFINITE_SSTHRESH, 0);
     assert_eq!(tell(&mut kernel, 0), (600, 0));
     assert_eq!(tell(&mut kernel, 200_000), (600 + 2 * 200, 200));
-    // W1 is 1148 less what is in domain 2, which holds slow start; all 1148 are sent
+    // W1 is 1148 minus what is in domain 2, which limits slow start; all 1148 are sent
     assert_eq!(tell(&mut kernel, 300_000), (1148, 300));
     assert_eq!(tell(&mut kernel, 1_000_000), (1148, 1000));
     assert_eq!(tell(&mut kernel, 1_148_000), (1148, 1000));
@@ -420,7 +423,7 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
         tell(&mut kernel, in_order);
     }
     assert_eq!(tell(&mut kernel, 1_550_000), (1350 + 200, 1350));
-    // in congestion avoidance W1 is domain 1's to bound, until domain 2 fills up
+    // in congestion avoidance, domain 1 alone bounds W1, until domain 2 fills up
     let mut kernel = with_rate(megabyte, 100, 0);
     assert_eq!(tell(&mut kernel, 0), (600, 0));
     assert_eq!(tell(&mut kernel, 590_000), (600 + 590, 590));
@@ -437,18 +440,18 @@ fn a_later_hole_in_domain_1_is_cubic_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000))]), Event::Recovery, DUPLICATE]);
     assert_eq!(window(&kernel), (24, 24));
-    // the client has 12,000 to 16,000 as well, and the PEP not what lies before
+    // the client also has 12,000 to 16,000, and the PEP lacks the bytes before that
     apply(&mut kernel, &[sack(&[(Una(1000), Una(8000)), (Una(12_000), Una(16_000))]), DUPLICATE]);
     assert_eq!(window(&kernel), (24, 11 + 8));
     apply(&mut kernel, &[Event::Complete]);
-    assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted where it began
+    assert_eq!((window(&kernel), kernel.model.losses), ((11, 11), [0, 1])); // counted for the domain in which it began
 }
 
 fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables::DEFAULT);
     apply(&mut kernel, &[sack(&[(Una(1000), Una(16_000))]), Event::Pep(Report::up_to(Una(16_000)))]);
     apply(&mut kernel, &[Event::Recovery]);
-    // the retransmission arrived: all 16 are acknowledged; what comes next is on its way to the PEP, not lost
+    // the retransmission arrived: all 16 are acknowledged; the next segments are on their way to the PEP, not lost
     client(&mut kernel, 16);
     assert!(kernel.model.in_domain_2);
     apply(&mut kernel, &[Event::Complete]);
@@ -457,14 +460,14 @@ fn the_last_ack_of_a_recovery_changes_no_domain(start: &Start<'_>) {
 
 fn a_congestion_mark_is_domain_1_s(start: &Start<'_>) {
     let mut kernel = clocked(start, TEN);
-    apply(&mut kernel, &[Event::Cwr]); // wherever snd_una is
+    apply(&mut kernel, &[Event::Cwr]); // whatever snd_una is
     assert_eq!(window(&kernel), (24, 11 + 8));
     apply(&mut kernel, &[Event::Complete]);
     assert_eq!((window(&kernel), kernel.model.losses), ((19, 11), [0, 0]));
 }
 
 fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
-    // whichever domain the first segment was lost in: 16 * 7/10
+    // in whichever domain the first segment was lost: 16 * 7/10
     for in_order in [Una(8000), Una(0)] {
         let mut kernel = clocked(start, Tunables::DEFAULT);
         reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
@@ -476,7 +479,7 @@ fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
         client(&mut kernel, 2);
         assert_eq!((window(&kernel), kernel.model.d2_segments), ((4, 11), 0), "{in_order:?}");
     }
-    // back in the open state D2 counts again: 3 of 8 are with the client, 5 between it and the PEP
+    // back in the open state D2 counts again: the client has 3 of 8, and 5 are between it and the PEP
     let mut kernel = clocked(start, Tunables::DEFAULT);
     apply(&mut kernel, &[Event::Timeout { ssthresh: true }]);
     client(&mut kernel, 3); // W = 1 + 3
@@ -485,7 +488,7 @@ fn a_timeout_starts_again_without_d2(start: &Start<'_>) {
 }
 
 fn a_timeout_within_a_recovery_leaves_ssthresh_to_cubic(start: &Start<'_>) {
-    // the kernel asks for no other ssthresh then: that of the recovery, 11 + 7 and 24, counts what is no longer in W
+    // the kernel asks for no new ssthresh then; that of the recovery, 11 + 7 or 24, includes what is no longer in W
     for in_order in [Una(8000), Una(0)] {
         let mut kernel = clocked(start, Tunables::DEFAULT);
         reports(&mut kernel, in_order, &[(Una(1000), Una(8000))]);
@@ -502,7 +505,7 @@ fn a_loss_never_raises_the_window(start: &Start<'_>) {
     // 10 s without transmission: the kernel restarts with 10 segments; D2 is that of the last report
     apply(&mut kernel, &[Event::Idle { for_us: 10_000_000, restart: true }]);
     assert_eq!((kernel.sock.snd_cwnd, kernel.model.d2_segments), (10, 99));
-    // W1 = 2 and 2 * 7/10, 2 at least; with D2 on top a loss would make 101 segments of 10
+    // W1 = 2, and 2 * 7/10 is 2 at least; with D2 added, a loss would turn 10 segments into 101
     apply(&mut kernel, &[Event::Recovery]);
     assert_eq!(kernel.sock.snd_ssthresh, 10);
 }
@@ -514,9 +517,9 @@ fn a_silent_pep_is_forgotten(start: &Start<'_>) {
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 8), 8));
     apply(&mut kernel, &[after(1)]); // older than 1000 ms
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((16, 8), 0));
-    client(&mut kernel, 16); // as CUBIC: one segment for a window
+    client(&mut kernel, 16); // as with CUBIC: one segment per window
     assert_eq!(window(&kernel), (17, 8));
-    // likewise one that never wrote, one that is gone, one in the middle of writing, one of another clock
+    // likewise a record never written, one that is gone, one that is being written, one from another clock
     let torn = Report { writing: true, ..Report::up_to(Una(8000)) };
     let future = Report { age_ms: -12, ..Report::up_to(Una(8000)) };
     let fresh = Report { age_ms: -11, ..Report::up_to(Una(8000)) };
@@ -531,7 +534,7 @@ fn a_silent_pep_is_forgotten(start: &Start<'_>) {
         apply(&mut kernel, &[event, DUPLICATE]);
         assert_eq!(window(&kernel), (w, 8), "{event:?}");
     }
-    // in a recovery the reduction has W: after it
+    // in a recovery, the reduction controls W: D2 is removed after it
     let mut kernel = clocked(start, Tunables::DEFAULT);
     apply(&mut kernel, &[Event::Recovery, Event::NoPep { storage: true }, DUPLICATE]);
     assert_eq!((window(&kernel), kernel.model.d2_segments), ((24, 11 + 8), 8)); // no PEP, no domain 2
@@ -543,21 +546,21 @@ fn a_client_ahead_of_the_pep_is_believed(start: &Start<'_>) {
     let mut kernel = clocked(start, Tunables::DEFAULT);
     client(&mut kernel, 1); // the first RTT sample
     assert_eq!(kernel.sock.snd_cwnd, 16 + 7);
-    client(&mut kernel, 11); // 4 beyond the PEP: as yet that may be its report's delay; D2 = 0
+    client(&mut kernel, 11); // 4 ahead of the PEP: its report may just be late; D2 = 0
     assert_eq!(kernel.sock.snd_cwnd, 16);
     assert!(kernel.model.clocked);
     let after = |after_us| Event::Duplicate { after_us };
     apply(&mut kernel, &[after(99_999)]);
     assert!(kernel.model.clocked);
-    apply(&mut kernel, &[after(1)]); // an RTT of it
+    apply(&mut kernel, &[after(1)]); // ahead for a whole RTT
     assert!(kernel.model.fallen_back && !kernel.model.clocked);
     client(&mut kernel, 16); // CUBIC by the client's ACKs
     assert_eq!(window(&kernel), (17, 8));
-    reports(&mut kernel, Una(-1), &[]); // a new report, and behind
+    reports(&mut kernel, Una(-1), &[]); // a new report, but still behind
     assert!(kernel.model.fallen_back);
     reports(&mut kernel, Una(0), &[]); // level
     assert!(!kernel.model.fallen_back && kernel.model.clocked);
-    // a break starts the RTT anew: here after 60 ms, for one ACK
+    // a break restarts the RTT: here after 60 ms, for one ACK
     for (in_order, after_us) in [(Una(-1), 60_000), (Una(0), 1000), (Una(-1), 60_000), (Una(-1), 60_000)] {
         apply(&mut kernel, &[Event::Pep(Report::up_to(in_order)), after(after_us)]);
         assert!(kernel.model.clocked, "{in_order:?}");
@@ -579,7 +582,7 @@ fn no_report_is_trusted(start: &Start<'_>) {
     assert_eq!(after(Una(2000), &ranges), (16 + 7, 7));
     // out of order, and below what came in order: 9000..12,000 and 4000..5000 of it
     assert_eq!(after(Una(4000), &[(Una(9000), Una(12_000)), (Una(1000), Una(5000))]), (16 + 8, 8));
-    // more ranges than there is room for
+    // more ranges than the record has room for
     let report = Report { range_count: u32::MAX, ..Report::up_to(Una(1000)).with(&ranges) };
     let mut kernel = start(Tunables::DEFAULT, connection(16, 8));
     apply(&mut kernel, &[Event::Pep(report), DUPLICATE]);
@@ -670,7 +673,7 @@ fn follows_the_model_through_random_connections() {
     let totals = random::check_under(CONDITIONS, Some(&algo), 1, 4000, 400, any_model);
     require_all_branches(&totals);
     totals.require_accounted(&algo);
-    // what the kernel's CUBIC gets to see of it all
+    // the calls that the kernel's CUBIC gets
     let calls = [(Cubic::Init, "delegate init"), (Cubic::State, "delegate state"), (Cubic::Acked, "delegate acked")];
     for (function, branch) in calls {
         assert_eq!(u64::from(algo.cubic_calls(function)), totals.covered(branch), "{branch}");

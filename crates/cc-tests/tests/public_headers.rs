@@ -1,4 +1,4 @@
-//! The headers of `bpf/include/hotcc` need nothing but each other, and algorithms need each of them.
+//! The headers of `bpf/include/hotcc` only need each other, and algorithms need each of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ fn include() -> PathBuf {
     bpf().join("include")
 }
 
-/// Names as a source includes them: `hotcc/kernel.h`.
+/// Returns the headers' names as a source includes them: `hotcc/kernel.h`.
 fn public_headers() -> BTreeSet<String> {
     let files = fs::read_dir(include().join("hotcc")).unwrap().map(|e| e.unwrap().file_name());
     let headers: BTreeSet<String> = files.map(|name| format!("hotcc/{}", name.to_str().unwrap())).collect();
@@ -22,7 +22,7 @@ fn public_headers() -> BTreeSet<String> {
     headers
 }
 
-/// The build's compiler, which finds the public headers and no others of this tree.
+/// Returns the build's compiler, set up to find the public headers and no others of this tree.
 fn clang() -> Command {
     let mut clang = Command::new(hotcc_bpf::CLANG);
     clang.args(hotcc_bpf::CLANG_FLAGS).arg("-I").arg(include());

@@ -4,7 +4,7 @@ use hotcc_cc_tests::random::Random;
 use hotcc_cc_tests::rx::{Arrival, RxUnits, State};
 use std::collections::VecDeque;
 
-/// Lines 23 to 29 of Algorithm 1, of percentages.
+/// Applies lines 23 to 29 of Algorithm 1, with percentages.
 fn hint(loss: f64) -> u32 {
     if loss >= 90.0 {
         (loss - 30.0).floor() as u32
@@ -29,7 +29,7 @@ fn hints_of_every_loss() {
     for (loss_bp, want) in known {
         assert_eq!(units.arwa_hint_of(loss_bp), want, "{loss_bp}");
     }
-    // whatever is set, what has no meaning is never said, and nothing traps
+    // whatever the tunables are, hints without a meaning are never given, and nothing traps
     let mut random = Random::new(1);
     for _ in 0..2000 {
         units.set("limit_high_percent", random.between(2, 100) as u32);
@@ -64,7 +64,7 @@ fn time_stamps_among_options() {
     for _ in 0..200_000 {
         let mut options = [0; 40];
         options.iter_mut().for_each(|byte| *byte = [random.bits() as u8, 1, 8, 10][(random.bits() % 4) as usize]);
-        let _ = units.tcp_timestamp(&options, random.between(0, 40) as u32); // reads nothing beyond, or traps
+        let _ = units.tcp_timestamp(&options, random.between(0, 40) as u32); // would trap if it read beyond the options
     }
 }
 
@@ -105,10 +105,10 @@ fn kinds_of_clocks() {
     }
 }
 
-/// Algorithm 1 in f64, with the sender's clock known: what it has to find out, and to unwrap, the model is told.
+/// Algorithm 1 in f64. The model gets the sender's clock, which the algorithm has to find out and to unwrap.
 #[derive(Default)]
 struct Model {
-    /// Times of receiving and sending of the first packet.
+    /// Times at which the first packet was received and sent.
     first_us: Option<(f64, f64)>,
     clock: Clock,
     least_us: f64,
@@ -122,11 +122,11 @@ struct Model {
     jitter_us: f64,
 }
 
-/// Whether the receiver can know that the sender's clock ticks each millisecond.
+/// Decides whether the receiver can know that the sender's clock ticks each millisecond.
 #[derive(Default)]
 struct Clock {
     is_known: bool,
-    /// Times since the first packet, here and there, up to the last look.
+    /// Times from the first packet to the last check, at the receiver and at the sender.
     looked_us: (f64, f64),
 }
 
@@ -138,7 +138,7 @@ impl Clock {
         if elapsed_us < next_us.max(20_000.0) || sent_us < 4000.0 || sent_us - looked_sent_us < 4000.0 {
             return;
         }
-        // a queue that fills is faster, or slower, than the clock, but not for half a second, and again
+        // a queue that fills can make ticks look longer or shorter, but not for half a second, and at two checks
         let usual = |elapsed_us: f64, sent_us: f64| (0.8..3.2).contains(&(elapsed_us / sent_us));
         self.is_known |=
             usual(elapsed_us, sent_us) || (looked_us > 0.0 && usual(elapsed_us - looked_us, sent_us - looked_sent_us));
@@ -147,9 +147,9 @@ impl Clock {
     }
 }
 
-/// One packet of a made-up connection.
+/// One packet of a generated connection.
 struct Packet {
-    /// By its stamp: in whole milliseconds.
+    /// Time in its timestamp: in whole milliseconds.
     sent_us: f64,
     now_us: f64,
     size: f64,
@@ -157,7 +157,7 @@ struct Packet {
 }
 
 impl Model {
-    /// The hints that an exact and a slightly rounded loss give; `None`: no estimate.
+    /// Returns the hints that an exact and a slightly rounded loss give; `None`: no estimate.
     fn receive(&mut self, p: &Packet, rtt_us: u32) -> Option<[(u32, u32); 2]> {
         let delay_us = p.now_us - p.sent_us;
         let (first_us, first_sent_us) = *self.first_us.get_or_insert_with(|| {
@@ -188,7 +188,7 @@ impl Model {
         Some([loss, (loss + 0.0102).min(100.0)].map(|loss| self.softened(hint(loss), elapsed_us < 30_000.0)))
     }
 
-    /// Lines 30 to 40: hint, and what is kept of it.
+    /// Applies lines 30 to 40: returns the hint, and the part of it that is kept.
     fn softened(&self, hint: u32, early: bool) -> (u32, u32) {
         if !early || hint >= 100 {
             return (hint, 0);
@@ -207,7 +207,7 @@ fn estimates_are_the_models() {
         let jitter_us = random.pick(&[0, 4000, 30_000]);
         units.set("jitter_us", jitter_us);
         let (mut state, mut model) = (State::default(), Model { jitter_us: f64::from(jitter_us), ..Model::default() });
-        let origin = random.bits() as u32 | 0xffff_0000; // the stamps wrap
+        let origin = random.bits() as u32 | 0xffff_0000; // the timestamps wrap
         let start_us = random.between(1, 1 << 40);
         let rtt_us = random.scale(100.0, 300_000.0) as u32;
         let pace_us = random.scale(50.0, 20_000.0);
@@ -255,12 +255,13 @@ fn estimates_are_the_models() {
     );
 }
 
-/// One full segment that arrives by itself.
+/// Returns one full segment that arrives by itself.
 fn segment(now_us: u64, tsval: u32, rtt_us: u32) -> Arrival {
     Arrival { now_us, tsval, size: 1448, count: 1, rtt_us }
 }
 
-/// On a path of 10 ms with a packet each 2 ms: every fifth is sent again, 8 ms later, and the next ones wait for it.
+/// On a path of 10 ms with a packet each 2 ms, the radio retransmits every fifth packet 8 ms later, and the next ones
+/// wait for it.
 #[test]
 fn a_radios_retransmissions_are_no_queue() {
     let units = RxUnits::load();
@@ -304,7 +305,8 @@ fn clocks_that_drift_fake_no_queue() {
     assert!(last_hints(0, 50.0).iter().all(|hint| (1..=70).contains(hint)), "what the window is for");
 }
 
-/// What is sent every 3 ms, over a path that is empty for four seconds and then has a queue of `queue_us`.
+/// Sends a packet every 3 ms over a path that is empty for four seconds and then has a queue of `queue_us`. Returns the
+/// hints before and in the queue, and the tick that was found.
 fn hints_before_and_in_a_queue(tick_us: u64, queue_us: u64) -> (Vec<u32>, Vec<u32>, u32) {
     let units = RxUnits::load();
     let (mut state, mut empty, mut queued) = (State::default(), Vec::new(), Vec::new());
@@ -324,22 +326,23 @@ fn clocks_of_every_kind_show_a_queue_and_only_that() {
     for tick_us in [1, 1000, 4000, 10_000, 100_000] {
         let (empty, queued, found_us) = hints_before_and_in_a_queue(tick_us, 500_000);
         assert_eq!(u64::from(found_us), tick_us);
-        // a tick may be as long as the path itself: what is left of it looks like some delay, not like a queue
+        // a tick may be as long as the path itself: the rest of it looks like some delay, not like a queue
         assert!(
             empty.len() > 80 && !empty.iter().any(|hint| (1..=70).contains(hint)),
             "{tick_us} us, empty: {empty:?}"
         );
         assert!(tick_us == 100_000 || empty.iter().all(|hint| *hint > 100), "{tick_us} us, empty: {empty:?}");
-        // the first one has packets of both times
+        // the first estimate has packets from before and in the queue
         assert!(queued.len() > 80, "{tick_us} us: {queued:?}");
         assert!(queued[1..].iter().all(|hint| (1..=70).contains(hint)), "{tick_us} us, queue: {queued:?}");
     }
-    // a clock of a kind that nobody has says nothing
+    // with a clock of no known kind, there are no hints
     let (empty, queued, found_us) = hints_before_and_in_a_queue(500_000, 500_000);
     assert_eq!((empty.len(), queued.len(), found_us), (0, 0, 0));
 }
 
-/// A packet each `pace_us`, and a link that holds all back that it gets in a time: the longest tick that was believed.
+/// Sends a packet each `pace_us` over a link that holds back all packets of a period; returns the longest tick that was
+/// accepted.
 fn longest_tick_us(units: &RxUnits, pace_us: u64, stalled_us: std::ops::Range<u64>) -> u32 {
     let (mut state, mut longest_us) = (State::default(), 0);
     for n in 0..20_000_000 / pace_us {
@@ -365,8 +368,8 @@ fn a_link_that_stalls_is_no_slower_clock() {
     }
 }
 
-/// A connection's first two seconds: an initial window at once, and two packets for each that came, over a link with a
-/// queue for all of them. Hints, with the queue that their packet was in, and when they came; microseconds.
+/// Runs a connection's first two seconds: an initial window at once, and two packets for each that arrived, over a link
+/// whose queue holds all of them. Returns hints, with the queue that their packet was in and their time, microseconds.
 fn slow_start(units: &RxUnits, service_us: u64, rtt_us: u64) -> Vec<(u32, u64, u64)> {
     let (mut state, mut free_us, mut hints) = (State::default(), 0, Vec::new());
     let mut sent_us = VecDeque::from([0; 10]);
@@ -456,7 +459,7 @@ fn windows_are_the_models() {
                 }
                 (since_us, bytes) = (Some(now_us), received);
             }
-            // each of W_est's means may lose a byte, of which lambda is left
+            // each update of W_est may lose a byte to rounding, times lambda in the window
             assert!((f64::from(got) - window).abs() <= 30.0 + window * 1e-6, "{connection}: {got} for {window}");
         }
     }

@@ -10,7 +10,7 @@ const RATE_MAX: u128 = 1 << 39;
 const RTT_MAX: u128 = 1 << 24;
 const ROUNDS: u32 = 100_000;
 
-/// Any number of bits as likely as any other.
+/// Returns a number; each number of bits is equally likely.
 fn any(random: &mut Random, most_bits: u64) -> u64 {
     let bits = random.between(0, most_bits);
     if bits == 0 { 0 } else { random.bits() >> (64 - bits) }
@@ -31,7 +31,7 @@ fn rates() {
         assert_eq!(units.rate_bytes_per_s(bytes, us), exact(bytes, us), "{bytes} in {us}");
     }
     for _ in 0..ROUNDS {
-        // at 2^43 bytes and more whole bytes per microsecond will do, where there are a few thousand of them
+        // at 2^43 bytes and more, whole bytes per microsecond are enough, if there are a few thousand of them
         let (bytes, us) = (any(&mut random, 64), any(&mut random, 30));
         let (got, want) = (units.rate_bytes_per_s(bytes, us), exact(bytes, us));
         assert!(close(got as f64, want as f64, 2e-4, 1.0), "{bytes} in {us}: {got} for {want}");
@@ -140,7 +140,7 @@ fn westwood_cascade() {
     assert_eq!(q8, [1_000_000 * 256; 2]);
     units.westwood_filter_add(&mut q8, 2_000_000);
     assert_eq!(q8, [1_125_000 * 256, 1_015_625 * 256]); // 7/8 + 2/8; 7/8 + 1/8 * 1.125
-    let mut q8 = [0, 8 * 256]; // nothing came through for long: not a new start
+    let mut q8 = [0, 8 * 256]; // no sample for long: the filter does not start again
     units.westwood_filter_add(&mut q8, 0);
     assert_eq!(q8, [0, 7 * 256]);
     for high in [1e3, 1e6, 1e9, 5e10] {
@@ -173,7 +173,7 @@ fn tustin_filter() {
         let want = ((t - i) as f64 * old as f64 + i as f64 * sum as f64) / (t + i) as f64;
         let got = units.tustin_q8(old, sample, previous, d as u32, tau);
         assert!(close(got as f64, want, 1e-14, 1.0), "{old} {sample} {previous} {d} {tau}: {got} for {want}");
-        // on the way from the old value, never beyond
+        // between the old value and the new one, never beyond
         let exact = (i128::from(got) - i128::from(old)) * (t + i) - i * (sum - 2 * i128::from(old));
         let behind = if sum >= 2 * i128::from(old) { -exact } else { exact };
         assert!((0..t + i).contains(&behind), "{old} {sample} {previous} {d} {tau}: {got}");
@@ -224,11 +224,11 @@ fn spectral_efficiency() {
         let error = (got / want - 1.0).abs();
         worst = worst.max(error);
         if q8 % 64 == 0 {
-            // a table entry: nothing but rounding
+            // a table entry: only rounding
             assert!((got - want).abs() <= 0.5001 / f64::from(1 << 20), "{q8}: {got} for {want}");
         }
     }
-    assert!(worst < 5e-4, "{worst}"); // what the D-TCP model allows for; the specification asks for 0.5 %
+    assert!(worst < 5e-4, "{worst}"); // the D-TCP model's tolerance; the specification requires 0.5 %
     for (outside, edge) in [(i32::MIN, -5120), (-5121, -5120), (12_801, 12_800), (i32::MAX, 12_800)] {
         assert_eq!(units.shannon_efficiency_q20(outside), units.shannon_efficiency_q20(edge));
     }

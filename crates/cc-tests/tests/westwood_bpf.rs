@@ -3,7 +3,7 @@
 use hotcc_cc_tests::models::close;
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
-/// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
+/// Returns a connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
 fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
     let view = View {
         now_us: 1_000_000,
@@ -46,7 +46,7 @@ fn every_ack_is_a_sample() {
     // 2,000,000 bytes/s: a = (1000 - 10) / (1000 + 10); a * 1,000,000 + (1 - a) * (1,000,000 + 2,000,000) / 2
     ack(&mut flow, &mut view, 10_000, 20, Some(100_000));
     assert_bandwidth(&flow, 1_009_900.99);
-    // the same time stamp: these 5 count with the next ACK
+    // the same timestamp: these 5 count with the next ACK
     ack(&mut flow, &mut view, 0, 5, Some(100_000));
     assert_bandwidth(&flow, 1_009_900.99);
     // 20 segments in 10 ms: a * 1,009,900.99 + (1 - a) * (2,000,000 + 2,000,000) / 2
@@ -64,7 +64,8 @@ fn silence_counts_as_samples_of_zero() {
     // 10 segments in the 100 ms left are 100,000 bytes/s, a = 9/11: 480,000 * 9/11 + 2/11 * 100,000 / 2
     ack(&mut flow, &mut view, 600_000, 10, Some(100_000));
     assert_bandwidth(&flow, 401_818.18);
-    // exactly tau / 2 is no silence: 100 segments, 400,000 bytes/s, 0.6 * 401,818 + 0.4 * (100,000 + 400,000) / 2
+    // exactly tau / 2 does not count as silence: 100 segments, 400,000 bytes/s, 0.6 * 401,818 + 0.4 * (100,000 +
+    // 400,000) / 2
     ack(&mut flow, &mut view, 250_000, 100, Some(100_000));
     assert_bandwidth(&flow, 341_090.91);
 }
@@ -72,12 +73,12 @@ fn silence_counts_as_samples_of_zero() {
 #[test]
 fn a_long_silence_starts_anew() {
     let algo = HostAlgo::load("westwood_bpf");
-    // 33 pieces of 250 ms: 32 virtual samples and a rest of 250 ms
+    // 33 intervals of 250 ms: 32 virtual samples and a rest of 250 ms
     let (mut flow, mut view) = started(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_000, 25, Some(100_000)); // 100,000 bytes/s over the rest, 0.4 * half of it
-    assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of what was
-    // a microsecond more, and one sample covers it all
+    assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of the old value
+    // a microsecond more, and one sample covers the whole time
     let (mut flow, mut view) = started(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_001, 33, Some(100_000));
@@ -97,10 +98,10 @@ fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
     view.snd_ssthresh = 60;
     flow.set(&view);
     flow.cwnd_event(EVENT_COMPLETE_CWR);
-    assert_eq!(flow.get(&view).snd_ssthresh, 100); // and slow start goes on to eq 4
+    assert_eq!(flow.get(&view).snd_ssthresh, 100); // and slow start continues up to eq 4
     flow.set(&view);
     flow.cwnd_event(EVENT_COMPLETE_CWR);
-    assert_eq!(flow.get(&view).snd_ssthresh, 60); // once
+    assert_eq!(flow.get(&view).snd_ssthresh, 60); // only once
     flow.cwnd_event(EVENT_LOSS);
     assert_eq!(flow.get(&view).snd_ssthresh, 100);
 }
@@ -121,7 +122,7 @@ fn four_hundred_gigabit_per_second() {
     assert_eq!(flow.ssthresh(), 55_555_555); // 50,000 MB/s * 10 s / 9000
 }
 
-/// A chunk of 20 segments every 2 s, each within one round trip: the pause between two chunks is the application's.
+/// A chunk of 20 segments every 2 s, each within one round trip: the application makes the pause between two chunks.
 #[test]
 fn the_applications_silence_is_no_bandwidth_of_zero() {
     for name in ["westwood_bpf", "dcm"] {
@@ -142,7 +143,7 @@ fn the_applications_silence_is_no_bandwidth_of_zero() {
     }
 }
 
-/// The first segment after a timeout starts with nothing in flight, too: that silence was the path's.
+/// The first segment after a timeout starts with nothing in flight, too, but the path caused that silence.
 #[test]
 fn a_timeouts_silence_still_counts() {
     let algo = HostAlgo::load("westwood_bpf");

@@ -53,11 +53,11 @@ fn silence_is_sampled_as_zeros(c: &mut Connection) {
     // 9/11 * 480,000 + 2/11 * (1,000,000 + 0)/2 = 392,727.27 + 90,909.09
     c.ack(600_000, 100, None);
     c.assert_field("bandwidth_q8", 5.32e6 / 11.0);
-    // tau/2 to the microsecond is no silence. 500 segments, 2,000,000 bytes/s:
+    // exactly tau/2 does not count as silence. 500 segments, 2,000,000 bytes/s:
     // 0.6 * 483,636.36 + 0.4 * (2,000,000 + 1,000,000)/2 = 290,181.82 + 600,000
     c.ack(250_000, 500, None);
     c.assert_field("bandwidth_q8", 890_181.82);
-    // one more microsecond is one: 0.6 * 890,181.82 + 0.4 * (0 + 2,000,000)/2 = 934,109.09; then one segment in 1 us,
+    // a microsecond more does: 0.6 * 890,181.82 + 0.4 * (0 + 2,000,000)/2 = 934,109.09; then one segment in 1 us,
     // 10^9 bytes/s, alpha = 999,999/1,000,001: 934,109.09 - 1.87 + 2/1,000,001 * (10^9 + 0)/2 = 934,107.22 + 1000.00
     c.ack(250_001, 1, None);
     c.assert_field("bandwidth_q8", 935_107.22);
@@ -69,10 +69,10 @@ fn a_long_silence_starts_again(c: &mut Connection) {
     // Then 500 segments in the 250 ms that are left, 2,000,000: 0.6 * 0.106 + 0.4 * (2,000,000 + 0)/2
     c.ack(8_250_000, 500, None);
     c.assert_field("bandwidth_q8", 400_000.06);
-    // 1 us more is more than 32 zeros cover: a first sample over all of it, 8250 segments in 8.250001 s
+    // 1 us more exceeds what 32 zeros cover: a first sample over the whole time, 8250 segments in 8.250001 s
     c.ack(8_250_001, 8250, None);
     c.assert_field("bandwidth_q8", 999_999.88);
-    // it is the sample before, too. 200 in 100 ms: 9/11 * 999,999.88 + 2/11 * (2,000,000 + 999,999.88)/2
+    // it is also the previous sample. 200 in 100 ms: 9/11 * 999,999.88 + 2/11 * (2,000,000 + 999,999.88)/2
     c.ack(100_000, 200, None);
     c.assert_field("bandwidth_q8", 1_090_908.98);
     // 2^32 us and 100 ms count as 100 ms. 100 segments: 9/11 * 1,090,908.98 + 2/11 * (1,000,000 + 2,000,000)/2
@@ -110,7 +110,7 @@ fn a_loss_never_raises_the_window_and_its_end_sets_eq_4(c: &mut Connection) {
     c.assert_field("loss_ssthresh", 100.0);
     c.sock.snd_ssthresh = 60;
     c.enter(RECOVERY);
-    c.ack(100_000, 200, Some(100_000)); // eq 4 would be 109 now, but the loss's counts
+    c.ack(100_000, 200, Some(100_000)); // eq 4 would be 109 now, but the value at the loss counts
     c.event(EVENT_COMPLETE_CWR);
     assert_eq!(c.window(), (60, 100));
     c.assert_field("loss_ssthresh", 0.0);
@@ -129,7 +129,7 @@ fn a_timeout_sets_eq_4_of_that_moment(c: &mut Connection) {
     c.event(EVENT_LOSS);
     assert_eq!(c.window(), (60, 109)); // line 11
     c.assert_field("loss_ssthresh", 0.0);
-    c.sock.snd_cwnd = 1; // line 12 is the kernel's
+    c.sock.snd_cwnd = 1; // the kernel does line 12
     c.enter(LOSS);
     assert_eq!(c.window(), (1, 109));
 }
@@ -152,9 +152,9 @@ fn never_less_than_two_segments_and_reno_before_the_first_sample(c: &mut Connect
     c.sock.snd_cwnd = 150;
     c.ack(1_000_000, 1, None); // 1000 bytes/s, and no RTTmin yet
     assert_eq!(c.ssthresh(), 75);
-    c.ack(1_000_000, 1, Some(0)); // an RTT of zero is none
+    c.ack(1_000_000, 1, Some(0)); // an RTT of zero is ignored
     assert_eq!(c.ssthresh(), 75);
-    // RTTmin 1 s, two zeros and a rest of 500 ms each second: under 1000 bytes/s, eq 4 under 1
+    // RTTmin 1 s, two zeros and a rest of 500 ms each second: below 1000 bytes/s, eq 4 below 1
     c.ack(1_000_000, 1, Some(1_000_000));
     assert_eq!(c.ssthresh(), 2);
     c.event(EVENT_LOSS);
@@ -222,7 +222,7 @@ fn follows_the_model_through_random_connections() {
     totals.require_variety();
     let of = |branch: &str| totals.covered(branch);
     for (kind, per, out_of) in [
-        // after a long silence there is little left of BWE
+        // after a long silence, BWE is close to 0
         ("samples that left a bandwidth beyond 0.1 %", 100, of("samples")),
         ("thresholds rounded the other way", 100, of("losses") + of("timeouts that set ssthresh")),
     ] {

@@ -7,7 +7,7 @@ use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, Host
 const RECOVERY: u32 = 3;
 const LOSS: u32 = 4;
 
-/// A connection at 1 s with W = 150 segments of 1000 bytes, under Westwood+ from now on.
+/// Returns a connection at 1 s with W = 150 segments of 1000 bytes, under Westwood+ from now on.
 fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
     let view = View {
         now_us: 1_000_000,
@@ -23,7 +23,7 @@ fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
     let mut flow = Flow::new(algo);
     flow.set(&view);
     flow.init();
-    assert_eq!(flow.get(&view), view); // a connection keeps its window
+    assert_eq!(flow.get(&view), view); // a connection taken over keeps its window
     (flow, view)
 }
 
@@ -120,9 +120,9 @@ fn samples_span_an_rtt_and_50_ms() {
     let (mut flow, mut view) = started(&algo);
     assert_eq!(algo.tunable("min_sample_us"), 50_000);
     let second = |flow: &Flow<'_>| flow.private("bandwidth.second_q8");
-    ack(&mut flow, &mut view, 49_999, 10, Some(10_000)); // under 50 ms
+    ack(&mut flow, &mut view, 49_999, 10, Some(10_000)); // below 50 ms
     assert_eq!(second(&flow), 0);
-    ack(&mut flow, &mut view, 50_001, 10, Some(100_001)); // 100,000 us: under this ACK's RTT
+    ack(&mut flow, &mut view, 50_001, 10, Some(100_001)); // 100,000 us: below this ACK's RTT
     assert_eq!(second(&flow), 0);
     ack(&mut flow, &mut view, 0, 5, None); // no RTT sample with this ACK: 25,000 bytes in 0.1 s
     assert_eq!(second(&flow), 250_000 * 256);
@@ -144,7 +144,7 @@ fn never_less_than_two_segments_and_reno_before_the_first_sample() {
     assert_eq!(flow.ssthresh(), 2);
 }
 
-/// The first overflow of a fast link comes before the estimate has followed: here it is a tenth of what the link gives.
+/// The first overflow of a fast link comes before the estimate has caught up: here it is a tenth of the link's rate.
 #[test]
 fn an_estimate_that_is_low_at_a_loss_counts_only_when_it_is_over() {
     let algo = HostAlgo::load("westwoodp");
@@ -160,8 +160,8 @@ fn an_estimate_that_is_low_at_a_loss_counts_only_when_it_is_over() {
         view = flow.get(&view);
         (view.snd_cwnd, view.snd_ssthresh)
     };
-    assert_eq!(ends(0), (10, 10)); // nothing new is known, and W falls to it
-    // filters of 1,000,000 after 40 samples: within 4 % of it, more than W
+    assert_eq!(ends(0), (10, 10)); // the estimate is unchanged, and W falls to it
+    // filters after 40 samples of 1,000,000: within 4 % of it, more than W
     let (window, ssthresh) = ends(40);
     assert_eq!(window, 75);
     assert!((96..100).contains(&ssthresh), "{ssthresh}");
@@ -195,7 +195,7 @@ fn four_hundred_gigabit_per_second() {
     assert_eq!(flow.ssthresh(), 55_555_556);
 }
 
-/// Through an idle time that 32 bits of microseconds hold as a negative number, and one that they do not hold.
+/// Goes through an idle time that is negative as a signed 32-bit number of microseconds, and one that exceeds 32 bits.
 #[test]
 fn samples_go_on_after_an_idle_hour() {
     let algo = HostAlgo::load("westwoodp");
@@ -205,11 +205,11 @@ fn samples_go_on_after_an_idle_hour() {
         view.now_us += minutes * 60_000_000;
         flow.set(&view);
         flow.cwnd_event(EVENT_TX_START);
-        // 6,000,000 bytes in so many minutes; first filter 7/8 * 1,000,000 + 1/8 * that
+        // 6,000,000 bytes in that many minutes; first filter 7/8 * 1,000,000 + 1/8 * that
         ack(&mut flow, &mut view, 0, 6000, Some(100_000));
         let sample = 100_000 / minutes;
         assert_eq!(flow.private("bandwidth.first_q8"), 875_000 * 256 + sample * 256 / 8, "{minutes} minutes");
-        // and from there on as ever
+        // and from then on as before
         let before = flow.private("bandwidth.first_q8");
         ack(&mut flow, &mut view, 100_000, 100, Some(100_000));
         assert_eq!(flow.private("bandwidth.first_q8"), (7 * before + 1_000_000 * 256) / 8, "{minutes} minutes");
@@ -236,7 +236,7 @@ fn follows_the_model_through_random_connections() {
         )
     });
     totals.require_variety();
-    // under a kbyte/s a whole byte/s is more than 0.1 %
+    // below a kbyte/s, a whole byte/s is more than 0.1 %
     totals.require_rare("samples that left a bandwidth beyond 0.1 %", 100, totals.covered("samples"));
     totals.require_rare("thresholds rounded the other way", 100, totals.covered("bandwidth thresholds"));
     totals.require_rare(
@@ -249,7 +249,7 @@ fn follows_the_model_through_random_connections() {
     totals.require_counted(&algo);
 }
 
-/// A chunk of 20 segments every 2 s, each within one round trip, behind a second of full load.
+/// A chunk of 20 segments every 2 s, each within one round trip, after a second of full load.
 #[test]
 fn the_applications_silence_does_not_lower_the_bandwidth() {
     let algo = HostAlgo::load("westwoodp");
@@ -267,7 +267,7 @@ fn the_applications_silence_does_not_lower_the_bandwidth() {
     assert_eq!(flow.ssthresh(), 100);
 }
 
-/// The kernel's module forgets RTTmin at a timeout; here it is also let go if it was not seen for 10 s.
+/// The kernel's module drops RTTmin at a timeout; here it also expires if it was not seen for 10 s.
 #[test]
 fn the_least_rtt_is_renewed_at_a_timeout_and_ages() {
     for name in ["westwoodp", "westwood_bpf", "dcmplus", "dcm"] {
@@ -289,14 +289,14 @@ fn the_least_rtt_is_renewed_at_a_timeout_and_ages() {
         assert_eq!(base(&flow), 20_000, "{name}");
         ack(&mut flow, &mut view, 1, 10, Some(60_000));
         assert_eq!(base(&flow), 60_000, "{name}");
-        // seen again, it stays
+        // if it is seen again, it is kept
         for _ in 0..3 {
             ack(&mut flow, &mut view, 9_000_000, 10, Some(60_000));
             ack(&mut flow, &mut view, 900_000, 10, Some(70_000));
             assert_eq!(base(&flow), 60_000, "{name}");
         }
 
-        algo.set_tunable("base_window_us", 0); // the paper's, of the whole connection
+        algo.set_tunable("base_window_us", 0); // as in the paper: the whole connection's least RTT
         ack(&mut flow, &mut view, 20_000_000, 10, Some(70_000));
         flow.cwnd_event(EVENT_LOSS);
         ack(&mut flow, &mut view, 100_000, 10, Some(70_000));
@@ -310,7 +310,7 @@ fn a_connection_taken_over_starts_with_its_least_rtt() {
         let algo = HostAlgo::load(name);
         let (mut flow, mut view) = started(&algo);
         for (rtt_min, base) in [(30_000, 30_000), (u32::MAX, 0)] {
-            view.min_rtt_us = rtt_min; // the kernel has the greatest number before the first sample
+            view.min_rtt_us = rtt_min; // the kernel's value is the greatest number before the first sample
             flow.set(&view);
             flow.init();
             assert_eq!(flow.private("base_us"), base, "{name}");
@@ -318,7 +318,7 @@ fn a_connection_taken_over_starts_with_its_least_rtt() {
         view.min_rtt_us = 30_000;
         flow.set(&view);
         flow.init();
-        ack(&mut flow, &mut view, 100_000, 100, Some(50_000)); // not under 30 ms
+        ack(&mut flow, &mut view, 100_000, 100, Some(50_000)); // not below 30 ms
         assert_eq!(flow.private("base_us"), 30_000, "{name}");
     }
 }

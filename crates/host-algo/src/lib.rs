@@ -1,7 +1,7 @@
 //! hotcc's congestion controls, compiled for the host and embedded, to be driven one hook at a time.
 //!
-//! [`HostAlgo`] is one algorithm with tunables, clock, radio and path of its own; [`Flow`] is one connection under it. Tests
-//! compare them with models, and the simulator runs them.
+//! [`HostAlgo`] is one algorithm with tunables, clock, radio and path of its own; [`Flow`] is one connection under it.
+//! Tests compare algorithms with models, and the simulator runs them.
 
 use crate::library::{open_copy, symbol};
 use hotcc_abi::pep::PepFlow;
@@ -25,7 +25,7 @@ include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 pub mod ca_state {
     /// `TCP_CA_Open`.
     pub const OPEN: u8 = 0;
-    /// `TCP_CA_Disorder`: the last one in which W is free to grow.
+    /// `TCP_CA_Disorder`: the highest state in which W is free to grow.
     pub const DISORDER: u8 = 1;
     /// `TCP_CA_CWR`.
     pub const CWR: u8 = 2;
@@ -47,7 +47,8 @@ pub const EVENT_LOSS: u32 = 3;
 /// `TCP_INFINITE_SSTHRESH`: ssthresh of a new connection.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// What the kernel shows an algorithm: `struct host_view` of `host/harness.c`, the fields named as in `tcp_sock`.
+/// The part of the kernel's state that an algorithm sees: `struct host_view` of `host/harness.c`, with the field names
+/// of `tcp_sock`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
@@ -99,11 +100,11 @@ pub struct View {
     pub rate_interval_us: u32,
     /// Segments sent and not acknowledged in order.
     pub packets_out: u32,
-    /// Of them, those that SACK covers.
+    /// Those of `packets_out` that SACK covers.
     pub sacked_out: u32,
-    /// Of them, those that are taken for lost.
+    /// Those of `packets_out` that are considered lost.
     pub lost_out: u32,
-    /// Of them, those that were sent again.
+    /// Those of `packets_out` that were retransmitted.
     pub retrans_out: u32,
     /// Whether the peer sends SACK blocks: not 0.
     pub sack_ok: u32,
@@ -116,7 +117,7 @@ impl View {
         self.snd_cwnd < self.snd_ssthresh
     }
 
-    /// Whether neither a reduction nor a timeout goes on: W is free to grow.
+    /// Whether neither a reduction nor a timeout is in progress, so that W is free to grow.
     #[must_use]
     pub fn may_grow(&self) -> bool {
         self.ca_state <= u32::from(ca_state::DISORDER)
@@ -130,25 +131,25 @@ impl View {
     }
 }
 
-/// `struct rate_sample`, as `hotcc/kernel.h` has it.
+/// `struct rate_sample`, as in `hotcc/kernel.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
-    /// Start of the interval that the sample is of, microseconds.
+    /// Start of the sample's interval, microseconds.
     pub prior_mstamp: u64,
-    /// `delivered` at its start.
+    /// `delivered` at the interval's start.
     pub prior_delivered: u32,
-    /// Segments delivered over it; negative: no sample.
+    /// Segments delivered over the interval; negative: no sample.
     pub delivered: i32,
-    /// Its length; negative: no sample.
+    /// Length of the interval, microseconds; negative: no sample.
     pub interval_us: i64,
     /// RTT of the last segment that this ACK acknowledged; negative: none.
     pub rtt_us: i64,
     /// Segments newly acknowledged or covered by SACK.
     pub acked_sacked: u32,
-    /// Whether the application had too little to send at its start.
+    /// Whether the application had too little to send at the interval's start.
     pub is_app_limited: bool,
-    /// Whether the sample is of a segment that was sent again.
+    /// Whether the sample is from a retransmitted segment.
     pub is_retrans: bool,
 }
 
@@ -199,7 +200,7 @@ struct Hooks {
     cubic_calls: unsafe extern "C" fn(u32) -> u32,
 }
 
-/// What algorithms read of a line of the radio map.
+/// The words of a radio map's line that algorithms read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RadioLine {
     /// A packed [`hotcc_abi::radio::PackedSinr`], or 0.
@@ -212,18 +213,19 @@ pub struct RadioLine {
     pub max_age_ms: u32,
 }
 
-/// Where a field of the private state lies, in bytes.
+/// Place and size of a field of the private state, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     offset: usize,
     size: usize,
 }
 
-/// What the flows of one host to one receiver tell each other: memory that their algorithms share.
+/// Memory that the algorithms of one host's flows to one receiver share.
 #[derive(Clone, Debug, Default)]
 pub struct Group(Rc<UnsafeCell<[u64; 8]>>);
 
-/// One algorithm with globals (tunables, clock, radio, path) of its own: every load is a separate copy in the process.
+/// One algorithm with globals (tunables, clock, radio, path) of its own: every load makes a separate copy in the
+/// process.
 pub struct HostAlgo {
     library: Library,
     hooks: Hooks,
@@ -233,10 +235,10 @@ pub struct HostAlgo {
 }
 
 impl HostAlgo {
-    /// As [`HostAlgo::open`], for tests: panics if that fails.
+    /// Opens an algorithm as [`HostAlgo::open`] does, but panics if that fails; for tests.
     ///
-    /// Where the environment names a directory in `HOTCC_HOST_OBJECTS`, a `NAME.so` there takes the place of this
-    /// crate's own build: how a mutant is put to the tests.
+    /// If the environment variable `HOTCC_HOST_OBJECTS` names a directory, a `NAME.so` there replaces this crate's own
+    /// build. This is how mutants are tested.
     #[must_use]
     pub fn load(name: &str) -> Self {
         let named = std::env::var_os("HOTCC_HOST_OBJECTS").map(|dir| PathBuf::from(dir).join(format!("{name}.so")));
@@ -284,33 +286,33 @@ impl HostAlgo {
         Ok(Self { library, hooks, fields: state_fields(name)?, group: None, single_threaded: PhantomData })
     }
 
-    /// The library, for more of its functions.
+    /// Returns the library, to call further functions of it.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// Whether it sets W and the pacing rate itself, by `cong_control` instead of `cong_avoid`.
+    /// Returns whether the algorithm sets W and the pacing rate itself, in `cong_control` instead of `cong_avoid`.
     #[must_use]
     pub fn has_cong_control(&self) -> bool {
         // SAFETY: takes nothing and reads a constant of the library.
         unsafe { (self.hooks.has_cong_control)() }
     }
 
-    /// Whether it has a tunable of that name.
+    /// Returns whether the algorithm has a tunable of that name.
     #[must_use]
     pub fn has_tunable(&self, name: &str) -> bool {
         // SAFETY: a data symbol's value is its address; nothing is read through it here.
         unsafe { self.library.get::<*mut u32>(name.as_bytes()) }.is_ok()
     }
 
-    /// Whether a connection's state has a field of that name.
+    /// Returns whether a connection's state has a field of that name.
     #[must_use]
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }
 
-    /// The field of a connection's state at that offset, in bytes.
+    /// Returns the name of the field of a connection's state at that offset, in bytes.
     #[must_use]
     pub fn field_at(&self, offset: usize) -> Option<&str> {
         self.fields.iter().find(|(_, field)| field.offset == offset).map(|(name, _)| name.as_str())
@@ -325,7 +327,7 @@ impl HostAlgo {
         }
     }
 
-    /// A tunable's value; panics if there is no such tunable.
+    /// Returns a tunable's value; panics if there is no such tunable.
     #[must_use]
     pub fn tunable(&self, name: &str) -> u32 {
         // SAFETY: every tunable is an aligned u32 of the library, which lives as long as self.
@@ -338,7 +340,8 @@ impl HostAlgo {
         unsafe { self.tunable_address(name).write_volatile(value) }
     }
 
-    /// What the radio map holds for the peer: a packed [`hotcc_abi::radio::PackedSinr`] and its maximum age, or nothing.
+    /// Sets the peer's reading in the radio map: a packed [`hotcc_abi::radio::PackedSinr`] and its maximum age; `None`
+    /// removes the entry.
     pub fn set_radio(&self, reading: Option<(u64, u32)>) {
         self.set_radio_line(reading.map(|(decision, max_age_ms)| RadioLine {
             decision,
@@ -347,47 +350,47 @@ impl HostAlgo {
         }));
     }
 
-    /// What the radio map's line of the peer holds from now on; `None`: the index has no entry.
+    /// Sets the peer's line of the radio map; `None` removes the entry from the index.
     pub fn set_radio_line(&self, line: Option<RadioLine>) {
         let RadioLine { decision, capacity, cell, max_age_ms } = line.unwrap_or_default();
         // SAFETY: plain values in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.radio)(decision, capacity, cell, max_age_ms, u32::from(line.is_some())) }
     }
 
-    /// What the path map holds for the peer from now on, 0: no entry. Its clock moves on.
+    /// Sets the peer's generation in the path map, and advances the map's clock; 0 removes the entry.
     pub fn set_path(&self, generation: u32) {
         // SAFETY: a plain value in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.path)(generation) }
     }
 
-    /// Makes its flows members of `group`.
+    /// Makes the algorithm's flows members of `group`.
     pub fn join(&mut self, group: &Group) {
         // SAFETY: self keeps the memory alive as long as the library, which touches it from this thread only.
         unsafe { (self.hooks.share)(group.0.get().cast()) }
         self.group = Some(group.clone());
     }
 
-    /// What an agent wrote into the flow's storage of its PEP, or that there is no such storage.
+    /// Sets the record in the flow's storage of its PEP, as an agent would; `None` removes the storage.
     pub fn set_pep(&self, record: Option<PepFlow>) {
         let record = record.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: null, or a record that lives through the call, which copies it.
         unsafe { (self.hooks.pep)(record) }
     }
 
-    /// What an agent wrote into the flow's storage of its receiver's hints.
+    /// Sets the hint in the flow's storage of its receiver's hints, as the receiver's program would.
     pub fn set_hint(&self, time_ns: u64, sequence: u32, hint: u8) {
         // SAFETY: plain values in; the library's globals are touched from this thread only.
         unsafe { (self.hooks.hint)(time_ns, sequence, u32::from(hint)) }
     }
 
-    /// How often a function of the stand-in for the kernel's CUBIC was called.
+    /// Returns how often a function of the stand-in for the kernel's CUBIC was called.
     #[must_use]
     pub fn cubic_calls(&self, function: Cubic) -> u32 {
         // SAFETY: every `Cubic` is an index into the counts.
         unsafe { (self.hooks.cubic_calls)(function as u32) }
     }
 
-    /// The `index`th word of the algorithm's counters (`crates/abi/src/stats.rs`).
+    /// Returns the `index`th word of the algorithm's counters (`crates/abi/src/stats.rs`).
     #[must_use]
     pub fn stat(&self, index: usize) -> u64 {
         assert!(index < size_of::<hotcc_abi::stats::AlgoStats>() / 8, "no such counter");
@@ -419,7 +422,7 @@ impl Deref for Algo<'_> {
 }
 
 impl Flow<'static> {
-    /// A socket that keeps an algorithm of its own.
+    /// Creates a socket that owns its algorithm.
     #[must_use]
     pub fn with_own(algo: HostAlgo) -> Self {
         // SAFETY: takes nothing; gives a socket that is ours until `host_free`.
@@ -429,7 +432,7 @@ impl Flow<'static> {
 }
 
 impl<'a> Flow<'a> {
-    /// A socket on which no hook was called yet.
+    /// Creates a socket on which no hook was called yet.
     #[must_use]
     pub fn new(algo: &'a HostAlgo) -> Self {
         // SAFETY: takes nothing; gives a socket that is ours until `host_free`.
@@ -437,25 +440,25 @@ impl<'a> Flow<'a> {
         Self { algo: Algo::Shared(algo), sock }
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algo(&self) -> &HostAlgo {
         &self.algo
     }
 
-    /// The socket, for more of the library's functions.
+    /// Returns the socket, to call further functions of the library.
     #[must_use]
     pub fn socket(&self) -> *const c_void {
         self.sock
     }
 
-    /// Shows the algorithm this state of the connection.
+    /// Sets the state of the connection that the algorithm sees.
     pub fn set(&mut self, view: &View) {
         // SAFETY: the socket is live; View has the layout of struct host_view.
         unsafe { (self.algo.hooks.set)(self.sock, view) }
     }
 
-    /// The SACK blocks that the last ACK had, each from its first byte to the one behind it; at most four.
+    /// Sets the SACK blocks of the last ACK, each from its first byte to the one after its last; at most four.
     pub fn set_sack(&mut self, blocks: &[(u32, u32)]) {
         assert!(blocks.len() <= 4, "an ACK has no room for more");
         let pairs: Vec<u32> = blocks.iter().flat_map(|&(start, end)| [start, end]).collect();
@@ -463,8 +466,8 @@ impl<'a> Flow<'a> {
         unsafe { (self.algo.hooks.sack)(self.sock, blocks.len() as u32, pairs.as_ptr()) }
     }
 
-    /// `before` with what the algorithm may have changed: W, its count, ssthresh, the pacing rate, and the
-    /// mark of an application limit.
+    /// Returns `before` with the fields that the algorithm may have changed: W, its count, ssthresh, the pacing rate,
+    /// and `app_limited`.
     #[must_use]
     pub fn get(&self, before: &View) -> View {
         let mut view = *before;
@@ -473,7 +476,8 @@ impl<'a> Flow<'a> {
         view
     }
 
-    /// A field of the private state by name (`outer.inner` where nested), zero-extended; panics on an unknown one.
+    /// Returns a field of the private state by name (`outer.inner` if nested), zero-extended; panics on an unknown
+    /// name.
     #[must_use]
     pub fn private(&self, name: &str) -> u64 {
         let Some(field) = self.algo.fields.get(name) else {
@@ -488,59 +492,60 @@ impl<'a> Flow<'a> {
         u64::from_le_bytes(bytes)
     }
 
-    /// The algorithm takes the connection over.
+    /// Calls `init`: the algorithm takes over the connection.
     pub fn init(&mut self) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.init)(self.sock) }
     }
 
-    /// The connection ends or moves to another algorithm.
+    /// Calls `release`: the connection ends or changes to another algorithm.
     pub fn release(&mut self) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.release)(self.sock) }
     }
 
-    /// An ACK acknowledged `acked` segments, with an RTT sample in microseconds or none.
+    /// Calls `pkts_acked`: an ACK acknowledged `acked` segments, with or without an RTT sample in microseconds.
     pub fn pkts_acked(&mut self, acked: u32, rtt_us: Option<u32>) {
         let rtt = rtt_us.map_or(-1, |r| i32::try_from(r).unwrap_or(i32::MAX));
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.pkts_acked)(self.sock, acked, rtt, 0) }
     }
 
-    /// W may grow for `acked` segments.
+    /// Calls `cong_avoid`: W may grow for `acked` segments.
     pub fn cong_avoid(&mut self, acked: u32) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.cong_avoid)(self.sock, 0, acked) }
     }
 
-    /// `cong_control`, as kernels before 6.10 call it: without the sequence number and the flags. Only if the algorithm has it.
+    /// Calls `cong_control` as kernels before 6.10 do: without the sequence number and the flags. Panics if the
+    /// algorithm has none.
     pub fn cong_control(&mut self, sample: &RateSample) {
         assert!(self.algo.has_cong_control(), "no cong_control");
         // SAFETY: the socket is live; the sample lives through the call and has the layout of struct rate_sample.
         unsafe { (self.algo.hooks.cong_control)(self.sock, 0, -1, sample) }
     }
 
-    /// The new ssthresh, at the start of a reduction.
+    /// Calls `ssthresh` and returns the new ssthresh, at the start of a reduction.
     #[must_use]
     pub fn ssthresh(&mut self) -> u32 {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.ssthresh)(self.sock) }
     }
 
-    /// The window after a reduction that proved spurious.
+    /// Calls `undo_cwnd` and returns the window after a spurious reduction.
     #[must_use]
     pub fn undo_cwnd(&mut self) -> u32 {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.undo_cwnd)(self.sock) }
     }
 
-    /// The connection enters a congestion state (`enum tcp_ca_state`).
+    /// Calls `set_state`: the connection enters a congestion state (`enum tcp_ca_state`).
     pub fn set_state(&mut self, state: u8) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.set_state)(self.sock, state) }
     }
 
-    /// One of the `EVENT_*`.
+    /// Calls `cwnd_event` with one of the `EVENT_*`.
     pub fn cwnd_event(&mut self, event: u32) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.cwnd_event)(self.sock, event) }
@@ -554,8 +559,7 @@ impl Drop for Flow<'_> {
     }
 }
 
-/// Opens a private copy: the dynamic linker would give a second load of the same file the first one's globals.
-/// The private state's layout, from the BPF object's type information (the host's 64-bit layout is the same).
+/// Reads the private state's layout from the BPF object's type information; the host's 64-bit layout is the same.
 fn state_fields(name: &str) -> io::Result<BTreeMap<String, Field>> {
     let object = hotcc_bpf::algo(name).ok_or_else(|| io::Error::other(format!("no algorithm `{name}`")))?;
     let file = library::temporary(object.bytes)?;

@@ -25,12 +25,18 @@ impl Ruled {
         self.test.file("policy.toml", text.as_bytes())
     }
 
-    /// Applies rules, each for this namespace only, so that they affect no other socket of the machine.
-    pub fn apply(&self, rules: &[&str]) -> Value {
+    /// Writes a file that declares two algorithms and rules, each for this namespace only, so that they affect no other
+    /// socket of the machine.
+    pub fn declare(&self, rules: &[&str]) -> String {
         let loaded =
             "[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n[[algorithm]]\nobject = 'westwoodp'\nname = 'po_west'\n";
         let rules: String = rules.iter().map(|rule| format!("[[policy]]\nnetns = '{NETNS}'\n{rule}\n")).collect();
-        json(&["apply", &self.file(&format!("{loaded}{rules}")), "--json"])
+        self.file(&format!("{loaded}{rules}"))
+    }
+
+    /// Applies such a file.
+    pub fn apply(&self, rules: &[&str]) -> Value {
+        json(&["apply", &self.declare(rules), "--json"])
     }
 
     pub fn listen(&self, address: &str) -> TcpListener {

@@ -1,8 +1,8 @@
-//! What happens to a connection, and how often it did.
+//! The events of a connection, and counts of them.
 
 use crate::reports::{Report, Stretch};
 
-/// Something that happens to a connection. What makes no sense in its present state is passed over.
+/// An event of a connection. One that is not possible in the connection's present state is skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// An ACK, `after_us` after the last event.
@@ -19,13 +19,13 @@ pub enum Event {
         /// Microseconds since the last event.
         after_us: u64,
     },
-    /// Segments are found lost in the recovery that goes on.
+    /// This many segments are found lost in the current recovery.
     Lost(u32),
-    /// Whether the window holds the sender back from now on.
+    /// From now on, the window holds the sender back (`true`) or not.
     CwndLimited(bool),
     /// The application runs dry (`true`) or has data again.
     AppLimited(bool),
-    /// Another segment size, bytes.
+    /// The segment size changes, bytes.
     Mss(u32),
     /// First duplicate ACK.
     Disorder,
@@ -37,24 +37,24 @@ pub enum Event {
     Cwr,
     /// Fast recovery or the reduction after an ECN mark ends.
     Complete,
-    /// The loss was none.
+    /// The loss proves spurious.
     Undo,
-    /// Retransmission timeout. `ssthresh`: whether the kernel asks for a new ssthresh; it does not for a timeout that
-    /// interrupts a recovery, or follows another.
+    /// Retransmission timeout. `ssthresh`: whether the kernel asks for a new ssthresh; it does not if the timeout
+    /// interrupts a recovery or follows another one.
     Timeout {
         /// Whether `ssthresh()` and `CA_EVENT_LOSS` are called.
         ssthresh: bool,
     },
-    /// Nothing in flight for this long, microseconds, then a transmission.
+    /// Nothing is in flight for a while, then there is a transmission.
     Idle {
-        /// Microseconds.
+        /// Duration, microseconds.
         for_us: u64,
         /// Whether the kernel restarts the window (`tcp_slow_start_after_idle`).
         restart: bool,
     },
     /// The connection changes to another algorithm and back.
     Return,
-    /// Other tunables come into force; [`Model::retune`](crate::models::Model::retune) says which.
+    /// The tunables change; [`Model::retune`](crate::models::Model::retune) chooses them.
     Retune(u64),
     /// The radio map holds this reading from now on.
     Radio {
@@ -67,18 +67,18 @@ pub enum Event {
         /// Age at which it becomes stale, ms, 0: default.
         max_age_ms: u32,
     },
-    /// The radio map has an entry in which nothing was ever written (`true`), or no entry.
+    /// From now on, the radio map has an entry that was never written (`true`), or no entry.
     RadioGone(bool),
     /// The path map holds this generation for the peer from now on, 0: no entry.
     Path(u32),
     /// A PEP reports this of the flow.
     Pep(Report),
-    /// The flow's storage for a PEP's reports is empty, or there is none.
+    /// From now on, the flow's storage for a PEP's reports is empty, or does not exist.
     NoPep {
-        /// Whether there is one.
+        /// Whether it exists.
         storage: bool,
     },
-    /// The SACK blocks of the last ACK; those that end where they start are none.
+    /// The SACK blocks of the last ACK; empty ones are left out.
     Sack([Stretch; 4]),
     /// The receiver's hint in the flow's storage is this from now on.
     Hint {
@@ -86,12 +86,12 @@ pub enum Event {
         hint: u8,
         /// Its age now, ms; negative: in the future.
         age_ms: i32,
-        /// Whether its sequence number has moved: the last thing a writer does.
+        /// Whether its sequence number has changed, which is a writer's last store.
         new: bool,
     },
 }
 
-/// How often things happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Hooks called and compared.
@@ -114,19 +114,19 @@ pub struct Counts {
     pub timeouts: u64,
     /// Undone reductions.
     pub undos: u64,
-    /// Takeovers of a connection that the algorithm had before.
+    /// Times that the algorithm took over a connection that it had before.
     pub returns: u64,
     /// Idle periods.
     pub idles: u64,
     /// Idle periods, and gaps between two ACKs, of 2^31 us (36 minutes) to 2^32 us.
     pub long_gaps: u64,
-    /// Those of 2^32 us and more.
+    /// Idle periods, and gaps between two ACKs, of 2^32 us and more.
     pub very_long_gaps: u64,
     /// Crossings of a multiple of 2^32 us, or of 2^32 ms.
     pub clock_wraps: u64,
     /// Wraps of the delivered count.
     pub delivered_wraps: u64,
-    /// ACKs with the same time stamp as the event before.
+    /// ACKs at the same time as the event before.
     pub zero_intervals: u64,
     /// Bytes acknowledged.
     pub acked_bytes: u64,

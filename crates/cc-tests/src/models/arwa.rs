@@ -1,55 +1,55 @@
-//! ARWA's sender (Adesh and Renuka 2019, section 3.4, Algorithm 2). Hints come beside the ACKs, not in the advertised
-//! window, so that lines 19 to 21 (a window below both) are TCP's own; without hints it is NewReno.
+//! ARWA's sender (Adesh and Renuka 2019, section 3.4, Algorithm 2). Hints come in a TCP option, not in the advertised
+//! window, so lines 19 to 21 (a window below both) are TCP's own. Without hints it is NewReno.
 
 use super::named::{counters, tunables};
 use super::{Model, chosen, elapsed_us, reno, show};
 use hotcc_host_algo::{Flow, View};
 
-/// How far in the future a hint may come from, microseconds: an ACK's time stamp is a little older than the hint's.
+/// How far in the future a hint may be, microseconds: an ACK's timestamp is a little older than the hint's.
 const FUTURE_US: u64 = 10_000;
-/// What stands for the RTT before there is a sample, microseconds.
+/// RTT that is assumed before there is a sample, microseconds.
 const NO_RTT_US: u64 = 1000;
 /// Growth is accounted in these parts of a segment: a percent of W, or half of one, is a whole number of them.
 const PARTS: u64 = 200;
 
 tunables! {
-    /// A cut leaves W so many bytes (`targetlimit_low`, line 9).
+    /// Least W after a cut, bytes (`targetlimit_low`, line 9).
     floor_bytes = 3000 / 3000;
-    /// Above so many bytes W grows at half the rate (`targetlimit_high`, line 13).
+    /// W above which it grows at half the rate, bytes (`targetlimit_high`, line 13).
     gentle_bytes = 10_000 / 10_000;
-    /// 1: acts on one hint an RTT.
+    /// 1: acts on one hint per RTT.
     once_per_rtt = 1 / 0;
     /// 1: a cut ends slow start.
     cut_sets_ssthresh = 1 / 0;
-    /// 0: growth ends where the last loss left ssthresh.
+    /// 0: growth ends at the ssthresh of the last loss.
     grow_beyond_loss = 0 / 1;
-    /// Older hints are ignored, milliseconds.
+    /// Greatest age of a hint that is used, milliseconds.
     max_age_ms = 1000 / 1000;
 }
 
 /// The model of one connection.
 #[derive(Clone, Debug)]
 pub struct Arwa {
-    /// Tunables in force.
+    /// Current tunables.
     pub tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     pub others: Vec<Tunables>,
     /// The last hint acted on, 0: none yet.
     pub last_hint: u8,
     /// The sequence number of the last hint seen.
     pub handled: u32,
     acted_us: u64,
-    /// What `ssthresh` said last; `None`: nothing yet.
+    /// Last result of `ssthresh`; `None`: none yet.
     pub loss_window: Option<u32>,
-    /// Time, sequence number and hint, as the storage holds them.
+    /// Time, sequence number and hint in the storage.
     stored: Option<(u64, u32, u8)>,
-    /// Growth earned and not paid out, in [`PARTS`] of a segment.
+    /// Growth earned but not paid out, in [`PARTS`] of a segment.
     earned: u64,
-    /// Additions to it since it was last nothing: each may cost the algorithm the last digit of Q16.
+    /// Additions to `earned` since it was last 0: each may cost the algorithm the last digit of Q16.
     additions: u64,
-    /// The clamp took a segment that the algorithm's rounding may have left in its account.
+    /// Whether the clamp took a segment that the algorithm's rounding may have left in its account.
     left_at_clamp: bool,
-    /// The hook just called let hints raise W.
+    /// Whether a hint raised W in the hook just called.
     grew: bool,
     rounding: Rounding,
     coverage: Coverage,
@@ -97,7 +97,7 @@ counters! {
 }
 
 impl Arwa {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(tunables: Tunables) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Arwa {
         (self.earned, self.additions, self.left_at_clamp) = (0, 0, false);
     }
 
-    /// Line 4: a hint not seen before.
+    /// Returns a hint that was not seen before (line 4).
     fn next_hint(&mut self) -> Option<(u64, u8)> {
         let (time_ns, sequence, hint) = self.stored?;
         if sequence == self.handled {
@@ -133,7 +133,7 @@ impl Arwa {
         Some((time_ns, hint))
     }
 
-    /// Algorithm 1 sends neither 0 nor 71 to 100 nor anything above 120: those are no hints.
+    /// Returns whether to follow a hint. 0, 71 to 100, and values above 120 are invalid: Algorithm 1 never sends them.
     fn is_followed(&mut self, sock: &View, time_ns: u64, hint: u8) -> bool {
         let time_us = time_ns / 1000;
         let ahead_us = time_us.saturating_sub(sock.now_us);
@@ -161,7 +161,7 @@ impl Arwa {
         false
     }
 
-    /// Lines 6 to 11. The floor is a limit of cuts: no cut raises W to it.
+    /// Applies lines 6 to 11. The floor limits cuts; a cut never raises W to the floor.
     fn cut(&mut self, sock: &mut View, percent: u8) {
         let before = sock.snd_cwnd;
         let floor = self.tunables.floor_bytes.div_ceil(sock.mss).max(2);
@@ -179,7 +179,7 @@ impl Arwa {
         }
     }
 
-    /// Lines 12 to 18.
+    /// Applies lines 12 to 18.
     fn grow(&mut self, sock: &mut View, percent: u8) {
         if !sock.cwnd_limited() {
             self.coverage.unlimited_growth += 1;
@@ -212,12 +212,12 @@ impl Arwa {
         sock.snd_cwnd = grown as u32;
     }
 
-    /// Whether the last segment paid out may not be one yet in Q16.
+    /// Returns whether the last segment paid out may not be a whole one in Q16 yet.
     fn may_be_late(&self) -> bool {
         self.earned * 65_536 < self.additions * PARTS
     }
 
-    /// Private state, by name.
+    /// Compares the private state, by name.
     fn agree_on_state(&self, flow: &Flow<'_>) -> Result<(), String> {
         let mut fields = vec![
             ("hint_sequence", self.handled),
@@ -255,7 +255,7 @@ impl Model for Arwa {
         *self = Self { coverage, rounding, others, stored: self.stored, ..Self::new(self.tunables) };
     }
 
-    /// Algorithm 2, once for each hint.
+    /// Applies Algorithm 2, once per hint.
     fn pkts_acked(&mut self, sock: &mut View, _: Option<u32>) {
         let Some((time_ns, hint)) = self.next_hint() else { return };
         if !self.is_followed(sock, time_ns, hint) {
@@ -307,7 +307,7 @@ impl Model for Arwa {
         }
         if want.snd_cwnd.wrapping_sub(got.snd_cwnd) == 1 && grew && self.may_be_late() {
             self.rounding.late += 1;
-            self.earned += PARTS; // it comes with the next growth
+            self.earned += PARTS; // it is paid out with the next growth
         } else if got.snd_cwnd.wrapping_sub(want.snd_cwnd) == 1 && grew && self.left_at_clamp {
             self.rounding.late += 1;
             self.left_at_clamp = false;

@@ -1,9 +1,9 @@
-//! BBRv3 in real numbers, from draft-ietf-ccwg-bbr-06 alone; section numbers are its. Volumes are in segments, times in
-//! seconds, bandwidths in bytes/s.
+//! BBRv3 in real numbers, from draft-ietf-ccwg-bbr-06 alone; section numbers are the draft's. Volumes are in segments,
+//! times in seconds, bandwidths in bytes/s.
 
 mod phases;
 
-/// Where the draft has Infinity.
+/// The draft's Infinity.
 pub const NONE: f64 = f64::INFINITY;
 
 const STARTUP_PACING_GAIN: f64 = 2.77;
@@ -14,7 +14,7 @@ const MIN_PIPE_CWND: f64 = 4.0;
 const STARTUP_FULL_LOSS_COUNT: f64 = 6.0;
 const FILTER_ROUNDS: u64 = 10;
 
-/// A volume up to this many segments is off by more than others where it is a whole number.
+/// A volume up to this many segments has a greater relative error than others, if it is rounded to a whole number.
 const ROUNDED: f64 = 500.0;
 
 /// `BBR.state`.
@@ -41,12 +41,12 @@ pub enum AckPhase {
     Stopping,
 }
 
-/// C: the connection.
+/// The draft's C: the connection.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the draft's names")]
 pub struct Connection {
     pub now_s: f64,
-    /// The same in whole milliseconds, as far as stamps go.
+    /// The time in whole milliseconds, the resolution of timestamps.
     pub now_ms: f64,
     pub mss: f64,
     pub srtt_s: f64,
@@ -57,19 +57,19 @@ pub struct Connection {
     pub is_cwnd_limited: bool,
     pub is_app_limited: bool,
     pub has_selective_acks: bool,
-    /// In fast recovery.
+    /// Whether it is in fast recovery.
     pub recovers: bool,
-    /// In fast recovery or after a timeout.
+    /// Whether it is in fast recovery or after a timeout.
     pub in_loss_recovery: bool,
 }
 
-/// RS: what an ACK says.
+/// The draft's RS: the rate sample of an ACK.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the draft's names")]
 pub struct RateSample {
     pub delivered: f64,
     pub prior_delivered: f64,
-    /// 0: no valid one.
+    /// 0: no valid rate.
     pub delivery_rate: f64,
     pub newly_acked: f64,
     pub newly_lost: f64,
@@ -79,7 +79,7 @@ pub struct RateSample {
     pub is_app_limited: bool,
 }
 
-/// What chance decided, which the model is told: section 5.3.3.8.3.
+/// Results of random draws (section 5.3.3.8.3), which are set in the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Chance {
     /// First value of `rounds_since_probe_up`.
@@ -120,7 +120,7 @@ pub struct Bbr3 {
     pub full_bw_reached: bool,
     pub full_bw_now: bool,
     pub rounds_since_probe_up: f64,
-    /// ACKs of the round that told of losses, for the draft's lost ranges.
+    /// ACKs of the round that reported losses, for the draft's lost ranges.
     pub loss_events: f64,
     pub is_loss_in_round: bool,
     pub is_bw_probe_sample: bool,
@@ -137,20 +137,20 @@ pub struct Bbr3 {
     probe_up_acked_per_inc: f64,
     extra_acked_start_s: f64,
     extra_acked_delivered: f64,
-    /// Rounds, and the most of each.
+    /// Rounds, and the greatest value in each.
     extra_acked: Vec<(u64, f64)>,
     initial_cwnd: f64,
     round_start: bool,
     loss_round_start: bool,
     startup_loss: bool,
-    /// What the next draw is.
+    /// Results of the next draw.
     pub chance: Chance,
-    /// The last decision was this near to going the other way, as a share.
+    /// How near the last decision was to the other one, as a share.
     pub margin: f64,
 }
 
 impl Bbr3 {
-    /// `OnInit`: also sets the pacing rate.
+    /// Applies `OnInit`, and also sets the pacing rate.
     #[must_use]
     pub fn new(c: &mut Connection) -> Self {
         let min_rtt_s = if c.srtt_s > 0.0 { c.srtt_s } else { NONE };
@@ -215,7 +215,7 @@ impl Bbr3 {
         c.pacing_rate = STARTUP_PACING_GAIN * self.initial_cwnd * c.mss / srtt_s;
     }
 
-    /// Notes how near `a` is to `b`, and returns whether it is at most that.
+    /// Returns whether `a` is at most `b`, and records how near they are.
     fn at_most(&mut self, a: f64, b: f64) -> bool {
         if a.is_finite() && b.is_finite() {
             self.margin = self.margin.min((a - b).abs() / b.abs().max(ROUNDED));
@@ -231,7 +231,7 @@ impl Bbr3 {
         self.max_bw[0].max(self.max_bw[1])
     }
 
-    /// Pacing and window gains: the table of 5.6.1.
+    /// Returns pacing and window gains, from the table of 5.6.1.
     fn gains(&self) -> (f64, f64) {
         match self.state {
             State::Startup => (STARTUP_PACING_GAIN, 2.0),
@@ -283,13 +283,13 @@ impl Bbr3 {
         (self.bw_shortterm, self.inflight_shortterm) = (NONE, NONE);
     }
 
-    /// 5.6.4.4.
+    /// Applies 5.6.4.4.
     fn save_cwnd(&mut self, c: &Connection) {
         let keeps = c.in_loss_recovery || self.state == State::ProbeRtt;
         self.prior_cwnd = if keeps { self.prior_cwnd.max(c.cwnd) } else { c.cwnd };
     }
 
-    /// 5.5.11.1, without the window.
+    /// Applies 5.5.11.1, without the window.
     fn save_model(&mut self) {
         self.undo_state = None;
         self.undo_bw_shortterm = self.bw_shortterm;
@@ -297,25 +297,25 @@ impl Bbr3 {
         self.undo_inflight_longterm = self.inflight_longterm;
     }
 
-    /// A recovery begins, by losses or a timeout.
+    /// Begins a recovery, by losses or a timeout.
     pub fn enter_recovery(&mut self, c: &Connection) {
         self.save_cwnd(c);
         self.save_model();
     }
 
-    /// All losses are repaired.
+    /// Ends a recovery: all losses are repaired.
     pub fn leave_recovery(&self, c: &mut Connection) {
         c.cwnd = c.cwnd.max(self.prior_cwnd);
     }
 
-    /// After the kernel cut the window for a timeout that lost `lost`.
+    /// Handles a timeout that lost `lost`, after the kernel has cut the window.
     pub fn time_out(&mut self, c: &Connection, lost: f64) {
         let prior = self.prior_cwnd;
         self.lose(c, &RateSample { newly_lost: lost, lost, tx_in_flight: c.inflight + lost, ..RateSample::default() });
         self.prior_cwnd = self.prior_cwnd.max(prior);
     }
 
-    /// A reduction for marks, which counts as a loss.
+    /// Handles a reduction for ECN marks, which counts as a loss.
     pub fn mark(&mut self, c: &Connection) {
         self.note_loss(c);
     }
@@ -339,7 +339,7 @@ impl Bbr3 {
         self.state = State::Refill;
     }
 
-    /// In whole segments, as the window is.
+    /// Raises the slope, in whole segments, as the window is.
     fn raise_slope(&mut self, c: &Connection) {
         let growth = f64::from(1 << self.bw_probe_up_rounds);
         self.bw_probe_up_rounds = (self.bw_probe_up_rounds + 1).min(30);
@@ -366,7 +366,7 @@ impl Bbr3 {
         self.is_loss_in_round = true;
     }
 
-    /// 5.5.10.2, for all losses of an ACK as one packet.
+    /// Applies 5.5.10.2, to all losses of an ACK as one packet.
     fn lose(&mut self, c: &Connection, rs: &RateSample) {
         if rs.newly_lost == 0.0 {
             return;
@@ -389,7 +389,7 @@ impl Bbr3 {
         }
     }
 
-    /// `UpdateOnACK`, after the losses that the ACK tells of.
+    /// Applies `UpdateOnACK`, after the losses that the ACK reports.
     pub fn ack(&mut self, c: &mut Connection, rs: &RateSample) {
         self.margin = NONE;
         let of_lost = RateSample { lost: rs.lost.max(rs.newly_lost), ..*rs };

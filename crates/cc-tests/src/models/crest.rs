@@ -1,6 +1,7 @@
-//! crest's window in f64, from its page (docs/algorithms/crest.md): one slice at a time, from the flow's state before it.
+//! crest's window in f64, from its page (docs/algorithms/crest.md): one slice at a time, from the flow's state before
+//! it.
 
-/// What a slice showed, and the flow's state before it.
+/// A slice's measurements, and the flow's state before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     /// Rate over the flight of the segment just acknowledged, segments/s.
@@ -17,13 +18,13 @@ pub struct Slice {
     pub base_s: f64,
     /// W, segments.
     pub window: f64,
-    /// Share of the least RTT that bursts add to the queue.
+    /// Queue that bursts add, as a share of the least RTT.
     pub burst: f64,
-    /// Share of the queue that losses leave.
+    /// Share of the queue that is left after losses.
     pub room: f64,
     /// Time without a queue, in least RTTs.
     pub empty_rtts: f64,
-    /// Segments that W does not exceed, where losses without a queue set a limit.
+    /// Upper limit of W if losses without a queue set one, segments.
     pub limit: f64,
     /// Whether more segments were lost than are ignored.
     pub lossy: bool,
@@ -42,14 +43,14 @@ impl Slice {
         self.least_target_s() + self.base_s * self.burst
     }
 
-    /// A measured rate, corrected by the signal's forecast.
+    /// Returns a measured rate, corrected by the signal's forecast.
     fn expected(&self, rate: f64) -> f64 {
         let Some((forecast, weight)) = self.forecast else { return rate };
         let lowest = if self.empty_rtts < 1.0 { -4.0 } else { 0.0 };
         rate * (weight * (forecast / rate).log2().clamp(lowest, 1.0)).exp2()
     }
 
-    /// The rate of the model: that of the last flight, in a deep queue that of the last two slices.
+    /// Returns the model's rate: that of the last flight, or, in a deep queue, that of the last two slices.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let (queue, deep) = (self.rtt_s - self.base_s, 2.0 * self.target_s());
@@ -58,7 +59,7 @@ impl Slice {
         self.expected(self.flight_rate) * (1.0 - share) + recent * share
     }
 
-    /// W after the slice, of a flow that is past its start and neither probes nor competes, segments.
+    /// Returns W after the slice, for a flow that is past its start and neither probes nor competes, segments.
     #[must_use]
     pub fn window_after(&self) -> f64 {
         let rate = self.rate();
@@ -76,7 +77,7 @@ impl Slice {
     }
 }
 
-/// What a flow knows of its signal before a slice: all in log2, the latest slice of a history first.
+/// A flow's knowledge of its signal before a slice: all values are log2, and histories begin with the latest slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Signal {
     /// Mean of rate over reading.
@@ -98,10 +99,10 @@ const WORST_ERROR: f64 = 2000.0 / 1024.0;
 const FIRST_ERROR: f64 = 1000.0 / 8192.0;
 
 impl Signal {
-    /// After a slice at `rate`, at whose end the reading is `now`.
+    /// Returns the knowledge after a slice at `rate`, at whose end the reading is `now`.
     #[must_use]
     pub fn after(mut self, rate: f64, now: Option<f64>, queued: bool) -> Self {
-        // what arrived was served two slices ago, and left four slices ago
+        // the segments that were just acknowledged were served two slices ago, and sent four slices ago
         let (busy, past) = (queued && self.queued[3], (self.readings[1], self.readings[3], self.rates[3]));
         let (Some(_), (Some(served), Some(left), Some(before))) = (now, past) else { return self };
         let level = rate - served;
@@ -112,7 +113,7 @@ impl Signal {
                 self.error_without = if self.error_without > 0.0 { self.error_without } else { FIRST_ERROR };
                 level
             }
-            // the link may only show that it can do more
+            // without a queue, the rate can only show that the link can do more
             Some(known) if !busy && level <= known => return self,
             Some(known) => known,
         };
@@ -127,7 +128,7 @@ impl Signal {
         self
     }
 
-    /// How far the forecast is believed.
+    /// Returns the weight of the forecast.
     #[must_use]
     pub fn weight(&self) -> f64 {
         let (with, without) = (self.error_with.powi(2), self.error_without.powi(2));

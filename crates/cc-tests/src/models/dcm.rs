@@ -1,4 +1,5 @@
-//! DCM (Hamamreh 2020, eqs 1 to 4): Westwood's estimate, growth by the ratio of successive RTTs, a restart on a new path.
+//! DCM (Hamamreh 2020, eqs 1 to 4): Westwood's estimate, growth by the ratio of successive RTTs, a restart on a new
+//! path.
 
 use super::growth::Growth;
 use super::named::{counters, tunables};
@@ -12,7 +13,7 @@ use hotcc_host_algo::{Flow, View};
 tunables! {
     /// tau of the bandwidth's filter, ms.
     tau_ms = 500 / 500;
-    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    /// Time after which RTTmin expires if not seen, us; 0: never.
     base_window_us = 10_000_000 / 0;
     /// The 0.9 of eq 2, permille.
     slow_start_permille = 900 / 900;
@@ -25,7 +26,7 @@ tunables! {
 }
 
 counters! {
-    /// What the path did.
+    /// Changes of the path.
     PathCounts {
         first: "paths seen for the first time",
         changes: "path changes",
@@ -38,14 +39,14 @@ counters! {
     }
 }
 
-/// The round on a new path in which it is measured.
+/// The round in which a new path is measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measurement {
     /// RTT_old of eq 1, 1/8 us; 0: none.
     old_srtt: u32,
 }
 
-/// Case 1, eq 1, was just applied.
+/// An application of case 1, eq 1, in the hook just called.
 #[derive(Clone, Copy, Debug)]
 struct NewPath {
     /// W before.
@@ -64,21 +65,21 @@ pub struct Dcm {
     thresholds: Thresholds,
     rates: Rates,
     growth: Growth,
-    /// What the path map holds.
+    /// Generation in the path map.
     generation: u32,
-    /// What it held when it was last read.
+    /// Generation when the map was last read.
     known_generation: Option<u32>,
     measurement: Option<Measurement>,
     step: Option<NewPath>,
     path: PathCounts,
-    /// Windows on a new path that were rounded another way.
+    /// Windows on a new path that were rounded the other way.
     path_ties: u64,
-    /// Those more than a segment off: a ratio of RTTs has 16 bits of fraction.
+    /// Those that are more than a segment off: a ratio of RTTs has 16 fraction bits.
     coarse_path_windows: u64,
 }
 
 impl Dcm {
-    /// A connection before `init`; `others` may come into force while it runs.
+    /// Returns a connection before `init`; it may change to `others` while it runs.
     #[must_use]
     pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
         Self {
@@ -103,25 +104,25 @@ impl Dcm {
         Limits { min_permille: self.tunables.rate_min_permille, max_permille: self.tunables.rate_max_permille }
     }
 
-    /// Whether the map's generation is another than when it was last read.
+    /// Returns whether the map's generation has changed since it was last read.
     fn path_changed(&mut self) -> bool {
         let before = self.known_generation.replace(self.generation);
         self.path.first += u64::from(before.is_none());
         before.is_some_and(|b| b != self.generation)
     }
 
-    /// Base and BWE start again, and a round that measures the new path: `srtt` is the old one's, 1/8 us.
+    /// Restarts RTTmin and BWE, and starts a round that measures the new path; `srtt` is the old path's, 1/8 us.
     fn leave_path(&mut self, sock: &View, srtt: u32) {
         self.path.changes += 1;
         self.path.again += u64::from(self.measurement.is_some());
         self.base.forget();
         self.filter.restart(sock);
-        // of paths that came and went the first one's RTT counts
+        // if the path changes again during the measurement, the first path's RTT counts
         let old_srtt = self.measurement.map_or(srtt, |m| m.old_srtt);
         self.measurement = Some(Measurement { old_srtt });
     }
 
-    /// Eq 1, at the end of the round that measured the new path.
+    /// Applies eq 1, at the end of the round that measured the new path.
     fn enter_path(&mut self, sock: &mut View) {
         let Some(Measurement { old_srtt }) = self.measurement else { return };
         // RTT_new of eq 1
@@ -147,12 +148,12 @@ impl Dcm {
         self.rates.forget();
     }
 
-    /// W by eq 1 before it is rounded.
+    /// Returns W by eq 1 before rounding.
     fn path_window(&self, rate: f64, ssthresh: u32) -> f64 {
         rate * f64::from(ssthresh) * f64::from(self.tunables.path_permille) / 1000.0
     }
 
-    /// Compares W and ssthresh where eq 1 was applied: from the algorithm's own ssthresh, which `own` bounds.
+    /// Compares W and ssthresh after eq 1. They follow from the algorithm's own ssthresh, which its bandwidth bounds.
     fn reconcile_path(&mut self, step: NewPath, want: &View, got: &View, bandwidth_q8: u64) -> Result<(), String> {
         let own = eq4_range(bandwidth_q8, self.base.us, got.mss, step.window);
         let exact = self.path_window(step.rate, got.snd_ssthresh);
@@ -171,7 +172,7 @@ impl Dcm {
     }
 }
 
-/// W in whole segments, at least 2, within the clamp.
+/// Returns W in whole segments, at least 2 and within the clamp.
 fn bounded(window: f64, sock: &View) -> u32 {
     window.max(2.0).min(f64::from(sock.snd_cwnd_clamp)) as u32
 }
@@ -197,14 +198,14 @@ impl Model for Dcm {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        // its age is looked at once per round
+        // its age is checked once per round
         self.base.sample(sock, rtt_us, 0);
         self.filter.ack(sock, self.tunables.tau_ms);
         if !self.rates.round_over(sock) {
             return;
         }
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
-        // the RTT when the path was certainly still the old one: not that of the round in which it changed
+        // the RTT while the path was certainly still the old one: not that of the round in which it changed
         let srtt = self.rates.latest_srtt();
         self.rates.update(sock.srtt_us, self.limits());
         if self.path_changed() {
@@ -214,7 +215,7 @@ impl Model for Dcm {
         }
     }
 
-    /// Case 2, eq 2.
+    /// Applies case 2, eq 2.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         self.growth.ack(sock, acked, &self.rates, [self.tunables.slow_start_permille, 1000]);
     }

@@ -1,5 +1,5 @@
 //! DCM+ (Hamamreh 2020, eqs 4 to 7, section III): Westwood+'s estimate, W that tracks ssthresh, growth by the ratio of
-//! successive RTTs. Eq 6 scales the retransmission timeout, which is not a congestion control's in Linux.
+//! successive RTTs. Eq 6 scales the retransmission timeout, which a congestion control in Linux cannot do.
 
 use super::growth::Growth;
 use super::named::{counters, tunables};
@@ -11,15 +11,15 @@ use hotcc_host_algo::ca_state::LOSS;
 use hotcc_host_algo::{EVENT_LOSS, Flow, View};
 use std::ops::RangeInclusive;
 
-/// `estimate`: BWE, or the newest sample where that is more.
+/// Value of `estimate`: BWE, or the newest sample if that is more.
 const GREATER: u32 = 0;
-/// `lower`: W and ssthresh go down while there is a queue.
+/// Value of `lower`: W and ssthresh are only lowered while there is a queue.
 const QUEUE: u32 = 0;
 
 tunables! {
     /// Shortest time a bandwidth sample spans, microseconds.
     min_sample_us = 50_000 / 50_000;
-    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    /// Time after which RTTmin expires if not seen, us; 0: never.
     base_window_us = 0 / 0;
     /// The 2 of eq 7's first branch, permille.
     slow_start_permille = 2000 / 2000;
@@ -29,16 +29,16 @@ tunables! {
     rate_min_permille = 500 / 0;
     /// Greatest rate_CA, permille.
     rate_max_permille = 2000 / 1_000_000;
-    /// RTT over RTTmin that puts ssthresh in force, permille; 0: none does.
+    /// RTT over RTTmin from which ssthresh takes effect, permille; 0: never.
     onset_permille = 1250 / 0;
-    /// ssthresh is that of the greater one of BWE and the newest sample (0) or of BWE (1).
+    /// ssthresh follows from the greater of BWE and the newest sample (0), or from BWE (1).
     estimate = 0 / 1;
-    /// W and ssthresh go down while there is a queue (0) or always (1).
+    /// W and ssthresh are lowered only while there is a queue (0) or always (1).
     lower = 0 / 1;
 }
 
 counters! {
-    /// What became of ssthresh and W.
+    /// Changes of ssthresh and W.
     TrackingCounts {
         first: "first samples",
         early: "samples before ssthresh is in force",
@@ -57,16 +57,16 @@ counters! {
     }
 }
 
-/// What the hook just called did to W and ssthresh.
+/// The change that the hook just called made to W and ssthresh.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A sample came in while W tracks ssthresh.
+    /// A sample ended while W tracks ssthresh.
     Tracked { window: u32, ssthresh: u32, lowers: bool },
-    /// ssthresh was put in force.
+    /// ssthresh took effect.
     Onset { window: u32 },
 }
 
-/// The bandwidths in 1/256 byte/s that the algorithm has.
+/// The algorithm's own bandwidths in 1/256 byte/s.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     first: u64,
@@ -74,7 +74,7 @@ struct Own {
     newest: u64,
 }
 
-/// The filter with and without a sample.
+/// The filter and the newest sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     filter: Cascade,
@@ -93,12 +93,12 @@ pub struct Dcmplus {
     rates: Rates,
     growth: Growth,
     tracking: bool,
-    /// Least RTT of the running round, and whether that of the last one showed a queue.
+    /// Least RTT of the current round; `queue` is whether that of the last round showed a queue.
     round_least_us: Option<u32>,
     round_acks: u32,
     queue: bool,
-    /// A sample ended with the hook just called; and, if rounding decides whether an application-limited one is
-    /// filtered, what the other decision comes to.
+    /// Whether a sample ended with the hook just called; and, if rounding decides whether an application-limited one is
+    /// filtered, the result of the other decision.
     sampled: bool,
     other: Option<Estimate>,
     step: Option<Step>,
@@ -110,7 +110,7 @@ pub struct Dcmplus {
 }
 
 impl Dcmplus {
-    /// A connection before `init`; `others` may come into force while it runs.
+    /// Returns a connection before `init`; it may change to `others` while it runs.
     #[must_use]
     pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Dcmplus {
         self.thresholds.eq4(bandwidth, self.base.us, sock)
     }
 
-    /// A sample ended: into the filter with it, unless it says what the application needs and not what the path has.
+    /// Filters a sample that ended, unless it shows the application's rate instead of the path's.
     fn take(&mut self, sample: f64, app_limited: bool) {
         self.sampled = true;
         let taken = take(self.estimate.filter, sample, app_limited, &mut self.limited);
@@ -156,20 +156,20 @@ impl Dcmplus {
         self.other = taken.other.map(|filter| of(filter, !taken.skipped));
     }
 
-    /// What ssthresh is found from.
+    /// Returns the bandwidth that ssthresh is computed from.
     fn bandwidth(&self) -> Option<f64> {
         let newest = if self.tunables.estimate == GREATER { self.estimate.newest } else { 0.0 };
         self.estimate.filter.known().map(|filtered| filtered.max(newest))
     }
 
-    /// A queue shows in every RTT of a round. One alone may be a delayed ACK's.
+    /// Returns whether every RTT of the round shows a queue. A single one may come from a delayed ACK.
     fn has_queue(&self) -> bool {
         let (least, onset) = (self.round_least_us.map(u64::from), u64::from(self.tunables.onset_permille));
         onset > 0 && least.zip(self.base.us).is_some_and(|(least, base)| least * 1000 > u64::from(base) * onset)
     }
 
-    /// Section III: W moves to the present ssthresh. Below the path's capacity a sample says what W was, though, so that
-    /// `default` goes down by it only where there is a queue.
+    /// Moves W to the present ssthresh (section III). Below the path's capacity, though, a sample only shows what W
+    /// was, so `default` lowers W only if there is a queue.
     fn track(&mut self, sock: &mut View) {
         let lowers = self.tunables.lower != QUEUE || self.queue;
         self.step = Some(Step::Tracked { window: sock.snd_cwnd, ssthresh: sock.snd_ssthresh, lowers });
@@ -187,7 +187,7 @@ impl Dcmplus {
         (sock.snd_cwnd, sock.snd_ssthresh) = (window, ssthresh);
     }
 
-    /// Puts ssthresh in force where the RTT shows a queue.
+    /// Lets ssthresh take effect if the RTT shows a queue.
     fn start_tracking(&mut self, sock: &mut View) {
         let free = sock.may_grow() && sock.app_limited == 0;
         if self.tracking || !free || !self.queue {
@@ -223,13 +223,14 @@ impl Dcmplus {
         Ok(())
     }
 
-    /// What eq 4 may come to with the algorithm's own bandwidths.
+    /// Returns the possible results of eq 4 with the algorithm's own bandwidths.
     fn eq4_of(&self, own: Own, sock: &View, window: u32) -> RangeInclusive<u32> {
         let newest = if self.tunables.estimate == GREATER { own.newest } else { 0 };
         eq4_range(own.second.max(newest), self.base.us, sock.mss, window)
     }
 
-    /// Compares ssthresh and W where a sample or a round's end moved them: from the algorithm's own bandwidths.
+    /// Compares ssthresh and W after a sample or a round's end moved them, with the results from the algorithm's own
+    /// bandwidths.
     fn reconcile_step(&mut self, step: Step, want: &View, got: &View, own: Own) -> Result<(), String> {
         let (Step::Tracked { window, .. } | Step::Onset { window }) = step;
         // eq 4 may be rounded down by a segment
@@ -255,7 +256,7 @@ impl Dcmplus {
     }
 }
 
-/// W and ssthresh where the present ssthresh is that.
+/// Returns W and ssthresh for the present result of eq 4.
 fn tracked(present: u32, ssthresh: u32, window: u32, lowers: bool) -> (u32, u32) {
     if lowers { (present.max(2), present) } else { (present.max(window), present.max(ssthresh)) }
 }
@@ -310,7 +311,7 @@ impl Model for Dcmplus {
         }
     }
 
-    /// Eq 7.
+    /// Applies eq 7.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         let factors = [self.tunables.slow_start_permille, self.tunables.avoidance_permille];
         self.growth.ack(sock, acked, &self.rates, factors);

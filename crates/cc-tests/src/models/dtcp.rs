@@ -13,23 +13,23 @@ use hotcc_host_algo::{EVENT_TX_START, Flow, View};
 
 /// Window of a connection that was taken over when it had sent data already (RFC 6928).
 const USUAL_INITIAL_WINDOW: u32 = 10;
-/// No N is larger, whatever W.
+/// Largest N, whatever W.
 const N_LIMIT: f64 = (1 << 20) as f64;
 /// Least Q/W: keeps one epoch's growth of N representable.
 const QUEUE_FLOOR: f64 = -1024.0;
-/// Resolution of N, of what W's next segment has gathered, and of shares such as Q/W.
+/// Resolution of N, of the growth gathered for W's next segment, and of shares such as Q/W.
 const Q16: f64 = 1.0 / 65_536.0;
-/// What N may be off by after any number of events, relative. No absolute allowance: N is 1 at least.
+/// Greatest relative error of N after any number of events. No absolute tolerance is needed, as N is at least 1.
 const N_TOLERANCE: f64 = 1e-3;
-/// What W and the fraction of its next segment may be off by together, segments; what is more is counted and added up.
+/// Greatest error of W and the fraction of its next segment together, segments; greater ones are counted and added up.
 const WINDOW_TOLERANCE: f64 = 0.05;
 
 /// The model of one connection.
 #[derive(Clone, Debug)]
 pub struct Dtcp {
-    /// Tunables in force.
+    /// Current tunables.
     pub tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     pub others: Vec<Tunables>,
     /// Filtered bandwidth B_I, bytes/s.
     pub filtered: f64,
@@ -43,10 +43,10 @@ pub struct Dtcp {
     epoch: Epoch,
     ssthresh_before: Option<u32>,
     radio: Option<(u64, u32)>,
-    /// How far rounding may have carried the algorithm's B_I from this one, bytes/s.
+    /// Greatest distance of the algorithm's B_I from this one by rounding, bytes/s.
     resolution: f64,
     step: Step,
-    /// Segments that W would be off by now, had the model's not been set to the algorithm's on the way.
+    /// Segments by which W would be off now if the model's had not been set to the algorithm's on the way.
     window_off: f64,
     /// The window after a loss with the algorithm's own N.
     own_ssthresh: u32,
@@ -61,21 +61,22 @@ struct Epoch {
     app_limited: bool,
 }
 
-/// What the hook just called did, for the comparison with the algorithm.
+/// The effects of the hook just called, for the comparison with the algorithm.
 #[derive(Clone, Debug, Default)]
 struct Step {
     /// The algorithm's own N and gathered growth before the hook.
     n: f64,
     growth: f64,
-    /// The bandwidth filter took a sample.
+    /// Whether the bandwidth filter took a sample.
     filtered: bool,
-    /// Where eq 10 may take the algorithm's own N, whatever becomes of the rounding of this one step.
+    /// Bounds of the algorithm's own N after eq 10, by the rounding of this one step.
     range: Option<(f64, f64)>,
-    /// BW_C and BW_E so close that rounding decides which is larger (N then).
+    /// The possible N if BW_C and BW_E are so close that rounding decides which is larger.
     alternatives: Vec<f64>,
-    /// An application-limited sample so close to B_I that rounding decides which is larger: filter it, or not.
+    /// The filter with and without an application-limited sample that is so close to B_I that rounding decides which is
+    /// larger.
     app_limited: Option<[Filter; 2]>,
-    /// W before it grew in congestion avoidance, and what was acknowledged.
+    /// W before it grew in congestion avoidance, and the segments acknowledged.
     avoidance: Option<(u32, u32)>,
 }
 
@@ -147,7 +148,7 @@ counters! {
 }
 
 impl Dtcp {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(tunables: Tunables) -> Self {
         Self {
@@ -186,7 +187,7 @@ impl Dtcp {
             (f.has_sample, f.filtered, f.previous_sample, f.resolution);
     }
 
-    /// N = 1 and nothing gathered, exactly.
+    /// Sets N to exactly 1, and the gathered growth to exactly 0.
     fn restart_growth(&mut self) {
         (self.n, self.growth) = (1.0, 0.0);
         (self.step.n, self.step.growth) = (1.0, 0.0);
@@ -197,7 +198,7 @@ impl Dtcp {
         self.epoch = Epoch { start_us: sock.now_us, delivered: sock.delivered, app_limited: sock.app_limited != 0 };
     }
 
-    /// Algorithm 1 line 15: `update_epoch`.
+    /// Returns the epoch's length (Algorithm 1 line 15: `update_epoch`).
     fn epoch_us(&self, sock: &View) -> u64 {
         match self.tunables.epoch_us {
             0 => u64::from(sock.srtt_us >> 3).max(if sock.in_slow_start() { 5000 } else { 20_000 }),
@@ -210,7 +211,7 @@ impl Dtcp {
         let kappa = f64::from(self.tunables.filter_permille) / 1000.0;
         if !self.has_sample {
             self.coverage.first_samples += 1;
-            self.has_sample = sample >= SAMPLE; // in whole bytes/s it would be none
+            self.has_sample = sample >= SAMPLE; // below that, it is 0 in whole bytes/s
             self.filtered = sample;
             self.resolution = SAMPLE;
         } else if self.tunables.filter == 0 {
@@ -219,13 +220,13 @@ impl Dtcp {
             self.filtered = kappa * self.filtered + (1.0 - kappa) * (sample + self.previous_sample) / 2.0;
         }
         if self.has_sample {
-            self.has_sample = self.filtered >= Q8; // a filter that ran empty begins with the next sample
+            self.has_sample = self.filtered >= Q8; // a filter that fell to 0 starts again with the next sample
         }
         self.resolution = kappa * self.resolution + (1.0 - kappa) * SAMPLE + Q8;
         self.previous_sample = sample;
     }
 
-    /// Queue over window from RTTs: the share of packets on their way that wait (TCP-FIT).
+    /// Returns queue over window from RTTs: the share of packets in flight that wait in a queue (TCP-FIT).
     fn rtt_queue(&self, sock: &View) -> f64 {
         let rtt = f64::from(sock.srtt_us >> 3);
         match self.base_us.map(f64::from) {
@@ -234,24 +235,24 @@ impl Dtcp {
         }
     }
 
-    /// Upper limit of N: W or a quarter of it, and what else is set.
+    /// Returns the upper limit of N: W or a quarter of it, and the limit that is set.
     fn n_limit(&self, sock: &View) -> f64 {
         let n_max = if self.tunables.n_max == 0 { N_LIMIT } else { f64::from(self.tunables.n_max) };
         let share = if self.tunables.n_rule == 2 { 1.0 } else { 0.25 };
         (f64::from(sock.snd_cwnd) * share).min(N_LIMIT).min(n_max).max(1.0)
     }
 
-    /// Eqs 6, 7, 10, 11 or Algorithm 1 lines 14 to 25, for the sample `current` that was just filtered.
+    /// Updates N by eqs 6, 7, 10, 11 or Algorithm 1 lines 14 to 25, for the sample `current` that was just filtered.
     fn update_n(&mut self, sock: &View, current: f64) {
         self.coverage.updates += 1;
         let before = self.n;
         let limit = self.n_limit(sock);
         let g = f64::from(self.tunables.g_permille) / 1000.0;
         let (term, term_error) = self.sinr_term(sock);
-        // eqs 6, 7: B_I + g * ((B_i - B_I) + S), put so that no difference where there is none comes of rounding here
+        // eqs 6, 7: B_I + g * ((B_i - B_I) + S), arranged so that rounding here does not make equal values differ
         let estimated = current + ((1.0 - g) * (self.filtered - current) + g * term);
         self.coverage.estimates_not_positive += u64::from(estimated <= 0.0);
-        // whole bytes/s: B_i, B_I, S, the products; and what the filter has gathered
+        // B_i, B_I, S and the products are in whole bytes/s; plus the filter's accumulated error
         let error = (1.0 - g) * (self.resolution + 1.0) + g * (1.0 + term_error) + 1.0;
         if self.tunables.n_rule == 1 {
             self.algorithm_1(current, estimated, error, limit);
@@ -264,13 +265,13 @@ impl Dtcp {
         self.coverage.n_at_limit += u64::from(self.n == limit);
     }
 
-    /// Eqs 10 and 11 (eq 12 prints W_i where these two give N_i).
+    /// Applies eqs 10 and 11 (eq 12 prints W_i where these two give N_i).
     fn equation_10(&mut self, sock: &View, current: f64, estimated: f64, error: f64, limit: f64) {
         let queue_of = |current: f64, estimated: f64| {
             if estimated > 0.0 { ((estimated - current) / estimated).max(QUEUE_FLOOR) } else { 0.0 }
         };
         let from_bandwidth = queue_of(current, estimated);
-        // the extremes within the resolution of BW_C and BW_E; an estimate that may be zero or less may be no queue
+        // the extremes within the resolution of BW_C and BW_E; an estimate that may be zero or less may mean no queue
         let (low, high) = (estimated - error, estimated + error);
         let mut least = if low > 0.0 { queue_of(current, low) } else { QUEUE_FLOOR };
         let mut most = queue_of((current - 1.0).max(0.0), high);
@@ -302,7 +303,8 @@ impl Dtcp {
         self.n = next(self.n, queue);
     }
 
-    /// prevN is N wherever it matters: 0 before the first change, when N is 1 and `max(1, prevN)` is too.
+    /// Applies Algorithm 1. prevN equals N wherever it matters: before the first change it is 0, but then both N and
+    /// `max(1, prevN)` are 1.
     fn algorithm_1(&mut self, current: f64, estimated: f64, error: f64, limit: f64) {
         let doubled = (2.0 * self.n).min(limit).max(1.0); // lines 18, 19
         let stepped = (self.n + 1.0).min(limit).max(1.0); // line 23
@@ -324,7 +326,7 @@ impl Dtcp {
         }
     }
 
-    /// Eqs 15 and 16 for some N.
+    /// Returns W after a loss by eqs 15 and 16 for some N.
     fn decreased(&self, window: u32, n: f64) -> f64 {
         let eta = f64::from(self.tunables.eta);
         let parts = ((2.0 * eta - 1.0) * n).ceil() + 1.0;
@@ -344,7 +346,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Algorithm 1 lines 1 to 4.
+    /// Applies Algorithm 1 lines 1 to 4.
     fn init(&mut self, sock: &mut View) {
         let (coverage, rounding) = (std::mem::take(&mut self.coverage), std::mem::take(&mut self.rounding));
         let others = std::mem::take(&mut self.others);
@@ -365,7 +367,7 @@ impl Model for Dtcp {
         self.restart_epoch(sock); // line 10
     }
 
-    /// A first window that was never used is given back: swaps to and fro do not add up.
+    /// Gives back a first window that was never used, so that swaps back and forth do not add up.
     fn release(&mut self, sock: &mut View) {
         if sock.data_segs_out == 0 && sock.snd_cwnd == self.tunables.initial_windows * self.initial_window {
             self.coverage.windows_given_back += 1;
@@ -374,7 +376,7 @@ impl Model for Dtcp {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        // a sample of zero is none: the path has no length
+        // a sample of zero is ignored: no path has length 0
         if let Some(rtt) = rtt_us.filter(|&r| r > 0) {
             self.base_us = Some(self.base_us.map_or(rtt, |b| b.min(rtt)));
         }
@@ -411,7 +413,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Eq 14: N per W acknowledged.
+    /// Applies eq 14: N per W acknowledged.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         if !sock.cwnd_limited() {
             self.coverage.unlimited_acks += 1;
@@ -437,7 +439,7 @@ impl Model for Dtcp {
         }
     }
 
-    /// Eqs 15 and 16, Algorithm 1 lines 6 and 7.
+    /// Applies eqs 15 and 16, Algorithm 1 lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.coverage.decreases += 1;
         self.ssthresh_before = Some(sock.snd_ssthresh);
@@ -451,10 +453,10 @@ impl Model for Dtcp {
         reno::undo_cwnd(sock)
     }
 
-    /// Algorithm 1 lines 11 to 13 and 8 to 10.
+    /// Applies Algorithm 1 lines 11 to 13 and 8 to 10.
     fn set_state(&mut self, sock: &mut View, state: u8) {
         if state != LOSS {
-            self.ssthresh_before = Some(sock.snd_ssthresh); // what a timeout within it, or right after, finds
+            self.ssthresh_before = Some(sock.snd_ssthresh); // restored by a timeout within it, or right after it
             return;
         }
         self.coverage.timeouts += 1;

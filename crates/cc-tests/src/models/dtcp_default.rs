@@ -1,8 +1,8 @@
-//! D-TCP as `default` has it (`n_rule=eq10`): the signal as room or as a fall, from docs/algorithms/dtcp.md.
+//! D-TCP in profile `default` (`n_rule=eq10`): the signal as room or as a fall, from docs/algorithms/dtcp.md.
 //!
-//! Each hook is played from the algorithm's own numbers before it, so that what they may be after it is known to the
-//! rounding of that one step. Where that rounding decides a comparison, the connection goes on both ways until the
-//! algorithm has shown which one it took.
+//! Each hook starts from the algorithm's own numbers before it, so the numbers after it are known up to the rounding of
+//! that one step. If that rounding decides a comparison, the model follows both branches until the algorithm's numbers
+//! show which one it took.
 
 mod agreement;
 mod base;
@@ -35,7 +35,7 @@ counters! {
 /// The model of one connection.
 #[derive(Clone, Debug)]
 pub struct DtcpDefault {
-    /// Tunables that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     pub others: Vec<Tunables>,
     world: World,
     possible: Vec<State>,
@@ -43,14 +43,14 @@ pub struct DtcpDefault {
 }
 
 impl DtcpDefault {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(tunables: Tunables) -> Self {
         let world = World { tunables, radio: None, path: 0 };
         Self { others: Vec::new(), world, possible: vec![State::new(&View::default())], rounding: Rounding::default() }
     }
 
-    /// Plays a hook on each possible connection, in each way that rounding leaves open.
+    /// Applies a hook to each possible connection, in each way that rounding leaves open.
     fn apply(&mut self, sock: &mut View, hook: impl Fn(&mut State, &World, &View, &mut Choices)) {
         let mut possible = Vec::new();
         for before in &self.possible {
@@ -141,7 +141,7 @@ impl Model for DtcpDefault {
             if event == EVENT_TX_START {
                 s.coverage.restarts += 1;
                 s.restart_epoch(sock);
-                s.weight.forecast = Interval::ZERO; // it was for the epoch that the silence cut off
+                s.weight.forecast = Interval::ZERO; // it was for the epoch that the silence ended early
             }
         });
     }

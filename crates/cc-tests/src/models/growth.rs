@@ -1,15 +1,15 @@
-//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): what is earned and not paid out yet is kept.
+//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): growth that is earned but not paid out yet is kept.
 
 use super::named::counters;
 use super::rate_ca::{Q16, Rates};
 use super::show;
 use hotcc_host_algo::View;
 
-/// What the model's own account may be off by, segments; what is more is counted and added up.
+/// Greatest error of the model's own account, segments; greater ones are counted and added up.
 const TOLERANCE: f64 = 0.05;
 
 counters! {
-    /// ACKs in growth.
+    /// ACKs that grow W.
     GrowthCounts {
         slow_start: "slow start ACKs",
         at_ssthresh: "ACKs that reached ssthresh",
@@ -32,7 +32,7 @@ counters! {
     }
 }
 
-/// What a segment acknowledged earns: by the equation, and between what with the algorithm's own rate.
+/// Growth earned by acknowledged segments: by the equation (`exact`), and its bounds by the algorithm's own rate.
 #[derive(Clone, Copy, Debug)]
 struct Earned {
     exact: f64,
@@ -41,18 +41,18 @@ struct Earned {
 }
 
 impl Earned {
-    /// `permille` of `exact`; with the algorithm's own rate of `own`, which is a multiple of 2^-16.
+    /// Returns `permille` of `exact` per segment; the bounds are from the algorithm's rate `own`, a multiple of 2^-16.
     fn new(permille: u32, exact: f64, own: f64, acked: u32) -> Self {
         let (permille, acked) = (f64::from(permille) / 1000.0, f64::from(acked));
-        // a whole multiple is exact; anything else may be rounded for each segment
+        // a whole multiple is exact; any other factor may be rounded for each segment
         let rounding = if permille.fract() == 0.0 { 0.0 } else { (acked + 1.0) * Q16 };
         let own = permille * own * acked;
         Self { exact: permille * exact * acked, low: own - rounding, high: own + rounding }
     }
 }
 
-/// Growth earned and not paid out: by the equation, and between what the algorithm's own lies, from its own rates and
-/// from what its W has shown.
+/// Growth earned but not paid out: by the equation (`exact`), and the bounds of the algorithm's own, which follow from
+/// its rates and from its W so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     exact: f64,
@@ -67,7 +67,7 @@ impl Account {
         self.high += earned.high;
     }
 
-    /// Pays for what the algorithm's W has shown, `whole` segments at `price`.
+    /// Pays for the growth of the algorithm's W, `whole` segments at `price` each.
     fn pay(&mut self, whole: f64, price: f64) -> Result<(), String> {
         if self.high < whole * price || self.low >= (whole + 1.0) * price {
             return Err(format!("W grew by {whole}, {self:?} at {price} each"));
@@ -79,7 +79,7 @@ impl Account {
     }
 }
 
-/// Which part of the equation the hook just called applied.
+/// The part of the equation that the hook just called applied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     SlowStart,
@@ -89,27 +89,27 @@ enum Part {
 /// The accounts of one connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
-    /// Segments.
+    /// In segments.
     slow_start: Account,
-    /// Segments x W.
+    /// In segments x W.
     avoidance: Account,
-    /// What the hook just called did, and W before.
+    /// The part that the hook just called applied, and W before it.
     step: Option<(Part, u32)>,
-    /// Segments that W would be off by now, had the model's not been set to the algorithm's on the way.
+    /// Segments by which W would be off now if the model's account had not been set to the algorithm's on the way.
     off: f64,
     pub counts: GrowthCounts,
     pub rounding: GrowthRounding,
 }
 
 impl Growth {
-    /// Nothing earned.
+    /// Drops all growth earned.
     pub fn clear(&mut self) {
         self.counts.cleared += u64::from(self.slow_start.exact != 0.0 || self.avoidance.exact != 0.0);
         (self.slow_start, self.avoidance) = (Account::default(), Account::default());
         self.off = 0.0;
     }
 
-    /// `cong_avoid`, with the factors of the two parts of eq 2 or 7, permille.
+    /// Applies `cong_avoid`, with the factors of the two parts of eq 2 or 7, permille.
     pub fn ack(&mut self, sock: &mut View, acked: u32, rates: &Rates, factors_permille: [u32; 2]) {
         if !sock.cwnd_limited() {
             self.counts.unlimited += 1;
@@ -137,7 +137,7 @@ impl Growth {
         }
     }
 
-    /// Goes on without an algorithm to compare with: what it would have earned is what the model has.
+    /// Continues without an algorithm to compare with: its growth is taken to be the model's.
     pub fn go_on(&mut self, sock: &View) {
         for account in [&mut self.slow_start, &mut self.avoidance] {
             (account.low, account.high) = (account.exact, account.exact);
@@ -147,11 +147,11 @@ impl Growth {
         }
     }
 
-    /// Compares W after the hook just called, and takes the algorithm's for what it earned so far.
+    /// Compares W after the hook just called, and bounds the algorithm's earned growth by its W.
     pub fn reconcile(&mut self, want: &View, got: &View) -> Result<(), String> {
         let different = || format!("{}; the model has {}", show(got), show(want));
         if got.snd_cwnd_cnt != want.snd_cwnd_cnt {
-            return Err(different()); // its own accounts, not the kernel's
+            return Err(different()); // the algorithm has its own accounts and does not use the kernel's count
         }
         let Some((part, before)) = self.step.take() else {
             return if got.snd_cwnd == want.snd_cwnd { Ok(()) } else { Err(different()) };
@@ -174,7 +174,7 @@ impl Growth {
             if whole > room || account.high < room {
                 return Err(format!("W grew by {whole} of {room}, {account:?}"));
             }
-            // what would go past the limit is dropped with the fraction; where nothing would, the fraction may be too
+            // growth past the limit is dropped with the fraction; without such growth, the fraction may be dropped, too
             let left = |earned: f64| if earned >= room + 1.0 { 0.0 } else { (earned - room).max(0.0) };
             let high = if account.low >= room + 1.0 { 0.0 } else { (account.high - room).min(1.0) };
             *account = Account { exact: left(account.exact).min(high), low: 0.0, high };
@@ -189,7 +189,7 @@ impl Growth {
         if grown < room {
             account.pay(whole, price)?;
         } else {
-            // the clamp cuts off what is more, and it is lost: how much only the account tells
+            // the clamp cuts off further growth, which is lost: only the account shows how much it was
             if account.high < whole * price {
                 return Err(format!("W grew by {whole}, {account:?} at {price} each"));
             }

@@ -1,12 +1,12 @@
-//! Intervals: between what a number lies if some steps to it are rounded.
+//! Interval arithmetic: bounds of a number if some of the steps to it are rounded.
 
 use std::ops::{Add, Div, Mul, Sub};
 
-/// Resolutions of fixed point with so many bits after the point.
+/// Resolutions of fixed point with this many fraction bits.
 pub(super) const Q16: f64 = 1.0 / 65_536.0;
 pub(super) const Q22: f64 = 1.0 / (1 << 22) as f64;
 
-/// What f64 itself may be off by, relative.
+/// Relative error of f64 itself.
 const SLACK: f64 = 1e-12;
 
 /// All numbers from `low` to `high`.
@@ -19,29 +19,29 @@ pub(super) struct Interval {
 impl Interval {
     pub const ZERO: Self = Self::point(0.0);
 
-    /// One number.
+    /// Returns the interval of a single number.
     pub const fn point(value: f64) -> Self {
         Self { low: value, high: value }
     }
 
-    /// Rounded down to a multiple of `step`.
+    /// Returns the interval after rounding down to a multiple of `step`.
     pub fn down(self, step: f64) -> Self {
         Self { low: self.low - step, high: self.high }
     }
 
-    /// Rounded towards zero to a multiple of `step`.
+    /// Returns the interval after rounding towards zero to a multiple of `step`.
     pub fn towards_zero(self, step: f64) -> Self {
         let low = if self.low > 0.0 { (self.low - step).max(0.0) } else { self.low };
         let high = if self.high < 0.0 { (self.high + step).min(0.0) } else { self.high };
         Self { low, high }
     }
 
-    /// Rounded by up to `by`, up or down.
+    /// Returns the interval after rounding by up to `by`, up or down.
     pub fn about(self, by: f64) -> Self {
         Self { low: self.low - by, high: self.high + by }
     }
 
-    /// The same function, which never falls, of each of its numbers.
+    /// Applies a function, which must not decrease, to each of its numbers.
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
     }
@@ -54,7 +54,7 @@ impl Interval {
         Self { low: self.low.min(other.low), high: self.high.min(other.high) }
     }
 
-    /// Each of its numbers times itself.
+    /// Returns the squares of its numbers.
     pub fn squared(self) -> Self {
         let [a, b] = [self.low * self.low, self.high * self.high];
         let least = if self.low <= 0.0 && self.high >= 0.0 { 0.0 } else { a.min(b) };
@@ -66,7 +66,7 @@ impl Interval {
         self.low - slack <= value && value <= self.high + slack
     }
 
-    /// Whether it is below the other, `None`: rounding decides.
+    /// Returns whether it is below the other interval; `None`: rounding decides.
     pub fn is_below(self, other: Self) -> Option<bool> {
         let slack = SLACK * self.high.abs().max(other.high.abs());
         if self == other && self.low == self.high {
@@ -113,7 +113,7 @@ impl Mul<f64> for Interval {
     }
 }
 
-/// By numbers above 0 only.
+/// Only for divisors above 0.
 impl Div for Interval {
     type Output = Self;
     fn div(self, other: Self) -> Self {

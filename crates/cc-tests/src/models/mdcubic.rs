@@ -1,8 +1,8 @@
 //! Multi-domain CUBIC (Mihály et al., sections II and III): an ACKing PEP at the border between the Internet (domain 1)
-//! and the access network (domain 2) tells the sender how far each segment came.
+//! and the access network (domain 2) reports to the sender which segments reached it.
 //!
-//! CUBIC itself is the kernel's. Here, as in the host build, its place is taken by NewReno's growth and a window of 7/10
-//! after a loss: what is modelled is which losses and which ACKs it gets to see, and with what window.
+//! CUBIC itself is the kernel's. Here, as in the host build, NewReno's growth and a window of 7/10 after a loss replace
+//! it. The model covers which losses and which ACKs CUBIC gets, and with what window.
 
 mod agreement;
 mod bound;
@@ -17,33 +17,33 @@ use hotcc_abi::pep::PepFlow;
 use hotcc_host_algo::ca_state::{CWR, LOSS, RECOVERY};
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, Flow, View};
 
-/// How far in the future a report may come from, microseconds: an ACK's time stamp is a little older than the report's.
+/// How far in the future a report may be, microseconds: an ACK's timestamp is a little older than the report's.
 const FUTURE_US: u64 = 10_000;
 
 /// The model of one connection.
 #[derive(Clone, Debug)]
 pub struct Mdcubic {
-    /// Tunables in force.
+    /// Current tunables.
     pub tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     pub others: Vec<Tunables>,
     /// Segments of W that are in domain 2, as far as the PEP knows.
     pub d2_segments: u32,
-    /// `snd_una` and the bytes above it that the PEP has, at most so far.
+    /// `snd_una` plus the number of bytes above it that the PEP has; the highest value so far.
     pub covered_to: u32,
     /// Losses in domain 2 in this round.
     pub events: u32,
     /// Recoveries for losses in domains 1 and 2.
     pub losses: [u32; 2],
-    /// The PEP's word was used with the last ACK.
+    /// Whether the PEP's report was used with the last ACK.
     pub usable: bool,
-    /// And growth came from it.
+    /// Whether the PEP's ACKs also clocked growth then.
     pub clocked: bool,
-    /// The reduction that goes on is for losses in domain 2: it is none.
+    /// Whether the current reduction is for losses in domain 2: then W is not reduced.
     pub in_domain_2: bool,
-    /// The client is ahead of the PEP: its word is not used.
+    /// Whether the client is ahead of the PEP: then the PEP's reports are not used.
     pub fallen_back: bool,
-    /// A queue of domain 2 has dropped something since the PEP is the clock.
+    /// Whether a queue of domain 2 has dropped a segment since the PEP became the clock.
     pub was_full: bool,
     /// Bytes that the PEP acknowledged beyond whole segments.
     pub remainder: u32,
@@ -51,17 +51,17 @@ pub struct Mdcubic {
     lost_mark: u32,
     behind_since_us: Option<u64>,
     updates_fallen_back: u32,
-    /// W and ssthresh before the reduction that goes on.
+    /// W and ssthresh before the current reduction.
     before: Option<(u32, u32)>,
-    /// ssthresh before the last reduction; to be restored, the kernel having made it too large in an undo.
+    /// ssthresh before the last reduction, to be restored after an undo, in which the kernel makes it too large.
     before_ssthresh: u32,
     undone: bool,
-    /// Most that an undo of a timeout brings back.
+    /// Largest W that an undo of a timeout restores.
     undo_limit: u32,
-    /// What the storage holds of the PEP.
+    /// The PEP's record in the storage.
     pub pep: Option<PepFlow>,
     sack: Vec<(u32, u32)>,
-    /// The hook just called was `pkts_acked`.
+    /// Whether the hook just called was `pkts_acked`.
     looked: bool,
     coverage: Coverage,
 }
@@ -153,7 +153,7 @@ counters! {
 }
 
 impl Mdcubic {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(tunables: Tunables) -> Self {
         Self {
@@ -184,36 +184,37 @@ impl Mdcubic {
         }
     }
 
-    /// W1: the part of a window that is CUBIC's.
+    /// Returns W1, the part of a window that is CUBIC's.
     #[must_use]
     pub fn w1(&self, window: u32) -> u32 {
         window.saturating_sub(self.d2_segments).max(2)
     }
 
-    /// W of a W1.
+    /// Returns W for a W1.
     fn whole_window(&mut self, sock: &View, w1: u32) -> u32 {
         let whole = u64::from(w1) + u64::from(self.d2_segments);
         self.coverage.clamped += u64::from(whole > u64::from(sock.snd_cwnd_clamp));
         whole.min(u64::from(sock.snd_cwnd_clamp)) as u32
     }
 
-    /// The delegate's `recalc_ssthresh` for W1 of this window.
+    /// Returns the delegate's `recalc_ssthresh` for W1 of this window.
     fn recalculated(&mut self, window: u32) -> u32 {
         self.coverage.recalculations += 1;
         (self.w1(window) * 7 / 10).max(2)
     }
 
-    /// A loss in domain 1 of this window: CUBIC's, and D2 on top, which the loss says nothing about. A loss never
-    /// raises W, however much of it D2 seems to be.
+    /// Returns W after a loss in domain 1: CUBIC's reduction of W1, plus D2, about which the loss says nothing. A loss
+    /// never raises W, however large D2 seems to be.
     fn reduced(&mut self, window: u32) -> u32 {
         let whole = self.recalculated(window).saturating_add(self.d2_segments);
         self.coverage.reductions_limited += u64::from(whole > window.max(2));
         whole.min(window.max(2))
     }
 
-    /// Segments of a window that wait in domain 2. Of the smoothed RTT it has its share of the window, and what it takes
-    /// without waiting is left of the least RTT beyond the PEP; a difference under so many sixteenths of the smoothed RTT is
-    /// no sign. What the client has a SACK block behind is there no more: it was lost, or has arrived.
+    /// Returns the segments of a window that wait in a queue of domain 2. Domain 2's share of the window is its share
+    /// of the smoothed RTT; without a queue it takes the least RTT beyond the PEP. A difference below `sixteenths` of
+    /// the smoothed RTT does not count as a queue. Segments below the client's last SACK block are no longer in domain
+    /// 2: they were lost, or have arrived.
     fn waiting_in_domain_2(&mut self, sock: &View, window: u32, sixteenths: f64) -> u32 {
         if self.tunables.d2_reduction == 1 || self.tunables.kind == 1 || !self.clocked {
             return 0;
@@ -228,19 +229,20 @@ impl Mdcubic {
         if waits { ((here * rtt_us - without_waiting) / rtt_us) as u32 } else { 0 }
     }
 
-    /// More losses in domain 2 than are forgiven. Where W1 is a rate, clocked by the PEP, and loss is what domain 2 does
-    /// when that is too high, they say by how much; CUBIC's reduction is the most.
+    /// Returns W after more losses in domain 2 than are forgiven. If W1 is a rate, clocked by the PEP, and domain 2
+    /// loses segments because this rate is too high, the number of losses shows by how much; CUBIC's reduction is the
+    /// limit.
     fn reduced_by_losses(&mut self, sock: &View, window: u32) -> u32 {
         let as_cubic = self.reduced(window);
         let by_losses = self.waiting_in_domain_2(sock, window, 3.0) > 0;
-        let is_counted = self.events < 0xffff; // however wide the field, nobody needs to count further
+        let is_counted = self.events < 0xffff; // a greater count makes no difference, however wide the field
         let rest = window.checked_sub(self.events).filter(|rest| by_losses && is_counted && *rest > as_cubic);
         self.coverage.reduced_by_losses += u64::from(rest.is_some());
         rest.unwrap_or(as_cubic)
     }
 
-    /// A loss of a long queue in domain 2. Of that queue W gives up half, and CUBIC's reduction is the most; slow start,
-    /// which ends there, leaves no more than what the rate fills in both domains.
+    /// Returns W after a loss from a long queue in domain 2. W gives up half of that queue; CUBIC's reduction is the
+    /// limit. Slow start ends, with at most what the rate fills in both domains.
     fn reduced_by_queue(&mut self, sock: &View, window: u32, queue: u32) -> u32 {
         let as_cubic = self.reduced(window);
         self.was_full = true;
@@ -255,7 +257,7 @@ impl Mdcubic {
         f64::from(rest).min(filled) as u32
     }
 
-    /// There is no PEP, and nothing is left of one.
+    /// Returns whether there is no PEP and no state left from one.
     fn is_plain(&self) -> bool {
         let left = self.events > 0
             || self.usable
@@ -266,7 +268,7 @@ impl Mdcubic {
         self.pep.is_none() && !left
     }
 
-    /// ssthresh as it was, where an undo counted D2 in.
+    /// Restores ssthresh if an undo included D2 in it.
     fn reconcile(&mut self, sock: &mut View) {
         if std::mem::take(&mut self.undone) {
             self.coverage.reconciled += 1;
@@ -274,19 +276,20 @@ impl Mdcubic {
         }
     }
 
-    /// ssthresh without D2.
+    /// Returns ssthresh without D2.
     fn threshold_without_d2(&self, sock: &View) -> u32 {
         sock.snd_ssthresh.saturating_sub(self.d2_segments).max(2)
     }
 
-    /// W1 stays as it is, and D2 is what is in domain 2.
+    /// Sets D2 to the segments in domain 2, and keeps W1.
     fn renew_d2(&mut self, sock: &mut View) {
         let w1 = self.w1(sock.snd_cwnd);
         self.d2_segments = self.in_domain_2_now(sock);
         sock.snd_cwnd = self.whole_window(sock, w1);
     }
 
-    /// Section II-C: "congestion control can be clocked by PEP ACKs": slow start happens between sender and PEP.
+    /// Grows W by the PEP's ACKs. Section II-C: "congestion control can be clocked by PEP ACKs"; slow start happens
+    /// between sender and PEP.
     fn clock(&mut self, sock: &mut View, risen: u32) {
         self.coverage.floors += u64::from(sock.snd_cwnd < self.d2_segments + 2);
         self.renew_d2(sock);
@@ -299,11 +302,12 @@ impl Mdcubic {
         self.bound(sock);
     }
 
-    /// A loss in domain 2 is none to CUBIC: W goes on growing, and shows it after the recovery. Not in slow start.
+    /// Grows W in a recovery for losses in domain 2, which are hidden from CUBIC; the growth shows after the recovery.
+    /// Slow start does not continue.
     fn clock_recovery(&mut self, sock: &mut View, risen: u32) {
         let segments = self.whole_segments(sock, risen);
         let Some((window, threshold)) = self.before.filter(|_| segments > 0) else { return };
-        // without a D2, W1 is W, which is 1 after a timeout and so under any threshold
+        // without a D2, W1 is W, which is 1 after a timeout and so below any threshold
         let w1 = if self.d2_segments == 0 { window } else { self.w1(window) };
         if w1 < threshold {
             self.coverage.slow_starts_waiting += 1;
@@ -318,7 +322,7 @@ impl Mdcubic {
         sock.snd_cwnd_cnt = whole.snd_cwnd_cnt;
     }
 
-    /// Segments to grow for; the bytes beyond wait for the next news.
+    /// Returns the whole segments to grow for; the remaining bytes are kept for the next report.
     fn whole_segments(&mut self, sock: &View, risen: u32) -> u32 {
         let newly = risen + self.remainder;
         self.remainder = newly % sock.mss;
@@ -331,7 +335,7 @@ impl Mdcubic {
         segments
     }
 
-    /// CUBIC's growth, of W1.
+    /// Grows W1 as CUBIC does.
     fn grow(&mut self, sock: &mut View, segments: u32) {
         sock.snd_cwnd = self.w1(sock.snd_cwnd);
         let growth = reno::cong_avoid(sock, segments);
@@ -341,7 +345,7 @@ impl Mdcubic {
         self.coverage.grown_avoidance += u64::from(growth.avoidance);
     }
 
-    /// The PEP is silent or not believed: plain CUBIC. Only speed is lost.
+    /// Returns to plain CUBIC: the PEP is silent or not trusted. Only speed is lost.
     fn give_back(&mut self, sock: &mut View) {
         if self.d2_segments > 0 {
             self.coverage.windows_back += 1;
@@ -350,7 +354,8 @@ impl Mdcubic {
         }
     }
 
-    /// Section III: losses in domain 2 are forgiven up to a number in an RTT; those in domain 1 never.
+    /// Continues a recovery. Section III: losses in domain 2 are forgiven up to a number per RTT, losses in domain 1
+    /// never.
     fn recover(&mut self, sock: &mut View) {
         let lost = sock.lost.wrapping_sub(self.lost_mark);
         self.lost_mark = sock.lost;
@@ -373,7 +378,8 @@ impl Mdcubic {
         }
     }
 
-    /// Section II-B: what the PEP has and the client has not was lost below the PEP, in domain 2.
+    /// Returns whether the loss was in domain 2. Section II-B: segments that the PEP has and the client has not were
+    /// lost after the PEP, in domain 2.
     fn was_in_domain_2(&mut self, sock: &View) -> bool {
         let usable = self.is_usable(sock);
         let first = self.saw_first(sock);
@@ -409,7 +415,7 @@ impl Model for Mdcubic {
         self.coverage.inits += 1;
     }
 
-    /// The RTT of the client's ACKs is not that of the PEP's, which clock: HyStart would leave slow start for it.
+    /// Hides the RTT of the client's ACKs from CUBIC while the PEP's ACKs clock: HyStart would leave slow start for it.
     fn pkts_acked(&mut self, sock: &mut View, _: Option<u32>) {
         self.looked = true;
         if self.is_plain() {
@@ -453,7 +459,8 @@ impl Model for Mdcubic {
         self.coverage.news_unused += u64::from(risen > 0);
     }
 
-    /// What the PEP acknowledged has had its growth. After a timeout, though, the client's ACKs are the clock.
+    /// Does not grow W for segments that it already grew for when the PEP acknowledged them. After a timeout, though,
+    /// the client's ACKs are the clock.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         if self.clocked && sock.may_grow() {
             self.coverage.held_growth += 1;
@@ -499,7 +506,7 @@ impl Model for Mdcubic {
         self.in_domain_2 = false;
         self.before = None;
         if sock.ca_state as u8 == LOSS {
-            // D2 went with the timeout
+            // the timeout has set D2 to 0
             return sock.snd_cwnd.max(sock.prior_cwnd.min(self.undo_limit));
         }
         reno::undo_cwnd(sock)
@@ -508,7 +515,7 @@ impl Model for Mdcubic {
     fn set_state(&mut self, sock: &mut View, state: u8) {
         self.coverage.states += 1;
         match state {
-            // a mark is congestion's, wherever it was put: domain 1
+            // an ECN mark means congestion, wherever it was set: it counts for domain 1
             CWR if self.in_domain_2 => {
                 self.coverage.marks_in_domain_2 += 1;
                 self.in_domain_2 = false;
@@ -516,7 +523,7 @@ impl Model for Mdcubic {
             }
             RECOVERY => self.losses[usize::from(self.in_domain_2)] += 1,
             LOSS => {
-                // a timeout within a reduction, for which the kernel asks no new ssthresh: that of the reduction counts
+                // a timeout within a reduction: the kernel asks for no new ssthresh, so the reduction's ssthresh counts
                 if let Some((window, _)) = self.before.take() {
                     if self.in_domain_2 {
                         self.coverage.interrupted_domain_2 += 1;
@@ -552,7 +559,7 @@ impl Model for Mdcubic {
                     sock.snd_ssthresh = self.threshold_without_d2(sock);
                 }
                 self.in_domain_2 = false;
-                // the kernel's window has the D2 of the reduction's beginning
+                // the kernel's window includes the D2 of the reduction's start
                 if renews {
                     self.coverage.renewed += 1;
                     self.renew_d2(sock);
@@ -592,7 +599,7 @@ impl Model for Mdcubic {
         if want == got { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
     }
 
-    /// All of it is whole numbers.
+    /// Returns nothing: the model only has whole numbers.
     fn rounding(&self) -> Vec<(&'static str, u64)> {
         vec![]
     }

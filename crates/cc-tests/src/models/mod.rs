@@ -1,4 +1,4 @@
-//! The algorithms in f64, from the papers (crest: from its page); nothing here follows the BPF sources.
+//! The algorithms in f64, written from the papers (crest: from its page), not from the BPF sources.
 
 pub mod arwa;
 pub mod bbr3;
@@ -22,20 +22,22 @@ pub mod westwoodp;
 use hotcc_abi::pep::PepFlow;
 use hotcc_host_algo::{Flow, View};
 
-/// A reference model: it sees each hook with the connection as the kernel shows it, and changes what the algorithm must.
+/// A reference model: it gets each hook with the connection as the kernel has it, and makes the changes that the
+/// algorithm must make.
 ///
-/// Its own state (filters, factors, fractions of a segment) is real-valued and runs on its own through a whole
-/// connection. Where the algorithm's rounding decided between two ways to go on, it goes the algorithm's, and counts.
+/// Its own state (filters, factors, fractions of a segment) is real-valued and evolves independently through a whole
+/// connection. If the algorithm's rounding decides between two branches, the model takes the algorithm's branch, and
+/// counts this.
 pub trait Model {
-    /// Tunables to set in the algorithm under test, by symbol name.
+    /// Returns the tunables to set in the algorithm under test, by symbol name.
     fn tunables(&self) -> Vec<(&'static str, u32)>;
-    /// Takes other tunables into force, the `choice`th (modulo how many there are) of those to choose from.
+    /// Changes the tunables to the `choice`th alternative (modulo their number).
     fn retune(&mut self, choice: u64);
-    /// `init`: forgets all but the tunables, the radio map and the path map.
+    /// `init`: resets everything but the tunables, the radio map and the path map.
     fn init(&mut self, sock: &mut View);
     /// `release`.
     fn release(&mut self, _: &mut View) {}
-    /// `pkts_acked`: once for each ACK while data are in flight, also for one that acknowledges nothing.
+    /// `pkts_acked`: called once per ACK while data are in flight, even if the ACK acknowledges nothing.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>);
     /// `cong_avoid`.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32);
@@ -47,54 +49,54 @@ pub trait Model {
     fn set_state(&mut self, sock: &mut View, state: u8);
     /// `cwnd_event`.
     fn cwnd_event(&mut self, sock: &mut View, event: u32);
-    /// What the radio map holds from now on: a packed decision and its maximum age in ms.
+    /// Sets the radio map's reading: a packed decision word and its maximum age in ms.
     fn set_radio(&mut self, reading: Option<(u64, u32)>);
-    /// What the path map holds for the peer from now on, 0: no entry.
+    /// Sets the peer's generation in the path map; 0: no entry.
     fn set_path(&mut self, _generation: u32) {}
-    /// What the flow's storage holds of a PEP's reports from now on.
+    /// Sets the PEP's record in the flow's storage.
     fn set_pep(&mut self, _: Option<PepFlow>) {}
-    /// The SACK blocks of the last ACK, each a start and an end, in order of their starts.
+    /// Sets the SACK blocks of the last ACK, each a start and an end, in order of their starts.
     fn set_sack(&mut self, _blocks: &[(u32, u32)]) {}
-    /// What the flow's storage holds of a receiver's hints from now on; sequence 0: nothing yet.
+    /// Sets the receiver's hint in the flow's storage; sequence 0: none yet.
     fn set_hint(&mut self, _time_ns: u64, _sequence: u32, _hint: u8) {}
-    /// Compares what a hook made of the connection, and its private state, with the model's.
+    /// Compares the connection after a hook, and the algorithm's private state, with the model's.
     ///
     /// # Errors
-    /// They differ by more than fixed point explains; says how.
+    /// If they differ by more than fixed point explains; the message says how.
     fn agree(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String>;
-    /// Compares what `ssthresh()` returned with the model's.
+    /// Compares the result of `ssthresh()` with the model's.
     ///
     /// # Errors
-    /// They differ by more than fixed point explains; says how.
+    /// If they differ by more than fixed point explains; the message says how.
     fn agree_on_ssthresh(&mut self, want: u32, got: u32) -> Result<(), String>;
-    /// How often the limits of fixed point made a difference, by kind: must be rare.
+    /// Returns how often the limits of fixed point made a difference, by kind. This must be rare.
     fn rounding(&self) -> Vec<(&'static str, u64)>;
-    /// How often each branch was taken, for tests to check that they tested something.
+    /// Returns how often each branch was taken, so that tests can check their coverage.
     fn coverage(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// 100 Gbit/s in bytes/s: samples beyond are counted.
+/// 100 Gbit/s in bytes/s: faster samples are counted.
 const FAST: f64 = 12.5e9;
 
-/// What a bandwidth may be off by after any number of events, relative.
+/// Greatest relative error of a bandwidth after any number of events.
 pub const BANDWIDTH_TOLERANCE: f64 = 1e-3;
 /// Resolution of a stored bandwidth, bytes/s.
 pub const Q8: f64 = 1.0 / 256.0;
 /// Resolution of a bandwidth sample: whole bytes/s.
 pub const SAMPLE: f64 = 1.0;
 
-/// `|a - b|` within `relative` of `b` or within `absolute`.
+/// Returns whether `|a - b|` is within `relative` of `b` or within `absolute`.
 #[must_use]
 pub fn close(a: f64, b: f64, relative: f64, absolute: f64) -> bool {
     (a - b).abs() <= (relative * b.abs()).max(absolute)
 }
 
-/// The `choice`th of some (modulo how many there are), if there are any.
+/// Returns the `choice`th of some (modulo their number), if there are any.
 fn chosen<T: Copy>(some: &[T], choice: u64) -> Option<T> {
     (!some.is_empty()).then(|| some[(choice % some.len() as u64) as usize])
 }
 
-/// `tcp_slow_start`: grows to ssthresh at most; gives back what is left for congestion avoidance.
+/// `tcp_slow_start`: grows W to ssthresh at most, and returns the segments left for congestion avoidance.
 pub fn slow_start(sock: &mut View, acked: u32) -> u32 {
     let target = (u64::from(sock.snd_cwnd) + u64::from(acked)).min(u64::from(sock.snd_ssthresh)) as u32;
     let left = acked - (target - sock.snd_cwnd);
@@ -102,14 +104,14 @@ pub fn slow_start(sock: &mut View, acked: u32) -> u32 {
     left
 }
 
-/// Time passed between two stamps in microseconds. The algorithms keep 32 bits of a stamp: an interval of 2^32 us (71
-/// minutes) and more counts by what exceeds a multiple of that, and all intervals below in full.
+/// Returns the time between two timestamps in microseconds. The algorithms keep 32 bits of a timestamp, so an interval
+/// counts modulo 2^32 us (71 minutes).
 #[must_use]
 pub fn elapsed_us(since: u64, now: u64) -> u64 {
     (now - since) % (1 << 32)
 }
 
-/// W, its count and ssthresh as text.
+/// Returns W, its count and ssthresh as text.
 #[must_use]
 pub fn show(v: &View) -> String {
     format!("W {} + {}, ssthresh {}", v.snd_cwnd, v.snd_cwnd_cnt, v.snd_ssthresh)

@@ -1,6 +1,6 @@
-//! Tunables and counters: structs whose fields go by a name as well.
+//! Tunables and counters: structs whose fields can also be listed by name.
 
-/// A struct of tunables with both profiles: `name = default / paper`.
+/// Defines a struct of tunables with both profiles: `name = default / paper`.
 macro_rules! tunables {
     ($($(#[$doc:meta])* $name:ident = $default:literal / $paper:literal;)*) => {
         /// The tunables, named as in the algorithm.
@@ -13,7 +13,7 @@ macro_rules! tunables {
             /// Profile `paper`.
             pub const PAPER: Self = Self { $($name: $paper,)* };
 
-            /// Names and values.
+            /// Returns names and values.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u32)> {
                 vec![$((stringify!($name), self.$name),)*]
@@ -22,7 +22,7 @@ macro_rules! tunables {
     };
 }
 
-/// A struct of counters, each with what it counts.
+/// Defines a struct of counters, each with a description.
 macro_rules! counters {
     ($(#[$doc:meta])* $struct:ident { $($name:ident: $what:literal,)* }) => {
         $(#[$doc])*
@@ -30,7 +30,7 @@ macro_rules! counters {
         pub(in crate::models) struct $struct { $(pub(in crate::models) $name: u64,)* }
 
         impl $struct {
-            /// What each counted.
+            /// Returns each counter's description and value.
             pub(in crate::models) fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($what, self.$name),)*]
             }

@@ -1,15 +1,15 @@
-//! rate_CA (Hamamreh 2020, eqs 2 and 5): the ratio of two smoothed RTTs in a row, one per round.
+//! rate_CA (Hamamreh 2020, eqs 2 and 5): the ratio of two successive smoothed RTTs, one per round.
 
 use super::named::counters;
 use hotcc_host_algo::View;
 
-/// What 16 bits of fraction tell apart.
+/// Resolution of 16 fraction bits.
 pub(super) const Q16: f64 = 1.0 / 65_536.0;
-/// No ratio is further from 1, whatever the limits.
+/// Greatest ratio, whatever the limits; its inverse is the least.
 const FURTHEST: f64 = (1 << 20) as f64;
 
 counters! {
-    /// What the rounds brought.
+    /// Outcomes of rounds.
     RateCounts {
         rounds: "rounds",
         unknown: "rounds without two RTTs",
@@ -20,7 +20,7 @@ counters! {
     }
 }
 
-/// Within which rate_CA is held, permille.
+/// Limits of rate_CA, permille.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub min_permille: u32,
@@ -28,7 +28,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The ratio of two times, held.
+    /// Clamps the ratio of two times to the limits.
     pub fn hold(self, ratio: f64) -> f64 {
         let (min, max) = (f64::from(self.min_permille) / 1000.0, f64::from(self.max_permille) / 1000.0);
         ratio.clamp(min, max).clamp(1.0 / FURTHEST, FURTHEST)
@@ -38,17 +38,17 @@ impl Limits {
 /// The rounds of one connection and its rate_CA.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// Where the round ends, a sequence number.
+    /// Sequence number at which the round ends.
     end: u32,
     /// Smoothed RTTs at the ends of the last two rounds, 1/8 us; 0: none.
     old: u32,
     new: u32,
     /// rate_CA.
     pub rate: f64,
-    /// The algorithm's own rate_CA and what it takes for 1/rate_CA.
+    /// The algorithm's own rate_CA, and its approximation of 1/rate_CA.
     pub own_rate: f64,
     pub own_inverse: f64,
-    /// The hook just called computed rate_CA.
+    /// Whether the hook just called computed rate_CA.
     updated: bool,
     /// Rates whose inverse is more than 0.1 % off.
     pub coarse: u64,
@@ -56,14 +56,14 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// `init`: the first round starts.
+    /// Starts the first round, at `init`.
     pub fn restart(&mut self, sock: &View) {
         let counts = std::mem::take(&mut self.counts);
         *self = Self { end: sock.snd_nxt, coarse: self.coarse, counts, ..Self::default() };
         (self.rate, self.own_rate, self.own_inverse) = (1.0, 1.0, 1.0);
     }
 
-    /// Whether this ACK ends the round; the next one starts then.
+    /// Returns whether this ACK ends the round; if so, starts the next one.
     pub fn round_over(&mut self, sock: &View) -> bool {
         let over = sock.snd_una.wrapping_sub(self.end) < 1 << 31;
         if over {
@@ -73,12 +73,12 @@ impl Rates {
         over
     }
 
-    /// Smoothed RTT at the end of the last round, 1/8 us; 0: none.
+    /// Returns the smoothed RTT at the end of the last round, 1/8 us; 0: none.
     pub fn latest_srtt(&self) -> u32 {
         self.new
     }
 
-    /// Eq 5 at the end of a round; 1 before there are two RTTs.
+    /// Applies eq 5 at the end of a round; the rate is 1 before there are two RTTs.
     pub fn update(&mut self, srtt_us: u32, limits: Limits) {
         (self.old, self.new) = (self.new, srtt_us);
         self.updated = true;
@@ -101,14 +101,14 @@ impl Rates {
         self.updated = true;
     }
 
-    /// Goes on without an algorithm to compare with.
+    /// Continues without an algorithm to compare with.
     pub fn go_on(&mut self) {
         self.updated = false;
         (self.own_rate, self.own_inverse) = (self.rate, 1.0 / self.rate);
     }
 
-    /// Compares rate_CA and its inverse, both with 16 bits of fraction, and goes on with the algorithm's own beside
-    /// the exact one. The inverse may be that of the rounded rate.
+    /// Compares rate_CA and its inverse, both with 16 fraction bits, and keeps the algorithm's own beside the exact
+    /// one. The inverse may be that of the rounded rate.
     pub fn reconcile(&mut self, rate_q16: u64, inverse_q16: u64) -> Result<(), String> {
         let (rate, inverse) = (rate_q16 as f64 * Q16, inverse_q16 as f64 * Q16);
         if !std::mem::take(&mut self.updated) {

@@ -1,9 +1,9 @@
-//! NewReno as the kernel has it (`net/ipv4/tcp_cong.c`), for the algorithms that extend it.
+//! The kernel's NewReno (`net/ipv4/tcp_cong.c`), for the algorithms that extend it.
 
 use super::slow_start;
 use hotcc_host_algo::View;
 
-/// What an ACK counted for; for nothing while W is not what holds the sender back.
+/// What an ACK counted for: nothing if W does not hold the sender back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
     /// Slow start.
@@ -27,7 +27,7 @@ pub fn cong_avoid(sock: &mut View, acked: u32) -> Growth {
         }
     }
     growth.avoidance = true;
-    // tcp_cong_avoid_ai: one segment for each W acknowledged; a count left over from a larger W pays one at once
+    // tcp_cong_avoid_ai: one segment for each W acknowledged; a count left over from a larger W adds one at once
     let window = sock.snd_cwnd;
     if sock.snd_cwnd_cnt >= window {
         sock.snd_cwnd_cnt = 0;
@@ -46,7 +46,7 @@ pub fn ssthresh(sock: &View) -> u32 {
     half(sock.snd_cwnd)
 }
 
-/// What a loss leaves of a window.
+/// Returns the window after a loss.
 #[must_use]
 pub fn half(window: u32) -> u32 {
     (window >> 1).max(2)

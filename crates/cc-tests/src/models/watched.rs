@@ -1,10 +1,10 @@
-//! A model that is watched while it plays by itself: after each hook something is asked of it that must always hold.
+//! A model whose invariants are checked while it runs by itself, after each hook.
 
 use super::Model;
 use hotcc_abi::pep::PepFlow;
 use hotcc_host_algo::{Flow, View};
 
-/// A hook, and what it was called with or gave back.
+/// A hook, with its argument or result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hook {
     /// `init`.
@@ -13,11 +13,11 @@ pub enum Hook {
     Release,
     /// `pkts_acked`.
     PktsAcked,
-    /// `cong_avoid` for so many segments.
+    /// `cong_avoid` for this many segments.
     CongAvoid(u32),
-    /// `ssthresh`, and what it said.
+    /// `ssthresh`, with its result.
     Ssthresh(u32),
-    /// `undo_cwnd`, and what it said.
+    /// `undo_cwnd`, with its result.
     UndoCwnd(u32),
     /// `set_state` to this state.
     SetState(u8),
@@ -25,21 +25,21 @@ pub enum Hook {
     CwndEvent(u32),
 }
 
-/// Model and connection before or after a hook.
+/// Model and connection, before or after a hook.
 pub type Moment<'a, M> = (&'a M, &'a View);
 
-/// What must always hold.
+/// Invariants of a model.
 pub trait Invariants<M>: Clone {
-    /// Panics if a hook broke it.
+    /// Panics if a hook broke an invariant.
     fn hold(&mut self, hook: Hook, before: Moment<'_, M>, after: Moment<'_, M>);
 }
 
-/// The model, watched.
+/// A model with its invariants.
 #[derive(Clone, Debug)]
 pub struct Watched<M, I> {
     /// The model.
     pub model: M,
-    /// What must hold.
+    /// The invariants.
     pub invariants: I,
 }
 

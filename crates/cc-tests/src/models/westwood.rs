@@ -1,5 +1,5 @@
-//! What the Westwood family shares (Hamamreh 2020, Algorithm 1, eqs 3 and 4): RTTmin, the filters of the bandwidth,
-//! what a loss makes of them, NewReno's growth.
+//! Parts that the Westwood family shares (Hamamreh 2020, Algorithm 1, eqs 3 and 4): RTTmin, the filters of the
+//! bandwidth, ssthresh after a loss, NewReno's growth.
 
 mod filters;
 
@@ -10,18 +10,18 @@ use super::{reno, show};
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, View};
 use std::ops::RangeInclusive;
 
-/// No ssthresh by eq 4 is larger.
+/// Largest ssthresh by eq 4.
 const SEGMENTS_LIMIT: u32 = 0x7fff_ffff;
 
 counters! {
-    /// What became of RTTmin.
+    /// Changes of RTTmin.
     BaseCounts {
         inherited: "base RTTs that the connection brought along",
         aged: "base RTTs let go",
     }
 }
 
-/// RTTmin: the least sample, until a timeout or until it was not seen for a while.
+/// RTTmin: the least sample, until a timeout, or until it was not seen for a while.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Base {
     /// Microseconds.
@@ -31,19 +31,19 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// `init`: what the kernel has.
+    /// Starts with the kernel's value, at `init`.
     pub fn restart(&mut self, sock: &View) {
         self.us = Some(sock.min_rtt_us).filter(|&us| us != 0 && us != u32::MAX);
         self.seen_us = sock.now_us;
         self.counts.inherited += u64::from(self.us.is_some());
     }
 
-    /// Another path: there is none until the next sample.
+    /// Drops RTTmin until the next sample, as the path has changed.
     pub fn forget(&mut self) {
         self.us = None;
     }
 
-    /// Another sample; `window_us` 0: RTTmin never ages.
+    /// Takes a sample; `window_us` 0: RTTmin never expires.
     pub fn sample(&mut self, sock: &View, rtt_us: Option<u32>, window_us: u32) {
         let Some(rtt) = rtt_us.filter(|&r| r > 0) else { return };
         let old = self.is_old(sock, window_us);
@@ -58,28 +58,28 @@ impl Base {
         window_us > 0 && unseen_us >= window_us.into()
     }
 
-    /// After a timeout it is as old as if not seen for the whole window.
+    /// Makes RTTmin as old as if it had not been seen for the whole window, if the event is a timeout.
     pub fn cwnd_event(&mut self, event: u32, sock: &View, window_us: u32) {
         if event == EVENT_LOSS {
             self.seen_us = sock.now_us.wrapping_sub(window_us.into());
         }
     }
 
-    /// Compares it with the algorithm's.
+    /// Compares RTTmin with the algorithm's.
     pub fn agree(&self, own: u64) -> Result<(), String> {
         let mine = self.us.unwrap_or(0);
         if own == u64::from(mine) { Ok(()) } else { Err(format!("RTTmin {own} us, the model has {mine}")) }
     }
 }
 
-/// The least RTT with another sample. One of zero is none: the path has no length.
+/// Returns the least RTT with another sample. A sample of zero is ignored: no path has length 0.
 pub(super) fn least(base_us: Option<u32>, rtt_us: Option<u32>) -> Option<u32> {
     let rtt_us = rtt_us.filter(|&r| r > 0);
     base_us.into_iter().chain(rtt_us).min()
 }
 
-/// Eq 4 from a bandwidth in 1/256 byte/s: between what rounding leaves it, as the bandwidth may be taken in whole
-/// bytes/s. NewReno's half of `window` while bandwidth or RTTmin is not known.
+/// Returns the bounds of eq 4 from a bandwidth in 1/256 byte/s, as the bandwidth may be rounded to whole bytes/s.
+/// Before bandwidth and RTTmin are known, NewReno's half of `window`.
 pub(super) fn eq4_range(bandwidth_q8: u64, base_us: Option<u32>, mss: u32, window: u32) -> RangeInclusive<u32> {
     let (1.., Some(base)) = (bandwidth_q8, base_us) else { return reno::half(window)..=reno::half(window) };
     let segments = |q8: u64| {
@@ -90,7 +90,7 @@ pub(super) fn eq4_range(bandwidth_q8: u64, base_us: Option<u32>, mss: u32, windo
 }
 
 counters! {
-    /// What eq 4 came to.
+    /// Results of eq 4.
     ThresholdCounts {
         reno: "Reno thresholds",
         bandwidth: "bandwidth thresholds",
@@ -104,35 +104,35 @@ counters! {
 }
 
 counters! {
-    /// What became of eq 4 at the end of a recovery.
+    /// Results of eq 4 at the end of a recovery.
     RenewalCounts {
         renewed: "thresholds renewed at the recovery's end",
         lowered: "windows lowered at the recovery's end",
     }
 }
 
-/// ssthresh by eq 4, and what a loss does with it (Algorithm 1 lines 5 to 12).
+/// ssthresh by eq 4, and its use after a loss (Algorithm 1 lines 5 to 12).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Thresholds {
-    /// Eq 4 at the last loss, which comes into force when that is over.
+    /// Eq 4 at the last loss, which takes effect when the loss is repaired.
     remembered: Option<u32>,
     /// W in the `ssthresh()` just called.
     pub asked: Option<u32>,
-    /// The hook just called computed ssthresh.
+    /// Whether the hook just called computed ssthresh.
     set: bool,
-    /// Thresholds that the algorithm rounded another way.
+    /// Thresholds that the algorithm rounded the other way.
     pub ties: u64,
     pub counts: ThresholdCounts,
     pub renewals: RenewalCounts,
 }
 
 impl Thresholds {
-    /// `init`.
+    /// Applies `init`.
     pub fn restart(&mut self) {
         (self.remembered, self.asked, self.set) = (None, None, false);
     }
 
-    /// Eq 4; NewReno's half before BWE and RTTmin are known.
+    /// Returns ssthresh by eq 4, or NewReno's half before BWE and RTTmin are known.
     pub fn eq4(&mut self, bandwidth: Option<f64>, base_us: Option<u32>, sock: &View) -> u32 {
         let (Some(bandwidth), Some(base)) = (bandwidth, base_us) else {
             self.counts.reno += 1;
@@ -145,12 +145,12 @@ impl Thresholds {
         segments.clamp(2.0, SEGMENTS_LIMIT.into()) as u32
     }
 
-    /// The ssthresh that comes into force when the loss is over.
+    /// Returns the ssthresh that takes effect when the loss is repaired.
     pub fn remembered(&self) -> Option<u32> {
         self.remembered
     }
 
-    /// `ssthresh()` (lines 6 and 7): but a loss never raises W.
+    /// Applies `ssthresh()` (lines 6 and 7), except that a loss never raises W.
     pub fn lose(&mut self, segments: u32, sock: &View) -> u32 {
         self.counts.losses += 1;
         self.remembered = Some(segments);
@@ -158,7 +158,7 @@ impl Thresholds {
         segments.min(sock.snd_cwnd).max(2)
     }
 
-    /// The recovery is over: eq 4 of this moment takes the place of that of its start, and W falls to it.
+    /// Ends the recovery: the present result of eq 4 replaces that of the recovery's start, and W falls to it.
     pub fn renew(&mut self, bandwidth: Option<f64>, base_us: Option<u32>, sock: &mut View) {
         if self.remembered.is_some() && bandwidth.is_some() && base_us.is_some() {
             let segments = self.eq4(bandwidth, base_us, sock);
@@ -169,20 +169,20 @@ impl Thresholds {
         }
     }
 
-    /// Whether the algorithm, with another rounding, lowered W to eq 4 in the hook just called.
+    /// Returns whether the algorithm, rounding differently, lowered W to eq 4 in the hook just called.
     pub fn lowered(&self, got: &View, own: &RangeInclusive<u32>) -> bool {
         self.set && got.snd_cwnd == got.snd_ssthresh && own.contains(&got.snd_cwnd)
     }
 
-    /// `undo_cwnd()`: there was no loss.
+    /// Applies `undo_cwnd()`: there was no loss.
     pub fn undo(&mut self, sock: &View) -> u32 {
         self.counts.undos += 1;
         self.remembered = None;
         reno::undo_cwnd(sock)
     }
 
-    /// The loss is over: slow start may go up to eq 4 (line 6). A timeout: eq 4 of that moment, `segments` (line 11);
-    /// line 12, W = 1, is the kernel's own.
+    /// Applies an event. When the loss is repaired, slow start may go up to eq 4 (line 6). At a timeout, ssthresh is eq
+    /// 4 of that moment, `segments` (line 11); line 12, W = 1, is the kernel's own.
     pub fn cwnd_event(&mut self, event: u32, segments: impl FnOnce(&mut Self) -> u32, sock: &mut View) {
         match event {
             EVENT_COMPLETE_CWR => {
@@ -201,8 +201,8 @@ impl Thresholds {
         }
     }
 
-    /// Compares ssthresh and the one that is `remembered` (0: none), both computed from the algorithm's own bandwidth
-    /// if the hook just called computed any; goes on with the algorithm's.
+    /// Compares ssthresh and the one `remembered` (0: none), and continues with the algorithm's. If the hook just
+    /// called computed one, it is compared with the result from the algorithm's own bandwidth.
     pub fn reconcile(
         &mut self,
         want: &View,
@@ -229,12 +229,12 @@ impl Thresholds {
         Ok(())
     }
 
-    /// Goes on without an algorithm to compare with.
+    /// Continues without an algorithm to compare with.
     pub fn go_on(&mut self) {
         (self.asked, self.set) = (None, false);
     }
 
-    /// Compares what `ssthresh()` returned.
+    /// Compares the result of `ssthresh()`.
     pub fn reconcile_asked(&mut self, want: u32, got: u32) -> Result<(), String> {
         let own = self.asked.take().zip(self.remembered).map(|(window, segments)| segments.min(window).max(2));
         if own == Some(got) { Ok(()) } else { Err(format!("ssthresh() is {got}, the model's {want}")) }
@@ -242,7 +242,7 @@ impl Thresholds {
 }
 
 counters! {
-    /// ACKs in NewReno's growth.
+    /// ACKs that grow W as NewReno does.
     RenoCounts {
         slow_start: "slow start ACKs",
         avoidance: "congestion avoidance ACKs",
@@ -250,7 +250,7 @@ counters! {
     }
 }
 
-/// NewReno's growth (Algorithm 1 line 3).
+/// Grows W as NewReno does (Algorithm 1 line 3).
 pub(super) fn reno_growth(sock: &mut View, acked: u32, counts: &mut RenoCounts) {
     let growth = reno::cong_avoid(sock, acked);
     counts.unlimited += u64::from(growth == reno::Growth::default());

@@ -9,7 +9,7 @@ use hotcc_host_algo::{Flow, View};
 tunables! {
     /// tau of the filter, ms.
     tau_ms = 500 / 500;
-    /// How long RTTmin is kept without being seen, us; 0: for ever.
+    /// Time after which RTTmin expires if not seen, us; 0: never.
     base_window_us = 10_000_000 / 0;
 }
 
@@ -17,7 +17,7 @@ tunables! {
 #[derive(Clone, Debug)]
 pub struct WestwoodBpf {
     tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that it may change to while it runs.
     others: Vec<Tunables>,
     base: Base,
     filter: Tustin,
@@ -26,7 +26,7 @@ pub struct WestwoodBpf {
 }
 
 impl WestwoodBpf {
-    /// A connection before `init`; `others` may come into force while it runs.
+    /// Returns a connection before `init`; it may change to `others` while it runs.
     #[must_use]
     pub fn new(tunables: Tunables, others: Vec<Tunables>) -> Self {
         Self {
@@ -57,18 +57,18 @@ impl Model for WestwoodBpf {
         self.thresholds.restart();
     }
 
-    /// Algorithm 1 line 2.
+    /// Applies Algorithm 1 line 2.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
         self.filter.ack(sock, self.tunables.tau_ms);
     }
 
-    /// Line 3.
+    /// Applies line 3.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         reno_growth(sock, acked, &mut self.growth);
     }
 
-    /// Lines 6 and 7.
+    /// Applies lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments, sock)
@@ -80,7 +80,7 @@ impl Model for WestwoodBpf {
 
     fn set_state(&mut self, _: &mut View, _: u8) {}
 
-    /// Lines 6 and 11.
+    /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.filter.cwnd_event(event, sock);

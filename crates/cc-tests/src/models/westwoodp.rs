@@ -9,17 +9,17 @@ use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, View};
 pub struct Westwoodp {
     /// Tunable: shortest time a bandwidth sample spans, microseconds.
     min_sample_us: u32,
-    /// Tunable: how long RTTmin is kept without being seen, microseconds; 0: for ever.
+    /// Tunable: time after which RTTmin expires if not seen, microseconds; 0: never.
     base_window_us: u32,
-    /// Tunable: W in a recovery is eq 4 at once; else at least half, and eq 4 at the recovery's end.
+    /// Tunable: whether W in a recovery is eq 4 at once; else it is at least half, and eq 4 at the recovery's end.
     eq4_at_once: bool,
     base: Base,
     sampler: Sampler,
     filter: Cascade,
     thresholds: Thresholds,
     growth: RenoCounts,
-    /// The hook just called took a sample; and, if rounding decides whether an application-limited one is filtered, what
-    /// the other decision comes to.
+    /// Whether the hook just called took a sample; and, if rounding decides whether an application-limited one is
+    /// filtered, the result of the other decision.
     sampled: bool,
     other: Option<Cascade>,
     limited: LimitedCounts,
@@ -29,13 +29,13 @@ pub struct Westwoodp {
 }
 
 impl Westwoodp {
-    /// A connection before `init`.
+    /// Returns a connection before `init`.
     #[must_use]
     pub fn new(min_sample_us: u32, base_window_us: u32, eq4_at_once: bool) -> Self {
         Self { min_sample_us, base_window_us, eq4_at_once, ..Self::default() }
     }
 
-    /// The least W during a recovery.
+    /// Returns the least W during a recovery.
     fn least_in_recovery(&self, sock: &View) -> u32 {
         if self.eq4_at_once { 0 } else { reno::half(sock.snd_cwnd) }
     }
@@ -61,7 +61,7 @@ impl Model for Westwoodp {
         self.thresholds.restart();
     }
 
-    /// Algorithm 1 line 2: eq 3, one sample per RTT of at least 50 ms.
+    /// Applies Algorithm 1 line 2: eq 3, one sample per RTT of at least 50 ms.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.base_window_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.min_sample_us) {
@@ -74,12 +74,12 @@ impl Model for Westwoodp {
         }
     }
 
-    /// Line 3.
+    /// Applies line 3.
     fn cong_avoid(&mut self, sock: &mut View, acked: u32) {
         reno_growth(sock, acked, &mut self.growth);
     }
 
-    /// Lines 6 and 7.
+    /// Applies lines 6 and 7.
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         let segments = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         self.thresholds.lose(segments.max(self.least_in_recovery(sock)), sock)
@@ -91,7 +91,7 @@ impl Model for Westwoodp {
 
     fn set_state(&mut self, _: &mut View, _: u8) {}
 
-    /// Lines 6 and 11.
+    /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.base.cwnd_event(event, sock, self.base_window_us);

@@ -1,14 +1,14 @@
-//! A made-up path, packet by packet: a queue of changing rate that keeps the order, random losses, ACKs in bundles.
+//! A simulated path, packet by packet: a queue of changing rate that keeps the order, random losses, ACKs in bundles.
 
 use hotcc_cc_tests::random::Random;
 use std::collections::VecDeque;
 
 pub const MSS: u32 = 1448;
 
-/// Segments: each ACK looks at all in flight.
+/// Segments; it is limited because each ACK visits all segments in flight.
 const LARGEST_BDP: f64 = 1000.0;
 
-/// A segment in flight, with what the draft's per-packet state has.
+/// A segment in flight, with the draft's per-packet state.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     pub sent_us: u64,
@@ -24,7 +24,7 @@ pub struct Packet {
     pub passed: u32,
 }
 
-/// What chance made of the path.
+/// The path, with randomly drawn properties.
 #[derive(Debug)]
 pub struct Path {
     segments_per_s: f64,
@@ -53,7 +53,7 @@ impl Path {
         }
     }
 
-    /// When the ACK of a segment that is sent now arrives.
+    /// Returns when the ACK of a segment that is sent now arrives; `None` if the segment is lost.
     pub fn forward(&mut self, random: &mut Random, now_us: u64) -> Option<u64> {
         if now_us > self.changes_us {
             self.changes_us = now_us + random.between(200_000, 8_000_000);
@@ -81,7 +81,7 @@ pub struct Flight {
     delivered_us: u64,
 }
 
-/// What an ACK brought.
+/// The effects of an ACK.
 #[derive(Debug)]
 pub struct Acked {
     /// The segment sent last among those acknowledged.
@@ -114,7 +114,7 @@ impl Flight {
         });
     }
 
-    /// Takes what has arrived by now, and what is three segments behind it.
+    /// Removes the segments whose ACKs have arrived by now, and as lost those that are three segments behind.
     pub fn acknowledge(&mut self, now_us: u64) -> Acked {
         let has_come = |packet: &Packet| packet.acked_us.is_some_and(|acked_us| acked_us <= now_us);
         let newest = *self.packets.iter().rfind(|packet| has_come(packet)).unwrap();

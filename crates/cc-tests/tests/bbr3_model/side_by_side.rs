@@ -1,5 +1,5 @@
-//! The algorithm and its model on one connection: the path drives both with the same events, and they are compared after
-//! each. The model's state is the algorithm's before each event, so that rounding does not add up.
+//! The algorithm and its model on one connection: the path drives both with the same events, and they are compared
+//! after each. Before each event, the model takes the algorithm's state, so that rounding does not add up.
 
 use super::path::{Flight, MSS, Path};
 use hotcc_cc_tests::models::bbr3::{AckPhase, Bbr3, Chance, Connection, NONE, RateSample, State};
@@ -14,11 +14,11 @@ const PHASES: [AckPhase; 5] =
 
 type LostSince = unsafe extern "C" fn(*const std::ffi::c_void, u32) -> u32;
 
-/// What was compared.
+/// Counts of what was compared.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
     pub hooks: u32,
-    /// Rounding decided.
+    /// Events in which rounding decided.
     pub near: u32,
     pub states: [u32; 7],
     pub timeouts: u32,
@@ -33,10 +33,10 @@ pub struct Judged {
     pub flights: f64,
     pub lost_off: f64,
     pub flight_off: f64,
-    /// Segments during whose flight one ACK at most told of losses.
+    /// Segments during whose flight at most one ACK reported losses.
     pub few: u32,
     pub few_off: u32,
-    /// Drawn with 0 rounds, and with 1.
+    /// Waits drawn with 0 rounds, and with 1.
     pub waits_ms: [Vec<u64>; 2],
 }
 
@@ -65,7 +65,7 @@ impl Judged {
         self.states.iter_mut().zip(of.states).for_each(|(sum, one)| *sum += one);
     }
 
-    /// What has to happen now and then.
+    /// Returns the counts that must not be 0.
     pub fn seen(&self) -> [(&'static str, u32); 9] {
         [
             ("timeouts", self.timeouts),
@@ -81,7 +81,7 @@ impl Judged {
     }
 }
 
-/// A connection under both.
+/// A connection under both algorithm and model.
 pub struct Sides<'a> {
     flow: Flow<'a>,
     view: View,
@@ -122,7 +122,7 @@ impl<'a> Sides<'a> {
         Self { flow, view, model, path, flight, next_send_us, idle_until_us: 0, recovery_end: 0, judged }
     }
 
-    /// The next thing that happens.
+    /// Runs the next event.
     pub fn step(&mut self, random: &mut Random) -> Result<(), String> {
         let may_send = self.flight.packets.len() < self.view.snd_cwnd as usize;
         let send_us = may_send.then(|| self.next_send_us.max(self.idle_until_us).max(self.view.now_us));
@@ -185,7 +185,7 @@ impl<'a> Sides<'a> {
         Ok(())
     }
 
-    /// What stands in for RS.lost, after the ACK.
+    /// Returns the algorithm's approximation of RS.lost, after the ACK.
     fn lost_since(&self, prior_delivered: u32) -> u32 {
         // SAFETY: the function of the library has this type, and reads the socket's counts and the library's records.
         let lost_since = unsafe { self.flow.algo().library().get::<LostSince>(b"bbr3_lost_since") }.unwrap();
@@ -219,7 +219,7 @@ impl<'a> Sides<'a> {
             delivery_rate: rate,
             newly_acked: f64::from(sample.acked_sacked),
             newly_lost: f64::from(newly_lost),
-            lost: f64::NAN, // known after the algorithm recorded this ACK's losses
+            lost: f64::NAN, // known once the algorithm has recorded this ACK's losses
             tx_in_flight: f64::NAN,
             rtt_s: (sample.rtt_us >= 0).then_some(sample.rtt_us as f64 / 1e6),
             is_app_limited: sample.is_app_limited,
@@ -242,7 +242,7 @@ impl<'a> Sides<'a> {
         Ok(())
     }
 
-    /// Recovery begins and ends as in the kernel; now and then it was for nothing, or there is a mark.
+    /// Begins and ends recovery as the kernel does; now and then, recovery is spurious, or there is an ECN mark.
     fn change_state(&mut self, random: &mut Random, lost: u32, prior_delivered: u32) -> Result<(), String> {
         let recovers = self.view.ca_state >= u32::from(ca_state::RECOVERY);
         if lost > 0 && !recovers {
@@ -300,7 +300,7 @@ impl<'a> Sides<'a> {
         Ok(())
     }
 
-    /// Nothing in flight will be acknowledged.
+    /// Handles a timeout: no segment in flight will be acknowledged.
     fn time_out(&mut self) -> Result<(), String> {
         self.judged.timeouts += 1;
         self.view.now_us += 300_000;
@@ -327,7 +327,7 @@ impl<'a> Sides<'a> {
         self.hook_with(subject, |_, m, c| model(m, c))
     }
 
-    /// Calls both with the same connection, and compares what they made of it.
+    /// Calls both with the same connection, and compares the results.
     fn hook_with(
         &mut self,
         subject: impl FnOnce(&mut Flow<'a>),
@@ -436,7 +436,7 @@ fn connection(view: &View) -> Connection {
     }
 }
 
-/// Gives the model the algorithm's state, as far as it is in `icsk_ca_priv`.
+/// Copies the algorithm's state into the model, as far as it is in `icsk_ca_priv`.
 fn take_state(model: &mut Bbr3, flow: &Flow<'_>) {
     let number = |name: &str| flow.private(name) as f64;
     let finite = |name: &str, unit: f64| match flow.private(name) as u32 {

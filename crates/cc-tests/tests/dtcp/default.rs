@@ -1,17 +1,17 @@
-//! What `default` makes of the signal, of queues, of a path's least RTT and of losses, by hand.
+//! How `default` reacts to the signal, to queues, to a path's least RTT and to losses, by hand.
 
 use super::{assert_n, epoch, epoch_with_rtt, n, radio, set, taken_over};
 use hotcc_cc_tests::models::dtcp::Tunables;
 use hotcc_host_algo::ca_state::LOSS;
 use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
-/// The tunables of `default`, with epochs of 0.5 s.
+/// Returns the tunables of `default`, with epochs of 0.5 s.
 fn room() -> Tunables {
     Tunables { epoch_us: 500_000, ..Tunables::DEFAULT }
 }
 
-/// N and W after three epochs of `sinr_db` and of that RTT, which follow on forty of 10 dB and a steady rate. Before them,
-/// `lessons` changes of the SINR each foretold one of the rate.
+/// Returns N and W after three epochs of `sinr_db` and that RTT. Forty epochs of 10 dB and a steady rate precede these,
+/// and before that, `lessons` changes of the SINR each predicted one of the rate.
 fn after_a_change(algo: &HostAlgo, lessons: u32, sinr_db: i16, rtt_us: u32) -> (f64, u32) {
     let (mut flow, mut view) = taken_over(algo, room());
     (view.snd_cwnd, view.srtt_us) = (400, 8 * 100_000);
@@ -44,7 +44,7 @@ fn a_better_radio_is_room_and_a_worse_one_is_none() {
     assert!(better > 1.5 * same && better <= f64::from(wider) / 4.0, "N {same} -> {better}");
     let (worse, lower) = after_a_change(&algo, 20, -10, QUEUE_US);
     assert!(worse < same && lower < window, "N {same} -> {worse}, W {window} -> {lower}");
-    // what a flow does not use is not taken from it
+    // a flow does not lose what it does not use
     assert_eq!(after_a_change(&algo, 20, -10, 100_000), (same, window));
 }
 
@@ -81,7 +81,7 @@ fn a_standing_queue_ends_growth() {
     }
 }
 
-/// Such an epoch is not judged, so it must not keep the judgement of the one before.
+/// Such an epoch is not evaluated, so it must not keep the result of the one before.
 #[test]
 fn growth_goes_on_after_an_epoch_that_the_application_held_back() {
     let algo = HostAlgo::load("dtcp");
@@ -184,12 +184,14 @@ fn losses_without_a_queue_halve_n_and_a_few_do_not() {
     }
 }
 
-/// A connection at 1,000,000 bytes/s with a base of 100 ms that fully believes the signal: g = 1, so BW_0 = B_i, and each
-/// dB over the average is worth 50,000 bytes/s. Rounds of 110 ms show a queue of (110 - 100) / 110: more than alpha / 4.
+/// Returns a connection at 1,000,000 bytes/s with a base of 100 ms that gives the signal full weight: g = 1, so BW_0 =
+/// B_i, and each dB above the average stands for 50,000 bytes/s. Rounds of 110 ms show a queue of (110 - 100) / 110:
+/// more than alpha / 4.
 ///
-/// Each lesson foretells a step between 1,000,000 and 1,500,000 bytes/s: +500,000 of 1,000,000, in 64ths 32; -500,000 of
-/// 1,500,000, in 64ths -21. So E1, the mean square of what is left, goes to 31 / 16384, whose 32nd part is no step, and E0
-/// lies between 1/9 and 1/4: the weight is (E0^2 - E1^2) / (E0^2 + E1^2) > 0.999, in 256ths 255.
+/// Each lesson predicts a step between 1,000,000 and 1,500,000 bytes/s: +500,000 of 1,000,000, in 64ths 32; -500,000 of
+/// 1,500,000, in 64ths -21. So E1, the mean square of the remaining error, falls to 31 / 16384, of which a 32nd part is
+/// less than one step, and E0 is between 1/9 and 1/4: the weight is (E0^2 - E1^2) / (E0^2 + E1^2) > 0.999, in
+/// 256ths 255.
 fn believer(algo: &HostAlgo) -> (Flow<'_>, View) {
     let tunables =
         Tunables { g_permille: 1000, sinr_term: 1, sinr_gain_kbps: 400, base_window_s: 0, n_max: 1, ..room() };
@@ -210,7 +212,7 @@ fn believer(algo: &HostAlgo) -> (Flow<'_>, View) {
 fn the_window_follows_a_signal_to_a_queue_of_three_alpha() {
     let algo = HostAlgo::load("dtcp");
     for (sinr_db, want) in [
-        // g S = 500,000 * 255/256 = 498,046: room of alpha. (1,000,000 + 498,046) * 0.1 s * 1.6 = 239.7 segments of 1000
+        // g S = 500,000 * 255/256 = 498,046: room of alpha. (1,000,000 + 498,046) * 0.1 s * 1.6 = 239.7 segments
         (20, 239),
         // (1,000,000 - 498,046) * 0.1 * 1.6 = 80.3
         (0, 80),
@@ -223,7 +225,7 @@ fn the_window_follows_a_signal_to_a_queue_of_three_alpha() {
     }
 }
 
-/// As Algorithm 1's doubling does, and not more.
+/// It grows as with Algorithm 1's doubling, and not more.
 #[test]
 fn room_doubles_n_and_a_fall_ends_it_in_one_epoch() {
     let algo = HostAlgo::load("dtcp");
@@ -239,7 +241,7 @@ fn room_doubles_n_and_a_fall_ends_it_in_one_epoch() {
     }
 }
 
-/// Slow start would be back at ssthresh within a round.
+/// Otherwise, slow start would be back at ssthresh within a round.
 #[test]
 fn slow_start_does_not_undo_a_fall() {
     let algo = HostAlgo::load("dtcp");
@@ -253,7 +255,7 @@ fn slow_start_does_not_undo_a_fall() {
     assert_eq!(flow.get(&view).snd_cwnd, 80);
 }
 
-/// It was for the epoch that followed, and that one says nothing.
+/// The forecast was for the epoch that followed, which shows nothing.
 #[test]
 fn a_forecast_is_not_judged_by_a_later_epoch() {
     let algo = HostAlgo::load("dtcp");
@@ -272,14 +274,14 @@ fn a_forecast_is_not_judged_by_a_later_epoch() {
             view.app_limited = 1;
             epoch_with_rtt(&mut flow, &mut view, 100, 110_000);
             view.app_limited = 0;
-            epoch_with_rtt(&mut flow, &mut view, 100, 110_000); // held back at its start
+            epoch_with_rtt(&mut flow, &mut view, 100, 110_000); // limited at its start
         }
         epoch_with_rtt(&mut flow, &mut view, 500, 110_000);
         assert_eq!(errors(&flow), before, "{idle}");
     }
 }
 
-/// 33 of 10,033 are 0.3 %, of the last 2048 as of all.
+/// 33 of 10,033 are 0.3 %, both of the last 2048 and of all.
 #[test]
 fn losses_are_a_share_of_what_was_sent_however_much_that_was() {
     let algo = HostAlgo::load("dtcp");
@@ -291,7 +293,7 @@ fn losses_are_a_share_of_what_was_sent_however_much_that_was() {
     assert_n(&flow, 9.0);
 }
 
-/// The least RTT of an epoch is known to 64 us: rounded up, it would be a queue that nothing drains.
+/// The least RTT of an epoch has a resolution of 64 us: rounded up, it would look like a queue that never drains.
 #[test]
 fn a_short_path_is_no_queue() {
     let algo = HostAlgo::load("dtcp");
@@ -303,7 +305,7 @@ fn a_short_path_is_no_queue() {
     }
 }
 
-/// A connection in slow start whose RTT has grown from 80 to 95 ms, and which had earned 0.9 segments before.
+/// Returns a connection in slow start whose RTT has grown from 80 to 95 ms, and which had earned 0.9 segments before.
 fn slower_start(algo: &HostAlgo) -> (Flow<'_>, View) {
     let (mut flow, mut view) = taken_over(algo, Tunables { n_max: 1, ..room() });
     epoch_with_rtt(&mut flow, &mut view, 500, 80_000);
@@ -313,7 +315,7 @@ fn slower_start(algo: &HostAlgo) -> (Flow<'_>, View) {
     (flow, view)
 }
 
-/// What congestion avoidance had gathered counts by W: it is 0.9 segments, not 90.
+/// Growth gathered in congestion avoidance is divided by W: it is 0.9 segments, not 90.
 #[test]
 fn a_slower_start_pays_a_quarter_and_nothing_else() {
     let algo = HostAlgo::load("dtcp");

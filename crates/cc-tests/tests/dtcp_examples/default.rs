@@ -6,7 +6,7 @@ use hotcc_cc_tests::models::dtcp_default::{DtcpDefault, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_host_algo::HostAlgo;
 
-/// What takes a signal that foretells the rate; chance does not.
+/// Branches that need a signal that predicts the rate; random signals do not reach them.
 const OF_THE_SIGNAL: [&str; 8] = [
     "epochs with room",
     "epochs with room of alpha",
@@ -18,7 +18,7 @@ const OF_THE_SIGNAL: [&str; 8] = [
     "W raised to a forecast",
 ];
 
-/// `default`, and any other constants under its rule for N.
+/// Draws `default`, or any other constants with its rule for N.
 fn default_or_any(random: &mut Random) -> Tunables {
     if random.once_in(2) {
         return Tunables::DEFAULT;
@@ -54,13 +54,13 @@ fn follows_the_model_through_random_connections() {
     totals.require_variety();
     require_little_rounding(&totals);
     totals.require_counted(&algo);
-    const SLOWEST: &str = "updates without a bandwidth"; // under a byte/s
+    const SLOWEST: &str = "updates without a bandwidth"; // below a byte/s
     let branches = totals.coverage.keys().copied().filter(|b| !OF_THE_SIGNAL.contains(b) && *b != SLOWEST);
     totals.require(100, &branches.collect::<Vec<_>>());
     totals.require(1, &[SLOWEST]);
 }
 
-/// Where the signal foretells the rate, it comes to be believed: W follows it.
+/// If the signal predicts the rate, it gains weight, and W follows it.
 #[test]
 fn follows_the_model_where_the_rate_follows_the_signal() {
     let algo = HostAlgo::load("dtcp");

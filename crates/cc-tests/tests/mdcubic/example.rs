@@ -1,10 +1,10 @@
-//! A connection for the examples, and what happens to it.
+//! A connection for the examples, and its events.
 
 use crate::OPEN;
 use hotcc_abi::pep::{PepFlow, PepRange};
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
-/// Where the sequence numbers of the examples begin; they wrap on the way.
+/// First sequence number of the examples; the sequence numbers wrap during an example.
 const BASE: u32 = 0u32.wrapping_sub(10_000);
 
 pub fn seq(offset: u32) -> u32 {
@@ -20,7 +20,8 @@ pub struct Example<'a> {
 }
 
 impl<'a> Example<'a> {
-    /// At 10 s: W = 20 segments of 1000 bytes, all in flight, slow start, RTT 50 ms, which is the least.
+    /// Returns a connection at 10 s: W = 20 segments of 1000 bytes, all in flight, slow start, RTT 50 ms, which is the
+    /// least.
     pub fn new(algo: &'a HostAlgo) -> Self {
         let view = View {
             now_us: 10_000_000,
@@ -69,7 +70,7 @@ impl<'a> Example<'a> {
         self.flow.set_sack(&blocks);
     }
 
-    /// An ACK up to `una`; whatever the window then allows is sent.
+    /// Receives an ACK up to `una`, and sends what the window then allows.
     pub fn ack(&mut self, una: u32) {
         self.view.snd_una = seq(una);
         self.flow.set(&self.view);
@@ -90,7 +91,7 @@ impl<'a> Example<'a> {
         self.view = self.flow.get(&self.view);
     }
 
-    /// `ssthresh()`, as the kernel asks for it; returns the answer.
+    /// Calls `ssthresh()`, as the kernel does, and returns its result.
     pub fn reduce(&mut self) -> u32 {
         self.view.prior_cwnd = self.view.snd_cwnd;
         self.flow.set(&self.view);

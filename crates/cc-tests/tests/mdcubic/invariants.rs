@@ -1,4 +1,4 @@
-//! What holds for multi-domain CUBIC whatever a PEP claims, and what holds without one.
+//! Invariants of multi-domain CUBIC, whatever a PEP reports, and without a PEP.
 
 use hotcc_abi::pep::PepFlow;
 use hotcc_cc_tests::models::mdcubic::Mdcubic;
@@ -8,7 +8,8 @@ use hotcc_host_algo::{EVENT_COMPLETE_CWR, View};
 
 const LOSS: u8 = 4;
 
-/// Bytes in flight that a report claims, by asking of each stretch between two of its ends whether it is in one of them.
+/// Returns the bytes in flight that a report covers. For each stretch between two of the report's ends, it checks
+/// whether one of the ranges contains the stretch.
 fn claimed(report: &PepFlow, sock: &View) -> u32 {
     let flight = sock.snd_nxt.wrapping_sub(sock.snd_una);
     let ranges = &report.ranges[..report.range_count.min(4) as usize];
@@ -27,8 +28,8 @@ fn claimed(report: &PepFlow, sock: &View) -> u32 {
     ends.windows(2).filter(|pair| is_claimed(pair[0])).map(|pair| pair[1] - pair[0]).sum()
 }
 
-/// D2 counts as no more than what is bound, or domain 2 delivers in one and a half times the time it needs; nor may slow
-/// start exceed that by more than domain 1's share.
+/// Checks that D2 counts as no more than the bound, or than domain 2 delivers in one and a half times the time it
+/// needs, and that slow start does not exceed that by more than domain 1's share.
 fn within_bound(model: &Mdcubic, sock: &View) {
     let (bytes, Some(report)) = (u128::from(model.tunables.d2_bound_kb) * 1000, model.pep) else { return };
     if bytes == 0 {
@@ -45,10 +46,10 @@ fn within_bound(model: &Mdcubic, sock: &View) {
     }
 }
 
-/// What no report and no loss may do.
+/// Checks that no report and no loss violates the bounds of W and ssthresh.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// Up to here growth has been given.
+    /// Sequence number up to which segments have counted for growth.
     given_to: u32,
 }
 
@@ -70,7 +71,7 @@ impl Bounds {
         }
         if is.ca_state > 1 {
             assert_eq!(is.snd_cwnd, was.snd_cwnd, "a reduction has W: {}", context());
-            // what W will be after it
+            // W after it
             let most = u64::from(was.snd_ssthresh) + u64::from(news / is.mss) + 1;
             assert!(!after.in_domain_2 || u64::from(is.snd_ssthresh) <= most, "grown twice: {}", context());
             return;
@@ -82,12 +83,12 @@ impl Bounds {
             return;
         }
         assert_eq!(after.covered_to, self.given_to, "{}", context());
-        // in flight in domain 1: what W allows without what is past the PEP
+        // in flight in domain 1: what W allows, minus what is past the PEP
         let allowed = u64::from(is.snd_cwnd) * u64::from(is.mss);
         let in_domain_1 = allowed.saturating_sub(u64::from(covered));
         assert!(in_domain_1 <= u64::from(after.w1(is.snd_cwnd)) * u64::from(is.mss), "{}", context());
         within_bound(after, is);
-        // a count left from a larger W is worth a segment by itself
+        // a count left over from a larger W may add a segment by itself
         let most = w1 + news / is.mss + u32::from(news >= is.mss && was.snd_cwnd_cnt >= w1);
         assert!(u64::from(is.snd_cwnd) <= u64::from(most) + u64::from(covered / is.mss), "grown twice: {}", context());
     }
@@ -108,27 +109,27 @@ impl Invariants<Mdcubic> for Bounds {
             Hook::Ssthresh(said) => {
                 assert!(said <= was.snd_cwnd.max(2), "a loss raises W: {}", context());
                 let reduced = (before.w1(was.snd_cwnd) * 7 / 10).max(2) + before.d2_segments;
-                // of a queue half is given up, which is in domain 2, so of what the PEP claims
+                // W gives up half of a queue, which is in domain 2 and so part of what the PEP reports
                 let claimed = after.pep.map_or(0, |report| claimed(&report, was)) / was.mss;
                 let may_have_queue = before.clocked && after.tunables.d2_reduction == 0;
                 let by_queue = if may_have_queue { was.snd_cwnd } else { 0 };
                 assert!(after.in_domain_2 || said <= reduced.max(by_queue), "less than CUBIC does: {}", context());
                 let least = reduced.min(was.snd_cwnd.max(2));
-                // slow start by what ssthresh was before an undo, and W may be far beyond what is there
+                // slow start by the ssthresh from before an undo; W may be far above it
                 let starts = before.w1(was.snd_cwnd) < is.snd_ssthresh;
                 let most = least.min(was.snd_cwnd.saturating_sub(claimed / 2));
                 assert!(starts || said >= most, "more than CUBIC: {}", context());
                 assert!(!after.in_domain_2 || said == was.snd_cwnd.max(2), "{}", context());
             }
             Hook::CwndEvent(EVENT_COMPLETE_CWR) => {
-                // nothing but D2 changes, and that to what the PEP has at most
+                // only D2 changes, to at most what the PEP has
                 let claimed = after.pep.map_or(0, |report| claimed(&report, is)) / is.mss;
                 let is_renewed = after.clocked && after.d2_segments <= claimed;
                 assert!(is_renewed || after.d2_segments == before.d2_segments, "{}", context());
                 let whole = before.w1(was.snd_cwnd).saturating_add(after.d2_segments).min(is.snd_cwnd_clamp);
                 let is_bounded = after.tunables.d2_bound_kb > 0 && is.snd_cwnd < whole;
                 let is_w1_kept = is.snd_cwnd == was.snd_cwnd || is_renewed && (is.snd_cwnd == whole || is_bounded);
-                // D2's share of W is what the rate fills, once a queue of its was full
+                // D2's share of W is what the rate fills, once a queue of domain 2 was full
                 let is_shared = before.was_full && is_renewed && is.snd_cwnd <= was.snd_cwnd.saturating_add(claimed);
                 assert!(is_w1_kept || is_shared || before.in_domain_2, "{}", context());
                 assert!(!after.in_domain_2, "{}", context());
@@ -144,7 +145,7 @@ impl Invariants<Mdcubic> for Bounds {
     }
 }
 
-/// Without a PEP there is the delegate and nothing else.
+/// Without a PEP, the delegate alone decides.
 #[derive(Clone, Debug)]
 pub struct Plain;
 

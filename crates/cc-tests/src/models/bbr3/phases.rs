@@ -1,4 +1,4 @@
-//! BBRv3's phases (sections 5.3 and 5.4), what undoes them (5.5.11), and the window (5.6.4).
+//! BBRv3's phases (sections 5.3 and 5.4), their undo (5.5.11), and the window (5.6.4).
 
 use super::{AckPhase, Bbr3, Connection, MIN_PIPE_CWND, NONE, RateSample, State};
 
@@ -186,7 +186,7 @@ impl Bbr3 {
         }
     }
 
-    /// `HandleRestartFromIdle`.
+    /// Applies `HandleRestartFromIdle`.
     pub fn restart(&mut self, c: &mut Connection) {
         if !c.is_app_limited {
             return;
@@ -200,7 +200,7 @@ impl Bbr3 {
         }
     }
 
-    /// 5.5.11.2.
+    /// Applies 5.5.11.2.
     pub fn undo(&mut self, c: &mut Connection) {
         c.cwnd = c.cwnd.max(self.prior_cwnd);
         self.is_loss_in_round = false;
@@ -220,7 +220,7 @@ impl Bbr3 {
         }
     }
 
-    /// 5.6.4.6 and 5.6.4.7.
+    /// Applies 5.6.4.6 and 5.6.4.7.
     pub(super) fn set_cwnd(&mut self, c: &mut Connection, rs: &RateSample) {
         let most = self.quantization_budget(c, self.bdp(c, self.bw, self.gains().1) + self.most_extra());
         if self.full_bw_reached {

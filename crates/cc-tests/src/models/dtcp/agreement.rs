@@ -1,9 +1,9 @@
-//! How far the algorithm may be from the model, and how often it was that far.
+//! Bounds of the algorithm's distance from the model, and counts of large ones.
 
 use super::*;
 
 impl Dtcp {
-    /// Algorithm and model compare the same whole numbers here, except where rounding decides the branch.
+    /// Compares N: it is the same whole number on both sides, unless rounding decides the branch.
     fn agree_on_branch(&mut self, n: f64) -> Result<(), String> {
         if n == self.n {
             return Ok(());
@@ -17,7 +17,7 @@ impl Dtcp {
     }
 
     fn agree_on_n(&mut self, n: f64) -> Result<(), String> {
-        // this one step, from the algorithm's own N: nothing but its own rounding
+        // this one step, from the algorithm's own N: only its own rounding is allowed
         let (low, high) = self.step.range.unwrap_or((self.step.n, self.step.n));
         if n < low || n > high {
             return Err(format!("N {n}, after {} it may be {low} to {high}", self.step.n));
@@ -25,14 +25,15 @@ impl Dtcp {
         // all steps so far
         if !close(n, self.n, N_TOLERANCE, 0.0) {
             // Each step was within its own rounding. A negative queue multiplies N, and with it the error so far; tiny
-            // alphas, BW_E near zero and rates of a few kbyte/s leave Q/W few digits. Counted, and must be rare.
+            // alphas, BW_E near zero and rates of a few kbyte/s leave Q/W few digits. This is counted, and must be
+            // rare.
             self.rounding.coarse_n += 1;
             self.n = n;
         }
         Ok(())
     }
 
-    /// W and the fraction of a segment that it gathered.
+    /// Compares W and the fraction of a segment that it gathered.
     fn agree_on_window(&mut self, want: &View, got: &View, growth: f64) -> Result<(), String> {
         let different = || format!("{}; the model has {}", show(got), show(want));
         let Some((window, acked)) = self.step.avoidance else {
@@ -54,14 +55,14 @@ impl Dtcp {
         let segments = f64::from(want.snd_cwnd) - f64::from(got.snd_cwnd);
         let mut off = segments + (self.growth - growth) / unit;
         if want.snd_cwnd == got.snd_cwnd_clamp && segments == 0.0 {
-            // what would be a segment more for one of them is none for either
+            // at the clamp, a segment more for one of them is dropped on both sides
             let cut = off.round();
             self.rounding.clamped_ties += u64::from(cut != 0.0);
             self.growth -= cut * unit;
             off -= cut;
         }
         if off.abs() > WINDOW_TOLERANCE {
-            // N's 0.1 % over many segments, or a W that shrank and left a fraction larger than itself
+            // N's 0.1 % over many segments, or a fraction that is larger than W since W shrank
             self.rounding.coarse_fractions += 1;
             self.growth = growth;
             self.window_off += off;
@@ -70,7 +71,7 @@ impl Dtcp {
                 self.window_off = 0.0;
             }
         } else {
-            self.rounding.window_ties += u64::from(segments != 0.0); // one segment, and within a fraction of it
+            self.rounding.window_ties += u64::from(segments != 0.0); // less than a segment, with the fraction
             self.growth += segments * unit;
         }
         Ok(())
@@ -119,7 +120,7 @@ impl Dtcp {
         if got == want {
             return Ok(());
         }
-        // eq 16 counts whole parts: the two N may lie on either side of a step
+        // eq 16 rounds to whole parts: the two N may be on different sides of a step
         if got != self.own_ssthresh {
             return Err(format!("ssthresh() is {got}, the model's {want} or {}", self.own_ssthresh));
         }

@@ -13,7 +13,7 @@ tunables! {
     g_permille = 500 / 500;
     /// 0: Shannon capacities, 1: dB as kbit/s, 2: none.
     sinr_term = 0 / 1;
-    /// kbit/s per dB where `sinr_term` is 1.
+    /// kbit/s per dB if `sinr_term` is 1.
     sinr_gain_kbps = 1 / 1;
     /// 0: eq 10 with the signal as room, 1: Algorithm 1, 2: eq 10 as printed.
     n_rule = 0 / 2;
@@ -21,7 +21,7 @@ tunables! {
     alpha_permille = 200 / 200;
     /// Q of eq 10, 0: from bandwidths (eq 11), 1: from RTTs, 2: the larger one.
     queue = 2 / 0;
-    /// Upper limit of N, 0: only W.
+    /// Upper limit of N; 0: only W limits it.
     n_max = 0 / 0;
     /// Share of lost segments above which a loss halves N, permille; 0: never.
     loss_permille = 15 / 0;
@@ -29,12 +29,12 @@ tunables! {
     initial_windows = 1 / 2;
     /// 0: HyStart++ ends slow start, 1: only a loss does.
     slow_start = 0 / 1;
-    /// How long the least RTT holds, s; 0: for the connection's life.
+    /// Time for which the least RTT is valid, s; 0: the connection's lifetime.
     base_window_s = 10 / 0;
     /// eta of eq 16.
     eta = 2 / 2;
     /// First ssthresh of a new connection, bytes; 0: the kernel's.
     initial_ssthresh_bytes = 0 / 65_535;
-    /// ssthresh after a timeout, 0: the kernel's rule, 1: as it was (Algorithm 1 lines 11 to 13).
+    /// ssthresh after a timeout, 0: by the kernel's rule, 1: unchanged (Algorithm 1 lines 11 to 13).
     rto_ssthresh = 0 / 1;
 }

@@ -1,4 +1,4 @@
-//! Which of the possible connections the algorithm's is: those whose numbers have its own among them.
+//! Keeps those of the possible connections whose intervals contain the algorithm's own numbers.
 
 use super::DtcpDefault;
 use super::base::Base;
@@ -8,7 +8,7 @@ use crate::models::Q8;
 use crate::models::interval::{Interval, Q16};
 use hotcc_host_algo::{Flow, View};
 
-/// A number that is known to less than this is counted.
+/// A number whose interval is wider than this is counted.
 const COARSE: f64 = 0.01;
 
 fn is_coarse(number: Interval) -> bool {
@@ -16,7 +16,7 @@ fn is_coarse(number: Interval) -> bool {
 }
 
 impl State {
-    /// The numbers that the algorithm shows, with what each is.
+    /// Returns the names and intervals of the numbers that the algorithm shows.
     fn shown(&mut self) -> [(&'static str, &mut Interval); 11] {
         [
             ("W", &mut self.window),
@@ -33,7 +33,7 @@ impl State {
         ]
     }
 
-    /// Takes the algorithm's own numbers, if they are possible.
+    /// Takes over the algorithm's own numbers, if they are possible.
     fn take(&mut self, own: &[f64; 11], base_us: Option<u32>) -> Result<(), String> {
         if self.base.us != base_us {
             return Err(format!("base {base_us:?} us, the model has {:?}", self.base.us));
@@ -47,7 +47,7 @@ impl State {
         Ok(())
     }
 
-    /// What no number shows yet.
+    /// Returns the state that no number shows yet.
     fn hidden(&self) -> (bool, bool, u32, &Base) {
         (self.hold, self.room, self.css_rounds, &self.base)
     }

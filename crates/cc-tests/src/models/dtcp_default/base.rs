@@ -1,21 +1,21 @@
-//! The least RTT of the path and of an epoch, and how long the path's is believed.
+//! The least RTT of the path and of an epoch, and how long the path's is valid.
 
 use crate::models::elapsed_us;
 use crate::models::interval::{Interval, Q22};
 use hotcc_host_algo::View;
 
-/// The least RTT of an epoch is kept in steps of this many microseconds, ...
+/// Unit of the least RTT of an epoch, microseconds.
 const STEP_US: u32 = 64;
-/// ... and as many of them as 16 bits hold, less one.
+/// Most such units: 16 bits.
 const STEPS: u32 = 65_535;
-/// The base was last seen within this time of what is kept, microseconds: a clock of 16 bits ticks 71 minutes long.
+/// Resolution of the time at which the base was last seen, microseconds: a 16-bit clock then lasts for 71 minutes.
 const CLOCK_US: u64 = 65_536;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Base {
     /// Least RTT of the path.
     pub us: Option<u32>,
-    /// Least RTT of the running epoch.
+    /// Least RTT of the current epoch.
     least_us: Option<u32>,
     /// When an epoch last had an RTT near that of the path.
     seen_us: u64,
@@ -26,12 +26,12 @@ impl Base {
         Self { us: None, least_us: None, seen_us: now_us }
     }
 
-    /// The kernel's own least RTT, if it has one.
+    /// Takes over the kernel's own least RTT, if it has one.
     pub fn take_over(&mut self, sock: &View) {
         self.us = Some(sock.min_rtt_us).filter(|&least| least != 0 && least != u32::MAX);
     }
 
-    /// A sample of zero is none: the path has no length.
+    /// Takes a sample. A sample of zero is ignored: no path has length 0.
     pub fn sample(&mut self, rtt_us: Option<u32>) {
         let Some(rtt) = rtt_us.filter(|&rtt| rtt > 0) else { return };
         self.us = Some(self.us.map_or(rtt, |base| base.min(rtt)));
@@ -41,7 +41,7 @@ impl Base {
         }
     }
 
-    /// An RTT within a sixteenth of the path's least confirms it.
+    /// Ends an epoch: an RTT within a sixteenth of the path's least confirms that least.
     pub fn end_epoch(&mut self, now_us: u64) {
         let least = self.least_us.take();
         if least.is_some_and(|least| f64::from(least) <= f64::from(self.us.unwrap_or(0)) * 17.0 / 16.0) {
@@ -53,7 +53,7 @@ impl Base {
         self.least_us
     }
 
-    /// Q/W = (R - base) / R at that RTT.
+    /// Returns Q/W = (R - base) / R at an RTT R.
     pub fn queue(&self, rtt_us: Option<u32>) -> Interval {
         match (self.us, rtt_us) {
             (Some(base), Some(rtt)) if rtt > base => Interval::point(f64::from(rtt - base) / f64::from(rtt)).down(Q22),

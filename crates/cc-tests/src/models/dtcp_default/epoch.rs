@@ -6,26 +6,26 @@ use crate::models::interval::{Interval, Q16, Q22};
 use crate::models::{Q8, SAMPLE};
 use hotcc_host_algo::View;
 
-/// No N is larger, whatever W.
+/// Largest N, whatever W.
 const N_LIMIT: f64 = (1 << 20) as f64;
 /// Least Q/W by bandwidth: keeps one epoch's growth of N representable.
 const QUEUE_FLOOR: f64 = -1024.0;
-/// No rate is higher, bytes/s: 4.4 Tbit/s.
+/// Highest rate, bytes/s: 4.4 Tbit/s.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 
 impl World {
-    /// The share of W wanted in the queue.
+    /// Returns alpha, the target share of W in the queue.
     pub(super) fn alpha(&self) -> Interval {
         Interval::point(f64::from(self.tunables.alpha_permille) / 1000.0).down(Q22)
     }
 
-    /// BW_0: eqs 6 and 7 with S = 0.
+    /// Returns BW_0: eqs 6 and 7 with S = 0.
     fn expected(&self, filtered: Interval, sample: Interval) -> Interval {
         let g = f64::from(self.tunables.g_permille) / 1000.0;
         (filtered.down(SAMPLE) * (1.0 - g) + sample * g).about(SAMPLE)
     }
 
-    /// Eq 5 or eq 4.
+    /// Returns the filter after a sample, by eq 5 or eq 4.
     fn filter(&self, before: &State, sample: Interval) -> Interval {
         let kept = f64::from(self.tunables.filter_permille) / 1000.0;
         let new = if self.tunables.filter == 0 { sample } else { (sample + before.sample) * 0.5 };
@@ -38,7 +38,7 @@ impl State {
         self.coverage.epochs += 1;
         let app_limited = self.epoch.app_limited || sock.app_limited != 0;
         let delivered = sock.delivered.wrapping_sub(self.epoch.delivered);
-        let lost = sock.lost.wrapping_sub(self.epoch.lost) as u16; // as many as 16 bits count
+        let lost = sock.lost.wrapping_sub(self.epoch.lost) as u16; // the algorithm keeps 16 bits
         let bytes = u128::from(delivered) * u128::from(sock.mss);
         let rate = bytes * 1_000_000 / u128::from(elapsed_us.max(1)); // eq 1, in whole bytes/s
         let sample = Interval::point((rate as f64).min(RATE_LIMIT));
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Q/W of eqs 10 and 11, with BW_0 for BW_E.
+    /// Returns Q/W of eqs 10 and 11, with BW_0 for BW_E.
     fn ratio(&self, world: &World, sock: &View, expected: Interval) -> Interval {
         let by_bandwidth = ((expected - self.sample) / expected).about(Q22).map(|q| q.max(QUEUE_FLOOR));
         let by_rtt = self.base.queue(Some(sock.srtt_us >> 3));
@@ -116,8 +116,8 @@ impl State {
         self.coverage.n_at_limit += u64::from(self.n == limit);
     }
 
-    /// Q/W with the signal's part; without a bandwidth there is none. W follows a fall of more than alpha, and room of
-    /// alpha.
+    /// Adds the signal's part to Q/W; without a bandwidth there is none. W follows a fall of more than alpha, and room
+    /// of alpha.
     fn room_and_fall(
         &mut self,
         world: &World,
@@ -165,7 +165,7 @@ impl State {
         Some(self.ratio(world, sock, expected) + fall - room)
     }
 
-    /// W with which the path holds a queue of 3 alpha at the bandwidth foretold.
+    /// Moves W to where the path holds a queue of 3 alpha at the predicted bandwidth.
     fn follow(&mut self, world: &World, sock: &View, foretold: Interval, up: bool) {
         let Some(base) = self.base.us else { return };
         let queue = 1.0 + 3.0 * f64::from(world.tunables.alpha_permille) / 1000.0;

@@ -4,11 +4,11 @@ use super::state::{Choices, State, World};
 use crate::models::interval::{Interval, Q16};
 use hotcc_host_algo::View;
 
-/// The share is a mean over some so many segments.
+/// Number of segments that the mean share is over.
 const SEGMENTS: f64 = 2048.0;
 
 impl State {
-    /// An epoch's segments replace as many of those that the mean is over.
+    /// Updates the mean: an epoch's segments replace as many of the earlier ones.
     pub(super) fn count_losses(&mut self, delivered: u32, lost: u16) {
         let sent = f64::from(delivered) + f64::from(lost);
         let replaced = (sent / SEGMENTS).min(1.0);
@@ -22,8 +22,8 @@ impl State {
         world.tunables.loss_permille != 0 && choices.decide(limit.is_below(self.loss_share))
     }
 
-    /// W *= 1 - eta / (ceil((2 eta - 1) N) + 1), with N as it is without room, and half of it if much is lost without
-    /// a queue.
+    /// Decreases W: W *= 1 - eta / (ceil((2 eta - 1) N) + 1), with N without room, and with half of that N if many
+    /// segments are lost without a queue.
     pub(super) fn decrease(&mut self, world: &World, sock: &View, choices: &mut Choices) {
         self.coverage.decreases += 1;
         if std::mem::take(&mut self.room) {

@@ -1,4 +1,4 @@
-//! What the radio foretells, and how far it is believed.
+//! The radio's forecast and its weight.
 
 use super::state::{Choices, State, World};
 use super::weight::{CHANGE, EFFICIENCY, FORECAST, averaged};
@@ -6,12 +6,12 @@ use crate::models::dtcp::sinr::{LOG_ERROR, Signal, efficiency, signal};
 use crate::models::interval::Interval;
 use hotcc_host_algo::View;
 
-/// A smaller change is the noise of readings.
+/// A smaller change counts as noise of the readings.
 const NOISE: f64 = 6.0 * FORECAST;
 
 impl State {
-    /// What the last epoch's signal foretold, against what this one delivered of `expected`. Without a queue, the rate
-    /// may be the sender's own: it only shows that the link can do more than was foretold.
+    /// Compares the last epoch's forecast with what this epoch delivered of `expected`. Without a queue, the rate may
+    /// be limited by the sender: then it can only show that the link can do more than predicted.
     pub(super) fn judge(&mut self, expected: Interval, sample: Interval, busy: bool, choices: &mut Choices) {
         let forecast = self.weight.forecast;
         if forecast == Interval::ZERO || choices.decide(expected.is_below(Interval::point(1.0))) {
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// S: the change of the spectral efficiency against its average, of B_I; within +-B_I.
+    /// Returns S: B_I times the change of the spectral efficiency against its average, within +-B_I.
     pub(super) fn signal_term(&mut self, world: &World, sock: &View) -> Interval {
         let t = &world.tunables;
         if t.sinr_term == 2 {
@@ -43,7 +43,7 @@ impl State {
             other => {
                 self.coverage.stale += u64::from(other == Signal::Stale);
                 self.coverage.absent += u64::from(other == Signal::Absent);
-                self.weight.average = Interval::ZERO; // none: it begins with the next reading
+                self.weight.average = Interval::ZERO; // 0: the average starts again with the next reading
                 return Interval::ZERO;
             }
         };
@@ -66,7 +66,8 @@ impl State {
         limit(filtered * ((now - average) / average))
     }
 
-    /// g S as far as it is believed, in bytes/s, of the `expected` BW_0.
+    /// Returns the weighted g S in bytes/s, or 0 if it is noise relative to the `expected` BW_0. Stores it as the
+    /// forecast.
     pub(super) fn believed(&mut self, term: Interval, expected: Interval, choices: &mut Choices) -> Interval {
         let share = term / expected;
         let (rise, fall) = (Interval::point(NOISE), Interval::point(-NOISE));

@@ -1,15 +1,15 @@
-//! HyStart++ (RFC 9406), judged by the least RTT of the path.
+//! HyStart++ (RFC 9406), based on the least RTT of the path.
 
 use super::state::{Choices, State, World};
 use hotcc_host_algo::View;
 
-/// RTT samples of a round that is judged.
+/// RTT samples that a round needs.
 const SAMPLES: u32 = 8;
-/// Rounds by a quarter before slow start ends.
+/// Rounds at a quarter of the growth before slow start ends.
 const ROUNDS: u32 = 5;
 
 impl State {
-    /// A longer RTT slows the start down; five rounds of it, or a queue of alpha, end it.
+    /// Checks slow start: a longer RTT slows it down; five rounds of that, or a queue of alpha, end it.
     pub(super) fn watch_start(&mut self, world: &World, sock: &View, delivered: u32, choices: &mut Choices) {
         if !sock.in_slow_start() {
             self.css_rounds = 0;

@@ -1,4 +1,4 @@
-//! A connection as it may be.
+//! A possible state of the connection.
 
 use super::base::Base;
 use super::weight::Weight;
@@ -66,7 +66,7 @@ counters! {
     }
 }
 
-/// What the algorithm works with apart from the connection.
+/// The algorithm's inputs other than the connection.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub tunables: Tunables,
@@ -74,7 +74,7 @@ pub(super) struct World {
     pub path: u32,
 }
 
-/// The answers to comparisons that rounding decides, drawn one after another.
+/// Outcomes of comparisons that rounding decides, used one after another.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     pub answers: u32,
@@ -98,13 +98,13 @@ pub(super) struct Epoch {
     pub app_limited: bool,
 }
 
-/// A connection as it may be.
+/// A possible state of the connection.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// Segments. As the kernel shows them before each hook.
+    /// W in segments, as the kernel has it before each hook.
     pub window: Interval,
     pub ssthresh: Interval,
-    /// What `ssthresh()` answers.
+    /// Result of `ssthresh()`.
     pub answer: Interval,
     /// B_I and B_i, bytes/s.
     pub filtered: Interval,
@@ -117,9 +117,9 @@ pub(super) struct State {
     pub base: Base,
     pub epoch: Epoch,
     pub css_rounds: u32,
-    /// A queue stands, or the signal foretells one.
+    /// Whether there is a queue, or the signal predicts one.
     pub hold: bool,
-    /// The last epoch's N has a part that the signal promised.
+    /// Whether the last epoch's N includes room that the signal predicted.
     pub room: bool,
     pub initial_window: u32,
     pub ssthresh_before: u32,
@@ -186,7 +186,7 @@ impl State {
         self.window = Interval::point(f64::from(segments));
     }
 
-    /// W = 2 initial windows, at most ssthresh; N = 1.
+    /// Handles a timeout: W = 2 initial windows, at most ssthresh; N = 1.
     pub fn time_out(&mut self, world: &World, sock: &View) {
         self.coverage.timeouts += 1;
         let window = (2 * self.initial_window).min(sock.snd_cwnd_clamp);

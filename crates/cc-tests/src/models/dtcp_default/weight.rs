@@ -1,18 +1,18 @@
-//! How far forecasts are believed, from how well they have done.
+//! The weight of forecasts, from their errors so far.
 
 use crate::models::interval::Interval;
 
-/// Resolution of forecasts; they are within +-127 of it.
+/// Resolution of forecasts, which are within +-127 times this.
 pub(super) const FORECAST: f64 = 1.0 / 64.0;
 /// Resolution of a change, of the weight, and of the errors' mean squares.
 pub(super) const CHANGE: f64 = 1.0 / 1024.0;
 const WEIGHT: f64 = 1.0 / 256.0;
 const SQUARE: f64 = 1.0 / 16_384.0;
-/// Errors are held within this, and averaged over 32 judgements; both begin with a quarter of the bandwidth.
+/// Errors are clamped to this, and averaged over 32 comparisons; both averages begin with a quarter of the bandwidth.
 const ERROR_LIMIT: f64 = 2047.0 * CHANGE;
 const JUDGEMENTS: f64 = 32.0;
 const ERROR_FIRST: f64 = 0.0625;
-/// Resolution of the average spectral efficiency, which is one step at least and 65535 at most, bit/s/Hz.
+/// Resolution of the average spectral efficiency, which is 1 to 65535 times this, bit/s/Hz.
 pub(super) const EFFICIENCY: f64 = 1.0 / 4096.0;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub(super) struct Weight {
     pub with: Interval,
     /// Average spectral efficiency, over B_I's own time; 0: none yet.
     pub average: Interval,
-    /// Change that the last epoch's signal foretold, as a share of BW_0; 0: none.
+    /// Change that the last epoch's signal predicted, as a share of BW_0; 0: none.
     pub forecast: Interval,
 }
 
@@ -33,14 +33,14 @@ impl Default for Weight {
     }
 }
 
-/// The mean square with one more error.
+/// Returns the mean square after one more error.
 pub(super) fn averaged(mean: Interval, error: Interval) -> Interval {
     let error = error.map(|e| e.clamp(-ERROR_LIMIT, ERROR_LIMIT));
     (mean + (error.squared().down(SQUARE) - mean) * (1.0 / JUDGEMENTS)).about(SQUARE).max(Interval::ZERO)
 }
 
 impl Weight {
-    /// (E0^2 - E1^2) / (E0^2 + E1^2), 0 at least, in whole 256ths. One step of the squares keeps 0 / 0 away.
+    /// Returns (E0^2 - E1^2) / (E0^2 + E1^2), at least 0, in whole 256ths. One step of the squares prevents 0 / 0.
     pub fn share(&self) -> Interval {
         let share = |without: f64, with: f64| {
             let (e0, e1) = (without * without, with * with);

@@ -1,4 +1,4 @@
-//! What the algorithm's private state must be.
+//! Compares the algorithm's private state with the model.
 
 use super::*;
 
@@ -19,7 +19,7 @@ impl Mdcubic {
         let flags = flow.private("flags");
         let mut expected = vec![
             ("d2_segments", u64::from(self.d2_segments), flow.private("d2_segments")),
-            // however wide the field, no tunable asks for more
+            // no tunable needs more than this, however wide the field
             ("events", u64::from(self.events.min(0xffff)), flow.private("events").min(0xffff)),
             ("losses_d1", u64::from(self.losses[0]), flow.private("losses_d1")),
             ("losses_d2", u64::from(self.losses[1]), flow.private("losses_d2")),

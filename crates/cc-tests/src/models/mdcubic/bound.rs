@@ -1,21 +1,21 @@
-//! What W may have in each domain: not from the paper.
+//! Bounds of W in each domain, which are not from the paper.
 
 use super::*;
 
-/// Of what domain 2 holds without a queue; the rest of it may be a queue.
+/// Full domain 2, as a multiple of what it holds without a queue.
 const FULL: f64 = 1.5;
 
-/// What D2 counts as then, whatever the rate (RFC 6928).
+/// Segments that D2 may count as after its queue was full, whatever the rate (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
 
 impl Mdcubic {
-    /// What domain 2 takes at the least of an RTT, microseconds.
+    /// Returns domain 2's part of the least RTT, microseconds.
     pub(super) fn beyond_us(&self, sock: &View) -> f64 {
         let to_the_pep_us = self.report().map_or(0, |report| report.rtt_us);
         f64::from(sock.min_rtt_us.saturating_sub(to_the_pep_us))
     }
 
-    /// The most segments that should be in domain 2.
+    /// Returns the most segments that should be in domain 2.
     fn domain_2_holds(&self, sock: &View, least: f64) -> f64 {
         let empty = match sock.rate_interval_us {
             0 => 0.0,
@@ -24,7 +24,7 @@ impl Mdcubic {
         (empty * FULL).floor().max(least)
     }
 
-    /// Twice what domain 1 holds at the rate with which so much fills domain 2.
+    /// Returns twice what domain 1 holds at the rate at which this many segments fill domain 2.
     fn domain_1_holds(&self, sock: &View, in_domain_2: f64) -> f64 {
         let to_the_pep_us = self.report().map_or(0.0, |report| f64::from(report.rtt_us));
         match self.beyond_us(sock) {
@@ -33,21 +33,22 @@ impl Mdcubic {
         }
     }
 
-    /// What both domains hold at the last rate, with a short queue in domain 2.
+    /// Returns what both domains hold at the last rate, with a short queue in domain 2.
     pub(super) fn filled_by_the_rate(&self, sock: &View) -> f64 {
         let in_domain_2 = self.domain_2_holds(sock, f64::from(INITIAL_WINDOW));
         in_domain_2 + self.domain_1_holds(sock, in_domain_2)
     }
 
-    /// A D2 of before its queue was full counts as what the rate fills.
+    /// Limits a D2 from before the queue was full to what the rate fills.
     pub(super) fn count_d2_as_held(&mut self, sock: &View) {
         let held = self.domain_2_holds(sock, f64::from(INITIAL_WINDOW));
         self.coverage.counted_as_held += u64::from(held < f64::from(self.d2_segments));
         self.d2_segments = f64::from(self.d2_segments).min(held) as u32;
     }
 
-    /// Domain 2 fills up: D2 counts as what it should hold, and W1 is at most twice what domain 1 holds at a rate with which
-    /// that fills domain 2. In slow start W as a whole decides, since all that is in domain 1 is about to be in domain 2.
+    /// Bounds W when domain 2 fills up: D2 counts as at most what domain 2 should hold, and W1 is at most twice what
+    /// domain 1 holds at the rate that fills domain 2 so. In slow start W as a whole decides, since all that is in
+    /// domain 1 is about to be in domain 2.
     pub(super) fn bound(&mut self, sock: &mut View) {
         let tunable = self.tunables.d2_bound_kb;
         if tunable == 0 {
@@ -61,7 +62,7 @@ impl Mdcubic {
         let counts = d2.min(holds);
         let w1_may_be =
             if starts || d2 > holds && !self.was_full { holds + in_domain_1 - counts } else { f64::INFINITY };
-        // without any sign that domain 2 is full there is nothing to bound, whatever the rate
+        // without a sign that domain 2 is full, W is not bounded, whatever the rate
         if d2.max(if starts { f64::from(sock.snd_cwnd) } else { 0.0 }) <= least {
             return;
         }

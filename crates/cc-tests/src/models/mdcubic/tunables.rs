@@ -3,20 +3,20 @@
 /// The tunables, named as in the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
-    /// Domain 2, 0: loses segments (type b), 1: does not (type a). Picks the default of the next.
+    /// Domain 2: loses segments (0, type b) or does not (1, type a). Sets the default of the next tunable.
     pub kind: u32,
-    /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 where it loses segments, 1 where it does not.
+    /// Losses in domain 2 within one RTT from which CUBIC reacts; 0: 10 if domain 2 loses segments, else 1.
     pub d2_loss_events: u32,
-    /// Where that is 0, 10 of a large W, of a smaller one a loss for so many segments; 0: always 10.
+    /// If `d2_loss_events` is 0 and W is small: one loss for this many segments instead of 10; 0: always 10.
     pub d2_segments_per_loss: u32,
-    /// What W1 gives up where domain 2 has a queue, 0: as many segments as were lost, or half of a long queue at its first loss;
-    /// 1: what CUBIC does.
+    /// Reduction of W1 if domain 2 has a queue; 0: by the segments lost, or by half of a long queue at its first loss;
+    /// 1: CUBIC's.
     pub d2_reduction: u32,
-    /// What D2 may count as at least, kB; 0: no bound.
+    /// Bound below which D2 counts in full, kB; 0: no bound.
     pub d2_bound_kb: u32,
-    /// 1: without a PEP, losses are domain 2's.
+    /// 1: without a PEP, losses are attributed to domain 2.
     pub without_pep: u32,
-    /// Older reports are not used, milliseconds.
+    /// Greatest age of a report that is used, milliseconds.
     pub pep_max_age_ms: u32,
     /// 1: the PEP's ACKs clock the growth of W.
     pub pep_clock: u32,
@@ -37,7 +37,7 @@ impl Tunables {
         pep_clock: 1,
     };
 
-    /// Names and values.
+    /// Returns names and values.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, u32)> {
         vec![
@@ -52,8 +52,8 @@ impl Tunables {
         ]
     }
 
-    /// Section III: "at least 10 packet loss events per RTT", which is a large part of a small window; a domain that hides
-    /// its losses has none to forgive.
+    /// Returns the number of losses from which CUBIC reacts. Section III: "at least 10 packet loss events per RTT",
+    /// which is a large part of a small window. A domain that hides its losses has none to forgive.
     pub(super) fn loss_limit(&self, window: u32) -> u32 {
         match (self.d2_loss_events, self.kind) {
             (0, 0) => window.checked_div(self.d2_segments_per_loss).map_or(10, |losses| losses.clamp(3, 10)),

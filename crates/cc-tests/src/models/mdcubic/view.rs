@@ -1,12 +1,12 @@
-//! What the PEP's word is worth, and what it says of the bytes in flight (sections II-B and II-C). Nothing in a report
-//! is trusted: it may be torn, old, forged or of another connection.
+//! Whether the PEP's report can be used, and what it says about the bytes in flight (sections II-B and II-C). Nothing
+//! in a report is trusted: it may be torn, old, forged or of another connection.
 
 use super::*;
 
 /// Bytes in flight, as offsets from `snd_una`: `start..end`.
 type Bytes = (i64, i64);
 
-/// Where a sequence number lies from `snd_una`.
+/// Returns the distance of a sequence number from `snd_una`.
 fn offset(sock: &View, sequence: u32) -> i64 {
     i64::from(sequence.wrapping_sub(sock.snd_una).cast_signed())
 }
@@ -15,7 +15,7 @@ fn in_flight(sock: &View) -> i64 {
     i64::from(sock.snd_nxt.wrapping_sub(sock.snd_una))
 }
 
-/// The stretch from `start` to `end`, as far as it is in flight; `None` where that is nothing.
+/// Returns the part from `start` to `end` that is in flight; `None` if there is none.
 fn cut(sock: &View, start: u32, end: u32) -> Option<Bytes> {
     let length = i64::from(end.wrapping_sub(start).cast_signed());
     let from = offset(sock, start);
@@ -23,7 +23,7 @@ fn cut(sock: &View, start: u32, end: u32) -> Option<Bytes> {
     (length > 0 && part.0 < part.1).then_some(part)
 }
 
-/// All bytes in any of these, in order and apart from each other.
+/// Returns all bytes in any of these, as sorted, disjoint ranges.
 fn union(mut parts: Vec<Bytes>) -> Vec<Bytes> {
     parts.sort_unstable();
     let mut apart: Vec<Bytes> = Vec::new();
@@ -37,12 +37,13 @@ fn union(mut parts: Vec<Bytes>) -> Vec<Bytes> {
 }
 
 impl Mdcubic {
-    /// The report, if there is one and its writer has finished.
+    /// Returns the report, if there is one and its writer has finished.
     pub(super) fn report(&self) -> Option<PepFlow> {
         self.pep.filter(|p| p.updates != 0 && p.updates.is_multiple_of(2))
     }
 
-    /// Segments that the PEP says it saw and that neither arrived nor were lost: those behind the client's last SACK block.
+    /// Returns the segments that the PEP reports and that neither arrived nor were lost: those after the client's last
+    /// SACK block.
     pub(super) fn in_domain_2_now(&self, sock: &View) -> u32 {
         let blocks = self.sack.iter().filter_map(|&(start, end)| cut(sock, start, end));
         let behind = blocks.map(|(_, end)| end).max().unwrap_or(0);
@@ -50,7 +51,7 @@ impl Mdcubic {
             / sock.mss
     }
 
-    /// The bytes in flight that the PEP says it saw.
+    /// Returns the bytes in flight that the PEP reports.
     fn seen(&self, sock: &View) -> Vec<Bytes> {
         let Some(report) = self.report() else { return vec![] };
         let in_order = cut(sock, sock.snd_una, report.in_order);
@@ -75,8 +76,9 @@ impl Mdcubic {
         }
     }
 
-    /// Section II-B: "if the PEP stops responding the server might be able to detect it (i.e., ACK received from the
-    /// client, not from the PEP) and it can fall back". One that says less than the client lies or has failed.
+    /// Detects a PEP that reports less than the client acknowledges: it lies or has failed. Section II-B: "if the PEP
+    /// stops responding the server might be able to detect it (i.e., ACK received from the client, not from the PEP)
+    /// and it can fall back".
     pub(super) fn watch_for_fallback(&mut self, sock: &View) {
         let Some(report) = self.report() else { return };
         if offset(sock, report.in_order) >= 0 || !self.seen(sock).is_empty() {
@@ -121,13 +123,13 @@ impl Mdcubic {
         false
     }
 
-    /// Of the bytes in flight that the PEP has, how many neither it nor the client had before.
+    /// Returns how many of the bytes in flight that the PEP has neither it nor the client had before.
     pub(super) fn news(&mut self, sock: &View, was_clocked: bool) -> u32 {
         self.count_ranges(sock);
         let covered = self.seen(sock).iter().map(|(start, end)| end - start).sum::<i64>() as u32;
         let covered_to = sock.snd_una.wrapping_add(covered);
         if !was_clocked {
-            // what was there before is nobody's news
+            // bytes that were there before do not count as new
             (self.covered_to, self.remainder) = (covered_to, 0);
             return 0;
         }
@@ -141,7 +143,7 @@ impl Mdcubic {
         risen.max(0).cast_unsigned()
     }
 
-    /// Bytes that the client acknowledged since the last hook: without a PEP that is all there is.
+    /// Returns the bytes that the client acknowledged since the last hook, for a connection without a PEP.
     pub(super) fn clients_news(&mut self, sock: &View) -> u32 {
         let risen = sock.snd_una.wrapping_sub(self.covered_to).cast_signed();
         self.covered_to = sock.snd_una;
@@ -152,12 +154,12 @@ impl Mdcubic {
         self.seen(sock).iter().any(|&(from, to)| from <= start && end <= to)
     }
 
-    /// Whether the PEP saw the first segment that the client has not acknowledged.
+    /// Returns whether the PEP saw the first segment that the client has not acknowledged.
     pub(super) fn saw_first(&self, sock: &View) -> bool {
         self.saw(sock, 0, 1)
     }
 
-    /// Whether the PEP saw all that is missing below the last SACK block.
+    /// Returns whether the PEP saw all that is missing below the last SACK block.
     pub(super) fn saw_all_holes(&self, sock: &View) -> bool {
         let blocks = union(self.sack.iter().filter_map(|&(start, end)| cut(sock, start, end)).collect());
         let ends = std::iter::once(0).chain(blocks.iter().map(|b| b.1));

@@ -4,22 +4,23 @@ use super::super::{BANDWIDTH_TOLERANCE, FAST, Q8, SAMPLE, close, elapsed_us};
 use crate::models::named::counters;
 use hotcc_host_algo::{EVENT_TX_START, View};
 
-/// No sample is faster, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
+/// Greatest sample, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 /// Resolution of a sample's weight in Westwood's filter.
 const WEIGHT: f64 = 1.0 / (1u64 << 32) as f64;
-/// Resolution of the mean of two samples, bytes/s: each in whole bytes/s, and so may be their half.
+/// Resolution of the mean of two samples, bytes/s: each is in whole bytes/s, and their mean may be, too.
 const MEAN: f64 = 1.5 * SAMPLE;
 /// Most virtual samples in a row.
 const VIRTUAL_LIMIT: u32 = 32;
 
-/// Eq 3. In whole bytes/s a sample below one is none.
+/// Returns a sample by eq 3. A sample below 1 byte/s is 0, as samples are whole bytes/s.
 fn bandwidth(segments: u32, mss: u32, elapsed_us: f64) -> f64 {
     let exact = f64::from(segments) * f64::from(mss) * 1e6 / elapsed_us;
     if exact < SAMPLE { 0.0 } else { exact.min(RATE_LIMIT) }
 }
 
-/// Whether the algorithm's `own` bandwidth is within `resolution` of `exact`; `Ok(true)`: but more than 0.1 % from it.
+/// Checks that the algorithm's `own` bandwidth is within `resolution` of `exact`; `Ok(true)`: it is, but more than 0.1
+/// % from it.
 fn compare(name: &str, own: f64, exact: f64, resolution: f64) -> Result<bool, String> {
     if !close(own, exact, 1e-12, resolution) {
         return Err(format!("{name} {own} bytes/s, the model has {exact} +- {resolution}"));
@@ -28,7 +29,7 @@ fn compare(name: &str, own: f64, exact: f64, resolution: f64) -> Result<bool, St
 }
 
 counters! {
-    /// What Westwood's filter did.
+    /// Steps of Westwood's filter.
     TustinCounts {
         samples: "samples",
         first: "first samples",
@@ -41,8 +42,8 @@ counters! {
     }
 }
 
-/// Westwood's filter (Casetti et al., Wireless Networks 8, 2002): of first order, in the bilinear form named after Tustin,
-/// `alpha = (2 tau - D)/(2 tau + D)`; while no ACK arrives a virtual sample of zero every tau/2.
+/// Westwood's filter (Casetti et al., Wireless Networks 8, 2002): of first order, in the bilinear form named after
+/// Tustin, `alpha = (2 tau - D)/(2 tau + D)`; while no ACK arrives, it takes a virtual sample of zero every tau/2.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tustin {
     /// BWE, bytes/s.
@@ -51,28 +52,28 @@ pub(crate) struct Tustin {
     previous: f64,
     last_us: u64,
     last_delivered: u32,
-    /// How far rounding may have carried the algorithm's BWE from this one, bytes/s.
+    /// Greatest distance of the algorithm's BWE from this one by rounding, bytes/s.
     resolution: f64,
-    /// The hook just called took a sample.
+    /// Whether the hook just called took a sample.
     sampled: bool,
-    /// Samples that left BWE beyond 0.1 %.
+    /// Samples after which BWE differed by more than 0.1 %.
     pub coarse: u64,
     pub counts: TustinCounts,
 }
 
 impl Tustin {
-    /// No sample yet; the first one starts now.
+    /// Drops all samples; the first one starts now.
     pub fn restart(&mut self, sock: &View) {
         (self.bandwidth, self.previous, self.resolution, self.has_sample) = (0.0, 0.0, 0.0, false);
         (self.last_us, self.last_delivered) = (sock.now_us, sock.delivered);
     }
 
-    /// BWE, if there is one.
+    /// Returns BWE, if there is one.
     pub fn known(&self) -> Option<f64> {
         self.has_sample.then_some(self.bandwidth)
     }
 
-    /// The application has data again, and nothing was in flight: that time is left out.
+    /// Leaves out the time for which nothing was in flight, when the application has data again.
     pub fn cwnd_event(&mut self, event: u32, sock: &View) {
         if event == EVENT_TX_START && sock.may_grow() {
             self.counts.resumed += 1;
@@ -80,11 +81,11 @@ impl Tustin {
         }
     }
 
-    /// An ACK: a sample over the time since the one before.
+    /// Processes an ACK: takes a sample over the time since the ACK before.
     pub fn ack(&mut self, sock: &View, tau_ms: u32) {
         let elapsed = elapsed_us(self.last_us, sock.now_us);
         if elapsed == 0 {
-            self.counts.held += 1; // its segments count with the next one
+            self.counts.held += 1; // its segments count with the next ACK
             return;
         }
         let segments = sock.delivered.wrapping_sub(self.last_delivered);
@@ -139,7 +140,7 @@ impl Tustin {
         let coarse = compare("BWE", own_q8 as f64 / 256.0, self.bandwidth, self.resolution)?;
         self.coarse += u64::from(std::mem::take(&mut self.sampled) && coarse);
         if own_q8 == 0 && self.bandwidth <= self.resolution {
-            self.has_sample = false; // rounded to none, after a long silence
+            self.has_sample = false; // rounded to 0 after a long silence
         }
         if (own_q8 > 0) != self.has_sample {
             return Err(format!("BWE {own_q8}/256, the model has {:?}", self.known()));
@@ -158,23 +159,23 @@ counters! {
     }
 }
 
-/// When Westwood+ takes a sample: once an RTT and a least time have passed.
+/// Times at which Westwood+ takes a sample: once an RTT and a least time have passed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampler {
     start_us: u64,
     delivered: u32,
-    /// The application held the connection back when this sample started.
+    /// Whether the application held the connection back when this sample started.
     pub app_limited: bool,
     pub counts: SamplerCounts,
 }
 
 impl Sampler {
-    /// A sample starts now.
+    /// Starts a sample.
     pub fn restart(&mut self, sock: &View) {
         (self.start_us, self.delivered, self.app_limited) = (sock.now_us, sock.delivered, sock.app_limited != 0);
     }
 
-    /// The sample that ends with this ACK, bytes/s; the next one is [`Self::restart`]ed by the caller.
+    /// Returns the sample that ends with this ACK, bytes/s. The caller then [`Self::restart`]s.
     pub fn sample(&mut self, sock: &View, rtt_us: Option<u32>, least_us: u32) -> Option<f64> {
         let elapsed = elapsed_us(self.start_us, sock.now_us);
         if elapsed < u64::from(least_us) {
@@ -200,17 +201,17 @@ counters! {
     }
 }
 
-/// What becomes of BWE where rounding decides whether an application-limited sample is filtered.
+/// BWE after a sample; if rounding decides whether an application-limited sample is filtered, both results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub now: Cascade,
     pub first: bool,
     pub skipped: bool,
-    /// The other decision.
+    /// BWE by the other decision.
     pub other: Option<Cascade>,
 }
 
-/// A sample; one in which the application held the connection back may raise BWE, never lower it.
+/// Takes a sample. A sample in which the application held the connection back may raise BWE, but never lower it.
 pub(crate) fn take(before: Cascade, sample: f64, app_limited: bool, counts: &mut LimitedCounts) -> Taken {
     let mut with = before;
     let first = with.add(sample);
@@ -225,23 +226,23 @@ pub(crate) fn take(before: Cascade, sample: f64, app_limited: bool, counts: &mut
 /// The filter of Westwood+ in Linux's module: two low-pass filters of 7/8 in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cascade {
-    /// BWE behind the first filter, bytes/s.
+    /// BWE after the first filter, bytes/s.
     pub first: f64,
-    /// BWE behind the second filter, bytes/s: what eq 4 uses.
+    /// BWE after the second filter, bytes/s: eq 4 uses it.
     pub second: f64,
     has_sample: bool,
-    /// How far rounding may have carried the algorithm's two from these, bytes/s: it never adds up, since each sample
-    /// takes an eighth of what there was.
+    /// Greatest distances of the algorithm's two from these by rounding, bytes/s. They do not add up, since each sample
+    /// replaces an eighth.
     resolution: [f64; 2],
 }
 
 impl Cascade {
-    /// BWE, if there is one.
+    /// Returns BWE, if there is one.
     pub fn known(&self) -> Option<f64> {
         self.has_sample.then_some(self.second)
     }
 
-    /// Filters a sample. Whether it was the first one.
+    /// Filters a sample; returns whether it was the first one.
     pub fn add(&mut self, sample: f64) -> bool {
         if !self.has_sample {
             self.has_sample = sample > 0.0;
@@ -256,12 +257,12 @@ impl Cascade {
         false
     }
 
-    /// Whether rounding decides if a sample is above BWE.
+    /// Returns whether rounding decides if a sample is above BWE.
     pub fn ties_with(&self, sample: f64) -> bool {
         (sample - self.second).abs() <= SAMPLE + self.resolution[1]
     }
 
-    /// Compares both stages, in 1/256 byte/s; `Ok(true)`: one is more than 0.1 % off.
+    /// Compares both stages, in 1/256 byte/s; `Ok(true)`: they agree, but one is more than 0.1 % off.
     pub fn compare(&self, first_q8: u64, second_q8: u64) -> Result<bool, String> {
         let first = compare("first filter", first_q8 as f64 / 256.0, self.first, self.resolution[0])?;
         let second = compare("second filter", second_q8 as f64 / 256.0, self.second, self.resolution[1])?;
