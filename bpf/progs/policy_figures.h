@@ -11,9 +11,9 @@
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* of bpf_setsockopt, since Linux 6.12 */
 
 enum policy_figure {
-	FIGURE_RTT_US,	    /* smoothed, at the end */
-	FIGURE_MIN_RTT_US,  /* the kernel's, over `tcp_min_rtt_wlen` */
-	FIGURE_GOODPUT_KBPS, /* acknowledged bytes over the time in which there was something to send */
+	FIGURE_RTT_US,	      /* smoothed, at the end */
+	FIGURE_MIN_RTT_US,    /* the kernel's, over `tcp_min_rtt_wlen` */
+	FIGURE_GOODPUT_KBPS,  /* acknowledged bytes over the time in which there was something to send */
 	FIGURE_DELIVERY_KBPS, /* the kernel's last sample */
 	FIGURE_DURATION_MS,
 	FIGURE_RETRANSMITS_PPM, /* of the data segments sent */

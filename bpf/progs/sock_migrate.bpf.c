@@ -22,7 +22,7 @@ struct migrate_job {
 	u64 moved;
 	u64 failed;
 	u64 over_limit;
-	u64 tick_us; /* the kernel's jiffy */
+	u64 tick_us;			/* the kernel's jiffy */
 	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not meet */
 	struct policy_rule rule;
 };

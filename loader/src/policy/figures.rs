@@ -173,10 +173,8 @@ fn of_rule(map: &MapHandle, place: usize, rule: &RuleEntry, text_of: &TextEntry)
 impl RuleStats {
     /// Returns the figures of the rule at this place in the order.
     pub(crate) fn new(rule: usize, keys: toml::Table, congestion_control: String, entry: &FiguresEntry) -> Self {
-        let distributions: [_; KINDS] = std::array::from_fn(|kind| Distribution {
-            sum: entry.sums[kind],
-            buckets: entry.buckets[kind].to_vec(),
-        });
+        let distributions: [_; KINDS] =
+            std::array::from_fn(|kind| Distribution { sum: entry.sums[kind], buckets: entry.buckets[kind].to_vec() });
         let [rtt_us, min_rtt_us, goodput_kbps, delivery_kbps, duration_ms, retransmits_ppm] =
             distributions.each_ref().map(Percentiles::of);
         let FiguresEntry { connections, acked_bytes, segments, retransmits, timeouts, .. } = *entry;
@@ -204,7 +202,7 @@ fn cannot_read() -> String {
     "cannot read the policy's figures".to_owned()
 }
 
-/// Creates the missing entries for the rules of the new policy. Removes the entries of rules that are neither in it nor in
+/// Sets the figures of rules that are new in the policy to 0; the others keep theirs. Removes the entries of rules that are neither in it nor in
 /// the previous policy, which may be put back.
 pub(super) fn keep(
     map: &impl MapCore,
@@ -214,17 +212,15 @@ pub(super) fn keep(
     let tried = || "cannot write the policy's figures".to_owned();
     let ids = |entries: &[(RuleEntry, TextEntry)]| entries.iter().map(|(rule, _)| rule.id).collect::<HashSet<u64>>();
     let (new, before) = (ids(new), ids(before));
-    let known: Vec<Vec<u8>> = map.keys().collect();
-    let is_old = |key: &&Vec<u8>| {
-        let id = bytemuck::try_pod_read_unaligned::<u64>(key);
-        id.is_ok_and(|id| !new.contains(&id) && !before.contains(&id))
-    };
-    for key in known.iter().filter(is_old) {
-        map.delete(key).tried(tried)?;
+    for key in map.keys() {
+        let id = bytemuck::try_pod_read_unaligned::<u64>(&key);
+        if id.is_ok_and(|id| !new.contains(&id) && !before.contains(&id)) {
+            map.delete(&key).tried(tried)?;
+        }
     }
     let nothing = FiguresEntry::zeroed();
-    for key in new.iter().map(|id| id.to_ne_bytes()).filter(|key| !known.iter().any(|known| known == key)) {
-        map.update(&key, bytemuck::bytes_of(&nothing), MapFlags::NO_EXIST).tried(tried)?;
+    for id in new.difference(&before) {
+        map.update(&id.to_ne_bytes(), bytemuck::bytes_of(&nothing), MapFlags::ANY).tried(tried)?;
     }
     Ok(())
 }
