@@ -4,18 +4,15 @@
 //! console.
 
 use anyhow::{Context, Result, bail};
+mod matrix;
+
 use hotcc_lab_guest::stage::Stage;
 use hotcc_lab_guest::{exec, job_input, meter};
-use hotcc_lab_proto::job::{
-    self, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT, Row, Step, Subject,
-};
+use hotcc_lab_proto::job::{self, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT};
 use nix::mount::{MsFlags, mount};
-use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::io::{BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -115,8 +112,9 @@ fn obey_job(line: &mut File) -> Result<()> {
         Job::Cost(job) => meter::measure(&job, &mut |message| say(line, &message))?,
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
-                say(line, &Message::Row(matrix_row(subject, next, bytes)))?;
+                say(line, &Message::Row(matrix::row(subject, next, bytes)))?;
             }
+            say(line, &Message::Row(matrix::policy_row(bytes)))?;
         }
     }
     Ok(())
@@ -187,68 +185,5 @@ fn obey(command: &job::Command, line: &mut File) -> Result<()> {
             _ => {}
         }
         return say(line, &Message::Output(output?));
-    }
-}
-
-fn matrix_row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
-    let cc = &*subject.cc;
-    let mut steps = Vec::new();
-    let mut connection = None;
-    let hotcc = |arguments: &[&str]| run("/bin/hotcc", arguments).map(drop);
-    let mut step = |what: &str, work: &mut dyn FnMut() -> Result<()>| -> bool {
-        let error = work().err().map(|e| format!("{e:#}"));
-        let worked = error.is_none();
-        steps.push(Step { what: what.to_owned(), error });
-        worked
-    };
-    let send = |connection: &mut Option<Connection>| -> Result<()> {
-        if connection.is_none() {
-            *connection = Some(Connection::new(cc)?);
-        }
-        connection.as_mut().context("the connection is not open")?.send(bytes)
-    };
-    let _ = step("load", &mut || hotcc(&["load", &subject.object]))
-        && step("traffic", &mut || send(&mut connection))
-        && step("swap", &mut || hotcc(&["swap", cc, &next.object, "--live"]))
-        && step("traffic after the swap", &mut || send(&mut connection))
-        && step("rollback", &mut || hotcc(&["rollback", cc, "--live"]))
-        && step("traffic after the rollback", &mut || send(&mut connection))
-        && step("unload", &mut || hotcc(&["unload", cc]))
-        && step("traffic after it is gone", &mut || send(&mut connection));
-    Row { algorithm: cc.to_owned(), steps }
-}
-
-/// A connection over loopback that sends under a congestion control.
-struct Connection {
-    client: TcpStream,
-    server: TcpStream,
-}
-
-impl Connection {
-    fn new(cc: &str) -> Result<Self> {
-        use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        setsockopt(&fd, TcpCongestion, &OsString::from(cc)).with_context(|| format!("cannot choose {cc}"))?;
-        let port = listener.local_addr()?.port();
-        connect(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)))?;
-        // SAFETY: the descriptor was just created, and its ownership is passed on here.
-        let client = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
-        let (server, _) = listener.accept()?;
-        Ok(Self { client, server })
-    }
-
-    /// Sends `bytes` bytes, and waits until the other side has received them all.
-    fn send(&mut self, bytes: u64) -> Result<()> {
-        let (client, server) = (&mut self.client, &mut self.server);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(move || std::io::copy(&mut server.take(bytes), &mut std::io::sink()));
-            std::io::copy(&mut std::io::repeat(7).take(bytes), client)?;
-            let received = reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
-            if received != bytes {
-                bail!("{received} of {bytes} bytes arrived");
-            }
-            Ok(())
-        })
     }
 }

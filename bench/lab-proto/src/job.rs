@@ -23,11 +23,14 @@ pub const JOB_FILE: &str = "opt/org.hotcc/job";
 /// Name of the virtio port that takes a run's results.
 pub const RESULTS_PORT: &str = "results";
 
+/// Name of the row of [`Job::Matrix`] that is about policy rules.
+pub const POLICY_ROW: &str = "policy";
+
 /// The guest's job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// For each algorithm: load, carry traffic, swap, roll back, unload.
+    /// For each algorithm: load, carry traffic, swap, roll back, unload. Then policy rules.
     Matrix {
         /// Objects to load; each is swapped for the next one.
         subjects: Vec<Subject>,

@@ -1,4 +1,5 @@
-//! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel.
+//! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel,
+//! and policy rules apply to new and open connections.
 
 use crate::guest;
 use crate::image::Image;
@@ -43,7 +44,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         image.file(path.clone(), 0o644, object.bytes.to_vec());
         subjects.push(Subject { object: path, cc: name.to_owned() });
     }
-    let expected = subjects.len();
+    let expected = subjects.len() + 1; // and policy rules
     guest::build_initramfs(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs)?)?;

@@ -209,10 +209,12 @@ impl Table {
 
     /// Returns the share of bandwidth and time that carries no data, for descriptions that do not state it.
     ///
-    /// LTE, 20 MHz: 100 blocks of 12 subcarriers of 15 kHz, 14 symbols per ms: 0.84 symbols per second and Hz; 2 of 14
-    /// symbols are control, and another 12 of 168 resource elements are reference signals (2 ports): 0.84 * (1 - 24/168
-    /// - 12/168) = 0.66. NR, 100 MHz: 273 blocks, 30 kHz, 28 symbols per ms: 0.917; overhead 0.14 (TS 38.306 clause
-    /// 4.1.2, downlink, FR1): 0.79. The Shannon share is of the whole bandwidth, so nothing else is subtracted.
+    /// - LTE, 20 MHz: 100 blocks of 12 subcarriers of 15 kHz, 14 symbols per ms: 0.84 symbols per second and Hz. 2 of 14
+    ///   symbols are control, and another 12 of 168 resource elements are reference signals (2 ports), which leaves
+    ///   `0.84 * (1 - 24/168 - 12/168)` = 0.66.
+    /// - NR, 100 MHz: 273 blocks, 30 kHz, 28 symbols per ms: 0.917. With an overhead of 0.14 (TS 38.306, clause 4.1.2,
+    ///   downlink, FR1), 0.79 is left.
+    /// - The Shannon share is of the whole bandwidth, so nothing else is subtracted.
     #[must_use]
     pub fn default_overhead(self) -> f64 {
         match self {
