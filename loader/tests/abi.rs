@@ -43,7 +43,7 @@ fn radio_maps() {
             &btf,
             "radio_slot",
             radio::Slot,
-            decision,
+            sinr,
             updates,
             capacity,
             rsrp_q8_dbm,

@@ -151,13 +151,14 @@ struct Change {
     test: Applied,
 }
 
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     "swap ap_swap",
     "set ap_set",
     "load ap_new",
     "unload arwa",
     "load drwa",
     "set hotcc-test-apply",
+    "swap rules",
     "unload ap_old_a",
     "unload ap_old_b",
 ];
@@ -166,7 +167,7 @@ impl Change {
     fn new(test: Applied) -> Self {
         let named = NetNs::new(NETNS);
         let cgroup = Cgroup::new("hotcc-test-apply");
-        let file = |name: &str, algorithms: &[(&str, &str)], default: &str, receiver: &str| {
+        let file = |name: &str, algorithms: &[(&str, &str)], default: &str, receiver: &str, rule: &str| {
             let tables: String = algorithms
                 .iter()
                 .map(|(object, rest)| format!("[[algorithm]]\nobject = '{object}'\n{rest}\n"))
@@ -174,7 +175,8 @@ impl Change {
             let cgroup = cgroup.0.display();
             let text = format!(
                 "{tables}[[default]]\ncongestion_control = '{default}'\nnetns = '{NETNS}'\n\
-                 [[receiver]]\nmethod = '{receiver}'\ncgroup = '{cgroup}'\n"
+                 [[receiver]]\nmethod = '{receiver}'\ncgroup = '{cgroup}'\n\
+                 [[policy]]\nnetns = '{NETNS}'\ncongestion_control = '{rule}'\n"
             );
             test.file(name, &text)
         };
@@ -186,8 +188,8 @@ impl Change {
         ];
         let after =
             [("dtcp", "name = 'ap_swap'"), ("dtcp", "name = 'ap_set'\ntunables.eta = 3"), ("dtcp", "name = 'ap_new'")];
-        let before = file("before.toml", &before, "ap_set", "arwa");
-        let after = file("after.toml", &after, "ap_new", "drwa");
+        let before = file("before.toml", &before, "ap_set", "arwa", "ap_old_a");
+        let after = file("after.toml", &after, "ap_new", "drwa", "ap_new");
         let change =
             Self { before, after, unnamed: NetNs::new("hotcc-test-apply2"), _named: named, _cgroup: cgroup, test };
         change.back();

@@ -301,16 +301,16 @@ impl RadioLinks {
         let slots = RadioSlots::writable(open(pins::RADIO_SLOTS)).unwrap();
         for (key, number) in links.1.iter().zip(SLOT..) {
             let slot = slots.slot(number).unwrap();
-            slot.decision.store(0, Relaxed);
+            slot.sinr.store(0, Relaxed);
             slot.capacity.store(0, Relaxed);
             slot.owner_pid.store(0, Relaxed);
             links.0.update(bytemuck::bytes_of(key), &number.to_ne_bytes(), MapFlags::ANY).unwrap();
         }
         let slot = slots.slot(SLOT).unwrap();
         let time_ms = clock::monotonic_ms32();
-        let decision = PackedSinr { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
+        let sinr = PackedSinr { sinr_q8_db: sinr_to_q8(12.5), average_q8_db: sinr_to_q8(10.0), time_ms };
         slot.max_age_ms.store(10_000, Relaxed);
-        slot.decision.store(decision.pack(), Relaxed);
+        slot.sinr.store(sinr.pack(), Relaxed);
         slot.capacity.store(Capacity::new(20e6, false, time_ms).unwrap().pack(), Relaxed);
         links
     }

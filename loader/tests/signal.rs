@@ -2,45 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/fed.rs"]
+mod fed;
 use common::*;
+use fed::Fed;
 use hotcc::registry::Algo;
 use hotcc_abi::stats::AlgoStats;
-use hotcc_abi::{clock, pins, radio};
-use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
-use std::path::Path;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 /// Long enough for a machine that stalls for a while.
 const MAX_AGE_MS: u32 = 5000;
-
-/// A link in the real radio map, which is removed when the value is dropped.
-struct Fed {
-    map: RadioMap,
-    writer: LinkWriter,
-}
-
-impl Fed {
-    fn new(prefix: &str, max_age_ms: u32) -> Self {
-        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
-        let (addr, len) = prefix.split_once('/').unwrap();
-        let key = radio::IndexKey::prefix(addr.parse().unwrap(), len.parse().unwrap()).unwrap();
-        let options = LinkOptions { source: radio::SOURCE_TRACE, max_age_ms, period_ms: 100, take_over: true };
-        let writer = map.take_link(key, &options).unwrap();
-        Self { map, writer }
-    }
-
-    fn publish(&self, sinr_db: f64, average_db: f64, age_ms: u32) {
-        let reading = Reading { sinr_db: Some(sinr_db), average_db: Some(average_db), ..Reading::default() };
-        self.writer.publish(&reading, clock::monotonic_ms32().wrapping_sub(age_ms)).unwrap();
-    }
-}
-
-impl Drop for Fed {
-    fn drop(&mut self) {
-        let _ = self.map.remove_link(self.writer.key(), true);
-    }
-}
 
 /// Returns what a flow of many epochs adds to the counters. `meanwhile` runs while it sends.
 fn flow(name: &str, meanwhile: impl Fn()) -> AlgoStats {

@@ -117,13 +117,13 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
     loop {
         let links = links(Path::new(pins::ROOT)).unwrap_or_default();
         let snapshot = links.into_iter().find(|l| l.key == key).map(|l| l.snapshot);
-        if let Some((s, decision)) = snapshot.and_then(|s| s.decision.map(|d| (s, d)))
+        if let Some((s, reading)) = snapshot.and_then(|s| s.sinr.map(|d| (s, d)))
             && s.owner_alive()
         {
             // the feeder uses the same clock, and a reading carries the time at which it was due
             let index = usize::try_from(s.updates.saturating_sub(1)).unwrap_or(usize::MAX);
             let due = trace.samples().get(index).context("the replay is past the end of its trace")?.at;
-            let age = Duration::from_millis(decision.age_ms(monotonic_ms32()).into());
+            let age = Duration::from_millis(reading.age_ms(monotonic_ms32()).into());
             return Instant::now().checked_sub(age + due).context("the replay started before this machine's clock");
         }
         ensure!(begun.elapsed() < Duration::from_secs(10), "sinr-feeder published no reading within 10 s");

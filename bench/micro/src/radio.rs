@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
             .zip(0i16..)
             .map(|(writer, which)| scope.spawn(move || write_until(writer, which, stop)))
             .collect();
-        let reading: Vec<_> = (0..READERS).map(|_| scope.spawn(|| read(&slot.decision, wanted / READERS))).collect();
+        let reading: Vec<_> = (0..READERS).map(|_| scope.spawn(|| read(&slot.sinr, wanted / READERS))).collect();
         let seen = reading
             .into_iter()
             .map(|r| r.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))

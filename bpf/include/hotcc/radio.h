@@ -30,7 +30,7 @@ struct radio_key {
 
 /* One 64-byte line per link; line 0 is a radio_header. */
 struct radio_slot {
-	u64 decision; /* s16 SINR, s16 average (both 1/256 dB), u32 monotonic ms; 0: never written */
+	u64 sinr; /* s16 SINR, s16 average (both 1/256 dB), u32 monotonic ms; 0: never written */
 	u64 updates;
 	u64 capacity; /* u32 kbit/s, with RADIO_CAPACITY_DERIVED, and u32 monotonic ms; without a rate: not known */
 	s32 rsrp_q8_dbm;
@@ -165,7 +165,7 @@ static __always_inline bool radio_is_fresh(struct sock *sk, const union radio_li
 static __always_inline enum radio_answer radio_sinr(struct sock *sk, const union radio_line *line, s32 *sinr_q8,
 						    s32 *average_q8)
 {
-	u64 word = READ_ONCE(line->slot.decision);
+	u64 word = READ_ONCE(line->slot.sinr);
 
 	if (!word)
 		return RADIO_ABSENT;

@@ -108,7 +108,7 @@ impl std::fmt::Display for IndexKey {
     }
 }
 
-/// The decision word, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB), 32..64
+/// The SINR word, packed into one `u64`: bits 0..16 SINR, 16..32 average SINR (both i16 in 1/256 dB), 32..64
 /// monotonic milliseconds of the reading. 0 means that no reading was ever written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedSinr {
@@ -121,7 +121,7 @@ pub struct PackedSinr {
 }
 
 impl PackedSinr {
-    /// Returns the word for [`Slot::decision`]. It is never 0: a reading that would pack to 0 is dated 1 ms later.
+    /// Returns the word for [`Slot::sinr`]. It is never 0: a reading that would pack to 0 is dated 1 ms later.
     #[must_use]
     pub fn pack(self) -> u64 {
         let word = u64::from(self.sinr_q8_db as u16)
@@ -249,7 +249,7 @@ pub struct Header {
 #[derive(Debug)]
 pub struct Slot {
     /// A packed [`PackedSinr`], or 0.
-    pub decision: AtomicU64,
+    pub sinr: AtomicU64,
     /// Readings written since the slot was taken.
     pub updates: AtomicU64,
     /// A packed [`Capacity`], or 0.
@@ -258,7 +258,7 @@ pub struct Slot {
     pub rsrp_q8_dbm: AtomicI32,
     /// Reference signal received quality, 1/256 dB, or [`UNKNOWN_Q8`].
     pub rsrq_q8_db: AtomicI32,
-    /// Age beyond which readers ignore `decision` or `capacity`; [`effective_max_age_ms`] applies the default and the
+    /// Age beyond which readers ignore `sinr` or `capacity`; [`effective_max_age_ms`] applies the default and the
     /// limit.
     pub max_age_ms: AtomicU32,
     /// The source's usual time between readings; 0 if not known.

@@ -117,8 +117,8 @@ impl<'a, M: Model> Kernel<'a, M> {
             Event::Return => self.come_back()?,
             Event::Radio { sinr_q8, average_q8, age_ms, max_age_ms } => {
                 let time_ms = ((self.sock.now_us / 1000) as u32).wrapping_sub(age_ms as u32);
-                let decision = hotcc_abi::radio::PackedSinr { sinr_q8_db: sinr_q8, average_q8_db: average_q8, time_ms };
-                self.radio(Some((decision.pack(), max_age_ms)));
+                let sinr = hotcc_abi::radio::PackedSinr { sinr_q8_db: sinr_q8, average_q8_db: average_q8, time_ms };
+                self.radio(Some((sinr.pack(), max_age_ms)));
             }
             Event::RadioGone(entry) => self.radio(entry.then_some((0, 0))),
             Event::Path(generation) => {

@@ -411,7 +411,7 @@ impl Connection<'_> {
         let sinr = |db: f64| PackedSinr { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
         let capacity = raw.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
         algo.set_radio_line(Some(RadioLine {
-            decision: raw.sinr_db.map_or(0, sinr),
+            sinr: raw.sinr_db.map_or(0, sinr),
             capacity: capacity.map_or(0, Capacity::pack),
             cell: raw.cell,
             max_age_ms: 500,

@@ -63,7 +63,7 @@ impl RawReading {
         let (mut line, q8) = (RadioLine { max_age_ms: 100, ..RadioLine::default() }, |db: f64| (db * 256.0) as i16);
         match self {
             Self::Nothing => {}
-            Self::Sinr(db) => line.decision = PackedSinr { sinr_q8_db: q8(db), average_q8_db: 0, time_ms }.pack(),
+            Self::Sinr(db) => line.sinr = PackedSinr { sinr_q8_db: q8(db), average_q8_db: 0, time_ms }.pack(),
             Self::Capacity(bps) => line.capacity = Capacity::new(bps, false, time_ms).map_or(0, Capacity::pack),
         }
         algo.set_radio_line(Some(line));

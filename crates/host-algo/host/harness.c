@@ -169,7 +169,7 @@ HOTCC_EXPORT void host_cwnd_event(struct tcp_sock *tp, u32 event)
 }
 
 /* What the radio map holds for this flow's peer: packed words of SINR and capacity; `present` 0: no entry in the index. */
-HOTCC_EXPORT void host_radio(u64 decision, u64 capacity, u32 cell, u32 max_age_ms, u32 present)
+HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u32 present)
 {
 #ifdef RADIO_VERSION
 	struct radio_header *header = &host_radio_lines[0].header;
@@ -178,12 +178,12 @@ HOTCC_EXPORT void host_radio(u64 decision, u64 capacity, u32 cell, u32 max_age_m
 		header->generation++;
 	header->version = RADIO_VERSION;
 	host_radio_slot = present ? 1 : 0;
-	host_radio_lines[1].slot.decision = decision;
+	host_radio_lines[1].slot.sinr = sinr;
 	host_radio_lines[1].slot.capacity = capacity;
 	host_radio_lines[1].slot.cell = cell;
 	host_radio_lines[1].slot.max_age_ms = max_age_ms;
 #else
-	(void)decision;
+	(void)sinr;
 	(void)capacity;
 	(void)cell;
 	(void)max_age_ms;

@@ -204,7 +204,7 @@ struct Hooks {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RadioLine {
     /// A packed [`hotcc_abi::radio::PackedSinr`], or 0.
-    pub decision: u64,
+    pub sinr: u64,
     /// A packed [`hotcc_abi::radio::Capacity`], or 0.
     pub capacity: u64,
     /// Generation of the serving cell.
@@ -343,18 +343,14 @@ impl HostAlgo {
     /// Sets the peer's reading in the radio map: a packed [`hotcc_abi::radio::PackedSinr`] and its maximum age; `None`
     /// removes the entry.
     pub fn set_radio(&self, reading: Option<(u64, u32)>) {
-        self.set_radio_line(reading.map(|(decision, max_age_ms)| RadioLine {
-            decision,
-            max_age_ms,
-            ..RadioLine::default()
-        }));
+        self.set_radio_line(reading.map(|(sinr, max_age_ms)| RadioLine { sinr, max_age_ms, ..RadioLine::default() }));
     }
 
     /// Sets the peer's line of the radio map; `None` removes the entry from the index.
     pub fn set_radio_line(&self, line: Option<RadioLine>) {
-        let RadioLine { decision, capacity, cell, max_age_ms } = line.unwrap_or_default();
+        let RadioLine { sinr, capacity, cell, max_age_ms } = line.unwrap_or_default();
         // SAFETY: plain values in; the library's globals are touched from this thread only.
-        unsafe { (self.hooks.radio)(decision, capacity, cell, max_age_ms, u32::from(line.is_some())) }
+        unsafe { (self.hooks.radio)(sinr, capacity, cell, max_age_ms, u32::from(line.is_some())) }
     }
 
     /// Sets the peer's generation in the path map, and advances the map's clock; 0 removes the entry.

@@ -16,12 +16,12 @@ pub struct Link {
     pub snapshot: Snapshot,
 }
 
-/// A copy of one line. `decision` and `capacity` are each consistent in themselves. The other fields may be of
+/// A copy of one line. `sinr` and `capacity` are each consistent in themselves. The other fields may be of
 /// different readings, because a feeder may write during the copy.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Latest SINR, running average and their time; `None` if no SINR was ever published.
-    pub decision: Option<PackedSinr>,
+    pub sinr: Option<PackedSinr>,
     /// Readings written since the slot was taken.
     pub updates: u64,
     /// Latest capacity and its time; `None` if none was ever published.
@@ -67,10 +67,10 @@ impl Snapshot {
         let nonzero = |n: u32| (n != 0).then_some(n);
         let index = |n: u8| (n != radio::UNKNOWN_U8).then_some(n);
         let owner = Owner::of(line);
-        let decision = PackedSinr::unpack(line.decision.load(Acquire));
+        let sinr = PackedSinr::unpack(line.sinr.load(Acquire));
         let capacity = Capacity::unpack(line.capacity.load(Acquire));
         Self {
-            decision,
+            sinr,
             capacity,
             cell: line.cell.load(Relaxed),
             // read the clock after the reading; otherwise a new reading could appear to be from the future
@@ -91,20 +91,20 @@ impl Snapshot {
     /// Returns the latest SINR in dB, clamped to the range that algorithms accept; `None` before the first reading.
     #[must_use]
     pub fn sinr_db(&self) -> Option<f64> {
-        self.decision.map(|d| accepted_db(d.sinr_q8_db))
+        self.sinr.map(|d| accepted_db(d.sinr_q8_db))
     }
 
     /// Returns the running average of the SINR, likewise.
     #[must_use]
     pub fn average_db(&self) -> Option<f64> {
-        self.decision.map(|d| accepted_db(d.average_q8_db))
+        self.sinr.map(|d| accepted_db(d.average_q8_db))
     }
 
     /// Returns the age of the SINR at `now_ms` in milliseconds; `None` if there is no SINR, `u32::MAX` if its time is
     /// in the future.
     #[must_use]
     pub fn age_ms(&self, now_ms: u32) -> Option<u32> {
-        self.decision.map(|d| d.age_ms(now_ms))
+        self.sinr.map(|d| d.age_ms(now_ms))
     }
 
     /// Returns how readers judge the SINR at `now_ms`.
@@ -148,7 +148,7 @@ mod tests {
         // SAFETY: Slot consists of integers and atomic integers, for which zeros are valid.
         let slot: Slot = unsafe { std::mem::zeroed() };
         let time_ms = monotonic_ms32().wrapping_sub(age_ms);
-        slot.decision.store(PackedSinr { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);
+        slot.sinr.store(PackedSinr { sinr_q8_db, average_q8_db: 256, time_ms }.pack(), Relaxed);
         slot.max_age_ms.store(max_age_ms, Relaxed);
         slot
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_written_is_nothing_known() {
         let empty = slot(0, 0, 0);
-        empty.decision.store(0, Relaxed);
+        empty.sinr.store(0, Relaxed);
         let link = Snapshot::of(&empty);
         assert_eq!((link.sinr_db(), link.average_db(), age_ms(&link), is_fresh(&link)), (None, None, None, false));
     }

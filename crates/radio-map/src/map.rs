@@ -229,7 +229,7 @@ impl RadioMap {
 
 /// Returns age and time of the latest SINR or capacity, whichever is newer.
 fn latest_ms(line: &Slot, now_ms: u32) -> Option<(u32, u32)> {
-    let sinr = PackedSinr::unpack(line.decision.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
+    let sinr = PackedSinr::unpack(line.sinr.load(Acquire)).map(|d| (d.age_ms(now_ms), d.time_ms));
     let capacity = Capacity::unpack(line.capacity.load(Acquire)).map(|c| (c.age_ms(now_ms), c.time_ms));
     sinr.into_iter().chain(capacity).min()
 }

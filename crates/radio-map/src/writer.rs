@@ -84,9 +84,9 @@ impl LinkWriter {
         line.updates.fetch_add(1, Relaxed);
         if let Some(sinr_db) = reading.sinr_db {
             let average_db = reading.average_db.unwrap_or(sinr_db);
-            let decision =
+            let sinr =
                 PackedSinr { sinr_q8_db: sinr_to_q8(sinr_db), average_q8_db: sinr_to_q8(average_db), time_ms: made_ms };
-            line.decision.store(decision.pack(), Release);
+            line.sinr.store(sinr.pack(), Release);
         }
         if let Some(bps) = reading.capacity_bps {
             let capacity = Capacity::new(bps, reading.is_capacity_derived, made_ms);
@@ -141,7 +141,7 @@ fn to_q8(value: Option<f64>) -> i32 {
 /// Clears a free line, starting with the words that decisions are based on. The cell's generation is kept, because
 /// readers only compare it.
 pub(crate) fn reset(line: &Slot) {
-    line.decision.store(0, Release);
+    line.sinr.store(0, Release);
     line.capacity.store(0, Release);
     line.updates.store(0, Relaxed);
     line.rsrp_q8_dbm.store(radio::UNKNOWN_Q8, Relaxed);

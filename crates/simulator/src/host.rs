@@ -171,7 +171,7 @@ impl CongestionControl for HostControl {
             if let Some(sinr_db) = reading.sinr_db.map(f64::from) {
                 let average_db = reading.average_db.map_or(sinr_db, f64::from);
                 let (sinr_q8_db, average_q8_db) = (sinr_to_q8(sinr_db), sinr_to_q8(average_db));
-                line.decision = PackedSinr { sinr_q8_db, average_q8_db, time_ms }.pack();
+                line.sinr = PackedSinr { sinr_q8_db, average_q8_db, time_ms }.pack();
             }
             if let Some(bps) = reading.capacity_bps {
                 line.capacity = Capacity::new(bps as f64, false, time_ms).map_or(0, Capacity::pack);

@@ -19,6 +19,9 @@ pub(crate) fn explained<T>(loaded: impl Tried<T>, cc_name: &str, origin: &str, l
             if kernel_lacks { error.as_kind(Kind::KernelLacks) } else { error }
         });
     };
+    if let Some(helper) = missing_helper(verifier) {
+        return loaded.tried(|| cannot).map_err(|error| error.and(&helper).as_kind(Kind::KernelLacks));
+    }
     loaded.tried(|| format!("{cannot}: the kernel's verifier rejects it")).map_err(|error| {
         let lines: Vec<&str> = verifier.lines().collect();
         let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
@@ -28,6 +31,15 @@ pub(crate) fn explained<T>(loaded: impl Tried<T>, cc_name: &str, origin: &str, l
         };
         error.and(&format!("{reason}; its last lines:\n  {tail}\n{whole}"))
     })
+}
+
+/// Names the helper function that the program calls and this kernel does not have.
+fn missing_helper(verifier: &str) -> Option<String> {
+    const BPF_LOOP: &str = "181";
+    let (_, number) = verifier.split_once("invalid func unknown#")?;
+    let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+    let name = if number == BPF_LOOP { " (bpf_loop, since Linux 5.17)" } else { "" };
+    Some(format!("this kernel has no BPF helper function {number}{name}; see: hotcc doctor"))
 }
 
 /// Explains libbpf's complaint about a kernel function that the object declares.
@@ -65,6 +77,18 @@ mod tests {
         let text = "cannot load x (x.bpf.o): Invalid argument (os error 22); libbpf: no such thing";
         assert_eq!((format!("{error:#}").as_str(), error.kind()), (text, Kind::Failed));
         assert_eq!(failed("libbpf: map type is not supported").kind(), Kind::KernelLacks);
+    }
+
+    #[test]
+    fn a_helper_that_the_kernel_does_not_have_is_named() {
+        let invalid = std::io::Error::from_raw_os_error(nix::libc::EINVAL);
+        let log = "libbpf: prog 'choose': BPF program load failed: Invalid argument\n\
+                   libbpf: prog 'choose': -- BEGIN PROG LOAD LOG --\n57: (85) call unknown#181\ninvalid func unknown#181\n\
+                   processed 58 insns\n-- END PROG LOAD LOG --\nlibbpf: failed to load object 'policy'\n";
+        let error = explained(Err::<(), _>(invalid), "policy", "builtin", log).unwrap_err();
+        let text = "cannot load policy (builtin): Invalid argument (os error 22); \
+                    this kernel has no BPF helper function 181 (bpf_loop, since Linux 5.17); see: hotcc doctor";
+        assert_eq!((format!("{error:#}").as_str(), error.kind()), (text, Kind::KernelLacks));
     }
 
     #[test]

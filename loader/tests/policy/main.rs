@@ -3,7 +3,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/fed.rs"]
+mod fed;
 mod ruled;
+mod signal;
 mod stats;
 use common::*;
 use hotcc::cgroup::cgroup2_root;

@@ -81,7 +81,7 @@ fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
         writer.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
         // The command was killed right after it removed the link from the index: the line is unchanged.
         let line = slots.slot(slot).unwrap();
-        let decision = line.decision.load(Relaxed);
+        let sinr = line.sinr.load(Relaxed);
         map.remove_link(link, false).unwrap();
         drop(writer);
         line.freed_ms.store(0, Relaxed);
@@ -93,8 +93,8 @@ fn a_slot_whose_link_is_gone_rests_and_is_found_again() {
         let refused = map.take_link(key("10.1.0.0"), &LONG_LIVED);
         assert!(matches!(refused, Err(MapError::NoFreeSlot)), "{refused:?}");
         assert_ne!(generation(), before);
-        assert_eq!((line.state.load(Relaxed), line.decision.load(Relaxed)), (STATE_FREE, decision));
-        assert_eq!(line.freed_ms.load(Relaxed), PackedSinr::unpack(decision).unwrap().time_ms);
+        assert_eq!((line.state.load(Relaxed), line.sinr.load(Relaxed)), (STATE_FREE, sinr));
+        assert_eq!(line.freed_ms.load(Relaxed), PackedSinr::unpack(sinr).unwrap().time_ms);
         line.freed_ms.store(monotonic_ms32().wrapping_sub(30_001), Relaxed); // as if that time had passed
         assert_eq!(map.take_link(key("10.1.0.0"), &LONG_LIVED).unwrap().slot(), slot);
         map.remove_link(key("10.1.0.0"), false).unwrap();

@@ -105,7 +105,7 @@ fn what_is_published_can_be_read() {
     assert_eq!(links.len(), 1);
     assert_eq!((links[0].key, links[0].slot), (key("10.0.0.0/8"), writer.slot()));
     let s = &links[0].snapshot;
-    assert_eq!(s.decision.map(PackedSinr::pack), Some(word));
+    assert_eq!(s.sinr.map(PackedSinr::pack), Some(word));
     assert_eq!((s.rsrp_dbm, s.rsrq_db, s.cqi, s.mcs), (Some(-90.5), None, Some(9), None));
     assert_eq!((s.max_age_ms, s.period_ms, s.owner_pid), (1000, Some(100), Some(std::process::id())));
     assert_eq!(s.freshness(now.wrapping_add(1000)), Freshness::Fresh);
@@ -116,10 +116,10 @@ fn what_is_published_can_be_read() {
     writer.publish(&derived, now + 5).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
     let capacity = Capacity { kbit_per_s: 2_000_000, is_derived: true, time_ms: now + 5 };
-    assert_eq!((s.decision.map(PackedSinr::pack), s.updates, s.capacity), (Some(word), 2, Some(capacity)));
+    assert_eq!((s.sinr.map(PackedSinr::pack), s.updates, s.capacity), (Some(word), 2, Some(capacity)));
     writer.publish(&Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, now + 9).unwrap();
     let s = view.snapshot(writer.slot()).unwrap();
-    assert_eq!((s.decision.map(PackedSinr::pack), s.capacity), (Some(word), Some(capacity)));
+    assert_eq!((s.sinr.map(PackedSinr::pack), s.capacity), (Some(word), Some(capacity)));
     // a capacity of 0 is useless to algorithms, and is shown as unknown
     writer.publish(&Reading { capacity_bps: Some(0.0), ..Reading::default() }, now + 9).unwrap();
     assert_eq!(view.snapshot(writer.slot()).unwrap().capacity, None);
@@ -136,7 +136,7 @@ fn what_is_published_can_be_read() {
     let slot = writer.slot();
     drop(writer);
     let s = view.snapshot(slot).unwrap();
-    assert_eq!((s.decision.map(PackedSinr::pack), s.owner_pid), (Some(word), None));
+    assert_eq!((s.sinr.map(PackedSinr::pack), s.owner_pid), (Some(word), None));
     let again = map.take_link(key("10.0.0.0/8"), &OPTIONS).unwrap();
     assert_eq!((again.slot(), again.is_new()), (slot, false));
 }
@@ -192,7 +192,7 @@ fn a_freed_slot_rests_and_readers_are_told() {
     let third = map.take_link(key("10.0.0.3"), &options).unwrap();
     assert_eq!(third.slot(), freed);
     let blank = map.view().snapshot(freed).unwrap();
-    assert_eq!((blank.decision, blank.updates), (None, 0));
+    assert_eq!((blank.sinr, blank.updates), (None, 0));
 }
 
 #[test]

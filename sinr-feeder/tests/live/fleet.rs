@@ -171,8 +171,8 @@ fn a_fleet_over_a_nats_server_that_is_killed() {
             move || {
                 let mut seen = BTreeMap::new();
                 while !done.load(SeqCst) {
-                    let decision = view.snapshot(slot).unwrap().decision.unwrap();
-                    seen.entry(q8_to_db(decision.sinr_q8_db.into()) as i32).or_insert(decision.time_ms);
+                    let reading = view.snapshot(slot).unwrap().sinr.unwrap();
+                    seen.entry(q8_to_db(reading.sinr_q8_db.into()) as i32).or_insert(reading.time_ms);
                     sleep(Duration::from_micros(200));
                 }
                 seen

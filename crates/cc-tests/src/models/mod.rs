@@ -49,7 +49,7 @@ pub trait Model {
     fn set_state(&mut self, sock: &mut View, state: u8);
     /// `cwnd_event`.
     fn cwnd_event(&mut self, sock: &mut View, event: u32);
-    /// Sets the radio map's reading: a packed decision word and its maximum age in ms.
+    /// Sets the radio map's reading: a packed SINR word and its maximum age in ms.
     fn set_radio(&mut self, reading: Option<(u64, u32)>);
     /// Sets the peer's generation in the path map; 0: no entry.
     fn set_path(&mut self, _generation: u32) {}

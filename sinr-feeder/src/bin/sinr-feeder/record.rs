@@ -60,7 +60,7 @@ impl<W: Write> Recording<W> {
     /// was seen. The cell is its generation in the map.
     fn add(&mut self, snapshot: &Snapshot) -> std::io::Result<()> {
         let now_ms = monotonic_ms32();
-        let fresh = snapshot.decision.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);
+        let fresh = snapshot.sinr.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);
         let capacity = snapshot.capacity.filter(|c| c.age_ms(now_ms) <= snapshot.max_age_ms);
         let ages = fresh.map(|d| d.age_ms(now_ms)).into_iter().chain(capacity.map(|c| c.age_ms(now_ms)));
         let made_ms = now_ms.wrapping_sub(ages.min().unwrap_or(0));

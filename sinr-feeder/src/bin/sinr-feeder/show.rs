@@ -54,8 +54,8 @@ impl Row {
         Self {
             link: link.key.to_string(),
             slot: link.slot,
-            sinr_db: s.decision.map(|d| q8_to_db(d.sinr_q8_db.into())),
-            average_db: s.decision.map(|d| q8_to_db(d.average_q8_db.into())),
+            sinr_db: s.sinr.map(|d| q8_to_db(d.sinr_q8_db.into())),
+            average_db: s.sinr.map(|d| q8_to_db(d.average_q8_db.into())),
             age_ms: s.age_ms(now_ms),
             state: state(s.freshness(now_ms)),
             max_age_ms: s.max_age_ms,

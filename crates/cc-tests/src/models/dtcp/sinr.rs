@@ -27,19 +27,19 @@ pub(in crate::models) fn efficiency(db: f64) -> f64 {
     at(below) + (at(below + 1.0) - at(below)) * within
 }
 
-/// Returns the signal at a time, from the radio map's packed decision word and its maximum age in ms.
+/// Returns the signal at a time, from the radio map's packed SINR word and its maximum age in ms.
 pub(in crate::models) fn signal(radio: Option<(u64, u32)>, now_us: u64) -> Signal {
     let Some((word, max_age_ms)) = radio else { return Signal::Absent };
-    let Some(decision) = PackedSinr::unpack(word) else { return Signal::Absent };
+    let Some(reading) = PackedSinr::unpack(word) else { return Signal::Absent };
     let limit = if max_age_ms == 0 { DEFAULT_MAX_AGE_MS } else { max_age_ms }.min(MAX_AGE_LIMIT_MS);
     let now_ms = (now_us / 1000) as u32; // the clock of PackedSinr::time_ms
-    let age = now_ms.wrapping_sub(decision.time_ms);
-    let ahead = decision.time_ms.wrapping_sub(now_ms);
+    let age = now_ms.wrapping_sub(reading.time_ms);
+    let ahead = reading.time_ms.wrapping_sub(now_ms);
     if age > limit && ahead > FUTURE_MS {
         return Signal::Stale;
     }
     let db = |q8: i16| (f64::from(q8) / 256.0).clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end());
-    Signal::Fresh(db(decision.sinr_q8_db), db(decision.average_q8_db))
+    Signal::Fresh(db(reading.sinr_q8_db), db(reading.average_q8_db))
 }
 
 impl Dtcp {
