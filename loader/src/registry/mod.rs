@@ -18,6 +18,7 @@ mod bpffs;
 mod cells;
 pub mod counters;
 pub(crate) mod defaults;
+pub(crate) mod files;
 pub(crate) mod install;
 mod lock;
 pub mod registrations;

@@ -1,6 +1,8 @@
 //! What the kernel tests share: the real command, real sockets, and cleaning up after a failure too.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod held_file;
+
 use hotcc_testbed::command;
 use hotcc_testbed::kernel::{KernelLock, exclusive};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
