@@ -328,6 +328,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             "[[algorithm]]\nobject = 'dtcp'\n[algorithm.tunables]\neta = 2\nqeue = 'rtt'\n",
             ":5: no tunable `qeue`; did you",
         ),
+        ("[[algorithm]]\nobject = 'fbtcp'\ntunables.a = 60\n", ":3: tunable `a` is now `c1_add`"),
         ("[[algorithm]]\nobject = 'dtcp'\ntunables.eta = 99\n", ":3: invalid value `99` for eta: out of range 1..16"),
         (
             "[[algorithm]]\nobject = 'dtcp'\ntunables.eta = true\n",
